@@ -1,1 +1,28 @@
-//! To come.
+//! The nouns of Seaway: what a cluster, a folder or a cloud says ([`fact`]), what should exist because of it
+//! ([`load_balancer`], [`unit`]), and what came of it ([`outcome`], [`problem`]).
+//!
+//! ```text
+//!     facts ──► plan ──► Units with something Desired ──► steps ──► Outcome ──► Status
+//!     fact.rs            unit.rs, load_balancer.rs                  outcome.rs
+//! ```
+//!
+//! Every type here is plain data: parsed once at an edge, so that a bad state cannot be written down, and compared
+//! by value. The crate knows no I/O, no clock, no Kubernetes client and no driver; [`Time`] is handed in.
+
+pub mod address;
+pub mod config;
+pub mod fact;
+pub mod load_balancer;
+pub mod name;
+pub mod outcome;
+pub mod problem;
+pub mod unit;
+
+pub use address::{Address, AddressState, IpRange};
+pub use config::Config;
+pub use fact::Fact;
+pub use load_balancer::{L4, Listener, ListenerId, LoadBalancer, Member, Pool, PoolId};
+pub use name::{Kind, Name, ObjectRef, Owner, Time};
+pub use outcome::{Change, Outcome, Status};
+pub use problem::{Problem, Reason};
+pub use unit::{Desired, Dirt, LbKey, Place, Unit};

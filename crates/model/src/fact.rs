@@ -1,0 +1,273 @@
+//! Facts: what sources say, trimmed at the edge to the fields that Seaway reads.
+//!
+//! A source (`files`, `cluster`) fills in what an API server would: defaults, uid, validation. Two sources that read
+//! the same manifest give equal facts but for uid, times and versions.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+
+use ipnet::IpNet;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Address, IpRange,
+    load_balancer::{Family, L4},
+    name::{Kind, Name, ObjectRef, Time},
+};
+
+/// One thing that a source says is so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    Service(Arc<Service>),
+    Endpoints(Arc<Endpoints>),
+    Node(Arc<Node>),
+    Namespace(Arc<Namespace>),
+    AddressPool(Arc<AddressPool>),
+    Secret(Arc<Secret>),
+    Address(Arc<Address>),
+    /// What a DNS name stands for now.
+    Name(Arc<NameAnswer>),
+    /// What a serving host says of itself.
+    Host(Arc<HostReport>),
+}
+
+/// What of an object's metadata is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    pub namespace: Name,
+    pub name: Name,
+    pub uid: Name,
+    /// Absent counts as oldest.
+    pub created: Option<Time>,
+    pub labels: Labels,
+    /// Only of prefixes that somebody here honours; a source drops the rest.
+    pub annotations: Labels,
+}
+
+pub type Labels = BTreeMap<Name, Name>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    pub meta: Meta,
+    pub kind: ServiceKind,
+    /// `clusterIP: None`.
+    pub headless: bool,
+    pub selector: Labels,
+    pub ports: Vec<ServicePort>,
+    pub families: Families,
+    /// `sessionAffinity: ClientIP`, with its timeout.
+    pub affinity: Option<Duration>,
+    /// `externalTrafficPolicy: Local`.
+    pub local_only: bool,
+    pub health_check_node_port: Option<u16>,
+    /// `spec.loadBalancerIP` as it is written.
+    pub load_balancer_ip: Option<Name>,
+    pub class: Option<Name>,
+    pub source_ranges: Vec<IpNet>,
+    pub publish_not_ready: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServiceKind {
+    ClusterIp,
+    NodePort,
+    LoadBalancer,
+    ExternalName(Name),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServicePort {
+    pub name: Name,
+    pub protocol: L4,
+    pub port: u16,
+    pub target: TargetPort,
+    pub node_port: Option<u16>,
+    pub app_protocol: Option<Name>,
+}
+
+/// Where a Service's port leads: a number, or the name of an endpoint's port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetPort {
+    Number(u16),
+    Name(Name),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Families {
+    pub policy: FamilyPolicy,
+    /// The first family, if the Service names one.
+    pub first: Option<Family>,
+    /// The second, if it names two.
+    pub second: Option<Family>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FamilyPolicy {
+    Single,
+    Prefer,
+    Require,
+}
+
+/// An EndpointSlice, or one subset of the older Endpoints told as one: who stands behind a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoints {
+    /// The object it came from; an Endpoints object with several subsets gives `part` 0, 1, …
+    pub object: ObjectRef,
+    pub part: u16,
+    /// The Service's name, from the label `kubernetes.io/service-name`, or the name of Endpoints.
+    pub service: Name,
+    pub annotations: Labels,
+    pub ports: Vec<EndpointPort>,
+    pub endpoints: Vec<Endpoint>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointPort {
+    pub name: Name,
+    pub protocol: L4,
+    /// Absent means every port of the endpoint.
+    pub port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Usually one; more are the same endpoint and the first is used.
+    pub at: EndpointAddress,
+    pub ready: bool,
+    pub serving: bool,
+    pub terminating: bool,
+    pub node: Option<Name>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndpointAddress {
+    Ip(IpAddr),
+    /// `addressType: FQDN`: outside, resolved here.
+    Name(Name),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub meta: Meta,
+    pub addresses: Vec<IpAddr>,
+    pub provider_id: Option<Name>,
+    pub ready: bool,
+    pub unschedulable: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    pub name: Name,
+    pub labels: Labels,
+}
+
+/// Where addresses come from: our AddressPool, or MetalLB's IPAddressPool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressPool {
+    pub object: ObjectRef,
+    pub created: Option<Time>,
+    pub ranges: Vec<IpRange>,
+    /// The serving hosts' own addresses, rather than ranges.
+    pub hosts: bool,
+    pub auto_assign: bool,
+    pub avoid_buggy: bool,
+    /// Lower is asked first; 0 is "no opinion" and comes last, as MetalLB has it.
+    pub priority: u32,
+    /// Any of these, or of `namespace_selectors`, if either is given.
+    pub namespaces: Vec<Name>,
+    pub namespace_selectors: Vec<Selector>,
+    pub service_selectors: Vec<Selector>,
+}
+
+/// A label selector: all of its terms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector(pub Vec<Term>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Term {
+    Is(Name, Name),
+    In(Name, Vec<Name>),
+    NotIn(Name, Vec<Name>),
+    Exists(Name),
+    Missing(Name),
+}
+
+impl Selector {
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.0.iter().all(|term| match term {
+            Term::Is(key, value) => labels.get(key) == Some(value),
+            Term::In(key, values) => labels.get(key).is_some_and(|value| values.contains(value)),
+            Term::NotIn(key, values) => labels.get(key).is_none_or(|value| !values.contains(value)),
+            Term::Exists(key) => labels.contains_key(key),
+            Term::Missing(key) => !labels.contains_key(key),
+        })
+    }
+}
+
+/// A Secret's values are never printed and never compared in logs.
+#[derive(Clone, Debug)]
+pub struct Secret {
+    pub object: ObjectRef,
+    pub kind: Name,
+    pub values: BTreeMap<Name, SecretString>,
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Secret) -> bool {
+        use secrecy::ExposeSecret;
+        self.object == other.object
+            && self.kind == other.kind
+            && self.values.len() == other.values.len()
+            && self
+                .values
+                .iter()
+                .zip(&other.values)
+                .all(|((ka, a), (kb, b))| ka == kb && a.expose_secret() == b.expose_secret())
+    }
+}
+
+impl Eq for Secret {}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameAnswer {
+    pub name: Name,
+    /// Sorted, without doubles.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What a serving host says of itself: the addresses that `hosts: true` pools publish.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostReport {
+    pub host: Name,
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Names a fact without its content: what a source says when it is gone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FactRef {
+    Object(ObjectRef),
+    Endpoints(ObjectRef, u16),
+    Address(IpAddr),
+    Name(Name),
+    Host(Name),
+}
+
+impl Fact {
+    pub fn reference(&self) -> FactRef {
+        match self {
+            Fact::Service(it) => FactRef::Object(ObjectRef::new(
+                Kind::Service,
+                it.meta.namespace.clone(),
+                it.meta.name.clone(),
+            )),
+            Fact::Endpoints(it) => FactRef::Endpoints(it.object.clone(), it.part),
+            Fact::Node(it) => FactRef::Object(ObjectRef::new(Kind::Node, "", it.meta.name.clone())),
+            Fact::Namespace(it) => FactRef::Object(ObjectRef::new(Kind::Namespace, "", it.name.clone())),
+            Fact::AddressPool(it) => FactRef::Object(it.object.clone()),
+            Fact::Secret(it) => FactRef::Object(it.object.clone()),
+            Fact::Address(it) => FactRef::Address(it.ip),
+            Fact::Name(it) => FactRef::Name(it.name.clone()),
+            Fact::Host(it) => FactRef::Host(it.host.clone()),
+        }
+    }
+}

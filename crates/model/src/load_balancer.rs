@@ -1,0 +1,205 @@
+//! The desired thing, the same for every driver: where it listens, what it decides, where it leads.
+//!
+//! ```text
+//!     LoadBalancer ─ binds
+//!          ├─ listeners: (protocol, port) ─► rules ─► action ─┐
+//!          └─ pools: PoolId ─► members  ◄─────────────────────┘
+//! ```
+//! Layer 4 is a rule without matches.
+
+mod http;
+mod pool;
+
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::Duration};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+pub use self::{http::*, pool::*};
+use crate::name::{Name, ObjectRef, Owner};
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadBalancer {
+    pub binds: Vec<Bind>,
+    pub listeners: BTreeMap<ListenerId, Arc<Listener>>,
+    pub pools: BTreeMap<PoolId, Arc<Pool>>,
+    pub options: Options,
+}
+
+/// An address that the listeners of a load balancer answer on, and who gives it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Bind {
+    /// Of our pools: made present on the host.
+    Ledger(IpAddr),
+    /// The host's own: present without us.
+    Host(IpAddr),
+    /// Chosen by a cloud from what `options.outside` asks.
+    Cloud(Family),
+}
+
+impl Bind {
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Bind::Ledger(ip) | Bind::Host(ip) => Some(*ip),
+            Bind::Cloud(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub fn of(ip: IpAddr) -> Family {
+        if ip.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+
+    pub fn other(self) -> Family {
+        if self == Family::V4 { Family::V6 } else { Family::V4 }
+    }
+}
+
+/// The transport below everything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum L4 {
+    #[serde(rename = "TCP")]
+    Tcp,
+    #[serde(rename = "UDP")]
+    Udp,
+    #[serde(rename = "SCTP")]
+    Sctp,
+}
+
+impl L4 {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            L4::Tcp => "TCP",
+            L4::Udp => "UDP",
+            L4::Sctp => "SCTP",
+        }
+    }
+}
+
+impl fmt::Display for L4 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Unique within a load balancer: all its listeners share its binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ListenerId {
+    pub l4: L4,
+    pub port: u16,
+}
+
+impl fmt::Display for ListenerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.port, self.l4)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listener {
+    pub owner: Owner,
+    /// What people call it, for metrics and pages: `default/shop:http`.
+    pub name: Name,
+    pub l4: L4,
+    pub port: u16,
+    pub protocol: Protocol,
+    pub tls: Option<TlsByName>,
+    pub rules: Vec<Rule>,
+    /// Who may connect; empty means everybody.
+    pub sources: Vec<IpNet>,
+    /// Whose PROXY protocol header is required and believed; from others none is expected.
+    pub proxy_from: Vec<IpNet>,
+    pub limits: Limits,
+    pub timeouts: Timeouts,
+}
+
+impl Listener {
+    pub fn id(&self) -> ListenerId {
+        ListenerId { l4: self.l4, port: self.port }
+    }
+}
+
+/// What a listener understands of what flows through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Protocol {
+    /// Bytes or datagrams.
+    Opaque,
+    Http,
+}
+
+/// Certificates by the host name that a client asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsByName {
+    /// For clients that ask for a name that nobody has, or for none.
+    pub default: Option<ObjectRef>,
+    pub by_name: BTreeMap<HostPattern, ObjectRef>,
+    /// Do not terminate: choose the pool by name and pass the bytes on.
+    pub passthrough: bool,
+}
+
+/// Over all workers of a process; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Limits {
+    pub connections: Option<u32>,
+    pub new_per_second: Option<u32>,
+}
+
+/// For one listener. The defaults are those of the old HAProxy bank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Timeouts {
+    /// To a member.
+    pub connect: Duration,
+    /// Without a byte either way (TCP).
+    pub idle: Duration,
+    /// After one side has finished.
+    pub half_closed: Duration,
+    /// A UDP flow without a datagram.
+    pub udp_idle: Duration,
+    /// How long connections of a removed member may go on.
+    pub drain: Duration,
+    /// For a PROXY protocol header, later a request's head.
+    pub header: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            connect: Duration::from_secs(5),
+            idle: Duration::from_secs(50),
+            half_closed: Duration::from_secs(50),
+            udp_idle: Duration::from_secs(60),
+            drain: Duration::from_secs(60),
+            header: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Options of places other than our own data plane: closed groups, filled by one table in `plan`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Only members on the serving host are used (`externalTrafficPolicy: Local`).
+    pub local_only: bool,
+    pub health_check_node_port: Option<u16>,
+    /// What a cloud is asked for; `None` where no cloud is involved.
+    pub outside: Option<Outside>,
+}
+
+/// What is asked of a cloud: which network, and whether reachable from outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outside {
+    pub internal: bool,
+    pub network: Option<Name>,
+    pub subnet: Option<Name>,
+    pub requested: Option<IpAddr>,
+    /// Flavor, provider, availability zone.
+    pub flavor: Option<Name>,
+    pub provider: Option<Name>,
+    pub zone: Option<Name>,
+}

@@ -1,0 +1,157 @@
+//! Pools: who answers, how one of them is chosen, and how it is known to be alive.
+
+use std::{fmt, net::SocketAddr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::L4;
+use crate::name::{Name, Owner};
+
+/// Unique within a load balancer: the service port, and what else makes it a pool of its own.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PoolId(pub Name);
+
+impl fmt::Display for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for PoolId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    pub id: PoolId,
+    pub owner: Owner,
+    pub l4: L4,
+    pub protocol: BackendProtocol,
+    /// TLS to the backend, verified against this name.
+    pub tls: Option<Name>,
+    pub balance: Balance,
+    pub affinity: Option<Affinity>,
+    pub health: Option<HealthCheck>,
+    pub passive: Option<Passive>,
+    /// A member that came back gets its share over this time.
+    pub slow_start: Option<Duration>,
+    /// Percent of healthy members below which all are used; 0 never.
+    pub panic_threshold: u8,
+    /// Say to the member who the client is.
+    pub proxy: Option<ProxyVersion>,
+    /// Sorted by address, without doubles.
+    pub members: Vec<Member>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BackendProtocol {
+    Opaque,
+    Http1,
+    Http2,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Member {
+    pub at: SocketAddr,
+    /// The name it was resolved from (SNI, Host).
+    pub host_name: Option<Name>,
+    pub node: Option<Name>,
+    /// 0 gets nothing new.
+    pub weight: u32,
+    pub state: MemberState,
+}
+
+/// A member that is gone is not listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum MemberState {
+    Ready,
+    /// Keeps what it has, gets nothing new while others are ready.
+    Draining,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Balance {
+    RoundRobin,
+    LeastConnections,
+    /// The less loaded of two at random.
+    RandomTwo,
+    /// By the client's address, through a Maglev table.
+    SourceHash,
+}
+
+impl Balance {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Balance::RoundRobin => "round-robin",
+            Balance::LeastConnections => "least-connections",
+            Balance::RandomTwo => "random-two",
+            Balance::SourceHash => "source-hash",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Affinity {
+    /// One client address keeps its member while it comes back within this time.
+    ClientIp(Duration),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HealthCheck {
+    pub kind: CheckKind,
+    /// Another port than the member's.
+    pub port: Option<u16>,
+    pub interval: Duration,
+    pub timeout: Duration,
+    /// Successes in a row after a failure until it counts as healthy.
+    pub rise: u8,
+    pub fall: u8,
+}
+
+impl Default for HealthCheck {
+    fn default() -> HealthCheck {
+        HealthCheck {
+            kind: CheckKind::Tcp,
+            port: None,
+            interval: Duration::from_secs(2),
+            timeout: Duration::from_secs(1),
+            rise: 2,
+            fall: 3,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CheckKind {
+    /// A connection is accepted.
+    Tcp,
+    /// A datagram is not answered by "port unreachable"; with an expected text, is answered so.
+    Udp { send: Name, expect: Option<Name> },
+    /// `GET path` is answered by a status within this range.
+    Http { path: Name, host: Option<Name>, status: (u16, u16) },
+}
+
+/// Ejection by what the traffic itself shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Passive {
+    /// Failures in a row (refused, timed out, reset before an answer).
+    pub failures: u8,
+    /// Out for this long, times the ejections in a row, at most ten times.
+    pub eject: Duration,
+}
+
+impl Default for Passive {
+    fn default() -> Passive {
+        Passive { failures: 3, eject: Duration::from_secs(10) }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ProxyVersion {
+    V1,
+    V2,
+}

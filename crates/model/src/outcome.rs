@@ -1,0 +1,80 @@
+//! What came of it: outcomes re-enter the World as changes, and statuses are folded from them.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    config::Config,
+    fact::{Fact, FactRef},
+    load_balancer::L4,
+    name::{Kind, Name, ObjectRef, Owner},
+    problem::Problem,
+    unit::Unit,
+};
+
+/// One thing that the World learns. Sources and workers say nothing else to it.
+#[derive(Clone, Debug)]
+pub enum Change {
+    Put(Fact),
+    Gone(FactRef),
+    /// A source has told all it knows of a kind; nothing is planned before every required kind has.
+    Synced(Kind),
+    /// What a source could not read: replaces its earlier problems about that object. Empty clears them.
+    Reported(ObjectRef, Vec<Problem>),
+    Outcome(Outcome),
+    Config(Arc<Config>),
+}
+
+/// What came of working on a Unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    pub unit: Unit,
+    pub state: UnitState,
+    /// What the driver learned (an address the cloud chose, a name's answers).
+    pub facts: Vec<Fact>,
+    /// Problems of this Unit with who has them; replaces its earlier ones.
+    pub problems: Vec<(Owner, Problem)>,
+    /// Where listeners serve now (native), for the status.
+    pub serving: Vec<Serving>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnitState {
+    /// As desired.
+    Done,
+    /// Parked: looked at again after this time, or when something changes.
+    Pending(Duration),
+    /// Observed absent and not desired: may be forgotten.
+    Absent,
+    /// Failed; tried again after this time.
+    Failed { why: Name, retry: Duration },
+    /// Only the user can mend it; a change of the object or the resync tries again.
+    UserMustFix,
+}
+
+/// One socket address that answers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Serving {
+    pub ip: IpAddr,
+    pub protocol: L4,
+    pub port: u16,
+}
+
+/// What an owner is told: its addresses, where it is served, and what is wrong.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub owner: Owner,
+    /// In the order of the Service's families; empty while there is none.
+    pub addresses: Vec<IpAddr>,
+    /// What answers now.
+    pub serving: Vec<Serving>,
+    pub members: usize,
+    /// All of its listeners answer.
+    pub ready: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Problem>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<Name>,
+}

@@ -1,0 +1,108 @@
+//! What one driver changes as a whole, and what should be there.
+
+use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
+
+use crate::{
+    Address, LoadBalancer,
+    load_balancer::PoolId,
+    name::{Name, Owner},
+    outcome::Status,
+};
+
+/// Where a unit is made real, and by which driver.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    Cloud { name: Name, driver: Name },
+    Host { name: Name, driver: Name },
+}
+
+/// What one driver changes as a whole. Queue, exclusion, observe, steps and apply are per Unit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unit {
+    LoadBalancer(Place, LbKey),
+    /// One shared group of a cloud and a load balancer class.
+    SecurityGroup {
+        cloud: Name,
+        class: Name,
+    },
+    /// All our addresses on one host.
+    Presence(Name),
+    /// The claim of one address.
+    Address(IpAddr),
+    /// The answer to a DNS name: looked up again by its TTL, its answers are facts.
+    Name(Name),
+    Status(Owner),
+}
+
+/// Which load balancer of a place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LbKey {
+    /// One for one owner.
+    Of(Owner),
+    /// One for several owners: named by the uid of the first, frozen.
+    Shared(Name),
+    /// One port of an owner (LBaaS v1).
+    Port(Owner, u16),
+    /// One for everybody of that place (HAProxy's one process).
+    Whole,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unit::LoadBalancer(place, key) => write!(f, "load balancer {key} on {place}"),
+            Unit::SecurityGroup { cloud, class } => write!(f, "security group of {class} on cloud {cloud}"),
+            Unit::Presence(host) => write!(f, "presence on {host}"),
+            Unit::Address(ip) => write!(f, "address {ip}"),
+            Unit::Name(name) => write!(f, "name {name}"),
+            Unit::Status(owner) => write!(f, "status of {owner}"),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Cloud { name, driver } => write!(f, "cloud {name} ({driver})"),
+            Place::Host { name, driver } => write!(f, "host {name} ({driver})"),
+        }
+    }
+}
+
+impl fmt::Display for LbKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LbKey::Of(owner) => owner.fmt(f),
+            LbKey::Shared(key) => write!(f, "shared {key}"),
+            LbKey::Port(owner, port) => write!(f, "{owner} port {port}"),
+            LbKey::Whole => f.write_str("of all"),
+        }
+    }
+}
+
+/// What should be at a Unit.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Desired {
+    LoadBalancer(Arc<LoadBalancer>),
+    Presence(BTreeSet<IpAddr>),
+    Address(Arc<Address>),
+    Name(Name),
+    Status(Arc<Status>),
+    /// Nothing any more; the Unit is forgotten once it was observed absent.
+    Absent,
+}
+
+/// What has to be looked at again. An endpoint's change re-plans nothing but its pool.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dirt {
+    Unit(Unit),
+    Pool(Unit, PoolId),
+}
+
+impl Dirt {
+    pub fn unit(&self) -> &Unit {
+        match self {
+            Dirt::Unit(unit) | Dirt::Pool(unit, _) => unit,
+        }
+    }
+}
