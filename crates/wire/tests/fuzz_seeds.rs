@@ -1,0 +1,9 @@
+//! Every parser over its seeds and the same mutations everywhere (`fuzz/README.md`).
+
+use std::path::Path;
+
+#[test]
+fn the_proxy_parser_holds_over_seeds_and_mutations() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/proxy");
+    seaway_testkit::mutate::hold(&corpus, 20_000, seaway_wire::fuzz::proxy);
+}
