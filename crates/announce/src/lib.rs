@@ -1,1 +1,35 @@
-//! To come.
+//! What the kernel knows about addresses and sockets, and the few things we tell it.
+//!
+//! ```text
+//!   Links ── observe ──► Observed: links, addresses, which are ours      ┐
+//!         ◄─ add, remove                                                 │  NETLINK_ROUTE
+//!   Watch ── wait ─────► Event: an address or a link came, changed, went ┘
+//!   Arp   ── observe, enforce ──► settings that do not hold                 /proc/sys
+//!   Sockets ── all, listeners ──► who listens where ──► conflicts           NETLINK_SOCK_DIAG
+//!   Process ── owners ──► which process has a socket                        /proc/*/fd
+//! ```
+//!
+//! *Presence* is an address being on `lo` of this host, so that sockets may bind it. Only addresses
+//! that carry our mark are ever removed. Everything acts on the network namespace of the calling
+//! thread; calls block, for as long as the kernel takes to answer one message.
+//!
+//! What this crate does not know: which addresses should be present (that is planned), what serves
+//! there, and, as yet, how the network learns of them: no ARP, NDP or BGP is spoken here.
+
+mod arp;
+mod conflict;
+mod diag;
+mod error;
+pub mod fuzz;
+mod links;
+mod netlink;
+mod process;
+mod watch;
+
+pub use arp::{Arp, Setting, Unmet};
+pub use conflict::{Conflict, Wanted, overlaps};
+pub use diag::{Listener, Sockets};
+pub use error::Error;
+pub use links::{Added, Assigned, Held, LABEL, Link, Links, MARK, Observed, Removed};
+pub use process::Process;
+pub use watch::{Event, Watch};

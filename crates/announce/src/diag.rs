@@ -1,0 +1,158 @@
+//! Who listens where, asked of the kernel by NETLINK_SOCK_DIAG (sock_diag(7)).
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use nix::sys::socket::SockProtocol;
+use seaway_model::L4;
+
+use crate::Error;
+use crate::conflict::{Conflict, Wanted, clashes};
+use crate::netlink::Socket;
+use crate::netlink::message::{Request, attributes, malformed, u32_at};
+use crate::process::Process;
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const INET_DIAG_SKV6ONLY: u16 = 11;
+/// `struct inet_diag_msg`: four bytes, a socket identity, five numbers.
+const FIXED: usize = 72;
+
+/// Numbers of `enum tcp_states`; UDP uses two of them.
+const ESTABLISHED: u32 = 1;
+const CLOSE: u32 = 7;
+const LISTEN: u32 = 10;
+
+/// Asks which sockets hold ports in this network namespace.
+pub struct Sockets {
+    socket: Socket,
+}
+
+impl Sockets {
+    pub fn open() -> Result<Sockets, Error> {
+        let socket = Socket::open(SockProtocol::NetlinkSockDiag)
+            .map_err(|source| Error::refused("opening a socket-diagnosis socket", source))?;
+        Ok(Sockets { socket })
+    }
+
+    /// All listening TCP sockets and all bound UDP sockets: one question for any number of
+    /// listeners to be.
+    pub fn all(&mut self) -> Result<Vec<Listener>, Error> {
+        let mut all = self.ask(L4::Tcp, 0)?;
+        all.extend(self.ask(L4::Udp, 0)?);
+        Ok(all)
+    }
+
+    /// Those on one port.
+    pub fn listeners(&mut self, port: u16, protocol: L4) -> Result<Vec<Listener>, Error> {
+        self.ask(protocol, port)
+    }
+
+    /// Whoever, except for the sockets in `ours` (by inode), has what is wanted.
+    pub fn conflicts(&mut self, wanted: &[Wanted], ours: &HashSet<u64>) -> Result<Vec<Conflict>, Error> {
+        let listeners = match wanted {
+            [] => return Ok(Vec::new()),
+            [one] => self.listeners(one.at.port(), one.protocol)?,
+            _ => self.all()?,
+        };
+        let mut conflicts = clashes(wanted, &listeners, ours);
+        if conflicts.is_empty() {
+            return Ok(conflicts);
+        }
+        let inodes = conflicts.iter().map(|found| found.listener.inode).collect();
+        let owners = Process::owners(&inodes);
+        for conflict in &mut conflicts {
+            conflict.process = owners.get(&conflict.listener.inode).cloned();
+        }
+        Ok(conflicts)
+    }
+
+    /// Port 0 means every port.
+    fn ask(&mut self, protocol: L4, port: u16) -> Result<Vec<Listener>, Error> {
+        let (number, states) = match protocol {
+            L4::Tcp => (libc::IPPROTO_TCP, 1 << LISTEN),
+            L4::Udp => (libc::IPPROTO_UDP, 1 << CLOSE | 1 << ESTABLISHED),
+            // Nothing of ours listens by SCTP.
+            L4::Sctp => return Ok(Vec::new()),
+        };
+        let mut all = Vec::new();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let request = Request::new(SOCK_DIAG_BY_FAMILY, &question(family, number, states, port));
+            let doing = || format!("listing the {} sockets of the host", protocol.as_str());
+            let found = self
+                .socket
+                .dump(&request, |_, payload| {
+                    Listener::read(protocol, payload).map(Some).ok_or_else(malformed)
+                })
+                .map_err(|source| Error::refused(doing(), source))?;
+            // Kernels differ in whether they look at the port for every protocol.
+            all.extend(
+                found
+                    .into_iter()
+                    .filter(|found| found.at.port() != 0 && (port == 0 || found.at.port() == port)),
+            );
+        }
+        Ok(all)
+    }
+}
+
+/// A socket that holds a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listener {
+    pub protocol: L4,
+    pub at: SocketAddr,
+    /// `[::]` without this holds the port in IPv4 too.
+    pub v6_only: bool,
+    /// A UDP socket may be bound and yet talk to one peer only.
+    pub peer: Option<SocketAddr>,
+    /// The interface that it is bound to.
+    pub device: Option<u32>,
+    pub uid: u32,
+    pub inode: u64,
+}
+
+impl Listener {
+    pub(crate) fn read(protocol: L4, payload: &[u8]) -> Option<Listener> {
+        let fixed = payload.first_chunk::<FIXED>()?;
+        let port = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
+        let family = i32::from(fixed[0]);
+        let at = SocketAddr::new(ip(family, &fixed[8..24])?, port(4));
+        let peer = SocketAddr::new(ip(family, &fixed[24..40])?, port(6));
+        let device = u32_at(fixed, 40)?;
+        let v6_only = attributes(&payload[FIXED..])
+            .find(|(kind, _)| *kind == INET_DIAG_SKV6ONLY)
+            .is_some_and(|(_, value)| value.first().is_some_and(|only| *only != 0));
+        Some(Listener {
+            protocol,
+            at,
+            v6_only,
+            peer: (peer.port() != 0).then_some(peer),
+            device: (device != 0).then_some(device),
+            uid: u32_at(fixed, 64)?,
+            inode: u32_at(fixed, 68)?.into(),
+        })
+    }
+}
+
+/// `struct inet_diag_req_v2`.
+fn question(family: i32, protocol: i32, states: u32, port: u16) -> Vec<u8> {
+    let small = |number| u8::try_from(number).expect("families and protocols are small numbers");
+    let mut bytes = vec![small(family), small(protocol), 0, 0];
+    bytes.extend_from_slice(&states.to_ne_bytes());
+    bytes.extend_from_slice(&port.to_be_bytes());
+    // Peer's port, both addresses, interface: any. The cookie is all ones for any.
+    bytes.extend_from_slice(&[0; 2 + 16 + 16 + 4]);
+    bytes.extend_from_slice(&[0xff; 8]);
+    bytes
+}
+
+/// IPv4 addresses that an IPv6 socket holds count as what they are.
+fn ip(family: i32, bytes: &[u8]) -> Option<IpAddr> {
+    match family {
+        libc::AF_INET => Some(Ipv4Addr::from(*bytes.first_chunk::<4>()?).into()),
+        libc::AF_INET6 => {
+            let ip = Ipv6Addr::from(*bytes.first_chunk::<16>()?);
+            Some(IpAddr::V6(ip).to_canonical())
+        }
+        _ => None,
+    }
+}

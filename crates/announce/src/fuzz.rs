@@ -1,0 +1,20 @@
+//! What must hold for any bytes whatever (`fuzz/README.md`).
+
+use seaway_model::L4;
+
+use crate::diag::Listener;
+use crate::netlink::message::{Message, Messages};
+use crate::watch::event;
+
+/// Netlink messages are read without a panic and without an endless loop.
+pub fn netlink(bytes: &[u8]) {
+    let mut messages = 0;
+    for message in Messages::unasked(bytes) {
+        messages += 1;
+        assert!(messages <= bytes.len(), "more messages than bytes");
+        if let Ok(Message::Data { kind, payload, .. }) = message {
+            let _ = event(kind, payload);
+            let _ = Listener::read(L4::Tcp, payload);
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Against the kernel, each test in a network namespace of its own, which ends with its thread.
+//!
+//! They need root. Elsewhere they say that they were skipped; with `CI=true` or
+//! `SEAWAY_NET_TESTS=required` they fail instead.
+#![allow(clippy::print_stderr)]
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, unshare};
+use seaway_announce::{
+    Added, Arp, Error, Event, Links, Observed, Process, Removed, Setting, Sockets, Unmet, Wanted, Watch,
+};
+use seaway_model::L4;
+use socket2::{Domain, Socket, Type};
+
+const V4: &str = "192.0.2.10";
+const V6: &str = "2001:db8::10";
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[test]
+fn added_addresses_are_ours_and_can_be_bound_until_they_are_removed() {
+    in_a_network_of_its_own(|| {
+        let mut links = Links::open().expect("a route socket");
+        for address in [V4, V6] {
+            let at = SocketAddr::new(ip(address), 0);
+            assert!(!observe(&mut links).is_local(at.ip()), "{address}");
+            assert!(TcpListener::bind(at).is_err(), "{address} is not there yet");
+
+            assert_eq!(links.add(at.ip()).expect("added"), Added::New);
+            assert_eq!(links.add(at.ip()).expect("idempotent"), Added::WasThere);
+            let observed = observe(&mut links);
+            assert!(observed.is_local(at.ip()), "{address}");
+            assert_eq!(ours(&observed), [at.ip()]);
+            TcpListener::bind(at).expect("bound at once, with no duplicate address detection");
+            UdpSocket::bind(at).expect("bound");
+
+            let [held] = &observed.ours(&HashSet::new())[..] else {
+                panic!("{observed:?}");
+            };
+            assert_eq!(links.remove(held).expect("removed"), Removed::Gone);
+            assert_eq!(links.remove(held).expect("idempotent"), Removed::WasGone);
+            assert!(!observe(&mut links).is_local(at.ip()), "{address}");
+        }
+    });
+}
+
+#[test]
+fn our_addresses_show_their_label_and_are_no_source_of_other_connections() {
+    in_a_network_of_its_own(|| {
+        let mut links = Links::open().expect("a route socket");
+        for address in [V4, V6] {
+            links.add(ip(address)).expect("added");
+        }
+        let shown = run("ip", &["-4", "address", "show", "label", "lo:seaway"]);
+        assert!(shown.contains("192.0.2.10/32"), "{shown}");
+        let shown = run("ip", &["-6", "address", "show", "dev", "lo", "deprecated"]);
+        assert!(shown.contains("2001:db8::10/128"), "{shown}");
+        assert!(!shown.contains("tentative"), "{shown}");
+        let routes = run("ip", &["-6", "route", "show"]);
+        assert!(!routes.contains("2001:db8::10"), "{routes}");
+    });
+}
+
+#[test]
+fn addresses_that_others_put_on_the_loopback_are_local_but_never_ours() {
+    in_a_network_of_its_own(|| {
+        run("ip", &["address", "add", "192.0.2.10/32", "dev", "lo"]);
+        run("ip", &["address", "add", "2001:db8::10/128", "dev", "lo"]);
+        let mut links = Links::open().expect("a route socket");
+        for address in [V4, V6] {
+            assert_eq!(links.add(ip(address)).expect("there"), Added::WasThere);
+        }
+        let observed = observe(&mut links);
+        assert!(observed.is_local(ip(V4)) && observed.is_local(ip(V6)));
+        assert_eq!(ours(&observed), [] as [IpAddr; 0]);
+        if observed.keeps_marks() {
+            let recorded = HashSet::from([ip(V4), ip(V6)]);
+            assert_eq!(observed.ours(&recorded), [], "marks outweigh the record");
+        }
+    });
+}
+
+#[test]
+fn an_address_that_somebody_replaced_since_is_not_removed() {
+    in_a_network_of_its_own(|| {
+        let mut links = Links::open().expect("a route socket");
+        links.add(ip(V4)).expect("added");
+        let held = observe(&mut links).ours(&HashSet::new());
+        run("ip", &["address", "delete", "192.0.2.10/32", "dev", "lo"]);
+        run("ip", &["address", "add", "192.0.2.10/32", "dev", "lo"]);
+        assert_eq!(links.remove(&held[0]).expect("passed over"), Removed::WasGone);
+        assert!(observe(&mut links).is_local(ip(V4)));
+    });
+}
+
+#[test]
+fn an_address_that_somebody_deletes_is_noticed() {
+    in_a_network_of_its_own(|| {
+        let mut links = Links::open().expect("a route socket");
+        let mut watch = Watch::open().expect("a subscription");
+        for (address, whole) in [(V4, "192.0.2.10/32"), (V6, "2001:db8::10/128")] {
+            let (ip, link) = (ip(address), 1);
+            links.add(ip).expect("added");
+            hears(&mut watch, |event| *event == Event::Address { ip, link });
+            run("ip", &["address", "delete", whole, "dev", "lo"]);
+            hears(&mut watch, |event| *event == Event::AddressGone { ip, link });
+        }
+        run("ip", &["link", "set", "lo", "down"]);
+        hears(&mut watch, |event| matches!(event, Event::Link(link) if link.loopback && !link.up));
+        assert_eq!(watch.events().expect("readable"), [], "there is no more news");
+    });
+}
+
+#[test]
+fn more_news_than_the_kernel_keeps_is_said_to_be_lost() {
+    in_a_network_of_its_own(|| {
+        let mut links = Links::open().expect("a route socket");
+        let mut watch = Watch::open().expect("a subscription");
+        let many: Vec<IpAddr> =
+            (0..4_000_u32).map(|n| IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0001 + n))).collect();
+        for address in &many {
+            links.add(*address).expect("added");
+        }
+        let events = watch.events().expect("readable");
+        assert!(events.contains(&Event::Lost), "{} events", events.len());
+        // All of them come by one question, in several datagrams.
+        let observed = observe(&mut links);
+        let held: HashSet<IpAddr> = ours(&observed).into_iter().collect();
+        assert_eq!(held, many.into_iter().collect());
+        links.add(ip(V4)).expect("added");
+        let gone = Event::Address { ip: ip(V4), link: 1 };
+        hears(&mut watch, |event| *event == gone);
+    });
+}
+
+#[test]
+fn the_host_is_kept_from_answering_for_addresses_of_other_interfaces() {
+    in_a_network_of_its_own(|| {
+        run("ip", &["link", "add", "one", "type", "veth", "peer", "name", "two"]);
+        run("ip", &["link", "set", "one", "up"]);
+        let conf = "/proc/sys/net/ipv4/conf";
+        for (name, value) in [
+            ("all/arp_ignore", "0"),
+            ("one/arp_ignore", "0"),
+            ("all/arp_announce", "0"),
+            ("one/arp_announce", "0"),
+        ] {
+            std::fs::write(format!("{conf}/{name}"), value).expect("a setting");
+        }
+        let links = Links::open().and_then(|mut links| links.links()).expect("links");
+        let arp = Arp::default();
+        let unmet = arp.observe(&links);
+        let told: Vec<_> = unmet.iter().map(Unmet::command).collect();
+        assert_eq!(
+            told,
+            ["sysctl -w net.ipv4.conf.all.arp_ignore=1", "sysctl -w net.ipv4.conf.all.arp_announce=2"]
+        );
+        assert!(unmet.iter().all(|unmet| unmet.interface == "one"), "two is down: {unmet:?}");
+        assert_eq!(unmet[0].setting, Setting::ArpIgnore);
+
+        assert_eq!(arp.enforce(&links), []);
+        assert_eq!(arp.observe(&links), []);
+        let value = std::fs::read_to_string(format!("{conf}/all/arp_ignore")).expect("a setting");
+        assert_eq!(value.trim(), "1");
+
+        std::fs::write(format!("{conf}/one/arp_ignore"), "3").expect("a setting");
+        assert_eq!(arp.observe(&links).len(), 1, "3 is larger, but weaker");
+        assert_eq!(arp.enforce(&links), []);
+    });
+}
+
+#[test]
+fn listeners_are_told_with_address_protocol_and_reach() {
+    in_a_network_of_its_own(|| {
+        let mut links = Links::open().expect("a route socket");
+        links.add(ip(V4)).expect("added");
+        links.add(ip(V6)).expect("added");
+        let _kept = [
+            bound(Type::STREAM, "192.0.2.10:80", false),
+            bound(Type::STREAM, "[2001:db8::10]:80", true),
+            bound(Type::STREAM, "[::]:81", false),
+            bound(Type::STREAM, "[::]:82", true),
+            bound(Type::STREAM, "0.0.0.0:83", false),
+            bound(Type::STREAM, "[::ffff:192.0.2.10]:84", false),
+            bound(Type::DGRAM, "192.0.2.10:80", false),
+            bound(Type::DGRAM, "[::]:53", false),
+        ];
+        let client = bound(Type::DGRAM, "127.0.0.1:5000", false);
+        client.connect(&at("127.0.0.1:53").into()).expect("connected");
+
+        let mut sockets = Sockets::open().expect("a diagnosis socket");
+        let mut told: Vec<_> = sockets
+            .all()
+            .expect("answered")
+            .into_iter()
+            .map(|found| {
+                let peer = found.peer.map(|peer| peer.to_string()).unwrap_or_default();
+                let (protocol, at) = (found.protocol.as_str(), found.at);
+                format!("{protocol} {at} {} {peer}", found.v6_only)
+            })
+            .collect();
+        told.sort();
+        assert_eq!(
+            told,
+            [
+                "TCP 0.0.0.0:83 false ",
+                "TCP 192.0.2.10:80 false ",
+                "TCP 192.0.2.10:84 false ",
+                "TCP [2001:db8::10]:80 true ",
+                "TCP [::]:81 false ",
+                "TCP [::]:82 true ",
+                "UDP 127.0.0.1:5000 false 127.0.0.1:53",
+                "UDP 192.0.2.10:80 false ",
+                "UDP [::]:53 false ",
+            ]
+        );
+        let on_80 = sockets.listeners(80, L4::Tcp).expect("answered");
+        assert_eq!(on_80.len(), 2, "{on_80:?}");
+        let own = Process::own_sockets();
+        assert!(on_80.iter().all(|found| own.contains(&found.inode)));
+        assert_eq!(sockets.listeners(80, L4::Udp).expect("answered").len(), 1);
+        assert_eq!(sockets.listeners(85, L4::Tcp).expect("answered"), []);
+    });
+}
+
+#[test]
+fn the_process_that_has_a_wanted_port_is_named() {
+    in_a_network_of_its_own(|| {
+        let foreign = Foreign::holding(bound(Type::STREAM, "[::]:80", false));
+        let own = Process::own_sockets();
+        let mut sockets = Sockets::open().expect("a diagnosis socket");
+        let mut conflicts = |wanted: &[(&str, L4)]| -> Vec<String> {
+            let wanted: Vec<_> = wanted
+                .iter()
+                .map(|(address, protocol)| Wanted { at: at(address), protocol: *protocol })
+                .collect();
+            let found = sockets.conflicts(&wanted, &own).expect("answered");
+            found.iter().map(ToString::to_string).collect()
+        };
+        let holder = format!("sleep (process {}) holds [::]:80", foreign.0.id());
+        assert_eq!(
+            conflicts(&[("192.0.2.10:80", L4::Tcp)]),
+            [format!("TCP 192.0.2.10:80 is taken: {holder}")]
+        );
+        assert_eq!(
+            conflicts(&[
+                ("[2001:db8::10]:80", L4::Tcp),
+                ("192.0.2.10:80", L4::Udp),
+                ("192.0.2.10:81", L4::Tcp)
+            ]),
+            [format!("TCP [2001:db8::10]:80 is taken: {holder}")]
+        );
+        let kept = bound(Type::DGRAM, "192.0.2.10:0", false);
+        let port = kept.local_addr().ok().and_then(|at| at.as_socket()).expect("an address");
+        let own_now = Process::own_sockets();
+        let wanted = Wanted { at: port, protocol: L4::Udp };
+        let mut sockets = Sockets::open().expect("a diagnosis socket");
+        assert_eq!(sockets.conflicts(&[wanted], &own_now).expect("answered"), []);
+    });
+}
+
+#[test]
+fn thousands_of_listeners_come_by_one_question() {
+    in_a_network_of_its_own(|| {
+        let kept: Vec<_> = (0..400)
+            .map(|n| bound(Type::STREAM, &format!("127.0.0.{}:{}", n % 200 + 1, 2000 + n), false))
+            .collect();
+        let mut sockets = Sockets::open().expect("a diagnosis socket");
+        assert_eq!(sockets.all().expect("answered").len(), kept.len());
+    });
+}
+
+#[test]
+fn without_the_capability_the_commands_are_printed() {
+    in_a_network_of_its_own(|| {
+        let this = env::current_exe().expect("this test");
+        let mut child = Command::new("setpriv");
+        child.args(["--bounding-set=-net_admin", "--inh-caps=-all"]).arg(this);
+        child.args(["--exact", "child_without_the_capability", "--ignored"]);
+        let output = child.output().expect("setpriv of util-linux");
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    });
+}
+
+#[test]
+#[ignore = "run by another test, as a process that may not change addresses"]
+fn child_without_the_capability() {
+    let mut links = Links::open().expect("asking is free to everybody");
+    for address in [V4, V6] {
+        let error = links.add(ip(address)).expect_err("not allowed");
+        assert!(matches!(error, Error::NotPermitted { .. }), "{error:?}");
+        assert!(error.to_string().contains("ip address add"), "{error}");
+    }
+    observe(&mut links);
+}
+
+/// Runs `body` in a thread with a network namespace of its own, with only `lo` in it, and that up.
+fn in_a_network_of_its_own(body: impl FnOnce() + Send + 'static) {
+    let thread = thread::spawn(|| {
+        match unshare(CloneFlags::CLONE_NEWNET) {
+            Ok(()) => {}
+            Err(error @ Errno::EPERM) => {
+                let required = env::var("CI").is_ok_and(|value| value == "true")
+                    || env::var("SEAWAY_NET_TESTS").is_ok_and(|value| value == "required");
+                assert!(!required, "a network namespace needs root: {error}");
+                eprintln!("skipped: a network namespace needs root");
+                return;
+            }
+            Err(error) => panic!("no network namespace: {error}"),
+        }
+        run("ip", &["link", "set", "lo", "up"]);
+        body();
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// A process of another program that inherited a socket, and ends with this value.
+struct Foreign(std::process::Child);
+
+impl Foreign {
+    fn holding(socket: Socket) -> Foreign {
+        let child = Command::new("sleep").arg("60").stdin(Stdio::from(OwnedFd::from(socket))).spawn();
+        Foreign(child.expect("sleep"))
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn bound(kind: Type, address: &str, v6_only: bool) -> Socket {
+    let address = at(address);
+    let socket = Socket::new(Domain::for_address(address), kind, None).expect("a socket");
+    if address.is_ipv6() {
+        socket.set_only_v6(v6_only).expect("an option");
+    }
+    socket.set_freebind_v4(true).expect("an option");
+    socket.bind(&address.into()).expect("bound");
+    if kind == Type::STREAM {
+        socket.listen(1).expect("listening");
+    }
+    socket
+}
+
+#[track_caller]
+fn hears(watch: &mut Watch, expected: impl Fn(&Event) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut heard = Vec::new();
+    while Instant::now() < deadline {
+        let news = watch.wait(deadline - Instant::now()).expect("readable");
+        if news.iter().any(&expected) {
+            return;
+        }
+        heard.extend(news);
+    }
+    panic!("only heard {heard:?}");
+}
+
+#[track_caller]
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {problem}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn observe(links: &mut Links) -> Observed {
+    links.observe().expect("answered")
+}
+
+fn ours(observed: &Observed) -> Vec<IpAddr> {
+    let held = observed.ours(&HashSet::new());
+    held.iter().map(|held| held.ip()).collect()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
