@@ -1,1 +1,137 @@
-fn main() {}
+//! Runs Seaway beside HAProxy and nginx `stream` and says what a request costs each of them.
+//!
+//! ```text
+//!   for each case:  settle the rate ──► rounds × contenders, in turn ──► medians, paired ratios ──► table
+//!                                          │
+//!                            start ► prove ► load ► look at core 0 ► end
+//! ```
+//!
+//! It knows how the contenders are started and what they are told (`contender`), how to load them (`load`) and what must
+//! be reached (`case`). It deliberately knows nothing of how any of them works: Seaway is a program like the others.
+
+mod backend;
+mod case;
+mod contender;
+mod cores;
+mod load;
+mod message;
+mod pace;
+mod report;
+mod rounds;
+mod statistics;
+mod sys;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+
+use case::{Bench, Case, Effort};
+use contender::{Contender, Programs};
+use load::Rig;
+
+/// Measures Seaway beside HAProxy and nginx, one worker each on core 0, the load on core 1.
+#[derive(Debug, Parser)]
+#[command(name = "bench/run")]
+struct Arguments {
+    /// Cases to run; all of them if none is named
+    cases: Vec<Case>,
+    /// Rounds for each case; medians over fewer than five are not a result
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// One short round at a fraction of the rates: shows that the bench works, not what anything costs
+    #[arg(long)]
+    quick: bool,
+    /// Contenders to run
+    #[arg(long, value_delimiter = ',', default_values = ["seaway", "haproxy", "nginx"])]
+    contenders: Vec<Contender>,
+    /// Multiply all fixed rates, for a machine that is much slower or faster
+    #[arg(long, default_value_t = 1.0)]
+    rate_scale: f64,
+    /// Seconds that each contender is measured in each round
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Seconds to wait for a quiet machine before each measurement
+    #[arg(long, default_value_t = 30.0)]
+    patience: f64,
+    /// Put the tables into this file, between its markers
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Put everything that was measured into this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The Seaway to measure
+    #[arg(long, default_value = "target/release/seaway")]
+    seaway: PathBuf,
+    /// Where haproxy.cfg and nginx.conf are
+    #[arg(long, default_value = "bench/peers")]
+    peers: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(2),
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether every target was met and no round had an error.
+fn run(arguments: Arguments) -> Result<bool> {
+    sys::catch_interrupts();
+    sys::pin_to(cores::GENERATOR).context("two cores are needed: cannot move to core 1")?;
+    let open_files = sys::raise_open_files().context("open files")?;
+    let own_network = own_network();
+    let mut effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
+    effort.rate_scale *= arguments.rate_scale;
+    effort.seconds = arguments.seconds.unwrap_or(effort.seconds);
+    let peers = arguments.peers.canonicalize().with_context(|| arguments.peers.display().to_string())?;
+    let programs = Programs { seaway: arguments.seaway, peers };
+    let mut versions = vec![];
+    for contender in &arguments.contenders {
+        versions.push((*contender, contender.version(&programs)?));
+    }
+    let mut bench = Bench { programs, effort, open_files, own_network, rig: Rig::new()? };
+    let plan = rounds::Plan {
+        rounds: if arguments.quick { 1 } else { arguments.rounds },
+        contenders: arguments.contenders,
+        patience: if arguments.quick { 0.0 } else { arguments.patience },
+    };
+    ensure!(plan.rounds > 0, "at least one round is needed");
+
+    let cases = if arguments.cases.is_empty() { Case::ALL.to_vec() } else { arguments.cases };
+    let mut measured = vec![];
+    for case in cases {
+        measured.extend(rounds::measure(&mut bench, case, &plan)?);
+    }
+    let report = report::Report::new(&bench, &plan, versions, measured)?;
+    println!("\n{}", report.markdown());
+    if let Some(path) = arguments.json {
+        std::fs::write(&path, report.json()?).with_context(|| path.display().to_string())?;
+    }
+    if let Some(path) = arguments.out {
+        report.write_into(&path)?;
+    }
+    Ok(report.is_good())
+}
+
+/// With a network of our own, no firewall rule, no conntrack and no stranger's socket is part of the figures, and the
+/// limits below touch nobody. Without the right to make one, the host's is used and the report says so.
+fn own_network() -> bool {
+    if let Err(error) = sys::enter_own_network() {
+        eprintln!("no network of our own ({error}): the host's is used");
+        return false;
+    }
+    // A new connection for each request leaves tens of thousands of sockets in TIME_WAIT for a minute. Few are kept, so
+    // that every round begins with the same.
+    for (name, value) in [("tcp_max_tw_buckets", "4096"), ("ip_local_port_range", "16384 65535")] {
+        if let Err(error) = std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value) {
+            eprintln!("cannot set net.ipv4.{name} ({error})");
+        }
+    }
+    true
+}

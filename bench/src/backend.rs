@@ -1,0 +1,244 @@
+//! The servers behind every contender: four members that answer requests of TCP and UDP, on one shared epoll.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+
+use crate::message::{ANSWER_HEAD, PATTERN, REQUEST_HEAD, Request, intact};
+use crate::sys::{self, Datagrams, Epoll, Event, READABLE, WRITABLE};
+
+pub const MEMBERS: [Ipv4Addr; 4] = [
+    Ipv4Addr::new(127, 0, 0, 2),
+    Ipv4Addr::new(127, 0, 0, 3),
+    Ipv4Addr::new(127, 0, 0, 4),
+    Ipv4Addr::new(127, 0, 0, 5),
+];
+pub const TCP_PORT: u16 = 9201;
+pub const UDP_PORT: u16 = 9203;
+
+/// What the backend saw since it began. Whoever compares takes differences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub requests: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// Requests that were not what the generator sends, and connections broken in the middle of one.
+    pub errors: u64,
+}
+
+/// Owns the tokens from `FIRST_TOKEN` on.
+pub struct Backend {
+    listeners: Vec<OwnedFd>,
+    datagrams: Vec<OwnedFd>,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    buffer: Vec<u8>,
+    batch: Datagrams,
+    pub seen: Seen,
+}
+
+pub const FIRST_TOKEN: u64 = 1 << 32;
+const DATAGRAM_TOKEN: u64 = FIRST_TOKEN + 1_000;
+const CONNECTION_TOKEN: u64 = FIRST_TOKEN + 2_000;
+
+struct Connection {
+    fd: OwnedFd,
+    head: [u8; REQUEST_HEAD],
+    received: usize,
+    answering: Option<(Request, usize)>,
+    wants_write: bool,
+}
+
+enum Fate {
+    Stays,
+    Ends,
+    Breaks,
+}
+
+impl Backend {
+    pub fn start(epoll: &Epoll) -> io::Result<Self> {
+        let tcp = MEMBERS.map(|ip| sys::tcp_listen(SocketAddrV4::new(ip, TCP_PORT)));
+        let udp = MEMBERS.map(|ip| sys::udp_bind(SocketAddrV4::new(ip, UDP_PORT)));
+        let backend = Self {
+            listeners: tcp.into_iter().collect::<io::Result<_>>()?,
+            datagrams: udp.into_iter().collect::<io::Result<_>>()?,
+            connections: Vec::new(),
+            free: Vec::new(),
+            buffer: vec![0; 1 << 16],
+            batch: Datagrams::new(),
+            seen: Seen::default(),
+        };
+        for (index, fd) in backend.listeners.iter().enumerate() {
+            epoll.add(fd, FIRST_TOKEN + index as u64, READABLE)?;
+        }
+        for (index, fd) in backend.datagrams.iter().enumerate() {
+            epoll.add(fd, DATAGRAM_TOKEN + index as u64, READABLE)?;
+        }
+        Ok(backend)
+    }
+
+    /// Drops every connection: the next contender begins with none.
+    pub fn forget_connections(&mut self) {
+        self.connections.clear();
+        self.free.clear();
+    }
+
+    pub fn event(&mut self, epoll: &Epoll, event: Event) -> io::Result<()> {
+        if event.token >= CONNECTION_TOKEN {
+            self.serve(epoll, (event.token - CONNECTION_TOKEN) as usize)
+        } else if event.token >= DATAGRAM_TOKEN {
+            self.echo((event.token - DATAGRAM_TOKEN) as usize)
+        } else {
+            self.accept(epoll, (event.token - FIRST_TOKEN) as usize)
+        }
+    }
+
+    fn accept(&mut self, epoll: &Epoll, listener: usize) -> io::Result<()> {
+        // A bounded number at a time, or a flood of new connections would starve the rest of the loop.
+        for _ in 0..64 {
+            let fd = match sys::accept(&self.listeners[listener]) {
+                Ok(fd) => fd,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => return Err(error),
+            };
+            let slot = self.free.pop().unwrap_or_else(|| {
+                self.connections.push(None);
+                self.connections.len() - 1
+            });
+            epoll.add(&fd, CONNECTION_TOKEN + slot as u64, READABLE)?;
+            self.connections[slot] = Some(Connection {
+                fd,
+                head: [0; REQUEST_HEAD],
+                received: 0,
+                answering: None,
+                wants_write: false,
+            });
+            // The request is often there with the connection: asking epoll first would cost a turn.
+            self.serve(epoll, slot)?;
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, epoll: &Epoll, slot: usize) -> io::Result<()> {
+        // An event may be older than the end of its connection.
+        let Some(Some(connection)) = self.connections.get_mut(slot) else { return Ok(()) };
+        let fate = connection.proceed(&mut self.buffer, &mut self.seen)?;
+        let blocked = connection.answering.is_some();
+        if matches!(fate, Fate::Stays) {
+            if blocked != connection.wants_write {
+                connection.wants_write = blocked;
+                let flags = if blocked { WRITABLE } else { READABLE };
+                epoll.change(&connection.fd, CONNECTION_TOKEN + slot as u64, flags)?;
+            }
+        } else {
+            self.seen.errors += u64::from(matches!(fate, Fate::Breaks));
+            self.connections[slot] = None;
+            self.free.push(slot);
+        }
+        Ok(())
+    }
+
+    fn echo(&mut self, socket: usize) -> io::Result<()> {
+        loop {
+            let count = match self.batch.receive(&self.datagrams[socket]) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // An ICMP error about an earlier answer, whose client or proxy socket is gone.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+                Err(error) => return Err(error),
+            };
+            for index in 0..count {
+                let payload = self.batch.payload(index);
+                self.seen.requests += 1;
+                self.seen.bytes_in += payload.len() as u64;
+                match Request::parse(payload) {
+                    Some(request)
+                        if request.len == payload.len() && intact(&payload[REQUEST_HEAD..], REQUEST_HEAD) =>
+                    {
+                        payload[..ANSWER_HEAD].copy_from_slice(&request.answer_head());
+                        payload[ANSWER_HEAD..].copy_from_slice(&PATTERN[ANSWER_HEAD..request.len]);
+                    }
+                    _ => self.seen.errors += 1,
+                }
+                self.seen.bytes_out += payload.len() as u64;
+            }
+            let answered = self.batch.answer(&self.datagrams[socket], count)?;
+            self.seen.errors += (count - answered) as u64;
+            if count < Datagrams::BATCH {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn proceed(&mut self, buffer: &mut [u8], seen: &mut Seen) -> io::Result<Fate> {
+        if self.answering.is_some() {
+            return self.answer(seen);
+        }
+        let len = match sys::recv(&self.fd, buffer) {
+            // A health check, or a client that is done.
+            Ok(0) => return Ok(if self.received == 0 { Fate::Ends } else { Fate::Breaks }),
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Fate::Stays),
+            Err(_) => return Ok(if self.received == 0 { Fate::Ends } else { Fate::Breaks }),
+        };
+        seen.bytes_in += len as u64;
+        let chunk = &buffer[..len];
+        let missing = REQUEST_HEAD.saturating_sub(self.received).min(len);
+        let (head, body) = chunk.split_at(missing);
+        self.head[self.received.min(REQUEST_HEAD)..][..missing].copy_from_slice(head);
+        let body_at = self.received + missing;
+        self.received += len;
+        if self.received < REQUEST_HEAD {
+            return Ok(Fate::Stays);
+        }
+        let Some(request) = Request::parse(&self.head) else { return Ok(Fate::Breaks) };
+        if self.received > request.len || !intact(body, body_at) {
+            return Ok(Fate::Breaks);
+        }
+        if self.received < request.len {
+            return Ok(Fate::Stays);
+        }
+        seen.requests += 1;
+        self.received = 0;
+        self.answering = Some((request, 0));
+        self.answer(seen)
+    }
+
+    fn answer(&mut self, seen: &mut Seen) -> io::Result<Fate> {
+        while let Some((request, sent)) = &mut self.answering {
+            let rest = if *sent == 0 && request.answer_len <= SMALL {
+                let mut whole = [0; SMALL];
+                whole[..ANSWER_HEAD].copy_from_slice(&request.answer_head());
+                whole[ANSWER_HEAD..request.answer_len]
+                    .copy_from_slice(&PATTERN[ANSWER_HEAD..request.answer_len]);
+                sys::send(&self.fd, &whole[..request.answer_len])
+            } else if *sent < ANSWER_HEAD {
+                sys::send(&self.fd, &request.answer_head()[*sent..])
+            } else {
+                sys::send(&self.fd, &PATTERN[*sent..request.answer_len])
+            };
+            match rest {
+                Ok(len) => {
+                    seen.bytes_out += len as u64;
+                    *sent += len;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Fate::Stays),
+                Err(_) => return Ok(Fate::Breaks),
+            }
+            if *sent == request.answer_len {
+                let close = request.close;
+                self.answering = None;
+                if close {
+                    return Ok(Fate::Ends);
+                }
+            }
+        }
+        Ok(Fate::Stays)
+    }
+}
+
+/// Answers up to this size leave in one call, head and body together.
+const SMALL: usize = 2048;

@@ -1,0 +1,223 @@
+//! What is measured, against whom, and what must be reached: the table of issue 3, section 5.
+
+pub mod alone;
+pub mod held;
+pub mod loaded;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::Result;
+
+use crate::contender::{Contender, Programs};
+use crate::load::Rig;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Case {
+    TcpKeepalive,
+    TcpConnect,
+    TcpBulk,
+    Udp,
+    IdleConnections,
+    Latency,
+    Folder,
+    Idle,
+}
+
+/// A number that a run yields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Microseconds that core 0 was busy, for each request: the headline.
+    BusyPerRequest,
+    /// Microseconds that the contender's own tasks ran, for each request: the cross-check.
+    TaskPerRequest,
+    /// Percent of the time that core 0 was busy.
+    Load,
+    RequestsPerSecond,
+    /// Microseconds from when a request was due to its last byte.
+    LatencyHalf,
+    LatencyP99,
+    /// KiB of the contender's own memory for each connection.
+    MemoryPerConnection,
+    /// Milliseconds.
+    UntilReady,
+    UntilChanged,
+    /// MiB.
+    Resident,
+    /// Percent of one core while nothing happens.
+    CpuAtRest,
+}
+
+/// A figure that must not exceed a limit: times a peer's, or by itself.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Target {
+    pub metric: Metric,
+    pub against: Option<Contender>,
+    pub at_most: f64,
+}
+
+/// One contender in one round.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Sample {
+    pub figures: BTreeMap<Metric, f64>,
+    pub errors: u64,
+    pub complaints: Vec<String>,
+    /// Why the machine was not quiet enough to trust the figures.
+    pub noise: Option<String>,
+}
+
+/// How long and how hard to load.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    pub warm_up: f64,
+    pub seconds: f64,
+    pub at_rest: f64,
+    /// All fixed rates are multiplied by it, for machines much slower or faster than the one they were chosen on.
+    pub rate_scale: f64,
+}
+
+impl Effort {
+    pub const FULL: Self = Self { warm_up: 0.5, seconds: 3.0, at_rest: 20.0, rate_scale: 1.0 };
+    pub const QUICK: Self = Self { warm_up: 0.1, seconds: 0.4, at_rest: 1.0, rate_scale: 0.2 };
+}
+
+/// What a whole run of the bench shares.
+pub struct Bench {
+    pub programs: Programs,
+    pub effort: Effort,
+    pub open_files: u64,
+    /// Nobody else's sockets, rules or limits are in the network that is measured.
+    pub own_network: bool,
+    pub rig: Rig,
+}
+
+impl Case {
+    pub const ALL: [Self; 8] = [
+        Self::TcpKeepalive,
+        Self::TcpConnect,
+        Self::TcpBulk,
+        Self::Udp,
+        Self::IdleConnections,
+        Self::Latency,
+        Self::Folder,
+        Self::Idle,
+    ];
+
+    pub fn contenders(self) -> &'static [Contender] {
+        use Contender::{Haproxy, Nginx, Seaway};
+        match self {
+            // HAProxy does not balance UDP.
+            Self::Udp => &[Seaway, Nginx],
+            Self::Folder | Self::Idle => &[Seaway],
+            _ => &[Seaway, Haproxy, Nginx],
+        }
+    }
+
+    pub fn targets(self) -> Vec<Target> {
+        use Contender::{Haproxy, Nginx};
+        let busy =
+            |against, at_most| Target { metric: Metric::BusyPerRequest, against: Some(against), at_most };
+        let alone = |metric, at_most| Target { metric, against: None, at_most };
+        match self {
+            Self::TcpKeepalive => vec![busy(Haproxy, 1.0), busy(Nginx, 1.0)],
+            Self::TcpConnect | Self::TcpBulk => vec![busy(Haproxy, 1.0)],
+            Self::Udp => vec![busy(Nginx, 0.7)],
+            Self::IdleConnections => vec![alone(Metric::MemoryPerConnection, 8.0)],
+            Self::Latency => {
+                vec![Target { metric: Metric::LatencyP99, against: Some(Haproxy), at_most: 1.3 }]
+            }
+            Self::Folder => vec![
+                alone(Metric::UntilReady, 3_000.0),
+                alone(Metric::UntilChanged, 20.0),
+                alone(Metric::Resident, 120.0),
+            ],
+            Self::Idle => {
+                vec![
+                    alone(Metric::UntilReady, 200.0),
+                    alone(Metric::Resident, 30.0),
+                    alone(Metric::CpuAtRest, 0.1),
+                ]
+            }
+        }
+    }
+
+    /// The rate that all contenders get, where it is known before the run. Chosen so that core 0 is busy by a third to
+    /// two thirds: every contender keeps up, and none is measured mostly asleep.
+    fn rate(self) -> Option<f64> {
+        match self {
+            Self::TcpKeepalive => Some(30_000.0),
+            Self::TcpConnect => Some(5_000.0),
+            Self::TcpBulk => Some(600.0),
+            Self::Udp => Some(30_000.0),
+            _ => None,
+        }
+    }
+
+    /// What does not change over the rounds but must be found first: for `latency`, half of HAProxy's maximum.
+    pub fn settle_rate(self, bench: &mut Bench) -> Result<Option<f64>> {
+        let rate = match self {
+            Self::Latency => Some(loaded::highest_rate(bench, Contender::Haproxy)? / 2.0),
+            _ => self.rate().map(|rate| rate * bench.effort.rate_scale),
+        };
+        Ok(rate)
+    }
+
+    /// Measures one contender once.
+    pub fn sample(self, bench: &mut Bench, contender: Contender, rate: Option<f64>) -> Result<Sample> {
+        match self {
+            Self::IdleConnections => held::sample(bench, contender),
+            Self::Folder => alone::large_folder(bench),
+            Self::Idle => alone::at_rest(bench),
+            _ => loaded::sample(bench, self, contender, rate.unwrap_or(1_000.0)),
+        }
+    }
+
+    pub fn describe(self, bench: &Bench) -> String {
+        match self {
+            Self::TcpKeepalive => "TCP, 1 KiB request and response, keep-alive, 64 connections".into(),
+            Self::TcpConnect => "TCP, new connection per request (1 KiB each way, the backend closes)".into(),
+            Self::TcpBulk => "TCP, 1 MiB responses, 16 connections".into(),
+            Self::Udp => "UDP 64 B, 1,000 flows".into(),
+            Self::IdleConnections => format!("{} idle TCP connections", held::connections(bench)),
+            Self::Latency => "p99 latency at half of HAProxy's maximum, 64 connections, 1 KiB".into(),
+            Self::Folder => "5,000 Services × 4 endpoints in the folder, 100 of them hashing".into(),
+            Self::Idle => "small folder, no traffic".into(),
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TcpKeepalive => "tcp-keepalive",
+            Self::TcpConnect => "tcp-connect",
+            Self::TcpBulk => "tcp-bulk",
+            Self::Udp => "udp",
+            Self::IdleConnections => "idle-connections",
+            Self::Latency => "latency",
+            Self::Folder => "folder",
+            Self::Idle => "idle",
+        })
+    }
+}
+
+impl Metric {
+    /// Name and unit, as a table shows them.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::BusyPerRequest => "core 0 busy, µs/request",
+            Self::TaskPerRequest => "own tasks, µs/request",
+            Self::Load => "core 0 busy, %",
+            Self::RequestsPerSecond => "requests/s",
+            Self::LatencyHalf => "p50, µs",
+            Self::LatencyP99 => "p99, µs",
+            Self::MemoryPerConnection => "memory, KiB/connection",
+            Self::UntilReady => "ready after, ms",
+            Self::UntilChanged => "change applied after, ms",
+            Self::Resident => "resident, MiB",
+            Self::CpuAtRest => "CPU at rest, %",
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The cases in which requests flow at a fixed rate: what they cost core 0, and how long they take.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::{Bench, Case, Metric, Sample};
+use crate::contender::{BULK, Contender, DATAGRAMS, Running, SMALL};
+use crate::cores::{Look, Spent};
+use crate::load::connect::Connects;
+use crate::load::exchange::{Exchanges, Shape};
+use crate::load::flows::Flows;
+use crate::load::{Clients, Rig, Run};
+use crate::pace::now;
+use crate::statistics::percentile;
+use crate::sys;
+
+const KIB: Shape = Shape { request: 1024, answer: 1024, inspect: true };
+/// Each answer's head is compared, its body counted: copying it out would only slow core 1.
+const MIB: Shape = Shape { request: 128, answer: 1 << 20, inspect: false };
+const CONNECTIONS: usize = 64;
+const BULK_CONNECTIONS: usize = 16;
+const FLOWS: usize = 1_000;
+const DATAGRAM: usize = 64;
+
+/// Shares of the wall time beyond which a run is repeated.
+const QUEUED: f64 = 0.01;
+const FOREIGN: f64 = 0.05;
+const STOLEN: f64 = 0.02;
+
+pub fn sample(bench: &mut Bench, case: Case, contender: Contender, rate: f64) -> Result<Sample> {
+    let running = contender.start(&bench.programs)?;
+    let clients = clients(&mut bench.rig, case)?;
+    let (run, spent) = measure(bench, &running, clients, Some(rate))?;
+    Ok(judge(run, spent, Some(rate)))
+}
+
+/// Requests per second over 64 connections when the next request follows each answer at once.
+pub fn highest_rate(bench: &mut Bench, contender: Contender) -> Result<f64> {
+    let running = contender.start(&bench.programs)?;
+    let clients = clients(&mut bench.rig, Case::Latency)?;
+    let (run, _) = measure(bench, &running, clients, None)?;
+    Ok(run.answered as f64 / run.seconds)
+}
+
+fn clients(rig: &mut Rig, case: Case) -> Result<Box<dyn Clients>> {
+    Ok(match case {
+        Case::TcpConnect => {
+            let mut clients = Connects::new(SMALL, KIB.request, KIB.answer);
+            rig.prove(&mut clients, 8)?;
+            Box::new(clients)
+        }
+        Case::TcpBulk => {
+            // Byte for byte once, before the counting begins.
+            Exchanges::new(BULK, Shape { inspect: true, ..MIB }).open(rig, 4)?;
+            let mut clients = Exchanges::new(BULK, MIB);
+            clients.open(rig, BULK_CONNECTIONS)?;
+            Box::new(clients)
+        }
+        Case::Udp => {
+            let mut clients = Flows::open(&rig.epoll, DATAGRAMS, FLOWS, DATAGRAM)?;
+            rig.prove(&mut clients, 8)?;
+            Box::new(clients)
+        }
+        _ => {
+            let mut clients = Exchanges::new(SMALL, KIB);
+            clients.open(rig, CONNECTIONS)?;
+            Box::new(clients)
+        }
+    })
+}
+
+fn measure(
+    bench: &mut Bench,
+    running: &Running,
+    mut clients: Box<dyn Clients>,
+    rate: Option<f64>,
+) -> Result<(Run, Spent)> {
+    let processes = running.processes();
+    let mut looks = Vec::with_capacity(2);
+    let effort = bench.effort;
+    let run = bench.rig.run(&mut *clients, rate, effort.warm_up, effort.seconds, || {
+        looks.push(Look::take(&processes)?);
+        Ok(())
+    })?;
+    drop(clients);
+    bench.rig.backend.forget_connections();
+    let spent = looks.last().zip(looks.first()).map(|(end, begin)| end.since(begin));
+    Ok((run, spent.context("a run marks its begin and its end")?))
+}
+
+fn judge(run: Run, spent: Spent, rate: Option<f64>) -> Sample {
+    let Run { seconds, answered, mut errors, mut complaints, mut latencies } = run;
+    let count = answered.max(1) as f64;
+    let achieved = answered as f64 / seconds;
+    if rate.is_some_and(|rate| achieved < 0.98 * rate) {
+        errors += 1;
+        complaints
+            .push(format!("cannot keep up: {achieved:.0} requests/s of {:.0}", rate.unwrap_or_default()));
+    }
+    let half = percentile(&mut latencies, 0.5).unwrap_or_default();
+    let tail = percentile(&mut latencies, 0.99).unwrap_or_default();
+    let figures = [
+        (Metric::BusyPerRequest, spent.busy / count * 1e6),
+        (Metric::TaskPerRequest, spent.task / count * 1e6),
+        (Metric::Load, spent.busy / spent.wall * 100.0),
+        (Metric::RequestsPerSecond, achieved),
+        (Metric::LatencyHalf, f64::from(half) / 1e3),
+        (Metric::LatencyP99, f64::from(tail) / 1e3),
+    ];
+    Sample { figures: figures.into(), errors, complaints, noise: noise(&spent) }
+}
+
+/// Whether something other than the contender and its load used the cores.
+fn noise(spent: &Spent) -> Option<String> {
+    let shares = [
+        ("busy with others on core 0", spent.busy - spent.task, FOREIGN),
+        ("of the contender waiting for core 0", spent.queued, QUEUED),
+        ("of the generator waiting for core 1", spent.generator_queued, QUEUED),
+        ("stolen by the hypervisor", spent.stolen, STOLEN),
+    ];
+    let words: Vec<String> = shares
+        .iter()
+        .filter(|(_, seconds, limit)| seconds / spent.wall > *limit)
+        .map(|(what, seconds, _)| format!("{:.1} % {what}", seconds / spent.wall * 100.0))
+        .collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Waits until both cores are nearly idle, at most `patience`; says whether they became so.
+pub fn wait_for_quiet(patience: Duration) -> Result<bool> {
+    let deadline = now() + patience.as_nanos() as u64;
+    loop {
+        let begin = Look::take(&[])?;
+        thread::sleep(Duration::from_millis(250));
+        let spent = Look::take(&[])?.since(&begin);
+        if spent.both_busy / spent.wall < 0.08 {
+            return Ok(true);
+        }
+        if now() >= deadline || sys::interrupted() {
+            return Ok(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Spent = Spent {
+        wall: 2.0,
+        busy: 1.0,
+        task: 0.96,
+        queued: 0.001,
+        generator_queued: 0.001,
+        stolen: 0.0,
+        both_busy: 3.0,
+    };
+
+    #[test]
+    fn a_quiet_run_is_trusted_and_each_kind_of_noise_is_named() {
+        assert_eq!(noise(&QUIET), None);
+        assert!(noise(&Spent { task: 0.8, ..QUIET }).unwrap().contains("10.0 % busy with others"));
+        assert!(noise(&Spent { queued: 0.1, ..QUIET }).unwrap().contains("contender waiting"));
+        assert!(noise(&Spent { generator_queued: 0.1, ..QUIET }).unwrap().contains("generator waiting"));
+        assert!(noise(&Spent { stolen: 0.1, ..QUIET }).unwrap().contains("hypervisor"));
+    }
+
+    #[test]
+    fn a_contender_that_falls_behind_its_rate_has_an_error() {
+        let run = Run {
+            seconds: 2.0,
+            answered: 1_000,
+            errors: 0,
+            complaints: vec![],
+            latencies: vec![1_000; 1_000],
+        };
+        assert_eq!(judge(run.clone(), QUIET, Some(500.0)).errors, 0);
+        let slow = judge(run, QUIET, Some(600.0));
+        assert_eq!(slow.errors, 1);
+        assert!(slow.complaints[0].contains("cannot keep up"));
+        assert_eq!(slow.figures[&Metric::BusyPerRequest], 1_000.0);
+        assert_eq!(slow.figures[&Metric::LatencyP99], 1.0);
+    }
+}

@@ -1,0 +1,164 @@
+//! Who is measured: how each is started, found ready and ended.
+
+mod peers;
+pub mod seaway;
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cores::{self, CONTENDER};
+use crate::sys;
+
+/// Where every contender listens; only one runs at a time.
+pub const SMALL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9101);
+pub const BULK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9102);
+pub const DATAGRAMS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9103);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Contender {
+    Seaway,
+    Haproxy,
+    Nginx,
+}
+
+impl fmt::Display for Contender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Seaway => "Seaway",
+            Self::Haproxy => "HAProxy",
+            Self::Nginx => "nginx",
+        })
+    }
+}
+
+/// Where the programs and the configurations are.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    pub seaway: PathBuf,
+    pub peers: PathBuf,
+}
+
+impl Contender {
+    /// One line that names the version, or why there is none.
+    pub fn version(self, programs: &Programs) -> Result<String> {
+        match self {
+            Self::Seaway => seaway::version(&programs.seaway),
+            Self::Haproxy => peers::haproxy_version(),
+            Self::Nginx => peers::nginx_version(),
+        }
+    }
+
+    /// Starts the contender in front of the bench's backends and waits until it serves.
+    pub fn start(self, programs: &Programs) -> Result<Running> {
+        let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
+        let running = match self {
+            Self::Seaway => {
+                seaway::write_small_folder(folder.path())?;
+                let mut running =
+                    Running::launch(seaway::command(&programs.seaway, folder.path()), Some(folder))?;
+                running.ready_after = Some(running.wait_until(Duration::from_secs(10), seaway::is_ready)?);
+                running
+            }
+            Self::Haproxy => Running::launch(peers::haproxy(&programs.peers), Some(folder))?,
+            Self::Nginx => Running::launch(peers::nginx(&programs.peers), Some(folder))?,
+        };
+        running.wait_until(Duration::from_secs(10), || TcpStream::connect(SMALL).is_ok())?;
+        Ok(running)
+    }
+}
+
+/// A contender that runs. Dropping it ends the whole process group, whatever happened to us.
+pub struct Running {
+    child: Child,
+    launched: Instant,
+    /// From its start until it said that it serves, if it says so.
+    pub ready_after: Option<Duration>,
+    pub folder: Option<tempfile::TempDir>,
+}
+
+impl Running {
+    /// Starts the command on the contender's core. What it prints goes to a file in its folder, shown if it fails.
+    pub fn launch(mut command: Command, folder: Option<tempfile::TempDir>) -> Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let output = match &folder {
+            Some(folder) => std::fs::File::create(folder.path().join(OUTPUT))?.into(),
+            None => Stdio::null(),
+        };
+        command.stderr(output);
+        sys::confine_child(&mut command, CONTENDER);
+        let launched = Instant::now();
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { child, launched, ready_after: None, folder })
+    }
+
+    pub fn processes(&self) -> Vec<u32> {
+        cores::group(self.child.id())
+    }
+
+    /// Looks every millisecond whether `ready` holds, and gives up when the process ends or time is over.
+    pub fn wait_until(&self, patience: Duration, mut ready: impl FnMut() -> bool) -> Result<Duration> {
+        let begin = Instant::now();
+        loop {
+            if ready() {
+                return Ok(self.launched.elapsed());
+            }
+            ensure!(!sys::interrupted(), "interrupted");
+            if cores::has_ended(self.child.id()) {
+                bail!("the contender ended before it served:\n{}", self.last_words());
+            }
+            ensure!(begin.elapsed() < patience, "not serving after {patience:?}:\n{}", self.last_words());
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What the contender complained about.
+    pub fn last_words(&self) -> String {
+        let Some(folder) = &self.folder else { return String::new() };
+        let text = std::fs::read(folder.path().join(OUTPUT)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+}
+
+const OUTPUT: &str = "stderr.log";
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let leader = self.child.id();
+        sys::signal_group(leader, libc::SIGTERM);
+        let patience = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < patience {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        // Whoever is left (a worker of a dead master too) gets no choice.
+        sys::signal_group(leader, libc::SIGKILL);
+        let _reaped = self.child.wait().map(|status| status.signal());
+    }
+}
+
+/// Runs a program to its end and returns the first line of what it printed on either output.
+fn first_line(program: &Path, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    let text = String::from_utf8_lossy(&text);
+    text.lines()
+        .next()
+        .map(str::to_owned)
+        .with_context(|| format!("{} printed no version", program.display()))
+}

@@ -1,0 +1,192 @@
+//! Seaway: the one place that knows its command line, its configuration and the manifests it is given.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::{BULK, DATAGRAMS, SMALL, first_line};
+use crate::backend::{MEMBERS, TCP_PORT, UDP_PORT};
+
+pub const ADMIN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1936);
+/// Where the members of the large folder listen.
+pub const LARGE_MEMBERS_PORT: u16 = 9301;
+const MANIFESTS: &str = "manifests";
+
+/// The one worker that every contender has; all else as delivered: statistics, timeouts and health checks are on.
+const CONFIG: &str = "workers: 1\n";
+/// Asks for an address by name, which wins over any pool.
+const ADDRESS: &str = "  loadBalancerIP: 127.0.0.1\n";
+/// Makes a Service hash by the client's address.
+const HASHING: &str = "seaway.dev/balance: source-hash";
+
+pub fn version(program: &Path) -> Result<String> {
+    first_line(program, &["--version"])
+}
+
+/// `seaway run` over a folder that one of the functions below filled.
+pub fn command(program: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("run").arg("--config").arg(folder.join("seaway.yaml"));
+    command.arg("--manifests").arg(folder.join(MANIFESTS));
+    command.arg("--state-dir").arg(folder.join("state"));
+    command
+}
+
+pub fn is_ready() -> bool {
+    answers_ready().unwrap_or(false)
+}
+
+fn answers_ready() -> Result<bool> {
+    let mut admin = TcpStream::connect(ADMIN)?;
+    admin.set_read_timeout(Some(Duration::from_millis(500)))?;
+    admin.write_all(b"GET /ready HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
+    let mut answer = [0; 12];
+    admin.read_exact(&mut answer)?;
+    Ok(&answer == b"HTTP/1.1 200")
+}
+
+/// The three Services that the cases with peers use, at the addresses where the peers listen.
+pub fn write_small_folder(folder: &Path) -> Result<()> {
+    prepare(folder)?;
+    let mut text = String::new();
+    for (name, listen, port, protocol) in [
+        ("small", SMALL, TCP_PORT, "TCP"),
+        ("bulk", BULK, TCP_PORT, "TCP"),
+        ("datagrams", DATAGRAMS, UDP_PORT, "UDP"),
+    ] {
+        let members: Vec<String> = MEMBERS.iter().map(Ipv4Addr::to_string).collect();
+        service(&mut text, name, listen.port(), port, protocol, &members, false);
+    }
+    fs::write(folder.join(MANIFESTS).join("bench.yaml"), text).context("cannot write manifests")
+}
+
+/// How the large folder is laid out.
+pub mod large {
+    pub const SERVICES: usize = 5_000;
+    pub const HASHING: usize = 100;
+    pub const FIRST_PORT: u16 = 12_000;
+    /// The Service whose endpoint changes; it does not hash.
+    pub const CHANGED: usize = 2_500;
+}
+
+/// 5,000 Services with four endpoints each, 100 Services to a file; the one that changes has a file of its own.
+pub fn write_large_folder(folder: &Path) -> Result<()> {
+    prepare(folder)?;
+    let manifests = folder.join(MANIFESTS);
+    let others: Vec<usize> = (0..large::SERVICES).filter(|index| *index != large::CHANGED).collect();
+    for (number, chunk) in others.chunks(100).enumerate() {
+        let mut text = String::new();
+        for index in chunk {
+            let members: Vec<String> =
+                (0..4).map(|member| large_member(*index, member).to_string()).collect();
+            large_service(&mut text, *index, &members);
+        }
+        fs::write(manifests.join(format!("services-{number:02}.yaml")), text)?;
+    }
+    write_changed_service(folder, large_member(large::CHANGED, 3))
+}
+
+/// Writes the file of the one Service that changes, in one atomic step, with `last` as its fourth endpoint.
+pub fn write_changed_service(folder: &Path, last: Ipv4Addr) -> Result<()> {
+    let mut members: Vec<String> =
+        (0..3).map(|member| large_member(large::CHANGED, member).to_string()).collect();
+    members.push(last.to_string());
+    let mut text = String::new();
+    large_service(&mut text, large::CHANGED, &members);
+    // Not inside the watched folder: only the rename shall be seen there.
+    let written = folder.join("changed.yaml.new");
+    fs::write(&written, text)?;
+    fs::rename(written, folder.join(MANIFESTS).join("changed.yaml"))
+        .context("cannot move the changed manifest")
+}
+
+/// Every member of the large folder has an address of its own, all of which the bench's own listener answers.
+pub fn large_member(service: usize, member: usize) -> Ipv4Addr {
+    let number = u32::try_from(service * 4 + member).unwrap_or(0);
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 16, 0, 1)) + number)
+}
+
+pub fn large_port(service: usize) -> u16 {
+    large::FIRST_PORT + service as u16
+}
+
+fn large_service(text: &mut String, index: usize, members: &[String]) {
+    let hashing = index < large::HASHING;
+    service(
+        text,
+        &format!("service-{index:04}"),
+        large_port(index),
+        LARGE_MEMBERS_PORT,
+        "TCP",
+        members,
+        hashing,
+    );
+}
+
+fn prepare(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder.join(MANIFESTS))?;
+    fs::create_dir_all(folder.join("state"))?;
+    fs::write(folder.join("seaway.yaml"), CONFIG).context("cannot write seaway.yaml")
+}
+
+fn service(
+    text: &mut String,
+    name: &str,
+    listen: u16,
+    port: u16,
+    protocol: &str,
+    members: &[String],
+    hashing: bool,
+) {
+    let annotations = if hashing { format!("  annotations:\n    {HASHING}\n") } else { String::new() };
+    let endpoints: String = members.iter().map(|ip| format!("- addresses: [{ip}]\n")).collect();
+    write!(
+        text,
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n{annotations}spec:\n  type: LoadBalancer\n{ADDRESS}  \
+         ports:\n  - name: main\n    port: {listen}\n    targetPort: {port}\n    protocol: {protocol}\n---\n\
+         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-1\n  labels:\n    \
+         kubernetes.io/service-name: {name}\naddressType: IPv4\nports:\n- name: main\n  port: {port}\n  \
+         protocol: {protocol}\nendpoints:\n{endpoints}---\n"
+    )
+    .expect("writing to a String cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_large_folder_holds_every_service_once_and_an_own_address_for_every_member() {
+        let folder = tempfile::tempdir().unwrap();
+        write_large_folder(folder.path()).unwrap();
+        let text: String = fs::read_dir(folder.path().join(MANIFESTS))
+            .unwrap()
+            .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
+            .collect();
+        assert_eq!(text.matches("kind: Service\n").count(), large::SERVICES);
+        assert_eq!(text.matches(HASHING).count(), large::HASHING);
+        let addresses: std::collections::BTreeSet<&str> =
+            text.lines().filter(|line| line.starts_with("- addresses:")).collect();
+        assert_eq!(addresses.len(), large::SERVICES * 4);
+    }
+
+    #[test]
+    fn a_change_replaces_one_endpoint_and_leaves_nothing_else_in_the_watched_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        prepare(folder.path()).unwrap();
+        write_changed_service(folder.path(), Ipv4Addr::new(127, 99, 0, 1)).unwrap();
+        let names: Vec<_> = fs::read_dir(folder.path().join(MANIFESTS))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert_eq!(names, ["changed.yaml"]);
+        let text = fs::read_to_string(folder.path().join(MANIFESTS).join("changed.yaml")).unwrap();
+        assert!(text.contains("127.99.0.1") && !text.contains(&large_member(large::CHANGED, 3).to_string()));
+    }
+}

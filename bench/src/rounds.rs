@@ -1,0 +1,137 @@
+//! Contenders in turn, round by round; what was disturbed is measured again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::case::{Bench, Case, Metric, Sample, loaded};
+use crate::contender::Contender;
+use crate::sys;
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub rounds: usize,
+    pub contenders: Vec<Contender>,
+    /// Seconds to wait for quiet before a measurement, and so also whether disturbed ones are repeated.
+    pub patience: f64,
+}
+
+/// All rounds of one case. `rounds[contender][n]` is what the contender did in round `n`.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Measured {
+    pub case: Case,
+    pub what: String,
+    pub rate: Option<f64>,
+    pub rounds: BTreeMap<Contender, Vec<Sample>>,
+}
+
+const ATTEMPTS: usize = 4;
+
+/// `None` if none of the contenders takes part in the case.
+pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Measured>> {
+    let taking_part: Vec<Contender> =
+        case.contenders().iter().copied().filter(|contender| plan.contenders.contains(contender)).collect();
+    if taking_part.is_empty() {
+        return Ok(None);
+    }
+    let what = case.describe(bench);
+    println!("{case}: {what}");
+    wait_for_quiet(plan)?;
+    let rate = case.settle_rate(bench)?;
+    let mut rounds: BTreeMap<Contender, Vec<Sample>> = BTreeMap::new();
+    for round in 0..plan.rounds {
+        for contender in order(&taking_part, round) {
+            let sample = undisturbed(bench, case, contender, rate, plan)?;
+            println!("  round {} {}", round + 1, line(contender, &sample));
+            rounds.entry(contender).or_default().push(sample);
+        }
+    }
+    Ok(Some(Measured { case, what, rate, rounds }))
+}
+
+/// Every contender is first, second and last equally often.
+fn order(contenders: &[Contender], round: usize) -> Vec<Contender> {
+    let mut order = contenders.to_vec();
+    order.rotate_left(round % contenders.len());
+    order
+}
+
+/// A sample that nothing disturbed or, if the machine never comes to rest, the least disturbed word we have.
+fn undisturbed(
+    bench: &mut Bench,
+    case: Case,
+    contender: Contender,
+    rate: Option<f64>,
+    plan: &Plan,
+) -> Result<Sample> {
+    for attempt in 1.. {
+        wait_for_quiet(plan)?;
+        let sample = match case.sample(bench, contender, rate) {
+            Err(error) if sys::interrupted() => return Err(error),
+            // One contender that fails is shown as failed; the others go on.
+            Err(error) => Sample { errors: 1, complaints: vec![format!("{error:#}")], ..Sample::default() },
+            Ok(sample) => sample,
+        };
+        bench.rig.backend.forget_connections();
+        match &sample.noise {
+            Some(noise) if plan.patience > 0.0 && attempt < ATTEMPTS => {
+                println!("  disturbed, again: {contender}: {noise}");
+            }
+            _ => return Ok(sample),
+        }
+    }
+    unreachable!("the loop above ends by returning")
+}
+
+fn wait_for_quiet(plan: &Plan) -> Result<()> {
+    if plan.patience > 0.0 && !loaded::wait_for_quiet(Duration::from_secs_f64(plan.patience))? {
+        println!("  the machine is not quiet after {} s", plan.patience);
+    }
+    Ok(())
+}
+
+fn line(contender: Contender, sample: &Sample) -> String {
+    let mut line = format!("{:<8}", contender.to_string());
+    for (metric, figure) in &sample.figures {
+        let (short, digits) = short(*metric);
+        line += &format!(" {figure:>9.digits$} {short}");
+    }
+    if sample.errors > 0 {
+        line += &format!("  ERRORS: {} ({})", sample.errors, sample.complaints.join("; "));
+    }
+    if let Some(noise) = &sample.noise {
+        line += &format!("  noisy: {noise}");
+    }
+    line
+}
+
+fn short(metric: Metric) -> (&'static str, usize) {
+    match metric {
+        Metric::BusyPerRequest => ("µs busy", 2),
+        Metric::TaskPerRequest => ("µs task", 2),
+        Metric::Load => ("% load", 0),
+        Metric::RequestsPerSecond => ("/s", 0),
+        Metric::LatencyHalf => ("µs p50", 0),
+        Metric::LatencyP99 => ("µs p99", 0),
+        Metric::MemoryPerConnection => ("KiB each", 2),
+        Metric::UntilReady => ("ms to ready", 0),
+        Metric::UntilChanged => ("ms to change", 1),
+        Metric::Resident => ("MiB resident", 1),
+        Metric::CpuAtRest => ("% at rest", 3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_contender_has_each_place_in_turn() {
+        use Contender::{Haproxy, Nginx, Seaway};
+        let all = [Seaway, Haproxy, Nginx];
+        assert_eq!(order(&all, 0), [Seaway, Haproxy, Nginx]);
+        assert_eq!(order(&all, 1), [Haproxy, Nginx, Seaway]);
+        assert_eq!(order(&all, 5), [Nginx, Seaway, Haproxy]);
+    }
+}
