@@ -1,0 +1,284 @@
+//! What one check asks, how an answer is judged, and when judgements in a row change anything.
+
+use std::{net::SocketAddr, time::Duration};
+
+use seaway_model::{
+    Member, Pool,
+    load_balancer::{CheckKind, ProxyVersion},
+};
+use seaway_wire::proxy::{Origin, Version, encode};
+
+/// Everything that makes two checks the same: members that share it share one prober.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Check {
+    pub(super) at: SocketAddr,
+    pub(super) kind: CheckKind,
+    pub(super) interval: Duration,
+    pub(super) timeout: Duration,
+    rise: u8,
+    fall: u8,
+    /// A member that expects a PROXY header gets one that says "local", or it would answer nothing else.
+    proxy: Option<ProxyVersion>,
+}
+
+/// What one look at a member showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    Well,
+    Ill(String),
+    /// Our own lack of something, which says nothing about the member.
+    Unable(String),
+}
+
+impl Check {
+    pub(super) fn of(pool: &Pool, member: &Member) -> Option<Check> {
+        let health = pool.health.as_ref()?;
+        let mut at = member.at;
+        if let Some(port) = health.port {
+            at.set_port(port);
+        }
+        Some(Check {
+            at,
+            kind: health.kind.clone(),
+            interval: health.interval.max(Duration::from_millis(1)),
+            timeout: health.timeout.max(Duration::from_millis(1)),
+            rise: health.rise.max(1),
+            fall: health.fall.max(1),
+            proxy: pool.proxy,
+        })
+    }
+
+    pub(super) fn is_udp(&self) -> bool {
+        matches!(self.kind, CheckKind::Udp { .. })
+    }
+
+    /// What is said first; empty if a connection is all that is wanted.
+    pub(super) fn question(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self.proxy {
+            Some(ProxyVersion::V2) => encode(Version::V2, &Origin::Local, &mut out),
+            Some(ProxyVersion::V1) if !self.is_udp() => encode(Version::V1, &Origin::Local, &mut out),
+            Some(ProxyVersion::V1) | None => {}
+        }
+        match &self.kind {
+            CheckKind::Tcp => {}
+            CheckKind::Udp { send, .. } => out.extend_from_slice(send.as_bytes()),
+            CheckKind::Http { path, host, .. } => {
+                let host = host.as_ref().map_or_else(|| self.at.to_string(), |host| host.to_string());
+                let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
+                let request = format!(
+                    "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: seaway\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+                );
+                out.extend_from_slice(request.as_bytes());
+            }
+        }
+        out
+    }
+
+    /// The verdict once a connection stands and the question is sent, if that is enough.
+    pub(super) fn on_connected(&self) -> Option<Finding> {
+        matches!(self.kind, CheckKind::Tcp).then_some(Finding::Well)
+    }
+
+    /// The verdict on the bytes so far; `ended` when no more will come.
+    pub(super) fn on_answer(&self, bytes: &[u8], ended: bool) -> Option<Finding> {
+        match &self.kind {
+            CheckKind::Tcp | CheckKind::Udp { expect: None, .. } => Some(Finding::Well),
+            CheckKind::Udp { expect: Some(expect), .. } => Some(if contains(bytes, expect.as_bytes()) {
+                Finding::Well
+            } else {
+                Finding::Ill("answered something else than expected".into())
+            }),
+            CheckKind::Http { status: (low, high), .. } => match status(bytes) {
+                Status::Partial if ended => Some(Finding::Ill("closed before an answer".into())),
+                Status::Partial => None,
+                Status::Invalid => Some(Finding::Ill("answered something that is not HTTP".into())),
+                Status::Code(code) if (*low..=*high).contains(&code) => Some(Finding::Well),
+                Status::Code(code) => Some(Finding::Ill(format!("answered status {code}"))),
+            },
+        }
+    }
+
+    /// The verdict when the time is up.
+    pub(super) fn on_silence(&self, connected: bool) -> Finding {
+        match &self.kind {
+            // UDP owes nobody an answer; a dead port would have refused by now.
+            CheckKind::Udp { expect: None, .. } => Finding::Well,
+            _ if !connected => Finding::Ill(format!("no connection within {:?}", self.timeout)),
+            _ => Finding::Ill(format!("no answer within {:?}", self.timeout)),
+        }
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// What the start of an HTTP/1 answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    Partial,
+    Code(u16),
+    Invalid,
+}
+
+/// The longest status line that is waited for.
+pub(super) const STATUS_LINE_MAX: usize = 1024;
+
+/// Reads `HTTP/1.x NNN reason CRLF` and nothing laxer (RFC 9112, section 4): a backend that answers a bare LF
+/// or a two-digit status would fail its real clients too.
+pub(super) fn status(bytes: &[u8]) -> Status {
+    const START: &[u8] = b"HTTP/1.";
+    let common = bytes.len().min(START.len());
+    if bytes[..common] != START[..common] {
+        return Status::Invalid;
+    }
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+        return if bytes.len() < STATUS_LINE_MAX { Status::Partial } else { Status::Invalid };
+    };
+    let Some(line) = bytes[..end].strip_suffix(b"\r").and_then(|line| line.strip_prefix(START)) else {
+        return Status::Invalid;
+    };
+    let [minor, b' ', a, b, c, rest @ ..] = line else { return Status::Invalid };
+    let text = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f);
+    let reason_fits = rest.is_empty() || (rest[0] == b' ' && rest.iter().all(text));
+    if !minor.is_ascii_digit() || ![a, b, c].iter().all(|digit| digit.is_ascii_digit()) || !reason_fits {
+        return Status::Invalid;
+    }
+    let code = [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u16::from(**digit - b'0'));
+    if code >= 100 { Status::Code(code) } else { Status::Invalid }
+}
+
+/// Findings in a row, until they change the verdict. A new member counts as well: it rises only after a fall.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Course {
+    pub(super) down: bool,
+    against: u8,
+}
+
+impl Course {
+    /// Of a member that other checks judged before.
+    pub(super) fn known(down: bool) -> Course {
+        Course { down, against: 0 }
+    }
+
+    /// True when this finding turned the verdict.
+    pub(super) fn note(&mut self, well: bool, check: &Check) -> bool {
+        if well != self.down {
+            self.against = 0;
+            return false;
+        }
+        self.against = self.against.saturating_add(1);
+        let enough = if self.down { check.rise } else { check.fall };
+        if self.against < enough {
+            return false;
+        }
+        self.down = !self.down;
+        self.against = 0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: CheckKind) -> Check {
+        Check {
+            at: "192.0.2.1:80".parse().unwrap(),
+            kind,
+            interval: Duration::from_secs(2),
+            timeout: Duration::from_secs(1),
+            rise: 2,
+            fall: 3,
+            proxy: None,
+        }
+    }
+
+    #[test]
+    fn a_status_line_is_read_strictly() {
+        for (bytes, expected) in [
+            (&b""[..], Status::Partial),
+            (b"HTT", Status::Partial),
+            (b"HTTP/1.1 200 OK", Status::Partial),
+            (b"HTTP/1.1 200 OK\r\n", Status::Code(200)),
+            (b"HTTP/1.0 404\r\nServer: x", Status::Code(404)),
+            (b"HTTP/1.1 503 \r\n", Status::Code(503)),
+            (b"HTTP/1.1 200 OK\n", Status::Invalid),
+            (b"HTTP/2 200\r\n", Status::Invalid),
+            (b"HTTP/1.1 20\r\n", Status::Invalid),
+            (b"HTTP/1.1 2000\r\n", Status::Invalid),
+            (b"HTTP/1.1 099 x\r\n", Status::Invalid),
+            (b"HTTP/1.1  200\r\n", Status::Invalid),
+            (b"HTTP/1.1 200 a\0b\r\n", Status::Invalid),
+            (b"SSH-2.0-x\r\n", Status::Invalid),
+        ] {
+            assert_eq!(status(bytes), expected, "{}", String::from_utf8_lossy(bytes));
+        }
+        assert_eq!(status(&[b"HTTP/1.1 200 ", &[b'a'; 2000][..]].concat()), Status::Invalid);
+    }
+
+    #[test]
+    fn no_bytes_make_the_status_line_panic() {
+        let mut state = 7_u64;
+        for _ in 0..100_000 {
+            let mut line = b"HTTP/1.1 200 OK\r\n".to_vec();
+            for _ in 0..3 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let at = (state >> 33) as usize % line.len();
+                match (state >> 20) % 3 {
+                    0 => line[at] = (state >> 40) as u8,
+                    1 => line.truncate(at.max(1)),
+                    _ => line.insert(at, (state >> 40) as u8),
+                }
+            }
+            if let Status::Code(code) = status(&line) {
+                assert!((100..1000).contains(&code));
+            }
+        }
+    }
+
+    #[test]
+    fn a_member_falls_and_rises_after_so_many_in_a_row() {
+        let check = check(CheckKind::Tcp);
+        let mut course = Course::default();
+        let turns: Vec<bool> = [false, false, true, false, false, false, true, false, true, true]
+            .iter()
+            .map(|well| course.note(*well, &check))
+            .collect();
+        assert_eq!(turns, [false, false, false, false, false, true, false, false, false, true]);
+        assert!(!course.down);
+    }
+
+    #[test]
+    fn udp_silence_is_health_unless_an_answer_is_expected() {
+        let silent = check(CheckKind::Udp { send: "x".into(), expect: None });
+        assert_eq!(silent.on_silence(true), Finding::Well);
+        let asking = check(CheckKind::Udp { send: "x".into(), expect: Some("pong".into()) });
+        assert!(matches!(asking.on_silence(true), Finding::Ill(_)));
+        assert_eq!(asking.on_answer(b"a pong!", false), Some(Finding::Well));
+        assert!(matches!(asking.on_answer(b"what", false), Some(Finding::Ill(_))));
+    }
+
+    #[test]
+    fn an_http_check_names_its_host_and_closes() {
+        let http = check(CheckKind::Http { path: "/up".into(), host: None, status: (200, 399) });
+        let question = String::from_utf8(http.question()).unwrap();
+        assert!(question.starts_with("GET /up HTTP/1.1\r\nHost: 192.0.2.1:80\r\n"), "{question}");
+        assert!(question.ends_with("Connection: close\r\n\r\n"), "{question}");
+        assert_eq!(http.on_answer(b"HTTP/1.1 302 Found\r\n", false), Some(Finding::Well));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 500 x\r\n", false), Some(Finding::Ill(_))));
+        assert_eq!(http.on_answer(b"HTTP/1.1 5", false), None);
+        assert!(matches!(http.on_answer(b"HTTP/1.1 5", true), Some(Finding::Ill(_))));
+    }
+
+    #[test]
+    fn a_member_that_expects_a_proxy_header_is_told_that_the_check_is_local() {
+        let mut check = check(CheckKind::Tcp);
+        assert!(check.question().is_empty());
+        check.proxy = Some(ProxyVersion::V2);
+        let question = check.question();
+        assert_eq!(&question[..12], b"\r\n\r\n\0\r\nQUIT\n");
+        assert_eq!(question[12], 0x20);
+    }
+}

@@ -1,0 +1,259 @@
+//! The prober's thread: who is due, whose socket is ready, whose time is up.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+    hash::{BuildHasher, Hasher, RandomState},
+    io, mem,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::{
+    errno::Errno,
+    sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
+};
+
+use super::{
+    Desk, Request,
+    check::{Check, Finding},
+    millis,
+    probe::{Begun, Probe},
+    ward::Ward,
+};
+
+/// The wake-up's mark among the events of sockets.
+const WOKEN: u64 = u64::MAX;
+
+pub(super) struct Rounds {
+    desk: Arc<Desk>,
+    epoll: Epoll,
+    ward: Ward,
+    due: BinaryHeap<Reverse<(u64, Due)>>,
+    open: HashMap<u64, Open>,
+    /// Due, but too many sockets are open.
+    queue: VecDeque<Visit>,
+    most_open: usize,
+    random: Jitter,
+    lacking: bool,
+}
+
+struct Open {
+    probe: Probe,
+    check: Rc<Check>,
+}
+
+/// A target, as long as it is the same one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Visit {
+    slot: u32,
+    generation: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Check(Visit),
+    TimeUp(Visit),
+    Release(u64),
+}
+
+impl Visit {
+    fn mark(self) -> u64 {
+        u64::from(self.slot) << 32 | u64::from(self.generation)
+    }
+
+    fn of(mark: u64) -> Visit {
+        Visit { slot: (mark >> 32) as u32, generation: mark as u32 }
+    }
+}
+
+impl Rounds {
+    pub(super) fn new(desk: Arc<Desk>, most_open: usize) -> io::Result<Rounds> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&desk.bell, EpollEvent::new(EpollFlags::EPOLLIN, WOKEN))?;
+        Ok(Rounds {
+            desk,
+            epoll,
+            ward: Ward::default(),
+            due: BinaryHeap::new(),
+            open: HashMap::new(),
+            queue: VecDeque::new(),
+            most_open: most_open.max(1),
+            random: Jitter::new(),
+            lacking: false,
+        })
+    }
+
+    pub(super) fn run(mut self) {
+        let mut events = vec![EpollEvent::empty(); 256];
+        loop {
+            let ready = match self.epoll.wait(&mut events, self.patience()) {
+                Ok(ready) => ready,
+                Err(Errno::EINTR) => 0,
+                Err(error) => {
+                    tracing::error!(%error, "health checks stop: waiting for sockets failed");
+                    return;
+                }
+            };
+            for event in &events[..ready] {
+                match event.data() {
+                    WOKEN => {
+                        if !self.attend() {
+                            return;
+                        }
+                    }
+                    mark => self.proceed(Visit::of(mark)),
+                }
+            }
+            self.keep_time();
+            self.publish();
+        }
+    }
+
+    fn patience(&self) -> EpollTimeout {
+        match self.due.peek() {
+            None => EpollTimeout::NONE,
+            Some(Reverse((at, _))) => {
+                let wait = Duration::from_millis(at.saturating_sub(millis())).min(Duration::from_secs(3600));
+                EpollTimeout::try_from(wait).unwrap_or(EpollTimeout::ZERO)
+            }
+        }
+    }
+
+    /// Does what was asked for meanwhile; false when it is time to go home.
+    fn attend(&mut self) -> bool {
+        let requests = self.desk.take();
+        let now = millis();
+        for request in requests {
+            match request {
+                Request::Watch { key, pool, members } => {
+                    for slot in self.ward.admit(key, &pool, members, now) {
+                        let Some(visit) = self.visit(slot) else { continue };
+                        let Some(target) = self.ward.target(slot, visit.generation) else { continue };
+                        // Spread from the start, or all members of a big pool would be checked in one burst for ever.
+                        let interval = target.check.interval.as_millis() as u64;
+                        let first = now + self.random.below(interval.max(1));
+                        self.due.push(Reverse((first, Due::Check(visit))));
+                    }
+                }
+                Request::Forget { key, pool } => self.ward.forget(key, pool),
+                Request::Suspect(id) => {
+                    if let Some(until) = self.ward.suspect(id, now) {
+                        self.due.push(Reverse((until, Due::Release(id))));
+                    }
+                }
+                Request::Stop => return false,
+            }
+        }
+        true
+    }
+
+    fn visit(&self, slot: usize) -> Option<Visit> {
+        let generation = self.ward.generation_of(slot)?;
+        Some(Visit { slot: u32::try_from(slot).ok()?, generation })
+    }
+
+    fn keep_time(&mut self) {
+        let now = millis();
+        while let Some(Reverse((at, due))) = self.due.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.due.pop();
+            match due {
+                Due::Check(visit) => self.queue.push_back(visit),
+                Due::TimeUp(visit) => {
+                    if let Some(open) = self.open.get(&visit.mark()) {
+                        let finding = open.probe.on_silence(&open.check);
+                        self.finish(visit, &finding);
+                    }
+                }
+                Due::Release(id) => self.ward.release(id, now),
+            }
+        }
+        while self.open.len() < self.most_open {
+            let Some(visit) = self.queue.pop_front() else { break };
+            self.begin(visit);
+        }
+    }
+
+    fn begin(&mut self, visit: Visit) {
+        let Some(target) = self.ward.target(visit.slot as usize, visit.generation) else { return };
+        let check = target.check.clone();
+        let probe = match Probe::begin(&check) {
+            Begun::Waiting(probe) => probe,
+            Begun::Found(finding) => return self.conclude(visit, &check, &finding),
+        };
+        let interest = if probe.listens() { EpollFlags::EPOLLIN } else { EpollFlags::EPOLLOUT };
+        if let Err(error) = self.epoll.add(probe.socket(), EpollEvent::new(interest, visit.mark())) {
+            return self.conclude(visit, &check, &Finding::Unable(error.desc().to_lowercase()));
+        }
+        let time_up = millis() + check.timeout.as_millis() as u64;
+        self.due.push(Reverse((time_up, Due::TimeUp(visit))));
+        self.open.insert(visit.mark(), Open { probe, check });
+    }
+
+    fn proceed(&mut self, visit: Visit) {
+        let Some(open) = self.open.get_mut(&visit.mark()) else { return };
+        let listened = open.probe.listens();
+        match open.probe.proceed(&open.check) {
+            Some(finding) => self.finish(visit, &finding),
+            None if !listened && open.probe.listens() => {
+                let mut event = EpollEvent::new(EpollFlags::EPOLLIN, visit.mark());
+                if let Err(error) = self.epoll.modify(open.probe.socket(), &mut event) {
+                    self.finish(visit, &Finding::Unable(error.desc().to_lowercase()));
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn finish(&mut self, visit: Visit, finding: &Finding) {
+        // Closing the socket takes it out of epoll.
+        if let Some(open) = self.open.remove(&visit.mark()) {
+            self.conclude(visit, &open.check, finding);
+        }
+    }
+
+    fn conclude(&mut self, visit: Visit, check: &Check, finding: &Finding) {
+        match finding {
+            Finding::Unable(lack) if !self.lacking => {
+                self.lacking = true;
+                tracing::warn!(%lack, member = %check.at, "a health check could not be made; members keep their state");
+            }
+            Finding::Unable(_) => {}
+            Finding::Well | Finding::Ill(_) => self.lacking = false,
+        }
+        if self.ward.target(visit.slot as usize, visit.generation).is_none() {
+            return;
+        }
+        let now = millis();
+        self.ward.note(visit.slot as usize, finding, now);
+        let interval = check.interval.as_millis() as u64;
+        let next = now + interval - interval / 20 + self.random.below((interval / 10).max(1));
+        self.due.push(Reverse((next, Due::Check(visit))));
+    }
+
+    fn publish(&mut self) {
+        if !self.ward.changes.is_empty() {
+            self.desk.publish(mem::take(&mut self.ward.changes));
+        }
+    }
+}
+
+/// Enough randomness to spread checks over time.
+struct Jitter(u64);
+
+impl Jitter {
+    fn new() -> Jitter {
+        Jitter(RandomState::new().build_hasher().finish() | 1)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}

@@ -1,0 +1,328 @@
+//! The prober against real sockets, in both families.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use seaway_model::{
+    L4, LbKey, Member, Owner, Pool, PoolId,
+    load_balancer::{BackendProtocol, Balance, CheckKind, HealthCheck, MemberState, Passive, ProxyVersion},
+};
+use seaway_proxy::health::{Admission, Health, Patient, Prober, Vitals};
+
+const FAMILIES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+#[derive(Default)]
+struct Bed(Vitals);
+
+impl Patient for Bed {
+    fn vitals(&self) -> &Vitals {
+        &self.0
+    }
+}
+
+/// A prober with one pool.
+struct Ward {
+    prober: Prober,
+    pool: Pool,
+    beds: BTreeMap<SocketAddr, Arc<Bed>>,
+}
+
+impl Ward {
+    fn new(kind: CheckKind, members: &[SocketAddr], change: impl FnOnce(&mut Pool)) -> Ward {
+        let mut pool = Pool {
+            id: PoolId("web".into()),
+            owner: Owner::Config("test".into()),
+            l4: L4::Tcp,
+            protocol: BackendProtocol::Opaque,
+            tls: None,
+            balance: Balance::RoundRobin,
+            affinity: None,
+            health: Some(HealthCheck {
+                kind,
+                port: None,
+                interval: Duration::from_millis(20),
+                timeout: Duration::from_millis(200),
+                rise: 2,
+                fall: 2,
+            }),
+            passive: None,
+            slow_start: None,
+            panic_threshold: 0,
+            proxy: None,
+            members: Vec::new(),
+        };
+        change(&mut pool);
+        let mut ward = Ward { prober: Prober::start().unwrap(), pool, beds: BTreeMap::new() };
+        ward.members(members);
+        ward
+    }
+
+    fn members(&mut self, members: &[SocketAddr]) {
+        let mut members = members.to_vec();
+        members.sort();
+        self.pool.members = members
+            .iter()
+            .map(|at| Member { at: *at, host_name: None, node: None, weight: 1, state: MemberState::Ready })
+            .collect();
+        let admissions = members
+            .iter()
+            .map(|at| Admission { at: *at, patient: self.beds.entry(*at).or_default().clone() })
+            .collect();
+        self.prober.watch(LbKey::Whole, Arc::new(self.pool.clone()), admissions);
+    }
+
+    fn health(&self, at: SocketAddr) -> Health {
+        self.beds[&at].0.health()
+    }
+
+    fn becomes(&self, at: SocketAddr, health: Health) {
+        until(&format!("{at} is {health:?}"), || self.health(at) == health);
+    }
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::yield_now();
+    }
+}
+
+/// Accepts, tells what it read, answers the same to everybody.
+struct Backend {
+    at: SocketAddr,
+    asked: Arc<AtomicUsize>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Backend {
+    fn tcp(ip: IpAddr, answer: &'static [u8], heard: mpsc::Sender<Vec<u8>>) -> Backend {
+        let listener = TcpListener::bind((ip, 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        let (asked, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let thread = thread::spawn({
+            let (asked, over) = (asked.clone(), over.clone());
+            move || {
+                for stream in listener.incoming() {
+                    if over.load(SeqCst) {
+                        return;
+                    }
+                    let Ok(mut stream) = stream else { continue };
+                    asked.fetch_add(1, SeqCst);
+                    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+                    let mut buffer = [0; 1024];
+                    if let Ok(count) = stream.read(&mut buffer) {
+                        let _ = heard.send(buffer[..count].to_vec());
+                    }
+                    let _ = stream.write_all(answer);
+                }
+            }
+        });
+        Backend { at, asked, over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.over.store(true, SeqCst);
+        let _ = std::net::TcpStream::connect(self.at);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An address where nobody listens: bound, so that no other test gets it, but not listening.
+fn dead_tcp(ip: IpAddr) -> (socket2::Socket, SocketAddr) {
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(SocketAddr::new(ip, 0)),
+        socket2::Type::STREAM,
+        None,
+    )
+    .unwrap();
+    socket.bind(&SocketAddr::new(ip, 0).into()).unwrap();
+    let at = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, at)
+}
+
+#[test]
+fn a_member_that_stops_listening_falls_and_rises_when_it_is_back() {
+    for ip in FAMILIES {
+        let (socket, at) = dead_tcp(ip);
+        let ward = Ward::new(CheckKind::Tcp, &[at], |_| {});
+        let changes = ward.prober.changes();
+        ward.becomes(at, Health::Down);
+        let told = changes.wait(Duration::from_secs(20));
+        assert_eq!(told.len(), 1);
+        assert_eq!((told[0].member, told[0].to), (at, Health::Down));
+        assert!(told[0].reason.contains("refused"), "{}", told[0].reason);
+        socket.listen(128).unwrap();
+        ward.becomes(at, Health::Up);
+        assert!(ward.beds[&at].0.back_at().is_some());
+    }
+}
+
+#[test]
+fn an_http_status_outside_of_the_range_takes_a_member_down() {
+    for ip in FAMILIES {
+        let (heard, asked) = mpsc::channel();
+        let good = Backend::tcp(ip, b"HTTP/1.1 204 No Content\r\n\r\n", heard.clone());
+        let bad = Backend::tcp(ip, b"HTTP/1.1 503 Service Unavailable\r\n\r\n", heard.clone());
+        let ugly = Backend::tcp(ip, b"220 smtp.example\r\n", heard);
+        let kind =
+            CheckKind::Http { path: "/up".into(), host: Some("shop.example".into()), status: (200, 399) };
+        let ward = Ward::new(kind, &[good.at, bad.at, ugly.at], |_| {});
+        ward.becomes(bad.at, Health::Down);
+        ward.becomes(ugly.at, Health::Down);
+        until("the good one was asked a few times", || good.asked.load(SeqCst) > 5);
+        assert_eq!(ward.health(good.at), Health::Up);
+        let request = String::from_utf8(asked.recv().unwrap()).unwrap();
+        assert!(request.starts_with("GET /up HTTP/1.1\r\nHost: shop.example\r\n"), "{request}");
+    }
+}
+
+#[test]
+fn a_backend_that_accepts_and_never_answers_times_out() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap();
+    let kind = CheckKind::Http { path: "/".into(), host: None, status: (200, 399) };
+    let ward = Ward::new(kind, &[at], |_| {});
+    let changes = ward.prober.changes();
+    ward.becomes(at, Health::Down);
+    assert!(changes.wait(Duration::from_secs(20))[0].reason.contains("no answer within"));
+}
+
+#[test]
+fn a_udp_port_that_refuses_is_down_and_a_silent_one_is_up() {
+    for ip in FAMILIES {
+        let silent = UdpSocket::bind((ip, 0)).unwrap();
+        let at = silent.local_addr().unwrap();
+        let dead = {
+            let socket = UdpSocket::bind((ip, 0)).unwrap();
+            // Connected elsewhere, it refuses everybody else and nobody can take its port.
+            socket.connect((ip, 9)).unwrap();
+            socket
+        };
+        let dead_at = dead.local_addr().unwrap();
+        let kind = CheckKind::Udp { send: "ping".into(), expect: None };
+        let ward = Ward::new(kind, &[at, dead_at], |_| {});
+        ward.becomes(dead_at, Health::Down);
+        let mut buffer = [0; 16];
+        for _ in 0..3 {
+            let count = silent.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..count], b"ping");
+        }
+        assert_eq!(ward.health(at), Health::Up);
+    }
+}
+
+#[test]
+fn a_udp_member_must_answer_what_is_expected() {
+    for ip in FAMILIES {
+        let (one, other) = (UdpSocket::bind((ip, 0)).unwrap(), UdpSocket::bind((ip, 0)).unwrap());
+        let (one_at, other_at) = (one.local_addr().unwrap(), other.local_addr().unwrap());
+        let stop = Arc::new(AtomicBool::new(false));
+        let answer = |socket: UdpSocket, text: &'static [u8], answered: Arc<AtomicUsize>| {
+            socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            let stop = stop.clone();
+            thread::spawn(move || {
+                let mut buffer = [0; 64];
+                while !stop.load(SeqCst) {
+                    if let Ok((_, from)) = socket.recv_from(&mut buffer) {
+                        let _ = socket.send_to(text, from);
+                        answered.fetch_add(1, SeqCst);
+                    }
+                }
+            })
+        };
+        let answered = Arc::new(AtomicUsize::new(0));
+        let threads = [answer(one, b"pong", answered.clone()), answer(other, b"oops", Arc::default())];
+        let kind = CheckKind::Udp { send: "ping".into(), expect: Some("pong".into()) };
+        let ward = Ward::new(kind, &[one_at, other_at], |_| {});
+        ward.becomes(other_at, Health::Down);
+        until("a few answers", || answered.load(SeqCst) > 5);
+        assert_eq!(ward.health(one_at), Health::Up);
+        stop.store(true, SeqCst);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn members_that_expect_a_proxy_header_get_a_local_one() {
+    let (heard, asked) = mpsc::channel();
+    let backend = Backend::tcp(FAMILIES[0], b"", heard);
+    let _ward = Ward::new(CheckKind::Tcp, &[backend.at], |pool| pool.proxy = Some(ProxyVersion::V2));
+    let header = asked.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(&header[..13], b"\r\n\r\n\0\r\nQUIT\n\x20");
+}
+
+#[test]
+fn traffic_ejects_a_member_and_lets_it_back_but_never_the_last_one() {
+    let (a, b) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (a, b) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+    let ward = Ward::new(CheckKind::Tcp, &[a, b], |pool| {
+        pool.health = None;
+        pool.passive = Some(Passive { failures: 3, eject: Duration::from_millis(300) });
+    });
+    let complain = |at: &SocketAddr| {
+        let vitals = &ward.beds[at].0;
+        for _ in 0..3 {
+            if vitals.failed(3) {
+                ward.prober.suspect(vitals);
+            }
+        }
+    };
+    complain(&a);
+    ward.becomes(a, Health::Ejected);
+    complain(&b);
+    complain(&b);
+    ward.becomes(a, Health::Up);
+    assert_eq!(ward.beds[&b].0.ejections(), 0);
+}
+
+#[test]
+fn many_more_members_than_open_sockets_are_all_checked() {
+    let mut members = Vec::new();
+    let mut sockets = Vec::new();
+    for _ in 0..200 {
+        let (socket, at) = dead_tcp(FAMILIES[0]);
+        sockets.push(socket);
+        // Loopback is a whole /8: 10 members for each socket would not be bound, hence refuse as well.
+        members
+            .extend((1..=10).map(|host| SocketAddr::new(Ipv4Addr::new(127, 77, 0, host).into(), at.port())));
+    }
+    let ward = Ward::new(CheckKind::Tcp, &members, |_| {});
+    until("all 2,000 are down", || members.iter().all(|at| ward.health(*at) == Health::Down));
+}
+
+#[test]
+fn a_forgotten_pool_is_not_asked_any_more() {
+    let (heard, _asked) = mpsc::channel();
+    let backend = Backend::tcp(FAMILIES[0], b"", heard);
+    let mut ward = Ward::new(CheckKind::Tcp, &[backend.at], |_| {});
+    until("it is asked", || backend.asked.load(SeqCst) > 1);
+    ward.members(&[]);
+    // The witness is asked only after the removal was heard of, so whatever else comes is one too many.
+    let (heard, _later) = mpsc::channel();
+    let witness = Backend::tcp(FAMILIES[0], b"", heard);
+    ward.pool.id = PoolId("other".into());
+    ward.members(&[witness.at]);
+    until("the witness is asked", || witness.asked.load(SeqCst) > 0);
+    let asked = backend.asked.load(SeqCst);
+    until("the witness is asked a few times", || witness.asked.load(SeqCst) > 5);
+    assert!(backend.asked.load(SeqCst) <= asked + 1);
+}
