@@ -1,0 +1,254 @@
+//! Which member gets a new client.
+//!
+//! Candidates come in tiers; the first that has anybody left decides:
+//!
+//! 1. ready members that are usable, or all ready ones when fewer than the panic threshold are;
+//! 2. ready members that are merely ejected: suspicion must not leave nobody;
+//! 3. and 4. the same among draining members: terminating, but still serving.
+//!
+//! Within a tier the pool's balance chooses, by weights scaled down while a member warms up. Source hash ignores
+//! warmth: a client that moves to a member and back would have moved twice for nothing.
+
+use seaway_model::load_balancer::Balance;
+
+use crate::{
+    hash::{client_hash, exponential, mix},
+    pool::CompiledPool,
+};
+
+/// What is known about members only where traffic runs; asked during a pick, by index.
+pub trait Conditions {
+    fn standing(&self, member: usize) -> Standing;
+
+    /// Open connections, over all workers.
+    fn load(&self, member: usize) -> u32;
+
+    /// Percent of its weight that a member gets yet: 100 unless it has just come.
+    fn warmth(&self, member: usize) -> u32;
+
+    /// Did not answer this very client just now.
+    fn tried(&self, member: usize) -> bool;
+
+    /// Everybody is usable and warm. May say `false` for want of knowledge; then all are looked at.
+    fn all_well(&self) -> bool;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Usable,
+    /// Failed to serve some clients, but not a health check.
+    Ejected,
+    Failed,
+}
+
+/// Where one worker is in its turns through one pool. It survives swaps of the pool.
+#[derive(Clone, Debug, Default)]
+pub struct Cursor {
+    next: usize,
+    credits: Vec<i64>,
+    random: u64,
+}
+
+impl Cursor {
+    /// Workers begin at different members, or all would begin with the first.
+    pub fn new(seed: u64) -> Cursor {
+        let random = mix(seed);
+        Cursor { next: (random >> 33) as usize, credits: Vec::new(), random }
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(mix(self.random)) * u128::from(below)) >> 64) as u64
+    }
+}
+
+impl CompiledPool {
+    /// `client` is asked for only where the pool places clients by their address: see [`client_hash`].
+    pub fn pick(
+        &self,
+        client: impl FnOnce() -> std::net::IpAddr,
+        cursor: &mut Cursor,
+        conditions: &impl Conditions,
+    ) -> Option<usize> {
+        let client = if self.hashes_clients() { client_hash(client()) } else { 0 };
+        [&self.ready, &self.draining].into_iter().filter(|field| !field.is_empty()).find_map(|field| {
+            let everybody = conditions.all_well() || self.panics(field, conditions);
+            let first = Tier { pool: self, field, floor: if everybody { Floor::Any } else { Floor::Usable } };
+            let second = Tier { floor: Floor::Ejected, ..first };
+            first
+                .choose(client, cursor, conditions)
+                .or_else(|| if everybody { None } else { second.choose(client, cursor, conditions) })
+        })
+    }
+
+    /// Fewer are usable than the threshold asks for: then some answer is better than none.
+    fn panics(&self, field: &[u32], conditions: &impl Conditions) -> bool {
+        let threshold = usize::from(self.pool().panic_threshold);
+        if threshold == 0 {
+            return false;
+        }
+        let usable =
+            field.iter().filter(|index| conditions.standing(**index as usize) == Standing::Usable).count();
+        usable * 100 < threshold * field.len()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Floor {
+    Usable,
+    Ejected,
+    Any,
+}
+
+#[derive(Clone, Copy)]
+struct Tier<'a> {
+    pool: &'a CompiledPool,
+    field: &'a [u32],
+    floor: Floor,
+}
+
+impl Tier<'_> {
+    fn choose(&self, client: u64, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+        if self.pool.hashes_clients() {
+            return self.by_hash(client, conditions);
+        }
+        match self.pool.pool().balance {
+            Balance::RoundRobin if self.pool.uniform() && conditions.all_well() => {
+                self.next_in_turn(cursor, conditions)
+            }
+            Balance::RoundRobin => self.by_credit(cursor, conditions),
+            Balance::LeastConnections => self.least_loaded(cursor, conditions),
+            Balance::RandomTwo => self.better_of_two(cursor, conditions),
+            Balance::SourceHash => self.by_hash(client, conditions),
+        }
+    }
+
+    fn admits(&self, member: usize, conditions: &impl Conditions) -> bool {
+        if conditions.tried(member) {
+            return false;
+        }
+        match self.floor {
+            Floor::Any => true,
+            Floor::Usable => conditions.standing(member) == Standing::Usable,
+            Floor::Ejected => conditions.standing(member) != Standing::Failed,
+        }
+    }
+
+    fn weight(&self, member: usize, conditions: &impl Conditions) -> u64 {
+        let weight = u64::from(self.pool.members()[member].weight);
+        weight * u64::from(conditions.warmth(member).clamp(1, 100))
+    }
+
+    fn next_in_turn(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+        self.rotation(cursor.next).find(|(_, member)| self.admits(*member, conditions)).map(|(at, member)| {
+            cursor.next = at + 1;
+            member
+        })
+    }
+
+    /// Smooth weighted round robin: everybody earns its weight, the richest serves and pays for all.
+    fn by_credit(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+        let Cursor { credits, .. } = cursor;
+        if credits.len() != self.pool.members().len() {
+            credits.clear();
+            credits.resize(self.pool.members().len(), 0);
+        }
+        let mut total = 0;
+        let mut richest: Option<usize> = None;
+        for member in self.field.iter().map(|index| *index as usize) {
+            if !self.admits(member, conditions) {
+                continue;
+            }
+            let weight = self.weight(member, conditions) as i64;
+            credits[member] += weight;
+            total += weight;
+            if richest.is_none_or(|rich| credits[member] > credits[rich]) {
+                richest = Some(member);
+            }
+        }
+        let chosen = richest?;
+        credits[chosen] -= total;
+        Some(chosen)
+    }
+
+    fn least_loaded(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+        let mut best: Option<(usize, usize, u64, u64)> = None;
+        for (at, member) in self.rotation(cursor.next) {
+            if !self.admits(member, conditions) {
+                continue;
+            }
+            let load = u64::from(conditions.load(member)) + 1;
+            let weight = self.weight(member, conditions);
+            if best.is_none_or(|(_, _, least, of)| load * of < least * weight) {
+                best = Some((at, member, load, weight));
+            }
+        }
+        // Equal ones take turns.
+        best.map(|(at, member, ..)| {
+            cursor.next = at + 1;
+            member
+        })
+    }
+
+    fn better_of_two(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+        let one = self.at_random(cursor, conditions)?;
+        let other = self.at_random(cursor, conditions)?;
+        let load = |member| u64::from(conditions.load(member)) + 1;
+        let better = load(other) * self.weight(one, conditions) < load(one) * self.weight(other, conditions);
+        Some(if better { other } else { one })
+    }
+
+    /// Draws by weight and draws again if it must not be; a field where hardly anybody may serve is walked through.
+    fn at_random(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
+        for _ in 0..8 {
+            let sums = if std::ptr::eq(self.field, &*self.pool.ready) { &*self.pool.sums } else { &[] };
+            let at = match sums.last() {
+                Some(total) => {
+                    let mark = cursor.draw(*total);
+                    sums.partition_point(|sum| *sum <= mark)
+                }
+                None => cursor.draw(self.field.len() as u64) as usize,
+            };
+            let member = self.field[at] as usize;
+            let warmth = conditions.warmth(member);
+            if self.admits(member, conditions) && (warmth >= 100 || cursor.draw(100) < u64::from(warmth)) {
+                return Some(member);
+            }
+        }
+        let start = cursor.draw(self.field.len() as u64) as usize;
+        self.rotation(start).map(|(_, member)| member).find(|member| self.admits(*member, conditions))
+    }
+
+    /// The table's member; without it, the client's flows go to whom the highest of its own hashes says, so that
+    /// nobody else's move and the one member's load is spread over all.
+    fn by_hash(&self, client: u64, conditions: &impl Conditions) -> Option<usize> {
+        if std::ptr::eq(self.field, &*self.pool.ready) {
+            let member = self.pool.table()?.member(client);
+            if self.admits(member, conditions) {
+                return Some(member);
+            }
+        }
+        let mut best: Option<(usize, f64)> = None;
+        for member in self.field.iter().map(|index| *index as usize) {
+            if !self.admits(member, conditions) {
+                continue;
+            }
+            // Weighted rendezvous: an exponential race that each wins by its weight.
+            let drawn = mix(client ^ self.pool.hashes[member]);
+            let score = exponential(drawn) / f64::from(self.pool.members()[member].weight);
+            if best.is_none_or(|(_, lowest)| score < lowest) {
+                best = Some((member, score));
+            }
+        }
+        best.map(|(member, _)| member)
+    }
+
+    /// Once round the field: (place, member).
+    fn rotation(&self, start: usize) -> impl Iterator<Item = (usize, usize)> {
+        let start = start % self.field.len();
+        (start..self.field.len()).chain(0..start).map(|at| (at, self.field[at] as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! A pool with everything computed that does not change until the next swap.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+};
+
+use seaway_model::{
+    Member, Pool,
+    load_balancer::{Balance, MemberState},
+};
+
+use crate::{hash::member_hash, maglev::Maglev};
+
+/// Immutable; swapped in whole. Members keep the order (and so the indexes) of the pool it was made from.
+#[derive(Debug)]
+pub struct CompiledPool {
+    pool: Arc<Pool>,
+    /// Indexes of those that get new connections as a rule: ready and of some weight.
+    pub(crate) ready: Box<[u32]>,
+    /// Their answer when nobody is ready: terminating, but still serving.
+    pub(crate) draining: Box<[u32]>,
+    /// Running sums of the weights of `ready`, for drawing by weight; empty if all weigh the same.
+    pub(crate) sums: Box<[u64]>,
+    pub(crate) hashes: Box<[u64]>,
+    table: OnceLock<Option<Maglev>>,
+}
+
+impl CompiledPool {
+    pub fn compile(pool: Arc<Pool>) -> CompiledPool {
+        let of = |state: MemberState| -> Box<[u32]> {
+            (0_u32..)
+                .zip(&pool.members)
+                .filter(|(_, member)| member.state == state && member.weight > 0)
+                .map(|(index, _)| index)
+                .collect()
+        };
+        let (ready, draining) = (of(MemberState::Ready), of(MemberState::Draining));
+        let weight = |index: &u32| pool.members[*index as usize].weight;
+        let uniform = ready.windows(2).all(|two| weight(&two[0]) == weight(&two[1]));
+        let sums = if uniform {
+            Box::default()
+        } else {
+            ready
+                .iter()
+                .scan(0, |sum, index| {
+                    *sum += u64::from(weight(index));
+                    Some(*sum)
+                })
+                .collect()
+        };
+        let hashes = pool.members.iter().map(|member| member_hash(member.at)).collect();
+        CompiledPool { ready, draining, sums, hashes, table: OnceLock::new(), pool }
+    }
+
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    pub fn members(&self) -> &[Member] {
+        &self.pool.members
+    }
+
+    /// Where a member stands in this pool. Members are sorted by address.
+    pub fn position(&self, at: SocketAddr) -> Option<usize> {
+        self.pool.members.binary_search_by(|member| member.at.cmp(&at)).ok()
+    }
+
+    /// New clients are placed by their address: asked for, or because what sticks should fall alike everywhere.
+    pub fn hashes_clients(&self) -> bool {
+        self.pool.balance == Balance::SourceHash || self.pool.affinity.is_some()
+    }
+
+    /// Built at the first question, by the thread that asks: most pools never hash.
+    pub fn table(&self) -> Option<&Maglev> {
+        self.table
+            .get_or_init(|| {
+                // Indexes of the table are those of the pool, so who is not ready stands in it without weight.
+                let mut members: Vec<(u64, u32)> = self.hashes.iter().map(|hash| (*hash, 0)).collect();
+                for index in &self.ready {
+                    members[*index as usize].1 = self.pool.members[*index as usize].weight;
+                }
+                Maglev::new(&members)
+            })
+            .as_ref()
+    }
+
+    pub(crate) fn uniform(&self) -> bool {
+        self.sums.is_empty()
+    }
+}
