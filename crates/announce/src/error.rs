@@ -1,6 +1,8 @@
 use std::io;
 use std::net::IpAddr;
 
+use nix::errno::Errno;
+
 /// Why the kernel did not do, or not tell, what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -11,6 +13,9 @@ pub enum Error {
         commands.join("\n  ")
     )]
     NotPermitted { doing: String, commands: Vec<String> },
+    /// The user's to mend: the kernel takes no IPv6 addresses there.
+    #[error("{doing} needs IPv6 on lo; as root: sysctl -w net.ipv6.conf.lo.disable_ipv6=0")]
+    NoIpv6 { doing: String },
     #[error("{doing} failed")]
     Refused {
         doing: String,
@@ -27,14 +32,19 @@ impl Error {
         Error::Refused { doing: doing.into(), source: source.into() }
     }
 
-    /// Like `refused`, except where a missing capability is the reason.
+    /// Like `refused`, except for reasons that the user can mend.
     pub(crate) fn about_address(doing: &str, ip: IpAddr, source: io::Error, command: String) -> Error {
         let doing = format!("{doing} {ip}");
-        if source.kind() == io::ErrorKind::PermissionDenied {
-            let commands = vec![command];
-            Error::NotPermitted { doing, commands }
-        } else {
-            Error::refused(doing, source)
+        match source.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::EPERM) => {
+                let commands = vec![command];
+                Error::NotPermitted { doing, commands }
+            }
+            // IPv6 switched off for an interface; or not in the kernel, or not started, at all.
+            Some(Errno::EACCES | Errno::EOPNOTSUPP | Errno::ENODEV) if ip.is_ipv6() => {
+                Error::NoIpv6 { doing }
+            }
+            _ => Error::refused(doing, source),
         }
     }
 }

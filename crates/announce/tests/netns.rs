@@ -176,6 +176,18 @@ fn the_host_is_kept_from_answering_for_addresses_of_other_interfaces() {
 }
 
 #[test]
+fn without_ipv6_on_the_loopback_that_is_said_and_ipv4_goes_on() {
+    in_a_network_of_its_own(|| {
+        let switch = "/proc/sys/net/ipv6/conf/lo/disable_ipv6";
+        std::fs::write(switch, "1").expect("a setting");
+        let mut links = Links::open().expect("a route socket");
+        let error = links.add(ip(V6)).expect_err("no IPv6");
+        assert!(matches!(error, Error::NoIpv6 { .. }), "{error:?}");
+        assert_eq!(links.add(ip(V4)).expect("added"), Added::New);
+    });
+}
+
+#[test]
 fn listeners_are_told_with_address_protocol_and_reach() {
     in_a_network_of_its_own(|| {
         let mut links = Links::open().expect("a route socket");
