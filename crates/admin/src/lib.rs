@@ -1,1 +1,35 @@
-//! To come.
+//! What an operator sees of a running Seaway, and the few levers: status page, `/state`, HAProxy's CSV, metrics,
+//! liveness and readiness, logging, signals, and the notes to systemd.
+//!
+//! ```text
+//!                   Fn() -> Arc<View>  (plain data; the caller folds it from its data plane and its Problems)
+//!                          │
+//!     browser, curl ──► server ──► routes ─┬─ page      /            one HTML, told anew every second
+//!     Prometheus                           ├─ state     /state       the View with rates
+//!     haproxy_exporter                     ├─ csv       /;csv        HAProxy's columns
+//!                                          ├─ metrics   /metrics     bounded labels
+//!                                          ├─ readiness /live /ready
+//!                                          └─ logging   /log         read and set the level
+//!
+//!     kernel ──► signals ──► Stop, StopNow, Reload          notify ──► systemd
+//! ```
+//!
+//! Nothing runs while nobody looks: rates come from the totals of successive looks ([`rates`]).
+//!
+//! It does not know the data plane, the plan, or where the numbers come from; it never changes what is served.
+
+pub mod logging;
+pub mod notify;
+pub mod rates;
+pub mod server;
+pub mod signals;
+pub mod view;
+
+mod csv;
+mod metrics;
+mod page;
+mod process;
+
+pub use server::{Admin, BindError, Binding, Bound, Source};
+pub use signals::{Signal, Signals};
+pub use view::View;

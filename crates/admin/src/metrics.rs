@@ -1,0 +1,169 @@
+//! `/metrics`: OpenMetrics text. Labels are a protocol, a state, a reason or a direction, never an object's name: who
+//! wants to know of one Service asks `/state` or `/;csv`.
+//!
+//! Counters never go back, though the listeners they are summed from come and go: what a listener had counted when
+//! it was last seen stays in the sum.
+
+mod expose;
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hash, RandomState},
+    ops::AddAssign,
+};
+
+use seaway_model::L4;
+
+use crate::{process::Usage, view::View};
+
+/// Remembers what has been counted by whatever is gone.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    hasher: RandomState,
+    listeners: HashMap<u64, (L4, Counts)>,
+    members: HashMap<u64, (L4, Counts)>,
+    gone: HashMap<L4, Counts>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Counts {
+    connections: u64,
+    incoming: u64,
+    outgoing: u64,
+    by_source: u64,
+    by_limit: u64,
+    errors: u64,
+    connect_errors: u64,
+    retries: u64,
+    check_failures: u64,
+}
+
+impl Metrics {
+    pub(crate) fn render(&mut self, view: &View, usage: Usage) -> String {
+        let totals = self.totals(view);
+        expose::render(view, &totals, usage)
+    }
+
+    fn totals(&mut self, view: &View) -> HashMap<L4, Counts> {
+        let mut listeners = HashMap::new();
+        let mut members = HashMap::new();
+        for service in &view.services {
+            let owner = self.hasher.hash_one(&service.owner);
+            for l in &service.listeners {
+                let counts = Counts {
+                    connections: l.sessions.total,
+                    incoming: l.bytes.incoming,
+                    outgoing: l.bytes.outgoing,
+                    by_source: l.refused.by_source,
+                    by_limit: l.refused.by_limit,
+                    errors: l.errors,
+                    ..Counts::default()
+                };
+                let key = self.hasher.hash_one((owner, l.address, l.port, l.protocol));
+                listeners.insert(key, (l.protocol, counts));
+            }
+            for pool in &service.pools {
+                for m in &pool.members {
+                    let counts = Counts {
+                        connect_errors: m.connect_errors,
+                        retries: m.retries,
+                        check_failures: m.check.failures,
+                        ..Counts::default()
+                    };
+                    let key = self.hasher.hash_one((owner, &pool.id, &m.address));
+                    members.insert(key, (pool.protocol, counts));
+                }
+            }
+        }
+        retire(&mut self.gone, &self.listeners, &listeners);
+        retire(&mut self.gone, &self.members, &members);
+        self.listeners = listeners;
+        self.members = members;
+        let mut totals = self.gone.clone();
+        for (protocol, counts) in self.listeners.values().chain(self.members.values()) {
+            *totals.entry(*protocol).or_default() += *counts;
+        }
+        totals
+    }
+}
+
+/// Adds to `gone` what had been counted by those that are absent now, or that began to count anew.
+fn retire<K: Hash + Eq>(
+    gone: &mut HashMap<L4, Counts>,
+    before: &HashMap<K, (L4, Counts)>,
+    now: &HashMap<K, (L4, Counts)>,
+) {
+    for (key, (protocol, old)) in before {
+        let lost = match now.get(key) {
+            Some((_, new)) if new.went_on_from(old) => continue,
+            _ => *old,
+        };
+        *gone.entry(*protocol).or_default() += lost;
+    }
+}
+
+impl Counts {
+    fn went_on_from(&self, old: &Counts) -> bool {
+        self.connections >= old.connections
+            && self.incoming >= old.incoming
+            && self.outgoing >= old.outgoing
+            && self.errors >= old.errors
+            && self.connect_errors >= old.connect_errors
+            && self.check_failures >= old.check_failures
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.connections += other.connections;
+        self.incoming += other.incoming;
+        self.outgoing += other.outgoing;
+        self.by_source += other.by_source;
+        self.by_limit += other.by_limit;
+        self.errors += other.errors;
+        self.connect_errors += other.connect_errors;
+        self.retries += other.retries;
+        self.check_failures += other.check_failures;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::{Bytes, ListenerView, Refused, ServiceView, Sessions};
+
+    fn view(counts: &[(u16, u64)]) -> View {
+        let listeners = counts.iter().map(|&(port, total)| ListenerView {
+            address: "192.0.2.1".parse().unwrap(),
+            port,
+            protocol: L4::Tcp,
+            name: String::new(),
+            serving: true,
+            sessions: Sessions { total, ..Sessions::default() },
+            bytes: Bytes::default(),
+            refused: Refused::default(),
+            errors: 0,
+            rate: None,
+        });
+        View {
+            services: vec![ServiceView { listeners: listeners.collect(), ..ServiceView::default() }],
+            ..View::default()
+        }
+    }
+
+    /// The sum of TCP connections at each of these looks.
+    fn connections(looks: &[&[(u16, u64)]]) -> Vec<u64> {
+        let mut metrics = Metrics::default();
+        looks.iter().map(|look| metrics.totals(&view(look))[&L4::Tcp].connections).collect()
+    }
+
+    #[test]
+    fn a_removed_listener_takes_nothing_out_of_the_sum() {
+        assert_eq!(connections(&[&[(80, 5), (81, 7)], &[(80, 6)], &[(80, 8)]]), [12, 13, 15]);
+    }
+
+    #[test]
+    fn a_listener_that_came_back_at_zero_counts_on() {
+        assert_eq!(connections(&[&[(80, 5)], &[(80, 2)], &[(80, 3)]]), [5, 7, 8]);
+    }
+}

@@ -1,0 +1,200 @@
+//! Names, help texts and labels.
+
+use std::{collections::HashMap, sync::atomic::AtomicU64};
+
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{
+        counter::{ConstCounter, Counter},
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+        info::Info,
+    },
+    registry::{Registry, Unit},
+};
+use seaway_model::L4;
+
+use super::Counts;
+use crate::{
+    process::Usage,
+    view::{MemberState, View},
+};
+
+type Labels = Vec<(&'static str, &'static str)>;
+
+pub(super) fn render(view: &View, totals: &HashMap<L4, Counts>, usage: Usage) -> String {
+    let mut registry = Registry::default();
+    traffic(&mut registry, view, totals);
+    state(&mut registry, view);
+    process(&mut registry, view, usage);
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    _ = encode(&mut text, &registry);
+    text
+}
+
+fn traffic(registry: &mut Registry, view: &View, totals: &HashMap<L4, Counts>) {
+    let protocols = [L4::Tcp, L4::Udp].map(|l4| (l4, totals.get(&l4).copied().unwrap_or_default()));
+    let by_protocol = |of: fn(&Counts) -> u64| {
+        let series = protocols.iter().map(|(l4, counts)| (vec![protocol(*l4)], of(counts)));
+        counters(series.collect())
+    };
+    registry.register(
+        "seaway_connections",
+        "Connections and UDP flows accepted",
+        by_protocol(|c| c.connections),
+    );
+    registry.register(
+        "seaway_connection_errors",
+        "Connections that ended by a fault of the client or of the network",
+        by_protocol(|c| c.errors),
+    );
+    registry.register(
+        "seaway_connect_errors",
+        "Connections to members that could not be made",
+        by_protocol(|c| c.connect_errors),
+    );
+    registry.register(
+        "seaway_retries",
+        "Connections that went on to another member",
+        by_protocol(|c| c.retries),
+    );
+    registry.register(
+        "seaway_check_failures",
+        "Health checks that failed",
+        by_protocol(|c| c.check_failures),
+    );
+    let (mut bytes, mut refused) = (Vec::new(), Vec::new());
+    for (l4, counts) in protocols {
+        bytes.push((vec![protocol(l4), ("direction", "in")], counts.incoming));
+        bytes.push((vec![protocol(l4), ("direction", "out")], counts.outgoing));
+        refused.push((vec![protocol(l4), ("reason", "source")], counts.by_source));
+        refused.push((vec![protocol(l4), ("reason", "limit")], counts.by_limit));
+    }
+    registry.register_with_unit(
+        "seaway_traffic",
+        "Bytes from clients (in) and to clients (out)",
+        Unit::Bytes,
+        counters(bytes),
+    );
+    registry.register("seaway_refused", "Connections refused by source range or by limit", counters(refused));
+
+    let mut open = HashMap::from([(L4::Tcp, 0), (L4::Udp, 0)]);
+    for listener in view.services.iter().flat_map(|service| &service.listeners) {
+        *open.entry(listener.protocol).or_default() += listener.sessions.current;
+    }
+    let open = open.into_iter().map(|(l4, count)| (vec![protocol(l4)], count));
+    registry.register(
+        "seaway_open_connections",
+        "Connections and UDP flows open now",
+        gauges(open.collect()),
+    );
+}
+
+fn state(registry: &mut Registry, view: &View) {
+    let ready = u64::from(view.readiness.why_not().is_none());
+    registry.register("seaway_ready", "1 while the first plan is being served", ConstGauge::new(ready));
+    registry.register(
+        "seaway_services",
+        "Services that are load balanced",
+        ConstGauge::new(view.services.len() as u64),
+    );
+
+    let mut listeners = HashMap::from([(true, 0), (false, 0)]);
+    for listener in view.services.iter().flat_map(|service| &service.listeners) {
+        *listeners.entry(listener.serving).or_default() += 1;
+    }
+    let listeners = listeners
+        .into_iter()
+        .map(|(serving, count)| (vec![("state", if serving { "serving" } else { "failed" })], count));
+    registry.register(
+        "seaway_listeners",
+        "Addresses with port that should be served",
+        gauges(listeners.collect()),
+    );
+
+    let mut members: HashMap<MemberState, u64> = MemberState::ALL.into_iter().map(|s| (s, 0)).collect();
+    for pool in view.services.iter().flat_map(|service| &service.pools) {
+        for member in &pool.members {
+            *members.entry(member.state).or_default() += 1;
+        }
+    }
+    let members = members.into_iter().map(|(state, count)| (vec![("state", state.as_str())], count));
+    registry.register("seaway_members", "Members of all pools", gauges(members.collect()));
+
+    let mut problems: HashMap<&'static str, u64> = HashMap::new();
+    for problem in &view.problems {
+        *problems.entry(problem.reason.as_str()).or_default() += 1;
+    }
+    let problems = problems.into_iter().map(|(reason, count)| (vec![("reason", reason)], count));
+    registry.register("seaway_problems", "Problems that a user can mend", gauges(problems.collect()));
+    registry.register(
+        "seaway_unit_failures",
+        "Attempts to bring a unit to its desired state that failed",
+        ConstCounter::new(view.unit_failures),
+    );
+}
+
+fn process(registry: &mut Registry, view: &View, usage: Usage) {
+    registry.register(
+        "seaway_build",
+        "The version that runs",
+        Info::new(vec![("version", view.version.clone())]),
+    );
+    registry.register(
+        "seaway_workers",
+        "Threads of the data plane",
+        ConstGauge::new(u64::from(view.workers)),
+    );
+    // The names that every Prometheus client library uses.
+    registry.register_with_unit(
+        "process_cpu",
+        "User and system time",
+        Unit::Seconds,
+        ConstCounter::new(usage.cpu.as_secs_f64()),
+    );
+    registry.register_with_unit(
+        "process_resident_memory",
+        "Resident memory",
+        Unit::Bytes,
+        ConstGauge::new(usage.resident_bytes),
+    );
+    registry.register("process_open_fds", "Open file descriptors", ConstGauge::new(usage.descriptors));
+    registry.register(
+        "process_max_fds",
+        "Limit of file descriptors",
+        ConstGauge::new(usage.descriptor_limit),
+    );
+    registry.register("process_threads", "Threads", ConstGauge::new(usage.threads));
+    registry.register_with_unit(
+        "process_start_time",
+        "When the process started, since 1970",
+        Unit::Seconds,
+        ConstGauge::new(view.started.0 as f64 / 1000.0),
+    );
+}
+
+fn protocol(l4: L4) -> (&'static str, &'static str) {
+    let name = match l4 {
+        L4::Tcp => "tcp",
+        L4::Udp => "udp",
+        L4::Sctp => "sctp",
+    };
+    ("protocol", name)
+}
+
+fn counters(series: Vec<(Labels, u64)>) -> Family<Labels, Counter> {
+    let family = Family::<Labels, Counter>::default();
+    for (labels, total) in series {
+        family.get_or_create(&labels).inc_by(total);
+    }
+    family
+}
+
+fn gauges(series: Vec<(Labels, u64)>) -> Family<Labels, Gauge<u64, AtomicU64>> {
+    let family = Family::<Labels, Gauge<u64, AtomicU64>>::default();
+    for (labels, value) in series {
+        family.get_or_create(&labels).set(value);
+    }
+    family
+}

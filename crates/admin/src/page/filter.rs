@@ -1,0 +1,153 @@
+//! Which services are shown: thousands of rows help nobody, and would be sent every second.
+
+use crate::view::{ServiceView, View};
+
+/// On the page, unless asked for otherwise.
+const SHOWN: usize = 100;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    /// Part of an owner, an address, a port's or a member's name; empty for all.
+    pub(crate) sought: String,
+    pub(crate) limit: Option<usize>,
+    /// The changing part of the page alone.
+    pub(crate) live_part: bool,
+}
+
+/// What is left of a view, and what was there.
+pub(crate) struct Shown {
+    pub(crate) view: View,
+    /// Sums over all services, shown or not.
+    pub(crate) sums: Sums,
+    pub(crate) matching: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) services: usize,
+    pub(crate) members: usize,
+    pub(crate) usable: usize,
+    pub(crate) failed_listeners: usize,
+    pub(crate) open: u64,
+    pub(crate) refused: u64,
+    pub(crate) errors: u64,
+    pub(crate) rate: Option<crate::view::Rate>,
+}
+
+impl Filter {
+    pub(crate) fn of(query: &str) -> Filter {
+        let mut filter = Filter::default();
+        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+            match key {
+                "q" => filter.sought = decode(value).trim().to_owned(),
+                "limit" => filter.limit = value.parse().ok(),
+                "part" => filter.live_part = value == "live",
+                _ => {}
+            }
+        }
+        filter
+    }
+
+    pub(crate) fn for_page(mut self) -> Filter {
+        self.limit.get_or_insert(SHOWN);
+        self
+    }
+
+    pub(crate) fn apply(&self, mut view: View) -> Shown {
+        let sums = Sums::of(&view);
+        let sought = self.sought.to_lowercase();
+        if !sought.is_empty() {
+            view.services.retain(|service| matches(service, &sought));
+        }
+        let matching = view.services.len();
+        if let Some(limit) = self.limit.filter(|&limit| limit < matching) {
+            // When not all fit, trouble goes first. It is stable: the rest keeps its order.
+            view.services.sort_by_key(|service| !is_troubled(service));
+            view.services.truncate(limit);
+        }
+        Shown { view, sums, matching }
+    }
+}
+
+impl Sums {
+    fn of(view: &View) -> Sums {
+        let mut sums = Sums { services: view.services.len(), ..Sums::default() };
+        for service in &view.services {
+            for listener in &service.listeners {
+                sums.failed_listeners += usize::from(!listener.serving);
+                sums.open += listener.sessions.current;
+                sums.refused += listener.refused.total();
+                sums.errors += listener.errors;
+                if let Some(rate) = listener.rate {
+                    *sums.rate.get_or_insert_default() += rate;
+                }
+            }
+            for pool in &service.pools {
+                sums.members += pool.members.len();
+                sums.usable += pool.usable();
+                sums.errors += pool.members.iter().map(|m| m.connect_errors).sum::<u64>();
+            }
+        }
+        sums
+    }
+}
+
+/// Something in it does not work, or nothing is there to work.
+pub(super) fn is_troubled(service: &ServiceView) -> bool {
+    service.listeners.is_empty()
+        || service.listeners.iter().any(|listener| !listener.serving)
+        || service.pools.iter().any(|pool| {
+            pool.panic
+                || pool.usable() == 0
+                || pool.members.iter().any(|m| {
+                    matches!(m.state, crate::view::MemberState::Down | crate::view::MemberState::Ejected)
+                })
+        })
+}
+
+fn matches(service: &ServiceView, sought: &str) -> bool {
+    let has = |text: &str| text.to_lowercase().contains(sought);
+    has(&format!("{} {}/{}", service.owner, service.namespace, service.name))
+        || service.addresses.iter().any(|address| has(&address.to_string()))
+        || service.listeners.iter().any(|l| has(&l.name) || has(&format!("{}:{}", l.address, l.port)))
+        || service.pools.iter().flat_map(|pool| &pool.members).any(|m| has(&m.address) || has(&m.name))
+}
+
+/// Of a form: `+` is a space, `%2F` a slash. What is no escape stays as it is.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = |b: u8| char::from(b).to_digit(16).map(|digit| digit as u8);
+        rest = match (first, tail) {
+            (b'%', [high, low, behind @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
+                bytes.push(hex(*high).unwrap_or(0) << 4 | hex(*low).unwrap_or(0));
+                behind
+            }
+            (b'+', _) => {
+                bytes.push(b' ');
+                tail
+            }
+            _ => {
+                bytes.push(*first);
+                tail
+            }
+        };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_decoded() {
+        let filter = Filter::of("q=default%2Fshop+a%zz%&limit=7&part=live&what");
+        assert_eq!(
+            filter,
+            Filter { sought: "default/shop a%zz%".to_owned(), limit: Some(7), live_part: true }
+        );
+        assert_eq!(Filter::of("limit=many").for_page().limit, Some(SHOWN));
+    }
+}

@@ -1,0 +1,230 @@
+//! Each service with its listeners and its pools. On a narrow screen the tables become cards, so every cell carries
+//! its column's name, and every part its role, which a changed `display` would take away.
+
+use std::fmt::{self, Write};
+
+use seaway_model::{Time, load_balancer::Balance};
+
+use super::{
+    filter::{Filter, Shown, is_troubled},
+    html::{age, bytes, count, rate, text},
+    live::plural,
+};
+use crate::view::{Bytes, ListenerView, MemberState, MemberView, PoolView, Rate, ServiceView, Sessions};
+
+pub(super) fn write(page: &mut String, shown: &Shown, filter: &Filter, now: Time) -> fmt::Result {
+    let services = &shown.view.services;
+    page.write_str(
+        "<section data-key=\"services\" aria-labelledby=\"services\"><h2 id=\"services\">Services",
+    )?;
+    if services.len() < shown.sums.services {
+        write!(
+            page,
+            r#" <span class="tally">{} of {}</span>"#,
+            count(services.len() as u64),
+            count(shown.sums.services as u64)
+        )?;
+    }
+    page.write_str("</h2>\n")?;
+    if services.is_empty() {
+        match filter.sought.is_empty() {
+            true => page.write_str(
+                "<p class=\"empty\">No Service asks for a load balancer yet. One of <code>type: \
+                 LoadBalancer</code> appears here as soon as it is read.</p>\n",
+            )?,
+            false => writeln!(
+                page,
+                r#"<p class="empty">No service matches “{}”. <a href="/">Show all</a></p>"#,
+                text(&filter.sought)
+            )?,
+        }
+    }
+    for one in services {
+        service(page, one, now)?;
+    }
+    if services.len() < shown.matching {
+        writeln!(
+            page,
+            r#"<p class="more">{} more; type a part of a name or address above to find one.</p>"#,
+            count((shown.matching - services.len()) as u64)
+        )?;
+    }
+    page.write_str("</section>\n")
+}
+
+fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
+    let owner = text(&service.owner);
+    let class = if is_troubled(service) { "service troubled" } else { "service" };
+    write!(page, r#"<article class="{class}" data-key="{owner}"><h3><span class="name">"#)?;
+    if !service.namespace.is_empty() {
+        write!(page, r#"<span class="namespace">{}/</span>"#, text(&service.namespace))?;
+    }
+    write!(page, "{}</span>", text(&service.name))?;
+    for address in &service.addresses {
+        write!(page, r#" <code class="address">{address}</code>"#)?;
+    }
+    page.write_str("</h3>\n")?;
+    if service.listeners.is_empty() {
+        page.write_str("<p class=\"empty\">Nothing is served for it.</p>\n")?;
+    } else {
+        table(page, "Listeners", &owner, LISTENER_COLUMNS, |page| {
+            service.listeners.iter().try_for_each(|one| listener(page, one))
+        })?;
+    }
+    for one in &service.pools {
+        pool(page, one, &owner, now)?;
+    }
+    page.write_str("</article>\n")
+}
+
+const LISTENER_COLUMNS: &[&str] =
+    &["Listener", "State", "Open", "Peak", "Total", "New/s", "In", "Out", "Refused", "Errors"];
+
+fn listener(page: &mut String, listener: &ListenerView) -> fmt::Result {
+    let at = std::net::SocketAddr::new(listener.address, listener.port);
+    write!(
+        page,
+        r#"<tr role="row" data-key="{at}/{}"><th role="rowheader" scope="row">"#,
+        listener.protocol
+    )?;
+    write!(page, r#"<code>{}</code> <small>{}"#, breakable(&at.to_string()), listener.protocol)?;
+    if !listener.name.is_empty() {
+        write!(page, " · {}", text(&listener.name))?;
+    }
+    page.write_str("</small></th>")?;
+    match listener.serving {
+        true => cell(page, "State", r#"<span class="state up">serving</span>"#)?,
+        false => cell(page, "State", r#"<span class="state down">not served</span>"#)?,
+    }
+    let limit = listener.sessions.limit.map(|limit| format!("<small> of {}</small>", count(limit)));
+    cell(page, "Open", &format!("{}{}", count(listener.sessions.current), limit.unwrap_or_default()))?;
+    traffic(page, &listener.sessions, &listener.bytes, listener.rate)?;
+    cell(page, "Refused", &worrying(listener.refused.total()))?;
+    cell(page, "Errors", &worrying(listener.errors))?;
+    page.write_str("</tr>\n")
+}
+
+const MEMBER_COLUMNS: &[&str] =
+    &["Member", "State", "Weight", "Open", "Peak", "Total", "New/s", "In", "Out", "Errors", "Check"];
+
+fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time) -> fmt::Result {
+    let id = text(&pool.id);
+    let (usable, all) = (pool.usable(), pool.members.len());
+    write!(page, r#"<section class="pool" data-key="pool {id}"><h4>Pool {id} "#)?;
+    write!(
+        page,
+        "<small>{} · {} · {usable} of {} in use",
+        pool.protocol,
+        balance(pool.balance),
+        plural(all, "member", "members")
+    )?;
+    if pool.panic {
+        page.write_str(" · <b class=\"bad\">too few are healthy: all are used</b>")?;
+    }
+    page.write_str("</small>")?;
+    write!(
+        page,
+        r#" <meter min="0" max="{}" low="{}" high="{}" optimum="{all}" value="{usable}" aria-label="Members in use">{usable} of {all}</meter></h4>"#,
+        all.max(1),
+        all.div_ceil(2),
+        all,
+    )?;
+    if pool.members.is_empty() {
+        page.write_str("<p class=\"empty\">No members: connections are reset.</p></section>\n")?;
+        return Ok(());
+    }
+    table(page, "Members", &format_args!("{owner}, pool {id}"), MEMBER_COLUMNS, |page| {
+        pool.members.iter().try_for_each(|one| member(page, one, now))
+    })?;
+    page.write_str("</section>\n")
+}
+
+fn member(page: &mut String, member: &MemberView, now: Time) -> fmt::Result {
+    let state = member.state.as_str();
+    write!(
+        page,
+        r#"<tr role="row" class="is-{state}" data-key="{}"><th role="rowheader" scope="row"><code>{}</code>"#,
+        text(&member.address),
+        breakable(&member.address)
+    )?;
+    if !member.name.is_empty() {
+        write!(page, " <small>{}</small>", text(&member.name))?;
+    }
+    page.write_str("</th>")?;
+    let since = member.last_change.map(|at| format!(" <small>{}</small>", age(at, now)));
+    let since = since.unwrap_or_default();
+    cell(page, "State", &format!(r#"<span class="state {state}">{state}</span>{since}"#))?;
+    cell(page, "Weight", &count(u64::from(member.weight)))?;
+    cell(page, "Open", &count(member.sessions.current))?;
+    traffic(page, &member.sessions, &member.bytes, member.rate)?;
+    let retries = match member.retries {
+        0 => String::new(),
+        retries => format!(" <small>{} retried</small>", count(retries)),
+    };
+    cell(page, "Errors", &format!("{}{retries}", worrying(member.connect_errors)))?;
+    let mut check = match member.check.description.as_str() {
+        "" => "<small>not checked</small>".to_owned(),
+        description => format!("<small>{}</small>", text(description)),
+    };
+    // An old error of a member that is well again would only frighten.
+    if !member.last_error.is_empty() && !matches!(member.state, MemberState::Up) {
+        write!(check, r#" <span class="last-error">{}</span>"#, text(&member.last_error))?;
+    }
+    cell(page, "Check", &check)?;
+    page.write_str("</tr>\n")
+}
+
+/// The columns that listeners and members have in common.
+fn traffic(page: &mut String, sessions: &Sessions, bytes_: &Bytes, rate_: Option<Rate>) -> fmt::Result {
+    cell(page, "Peak", &count(sessions.peak))?;
+    cell(page, "Total", &count(sessions.total))?;
+    cell(page, "New/s", &rate_.map_or("–".to_owned(), |r| rate(r.connections)))?;
+    cell(page, "In", &bytes(bytes_.incoming as f64))?;
+    cell(page, "Out", &bytes(bytes_.outgoing as f64))
+}
+
+fn table(
+    page: &mut String,
+    what: &str,
+    of: &impl fmt::Display,
+    columns: &[&str],
+    rows: impl FnOnce(&mut String) -> fmt::Result,
+) -> fmt::Result {
+    write!(
+        page,
+        r#"<div class="scroll"><table role="table" class="{}"><caption>{what} of {of}</caption><thead role="rowgroup"><tr role="row">"#,
+        what.to_lowercase()
+    )?;
+    for column in columns {
+        write!(page, r#"<th role="columnheader" scope="col">{column}</th>"#)?;
+    }
+    page.write_str("</tr></thead><tbody role=\"rowgroup\">\n")?;
+    rows(page)?;
+    page.write_str("</tbody></table></div>\n")
+}
+
+/// `content` is markup.
+fn cell(page: &mut String, column: &str, content: &str) -> fmt::Result {
+    write!(page, r#"<td role="cell" data-label="{column}">{content}</td>"#)
+}
+
+fn worrying(number: u64) -> String {
+    match number {
+        0 => "0".to_owned(),
+        number => format!(r#"<span class="bad">{}</span>"#, count(number)),
+    }
+}
+
+/// A long IPv6 address may be broken behind its colons rather than widen a phone's page.
+fn breakable(address: &str) -> String {
+    text(address).to_string().replace(':', ":<wbr>")
+}
+
+fn balance(balance: Balance) -> &'static str {
+    match balance {
+        Balance::RoundRobin => "round robin",
+        Balance::LeastConnections => "least connections",
+        Balance::RandomTwo => "random of two",
+        Balance::SourceHash => "source hash",
+    }
+}

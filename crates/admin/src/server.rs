@@ -1,0 +1,185 @@
+//! The listening sockets, and who may hold how much of them.
+
+mod routes;
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use thiserror::Error;
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    pin,
+    sync::Semaphore,
+    task::JoinSet,
+    time,
+};
+
+use self::routes::Routes;
+use crate::{logging::LogHandle, view::View};
+
+pub const PORT: u16 = 1936;
+
+/// At once, over all sockets. Others wait in the kernel's queue.
+const CONNECTIONS: usize = 128;
+/// For a request's head, and between two requests.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+const HEADER_BYTES: usize = 16 * 1024;
+const HEADERS: usize = 64;
+/// A connection is asked to end after this time, so that one that never reads cannot keep its place.
+const LIFETIME: Duration = Duration::from_secs(30);
+const LAST_ANSWER: Duration = Duration::from_secs(5);
+const BACKLOG: u32 = 128;
+
+/// Tells how things stand. Called for every request: it should cost no more than reading counters.
+pub type Source = Arc<dyn Fn() -> Arc<View> + Send + Sync>;
+
+/// Where to listen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Binding {
+    /// Loopback, port 1936, in every family that this machine has.
+    #[default]
+    Loopback,
+    Exactly(Vec<SocketAddr>),
+}
+
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// Somebody has it; perhaps an older Seaway that is still draining.
+    #[error("the status page cannot listen on {0}: the address is in use by another process")]
+    InUse(SocketAddr),
+    #[error("the status page cannot listen on {address}")]
+    Io {
+        address: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Sockets that listen, before anybody answers.
+#[derive(Debug)]
+pub struct Bound {
+    listeners: Vec<TcpListener>,
+}
+
+impl Bound {
+    /// Needs a tokio runtime.
+    pub fn bind(binding: &Binding) -> Result<Bound, BindError> {
+        let listeners = match binding {
+            Binding::Exactly(addresses) => {
+                addresses.iter().map(|&address| listen(address)).collect::<Result<_, _>>()?
+            }
+            Binding::Loopback => {
+                let mut listeners = vec![listen((Ipv4Addr::LOCALHOST, PORT).into())?];
+                match listen((Ipv6Addr::LOCALHOST, PORT).into()) {
+                    Ok(listener) => listeners.push(listener),
+                    Err(BindError::Io { source, .. }) if is_family_absent(&source) => {}
+                    Err(error) => return Err(error),
+                }
+                listeners
+            }
+        };
+        Ok(Bound { listeners })
+    }
+
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Answers until the returned value is dropped.
+    pub fn serve(self, source: Source, log: LogHandle) -> Admin {
+        let addresses = self.addresses();
+        let routes = Arc::new(Routes::new(source, log));
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut tasks = JoinSet::new();
+        for listener in self.listeners {
+            tasks.spawn(accept(listener, Arc::clone(&routes), Arc::clone(&places)));
+        }
+        Admin { addresses, tasks }
+    }
+}
+
+/// The running pages. Dropping it closes sockets and connections.
+#[derive(Debug)]
+pub struct Admin {
+    addresses: Vec<SocketAddr>,
+    tasks: JoinSet<()>,
+}
+
+impl Admin {
+    /// As bound: with the port that the kernel chose where 0 was asked for.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Returns once the sockets are closed, so that a successor may bind them.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, BindError> {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // Or connections of a process that just ended would keep its successor from binding.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    open().map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => BindError::InUse(address),
+        _ => BindError::Io { address, source },
+    })
+}
+
+/// No IPv6 in this kernel, or no ::1 on this machine.
+fn is_family_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
+        || error.raw_os_error() == Some(nix::errno::Errno::EAFNOSUPPORT as i32)
+}
+
+async fn accept(listener: TcpListener, routes: Arc<Routes>, places: Arc<Semaphore>) {
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let routes = Arc::clone(&routes);
+                connections.spawn(async move {
+                    converse(stream, peer, routes).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the status page could not accept a connection");
+                // Out of descriptors: without a pause this would spin.
+                time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: TcpStream, peer: SocketAddr, routes: Arc<Routes>) {
+    let service = service_fn(move |request| {
+        let routes = Arc::clone(&routes);
+        async move { Ok::<_, std::convert::Infallible>(routes.answer(peer, request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEADER_BYTES)
+        .max_headers(HEADERS)
+        .serve_connection(TokioIo::new(stream), service);
+    pin!(connection);
+    if time::timeout(LIFETIME, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        // Whoever has not read its last answer by now never will.
+        _ = time::timeout(LAST_ANSWER, connection).await;
+    }
+}

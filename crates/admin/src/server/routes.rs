@@ -1,0 +1,194 @@
+//! Which path is answered by what, and the rules that hold for all of them.
+
+mod answer;
+
+use std::{
+    net::SocketAddr,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use http_body_util::{BodyExt, Limited};
+use hyper::{
+    Method, Request, StatusCode,
+    body::Incoming,
+    header::{self, HeaderValue},
+};
+use serde::Serialize;
+use tokio::time;
+
+use self::answer::{Answer, html, json, text};
+use super::Source;
+use crate::{
+    csv,
+    logging::LogHandle,
+    metrics::Metrics,
+    page::{Filter, Page},
+    process::Usage,
+    rates::Sampler,
+    view::View,
+};
+
+const BODY_BYTES: usize = 1024;
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+const HELP: &str = "\
+/          status page; ?q=TEXT shows the services whose name or address contains TEXT
+/state     the same as JSON; ?q=TEXT&limit=N
+/;csv      HAProxy's statistics as CSV; also /stats;csv and /haproxy?stats;csv
+/metrics   for Prometheus
+/live      200 while the process runs
+/ready     200 once the first plan is being served, otherwise 503 and why
+/log       GET shows the log level; PUT from this machine sets it:
+           curl -X PUT --data info,seaway_proxy=debug http://localhost:1936/log
+";
+
+pub(super) struct Routes {
+    source: Source,
+    log: LogHandle,
+    page: Page,
+    sampler: Mutex<Sampler>,
+    metrics: Mutex<Metrics>,
+}
+
+/// What `/state` tells.
+#[derive(Serialize)]
+struct State<'a> {
+    #[serde(flatten)]
+    view: &'a View,
+    process: Usage,
+}
+
+#[derive(Clone, Copy)]
+enum Route {
+    Page,
+    State,
+    Csv,
+    Metrics,
+    Live,
+    Ready,
+    Log,
+}
+
+impl Route {
+    fn of(path: &str, query: &str) -> Option<Route> {
+        // HAProxy's way: what follows a semicolon says how to show it; `;norefresh` and the like may come too.
+        let is_csv = |text: &str| text.split(';').skip(1).any(|word| word == "csv");
+        let (path, words) = path.split_at(path.find(';').unwrap_or(path.len()));
+        match path {
+            "/" | "/stats" | "/haproxy" if is_csv(words) || is_csv(query) => Some(Route::Csv),
+            "/" | "/stats" | "/haproxy" => Some(Route::Page),
+            _ if !words.is_empty() => None,
+            "/state" => Some(Route::State),
+            "/metrics" => Some(Route::Metrics),
+            "/live" => Some(Route::Live),
+            "/ready" => Some(Route::Ready),
+            "/log" => Some(Route::Log),
+            _ => None,
+        }
+    }
+
+    fn methods(self) -> &'static str {
+        match self {
+            Route::Log => "GET, HEAD, PUT",
+            _ => "GET, HEAD",
+        }
+    }
+}
+
+impl Routes {
+    pub(super) fn new(source: Source, log: LogHandle) -> Routes {
+        Routes { source, log, page: Page::new(), sampler: Mutex::default(), metrics: Mutex::default() }
+    }
+
+    pub(super) async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> Answer {
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let Some(route) = Route::of(path, query) else {
+            return text(
+                StatusCode::NOT_FOUND,
+                format!("There is nothing at this path. There is:\n\n{HELP}"),
+            );
+        };
+        let method = request.method().clone();
+        let mut answer = match (route, &method) {
+            (_, &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query)),
+            (Route::Log, &Method::PUT) => self.set_log(peer, request).await,
+            _ => {
+                let methods = route.methods();
+                let mut answer =
+                    text(StatusCode::METHOD_NOT_ALLOWED, format!("Only {methods} here.\n\n{HELP}"));
+                answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
+                answer
+            }
+        };
+        answer::secure(&mut answer);
+        answer
+    }
+
+    fn show(&self, route: Route, filter: &Filter) -> Answer {
+        match route {
+            Route::Page => {
+                let filter = filter.clone().for_page();
+                let shown = filter.apply(self.look());
+                html(self.page.render(&shown, &filter, Usage::now()), self.page.content_security_policy())
+            }
+            Route::State => {
+                let shown = filter.apply(self.look());
+                json(&State { view: &shown.view, process: Usage::now() })
+            }
+            Route::Csv => text(StatusCode::OK, csv::render(&self.look())),
+            Route::Metrics => {
+                let view = (self.source)();
+                let metrics = lock(&self.metrics).render(&view, Usage::now());
+                answer::open_metrics(metrics)
+            }
+            Route::Live => text(StatusCode::OK, "live\n"),
+            Route::Ready => match (self.source)().readiness.why_not() {
+                None => text(StatusCode::OK, "ready\n"),
+                Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+            },
+            Route::Log => text(StatusCode::OK, format!("{}\n", self.log.level())),
+        }
+    }
+
+    /// With rates.
+    fn look(&self) -> View {
+        let mut view = View::clone(&(self.source)());
+        lock(&self.sampler).observe(&mut view, Instant::now());
+        view
+    }
+
+    async fn set_log(&self, peer: SocketAddr, request: Request<Incoming>) -> Answer {
+        if !peer.ip().to_canonical().is_loopback() {
+            return text(StatusCode::FORBIDDEN, "The log level can be set from this machine only.\n");
+        }
+        // A browser adds it when a page of somebody else's asks; curl does not.
+        if request.headers().contains_key(header::ORIGIN) {
+            return text(
+                StatusCode::FORBIDDEN,
+                "Nothing is changed for a web page: the request has an Origin.\n",
+            );
+        }
+        let body = Limited::new(request.into_body(), BODY_BYTES).collect();
+        let Ok(Ok(body)) = time::timeout(BODY_TIMEOUT, body).await else {
+            return text(
+                StatusCode::BAD_REQUEST,
+                "The level could not be read: it is too long, or came too slowly.\n",
+            );
+        };
+        let body = body.to_bytes();
+        let level = String::from_utf8_lossy(&body);
+        match self.log.set(level.trim()) {
+            Ok(()) => {
+                tracing::info!(level = %self.log.level(), "log level set");
+                text(StatusCode::OK, format!("{}\n", self.log.level()))
+            }
+            Err(error) => text(StatusCode::BAD_REQUEST, format!("{error}\n")),
+        }
+    }
+}
+
+/// Nothing is left half done under these locks, so a panic of another request does not spoil what they hold.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,98 @@
+//! Signals, as the process understands them: the first SIGTERM or SIGINT begins a clean stop, the second is a person
+//! who will not wait; SIGHUP reads the configuration again.
+
+use std::io;
+
+use tokio::signal::unix::{self, SignalKind};
+
+/// What the process should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Stop accepting, drain, exit 0.
+    Stop,
+    /// Exit at once.
+    StopNow,
+    Reload,
+}
+
+/// The kernel's signals as a stream. From here on they no longer end the process by themselves.
+pub struct Signals {
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+    hang_up: unix::Signal,
+    patience: Patience,
+}
+
+impl Signals {
+    /// Needs a tokio runtime with I/O.
+    pub fn listen() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: unix::signal(SignalKind::terminate())?,
+            interrupt: unix::signal(SignalKind::interrupt())?,
+            hang_up: unix::signal(SignalKind::hangup())?,
+            patience: Patience::default(),
+        })
+    }
+
+    /// Waits for the next one. May be dropped and called again without losing any.
+    pub async fn next(&mut self) -> Signal {
+        loop {
+            let heard = tokio::select! {
+                biased;
+                _ = self.terminate.recv() => Heard::Stop,
+                _ = self.interrupt.recv() => Heard::Stop,
+                _ = self.hang_up.recv() => Heard::HangUp,
+            };
+            if let Some(signal) = self.patience.hear(heard) {
+                return signal;
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Heard {
+    Stop,
+    HangUp,
+}
+
+/// How often the process was asked to stop.
+#[derive(Debug, Default)]
+struct Patience {
+    stopping: bool,
+}
+
+impl Patience {
+    fn hear(&mut self, heard: Heard) -> Option<Signal> {
+        match heard {
+            Heard::Stop if self.stopping => Some(Signal::StopNow),
+            Heard::Stop => {
+                self.stopping = true;
+                Some(Signal::Stop)
+            }
+            // A process that is leaving has no use for a new configuration.
+            Heard::HangUp => (!self.stopping).then_some(Signal::Reload),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(heard: &[Heard]) -> Vec<Signal> {
+        let mut patience = Patience::default();
+        heard.iter().filter_map(|&heard| patience.hear(heard)).collect()
+    }
+
+    #[test]
+    fn the_second_stop_is_at_once() {
+        use Heard::{HangUp, Stop};
+        assert_eq!(after(&[HangUp, Stop, Stop]), [Signal::Reload, Signal::Stop, Signal::StopNow]);
+    }
+
+    #[test]
+    fn nothing_is_reloaded_while_stopping() {
+        assert_eq!(after(&[Heard::Stop, Heard::HangUp]), [Signal::Stop]);
+    }
+}

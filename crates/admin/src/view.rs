@@ -1,0 +1,231 @@
+//! What is shown: plain data, folded by the caller. All counts are totals since the process started.
+
+use std::net::IpAddr;
+
+use seaway_model::{L4, Problem, Time, load_balancer::Balance};
+use serde::{Deserialize, Serialize};
+
+/// One look at the whole process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct View {
+    pub version: String,
+    pub host: String,
+    pub started: Time,
+    pub readiness: Readiness,
+    /// Threads of the data plane.
+    pub workers: u32,
+    /// Attempts to bring a Unit to its desired state that failed.
+    pub unit_failures: u64,
+    pub services: Vec<ServiceView>,
+    pub problems: Vec<Problem>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "camelCase")]
+pub enum Readiness {
+    /// The first plan is being served.
+    Ready,
+    Waiting {
+        why: String,
+    },
+    #[default]
+    Starting,
+    Stopping,
+}
+
+impl Readiness {
+    /// Why nothing should be sent here now; none when ready.
+    pub fn why_not(&self) -> Option<&str> {
+        match self {
+            Readiness::Ready => None,
+            Readiness::Waiting { why } => Some(why),
+            Readiness::Starting => Some("starting: the first plan is not being served yet"),
+            Readiness::Stopping => Some("stopping: no new connections are accepted"),
+        }
+    }
+}
+
+/// What one Owner gets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceView {
+    /// As people say it: `Service default/shop`.
+    pub owner: String,
+    pub namespace: String,
+    pub name: String,
+    pub addresses: Vec<IpAddr>,
+    pub listeners: Vec<ListenerView>,
+    pub pools: Vec<PoolView>,
+}
+
+/// One socket address that is, or should be, served.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerView {
+    pub address: IpAddr,
+    pub port: u16,
+    pub protocol: L4,
+    /// The port's name in its Service; may be empty.
+    pub name: String,
+    pub serving: bool,
+    pub sessions: Sessions,
+    pub bytes: Bytes,
+    pub refused: Refused,
+    /// Connections that ended by a fault of the client or of the network.
+    pub errors: u64,
+    /// Filled in here, never by the data plane.
+    #[serde(default)]
+    pub rate: Option<Rate>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sessions {
+    pub current: u64,
+    pub peak: u64,
+    pub total: u64,
+    #[serde(default)]
+    pub limit: Option<u64>,
+}
+
+/// Towards the member, and back to the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes {
+    #[serde(rename = "in")]
+    pub incoming: u64,
+    #[serde(rename = "out")]
+    pub outgoing: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refused {
+    /// Clients outside of the allowed ranges.
+    pub by_source: u64,
+    /// Too many at once, or too many new ones in a second.
+    pub by_limit: u64,
+}
+
+impl Refused {
+    pub fn total(&self) -> u64 {
+        self.by_source + self.by_limit
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolView {
+    pub id: String,
+    pub protocol: L4,
+    pub balance: Balance,
+    /// Too few members are healthy, so all of them are used.
+    #[serde(default)]
+    pub panic: bool,
+    pub members: Vec<MemberView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberView {
+    /// `10.0.0.7:8080`, `[fd00::7]:8080`.
+    pub address: String,
+    /// A pod, a node, the name it was resolved from; may be empty.
+    #[serde(default)]
+    pub name: String,
+    pub state: MemberState,
+    pub weight: u32,
+    pub sessions: Sessions,
+    pub bytes: Bytes,
+    pub connect_errors: u64,
+    /// Connections that went on to another member after this one failed.
+    pub retries: u64,
+    pub check: CheckView,
+    pub last_change: Option<Time>,
+    /// Empty when none was seen.
+    #[serde(default)]
+    pub last_error: String,
+    #[serde(default)]
+    pub rate: Option<Rate>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckView {
+    /// `TCP every 2 s`; empty when nothing is checked.
+    pub description: String,
+    pub failures: u64,
+    /// How often it went from up to down.
+    pub times_down: u64,
+    #[serde(default)]
+    pub rise: u8,
+    #[serde(default)]
+    pub fall: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MemberState {
+    Up,
+    Down,
+    /// Taken out for a while because traffic to it failed.
+    Ejected,
+    Draining,
+    /// Used, and nobody checks it.
+    Unchecked,
+}
+
+impl MemberState {
+    pub const ALL: [MemberState; 5] = [
+        MemberState::Up,
+        MemberState::Down,
+        MemberState::Ejected,
+        MemberState::Draining,
+        MemberState::Unchecked,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            MemberState::Up => "up",
+            MemberState::Down => "down",
+            MemberState::Ejected => "ejected",
+            MemberState::Draining => "draining",
+            MemberState::Unchecked => "unchecked",
+        }
+    }
+
+    /// Gets new connections.
+    pub fn is_usable(self) -> bool {
+        matches!(self, MemberState::Up | MemberState::Unchecked)
+    }
+}
+
+impl PoolView {
+    pub fn usable(&self) -> usize {
+        self.members.iter().filter(|m| m.state.is_usable() && m.weight > 0).count()
+    }
+}
+
+/// Per second, over the last few seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rate {
+    pub connections: f64,
+    pub bytes_in: f64,
+    pub bytes_out: f64,
+}
+
+impl std::ops::AddAssign for Rate {
+    fn add_assign(&mut self, other: Rate) {
+        self.connections += other.connections;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+    }
+}
+
+impl std::ops::AddAssign for Bytes {
+    fn add_assign(&mut self, other: Bytes) {
+        self.incoming += other.incoming;
+        self.outgoing += other.outgoing;
+    }
+}
