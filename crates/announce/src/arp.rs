@@ -135,6 +135,21 @@ impl Setting {
         }
     }
 
+    /// What to type, as root, to have both for all interfaces.
+    pub(crate) fn commands() -> impl Iterator<Item = String> {
+        Setting::ALL.into_iter().map(|setting| setting.command(ALL))
+    }
+
+    fn command(self, interface: &str) -> String {
+        let (name, wanted) = (self.name(), self.wanted());
+        // With slashes, a name may contain dots, as those of VLAN interfaces do.
+        if interface.contains('.') {
+            format!("sysctl -w net/ipv4/conf/{interface}/{name}={wanted}")
+        } else {
+            format!("sysctl -w net.ipv4.conf.{interface}.{name}={wanted}")
+        }
+    }
+
     /// 2 and 8 of arp_ignore are stricter than 1; 3 and the reserved values in between are weaker,
     /// although they are larger.
     fn holds(self, value: u32) -> bool {
@@ -158,13 +173,7 @@ pub struct Unmet {
 impl Unmet {
     /// What to type, as root.
     pub fn command(&self) -> String {
-        let (name, wanted) = (self.setting.name(), self.setting.wanted());
-        // With slashes, a name may contain dots, as those of VLAN interfaces do.
-        if self.remedy.contains('.') {
-            format!("sysctl -w net/ipv4/conf/{}/{name}={wanted}", self.remedy)
-        } else {
-            format!("sysctl -w net.ipv4.conf.{}.{name}={wanted}", self.remedy)
-        }
+        self.setting.command(&self.remedy)
     }
 }
 

@@ -83,7 +83,7 @@ impl Sockets {
                 .dump(&request, |_, payload| {
                     Listener::read(protocol, payload).map(Some).ok_or_else(malformed)
                 })
-                .map_err(|source| Error::refused(doing(), source))?;
+                .map_err(|source| Error::unanswered(doing(), source))?;
             // Kernels differ in whether they look at the port for every protocol.
             all.extend(
                 found

@@ -32,14 +32,20 @@ impl Error {
         Error::Refused { doing: doing.into(), source: source.into() }
     }
 
+    /// Like `refused`, except for answers that make no sense.
+    pub(crate) fn unanswered(doing: impl Into<String>, source: io::Error) -> Error {
+        if source.kind() == io::ErrorKind::InvalidData {
+            Error::Unreadable { doing: doing.into() }
+        } else {
+            Error::refused(doing, source)
+        }
+    }
+
     /// Like `refused`, except for reasons that the user can mend.
-    pub(crate) fn about_address(doing: &str, ip: IpAddr, source: io::Error, command: String) -> Error {
+    pub(crate) fn about_address(doing: &str, ip: IpAddr, source: io::Error, commands: Vec<String>) -> Error {
         let doing = format!("{doing} {ip}");
         match source.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::EPERM) => {
-                let commands = vec![command];
-                Error::NotPermitted { doing, commands }
-            }
+            Some(Errno::EPERM) => Error::NotPermitted { doing, commands },
             // IPv6 switched off for an interface; or not in the kernel, or not started, at all.
             Some(Errno::EACCES | Errno::EOPNOTSUPP | Errno::ENODEV) if ip.is_ipv6() => {
                 Error::NoIpv6 { doing }

@@ -1,13 +1,14 @@
 //! Interfaces and their addresses, and our own addresses on `lo`.
 
 use std::collections::HashSet;
-use std::io;
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
 
 use crate::Error;
+use crate::arp::Setting;
 use crate::netlink::Socket;
 use crate::netlink::message::{Request, attributes, malformed, text, u32_at};
 
@@ -47,7 +48,7 @@ impl Links {
                 libc::RTM_NEWLINK => Link::read(payload).map(Some).ok_or_else(malformed),
                 _ => Ok(None),
             })
-            .map_err(|source| unanswered("listing interfaces", source))
+            .map_err(|source| Error::unanswered("listing interfaces", source))
     }
 
     pub fn addresses(&mut self) -> Result<Vec<Assigned>, Error> {
@@ -57,13 +58,13 @@ impl Links {
                 libc::RTM_NEWADDR => Ok(Assigned::read(payload)),
                 _ => Ok(None),
             })
-            .map_err(|source| unanswered("listing addresses", source))
+            .map_err(|source| Error::unanswered("listing addresses", source))
     }
 
     /// Puts one address on `lo`, marked as ours. It says nothing about the same address on another
     /// interface: see [`Observed::is_local`] first.
     pub fn add(&mut self, ip: IpAddr) -> Result<Added, Error> {
-        let failed = |source| Error::about_address("adding", ip, source, add_command(ip));
+        let failed = |source| Error::about_address("adding", ip, source, add_commands(ip));
         let loopback = self.loopback()?;
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         match self.socket.change(addition(ip, loopback), flags) {
@@ -86,8 +87,8 @@ impl Links {
             Ok(()) => Ok(Removed::Gone),
             Err(error) if error.raw_os_error() == Some(Errno::EADDRNOTAVAIL as i32) => Ok(Removed::WasGone),
             Err(source) => {
-                let command = remove_command(ip, label.as_deref());
-                Err(Error::about_address("removing", ip, source, command))
+                let commands = vec![remove_command(ip, label.as_deref())];
+                Err(Error::about_address("removing", ip, source, commands))
             }
         }
     }
@@ -290,11 +291,16 @@ fn terminated(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
 }
 
-fn add_command(ip: IpAddr) -> String {
+/// By hand, the ARP settings are part of it: an address on `lo` that every host answers for does
+/// harm.
+fn add_commands(ip: IpAddr) -> Vec<String> {
     match ip {
-        IpAddr::V4(_) => format!("ip address add {ip}/32 dev {LOOPBACK} label {LABEL}"),
+        IpAddr::V4(_) => {
+            let add = format!("ip address add {ip}/32 dev {LOOPBACK} label {LABEL}");
+            iter::once(add).chain(Setting::commands()).collect()
+        }
         IpAddr::V6(_) => {
-            format!("ip address add {ip}/128 dev {LOOPBACK} nodad noprefixroute preferred_lft 0")
+            vec![format!("ip address add {ip}/128 dev {LOOPBACK} nodad noprefixroute preferred_lft 0")]
         }
     }
 }
@@ -302,14 +308,6 @@ fn add_command(ip: IpAddr) -> String {
 fn remove_command(ip: IpAddr, label: Option<&str>) -> String {
     let label = label.map(|label| format!(" label {label}")).unwrap_or_default();
     format!("ip address delete {ip}/{} dev {LOOPBACK}{label}", whole(ip))
-}
-
-fn unanswered(doing: &str, source: io::Error) -> Error {
-    if source.kind() == io::ErrorKind::InvalidData {
-        Error::Unreadable { doing: doing.to_owned() }
-    } else {
-        Error::refused(doing, source)
-    }
 }
 
 #[cfg(test)]

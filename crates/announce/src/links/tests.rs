@@ -1,3 +1,5 @@
+use std::io;
+
 use super::*;
 
 fn loopback() -> Link {
@@ -62,14 +64,15 @@ fn a_missing_capability_prints_what_to_type() {
     let check = |ip: &str, expected: &str| {
         let ip = ip.parse().expect("an address");
         let source = io::Error::from(Errno::EPERM);
-        let error = Error::about_address("adding", ip, source, add_command(ip));
+        let error = Error::about_address("adding", ip, source, add_commands(ip));
         assert_eq!(error.to_string(), expected);
     };
     check(
         "192.0.2.10",
         "adding 192.0.2.10 needs the Linux capability NET_ADMIN; as root, either allow it with\n  \
          setcap cap_net_admin,cap_net_bind_service+ep seaway\n\
-         or do it by hand with\n  ip address add 192.0.2.10/32 dev lo label lo:seaway",
+         or do it by hand with\n  ip address add 192.0.2.10/32 dev lo label lo:seaway\n  \
+         sysctl -w net.ipv4.conf.all.arp_ignore=1\n  sysctl -w net.ipv4.conf.all.arp_announce=2",
     );
     check(
         "2001:db8::10",
