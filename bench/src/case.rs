@@ -68,6 +68,14 @@ pub struct Sample {
     pub noise: Option<String>,
 }
 
+/// The rate of a case, and where it comes from if it was measured.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    pub rate: Option<f64>,
+    pub how: Option<String>,
+    pub noise: Option<String>,
+}
+
 /// How long and how hard to load.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
@@ -155,13 +163,18 @@ impl Case {
         }
     }
 
-    /// What does not change over the rounds but must be found first: for `latency`, half of HAProxy's maximum.
-    pub fn settle_rate(self, bench: &mut Bench) -> Result<Option<f64>> {
-        let rate = match self {
-            Self::Latency => Some(loaded::highest_rate(bench, Contender::Haproxy)? / 2.0),
-            _ => self.rate().map(|rate| rate * bench.effort.rate_scale),
-        };
-        Ok(rate)
+    /// The rate that all contenders get: for `latency`, half of what HAProxy can do at most, found now.
+    pub fn settle_rate(self, bench: &mut Bench) -> Result<Settled> {
+        if self == Self::Latency {
+            let found = loaded::highest_rate(bench, Contender::Haproxy)?;
+            let how = format!(
+                "HAProxy's maximum is {:.0} requests/s with core 0 busy by {:.0} %",
+                found.rate, found.load
+            );
+            return Ok(Settled { rate: Some(found.rate / 2.0), how: Some(how), noise: found.noise });
+        }
+        let rate = self.rate().map(|rate| rate * bench.effort.rate_scale);
+        Ok(Settled { rate, how: None, noise: None })
     }
 
     /// Measures one contender once.

@@ -21,6 +21,7 @@ pub struct Look {
     generator_idle: f64,
     stolen: f64,
     on_core: u64,
+    all_on_core: Option<u64>,
     queued: u64,
     generator_queued: u64,
 }
@@ -34,6 +35,8 @@ pub struct Spent {
     pub busy: f64,
     /// The contender's own tasks ran, by the scheduler's clock. Includes interrupts that hit them.
     pub task: f64,
+    /// All other tasks ran on core 0, where the kernel counts that (cpuacct).
+    pub others: Option<f64>,
     /// The contender was ready but something else had its core.
     pub queued: f64,
     /// The same for the generator on core 1.
@@ -43,6 +46,9 @@ pub struct Spent {
     /// Both cores together were not idle.
     pub both_busy: f64,
 }
+
+/// Nanoseconds that the tasks of all control groups ran, core by core; only with version 1 of control groups.
+const PER_CORE: &str = "/sys/fs/cgroup/cpuacct/cpuacct.usage_percpu";
 
 impl Look {
     pub fn take(contender: &[u32]) -> Result<Self> {
@@ -61,17 +67,20 @@ impl Look {
         let own = format!("/proc/self/task/{}/schedstat", sys::own_thread());
         let generator_queued = schedstat(Path::new(&own)).unwrap_or_default().1;
         let (idle, generator_idle, stolen) = (idle / ticks, generator_idle / ticks, stolen / ticks);
-        Ok(Self { at: now(), idle, generator_idle, stolen, on_core, queued, generator_queued })
+        let all_on_core = fs::read_to_string(PER_CORE).ok().and_then(|text| nth_number(&text, CONTENDER));
+        Ok(Self { at: now(), idle, generator_idle, stolen, on_core, all_on_core, queued, generator_queued })
     }
 
     pub fn since(&self, earlier: &Self) -> Spent {
         let wall = (self.at - earlier.at) as f64 / 1e9;
         let stolen = self.stolen - earlier.stolen;
         let nanos = |late: u64, early: u64| late.saturating_sub(early) as f64 / 1e9;
+        let task = nanos(self.on_core, earlier.on_core);
         Spent {
             wall,
             busy: (wall - (self.idle - earlier.idle) - stolen).max(0.0),
-            task: nanos(self.on_core, earlier.on_core),
+            task,
+            others: self.all_on_core.zip(earlier.all_on_core).map(|(late, early)| nanos(late, early) - task),
             queued: nanos(self.queued, earlier.queued),
             generator_queued: nanos(self.generator_queued, earlier.generator_queued),
             stolen,
@@ -104,8 +113,11 @@ fn schedstat(path: &Path) -> Option<(u64, u64)> {
 }
 
 fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
-    let mut fields = text.split_whitespace().map(str::parse);
-    Some((fields.next()?.ok()?, fields.next()?.ok()?))
+    Some((nth_number(text, 0)?, nth_number(text, 1)?))
+}
+
+fn nth_number(text: &str, index: usize) -> Option<u64> {
+    text.split_whitespace().nth(index)?.parse().ok()
 }
 
 /// Memory of a process in bytes: what is resident, and its proportional share of what is.
@@ -183,11 +195,13 @@ mod tests {
             generator_idle: 5.0,
             stolen: 0.0,
             on_core,
+            all_on_core: Some(on_core + at / 10),
             queued: 0,
             generator_queued: 0,
         };
         let spent = look(3_000_000_000, 11.5, 800_000_000).since(&look(1_000_000_000, 10.0, 300_000_000));
         assert_eq!((spent.wall, spent.busy, spent.task, spent.both_busy), (2.0, 0.5, 0.5, 2.5));
+        assert_eq!(spent.others, Some(0.2));
     }
 
     #[test]

@@ -187,6 +187,9 @@ fn details(case: &Measured) -> String {
     if let Some(rate) = case.rate {
         let _infallible = write!(text, ", {rate:.0} requests/s for all");
     }
+    if let Some(from) = &case.rate_from {
+        let _infallible = write!(text, " ({from})");
+    }
     let metrics: Vec<Metric> = case
         .rounds
         .values()
@@ -267,7 +270,7 @@ mod tests {
             .iter()
             .map(|(contender, values)| (*contender, values.iter().map(sample).collect()))
             .collect();
-        Measured { case, what: "a case".into(), rate: Some(1_000.0), rounds }
+        Measured { case, what: "a case".into(), rate: Some(1_000.0), rate_from: None, rounds }
     }
 
     fn udp(ours: &[f64], theirs: &[f64]) -> Measured {
