@@ -43,8 +43,8 @@ pub fn encode(version: Version, origin: &Origin, out: &mut Vec<u8>) {
 }
 
 /// Like [`encode`], with the TLVs of a header that was received. Version 1 has no place for them,
-/// and neither have origins without addresses. A checksum among them holds only for an unchanged
-/// origin.
+/// and neither have origins without addresses; those that do not fit are left out. A checksum among
+/// them holds only for an unchanged origin.
 pub fn encode_with(version: Version, origin: &Origin, tlvs: Tlvs<'_>, out: &mut Vec<u8>) {
     match version {
         Version::V1 => v1::encode(origin, out),

@@ -209,6 +209,19 @@ fn tlvs_are_kept_and_checksums_verified() {
 }
 
 #[test]
+fn tlvs_without_room_are_left_out() {
+    let tlv = [&[4, 0xff, 0xf0][..], &[0; 0xfff0]].concat();
+    let header = v2(0x21, 0x11, &[&[7; 12][..], &tlv].concat());
+    let Parsed::Header(parsed) = parse_within(&header, usize::MAX) else {
+        panic!("it is whole");
+    };
+    let v6 = Forwarded::new(Transport::Stream, at("[::1]:1"), at("[::2]:2"));
+    let mut out = Vec::new();
+    encode_with(Version::V2, &Origin::Forwarded(v6), parsed.tlvs, &mut out);
+    says(&out, Origin::Forwarded(v6));
+}
+
+#[test]
 fn what_version_1_cannot_say_becomes_unknown() {
     let datagram = Forwarded::new(Transport::Datagram, at("192.0.2.1:1"), at("192.0.2.2:2"));
     for origin in [Origin::Local, Origin::Unknown, Origin::Forwarded(datagram)] {

@@ -67,7 +67,10 @@ pub(super) fn encode(origin: &Origin, tlvs: Tlvs<'_>, out: &mut Vec<u8>) {
         Transport::Datagram => 2,
     };
     let (family, room) = if from.is_ipv4() { (0x10, V4_ROOM) } else { (0x20, V6_ROOM) };
-    let length = u16::try_from(room + tlvs.0.len()).expect("TLVs come from a header that had room");
+    // The TLVs of a header with IPv4 addresses may leave no room for IPv6 ones.
+    let fits = room + tlvs.0.len() <= usize::from(u16::MAX);
+    let tlvs = if fits { tlvs } else { Tlvs::NONE };
+    let length = u16::try_from(room + tlvs.0.len()).expect("what does not fit was left out");
     out.extend_from_slice(&[0x21, family | transport]);
     out.extend_from_slice(&length.to_be_bytes());
     for end in [from, to] {
