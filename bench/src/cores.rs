@@ -195,13 +195,13 @@ mod tests {
             generator_idle: 5.0,
             stolen: 0.0,
             on_core,
-            all_on_core: Some(on_core + at / 10),
+            all_on_core: Some(on_core + at / 8),
             queued: 0,
             generator_queued: 0,
         };
         let spent = look(3_000_000_000, 11.5, 800_000_000).since(&look(1_000_000_000, 10.0, 300_000_000));
         assert_eq!((spent.wall, spent.busy, spent.task, spent.both_busy), (2.0, 0.5, 0.5, 2.5));
-        assert_eq!(spent.others, Some(0.2));
+        assert_eq!(spent.others, Some(0.25));
     }
 
     #[test]
