@@ -1,8 +1,12 @@
 //! Who listens where, asked of the kernel by NETLINK_SOCK_DIAG (sock_diag(7)).
 
+pub(crate) mod tables;
+
 use std::collections::HashSet;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
 use seaway_model::L4;
 
@@ -24,14 +28,23 @@ const LISTEN: u32 = 10;
 
 /// Asks which sockets hold ports in this network namespace.
 pub struct Sockets {
-    socket: Socket,
+    /// None where there is no sock_diag to ask.
+    socket: Option<Socket>,
 }
 
 impl Sockets {
+    /// Where the kernel has no sock_diag, its tables are read instead.
     pub fn open() -> Result<Sockets, Error> {
-        let socket = Socket::open(SockProtocol::NetlinkSockDiag)
-            .map_err(|source| Error::refused("opening a socket-diagnosis socket", source))?;
-        Ok(Sockets { socket })
+        match Socket::open(SockProtocol::NetlinkSockDiag) {
+            Ok(socket) => Ok(Sockets { socket: Some(socket) }),
+            Err(error) if is_missing(&error) => Ok(Sockets::of_tables()),
+            Err(error) => Err(Error::refused("opening a socket-diagnosis socket", error)),
+        }
+    }
+
+    /// Reads `/proc/net`, which is slower, and takes every `[::]` for a holder of IPv4 as well.
+    pub fn of_tables() -> Sockets {
+        Sockets { socket: None }
     }
 
     /// All listening TCP sockets and all bound UDP sockets: one question for any number of
@@ -74,25 +87,37 @@ impl Sockets {
             // Nothing of ours listens by SCTP.
             L4::Sctp => return Ok(Vec::new()),
         };
-        let mut all = Vec::new();
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            let request = Request::new(SOCK_DIAG_BY_FAMILY, &question(family, number, states, port));
-            let doing = || format!("listing the {} sockets of the host", protocol.as_str());
-            let found = self
-                .socket
-                .dump(&request, |_, payload| {
-                    Listener::read(protocol, payload).map(Some).ok_or_else(malformed)
-                })
-                .map_err(|source| Error::unanswered(doing(), source))?;
-            // Kernels differ in whether they look at the port for every protocol.
-            all.extend(
-                found
-                    .into_iter()
-                    .filter(|found| found.at.port() != 0 && (port == 0 || found.at.port() == port)),
-            );
-        }
-        Ok(all)
+        let asked = match &mut self.socket {
+            Some(socket) => dump(socket, protocol, number, states, port),
+            None => Err(Errno::ENOENT.into()),
+        };
+        let found = match asked {
+            Err(error) if is_missing(&error) => tables::listeners(protocol, states),
+            asked => asked,
+        };
+        let doing = || format!("listing the {} sockets of the host", protocol.as_str());
+        let mut found = found.map_err(|source| Error::unanswered(doing(), source))?;
+        // Kernels differ in whether they look at the port for every protocol.
+        found.retain(|found| found.at.port() != 0 && (port == 0 || found.at.port() == port));
+        Ok(found)
     }
+}
+
+fn dump(socket: &mut Socket, protocol: L4, number: i32, states: u32, port: u16) -> io::Result<Vec<Listener>> {
+    let mut all = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let request = Request::new(SOCK_DIAG_BY_FAMILY, &question(family, number, states, port));
+        all.extend(socket.dump(&request, |_, payload| {
+            Listener::read(protocol, payload).map(Some).ok_or_else(malformed)
+        })?);
+    }
+    Ok(all)
+}
+
+/// What a kernel says that was built without it, or whose module for the protocol is absent.
+fn is_missing(error: &io::Error) -> bool {
+    let missing = [Errno::ENOENT, Errno::EPROTONOSUPPORT, Errno::EAFNOSUPPORT, Errno::EOPNOTSUPP];
+    error.raw_os_error().is_some_and(|code| missing.contains(&Errno::from_raw(code)))
 }
 
 /// A socket that holds a port.

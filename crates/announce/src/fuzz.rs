@@ -2,7 +2,7 @@
 
 use seaway_model::L4;
 
-use crate::diag::Listener;
+use crate::diag::{Listener, tables};
 use crate::netlink::message::{Message, Messages};
 use crate::watch::event;
 
@@ -17,4 +17,11 @@ pub fn netlink(bytes: &[u8]) {
             let _ = Listener::read(L4::Tcp, payload);
         }
     }
+}
+
+/// The kernel's socket tables are read without a panic, a socket a line at most.
+pub fn tables(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let found = tables::read(L4::Tcp, u32::MAX, &text);
+    assert!(found.len() <= text.lines().count());
 }

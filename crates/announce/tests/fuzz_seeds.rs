@@ -1,9 +1,20 @@
-//! The netlink reader over its seeds and the same mutations everywhere (`fuzz/README.md`).
+//! The kernel's readers over their seeds and the same mutations everywhere (`fuzz/README.md`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use seaway_announce::fuzz;
+use seaway_testkit::mutate;
+
+fn corpus(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
+}
 
 #[test]
 fn the_netlink_reader_holds_over_seeds_and_mutations() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/netlink");
-    seaway_testkit::mutate::hold(&corpus, 20_000, seaway_announce::fuzz::netlink);
+    mutate::hold(&corpus("netlink"), 20_000, fuzz::netlink);
+}
+
+#[test]
+fn the_reader_of_socket_tables_holds_over_seeds_and_mutations() {
+    mutate::hold(&corpus("tables"), 20_000, fuzz::tables);
 }

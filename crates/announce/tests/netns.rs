@@ -232,6 +232,15 @@ fn listeners_are_told_with_address_protocol_and_reach() {
                 "UDP [::]:53 false ",
             ]
         );
+        let mut by_table = Sockets::of_tables().all().expect("readable");
+        let mut by_question = sockets.all().expect("answered");
+        for found in &mut by_question {
+            found.v6_only = false;
+        }
+        by_table.sort_by_key(|found| found.inode);
+        by_question.sort_by_key(|found| found.inode);
+        assert_eq!(by_table, by_question, "the tables tell the same");
+
         let on_80 = sockets.listeners(80, L4::Tcp).expect("answered");
         assert_eq!(on_80.len(), 2, "{on_80:?}");
         let own = Process::own_sockets();
