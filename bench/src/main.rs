@@ -126,9 +126,15 @@ fn own_network() -> bool {
         eprintln!("no network of our own ({error}): the host's is used");
         return false;
     }
-    // A new connection for each request leaves tens of thousands of sockets in TIME_WAIT for a minute. Few are kept, so
-    // that every round begins with the same.
-    for (name, value) in [("tcp_max_tw_buckets", "4096"), ("ip_local_port_range", "16384 65535")] {
+    let settings = [
+        // A new connection for each request leaves tens of thousands of sockets in TIME_WAIT for a minute. Few are
+        // kept, so that every round begins with the same.
+        ("tcp_max_tw_buckets", "4096"),
+        ("ip_local_port_range", "16384 65535"),
+        // Linux's own default, whatever this machine prefers: BBR, for one, paces with a timer for each segment.
+        ("tcp_congestion_control", "cubic"),
+    ];
+    for (name, value) in settings {
         if let Err(error) = std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value) {
             eprintln!("cannot set net.ipv4.{name} ({error})");
         }
