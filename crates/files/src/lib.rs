@@ -1,1 +1,3 @@
-//! To come.
+pub mod decode;
+pub mod object;
+pub mod tree;

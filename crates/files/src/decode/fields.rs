@@ -1,0 +1,239 @@
+//! What single fields can be read as.
+
+use std::{net::IpAddr, time::Duration};
+
+use ipnet::IpNet;
+
+use super::{Field, Shown};
+use crate::tree::Value;
+
+impl<'a> Field<'a> {
+    pub fn text(&self) -> Option<&'a str> {
+        let node = self.node()?;
+        match &node.value {
+            Value::Text(text) => Some(text),
+            _ => {
+                self.wrong_type(node, "a string");
+                None
+            }
+        }
+    }
+
+    /// Text, where an empty one is as good as none.
+    pub fn name(&self) -> Option<&'a str> {
+        self.text().filter(|text| !text.is_empty())
+    }
+
+    pub fn integer(&self) -> Option<i64> {
+        let node = self.node()?;
+        match &node.value {
+            Value::Int(value) => Some(*value),
+            // JSON knows one kind of number only.
+            Value::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => Some(*value as i64),
+            _ => {
+                self.wrong_type(node, "an integer");
+                None
+            }
+        }
+    }
+
+    pub fn bool(&self) -> Option<bool> {
+        let node = self.node()?;
+        match &node.value {
+            Value::Bool(value) => Some(*value),
+            _ => {
+                self.wrong_type(node, "a boolean");
+                None
+            }
+        }
+    }
+
+    /// An integer of the type and range that the caller wants.
+    pub fn within<N: TryFrom<i64>>(&self, least: i64, most: i64) -> Option<N> {
+        let value = self.integer()?;
+        let fitting = Some(value)
+            .filter(|value| (least..=most).contains(value))
+            .and_then(|value| value.try_into().ok());
+        if fitting.is_none() {
+            self.invalid(value, &format!("must be between {least} and {most}, inclusive"));
+        }
+        fitting
+    }
+
+    pub fn port(&self) -> Option<u16> {
+        self.within(1, 65535)
+    }
+
+    /// A number or text, as Kubernetes' IntOrString.
+    pub fn integer_or_text(&self) -> Option<IntOrText<'a>> {
+        let node = self.node()?;
+        match &node.value {
+            Value::Text(text) => Some(IntOrText::Text(text)),
+            Value::Int(_) | Value::Float(_) => self.integer().map(IntOrText::Int),
+            _ => {
+                self.wrong_type(node, "an integer or a string");
+                None
+            }
+        }
+    }
+
+    /// One of a few words, each with its meaning; they are told in the order given.
+    pub fn one_of<T: Clone>(&self, meanings: &[(&str, T)]) -> Option<T> {
+        let word = self.name()?;
+        let found = meanings.iter().find(|(name, _)| *name == word).map(|(_, meaning)| meaning.clone());
+        if found.is_none() {
+            let names: Vec<&str> = meanings.iter().map(|(name, _)| *name).collect();
+            self.unsupported(word, &names);
+        }
+        found
+    }
+
+    pub fn ip(&self) -> Option<IpAddr> {
+        let text = self.text()?;
+        let ip = lenient_ip(text);
+        if ip.is_none() {
+            self.invalid(text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
+        }
+        ip
+    }
+
+    /// A network; blanks around it are forgiven, as the API server does for source ranges.
+    pub fn network(&self) -> Option<IpNet> {
+        let text = self.text()?;
+        let net = lenient_network(text.trim());
+        if net.is_none() {
+            self.invalid(text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
+        }
+        net
+    }
+
+    /// `500ms`, `5s`, `1m30s`, `1h`, as Go writes durations.
+    pub fn duration(&self) -> Option<Duration> {
+        let node = self.node()?;
+        let duration = match &node.value {
+            Value::Text(text) => duration(text),
+            _ => None,
+        };
+        if duration.is_none() {
+            self.invalid(node, "must be a duration (e.g. 500ms, 5s, 1m30s or 1h)");
+        }
+        duration
+    }
+
+    /// A list of texts; items that are none are reported and left out.
+    pub fn texts(&'a self) -> Vec<&'a str> {
+        self.items().filter_map(|item| item.text()).collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntOrText<'a> {
+    Int(i64),
+    Text(&'a str),
+}
+
+impl Shown for IntOrText<'_> {
+    fn shown(&self) -> String {
+        match self {
+            IntOrText::Int(value) => value.shown(),
+            IntOrText::Text(text) => text.shown(),
+        }
+    }
+}
+
+/// An address; leading zeros are decimal, as the API server goes on to accept them.
+pub fn lenient_ip(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| {
+        let mut octets = [0_u8; 4];
+        let mut parts = text.split('.');
+        for octet in &mut octets {
+            let part = parts.next()?;
+            let digits = !part.is_empty() && part.len() < 8 && part.bytes().all(|b| b.is_ascii_digit());
+            *octet = part.parse().ok().filter(|_| digits)?;
+        }
+        parts.next().is_none().then(|| IpAddr::from(octets))
+    })
+}
+
+fn lenient_network(text: &str) -> Option<IpNet> {
+    let (ip, length) = text.split_once('/')?;
+    let digits = !length.is_empty() && length.bytes().all(|b| b.is_ascii_digit());
+    IpNet::new(lenient_ip(ip)?, length.parse().ok().filter(|_| digits)?).ok().map(|net| net.trunc())
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let mut rest = text;
+    let mut sum = Duration::ZERO;
+    if rest.is_empty() {
+        return None;
+    }
+    if rest == "0" {
+        return Some(sum);
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(digits);
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let seconds = match unit {
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
+        sum = sum.checked_add(part)?;
+        rest = after;
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::tests::faults_of;
+
+    #[test]
+    fn numbers_out_of_range_and_bad_addresses_are_refused_with_their_value() {
+        let told =
+            faults_of("port: 70000\nip: 1.2.3\nnet: 10.0.0.0/33\nwait: 5 parsecs\nkind: Foo\n", |root| {
+                root.child("port").port();
+                root.child("ip").ip();
+                root.child("net").network();
+                root.child("wait").duration();
+                root.child("kind").one_of(&[("Bar", 1), ("Baz", 2)]);
+            });
+        assert_eq!(
+            told,
+            [
+                "1:1: port: Invalid value: 70000: must be between 1 and 65535, inclusive",
+                "2:1: ip: Invalid value: \"1.2.3\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+                "3:1: net: Invalid value: \"10.0.0.0/33\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+                "4:1: wait: Invalid value: \"5 parsecs\": must be a duration (e.g. 500ms, 5s, 1m30s or 1h)",
+                "5:1: kind: Unsupported value: \"Foo\": supported values: \"Bar\", \"Baz\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        for (text, millis) in
+            [("500ms", 500), ("5s", 5_000), ("1m30s", 90_000), ("1.5h", 5_400_000), ("0", 0)]
+        {
+            assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "5", "s", "-5s", "1e9999h", "5.5.5s", "99999999999999999999h"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn leading_zeros_of_an_address_are_decimal() {
+        assert_eq!(lenient_ip("010.000.0.08"), Some("10.0.0.8".parse().expect("an address")));
+        assert_eq!(lenient_ip("1.2.3.4.5"), None);
+        assert_eq!(lenient_ip("1.2.3.+4"), None);
+        assert_eq!(lenient_network("10.1.2.3/8"), "10.0.0.0/8".parse().ok());
+    }
+}

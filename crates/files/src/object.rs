@@ -1,0 +1,277 @@
+//! Objects: a tree becomes facts, with the defaults and the validation of an API server for the fields we read.
+//!
+//! Faults are told in the API server's words, so that a search engine knows them. Two things differ on purpose:
+//! endpoints may be on the loopback, because here they run on this very machine, and an EndpointSlice must name its
+//! Service, because here nobody else could use it.
+
+mod addresses;
+mod endpoints;
+mod meta;
+mod pool;
+mod secret;
+mod service;
+mod slice;
+pub(crate) mod things;
+pub(crate) mod words;
+
+use seaway_model::{Fact, Kind, Name, ObjectRef, fact::FactRef};
+
+pub use self::meta::{HONOURED, uid};
+use crate::{
+    decode::{Fault, Faults, Field},
+    tree::{At, Node, Value},
+};
+
+/// What one object of a document came to.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// Its place in the list, if a `List` holds it.
+    pub item: Option<usize>,
+    pub at: At,
+    pub result: Result<Object, Broken>,
+}
+
+/// An object with what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub reference: ObjectRef,
+    /// Several for Endpoints with several subsets; none for Endpoints without any.
+    pub facts: Vec<Fact>,
+}
+
+/// An object that an API server would refuse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Which one it is, if as much can be told.
+    pub reference: Option<ObjectRef>,
+    pub faults: Vec<Fault>,
+}
+
+/// Reads the root of a document: an object, or a list of them. Kinds that are not ours are left out.
+pub fn read(root: &Node) -> Vec<Reading> {
+    let mut readings = Vec::new();
+    let listed = list_of(root);
+    match (listed, &root.value) {
+        (Some(of), Value::Map(_)) => {
+            let Some(items) = root.child("items") else { return readings };
+            let Value::List(nodes) = &items.value else {
+                if items.value != Value::Null {
+                    readings.extend(refuse(items, "items", "Invalid value: must be a list"));
+                }
+                return readings;
+            };
+            for (index, node) in nodes.iter().enumerate() {
+                let reading = match list_of(node) {
+                    Some(_) => refuse(node, "", "a list within a list"),
+                    None => read_one(node, of),
+                };
+                readings.extend(reading.map(|reading| Reading { item: Some(index), ..reading }));
+            }
+        }
+        (None, Value::Map(_)) => readings.extend(read_one(root, None)),
+        (_, Value::Null | Value::List(_)) => {}
+        _ => readings.extend(refuse(root, "", "not an object: a manifest is a map with apiVersion and kind")),
+    }
+    readings
+}
+
+/// `List`, or `ServiceList`, whose items need not say what they are.
+fn list_of(node: &Node) -> Option<Option<(&'static Known, &str)>> {
+    let kind = word(node, "kind")?;
+    let item = kind.strip_suffix("List")?;
+    let version = word(node, "apiVersion").unwrap_or_default();
+    if item.is_empty() {
+        return Some(None);
+    }
+    KNOWN
+        .iter()
+        .find(|known| known.name == item && known.group() == group(version))
+        .map(|known| Some((known, version)))
+}
+
+fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Reading> {
+    let version = word(node, "apiVersion").or(listed.map(|(_, version)| version));
+    let kind = word(node, "kind").or(listed.map(|(known, _)| known.name));
+    let (version, kind) = match (version, kind) {
+        (Some(version), Some(kind)) => (version, kind),
+        // A folder may hold other YAML too; only what nearly is a manifest is worth a complaint.
+        (None, None) if node.child("metadata").is_none() => return None,
+        (_, None) => return refuse(node, "kind", "Required value: Object 'Kind' is missing"),
+        (None, _) if KNOWN.iter().all(|known| Some(known.name) != kind) => return None,
+        (None, _) => return refuse(node, "apiVersion", "Required value: Object 'apiVersion' is missing"),
+    };
+    let known = KNOWN.iter().find(|known| known.name == kind && known.group() == group(version))?;
+    let faults = Faults::default();
+    let root = Field::root(node, &faults);
+    let reference = known.reference(node);
+    let facts = if known.version == version {
+        (known.read)(&root)
+    } else {
+        let why = format!("no matches for kind {kind:?} in version {version:?} (known: {:?})", known.version);
+        root.child("apiVersion").fault(why);
+        None
+    };
+    let result = match (facts, faults.is_empty(), reference) {
+        (Some(facts), true, Some(reference)) => Ok(Object { reference, facts }),
+        (_, _, reference) => Err(Broken { reference, faults: faults.into_sorted() }),
+    };
+    Some(Reading { item: None, at: node.at, result })
+}
+
+fn refuse(node: &Node, field: &str, message: &str) -> Option<Reading> {
+    let fault = Fault { field: field.to_owned(), at: node.at, message: message.to_owned() };
+    let broken = Broken { reference: None, faults: vec![fault] };
+    Some(Reading { item: None, at: node.at, result: Err(broken) })
+}
+
+fn word<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
+    match &node.child(key)?.value {
+        Value::Text(text) if !text.is_empty() => Some(text),
+        _ => None,
+    }
+}
+
+fn group(version: &str) -> &str {
+    version.split_once('/').map_or("", |(group, _)| group)
+}
+
+struct Known {
+    kind: Kind,
+    name: &'static str,
+    version: &'static str,
+    namespaced: bool,
+    /// `None`, or faults reported, if it is not what it should be.
+    read: fn(&Field<'_>) -> Option<Vec<Fact>>,
+}
+
+const KNOWN: &[Known] = &[
+    Known { kind: Kind::Service, name: "Service", version: "v1", namespaced: true, read: service::read },
+    Known {
+        kind: Kind::EndpointSlice,
+        name: "EndpointSlice",
+        version: "discovery.k8s.io/v1",
+        namespaced: true,
+        read: slice::read,
+    },
+    Known {
+        kind: Kind::Endpoints,
+        name: "Endpoints",
+        version: "v1",
+        namespaced: true,
+        read: endpoints::read,
+    },
+    Known { kind: Kind::Secret, name: "Secret", version: "v1", namespaced: true, read: secret::read },
+    Known { kind: Kind::Node, name: "Node", version: "v1", namespaced: false, read: things::node },
+    Known {
+        kind: Kind::Namespace,
+        name: "Namespace",
+        version: "v1",
+        namespaced: false,
+        read: things::namespace,
+    },
+    Known {
+        kind: Kind::AddressPool,
+        name: "AddressPool",
+        version: "seaway.dev/v1alpha1",
+        namespaced: false,
+        read: pool::ours,
+    },
+    Known {
+        kind: Kind::IPAddressPool,
+        name: "IPAddressPool",
+        version: "metallb.io/v1beta1",
+        namespaced: true,
+        read: pool::metallb,
+    },
+];
+
+impl Known {
+    fn group(&self) -> &'static str {
+        group(self.version)
+    }
+
+    fn reference(&self, node: &Node) -> Option<ObjectRef> {
+        let metadata = node.child("metadata")?;
+        let namespace = if self.namespaced { word(metadata, "namespace").unwrap_or("default") } else { "" };
+        Some(ObjectRef::new(self.kind, namespace, word(metadata, "name")?))
+    }
+}
+
+/// What a folder says is gone when this object is.
+pub(crate) fn references(facts: &[Fact]) -> impl Iterator<Item = FactRef> + '_ {
+    facts.iter().map(Fact::reference)
+}
+
+/// The Service that this object's slices belong to.
+pub(crate) fn slice_service(object: &Object) -> Option<(Name, Name)> {
+    match (object.reference.kind, object.facts.first()) {
+        (Kind::EndpointSlice, Some(Fact::Endpoints(slice))) => {
+            Some((slice.object.namespace.clone(), slice.service.clone()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::tree::parse;
+
+    pub(crate) fn read_text(text: &str) -> Vec<Reading> {
+        parse(text).expect("parses").iter().flat_map(read).collect()
+    }
+
+    /// The only object's facts.
+    pub(crate) fn facts(text: &str) -> Vec<Fact> {
+        let mut readings = read_text(text);
+        assert_eq!(readings.len(), 1, "{text}");
+        readings.remove(0).result.unwrap_or_else(|broken| panic!("{:?}", broken.faults)).facts
+    }
+
+    /// The only object's faults, each with its line.
+    pub(crate) fn faults(text: &str) -> Vec<String> {
+        let mut readings = read_text(text);
+        assert_eq!(readings.len(), 1, "{text}");
+        let broken = readings.remove(0).result.expect_err("is refused");
+        broken.faults.iter().map(|fault| format!("{} {fault}", fault.at.line)).collect()
+    }
+
+    #[test]
+    fn other_kinds_are_nobodys_business() {
+        for text in [
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n",
+            "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: x}\n",
+            "replicas: 3\nimage: nginx\n",
+            "- hosts: all\n",
+            "",
+        ] {
+            assert!(read_text(text).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_nearly_is_a_manifest_is_told() {
+        let missing = faults("apiVersion: v1\nmetadata: {name: x}\n");
+        assert_eq!(missing, ["1 kind: Required value: Object 'Kind' is missing"]);
+        let missing = faults("kind: Service\nmetadata: {name: x}\n");
+        assert_eq!(missing, ["1 apiVersion: Required value: Object 'apiVersion' is missing"]);
+        let old = faults("kind: EndpointSlice\napiVersion: discovery.k8s.io/v1beta1\nmetadata: {name: x}\n");
+        assert!(old[0].starts_with("2 apiVersion: no matches for kind \"EndpointSlice\""), "{old:?}");
+        assert!(faults("apiVersio")[0].contains("not an object"));
+    }
+
+    #[test]
+    fn lists_are_opened_even_if_their_items_do_not_say_what_they_are() {
+        let text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: a}\n\
+                    - apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: b}\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: C}\n";
+        let readings = read_text(text);
+        assert_eq!(readings.len(), 2);
+        assert!(readings[0].result.is_ok());
+        assert_eq!((readings[1].item, readings[1].at.line), (Some(2), 10));
+        assert!(readings[1].result.is_err());
+        let text =
+            "apiVersion: v1\nkind: NamespaceList\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n";
+        assert!(read_text(text).iter().all(|reading| reading.result.is_ok()));
+        assert_eq!(read_text(text).len(), 2);
+    }
+}

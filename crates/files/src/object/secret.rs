@@ -1,0 +1,114 @@
+//! Secret. Its values are never repeated: not in a fault, not in a log.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use seaway_model::{Fact, Kind, Name, ObjectRef, fact::Secret};
+use secrecy::SecretString;
+
+use super::{
+    meta::{self, Naming, judge},
+    words,
+};
+use crate::decode::Field;
+
+const NAMING: Naming = Naming { kind: Kind::Secret, namespaced: true, rule: words::dns1123_subdomain };
+
+pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
+    let meta = meta::read(root, &NAMING);
+    let kind = root.child("type").name().unwrap_or("Opaque");
+    let (data, plain) = (root.child("data").quiet(), root.child("stringData").quiet());
+    let mut values: BTreeMap<Name, SecretString> = BTreeMap::new();
+    for (key, field) in data.entries() {
+        judge(&field, key, words::config_key);
+        let Some(text) = field.text() else { continue };
+        match base64(text) {
+            // Certificates, keys and passwords are text; what is not (a Java key store) is nothing to us.
+            Some(bytes) => values.extend(String::from_utf8(bytes).ok().map(|text| (key.into(), text.into()))),
+            None => field.fault("Invalid value: must be base64 (plain text goes into `stringData`)"),
+        }
+    }
+    for (key, field) in plain.entries() {
+        judge(&field, key, words::config_key);
+        values.extend(field.text().map(|text| (key.into(), text.to_owned().into())));
+    }
+    if kind == "kubernetes.io/tls" {
+        for key in ["tls.crt", "tls.key"] {
+            if !values.contains_key(key) {
+                data.key(key).required("");
+            }
+        }
+    }
+    let meta = meta?;
+    let object = ObjectRef::new(Kind::Secret, meta.namespace, meta.name);
+    Some(vec![Fact::Secret(Arc::new(Secret { object, kind: kind.into(), values }))])
+}
+
+/// Standard base64 with its padding; line breaks within are skipped, as Go's decoder does.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let text: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
+    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
+    let digits = &text[..text.len() - padding];
+    if !text.len().is_multiple_of(4) || padding > 2 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    for chunk in digits.chunks(4) {
+        let mut group = 0_u32;
+        for byte in chunk {
+            let sextet = match byte {
+                b'A'..=b'Z' => byte - b'A',
+                b'a'..=b'z' => byte - b'a' + 26,
+                b'0'..=b'9' => byte - b'0' + 52,
+                b'+' => 62,
+                b'/' => 63,
+                _ => return None,
+            };
+            group = group << 6 | u32::from(sextet);
+        }
+        // A group cut short by padding holds as many whole bytes as its digits fill.
+        let [_, whole @ ..] = (group << (6 * (4 - chunk.len()))).to_be_bytes();
+        bytes.extend_from_slice(&whole[..chunk.len() - 1]);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+    use crate::object::tests::{facts, faults};
+
+    #[test]
+    fn base64_is_read_as_go_reads_it() {
+        for (text, bytes) in
+            [("", ""), ("YQ==", "a"), ("YWI=", "ab"), ("YWJj", "abc"), ("YWJj\nZA==\n", "abcd")]
+        {
+            assert_eq!(base64(text).as_deref(), Some(bytes.as_bytes()), "{text:?}");
+        }
+        for text in ["YQ", "YQ=", "Y===", "YQ==YQ==", "Y!==", "YQ=a", "===="] {
+            assert_eq!(base64(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn plain_text_wins_and_values_are_never_repeated() {
+        let head = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n";
+        let facts = facts(&format!("{head}data: {{a: YQ==, b: YQ==, c: /w==}}\nstringData: {{b: text}}\n"));
+        let Fact::Secret(secret) = &facts[0] else { panic!("not a secret") };
+        let values: Vec<_> =
+            secret.values.iter().map(|(key, it)| (key.as_str(), it.expose_secret())).collect();
+        assert_eq!(values, [("a", "a"), ("b", "text")]);
+        assert_eq!(
+            faults(&format!("{head}data: {{a: hunter2!}}\nstringData: {{b: 12345}}\n")),
+            [
+                "4 data[a]: Invalid value: must be base64 (plain text goes into `stringData`)",
+                "5 stringData[b]: Invalid value: must be a string, in quotes",
+            ]
+        );
+        assert_eq!(
+            faults(&format!("{head}type: kubernetes.io/tls\n")),
+            ["1 data[tls.crt]: Required value", "1 data[tls.key]: Required value"]
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! Node and Namespace.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Fact, Kind,
+    fact::{Namespace, Node},
+};
+
+use super::{
+    meta::{self, Naming},
+    words,
+};
+use crate::decode::Field;
+
+pub(super) fn node(root: &Field<'_>) -> Option<Vec<Fact>> {
+    let naming = Naming { kind: Kind::Node, namespaced: false, rule: words::dns1123_subdomain };
+    let meta = meta::read(root, &naming);
+    let (spec, status) = (root.child("spec"), root.child("status"));
+    let list = status.child("addresses");
+    let addresses = list.items().filter_map(|item| match item.child("type").name()? {
+        "InternalIP" | "ExternalIP" => item.child("address").ip(),
+        _ => None,
+    });
+    let addresses = addresses.collect();
+    let conditions = status.child("conditions");
+    let mut ready = None;
+    for item in conditions.items() {
+        if item.child("type").name() == Some("Ready") {
+            ready = item.child("status").name().map(|status| status == "True");
+        }
+    }
+    let node = Node {
+        addresses,
+        provider_id: spec.child("providerID").name().map(Into::into),
+        // One that is written down by hand says nothing of its kubelet.
+        ready: ready.unwrap_or(true),
+        unschedulable: spec.child("unschedulable").bool().unwrap_or(false),
+        meta: meta?,
+    };
+    Some(vec![Fact::Node(Arc::new(node))])
+}
+
+pub(super) fn namespace(root: &Field<'_>) -> Option<Vec<Fact>> {
+    let naming = Naming { kind: Kind::Namespace, namespaced: false, rule: words::dns1123_label };
+    let meta = meta::read(root, &naming)?;
+    let mut namespace = unwritten_namespace(&meta.name);
+    namespace.labels.extend(meta.labels);
+    namespace.labels.insert(OWN_NAME.into(), meta.name);
+    Some(vec![Fact::Namespace(Arc::new(namespace))])
+}
+
+const OWN_NAME: &str = "kubernetes.io/metadata.name";
+
+/// A namespace as an API server makes it, of which no manifest says anything.
+pub(crate) fn unwritten_namespace(name: &str) -> Namespace {
+    Namespace { name: name.into(), labels: [(OWN_NAME.into(), name.into())].into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::tests::{facts, faults};
+
+    #[test]
+    fn a_node_has_its_addresses_and_is_ready_unless_it_says_otherwise() {
+        let text = "apiVersion: v1\nkind: Node\nmetadata: {name: n.local}\nspec: {providerID: 'a:///b', unschedulable: true}\n\
+                    status: {addresses: [{type: Hostname, address: n}, {type: InternalIP, address: 10.0.0.1}]}\n";
+        let found = facts(text);
+        let Fact::Node(node) = &found[0] else { panic!("{found:?}") };
+        assert_eq!((node.addresses.len(), node.ready, node.unschedulable), (1, true, true));
+        let found = facts(
+            "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {conditions: [{type: Ready, status: 'False'}]}\n",
+        );
+        let Fact::Node(node) = &found[0] else { panic!("{found:?}") };
+        assert!(!node.ready);
+        let told = faults("apiVersion: v1\nkind: Node\nmetadata: {name: n1, namespace: x}\n");
+        assert_eq!(told, ["3 metadata.namespace: Forbidden: not allowed on this type"]);
+    }
+
+    #[test]
+    fn a_namespace_carries_its_own_name() {
+        let found = facts("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n");
+        let Fact::Namespace(namespace) = &found[0] else { panic!("{found:?}") };
+        assert_eq!(namespace.labels.get(OWN_NAME).map(|name| name.as_str()), Some("shop"));
+        assert_eq!(namespace.labels.len(), 2);
+    }
+}
