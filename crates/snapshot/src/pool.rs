@@ -85,6 +85,11 @@ impl CompiledPool {
             .as_ref()
     }
 
+    /// Somebody has asked for the table.
+    pub fn table_is_built(&self) -> bool {
+        self.table.get().is_some()
+    }
+
     pub(crate) fn uniform(&self) -> bool {
         self.sums.is_empty()
     }

@@ -1,0 +1,102 @@
+//! What runs at the moment, shared by all workers: listeners, pools and members with what became of them.
+//!
+//! The registry is locked by whoever changes the configuration, never by a worker: workers reach pools and listeners
+//! through the `Arc`s that they were given, and read what may change through `ArcSwap` and atomics.
+
+mod affinity;
+mod listener;
+mod member;
+mod pool;
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use seaway_model::{LbKey, Listener, ListenerId, Pool, PoolId};
+
+pub use listener::Refusal;
+pub(crate) use listener::{RunningListener, Tuned};
+pub use member::Health;
+pub(crate) use member::RunningMember;
+pub(crate) use pool::{Live, RunningPool};
+
+use crate::sys;
+
+/// Everything by load balancer.
+#[derive(Default)]
+pub(crate) struct Registry {
+    load_balancers: Mutex<BTreeMap<LbKey, LoadBalancerState>>,
+}
+
+#[derive(Default)]
+pub(crate) struct LoadBalancerState {
+    pub(crate) listeners: BTreeMap<(IpAddr, ListenerId), Arc<RunningListener>>,
+    /// Closed, with connections that go on.
+    pub(crate) closed: Vec<Arc<RunningListener>>,
+    pub(crate) pools: BTreeMap<PoolId, Arc<RunningPool>>,
+}
+
+impl Registry {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<LbKey, LoadBalancerState>> {
+        // Changes are single insertions and removals, whole even if a thread died between two.
+        self.load_balancers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All pools that run, for probers and pages.
+    pub(crate) fn pools(&self) -> Vec<Arc<RunningPool>> {
+        self.lock().values().flat_map(|state| state.pools.values().cloned()).collect()
+    }
+
+    pub(crate) fn listeners(&self) -> Vec<Arc<RunningListener>> {
+        self.lock().values().flat_map(|state| state.listeners.values().cloned()).collect()
+    }
+}
+
+impl LoadBalancerState {
+    /// The pool of that id, empty as long as nobody has put one: listeners and pools may come in any order.
+    pub(crate) fn pool(&mut self, key: &LbKey, id: &PoolId) -> Arc<RunningPool> {
+        self.pools
+            .entry(id.clone())
+            .or_insert_with(|| Arc::new(RunningPool::empty(key.clone(), id.clone())))
+            .clone()
+    }
+
+    pub(crate) fn tune(&mut self, key: &LbKey, listener: Arc<Listener>) -> Tuned {
+        Tuned::new(listener, |id| self.pool(key, id))
+    }
+
+    /// The longest time for which a listener here lets connections to a removed member go on, and all others.
+    pub(crate) fn drains(&self) -> Vec<std::time::Duration> {
+        let all = self.listeners.values().chain(&self.closed);
+        let mut drains: Vec<_> = all.map(|listener| listener.tuned().listener.timeouts.drain).collect();
+        drains.sort_unstable();
+        drains.dedup();
+        drains
+    }
+
+    /// What was there for the sake of connections, and has none any more.
+    pub(crate) fn forget_finished(&mut self) {
+        self.closed.retain(|listener| listener.active() > 0);
+        for pool in self.pools.values() {
+            pool.forget_finished();
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let gone = |pool: &Arc<RunningPool>| !pool.live().present && pool.leaving().is_empty();
+        self.listeners.is_empty() && self.closed.is_empty() && self.pools.values().all(gone)
+    }
+}
+
+pub(crate) fn put_pool(registry: &Registry, key: &LbKey, pool: Arc<Pool>) -> Vec<std::time::Duration> {
+    let running = registry.lock().entry(key.clone()).or_default().pool(key, &pool.id);
+    // Compiling may take a while (tables), so the registry is not locked meanwhile.
+    let someone_left = running.put(Some(pool), sys::millis());
+    if someone_left {
+        registry.lock().get(key).map(LoadBalancerState::drains).unwrap_or_default()
+    } else {
+        Vec::new()
+    }
+}

@@ -1,0 +1,217 @@
+//! A listener on one address as it runs.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use arc_swap::{ArcSwap, Guard};
+use seaway_model::{LbKey, Listener, ListenerId, PoolId, load_balancer::Action};
+
+use super::RunningPool;
+
+pub(crate) struct RunningListener {
+    pub(crate) key: LbKey,
+    pub(crate) at: SocketAddr,
+    pub(crate) id: ListenerId,
+    tuned: ArcSwap<Tuned>,
+    /// One for each worker; workers hold clones. Kept here to be handed over to a successor.
+    sockets: Mutex<Vec<Arc<OwnedFd>>>,
+    closed_at: AtomicU64,
+    active: AtomicU32,
+    /// When the next newcomer would be exactly on time at the permitted rate, in microseconds.
+    rate_due: AtomicU64,
+    pub(crate) most: AtomicU32,
+    pub(crate) total: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    pub(crate) connect_errors: AtomicU64,
+    pub(crate) retries: AtomicU64,
+    refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+/// What may change while it listens.
+pub(crate) struct Tuned {
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) pools: Vec<(Arc<RunningPool>, u32)>,
+    weight: u64,
+}
+
+/// Why a client was turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// Not from an allowed range.
+    Source,
+    /// The limit on connections.
+    Connections,
+    /// The limit on new connections per second.
+    Rate,
+    /// A PROXY protocol header was required, and is missing, wrong or late.
+    Header,
+    /// No member is usable, or none could be reached.
+    NoMember,
+    /// Out of descriptors or of memory.
+    Resources,
+}
+
+impl Refusal {
+    pub const ALL: [Refusal; 6] = [
+        Refusal::Source,
+        Refusal::Connections,
+        Refusal::Rate,
+        Refusal::Header,
+        Refusal::NoMember,
+        Refusal::Resources,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Refusal::Source => "source",
+            Refusal::Connections => "connections",
+            Refusal::Rate => "rate",
+            Refusal::Header => "header",
+            Refusal::NoMember => "no-member",
+            Refusal::Resources => "resources",
+        }
+    }
+}
+
+impl Tuned {
+    pub(crate) fn new(listener: Arc<Listener>, mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>) -> Tuned {
+        let forward = listener.rules.iter().find_map(|rule| match &rule.action {
+            Action::Forward(pools) => Some(pools),
+            Action::Redirect(_) | Action::Respond { .. } => None,
+        });
+        let pools: Vec<_> = forward.into_iter().flatten().map(|(id, weight)| (pool(id), *weight)).collect();
+        let weight = pools.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        Tuned { listener, pools, weight }
+    }
+
+    /// By weight, given any number; all weights 0 means nobody.
+    pub(crate) fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
+        match &*self.pools {
+            [] => None,
+            [(only, weight)] => (*weight > 0).then_some(only),
+            several => {
+                let mut mark = number().checked_rem(self.weight)?;
+                let hit = several.iter().find(|(_, weight)| {
+                    let hit = mark < u64::from(*weight);
+                    mark = mark.wrapping_sub(u64::from(*weight));
+                    hit
+                });
+                hit.map(|(pool, _)| pool)
+            }
+        }
+    }
+
+    pub(crate) fn admits(&self, ip: IpAddr) -> bool {
+        let sources = &self.listener.sources;
+        sources.is_empty() || sources.iter().any(|range| range.contains(&ip))
+    }
+
+    /// A PROXY protocol header is required from there.
+    pub(crate) fn trusts(&self, ip: IpAddr) -> bool {
+        self.listener.proxy_from.iter().any(|range| range.contains(&ip))
+    }
+}
+
+impl RunningListener {
+    pub(crate) fn new(key: LbKey, at: SocketAddr, id: ListenerId, tuned: Tuned) -> RunningListener {
+        RunningListener {
+            key,
+            at,
+            id,
+            tuned: ArcSwap::from_pointee(tuned),
+            sockets: Mutex::default(),
+            closed_at: AtomicU64::new(0),
+            active: AtomicU32::new(0),
+            rate_due: AtomicU64::new(0),
+            most: AtomicU32::new(0),
+            total: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+            connect_errors: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            refused: Default::default(),
+        }
+    }
+
+    pub(crate) fn tuned(&self) -> Guard<Arc<Tuned>> {
+        self.tuned.load()
+    }
+
+    pub(crate) fn retune(&self, tuned: Tuned) {
+        self.tuned.store(Arc::new(tuned));
+    }
+
+    /// One more client, if the limits let it in; it leaves with [`RunningListener::leave`].
+    pub(crate) fn enter(&self, tuned: &Tuned, now: u64) -> Result<(), Refusal> {
+        let limits = tuned.listener.limits;
+        if let Some(rate) = limits.new_per_second
+            && !self.in_time(rate, now)
+        {
+            return Err(Refusal::Rate);
+        }
+        let active = self.active.fetch_add(1, Relaxed) + 1;
+        if limits.connections.is_some_and(|most| active > most) {
+            self.active.fetch_sub(1, Relaxed);
+            return Err(Refusal::Connections);
+        }
+        if active > self.most.load(Relaxed) {
+            self.most.fetch_max(active, Relaxed);
+        }
+        self.total.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn leave(&self) {
+        self.active.fetch_sub(1, Relaxed);
+    }
+
+    pub(crate) fn active(&self) -> u32 {
+        self.active.load(Relaxed)
+    }
+
+    pub(crate) fn refuse(&self, why: Refusal) {
+        self.refused[why as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn refused(&self, why: Refusal) -> u64 {
+        self.refused[why as usize].load(Relaxed)
+    }
+
+    /// A token bucket of one second's worth, kept as the moment at which it would be full again.
+    fn in_time(&self, per_second: u32, now: u64) -> bool {
+        if per_second == 0 {
+            return false;
+        }
+        let now = now * 1000;
+        let interval = 1_000_000 / u64::from(per_second);
+        let result = self.rate_due.fetch_update(Relaxed, Relaxed, |due| {
+            let due = due.max(now) + interval;
+            (due <= now + 1_000_000).then_some(due)
+        });
+        result.is_ok()
+    }
+
+    pub(crate) fn close(&self, now: u64) {
+        self.closed_at.store(now, Relaxed);
+        self.set_sockets(Vec::new());
+    }
+
+    pub(crate) fn closed_at(&self) -> Option<u64> {
+        Some(self.closed_at.load(Relaxed)).filter(|at| *at != 0)
+    }
+
+    pub(crate) fn set_sockets(&self, sockets: Vec<Arc<OwnedFd>>) {
+        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
+    }
+
+    pub(crate) fn sockets(&self) -> Vec<Arc<OwnedFd>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,171 @@
+//! One member of one pool as long as it, or a connection to it, lives. A swap of the pool keeps it.
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use seaway_model::load_balancer::Passive;
+use seaway_snapshot::Standing;
+
+use crate::sys::KernelAddress;
+
+/// All counters are relaxed: they are read by people and by least-connections, to whom a moment's lag is the same.
+pub(crate) struct RunningMember {
+    pub(crate) at: SocketAddr,
+    pub(crate) address: KernelAddress,
+    active: AtomicU32,
+    pub(crate) most: AtomicU32,
+    pub(crate) total: AtomicU64,
+    /// From clients to the member, and back.
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+    pub(crate) connect_errors: AtomicU64,
+    /// Connections that went to another member because this one did not take them.
+    pub(crate) retries: AtomicU64,
+    /// Resets of the member in the middle of a connection.
+    pub(crate) resets: AtomicU64,
+    health: AtomicU8,
+    failures: AtomicU32,
+    ejections: AtomicU32,
+    ejected_until: AtomicU64,
+    warm_since: AtomicU64,
+    leaving_since: AtomicU64,
+}
+
+/// What checks say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Health {
+    /// Nobody has asked: serves.
+    Unknown,
+    Up,
+    Down,
+}
+
+impl RunningMember {
+    pub(crate) fn new(at: SocketAddr) -> RunningMember {
+        RunningMember {
+            at,
+            address: at.into(),
+            active: AtomicU32::new(0),
+            most: AtomicU32::new(0),
+            total: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
+            connect_errors: AtomicU64::new(0),
+            retries: AtomicU64::new(0),
+            resets: AtomicU64::new(0),
+            health: AtomicU8::new(0),
+            failures: AtomicU32::new(0),
+            ejections: AtomicU32::new(0),
+            ejected_until: AtomicU64::new(0),
+            warm_since: AtomicU64::new(0),
+            leaving_since: AtomicU64::new(0),
+        }
+    }
+
+    /// A connection (or a UDP flow) to this member begins; it ends with [`RunningMember::disengage`].
+    pub(crate) fn engage(&self) {
+        let active = self.active.fetch_add(1, Relaxed) + 1;
+        if active > self.most.load(Relaxed) {
+            self.most.fetch_max(active, Relaxed);
+        }
+        self.total.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn disengage(&self) {
+        self.active.fetch_sub(1, Relaxed);
+    }
+
+    pub(crate) fn active(&self) -> u32 {
+        self.active.load(Relaxed)
+    }
+
+    pub(crate) fn health(&self) -> Health {
+        match self.health.load(Relaxed) {
+            0 => Health::Unknown,
+            1 => Health::Up,
+            _ => Health::Down,
+        }
+    }
+
+    pub(super) fn set_health(&self, health: Health, now: u64) {
+        let was = self.health();
+        self.health.store(health as u8, Relaxed);
+        if was == Health::Down && health == Health::Up {
+            // Checks know better than what traffic showed before.
+            self.ejected_until.store(0, Relaxed);
+            self.ejections.store(0, Relaxed);
+            self.failures.store(0, Relaxed);
+            self.warm_since.store(now, Relaxed);
+        }
+    }
+
+    pub(crate) fn standing(&self, now: u64) -> Standing {
+        if self.health() == Health::Down {
+            Standing::Failed
+        } else if self.ejected_until.load(Relaxed) > now {
+            Standing::Ejected
+        } else {
+            Standing::Usable
+        }
+    }
+
+    /// Percent of its weight that it gets, given the pool's slow start.
+    pub(crate) fn warmth(&self, slow_start: Option<Duration>, now: u64) -> u32 {
+        let Some(whole) = slow_start.map(|time| time.as_millis() as u64).filter(|time| *time > 0) else {
+            return 100;
+        };
+        match self.warm_since.load(Relaxed) {
+            0 => 100,
+            since => (now.saturating_sub(since).saturating_mul(100) / whole).clamp(1, 100) as u32,
+        }
+    }
+
+    pub(super) fn warm_up(&self, now: u64) {
+        self.warm_since.store(now, Relaxed);
+    }
+
+    /// It did not take a connection, or reset one before any answer. `Some` tells until when it is ejected for that.
+    pub(super) fn failed(&self, passive: Passive, now: u64) -> Option<u64> {
+        let failures = self.failures.fetch_add(1, Relaxed) + 1;
+        if failures < u32::from(passive.failures.max(1)) || self.ejected_until.load(Relaxed) > now {
+            return None;
+        }
+        self.failures.store(0, Relaxed);
+        let times = (self.ejections.fetch_add(1, Relaxed) + 1).min(10);
+        let until = now + passive.eject.as_millis() as u64 * u64::from(times);
+        self.ejected_until.store(until, Relaxed);
+        self.warm_since.store(until, Relaxed);
+        Some(until)
+    }
+
+    /// It answered somebody.
+    pub(crate) fn served(&self) {
+        // Mostly nothing has to be written, so the line stays shared between processors.
+        if self.failures.load(Relaxed) != 0 {
+            self.failures.store(0, Relaxed);
+        }
+        if self.ejections.load(Relaxed) != 0 {
+            self.ejections.store(0, Relaxed);
+        }
+    }
+
+    pub(crate) fn ejected_until(&self) -> u64 {
+        self.ejected_until.load(Relaxed)
+    }
+
+    /// Since when it was removed or is draining.
+    pub(crate) fn leaving_since(&self) -> Option<u64> {
+        Some(self.leaving_since.load(Relaxed)).filter(|since| *since != 0)
+    }
+
+    pub(super) fn leaves(&self, now: u64) -> bool {
+        self.leaving_since.compare_exchange(0, now, Relaxed, Relaxed).is_ok()
+    }
+
+    pub(super) fn stays(&self) {
+        self.leaving_since.store(0, Relaxed);
+    }
+}

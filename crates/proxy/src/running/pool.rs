@@ -1,0 +1,240 @@
+//! A pool as it runs: its compiled form, swapped in whole, and members that outlive the swaps.
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use arc_swap::{ArcSwap, Guard};
+use seaway_model::{
+    L4, LbKey, Pool, PoolId,
+    load_balancer::{Affinity, BackendProtocol, Balance, MemberState},
+    name::Owner,
+};
+use seaway_snapshot::{CompiledPool, Conditions, Cursor, Standing};
+
+use super::{Health, RunningMember, affinity::AffinityTable};
+
+pub(crate) struct RunningPool {
+    pub(crate) key: LbKey,
+    pub(crate) id: PoolId,
+    live: ArcSwap<Live>,
+    /// Removed members with connections that go on.
+    leaving: Mutex<Vec<Arc<RunningMember>>>,
+    /// Until then somebody is, or may be, ejected or warming up.
+    uneven_until: AtomicU64,
+    affinity: OnceLock<AffinityTable>,
+}
+
+/// One generation of a pool. `members[i]` belongs to `compiled.members()[i]`.
+pub(crate) struct Live {
+    pub(crate) compiled: CompiledPool,
+    pub(crate) members: Box<[Arc<RunningMember>]>,
+    /// `false`: nobody has put this pool, or it was removed.
+    pub(crate) present: bool,
+    /// How many of the members are down by their checks.
+    down: AtomicU32,
+}
+
+impl RunningPool {
+    pub(crate) fn empty(key: LbKey, id: PoolId) -> RunningPool {
+        let live = Live::new(nobody(&id), Box::default(), false);
+        RunningPool {
+            key,
+            id,
+            live: ArcSwap::from_pointee(live),
+            leaving: Mutex::default(),
+            uneven_until: AtomicU64::new(0),
+            affinity: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn live(&self) -> Guard<Arc<Live>> {
+        self.live.load()
+    }
+
+    pub(crate) fn leaving(&self) -> MutexGuard<'_, Vec<Arc<RunningMember>>> {
+        // The list is whole after every operation on it.
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Swaps the pool (`None`: removes it). Tells whether a member began to leave.
+    pub(crate) fn put(&self, pool: Option<Arc<Pool>>, now: u64) -> bool {
+        // Its lock also keeps changes of health and swaps apart, so that `down` is never counted on an old generation.
+        let mut leaving = self.leaving();
+        let before = self.live.load_full();
+        let present = pool.is_some();
+        let pool = pool.unwrap_or_else(|| nobody(&self.id));
+        let grows = before.members.iter().any(|member| member.leaving_since().is_none());
+
+        let compiled = CompiledPool::compile(pool.clone());
+        if before.compiled.table_is_built() && compiled.hashes_clients() {
+            // Who hashes goes on hashing: the table is built here and not by a worker amid its traffic.
+            compiled.table();
+        }
+        let mut someone_left = false;
+        let members = compiled.members().iter().map(|member| {
+            let known = before
+                .compiled
+                .position(member.at)
+                .map(|index| before.members[index].clone())
+                .or_else(|| leaving.iter().find(|gone| gone.at == member.at).cloned());
+            let running = known.unwrap_or_else(|| {
+                let new = RunningMember::new(member.at);
+                if let Some(time) = pool.slow_start.filter(|_| grows) {
+                    new.warm_up(now);
+                    self.uneven_until.fetch_max(now + time.as_millis() as u64, Relaxed);
+                }
+                Arc::new(new)
+            });
+            match member.state {
+                MemberState::Ready => running.stays(),
+                MemberState::Draining => someone_left |= running.leaves(now),
+            }
+            running
+        });
+        let members: Box<[_]> = members.collect();
+        leaving.retain(|gone| gone.active() > 0 && compiled.position(gone.at).is_none());
+        for member in &before.members {
+            if compiled.position(member.at).is_none() {
+                member.leaves(now);
+                someone_left = true;
+                if member.active() > 0 {
+                    leaving.push(member.clone());
+                }
+            }
+        }
+        self.live.store(Arc::new(Live::new_compiled(compiled, members, present)));
+        someone_left
+    }
+
+    pub(crate) fn forget_finished(&self) {
+        self.leaving().retain(|gone| gone.active() > 0);
+    }
+
+    /// What a check found out. `true` if that is news.
+    pub(crate) fn set_health(&self, member: &RunningMember, health: Health, now: u64) -> bool {
+        let _swaps_wait = self.leaving();
+        if member.health() == health {
+            return false;
+        }
+        let live = self.live.load();
+        if health == Health::Up {
+            let warming = live.compiled.pool().slow_start.unwrap_or_default();
+            self.uneven_until.fetch_max(now + warming.as_millis() as u64, Relaxed);
+        }
+        member.set_health(health, now);
+        live.count_down();
+        true
+    }
+
+    /// The member did not take a connection, or reset one before any answer.
+    pub(crate) fn failed(&self, member: &RunningMember, now: u64) {
+        let live = self.live.load();
+        let Some(passive) = live.compiled.pool().passive else { return };
+        if let Some(until) = member.failed(passive, now) {
+            let warming = live.compiled.pool().slow_start.unwrap_or_default();
+            self.uneven_until.fetch_max(until + warming.as_millis() as u64, Relaxed);
+            tracing::warn!(
+                load_balancer = %self.key, pool = %self.id, member = %member.at,
+                "member ejected for {} s after failing {} times in a row", (until - now) / 1000, passive.failures,
+            );
+        }
+    }
+
+    /// The member for a new client, and its index in `live`.
+    pub(crate) fn choose<'a>(
+        &self,
+        live: &'a Live,
+        client: IpAddr,
+        cursor: &mut Cursor,
+        tried: &[Arc<RunningMember>],
+        now: u64,
+    ) -> Option<&'a Arc<RunningMember>> {
+        let pool = live.compiled.pool();
+        let scene = Scene { live, tried, now, uneven: self.uneven_until.load(Relaxed) > now };
+        let Some(Affinity::ClientIp(time)) = pool.affinity else {
+            return live.compiled.pick(|| client, cursor, &scene).map(|index| &live.members[index]);
+        };
+        let table = self.affinity.get_or_init(AffinityTable::default);
+        let kept =
+            table.member_of(client, time, now).and_then(|at| live.compiled.position(at)).filter(|index| {
+                let member = &live.compiled.members()[*index];
+                member.state == MemberState::Ready
+                    && member.weight > 0
+                    && !scene.tried(*index)
+                    && scene.standing(*index) == Standing::Usable
+            });
+        let index = kept.or_else(|| live.compiled.pick(|| client, cursor, &scene))?;
+        table.keep(client, live.members[index].at, time, now);
+        Some(&live.members[index])
+    }
+}
+
+impl Live {
+    fn new(pool: Arc<Pool>, members: Box<[Arc<RunningMember>]>, present: bool) -> Live {
+        Live::new_compiled(CompiledPool::compile(pool), members, present)
+    }
+
+    fn new_compiled(compiled: CompiledPool, members: Box<[Arc<RunningMember>]>, present: bool) -> Live {
+        let live = Live { compiled, members, present, down: AtomicU32::new(0) };
+        live.count_down();
+        live
+    }
+
+    fn count_down(&self) {
+        let down = self.members.iter().filter(|member| member.health() == Health::Down).count();
+        self.down.store(down as u32, Relaxed);
+    }
+}
+
+fn nobody(id: &PoolId) -> Arc<Pool> {
+    Arc::new(Pool {
+        id: id.clone(),
+        owner: Owner::Config("none".into()),
+        l4: L4::Tcp,
+        protocol: BackendProtocol::Opaque,
+        tls: None,
+        balance: Balance::RoundRobin,
+        affinity: None,
+        health: None,
+        passive: None,
+        slow_start: None,
+        panic_threshold: 0,
+        proxy: None,
+        members: Vec::new(),
+    })
+}
+
+/// What the picker asks, at one moment.
+struct Scene<'a> {
+    live: &'a Live,
+    tried: &'a [Arc<RunningMember>],
+    now: u64,
+    uneven: bool,
+}
+
+impl Conditions for Scene<'_> {
+    fn standing(&self, member: usize) -> Standing {
+        self.live.members[member].standing(self.now)
+    }
+
+    fn load(&self, member: usize) -> u32 {
+        self.live.members[member].active()
+    }
+
+    fn warmth(&self, member: usize) -> u32 {
+        self.live.members[member].warmth(self.live.compiled.pool().slow_start, self.now)
+    }
+
+    fn tried(&self, member: usize) -> bool {
+        self.tried.iter().any(|tried| Arc::ptr_eq(tried, &self.live.members[member]))
+    }
+
+    fn all_well(&self) -> bool {
+        !self.uneven && self.live.down.load(Relaxed) == 0
+    }
+}

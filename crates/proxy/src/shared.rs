@@ -1,0 +1,105 @@
+//! What belongs to the whole process: the registry, the workers' mailboxes, how many connections there are.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use seaway_model::L4;
+
+use crate::{
+    running::Registry,
+    worker::{Command, Mailbox},
+};
+
+pub(crate) struct Shared {
+    pub(crate) registry: Registry,
+    pub(crate) workers: Vec<Arc<Mailbox>>,
+    /// Sockets of a predecessor that wait to be opened here.
+    pub(crate) adopted: Mutex<HashMap<(SocketAddr, L4), Vec<OwnedFd>>>,
+    /// Connections of all workers; UDP flows do not count.
+    connections: AtomicUsize,
+    draining: AtomicBool,
+    ended: Mutex<()>,
+    one_ended: Condvar,
+    /// Times at which the process ran out of descriptors, each lasting until it had some again.
+    pub(crate) exhausted: AtomicU64,
+    starved: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(workers: Vec<Arc<Mailbox>>) -> Shared {
+        Shared {
+            registry: Registry::default(),
+            workers,
+            adopted: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            ended: Mutex::default(),
+            one_ended: Condvar::new(),
+            exhausted: AtomicU64::new(0),
+            starved: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn tell_all(&self, command: &Command) {
+        for worker in &self.workers {
+            worker.post([command.clone()]);
+        }
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Relaxed)
+    }
+
+    pub(crate) fn connection_began(&self) {
+        self.connections.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn connection_ended(&self) {
+        let before = self.connections.fetch_sub(1, Relaxed);
+        if before == 1 && self.draining.load(Relaxed) {
+            self.one_ended.notify_all();
+        }
+    }
+
+    /// Waits until no connection is left, or until the deadline; tells how many are.
+    pub(crate) fn wait_for_the_last(&self, deadline: Instant) -> usize {
+        self.draining.store(true, Relaxed);
+        let mut guard = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let left = self.connections();
+            let time = deadline.saturating_duration_since(Instant::now());
+            if left == 0 || time.is_zero() {
+                return left;
+            }
+            // Counting is not done under the lock, so a notice may be missed: look again soon anyway.
+            let time = time.min(Duration::from_millis(20));
+            guard = self.one_ended.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Somebody got no descriptor. One line per episode, however many workers and connections suffer from it.
+    pub(crate) fn out_of_descriptors(&self, error: &std::io::Error) {
+        if !self.starved.swap(true, Relaxed) {
+            self.exhausted.fetch_add(1, Relaxed);
+            tracing::error!(
+                %error, connections = self.connections(),
+                "out of descriptors: what runs goes on, newcomers wait; raise the limit of open files",
+            );
+        }
+    }
+
+    /// Somebody got one after all.
+    pub(crate) fn descriptors_again(&self) {
+        if self.starved.load(Relaxed) && self.starved.swap(false, Relaxed) {
+            tracing::info!("descriptors are available again");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The only module of the data plane that speaks to the kernel without std in between.
+//!
+//! Every function is a thin, safe face over one system call, with the error left as the kernel gave it. Descriptors
+//! are owned (`OwnedFd`) or borrowed (`BorrowedFd`), never bare numbers.
+
+#![allow(unsafe_code)]
+
+mod address;
+mod clock;
+mod datagrams;
+mod epoll;
+mod pipe;
+mod process;
+mod socket;
+
+use std::io;
+
+pub(crate) use address::KernelAddress;
+pub(crate) use clock::millis;
+pub(crate) use datagrams::*;
+pub(crate) use epoll::{Epoll, Event, Events, Waker};
+pub(crate) use pipe::Pipe;
+pub(crate) use process::pin_to;
+pub use process::raise_descriptor_limit;
+pub(crate) use socket::*;
+
+/// The result of a call that gives a number, or −1.
+fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn checked_size(result: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// There is nothing to do at the moment.
+pub(crate) fn would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// The process, or the whole machine, is out of descriptors or of memory for sockets.
+pub(crate) fn out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}

@@ -1,0 +1,599 @@
+//! Many datagrams by one system call, and trains of datagrams by one buffer (GRO, GSO).
+//!
+//! Buffers are made once per worker and never move: the kernel gets pointers into them only for the length of a call.
+
+use std::{
+    io, mem,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    ptr,
+};
+
+use libc::{c_int, c_void};
+
+use super::{KernelAddress, checked};
+
+/// As many datagrams as one call takes or gives.
+pub(crate) const BATCH: usize = 64;
+/// Room for the largest datagram, and for the longest train that GRO makes.
+const SLOT: usize = 65_536;
+/// Slots are a little further apart than their size, or the first lines of all of them would share one cache set.
+const STRIDE: usize = SLOT + 192;
+/// How much may wait for being sent.
+const OUTGOING: usize = 16 * SLOT;
+/// Segments that one GSO call may carry in every kernel that knows it.
+const TRAIN: usize = 64;
+/// Space for one control message with an `int`.
+const CONTROL: usize = 32;
+
+/// A client's address in the form that is cheapest to compare; its family is that of the socket it came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Peer {
+    pub(crate) ip: u128,
+    pub(crate) scope: u32,
+    pub(crate) port: u16,
+    v6: bool,
+}
+
+impl Peer {
+    pub(crate) fn socket_addr(self) -> SocketAddr {
+        if self.v6 {
+            SocketAddrV6::new(Ipv6Addr::from_bits(self.ip), self.port, 0, self.scope).into()
+        } else {
+            SocketAddrV4::new(Ipv4Addr::from_bits(self.ip as u32), self.port).into()
+        }
+    }
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(at: SocketAddr) -> Peer {
+        match at {
+            SocketAddr::V4(at) => {
+                Peer { ip: u128::from(at.ip().to_bits()), scope: 0, port: at.port(), v6: false }
+            }
+            SocketAddr::V6(at) => {
+                Peer { ip: at.ip().to_bits(), scope: at.scope_id(), port: at.port(), v6: true }
+            }
+        }
+    }
+}
+
+/// Large enough for both families, aligned for both.
+#[derive(Clone, Copy)]
+#[repr(C)]
+union Address {
+    family: libc::sa_family_t,
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+impl Address {
+    const EMPTY: Address = Address {
+        v6: libc::sockaddr_in6 {
+            sin6_family: 0,
+            sin6_port: 0,
+            sin6_flowinfo: 0,
+            sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
+            sin6_scope_id: 0,
+        },
+    };
+
+    fn read(&self) -> Option<Peer> {
+        // SAFETY: every field of the union is plain integers, the whole was initialised (`EMPTY` is its largest
+        // variant), and the family says which variant the kernel wrote.
+        unsafe {
+            match c_int::from(self.family) {
+                libc::AF_INET => Some(Peer {
+                    ip: u128::from(u32::from_be(self.v4.sin_addr.s_addr)),
+                    scope: 0,
+                    port: u16::from_be(self.v4.sin_port),
+                    v6: false,
+                }),
+                libc::AF_INET6 => Some(Peer {
+                    ip: u128::from_be_bytes(self.v6.sin6_addr.s6_addr),
+                    scope: self.v6.sin6_scope_id,
+                    port: u16::from_be(self.v6.sin6_port),
+                    v6: true,
+                }),
+                _ => None,
+            }
+        }
+    }
+
+    fn write(&mut self, peer: Peer) -> libc::socklen_t {
+        if peer.v6 {
+            self.v6 = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: peer.port.to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr { s6_addr: peer.ip.to_be_bytes() },
+                sin6_scope_id: peer.scope,
+            };
+            mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t
+        } else {
+            self.v4 = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: peer.port.to_be(),
+                sin_addr: libc::in_addr { s_addr: (peer.ip as u32).to_be() },
+                sin_zero: [0; 8],
+            };
+            mem::size_of::<libc::sockaddr_in>() as libc::socklen_t
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL]);
+
+const NO_MESSAGE: libc::mmsghdr = {
+    // SAFETY: an all-zero `mmsghdr` is null pointers and zero lengths.
+    unsafe { mem::zeroed() }
+};
+const NO_PIECE: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+
+/// What one call received: at most [`BATCH`] datagrams or trains.
+pub(crate) struct Inbox {
+    bytes: Box<[u8]>,
+    names: Box<[Address; BATCH]>,
+    controls: Box<[Control; BATCH]>,
+    pieces: Box<[libc::iovec; BATCH]>,
+    heads: Box<[libc::mmsghdr; BATCH]>,
+}
+
+// SAFETY: the raw pointers in `pieces` and `heads` lead into boxes of the same value, or nowhere.
+unsafe impl Send for Inbox {}
+
+impl Inbox {
+    pub(crate) fn new() -> Inbox {
+        Inbox {
+            // Zeroed pages are not resident before somebody writes them: only what long datagrams touch costs memory.
+            bytes: vec![0; BATCH * STRIDE].into_boxed_slice(),
+            names: Box::new([Address::EMPTY; BATCH]),
+            controls: Box::new([Control([0; CONTROL]); BATCH]),
+            pieces: Box::new([NO_PIECE; BATCH]),
+            heads: Box::new([NO_MESSAGE; BATCH]),
+        }
+    }
+
+    /// Takes what is there, without waiting. `trains` says whether the socket may coalesce.
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, trains: bool) -> io::Result<usize> {
+        let base = self.bytes.as_mut_ptr();
+        for index in 0..BATCH {
+            self.pieces[index] = libc::iovec {
+                // SAFETY: `bytes` has `BATCH` strides, so the start of each slot lies within it.
+                iov_base: unsafe { base.add(index * STRIDE) }.cast(),
+                iov_len: SLOT,
+            };
+            let head = &mut self.heads[index].msg_hdr;
+            head.msg_name = (&raw mut self.names[index]).cast();
+            head.msg_namelen = mem::size_of::<Address>() as libc::socklen_t;
+            head.msg_iov = &raw mut self.pieces[index];
+            head.msg_iovlen = 1;
+            head.msg_control = if trains { (&raw mut self.controls[index]).cast() } else { ptr::null_mut() };
+            head.msg_controllen = if trains { CONTROL as _ } else { 0 };
+            head.msg_flags = 0;
+        }
+        // SAFETY: all pointers in the heads were set above to memory that this value owns and that nobody else uses
+        // during the call; lengths are theirs.
+        let received = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.heads.as_mut_ptr(),
+                BATCH as _,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        usize::try_from(received).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// One of those that the last call received: from whom, what, and the length of the segments of a train.
+    pub(crate) fn datagram(&self, index: usize) -> Option<(Peer, &[u8], Option<u16>)> {
+        let head = self.heads.get(index)?;
+        let start = index * STRIDE;
+        let bytes = self.bytes.get(start..start + (head.msg_len as usize).min(SLOT))?;
+        Some((self.names[index].read()?, bytes, segment(&head.msg_hdr, bytes.len())))
+    }
+}
+
+/// Replies on their way: received into this buffer, sent out of it.
+pub(crate) struct Outbox {
+    bytes: Box<[u8]>,
+    used: usize,
+    /// Where each reply lies, how it is cut, whose it is.
+    replies: Vec<Reply>,
+    names: Box<[Address; BATCH]>,
+    controls: Box<[Control; BATCH]>,
+    pieces: Box<[libc::iovec; BATCH]>,
+    heads: Box<[libc::mmsghdr; BATCH]>,
+}
+
+#[derive(Clone, Copy)]
+struct Reply {
+    start: usize,
+    length: usize,
+    segment: Option<u16>,
+    peer: Peer,
+    /// Which listening socket it leaves by.
+    by: u32,
+}
+
+// SAFETY: as for `Inbox`.
+unsafe impl Send for Outbox {}
+
+impl Outbox {
+    pub(crate) fn new() -> Outbox {
+        Outbox {
+            bytes: vec![0; OUTGOING].into_boxed_slice(),
+            used: 0,
+            replies: Vec::with_capacity(BATCH),
+            names: Box::new([Address::EMPTY; BATCH]),
+            controls: Box::new([Control([0; CONTROL]); BATCH]),
+            pieces: Box::new([NO_PIECE; BATCH]),
+            heads: Box::new([NO_MESSAGE; BATCH]),
+        }
+    }
+
+    /// No room for `count` more: to be flushed first.
+    pub(crate) fn is_full(&self, count: usize) -> bool {
+        self.replies.len() + count > BATCH || self.used + count * SLOT > self.bytes.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.replies.is_empty()
+    }
+
+    /// Receives one datagram of a connected socket and keeps it for `peer`, to leave by socket `by`.
+    pub(crate) fn receive(&mut self, upstream: BorrowedFd<'_>, peer: Peer, by: u32) -> io::Result<usize> {
+        let room = &mut self.bytes[self.used..self.used + SLOT];
+        // SAFETY: the pointer and length are those of a slice that is borrowed for the call.
+        let received = unsafe {
+            libc::recv(upstream.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT)
+        };
+        let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+        self.keep(Reply { start: self.used, length, segment: None, peer, by });
+        Ok(length)
+    }
+
+    /// The same for up to `count` datagrams or trains. Returns how many came, and their bytes.
+    pub(crate) fn receive_many(
+        &mut self,
+        upstream: BorrowedFd<'_>,
+        peer: Peer,
+        by: u32,
+        count: usize,
+    ) -> io::Result<(usize, usize)> {
+        let base = self.bytes[self.used..self.used + count * SLOT].as_mut_ptr();
+        for index in 0..count {
+            self.pieces[index] = libc::iovec {
+                // SAFETY: the slice above proves that `count` slots follow `used`.
+                iov_base: unsafe { base.add(index * SLOT) }.cast(),
+                iov_len: SLOT,
+            };
+            let head = &mut self.heads[index].msg_hdr;
+            *head = NO_MESSAGE.msg_hdr;
+            head.msg_iov = &raw mut self.pieces[index];
+            head.msg_iovlen = 1;
+            head.msg_control = (&raw mut self.controls[index]).cast();
+            head.msg_controllen = CONTROL as _;
+        }
+        // SAFETY: as in `Inbox::receive`.
+        let received = unsafe {
+            libc::recvmmsg(
+                upstream.as_raw_fd(),
+                self.heads.as_mut_ptr(),
+                count as _,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+        let (first, mut bytes) = (self.used, 0);
+        for index in 0..received {
+            let length = (self.heads[index].msg_len as usize).min(SLOT);
+            let segment = segment(&self.heads[index].msg_hdr, length);
+            self.keep(Reply { start: first + index * SLOT, length, segment, peer, by });
+            bytes += length;
+        }
+        Ok((received, bytes))
+    }
+
+    /// Sends everything, each by the socket that `socket` finds for it. Returns how many could not be sent.
+    pub(crate) fn flush<'a>(&mut self, mut socket: impl FnMut(u32) -> Option<BorrowedFd<'a>>) -> usize {
+        let mut replies = mem::take(&mut self.replies);
+        // Stable: the order of one flow's datagrams is kept.
+        if replies.iter().any(|reply| reply.by != replies[0].by) {
+            replies.sort_by_key(|reply| reply.by);
+        }
+        let mut lost = 0;
+        for run in replies.chunk_by(|one, next| one.by == next.by) {
+            match socket(run[0].by) {
+                Some(socket) => lost += self.send(socket, run),
+                None => lost += run.len(),
+            }
+        }
+        replies.clear();
+        self.replies = replies;
+        self.used = 0;
+        lost
+    }
+
+    fn keep(&mut self, reply: Reply) {
+        self.used = (reply.start + reply.length).next_multiple_of(64);
+        self.replies.push(reply);
+    }
+
+    fn send(&mut self, socket: BorrowedFd<'_>, run: &[Reply]) -> usize {
+        let base = self.bytes.as_mut_ptr();
+        for (index, reply) in run.iter().enumerate() {
+            self.pieces[index] = libc::iovec {
+                // SAFETY: `start` was within `bytes` when the reply was kept.
+                iov_base: unsafe { base.add(reply.start) }.cast(),
+                iov_len: reply.length,
+            };
+            let head = &mut self.heads[index].msg_hdr;
+            *head = NO_MESSAGE.msg_hdr;
+            head.msg_namelen = self.names[index].write(reply.peer);
+            head.msg_name = (&raw mut self.names[index]).cast();
+            head.msg_iov = &raw mut self.pieces[index];
+            head.msg_iovlen = 1;
+            if let Some(segment) = reply.segment {
+                cut(head, &mut self.controls[index], segment);
+            }
+        }
+        let (mut done, mut lost) = (0, 0);
+        while done < run.len() {
+            // SAFETY: heads `done..run.len()` were set above, with pointers into what this value owns.
+            let sent = unsafe {
+                libc::sendmmsg(
+                    socket.as_raw_fd(),
+                    self.heads.as_mut_ptr().add(done),
+                    (run.len() - done) as _,
+                    libc::MSG_DONTWAIT as _,
+                )
+            };
+            if let Ok(sent) = usize::try_from(sent) {
+                done += sent.max(1);
+                continue;
+            }
+            match io::Error::last_os_error().kind() {
+                io::ErrorKind::Interrupted => {}
+                // A full buffer is what UDP drops for: waiting would hold up everybody else.
+                io::ErrorKind::WouldBlock => return lost + run.len() - done,
+                _ => {
+                    // It failed at the first one left: a train may go in pieces, anything else is skipped.
+                    lost += self.send_cut(socket, &run[done]);
+                    done += 1;
+                }
+            }
+        }
+        lost
+    }
+
+    fn send_cut(&mut self, socket: BorrowedFd<'_>, reply: &Reply) -> usize {
+        let Some(segment) = reply.segment else { return 1 };
+        let mut name = Address::EMPTY;
+        let name_length = name.write(reply.peer);
+        let train = &self.bytes[reply.start..reply.start + reply.length];
+        train
+            .chunks(usize::from(segment))
+            .filter(|piece| {
+                // SAFETY: pointers and lengths of a slice and of an address that live through the call.
+                let sent = unsafe {
+                    libc::sendto(
+                        socket.as_raw_fd(),
+                        piece.as_ptr().cast(),
+                        piece.len(),
+                        libc::MSG_DONTWAIT,
+                        (&raw const name).cast(),
+                        name_length,
+                    )
+                };
+                sent < 0
+            })
+            .count()
+    }
+}
+
+/// A socket for datagrams that never blocks.
+pub(crate) fn datagram_socket(family_of: &KernelAddress) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers are passed.
+    let fd = checked(unsafe { libc::socket(family_of.family(), kind, 0) })?;
+    // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sends one datagram, or a train cut into `segment`s, over a connected socket, after `prefix` if there is one.
+pub(crate) fn send_datagrams(
+    socket: BorrowedFd<'_>,
+    prefix: &[u8],
+    bytes: &[u8],
+    segment: Option<u16>,
+) -> io::Result<()> {
+    match segment {
+        None if prefix.is_empty() => {
+            // SAFETY: pointer and length are those of a slice that lives through the call.
+            let sent = unsafe {
+                libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT)
+            };
+            if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        }
+        None => send_pieces(socket, prefix, bytes, None),
+        Some(segment) if !prefix.is_empty() => {
+            // The first is longer than the others by its header, so it cannot ride in their train.
+            let (first, rest) = bytes.split_at(usize::from(segment).min(bytes.len()));
+            send_pieces(socket, prefix, first, None)?;
+            if rest.is_empty() { Ok(()) } else { send_datagrams(socket, &[], rest, Some(segment)) }
+        }
+        Some(segment) => {
+            if bytes.len() <= usize::from(segment) * TRAIN
+                && send_pieces(socket, &[], bytes, Some(segment)).is_ok()
+            {
+                return Ok(());
+            }
+            bytes
+                .chunks(usize::from(segment).max(1))
+                .try_for_each(|piece| send_datagrams(socket, &[], piece, None))
+        }
+    }
+}
+
+fn send_pieces(socket: BorrowedFd<'_>, prefix: &[u8], bytes: &[u8], segment: Option<u16>) -> io::Result<()> {
+    let mut pieces = [
+        libc::iovec { iov_base: prefix.as_ptr().cast_mut().cast(), iov_len: prefix.len() },
+        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() },
+    ];
+    let mut control = Control([0; CONTROL]);
+    let mut head = NO_MESSAGE.msg_hdr;
+    head.msg_iov = pieces.as_mut_ptr();
+    head.msg_iovlen = pieces.len();
+    if let Some(segment) = segment {
+        cut(&mut head, &mut control, segment);
+    }
+    // SAFETY: the head points to locals and borrowed slices that live through the call; sending only reads them.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const head, libc::MSG_DONTWAIT) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Lets the kernel coalesce what arrives at this socket. False where it does not know how.
+pub(crate) fn coalesce(socket: BorrowedFd<'_>, on: bool) -> bool {
+    let value = c_int::from(on);
+    // SAFETY: pointer and length are those of a local that lives through the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_GRO,
+            (&raw const value).cast::<c_void>(),
+            mem::size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    set == 0 && on
+}
+
+/// Has a message cut into datagrams of `segment` bytes.
+fn cut(head: &mut libc::msghdr, control: &mut Control, segment: u16) {
+    head.msg_control = (&raw mut *control).cast();
+    // SAFETY: `CMSG_SPACE` of two bytes is within `CONTROL`, so the first header and its data lie within `control`,
+    // which is aligned for a `cmsghdr`.
+    unsafe {
+        head.msg_controllen = libc::CMSG_SPACE(mem::size_of::<u16>() as u32) as _;
+        let message = libc::CMSG_FIRSTHDR(head);
+        (*message).cmsg_level = libc::SOL_UDP;
+        (*message).cmsg_type = libc::UDP_SEGMENT;
+        (*message).cmsg_len = libc::CMSG_LEN(mem::size_of::<u16>() as u32) as _;
+        libc::CMSG_DATA(message).cast::<u16>().write_unaligned(segment);
+    }
+}
+
+/// How long the segments of a received train are; nothing if it is a single datagram.
+fn segment(head: &libc::msghdr, length: usize) -> Option<u16> {
+    if head.msg_control.is_null() || head.msg_controllen == 0 {
+        return None;
+    }
+    // SAFETY: the kernel wrote `msg_controllen` bytes of whole control messages to `msg_control`; the walk stays
+    // within them, and the value is read without assuming alignment.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(head);
+        while !message.is_null() {
+            if (*message).cmsg_level == libc::SOL_UDP && (*message).cmsg_type == libc::UDP_GRO {
+                let size = libc::CMSG_DATA(message).cast::<c_int>().read_unaligned();
+                return u16::try_from(size).ok().filter(|size| *size > 0 && usize::from(*size) < length);
+            }
+            message = libc::CMSG_NXTHDR(head, message);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{IpAddr, UdpSocket},
+        os::fd::AsFd,
+    };
+
+    use super::*;
+
+    fn loopback(v6: bool) -> IpAddr {
+        if v6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() }
+    }
+
+    fn pair(v6: bool) -> (UdpSocket, UdpSocket) {
+        let a = UdpSocket::bind((loopback(v6), 0)).unwrap();
+        let b = UdpSocket::bind((loopback(v6), 0)).unwrap();
+        b.connect(a.local_addr().unwrap()).unwrap();
+        (a, b)
+    }
+
+    #[test]
+    fn a_batch_comes_with_its_senders_and_goes_back_to_them() {
+        for v6 in [false, true] {
+            let (server, client) = pair(v6);
+            let other = UdpSocket::bind((loopback(v6), 0)).unwrap();
+            other.connect(server.local_addr().unwrap()).unwrap();
+            client.send(b"one").unwrap();
+            other.send(b"two").unwrap();
+            client.send(b"").unwrap();
+            let mut inbox = Inbox::new();
+            assert_eq!(inbox.receive(server.as_fd(), false).unwrap(), 3);
+            let (peer, bytes, segment) = inbox.datagram(1).unwrap();
+            assert_eq!(
+                (peer.socket_addr(), bytes, segment),
+                (other.local_addr().unwrap(), &b"two"[..], None)
+            );
+            assert_eq!(inbox.datagram(2).unwrap().1, b"");
+            let (upstream, backend) = pair(v6);
+            upstream.connect(backend.local_addr().unwrap()).unwrap();
+            backend.send(b"first").unwrap();
+            backend.send(b"second").unwrap();
+            let mut outbox = Outbox::new();
+            outbox.receive(upstream.as_fd(), peer, 0).unwrap();
+            outbox.receive(upstream.as_fd(), client.local_addr().unwrap().into(), 0).unwrap();
+            assert_eq!(outbox.flush(|_| Some(server.as_fd())), 0);
+            let mut buffer = [0; 16];
+            assert_eq!(other.recv(&mut buffer).unwrap(), 5);
+            assert_eq!(client.recv(&mut buffer).unwrap(), 6);
+        }
+    }
+
+    #[test]
+    fn a_train_arrives_whole_and_leaves_in_its_segments() {
+        for v6 in [false, true] {
+            let (server, client) = pair(v6);
+            if !coalesce(server.as_fd(), true) {
+                continue;
+            }
+            let train: Vec<u8> = (0..3500_u32).map(|at| at as u8).collect();
+            send_datagrams(client.as_fd(), &[], &train, Some(1000)).unwrap();
+            let mut inbox = Inbox::new();
+            assert_eq!(inbox.receive(server.as_fd(), true).unwrap(), 1);
+            let (peer, bytes, segment) = inbox.datagram(0).unwrap();
+            assert_eq!((bytes, segment), (&train[..], Some(1000)));
+            let (upstream, backend) = pair(v6);
+            upstream.connect(backend.local_addr().unwrap()).unwrap();
+            assert!(coalesce(upstream.as_fd(), true));
+            send_datagrams(backend.as_fd(), &[], &train, Some(1000)).unwrap();
+            let mut outbox = Outbox::new();
+            assert_eq!(outbox.receive_many(upstream.as_fd(), peer, 0, 8).unwrap(), (1, 3500));
+            assert_eq!(outbox.flush(|_| Some(server.as_fd())), 0);
+            let mut buffer = [0; 2000];
+            for expected in [1000, 1000, 1000, 500] {
+                assert_eq!(client.recv(&mut buffer).unwrap(), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_prefix_goes_before_the_first_datagram_of_a_train_only() {
+        let (server, client) = pair(false);
+        send_datagrams(client.as_fd(), b"head:", b"aaabbb", Some(3)).unwrap();
+        let mut buffer = [0; 64];
+        assert_eq!(server.recv(&mut buffer).unwrap(), 8);
+        assert_eq!(&buffer[..8], b"head:aaa");
+        assert_eq!(server.recv(&mut buffer).unwrap(), 3);
+        assert_eq!(&buffer[..3], b"bbb");
+    }
+}

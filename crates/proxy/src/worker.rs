@@ -1,0 +1,151 @@
+//! One worker: a thread with an epoll of its own, that waits, lets sources handle what happened, and waits again.
+//!
+//! ```text
+//!     wait ──► read the clock once ──► events, each to the source of its token ──► tick of every source ──┐
+//!       ▲                                       commands, if the waker was one of them                    │
+//!       └─────────────────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+
+mod slab;
+mod token;
+mod wheel;
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+pub(crate) use slab::Slab;
+pub(crate) use token::{Kind, Token};
+pub(crate) use wheel::{Link, Wheel};
+
+use crate::{
+    running::RunningListener,
+    shared::Shared,
+    sys::{self, Epoll, Event, Events, Waker},
+    tcp::Tcp,
+};
+
+/// Something that has descriptors in a worker's epoll: see "another kind of source" in `lib.rs`.
+pub(crate) trait Source {
+    /// One of its descriptors is ready. The token may be stale: of something that ended earlier in this turn.
+    fn event(&mut self, token: Token, event: Event, turn: &mut Turn);
+
+    /// Every source gets every command, in the order in which they were given.
+    fn command(&mut self, command: &Command, turn: &mut Turn);
+
+    /// After the events of a turn: what is due by the clock, and what was put off.
+    fn tick(&mut self, turn: &mut Turn);
+
+    /// For how many milliseconds it can do without a tick.
+    fn patience(&self, now: u64) -> Option<u64>;
+}
+
+/// What a worker has that its sources share, and what is the same throughout one turn of its loop.
+pub(crate) struct Turn {
+    /// By [`sys::millis`], read once per turn.
+    pub(crate) now: u64,
+    pub(crate) epoll: Epoll,
+    /// What was read and goes out at once: no connection has a buffer of its own while it is idle.
+    pub(crate) buffer: Box<[u8]>,
+    pub(crate) worker: usize,
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Command {
+    /// Serve this socket.
+    Open(Arc<RunningListener>, Arc<OwnedFd>),
+    /// Stop accepting there; what runs goes on.
+    Close(Arc<RunningListener>),
+    /// At that time, end what was to be drained by then.
+    SweepAt(u64),
+    /// All listeners.
+    StopAccepting,
+    /// End everything.
+    Cut,
+    Quit,
+}
+
+/// How commands reach a worker.
+pub(crate) struct Mailbox {
+    commands: Mutex<Vec<Command>>,
+    waker: Waker,
+}
+
+impl Mailbox {
+    pub(crate) fn new() -> io::Result<Mailbox> {
+        Ok(Mailbox { commands: Mutex::default(), waker: Waker::new()? })
+    }
+
+    pub(crate) fn post(&self, commands: impl IntoIterator<Item = Command>) {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).extend(commands);
+        self.waker.wake();
+    }
+
+    fn collect(&self) -> Vec<Command> {
+        self.waker.clear();
+        std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+pub(crate) struct Worker {
+    mailbox: Arc<Mailbox>,
+    turn: Turn,
+    tcp: Tcp,
+}
+
+/// Events taken from the kernel at once.
+const BATCH: usize = 256;
+const BUFFER: usize = 64 * 1024;
+
+impl Worker {
+    pub(crate) fn new(index: usize, mailbox: Arc<Mailbox>, shared: Arc<Shared>) -> io::Result<Worker> {
+        let epoll = Epoll::new()?;
+        epoll.watch_readable(mailbox.waker.fd(), Token::new(Kind::Waker, 0, 0).into())?;
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        let turn = Turn { now: sys::millis(), epoll, buffer, worker: index, shared };
+        Ok(Worker { mailbox, turn, tcp: Tcp::new(index) })
+    }
+
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_room_for(BATCH);
+        loop {
+            let patience = self.tcp.patience(self.turn.now);
+            if let Err(error) = self.turn.epoll.wait(&mut events, patience)
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                // Only a broken descriptor can be the reason; without it there is nothing to go on with.
+                tracing::error!(worker = self.turn.worker, %error, "a worker cannot wait for events and ends");
+                return;
+            }
+            self.turn.now = sys::millis();
+            for index in 0..events.len() {
+                let event = events.at(index);
+                let token = Token::from(event.token);
+                match token.kind() {
+                    Kind::Listener | Kind::Connection => self.tcp.event(token, event, &mut self.turn),
+                    Kind::Datagrams => {}
+                    Kind::Waker => {
+                        if !self.obey() {
+                            return;
+                        }
+                    }
+                }
+            }
+            self.tcp.tick(&mut self.turn);
+        }
+    }
+
+    /// `false`: it is over.
+    fn obey(&mut self) -> bool {
+        for command in self.mailbox.collect() {
+            if matches!(command, Command::Quit) {
+                return false;
+            }
+            self.tcp.command(&command, &mut self.turn);
+        }
+        true
+    }
+}
