@@ -1,1 +1,14 @@
-//! To come.
+//! What turns Units into reality, one folder per kind of place.
+//!
+//! ```text
+//!   native    one load balancer on this host: pools and listeners of our own data plane
+//!   presence  the addresses of our pools on this host's `lo`
+//!   names     the answers to DNS names, looked up again by their TTL
+//! ```
+//!
+//! Each has `observe` (what is there), `steps` (pure: what must change) and `apply` (one step). The drivers that
+//! write Addresses and statuses live where these are stored (`files`, later `cluster`). Nothing here plans.
+
+pub mod names;
+pub mod native;
+pub mod presence;

@@ -1,1 +1,17 @@
-//! To come.
+//! The loop: Changes in, Units worked on, Outcomes back in as Changes.
+//!
+//! ```text
+//!     sources ─► Change ─► World (one task) ─► Dirt ─► Queue ─► Worker: observe ► steps ► apply
+//!                  ▲                                               │
+//!                  └────────────────── Outcome ◄───────────────────┘
+//! ```
+//!
+//! Per Unit: never two workers at once, de-duplicated while it waits, retried with backoff and jitter, parked instead
+//! of waited for. The crate does no I/O of its own and knows no driver; time comes from tokio, which tests pause.
+
+mod driver;
+mod queue;
+mod run;
+
+pub use driver::{Conclusion, Driver, Drivers, Failure};
+pub use run::{Engine, Handle, Phase, Settings};

@@ -3,7 +3,12 @@
 //! A source (`files`, `cluster`) fills in what an API server would: defaults, uid, validation. Two sources that read
 //! the same manifest give equal facts but for uid, times and versions.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use ipnet::IpNet;
 use secrecy::SecretString;
@@ -235,11 +240,14 @@ pub struct NameAnswer {
     pub addresses: Vec<IpAddr>,
 }
 
-/// What a serving host says of itself: the addresses that `hosts: true` pools publish.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a serving host says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostReport {
     pub host: Name,
+    /// Its own addresses: what pools with `hosts: true` publish.
     pub addresses: Vec<IpAddr>,
+    /// Which addresses of our pools are present on it, so that a socket there can be reached.
+    pub holds: BTreeSet<IpAddr>,
 }
 
 /// Names a fact without its content: what a source says when it is gone.

@@ -1,6 +1,6 @@
 //! What one driver changes as a whole, and what should be there.
 
-use std::{collections::BTreeSet, fmt, net::IpAddr, sync::Arc};
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use crate::{
     Address, LoadBalancer,
@@ -84,7 +84,8 @@ impl fmt::Display for LbKey {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Desired {
     LoadBalancer(Arc<LoadBalancer>),
-    Presence(BTreeSet<IpAddr>),
+    /// Each address with those who are told when it cannot be there.
+    Presence(BTreeMap<IpAddr, Vec<Owner>>),
     Address(Arc<Address>),
     Name(Name),
     Status(Arc<Status>),

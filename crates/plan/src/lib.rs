@@ -1,1 +1,28 @@
-//! To come.
+//! World: facts in, Units with what should be there out. Pure, synchronous, total.
+//!
+//! ```text
+//!     Change ─► World ─┬─ index    facts, trimmed and joined
+//!                      ├─ ledger   who has which address of our pools
+//!                      ├─ owners   what each asks (demand) and gets (service, members, annotations)
+//!                      └─ outcomes what came of each Unit
+//!                           │
+//!                           └─► Dirt ─► desire(unit) ─► Desired
+//! ```
+//!
+//! Planning never fails and never panics: what cannot be planned is a Problem, and the rest goes on. The crate knows
+//! no clock, no I/O, no randomness, and no driver: each driver's mapping from owners to Units (a [`Placement`]) is
+//! handed in.
+
+pub mod annotations;
+pub mod demand;
+pub mod explain;
+pub mod index;
+pub mod ledger;
+mod members;
+pub mod quantity;
+mod service;
+mod world;
+
+pub use demand::Demand;
+pub use index::ServiceKey;
+pub use world::{Overview, Placement, Roles, World, dry_run};

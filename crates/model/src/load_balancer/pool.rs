@@ -135,6 +135,18 @@ pub enum CheckKind {
     Http { path: Name, host: Option<Name>, status: (u16, u16) },
 }
 
+impl CheckKind {
+    /// A check that was not asked for by name follows the transport: a UDP member is not asked by TCP.
+    #[must_use]
+    pub fn for_transport(&self, l4: L4) -> CheckKind {
+        match (self, l4) {
+            (CheckKind::Tcp, L4::Udp) => CheckKind::Udp { send: "".into(), expect: None },
+            (CheckKind::Udp { .. }, L4::Tcp) => CheckKind::Tcp,
+            (kind, _) => kind.clone(),
+        }
+    }
+}
+
 /// Ejection by what the traffic itself shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Passive {

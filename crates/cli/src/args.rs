@@ -1,0 +1,169 @@
+//! The command line: flags are for the process, `seaway.yaml` for everything else.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Load balancers for Kubernetes where the platform has none.
+///
+/// Seaway reads Services and EndpointSlices and serves them: an address that the outside can reach, health checks,
+/// fail-over, cleanup. Without a cluster it reads the same manifests from a folder:
+///
+///     seaway demo                          see it work, with backends of its own
+///     seaway check manifests/              every mistake, with file and line
+///     seaway plan --manifests manifests/   what would be served
+///     seaway run --manifests manifests/    serve it; the status page is at http://127.0.0.1:1936/
+#[derive(Debug, Parser)]
+#[command(name = "seaway", version = crate::version::LONG, verbatim_doc_comment, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve: read manifests, give addresses out, balance TCP and UDP
+    ///
+    /// Everything happens in this one process. A change of the folder is served within 100 ms and drops no
+    /// connection. SIGHUP reads the configuration again, SIGTERM drains and stops, a second SIGTERM stops at once.
+    Run(Run),
+    /// Print what would exist, touching nothing
+    ///
+    /// Shows for each Service its addresses, ports and members as `seaway run` would plan them. With --state-dir, the
+    /// addresses that were given before are kept, as they would be.
+    Plan(Plan),
+    /// Report every Problem of a folder, with file, line and column
+    ///
+    /// Exits with 1 if there is any: made for the CI of manifests.
+    Check(Check),
+    /// Tell why a Service has this address and these members, and why not others
+    Explain(Explain),
+    /// Print an example of seaway.yaml, or check one
+    Config(ConfigArgs),
+    /// See it work: three backends, a load balancer before them, one backend killed and noticed
+    Demo(Demo),
+    /// Print completions for a shell
+    ///
+    /// For bash: seaway completions bash > /etc/bash_completion.d/seaway
+    Completions {
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, for man
+    ///
+    /// seaway man > /usr/share/man/man1/seaway.1
+    Man,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The folder of manifests (YAML or JSON; subfolders too)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) manifests: Option<PathBuf>,
+    /// Take the sockets of the running seaway over, so that nobody is refused; the old one drains and stops
+    #[arg(long)]
+    pub(crate) take_over: bool,
+    /// How logs look
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+    /// What is logged: error, warn, info, debug, or a filter such as seaway_proxy=debug
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// The configuration file; without it, defaults (seaway config --example prints one)
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where addresses, the last good manifests and status.json are kept [default: /var/lib/seaway for root, else
+    /// $XDG_STATE_HOME/seaway]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Human,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The folder of manifests
+    #[arg(long, value_name = "DIR")]
+    pub(crate) manifests: Option<PathBuf>,
+    /// As a table for people, or as JSON for programs
+    #[arg(long, short, default_value = "table")]
+    pub(crate) output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The folder of manifests
+    #[arg(value_name = "DIR")]
+    pub(crate) manifests: PathBuf,
+    #[arg(long, short, default_value = "table")]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// NAME in the namespace default, or NAMESPACE/NAME
+    #[arg(value_name = "SERVICE")]
+    pub(crate) service: String,
+    /// The folder of manifests
+    #[arg(long, value_name = "DIR")]
+    pub(crate) manifests: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// Print a commented example with every key and its default
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) example: bool,
+    /// Read FILE and report its mistakes
+    #[arg(long, value_name = "FILE", required_unless_present = "example")]
+    pub(crate) check: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// The load balancer's port; the status page has 1936
+    #[arg(long, default_value_t = 8080)]
+    pub(crate) port: u16,
+    /// The status page's port
+    #[arg(long, default_value_t = 1936)]
+    pub(crate) status_port: u16,
+    /// Stop after the show instead of serving on
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Be one of the backends (the demo starts itself so)
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub(crate) backend: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,290 @@
+//! `seaway.yaml`: read, checked, and resolved into what each part of the process is given.
+//!
+//! Every key is known or refused, with file, line and a suggestion. Defaults live here and in `model`, nowhere else;
+//! `example.yaml` beside this file shows all of them, and a test holds it to that.
+
+mod balancing;
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use seaway_files::{
+    decode::{Fault, Faults, Field},
+    tree,
+};
+use seaway_model::{
+    Config, L4, Name,
+    config::Exposed,
+    fact::TargetPort,
+};
+
+pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
+
+/// The whole configuration of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) host: Name,
+    /// The host's own addresses; empty: those that are found.
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) manifests: Option<PathBuf>,
+    pub(crate) state_dir: Option<PathBuf>,
+    pub(crate) workers: Option<usize>,
+    pub(crate) pin: bool,
+    /// `None`: loopback, where there is one.
+    pub(crate) admin: Option<Vec<SocketAddr>>,
+    pub(crate) log_json: bool,
+    pub(crate) log_level: String,
+    pub(crate) resolvers: Vec<SocketAddr>,
+    /// How long a clean stop waits for connections.
+    pub(crate) drain: Duration,
+    pub(crate) config: Config,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            host: host_name(),
+            addresses: Vec::new(),
+            manifests: None,
+            state_dir: None,
+            workers: None,
+            pin: false,
+            admin: None,
+            log_json: false,
+            log_level: "info".to_owned(),
+            resolvers: Vec::new(),
+            drain: Duration::from_secs(30),
+            config: Config::default(),
+        }
+    }
+}
+
+/// Everything wrong with a file, each with its place.
+#[derive(Debug)]
+pub(crate) struct Wrong(pub(crate) Vec<String>);
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+/// Reads a file, or takes the defaults where none is named.
+pub(crate) fn load(file: Option<&Path>) -> Result<Settings, Wrong> {
+    let Some(file) = file else { return Ok(Settings::default()) };
+    let text = std::fs::read_to_string(file).map_err(|error| Wrong(vec![format!("{}: {error}", file.display())]))?;
+    parse(&text).map_err(|faults| {
+        let told = |it: &Fault| format!("{}:{}:{}: {it}", file.display(), it.at.line, it.at.column);
+        Wrong(faults.iter().map(told).collect())
+    })
+}
+
+fn parse(text: &str) -> Result<Settings, Vec<Fault>> {
+    let roots = tree::parse(text)
+        .map_err(|error| vec![Fault { field: String::new(), at: error.at, message: error.message.clone() }])?;
+    let faults = Faults::default();
+    let settings = match roots.as_slice() {
+        [] => Settings::default(),
+        [root] => read(&Field::root(root, &faults)),
+        [_, second, ..] => {
+            let message = "a configuration is one document".to_owned();
+            return Err(vec![Fault { field: String::new(), at: second.at, message }]);
+        }
+    };
+    if faults.is_empty() { Ok(settings) } else { Err(faults.into_sorted()) }
+}
+
+fn read(root: &Field<'_>) -> Settings {
+    let mut settings = Settings::default();
+    let file = root.object();
+    host(&file.take("host"), &mut settings);
+    settings.manifests = file.take("manifests").name().map(PathBuf::from);
+    settings.state_dir = file.take("stateDir").name().map(PathBuf::from);
+    data_plane(&file.take("dataPlane"), &mut settings);
+    let admin = file.take("admin");
+    admin_section(&admin, &mut settings);
+    let log = file.take("log");
+    log_section(&log, &mut settings);
+    settings.resolvers = sockets(&file.take("resolvers"), 53);
+    if let Some(drain) = file.take("drain").duration() {
+        settings.drain = drain;
+    }
+    let classes = file.take("loadBalancerClasses");
+    if classes.is_set() {
+        settings.config.classes = classes.texts().into_iter().map(Name::from).collect();
+    }
+    if let Some(classless) = file.take("serveClassless").bool() {
+        settings.config.classless = classless;
+    }
+    let mut exposed = exposed(&file.take("tcpServices"), "tcpServices", L4::Tcp);
+    exposed.extend(self::exposed(&file.take("udpServices"), "udpServices", L4::Udp));
+    settings.config.exposed = exposed;
+    balancing::read(&file.take("defaults"), &mut settings.config.defaults);
+    file.finish();
+    settings
+}
+
+fn host(field: &Field<'_>, settings: &mut Settings) {
+    let host = field.object();
+    if let Some(name) = host.take("name").name() {
+        settings.host = name.into();
+    }
+    settings.addresses = host.take("addresses").items().filter_map(|it| it.ip()).collect();
+    host.finish();
+}
+
+fn data_plane(field: &Field<'_>, settings: &mut Settings) {
+    let section = field.object();
+    settings.workers = section.take("workers").within(1, 1_024);
+    settings.pin = section.take("pin").bool().unwrap_or(false);
+    section.finish();
+}
+
+fn admin_section(field: &Field<'_>, settings: &mut Settings) {
+    let section = field.object();
+    let listen = section.take("listen");
+    if listen.is_set() {
+        settings.admin = Some(sockets(&listen, 1936));
+    }
+    section.finish();
+}
+
+fn log_section(field: &Field<'_>, settings: &mut Settings) {
+    let section = field.object();
+    settings.log_json = section.take("format").one_of(&[("human", false), ("json", true)]).unwrap_or(false);
+    if let Some(level) = section.take("level").name() {
+        settings.log_level = level.to_owned();
+    }
+    section.finish();
+}
+
+/// `127.0.0.1:53`, `[::1]:53`, or an address alone.
+fn sockets(field: &Field<'_>, port: u16) -> Vec<SocketAddr> {
+    let mut all = Vec::new();
+    for item in field.items() {
+        let Some(text) = item.text() else { continue };
+        let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
+        match text.parse::<SocketAddr>().or(bare) {
+            Ok(at) => all.push(at),
+            Err(_) => item.invalid(text, &format!("must be an address with a port, such as 127.0.0.1:{port} or [::1]:{port}")),
+        }
+    }
+    all
+}
+
+/// `mysql:3306` (as the old --tcp-services wrote it), `shop/mysql:3306`, or a map.
+fn exposed(field: &Field<'_>, list: &str, l4: L4) -> Vec<Exposed> {
+    let mut all = Vec::new();
+    for (index, item) in field.items().enumerate() {
+        let key = Name::from(format!("{list}[{index}]"));
+        let found = match item.node().map(|node| &node.value) {
+            Some(tree::Value::Map(_)) => exposed_map(&item, key, l4),
+            _ => exposed_text(&item, key, l4),
+        };
+        all.extend(found);
+    }
+    all
+}
+
+fn exposed_text(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
+    let text = item.text()?;
+    let parsed = text.rsplit_once(':').and_then(|(service, port)| Some((service_name(service)?, port_name(port)?)));
+    if parsed.is_none() {
+        item.invalid(text, "must name a Service and one of its ports, such as mysql:3306 or shop/mysql:db");
+    }
+    let ((namespace, service), port) = parsed?;
+    Some(Exposed { key, l4, namespace, service, port, listen: None, address: None })
+}
+
+fn exposed_map(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
+    let entry = item.object();
+    let (service, port) = (entry.take("service"), entry.take("port"));
+    let named = service.text().and_then(|text| {
+        let named = service_name(text);
+        if named.is_none() {
+            service.invalid(text, "must be NAME or NAMESPACE/NAME");
+        }
+        named
+    });
+    if !service.is_set() {
+        service.required("NAME or NAMESPACE/NAME");
+    }
+    let target = match port.integer_or_text() {
+        Some(seaway_files::decode::IntOrText::Int(_)) => port.port().map(TargetPort::Number),
+        Some(seaway_files::decode::IntOrText::Text(text)) => port_name(text),
+        None => {
+            if !port.is_set() {
+                port.required("the Service's port, by number or by name");
+            }
+            None
+        }
+    };
+    let (listen, address) = (entry.take("listen").port(), entry.take("address").ip());
+    entry.finish();
+    let (namespace, service) = named?;
+    Some(Exposed { key, l4, namespace, service, port: target?, listen, address })
+}
+
+fn service_name(text: &str) -> Option<(Name, Name)> {
+    let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+    let plain = |it: &str| !it.is_empty() && !it.contains(['/', ':', ' ']);
+    (plain(namespace) && plain(name)).then(|| (namespace.into(), name.into()))
+}
+
+fn port_name(text: &str) -> Option<TargetPort> {
+    match text.parse::<u16>() {
+        Ok(0) => None,
+        Ok(number) => Some(TargetPort::Number(number)),
+        Err(_) => (!text.is_empty() && !text.contains(['/', ' '])).then(|| TargetPort::Name(text.into())),
+    }
+}
+
+fn host_name() -> Name {
+    nix::unistd::gethostname().ok().and_then(|it| it.into_string().ok()).filter(|it| !it.is_empty()).map_or("localhost".into(), Name::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(text: &str) -> Vec<String> {
+        let faults = parse(text).expect_err("it is wrong");
+        faults.iter().map(|it| format!("{}: {it}", it.at)).collect()
+    }
+
+    #[test]
+    fn the_example_shows_every_key_and_its_default() {
+        let settings = parse(EXAMPLE).expect("the example is right");
+        assert_eq!(settings, Settings::default());
+        // With every commented key in force, it is still right: none is misspelt or out of date.
+        let all: Vec<&str> = EXAMPLE.lines().map(|line| line.strip_prefix('#').filter(|it| !it.starts_with(' ')).unwrap_or(line)).collect();
+        let full = parse(&all.join("\n")).expect("the example is right with every key in force");
+        assert_eq!(full.config.exposed.len(), 4);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_place_and_a_suggestion() {
+        assert_eq!(faults("host:\n  name: a\ndefualts: {}\n"), ["3:1: defualts: unknown field (did you mean \"defaults\"?)"]);
+        assert_eq!(faults("log:\n  levl: info\n"), ["2:3: log.levl: unknown field (did you mean \"level\"?)"]);
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once() {
+        let told = faults("admin:\n  listen: [nowhere]\ntcpServices: [mysql, {port: 3306}]\ndrain: soon\n");
+        assert_eq!(told.len(), 4, "{told:?}");
+    }
+
+    #[test]
+    fn services_are_named_as_the_old_flag_did_or_by_a_map() {
+        let settings = parse("tcpServices: ['mysql:3306', 'shop/web:http', {service: a/b, port: 1, listen: 2, address: 127.0.0.1}]").expect("right");
+        let short = &settings.config.exposed[0];
+        assert_eq!((short.namespace.as_str(), short.service.as_str(), &short.port), ("default", "mysql", &TargetPort::Number(3306)));
+        assert_eq!(settings.config.exposed[1].port, TargetPort::Name("http".into()));
+        assert_eq!(settings.config.exposed[2].listen, Some(2));
+    }
+}

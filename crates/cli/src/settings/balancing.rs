@@ -1,0 +1,120 @@
+//! `defaults`: what a Service gets that says nothing else.
+
+use seaway_files::{
+    decode::Field,
+    tree::Value,
+};
+use seaway_model::{
+    config::Defaults,
+    load_balancer::{Balance, CheckKind, HealthCheck, Passive},
+};
+
+pub(super) fn read(field: &Field<'_>, defaults: &mut Defaults) {
+    let section = field.object();
+    let balance = section.take("balance").one_of(&[
+        ("round-robin", Balance::RoundRobin),
+        ("least-connections", Balance::LeastConnections),
+        ("random-two", Balance::RandomTwo),
+        ("source-hash", Balance::SourceHash),
+    ]);
+    if let Some(balance) = balance {
+        defaults.balance = balance;
+    }
+    let check = section.take("healthCheck");
+    if is_off(&check) {
+        defaults.health = None;
+    } else if check.is_set() {
+        defaults.health = Some(health(&check));
+    }
+    let passive = section.take("passiveEjection");
+    if is_off(&passive) {
+        defaults.passive = None;
+    } else if passive.is_set() {
+        defaults.passive = Some(ejection(&passive));
+    }
+    if let Some(time) = section.take("slowStart").duration() {
+        defaults.slow_start = Some(time).filter(|it| !it.is_zero());
+    }
+    if let Some(percent) = section.take("panicThreshold").within(0, 100) {
+        defaults.panic_threshold = percent;
+    }
+    timeouts(&section.take("timeouts"), defaults);
+    limits(&section.take("limits"), defaults);
+    section.finish();
+}
+
+/// `off`, which YAML 1.1 reads as false.
+fn is_off(field: &Field<'_>) -> bool {
+    match field.node().map(|node| &node.value) {
+        Some(Value::Bool(on)) => !on,
+        Some(Value::Text(text)) => matches!(text.as_str(), "off" | "none"),
+        _ => false,
+    }
+}
+
+fn health(field: &Field<'_>) -> HealthCheck {
+    let section = field.object();
+    let mut check = HealthCheck::default();
+    if section.take("kind").one_of(&[("tcp", false), ("http", true)]).unwrap_or(false) {
+        check.kind = CheckKind::Http { path: "/".into(), host: None, status: (200, 399) };
+    }
+    let path = section.take("path");
+    if let (Some(text), CheckKind::Http { path, .. }) = (path.name(), &mut check.kind) {
+        *path = text.into();
+    }
+    if let Some(time) = section.take("interval").duration().filter(|it| !it.is_zero()) {
+        check.interval = time;
+    }
+    if let Some(time) = section.take("timeout").duration().filter(|it| !it.is_zero()) {
+        check.timeout = time;
+    }
+    check.rise = section.take("rise").within(1, 255).unwrap_or(check.rise);
+    check.fall = section.take("fall").within(1, 255).unwrap_or(check.fall);
+    section.finish();
+    check
+}
+
+fn ejection(field: &Field<'_>) -> Passive {
+    let section = field.object();
+    let mut passive = Passive::default();
+    passive.failures = section.take("failures").within(1, 255).unwrap_or(passive.failures);
+    if let Some(time) = section.take("eject").duration() {
+        passive.eject = time;
+    }
+    section.finish();
+    passive
+}
+
+fn timeouts(field: &Field<'_>, defaults: &mut Defaults) {
+    let section = field.object();
+    let times = &mut defaults.timeouts;
+    for (key, time) in [
+        ("connect", &mut times.connect),
+        ("idle", &mut times.idle),
+        ("halfClosed", &mut times.half_closed),
+        ("udp", &mut times.udp_idle),
+        ("drain", &mut times.drain),
+        ("header", &mut times.header),
+    ] {
+        let field = section.take(key);
+        match field.duration() {
+            Some(it) if it.is_zero() && key != "drain" => field.invalid("0", "must be more than nothing"),
+            Some(it) => *time = it,
+            None => {}
+        }
+    }
+    section.finish();
+}
+
+fn limits(field: &Field<'_>, defaults: &mut Defaults) {
+    let section = field.object();
+    let most = i64::from(u32::MAX);
+    let limit = |it: u32| Some(it).filter(|it| *it > 0);
+    if let Some(it) = section.take("connections").within(0, most) {
+        defaults.limits.connections = limit(it);
+    }
+    if let Some(it) = section.take("newPerSecond").within(0, most) {
+        defaults.limits.new_per_second = limit(it);
+    }
+    section.finish();
+}

@@ -1,0 +1,114 @@
+//! DNS names of members outside: looked up again by their TTL, the last good answer kept.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use hickory_resolver::{
+    TokioResolver,
+    config::{NameServerConfig, ResolverConfig, LookupIpStrategy},
+    net::runtime::TokioRuntimeProvider,
+};
+use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_model::{Desired, Fact, Name, Unit, fact::NameAnswer};
+
+/// However short a TTL says: a name server is not asked more often.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(300);
+
+pub struct Names {
+    resolver: TokioResolver,
+}
+
+/// What a name stands for now, and for how long.
+#[derive(Debug)]
+pub struct Answer {
+    pub addresses: Vec<IpAddr>,
+    pub valid: Duration,
+}
+
+/// No step: looking is all there is to do.
+#[derive(Debug)]
+pub enum Never {}
+
+impl std::fmt::Display for Never {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {}
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the resolver cannot be set up: {0}")]
+pub struct SetUp(String);
+
+impl Names {
+    /// By these name servers, or by those of /etc/resolv.conf.
+    pub fn new(servers: &[SocketAddr]) -> Result<Names, SetUp> {
+        let built = if servers.is_empty() {
+            TokioResolver::builder_tokio()
+        } else {
+            let servers = servers.iter().map(|at| {
+                let mut server = NameServerConfig::udp_and_tcp(at.ip());
+                for connection in &mut server.connections {
+                    connection.port = at.port();
+                }
+                server
+            });
+            let config = ResolverConfig::from_parts(None, Vec::new(), servers.collect());
+            Ok(TokioResolver::builder_with_config(config, TokioRuntimeProvider::default()))
+        };
+        let mut builder = built.map_err(|error| SetUp(error.to_string()))?;
+        let options = builder.options_mut();
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        // The engine asks again when the answer has run out; a second cache would only make it older.
+        options.cache_size = 0;
+        options.timeout = Duration::from_secs(2);
+        options.attempts = 2;
+        Ok(Names { resolver: builder.build().map_err(|error| SetUp(error.to_string()))? })
+    }
+}
+
+impl Driver for Names {
+    type Observed = Option<Answer>;
+    type Step = Never;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::Name(_))
+    }
+
+    fn steps(&self, _: &Desired, _: &Option<Answer>) -> Vec<Never> {
+        Vec::new()
+    }
+
+    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Option<Answer>, Failure> {
+        let (Unit::Name(name), Desired::Name(_)) = (unit, desired) else { return Ok(None) };
+        // With its final dot the name is whole: no search domain is tried.
+        let whole = format!("{}.", name.trim_end_matches('.'));
+        let found = self.resolver.lookup_ip(whole).await;
+        let found = found.map_err(|error| Failure::Retry(format!("{name} has no answer: {error}")))?;
+        let mut addresses: Vec<IpAddr> = found.iter().collect();
+        addresses.sort();
+        addresses.dedup();
+        let valid = found.valid_until().saturating_duration_since(Instant::now()).clamp(SHORTEST, LONGEST);
+        Ok(Some(Answer { addresses, valid }))
+    }
+
+    async fn apply(&self, _: &Unit, step: &Never, _: &mut Option<Answer>) -> Result<(), Failure> {
+        match *step {}
+    }
+
+    fn conclude(&self, _: &Unit, desired: &Desired, observed: &Option<Answer>) -> Conclusion {
+        let (Desired::Name(name), Some(answer)) = (desired, observed) else { return Conclusion::default() };
+        Conclusion {
+            facts: vec![Fact::Name(Arc::new(NameAnswer { name: Name::clone(name), addresses: answer.addresses.clone() }))],
+            again: Some(answer.valid),
+            ..Conclusion::default()
+        }
+    }
+
+    fn width(&self) -> usize {
+        16
+    }
+}

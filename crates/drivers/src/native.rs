@@ -1,0 +1,182 @@
+//! One load balancer on this host, served by our own data plane.
+
+mod steps;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_model::{
+    Desired, ListenerId, Name, Owner, Place, Pool, Problem, Reason, Unit,
+    outcome::Serving,
+    unit::LbKey,
+};
+use seaway_plan::{Demand, Placement};
+use seaway_proxy::{OpenError, Proxy, Running};
+use tracing::info;
+
+pub use steps::{Step, steps};
+
+pub const DRIVER: &str = "native";
+
+/// A listener whose port is somebody else's is tried again this often.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+
+/// Each owner has one load balancer on each serving host.
+pub struct OnHost(pub Name);
+
+impl OnHost {
+    pub fn place(&self) -> Place {
+        Place::Host { name: self.0.clone(), driver: DRIVER.into() }
+    }
+}
+
+impl Placement for OnHost {
+    fn units(&self, demand: &Demand) -> Vec<Unit> {
+        vec![Unit::LoadBalancer(self.place(), LbKey::Of(demand.owner.clone()))]
+    }
+}
+
+pub struct Native {
+    proxy: Proxy,
+    place: Place,
+}
+
+/// What runs for a Unit, and which listeners could not be opened.
+#[derive(Debug, Default)]
+pub struct Observed {
+    pub running: Running,
+    pub spoiled: BTreeMap<(IpAddr, ListenerId), (Owner, Problem)>,
+}
+
+impl Native {
+    pub fn new(proxy: Proxy, host: Name) -> Native {
+        Native { proxy, place: OnHost(host).place() }
+    }
+
+    fn open(&self, key: &LbKey, ip: IpAddr, listener: &Arc<seaway_model::Listener>, observed: &mut Observed) {
+        match self.proxy.open(key, ip, listener.clone()) {
+            Ok(()) => {
+                info!(listener = %listener.name, at = %format_args!("{}", seaway_model::outcome::Serving { ip, protocol: listener.l4, port: listener.port }), "serving");
+                observed.running.sockets.insert((ip, listener.id()), listener.clone());
+            }
+            Err(error) => {
+                let problem = spoiled(ip, listener, &error);
+                observed.spoiled.insert((ip, listener.id()), (listener.owner.clone(), problem));
+            }
+        }
+    }
+}
+
+impl Driver for Native {
+    type Observed = Observed;
+    type Step = Step;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::LoadBalancer(place, _) if *place == self.place)
+    }
+
+    fn steps(&self, desired: &Desired, observed: &Observed) -> Vec<Step> {
+        match desired {
+            Desired::LoadBalancer(wanted) => steps(Some(wanted), &observed.running),
+            _ => steps(None, &observed.running),
+        }
+    }
+
+    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Observed, Failure> {
+        let running = key(unit).and_then(|key| self.proxy.running(key)).unwrap_or_default();
+        Ok(Observed { running, spoiled: BTreeMap::new() })
+    }
+
+    async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
+        let Some(key) = key(unit) else { return Ok(()) };
+        match step {
+            Step::PutPool(pool) => {
+                self.proxy.put_pool(key, pool.clone());
+                observed.running.pools.insert(pool.id.clone(), pool.clone());
+            }
+            Step::RemovePool(id) => {
+                self.proxy.remove_pool(key, id);
+                observed.running.pools.remove(id);
+            }
+            Step::Open(ip, listener) => self.open(key, *ip, listener, observed),
+            Step::Retune(ip, listener) => {
+                self.proxy.retune(key, *ip, listener.clone());
+                observed.running.sockets.insert((*ip, listener.id()), listener.clone());
+            }
+            Step::Close(ip, id) => {
+                self.proxy.close(key, *ip, *id);
+                observed.running.sockets.remove(&(*ip, *id));
+            }
+        }
+        Ok(())
+    }
+
+    async fn swap(&self, unit: &Unit, pool: Arc<Pool>) -> Result<bool, Failure> {
+        let Some(key) = key(unit) else { return Ok(false) };
+        self.proxy.put_pool(key, pool);
+        Ok(true)
+    }
+
+    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
+        let serving: BTreeSet<Serving> = (observed.running.sockets.keys())
+            .map(|(ip, id)| Serving { ip: *ip, protocol: id.l4, port: id.port })
+            .collect();
+        let again = (!observed.spoiled.is_empty() && *desired != Desired::Absent).then_some(TRY_AGAIN);
+        Conclusion {
+            facts: Vec::new(),
+            serving: serving.into_iter().collect(),
+            problems: observed.spoiled.values().cloned().collect(),
+            again,
+        }
+    }
+
+    fn width(&self) -> usize {
+        // Its calls return at once; more at a time would only queue at the data plane's own lock.
+        2
+    }
+}
+
+fn key(unit: &Unit) -> Option<&LbKey> {
+    match unit {
+        Unit::LoadBalancer(_, key) => Some(key),
+        _ => None,
+    }
+}
+
+/// What to tell about a listener that could not be opened.
+fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> Problem {
+    let (reason, fix) = match error {
+        OpenError::Foreign { .. } => {
+            (Reason::PortInUse, "Stop that process, or choose another port. It is tried again every 2 seconds.".to_owned())
+        }
+        OpenError::Denied { .. } => (
+            Reason::NotPermitted,
+            "Ports below 1024 need a capability: setcap cap_net_bind_service,cap_net_admin+ep seaway, \
+             or AmbientCapabilities=CAP_NET_BIND_SERVICE CAP_NET_ADMIN in its unit."
+                .to_owned(),
+        ),
+        OpenError::Exhausted { .. } => {
+            (Reason::NotPermitted, "Raise the limit of open files: ulimit -n, or LimitNOFILE= in its unit.".to_owned())
+        }
+        _ => (Reason::Failed, String::new()),
+    };
+    let id = listener.id();
+    Problem::new(listener.owner.object(), reason, format!("{id} on {ip} cannot be served: {}", chain(error))).fix(fix)
+}
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

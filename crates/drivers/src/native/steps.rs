@@ -1,0 +1,66 @@
+//! What must change in the data plane: pure.
+
+use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
+
+use seaway_model::{Listener, ListenerId, LoadBalancer, Pool, PoolId};
+use seaway_proxy::Running;
+
+/// One write. The order of steps is: pools first, so that a listener never leads nowhere; then what opens; then what
+/// closes; pools that nobody uses any more at last.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    PutPool(Arc<Pool>),
+    Open(IpAddr, Arc<Listener>),
+    Retune(IpAddr, Arc<Listener>),
+    Close(IpAddr, ListenerId),
+    RemovePool(PoolId),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::PutPool(pool) => write!(f, "pool {} gets {} members", pool.id, pool.members.len()),
+            Step::Open(ip, listener) => write!(f, "open {} on {ip} for {}", listener.id(), listener.name),
+            Step::Retune(ip, listener) => write!(f, "retune {} on {ip}", listener.id()),
+            Step::Close(ip, id) => write!(f, "close {id} on {ip}"),
+            Step::RemovePool(id) => write!(f, "remove pool {id}"),
+        }
+    }
+}
+
+/// From what runs to what is wanted; nothing, if they are alike.
+pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
+    let empty = LoadBalancer::default();
+    let wanted = wanted.unwrap_or(&empty);
+    let mut steps = Vec::new();
+    for (id, pool) in &wanted.pools {
+        if running.pools.get(id).is_none_or(|it| !same(it, pool)) {
+            steps.push(Step::PutPool(pool.clone()));
+        }
+    }
+    let sockets = sockets(wanted);
+    for ((ip, id), listener) in &sockets {
+        match running.sockets.get(&(*ip, *id)) {
+            None => steps.push(Step::Open(*ip, (*listener).clone())),
+            Some(it) if !same(it, listener) => steps.push(Step::Retune(*ip, (*listener).clone())),
+            Some(_) => {}
+        }
+    }
+    for key in running.sockets.keys().filter(|key| !sockets.contains_key(key)) {
+        steps.push(Step::Close(key.0, key.1));
+    }
+    for id in running.pools.keys().filter(|id| !wanted.pools.contains_key(id)) {
+        steps.push(Step::RemovePool(id.clone()));
+    }
+    steps
+}
+
+/// Each listener on each address.
+fn sockets(wanted: &LoadBalancer) -> BTreeMap<(IpAddr, ListenerId), &Arc<Listener>> {
+    let ips = wanted.binds.iter().filter_map(|bind| bind.ip());
+    ips.flat_map(|ip| wanted.listeners.iter().map(move |(id, listener)| ((ip, *id), listener))).collect()
+}
+
+fn same<T: PartialEq>(a: &Arc<T>, b: &Arc<T>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}

@@ -1,0 +1,210 @@
+//! The addresses of our pools on this host: on `lo`, marked as ours, and silent towards the network until announcing
+//! is built.
+//!
+//! Addresses that are local already need nothing. The calls block for as long as the kernel takes for one message.
+
+mod steps;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use seaway_announce::{Arp, Error, Held, Links, Observed as Kernel, Unmet};
+use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_model::{Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport};
+use tracing::{info, warn};
+
+pub use steps::{Step, steps};
+
+/// What could not be done is tried again this often: somebody may have typed the commands.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+pub struct Presence {
+    host: Name,
+    /// The host's own addresses as the configuration names them; empty: those that are found.
+    named: Vec<IpAddr>,
+    arp: Arp,
+    /// What we added, for kernels that keep no mark.
+    recorded: Mutex<HashSet<IpAddr>>,
+}
+
+/// What is on this host.
+#[derive(Debug, Default)]
+pub struct Observed {
+    pub kernel: Kernel,
+    pub ours: Vec<Held>,
+    /// ARP settings that do not hold on the interfaces that are up.
+    pub unmet: Vec<Unmet>,
+    /// What could not be added, and why.
+    pub denied: BTreeMap<IpAddr, Denied>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Denied {
+    pub reason: Reason,
+    pub message: String,
+    pub fix: String,
+}
+
+impl Presence {
+    pub fn new(host: Name, named: Vec<IpAddr>, recorded: impl IntoIterator<Item = IpAddr>) -> Presence {
+        Presence { host, named, arp: Arp::default(), recorded: Mutex::new(recorded.into_iter().collect()) }
+    }
+
+    /// What this host says of itself before anything of ours is on it.
+    pub fn report(&self) -> Result<HostReport, Error> {
+        let kernel = Links::open()?.observe()?;
+        let ours = self.ours(&kernel);
+        let holds = ours.iter().map(Held::ip).collect();
+        Ok(HostReport { host: self.host.clone(), addresses: self.own(&kernel, &ours), holds })
+    }
+
+    /// Takes away whatever is ours: at a clean stop, never at a hand-over.
+    pub fn clear(&self) -> Result<(), Error> {
+        let mut links = Links::open()?;
+        for held in self.ours(&links.observe()?) {
+            links.remove(&held)?;
+            info!(address = %held.ip(), "address removed from lo");
+        }
+        Ok(())
+    }
+
+    fn ours(&self, kernel: &Kernel) -> Vec<Held> {
+        kernel.ours(&self.recorded.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The host's own addresses: those that reach beyond it, or loopback where there are none.
+    fn own(&self, kernel: &Kernel, ours: &[Held]) -> Vec<IpAddr> {
+        if !self.named.is_empty() {
+            return self.named.clone();
+        }
+        let up: HashSet<u32> = kernel.links.iter().filter(|it| it.up).map(|it| it.index).collect();
+        let mut own: BTreeSet<IpAddr> = (kernel.addresses.iter())
+            .filter(|it| up.contains(&it.link) && reaches_out(it.ip))
+            .filter(|it| !ours.iter().any(|held| held.ip() == it.ip))
+            .map(|it| it.ip)
+            .collect();
+        if own.is_empty() {
+            own = kernel.addresses.iter().filter(|it| it.ip.is_loopback()).map(|it| it.ip).collect();
+        }
+        own.into_iter().collect()
+    }
+
+    fn observed(&self) -> Result<Observed, Error> {
+        let kernel = Links::open()?.observe()?;
+        let ours = self.ours(&kernel);
+        let unmet = self.arp.observe(&reachable_links(&kernel));
+        Ok(Observed { kernel, ours, unmet, denied: BTreeMap::new() })
+    }
+
+    fn add(&self, ip: IpAddr, observed: &mut Observed) -> Result<(), Error> {
+        if ip.is_ipv4() && !observed.unmet.is_empty() {
+            let commands: Vec<String> = observed.unmet.iter().map(Unmet::command).collect();
+            let message = format!("{ip} is not put on lo: this host would answer ARP requests for it, beside others");
+            let fix = format!("As root:\n  {}", commands.join("\n  "));
+            observed.denied.insert(ip, Denied { reason: Reason::NotPermitted, message, fix });
+            return Ok(());
+        }
+        Links::open()?.add(ip)?;
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner).insert(ip);
+        info!(address = %ip, "address added to lo");
+        Ok(())
+    }
+}
+
+impl Driver for Presence {
+    type Observed = Observed;
+    type Step = Step;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        *unit == Unit::Presence(self.host.clone())
+    }
+
+    fn steps(&self, desired: &Desired, observed: &Observed) -> Vec<Step> {
+        let none = BTreeMap::new();
+        let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
+        let ours = observed.ours.iter().map(Held::ip).collect();
+        steps(&wanted.keys().copied().collect(), &ours, |ip| observed.kernel.is_local(ip), !observed.unmet.is_empty())
+    }
+
+    async fn observe(&self, _unit: &Unit, _desired: &Desired) -> Result<Observed, Failure> {
+        self.observed().map_err(|error| Failure::Retry(error.to_string()))
+    }
+
+    async fn apply(&self, _unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
+        let done = match step {
+            Step::SettleArp => {
+                observed.unmet = self.arp.enforce(&reachable_links(&observed.kernel));
+                for unmet in &observed.unmet {
+                    warn!(setting = unmet.setting.name(), interface = %unmet.interface, "cannot be set; type: {}", unmet.command());
+                }
+                Ok(())
+            }
+            Step::Add(ip) => self.add(*ip, observed),
+            Step::Remove(ip) => match observed.ours.iter().find(|held| held.ip() == *ip) {
+                Some(held) => Links::open().and_then(|mut links| links.remove(held)).map(|_| {
+                    info!(address = %ip, "address removed from lo");
+                }),
+                None => Ok(()),
+            },
+        };
+        match (done, step) {
+            (Ok(()), _) => {}
+            // One address that cannot be there does not keep the others away.
+            (Err(error), Step::Add(ip)) => {
+                let (reason, fix) = match &error {
+                    Error::NotPermitted { commands, .. } => (Reason::NotPermitted, format!("As root:\n  {}", commands.join("\n  "))),
+                    Error::NoIpv6 { .. } => (Reason::NotPermitted, String::new()),
+                    _ => (Reason::Failed, String::new()),
+                };
+                observed.denied.insert(*ip, Denied { reason, message: error.to_string(), fix });
+            }
+            (Err(error), _) => return Err(Failure::Retry(error.to_string())),
+        }
+        let denied = std::mem::take(&mut observed.denied);
+        let unmet = std::mem::take(&mut observed.unmet);
+        *observed = self.observed().map_err(|error| Failure::Retry(error.to_string()))?;
+        observed.denied = denied;
+        observed.unmet = unmet;
+        Ok(())
+    }
+
+    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
+        let none = BTreeMap::new();
+        let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
+        let holds = wanted.keys().copied().filter(|ip| observed.kernel.is_local(*ip)).collect();
+        let addresses = self.own(&observed.kernel, &observed.ours);
+        let mut problems = Vec::new();
+        for (ip, denied) in &observed.denied {
+            for owner in wanted.get(ip).into_iter().flatten() {
+                let problem = Problem::new(owner.object(), denied.reason, denied.message.clone()).fix(denied.fix.clone());
+                problems.push((owner.clone(), problem));
+            }
+        }
+        Conclusion {
+            facts: vec![Fact::Host(Arc::new(HostReport { host: self.host.clone(), addresses, holds }))],
+            serving: Vec::new(),
+            again: (!problems.is_empty()).then_some(TRY_AGAIN),
+            problems,
+        }
+    }
+
+    fn width(&self) -> usize {
+        1
+    }
+}
+
+/// ARP is spoken on these.
+fn reachable_links(kernel: &Kernel) -> Vec<seaway_announce::Link> {
+    kernel.links.iter().filter(|it| it.up && !it.loopback).cloned().collect()
+}
+
+fn reaches_out(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified(),
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_unspecified(),
+    }
+}

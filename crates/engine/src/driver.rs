@@ -1,0 +1,182 @@
+//! What a driver is, and how one Unit is worked on with it.
+
+use std::{fmt::Display, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use seaway_model::{
+    Desired, Fact, Outcome, Owner, Pool, Problem, Unit,
+    outcome::{Serving, UnitState},
+};
+use tracing::debug;
+
+/// Turns Units into reality in one kind of place.
+///
+/// `steps` and `refuse` are pure: applying the steps yields what is desired, and asking again yields none. Each driver
+/// proves it with the conformance suite in `testkit`.
+pub trait Driver: Send + Sync + 'static {
+    type Observed: Send + Sync;
+    type Step: Display + Send + Sync;
+
+    /// Whether a Unit is this driver's.
+    fn serves(&self, unit: &Unit) -> bool;
+
+    /// What this place cannot do, before anything is touched.
+    fn refuse(&self, _desired: &Desired) -> Vec<(Owner, Problem)> {
+        Vec::new()
+    }
+
+    /// What must change, in order.
+    fn steps(&self, desired: &Desired, observed: &Self::Observed) -> Vec<Self::Step>;
+
+    /// What is there now. `desired` tells what it is looked at for: nobody resolves a name that nobody wants.
+    fn observe(
+        &self,
+        unit: &Unit,
+        desired: &Desired,
+    ) -> impl Future<Output = Result<Self::Observed, Failure>> + Send;
+
+    /// Performs one step, and notes in `observed` what it made.
+    fn apply(
+        &self,
+        unit: &Unit,
+        step: &Self::Step,
+        observed: &mut Self::Observed,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Takes over the members of one pool and nothing else. `false`: this driver knows no such short way.
+    fn swap(&self, _unit: &Unit, _pool: Arc<Pool>) -> impl Future<Output = Result<bool, Failure>> + Send {
+        async { Ok(false) }
+    }
+
+    /// What is to be told after all steps were applied.
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Self::Observed) -> Conclusion;
+
+    /// How many Units may be worked on at once.
+    fn width(&self) -> usize {
+        8
+    }
+}
+
+/// What a driver tells about a Unit that it has worked on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conclusion {
+    pub facts: Vec<Fact>,
+    pub serving: Vec<Serving>,
+    pub problems: Vec<(Owner, Problem)>,
+    /// Look again after this time, though nothing changes.
+    pub again: Option<Duration>,
+}
+
+/// Why a Unit is not as desired, and who can mend it.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The other side, for now: tried again with backoff.
+    #[error("{0}")]
+    Retry(String),
+    /// Nobody's: something is under way over there.
+    #[error("{why}")]
+    Wait { why: String, after: Duration },
+    /// The user: tried again when something changes, and now and then.
+    #[error("{} problems for the user", .0.len())]
+    User(Vec<(Owner, Problem)>),
+}
+
+/// What is asked of a driver.
+#[derive(Clone, Debug)]
+pub(crate) enum Job {
+    Whole(Desired),
+    /// These pools' members alone; the whole, should the driver know no short way.
+    Pools(Vec<Arc<Pool>>, Desired),
+}
+
+type Working<'a> = Pin<Box<dyn Future<Output = Worked> + Send + 'a>>;
+
+/// An outcome as a driver gives it; the engine turns failures into times.
+pub(crate) enum Worked {
+    /// Only members changed; what was told before still holds.
+    Swapped,
+    Concluded(Outcome),
+    Failed(Failure),
+}
+
+/// Any driver, its types forgotten.
+pub(crate) trait Hand: Send + Sync {
+    fn serves(&self, unit: &Unit) -> bool;
+    fn width(&self) -> usize;
+    fn work<'a>(&'a self, unit: &'a Unit, job: Job) -> Working<'a>;
+}
+
+impl<D: Driver> Hand for D {
+    fn serves(&self, unit: &Unit) -> bool {
+        Driver::serves(self, unit)
+    }
+
+    fn width(&self) -> usize {
+        Driver::width(self)
+    }
+
+    fn work<'a>(&'a self, unit: &'a Unit, job: Job) -> Working<'a> {
+        Box::pin(async move {
+            match job {
+                Job::Whole(desired) => whole(self, unit, &desired).await,
+                Job::Pools(pools, desired) => match swap(self, unit, pools).await {
+                    Ok(true) => Ok(Worked::Swapped),
+                    Ok(false) => whole(self, unit, &desired).await,
+                    Err(failure) => Err(failure),
+                },
+            }
+            .unwrap_or_else(Worked::Failed)
+        })
+    }
+}
+
+async fn swap<D: Driver>(driver: &D, unit: &Unit, pools: Vec<Arc<Pool>>) -> Result<bool, Failure> {
+    for pool in pools {
+        if !driver.swap(unit, pool).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+async fn whole<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Result<Worked, Failure> {
+    let refused = driver.refuse(desired);
+    if !refused.is_empty() {
+        return Err(Failure::User(refused));
+    }
+    let mut observed = driver.observe(unit, desired).await?;
+    for step in driver.steps(desired, &observed) {
+        debug!(%unit, %step, "step");
+        driver.apply(unit, &step, &mut observed).await?;
+    }
+    let told = driver.conclude(unit, desired, &observed);
+    let state = match (desired, told.again) {
+        (Desired::Absent, None) => UnitState::Absent,
+        (_, Some(after)) => UnitState::Pending(after),
+        (_, None) => UnitState::Done,
+    };
+    Ok(Worked::Concluded(Outcome {
+        unit: unit.clone(),
+        state,
+        facts: told.facts,
+        problems: told.problems,
+        serving: told.serving,
+    }))
+}
+
+/// The drivers of a process; the first that serves a Unit has it.
+#[derive(Default)]
+pub struct Drivers(pub(crate) Vec<Arc<dyn Hand>>);
+
+impl Drivers {
+    #[must_use]
+    pub fn with(mut self, driver: impl Driver) -> Drivers {
+        self.0.push(Arc::new(driver));
+        self
+    }
+
+    #[must_use]
+    pub fn with_shared<D: Driver>(mut self, driver: Arc<D>) -> Drivers {
+        self.0.push(driver);
+        self
+    }
+}

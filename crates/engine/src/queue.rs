@@ -1,0 +1,219 @@
+//! Which Units wait, which are being worked on, and which look again later. No time of its own: moments are passed in.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    time::Duration,
+};
+
+use seaway_model::{Dirt, PoolId, Unit};
+use tokio::time::Instant;
+
+/// What has to be done at a Unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Todo {
+    Whole,
+    Pools(BTreeSet<PoolId>),
+}
+
+impl Todo {
+    fn add(&mut self, dirt: &Dirt) {
+        match (self, dirt) {
+            (Todo::Whole, _) => {}
+            (Todo::Pools(pools), Dirt::Pool(_, id)) => {
+                pools.insert(id.clone());
+            }
+            (todo, Dirt::Unit(_)) => *todo = Todo::Whole,
+        }
+    }
+
+    fn of(dirt: &Dirt) -> Todo {
+        match dirt {
+            Dirt::Unit(_) => Todo::Whole,
+            Dirt::Pool(_, id) => Todo::Pools(BTreeSet::from([id.clone()])),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    waiting: Option<Todo>,
+    working: bool,
+    /// When it is to be looked at again.
+    alarm: Option<Instant>,
+    failures: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    entries: HashMap<Unit, Entry>,
+    ready: VecDeque<Unit>,
+    alarms: BTreeMap<Instant, Vec<Unit>>,
+    working: usize,
+}
+
+impl Queue {
+    /// Marks a Unit. While it waits already, nothing is added; while it is worked on, it waits for the end of that.
+    pub(crate) fn mark(&mut self, dirt: &Dirt) {
+        let entry = self.entries.entry(dirt.unit().clone()).or_default();
+        match &mut entry.waiting {
+            Some(todo) => todo.add(dirt),
+            None => {
+                // What failed or waits must be seen as a whole: its pools may never have been made.
+                entry.waiting = Some(if entry.failures > 0 { Todo::Whole } else { Todo::of(dirt) });
+                if !entry.working {
+                    self.ready.push_back(dirt.unit().clone());
+                }
+            }
+        }
+    }
+
+    /// The next Unit that `free` allows to be worked on now.
+    pub(crate) fn next(&mut self, free: impl Fn(&Unit) -> bool) -> Option<(Unit, Todo)> {
+        let at = self.ready.iter().position(free)?;
+        let unit = self.ready.remove(at)?;
+        let entry = self.entries.get_mut(&unit)?;
+        entry.working = true;
+        entry.alarm = None;
+        self.working += 1;
+        let todo = entry.waiting.take()?;
+        Some((unit, todo))
+    }
+
+    /// A Unit was worked on: `again` in a while, if given; forgotten, if nothing is left to do.
+    pub(crate) fn done(&mut self, unit: &Unit, again: Option<Instant>, forget: bool) {
+        let Some(entry) = self.entries.get_mut(unit) else { return };
+        entry.working = false;
+        entry.failures = 0;
+        self.working -= 1;
+        self.settle(unit, again, forget);
+    }
+
+    /// A Unit failed: how many times in a row, for the backoff.
+    pub(crate) fn failed(&mut self, unit: &Unit, again: impl FnOnce(u32) -> Instant) {
+        let Some(entry) = self.entries.get_mut(unit) else { return };
+        entry.working = false;
+        entry.failures = entry.failures.saturating_add(1);
+        self.working -= 1;
+        let at = again(entry.failures);
+        self.settle(unit, Some(at), false);
+    }
+
+    fn settle(&mut self, unit: &Unit, again: Option<Instant>, forget: bool) {
+        let Some(entry) = self.entries.get_mut(unit) else { return };
+        if entry.waiting.is_some() {
+            self.ready.push_back(unit.clone());
+        } else if let Some(at) = again {
+            entry.alarm = Some(at);
+            self.alarms.entry(at).or_default().push(unit.clone());
+        } else if forget {
+            self.entries.remove(unit);
+        }
+    }
+
+    /// Marks what is due by now.
+    pub(crate) fn ring(&mut self, now: Instant) {
+        while let Some(first) = self.alarms.first_entry() {
+            if *first.key() > now {
+                return;
+            }
+            let at = *first.key();
+            for unit in first.remove() {
+                if self.entries.get(&unit).is_some_and(|entry| entry.alarm == Some(at)) {
+                    self.mark(&Dirt::Unit(unit));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn next_alarm(&self) -> Option<Instant> {
+        self.alarms.first_key_value().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.working == 0 && self.ready.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.working + self.ready.len()
+    }
+}
+
+/// Twice as long each time, from `first` to `most`, a quarter more or less by the Unit's own seed, so that many that
+/// failed together do not come back together.
+pub(crate) fn backoff(failures: u32, first: Duration, most: Duration, seed: u64) -> Duration {
+    let doubled =
+        first.saturating_mul(1u32.checked_shl(failures.saturating_sub(1).min(20)).unwrap_or(u32::MAX));
+    let base = doubled.min(most);
+    let mut mixed = seed.wrapping_add(u64::from(failures)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^= mixed >> 31;
+    let per_mille = 750 + (mixed % 500) as u32;
+    base * per_mille / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::Name;
+
+    use super::*;
+
+    fn unit(name: &str) -> Unit {
+        Unit::Name(Name::from(name))
+    }
+
+    fn pool(name: &str, id: &str) -> Dirt {
+        Dirt::Pool(unit(name), PoolId(id.into()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_unit_that_waits_is_queued_once_and_what_is_asked_adds_up() {
+        let mut queue = Queue::default();
+        queue.mark(&pool("a", "80"));
+        queue.mark(&pool("a", "443"));
+        let (_, todo) = queue.next(|_| true).expect("one waits");
+        assert_eq!(todo, Todo::Pools(BTreeSet::from([PoolId("443".into()), PoolId("80".into())])));
+        assert!(queue.next(|_| true).is_none(), "it is being worked on");
+        queue.mark(&pool("a", "80"));
+        queue.mark(&Dirt::Unit(unit("a")));
+        assert!(queue.next(|_| true).is_none(), "never two workers at once");
+        queue.done(&unit("a"), None, false);
+        assert_eq!(queue.next(|_| true).map(|it| it.1), Some(Todo::Whole));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_unit_rings_later_and_is_seen_as_a_whole() {
+        let mut queue = Queue::default();
+        queue.mark(&pool("a", "80"));
+        queue.next(|_| true).expect("one waits");
+        let now = Instant::now();
+        queue.failed(&unit("a"), |times| now + Duration::from_secs(times.into()));
+        queue.ring(now);
+        assert!(queue.is_idle());
+        assert_eq!(queue.next_alarm(), Some(now + Duration::from_secs(1)));
+        queue.ring(now + Duration::from_secs(1));
+        assert_eq!(queue.next(|_| true).map(|it| it.1), Some(Todo::Whole));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_overtakes_an_alarm() {
+        let mut queue = Queue::default();
+        queue.mark(&Dirt::Unit(unit("a")));
+        queue.next(|_| true).expect("one waits");
+        let now = Instant::now();
+        queue.done(&unit("a"), Some(now + Duration::from_secs(9)), false);
+        queue.mark(&Dirt::Unit(unit("a")));
+        queue.next(|_| true).expect("at once");
+        queue.done(&unit("a"), None, false);
+        queue.ring(now + Duration::from_secs(10));
+        assert!(queue.is_idle(), "the old alarm is void");
+    }
+
+    #[test]
+    fn the_backoff_grows_stays_bounded_and_differs_between_units() {
+        let most = Duration::from_secs(60);
+        let times: Vec<Duration> = (1..40).map(|n| backoff(n, Duration::from_millis(100), most, 7)).collect();
+        assert!(times[0] >= Duration::from_millis(75) && times[0] <= Duration::from_millis(125));
+        assert!(times.iter().all(|it| *it <= most * 5 / 4));
+        assert!(times[20] >= most * 3 / 4);
+        assert_ne!(backoff(3, most, most, 1), backoff(3, most, most, 2));
+    }
+}

@@ -1,0 +1,280 @@
+//! The engine's one task: it owns the World, and nobody else touches it.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use seaway_model::{Change, Outcome, Unit, outcome::UnitState};
+use seaway_plan::World;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::{Id, JoinError, JoinSet},
+    time::{Instant, sleep_until},
+};
+use tracing::{error, info, warn};
+
+use crate::{
+    driver::{Drivers, Failure, Job, Worked},
+    queue::{Queue, Todo, backoff},
+};
+
+/// How the loop behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub first_retry: Duration,
+    pub longest_retry: Duration,
+    /// Every Unit is looked at again this often, though nothing changed (the audit).
+    pub resync: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            first_retry: Duration::from_millis(200),
+            longest_retry: Duration::from_secs(60),
+            resync: Duration::from_secs(300),
+        }
+    }
+}
+
+/// How far the loop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Sources have not told everything yet.
+    Listening,
+    /// The first plan is being made real.
+    Converging { left: usize },
+    /// It was; later changes are no new start.
+    Serving,
+}
+
+type Question = Box<dyn FnOnce(&World) + Send>;
+
+/// Tells the engine changes, and asks its World.
+#[derive(Clone)]
+pub struct Handle {
+    changes: mpsc::Sender<Change>,
+    questions: mpsc::Sender<Question>,
+    phase: watch::Receiver<Phase>,
+}
+
+impl Handle {
+    pub fn changes(&self) -> mpsc::Sender<Change> {
+        self.changes.clone()
+    }
+
+    /// `None` once the engine has stopped.
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&World) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        let question: Question = Box::new(move |world| {
+            // Nobody waiting any more is no error.
+            let _ = answer.send(question(world));
+        });
+        self.questions.send(question).await.ok()?;
+        answered.await.ok()
+    }
+
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.clone()
+    }
+}
+
+pub struct Engine {
+    world: World,
+    drivers: Drivers,
+    settings: Settings,
+    queue: Queue,
+    busy: HashMap<usize, usize>,
+    running: JoinSet<(Unit, usize, Worked)>,
+    /// Whose task is whose, should one panic.
+    tasks: HashMap<Id, (Unit, usize)>,
+    changes: mpsc::Receiver<Change>,
+    questions: mpsc::Receiver<Question>,
+    phase: watch::Sender<Phase>,
+}
+
+impl Engine {
+    pub fn new(world: World, drivers: Drivers, settings: Settings) -> (Engine, Handle) {
+        let (tell, changes) = mpsc::channel(4_096);
+        let (ask, questions) = mpsc::channel(64);
+        let (phase, watched) = watch::channel(Phase::Listening);
+        let handle = Handle { changes: tell, questions: ask, phase: watched };
+        let engine = Engine {
+            world,
+            drivers,
+            settings,
+            queue: Queue::default(),
+            busy: HashMap::new(),
+            running: JoinSet::new(),
+            tasks: HashMap::new(),
+            changes,
+            questions,
+            phase,
+        };
+        (engine, handle)
+    }
+
+    /// Runs until `stop` says so or nobody can tell anything any more; then what is being worked on is finished.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> World {
+        let mut batch = Vec::new();
+        loop {
+            self.dispatch();
+            self.tell_phase();
+            let alarm = self.queue.next_alarm();
+            tokio::select! {
+                biased;
+                _ = stop.wait_for(|it| *it) => break,
+                Some(done) = self.running.join_next_with_id() => self.finish(done),
+                Some(question) = self.questions.recv() => question(&self.world),
+                count = self.changes.recv_many(&mut batch, 1_024) => {
+                    if count == 0 { break }
+                    for change in batch.drain(..) {
+                        self.learn(change);
+                    }
+                }
+                () = sleep_until(alarm.unwrap_or_else(Instant::now)), if alarm.is_some() => self.queue.ring(Instant::now()),
+            }
+        }
+        while self.running.join_next().await.is_some() {}
+        self.world
+    }
+
+    fn learn(&mut self, change: Change) {
+        for dirt in self.world.apply(change) {
+            self.queue.mark(&dirt);
+        }
+    }
+
+    /// Starts what may be started: each driver has its width.
+    fn dispatch(&mut self) {
+        if !self.world.is_settled() {
+            return;
+        }
+        loop {
+            let (drivers, busy) = (&self.drivers.0, &self.busy);
+            let hand = |unit: &Unit| drivers.iter().position(|it| it.serves(unit));
+            let free = |unit: &Unit| {
+                hand(unit).is_none_or(|at| busy.get(&at).is_none_or(|count| *count < drivers[at].width()))
+            };
+            let Some((unit, todo)) = self.queue.next(free) else { return };
+            let Some(at) = hand(&unit) else {
+                warn!(%unit, "no driver serves it; it is left alone");
+                self.queue.done(&unit, None, true);
+                continue;
+            };
+            let job = self.job(&unit, todo);
+            let driver = Arc::clone(&self.drivers.0[at]);
+            *self.busy.entry(at).or_default() += 1;
+            let whose = unit.clone();
+            let task = self.running.spawn(async move {
+                let worked = driver.work(&unit, job).await;
+                (unit, at, worked)
+            });
+            self.tasks.insert(task.id(), (whose, at));
+        }
+    }
+
+    fn job(&self, unit: &Unit, todo: Todo) -> Job {
+        let desired = self.world.desire(unit);
+        match todo {
+            Todo::Whole => Job::Whole(desired),
+            Todo::Pools(ids) => {
+                let pools: Option<Vec<_>> = ids.iter().map(|id| self.world.pool(unit, id)).collect();
+                pools.map_or_else(|| Job::Whole(desired.clone()), |pools| Job::Pools(pools, desired.clone()))
+            }
+        }
+    }
+
+    fn finish(&mut self, done: Result<(Id, (Unit, usize, Worked)), JoinError>) {
+        let (id, finished) = match done {
+            Ok((id, (_, _, worked))) => (id, Some(worked)),
+            Err(failed) => (failed.id(), None),
+        };
+        let Some((unit, at)) = self.tasks.remove(&id) else { return };
+        if let Some(count) = self.busy.get_mut(&at) {
+            *count -= 1;
+        }
+        match finished {
+            Some(Worked::Swapped) => self.queue.done(&unit, self.audit(&unit), false),
+            Some(Worked::Concluded(outcome)) => self.conclude(outcome),
+            Some(Worked::Failed(failure)) => self.fail(unit, failure),
+            None => {
+                error!(%unit, "its driver panicked; this is a bug");
+                self.fail(unit, Failure::Retry("its driver panicked".into()));
+            }
+        }
+    }
+
+    fn conclude(&mut self, outcome: Outcome) {
+        let unit = outcome.unit.clone();
+        let again = match &outcome.state {
+            UnitState::Pending(after) => Some(Instant::now() + *after),
+            UnitState::Absent => None,
+            _ => self.audit(&unit),
+        };
+        let absent = outcome.state == UnitState::Absent;
+        self.learn(Change::Outcome(outcome));
+        self.queue.done(&unit, again, absent);
+    }
+
+    fn fail(&mut self, unit: Unit, failure: Failure) {
+        let outcome = |state, problems| Outcome {
+            unit: unit.clone(),
+            state,
+            facts: Vec::new(),
+            problems,
+            serving: Vec::new(),
+        };
+        match failure {
+            Failure::Retry(why) => {
+                let Settings { first_retry, longest_retry, .. } = self.settings;
+                let mut wait = Duration::ZERO;
+                self.queue.failed(&unit, |failures| {
+                    wait = backoff(failures, first_retry, longest_retry, seed(&unit));
+                    Instant::now() + wait
+                });
+                warn!(%unit, %why, retry = ?wait, "failed");
+                let state = UnitState::Failed { why: why.into(), retry: wait };
+                self.learn(Change::Outcome(outcome(state, Vec::new())));
+            }
+            Failure::Wait { why, after } => {
+                info!(%unit, %why, ?after, "waits");
+                self.learn(Change::Outcome(outcome(UnitState::Pending(after), Vec::new())));
+                self.queue.done(&unit, Some(Instant::now() + after), false);
+            }
+            Failure::User(problems) => {
+                self.learn(Change::Outcome(outcome(UnitState::UserMustFix, problems)));
+                self.queue.done(&unit, self.audit(&unit), false);
+            }
+        }
+    }
+
+    /// Spread over time, so that not all Units look again together.
+    fn audit(&self, unit: &Unit) -> Option<Instant> {
+        let spread = self.settings.resync / 2 + self.settings.resync * ((seed(unit) % 1_000) as u32) / 2_000;
+        (!self.settings.resync.is_zero()).then(|| Instant::now() + spread)
+    }
+
+    fn tell_phase(&mut self) {
+        let now = match *self.phase.borrow() {
+            Phase::Serving => return,
+            _ if !self.world.is_settled() => Phase::Listening,
+            _ if self.queue.is_idle() => Phase::Serving,
+            _ => Phase::Converging { left: self.queue.len() },
+        };
+        self.phase.send_if_modified(|phase| std::mem::replace(phase, now) != now);
+    }
+}
+
+fn seed(unit: &Unit) -> u64 {
+    // DefaultHasher::new() is keyed with zeros: the same Unit has the same seed in every process.
+    let mut hasher = DefaultHasher::new();
+    unit.hash(&mut hasher);
+    hasher.finish()
+}

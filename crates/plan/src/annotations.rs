@@ -1,0 +1,211 @@
+//! Every annotation that our own data plane honours, in one table: its names (ours first, then those of the systems
+//! we replace) and what it sets.
+
+mod table;
+
+use std::{net::IpAddr, time::Duration};
+
+use ipnet::IpNet;
+use seaway_model::{
+    Name, Problem, Reason,
+    config::Defaults,
+    fact::Labels,
+    load_balancer::{Balance, CheckKind, HealthCheck, Limits, Passive, ProxyVersion, Timeouts},
+    name::ObjectRef,
+};
+
+pub use table::{ROWS, Row};
+
+/// What an owner asked for beyond its spec, resolved: defaults filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wishes {
+    pub balance: Balance,
+    pub health: Option<HealthCheck>,
+    pub passive: Option<Passive>,
+    pub slow_start: Option<Duration>,
+    pub panic_threshold: u8,
+    pub proxy: Option<ProxyVersion>,
+    pub proxy_from: Vec<IpNet>,
+    pub sources: Vec<IpNet>,
+    pub limits: Limits,
+    pub timeouts: Timeouts,
+    pub requested: Vec<IpAddr>,
+    /// Where the request stands, for Problems.
+    pub requested_field: Name,
+    pub pool: Option<Name>,
+    pub sharing: Option<Name>,
+}
+
+impl Wishes {
+    pub fn of(defaults: &Defaults) -> Wishes {
+        Wishes {
+            balance: defaults.balance,
+            health: defaults.health.clone(),
+            passive: defaults.passive,
+            slow_start: defaults.slow_start,
+            panic_threshold: defaults.panic_threshold,
+            proxy: None,
+            proxy_from: Vec::new(),
+            sources: Vec::new(),
+            limits: defaults.limits,
+            timeouts: defaults.timeouts,
+            requested: Vec::new(),
+            requested_field: Name::default(),
+            pool: None,
+            sharing: None,
+        }
+    }
+
+    /// Reads an object's annotations. One that is not understood is a Problem and leaves its default.
+    pub fn read(&mut self, object: &ObjectRef, annotations: &Labels) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for row in ROWS {
+            let mut written = row.names.iter().filter_map(|name| Some((*name, annotations.get(*name)?)));
+            let Some((name, value)) = written.next() else { continue };
+            let field = format!("metadata.annotations[{name}]");
+            if let Some((other, _)) = written.find(|(_, second)| *second != value) {
+                problems.push(
+                    Problem::new(
+                        object.clone(),
+                        Reason::BadAnnotation,
+                        format!("{other} says something else than {name}; {name} is used"),
+                    )
+                    .at(format!("metadata.annotations[{other}]"))
+                    .fix(format!("Remove {other}.")),
+                );
+            }
+            match (row.set)(self, value.trim()) {
+                Ok(()) if row.names[0] == table::ADDRESS => self.requested_field = field.into(),
+                Ok(()) => {}
+                Err(why) => problems.push(
+                    Problem::new(
+                        object.clone(),
+                        Reason::BadAnnotation,
+                        format!("{why}; the default is used"),
+                    )
+                    .at(field)
+                    .fix(format!("{}: {}", row.names[0], row.help)),
+                ),
+            }
+        }
+        for key in annotations.keys().filter(|key| key.starts_with("seaway.dev/")) {
+            if !ROWS.iter().any(|row| row.names.contains(&key.as_str())) {
+                problems.push(unknown(object, key));
+            }
+        }
+        problems
+    }
+
+    fn check(&mut self) -> &mut HealthCheck {
+        self.health.get_or_insert_with(HealthCheck::default)
+    }
+
+    /// The path, host and statuses of an HTTP check, which setting any of them asks for.
+    fn http_check(&mut self) -> (&mut Name, &mut Option<Name>, &mut (u16, u16)) {
+        let check = self.check();
+        if !matches!(check.kind, CheckKind::Http { .. }) {
+            check.kind = CheckKind::Http { path: "/".into(), host: None, status: (200, 399) };
+        }
+        match &mut check.kind {
+            CheckKind::Http { path, host, status } => (path, host, status),
+            CheckKind::Tcp | CheckKind::Udp { .. } => unreachable!("it was just made an HTTP check"),
+        }
+    }
+}
+
+fn unknown(object: &ObjectRef, key: &Name) -> Problem {
+    let near = ROWS.iter().map(|row| row.names[0]).min_by_key(|name| distance(name, key));
+    let problem =
+        Problem::new(object.clone(), Reason::BadAnnotation, format!("nothing is known by the name {key}"))
+            .at(format!("metadata.annotations[{key}]"));
+    match near.filter(|name| distance(name, key) <= 4) {
+        Some(name) => problem.fix(format!("Did you mean {name}?")),
+        None => problem.fix("docs/annotations.md lists them all."),
+    }
+}
+
+/// How many letters have to change (Levenshtein).
+pub fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::{Config, Kind};
+
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> (Wishes, Vec<Problem>) {
+        let mut wishes = Wishes::of(&Config::default().defaults);
+        let annotations = pairs.iter().map(|(k, v)| (Name::from(*k), Name::from(*v))).collect();
+        let problems = wishes.read(&ObjectRef::new(Kind::Service, "default", "shop"), &annotations);
+        (wishes, problems)
+    }
+
+    #[test]
+    fn names_of_the_replaced_systems_mean_the_same_as_ours() {
+        let ours = read(&[("seaway.dev/balance", "least-connections"), ("seaway.dev/address", "192.0.2.7")]);
+        let theirs = read(&[
+            ("serviceloadbalancer/lb.algorithm", "leastconn"),
+            ("metallb.io/loadBalancerIPs", "192.0.2.7"),
+        ]);
+        assert_eq!(ours.0.balance, theirs.0.balance);
+        assert_eq!(ours.0.requested, theirs.0.requested);
+        assert!(ours.1.is_empty() && theirs.1.is_empty());
+    }
+
+    #[test]
+    fn a_value_that_is_not_understood_leaves_its_default_and_says_so() {
+        let (wishes, problems) =
+            read(&[("seaway.dev/balance", "fastest"), ("seaway.dev/timeout-idle", "3m")]);
+        assert_eq!(wishes.balance, Balance::RoundRobin);
+        assert_eq!(wishes.timeouts.idle, Duration::from_secs(180));
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].field.as_str(), "metadata.annotations[seaway.dev/balance]");
+        assert!(problems[0].fix.contains("source-hash"), "{}", problems[0].fix);
+    }
+
+    #[test]
+    fn a_misspelt_name_of_ours_is_told_with_the_nearest() {
+        let (_, problems) = read(&[("seaway.dev/balanse", "source-hash")]);
+        assert_eq!(problems[0].fix, "Did you mean seaway.dev/balance?");
+    }
+
+    #[test]
+    fn two_names_of_one_option_that_disagree_are_told() {
+        let (wishes, problems) =
+            read(&[("seaway.dev/balance", "source-hash"), ("serviceloadbalancer/lb.algorithm", "leastconn")]);
+        assert_eq!(wishes.balance, Balance::SourceHash);
+        assert_eq!(problems.len(), 1);
+    }
+
+    #[test]
+    fn an_http_check_is_asked_for_by_its_path() {
+        let (wishes, problems) = read(&[
+            ("seaway.dev/health-check-path", "/healthz"),
+            ("seaway.dev/health-check-status", "200-299"),
+        ]);
+        assert!(problems.is_empty(), "{problems:?}");
+        let kind = wishes.health.expect("on by default").kind;
+        assert_eq!(kind, CheckKind::Http { path: "/healthz".into(), host: None, status: (200, 299) });
+    }
+
+    #[test]
+    fn every_row_has_a_name_of_ours_and_a_help() {
+        for row in ROWS {
+            assert!(row.names[0].starts_with("seaway.dev/"), "{:?}", row.names);
+            assert!(!row.help.is_empty());
+        }
+    }
+}

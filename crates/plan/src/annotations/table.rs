@@ -1,0 +1,325 @@
+//! The table itself.
+
+use std::net::IpAddr;
+
+use seaway_model::load_balancer::{Balance, CheckKind, Passive, ProxyVersion};
+
+use super::Wishes;
+use crate::quantity::{duration, list, network};
+
+/// One option: its names, what it may say, and how it is set.
+pub struct Row {
+    pub names: &'static [&'static str],
+    pub help: &'static str,
+    pub set: fn(&mut Wishes, &str) -> Result<(), String>,
+}
+
+pub(super) const ADDRESS: &str = "seaway.dev/address";
+
+/// The order matters where one row refines another: `health-check` comes before its details.
+pub const ROWS: &[Row] = &[
+    Row {
+        names: &["seaway.dev/balance", "serviceloadbalancer/lb.algorithm"],
+        help: "round-robin, least-connections, random-two or source-hash",
+        set: |wishes, text| {
+            wishes.balance = match text {
+                "round-robin" | "roundrobin" => Balance::RoundRobin,
+                "least-connections" | "leastconn" => Balance::LeastConnections,
+                "random-two" | "random" => Balance::RandomTwo,
+                "source-hash" | "source" => Balance::SourceHash,
+                _ => return Err(format!("{text:?} is no way to balance")),
+            };
+            Ok(())
+        },
+    },
+    Row {
+        names: &[
+            ADDRESS,
+            "metallb.io/loadBalancerIPs",
+            "metallb.universe.tf/loadBalancerIPs",
+            "kube-vip.io/loadbalancerIPs",
+            "lbipam.cilium.io/ips",
+            "io.cilium/lb-ipam-ips",
+        ],
+        help: "one address of a pool, or one of each family: 192.0.2.10,2001:db8::10",
+        set: |wishes, text| {
+            wishes.requested =
+                list(text, |it| it.parse::<IpAddr>().map_err(|_| format!("{it:?} is not an address")))?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/address-pool", "metallb.io/address-pool", "metallb.universe.tf/address-pool"],
+        help: "the name of the AddressPool to take from",
+        set: |wishes, text| {
+            wishes.pool = (!text.is_empty()).then(|| text.into());
+            Ok(())
+        },
+    },
+    Row {
+        names: &[
+            "seaway.dev/share",
+            "metallb.io/allow-shared-ip",
+            "metallb.universe.tf/allow-shared-ip",
+            "lbipam.cilium.io/sharing-key",
+            "io.cilium/lb-ipam-sharing-key",
+        ],
+        help: "any word; Services that say the same one may share an address, their ports being distinct",
+        set: |wishes, text| {
+            wishes.sharing = (!text.is_empty()).then(|| text.into());
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/source-ranges", "service.beta.kubernetes.io/load-balancer-source-ranges"],
+        help: "networks that may connect: 192.0.2.0/24,2001:db8::/32",
+        set: |wishes, text| {
+            wishes.sources = list(text, network)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check"],
+        help: "tcp, http, udp or none",
+        set: |wishes, text| {
+            let kind = match text {
+                "none" | "off" => {
+                    wishes.health = None;
+                    return Ok(());
+                }
+                "tcp" => CheckKind::Tcp,
+                "http" => CheckKind::Http { path: "/".into(), host: None, status: (200, 399) },
+                "udp" => CheckKind::Udp { send: "".into(), expect: None },
+                _ => return Err(format!("{text:?} is no kind of check")),
+            };
+            wishes.check().kind = kind;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check-path"],
+        help: "a path to GET, such as /healthz",
+        set: |wishes, text| {
+            if !text.starts_with('/') || text.bytes().any(|byte| byte <= b' ' || byte == 127) {
+                return Err(format!("{text:?} is not a path"));
+            }
+            *wishes.http_check().0 = text.into();
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check-host"],
+        help: "the host name to ask for",
+        set: |wishes, text| {
+            if text.is_empty() || text.bytes().any(|byte| byte <= b' ' || byte == 127) {
+                return Err(format!("{text:?} is not a host name"));
+            }
+            *wishes.http_check().1 = Some(text.into());
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check-status"],
+        help: "a status or a range of them: 200 or 200-399",
+        set: |wishes, text| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let status = |it: &str| it.trim().parse::<u16>().ok().filter(|it| (100..600).contains(it));
+            match (status(first), status(last)) {
+                (Some(first), Some(last)) if first <= last => *wishes.http_check().2 = (first, last),
+                _ => return Err(format!("{text:?} is no status")),
+            }
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check-send"],
+        help: "the text of the datagram to send",
+        set: |wishes, text| {
+            let text = text.into();
+            match &mut wishes.check().kind {
+                CheckKind::Udp { send, .. } => *send = text,
+                kind => *kind = CheckKind::Udp { send: text, expect: None },
+            }
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check-expect"],
+        help: "the text that a datagram's answer begins with",
+        set: |wishes, text| match &mut wishes.check().kind {
+            CheckKind::Udp { expect, .. } => {
+                *expect = Some(text.into());
+                Ok(())
+            }
+            CheckKind::Tcp | CheckKind::Http { .. } => {
+                Err("only a check with seaway.dev/health-check: udp expects a text".into())
+            }
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check-port"],
+        help: "a port other than the member's",
+        set: |wishes, text| {
+            let port = text.parse::<u16>().ok().filter(|port| *port > 0);
+            wishes.check().port = Some(port.ok_or_else(|| format!("{text:?} is not a port"))?);
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check-interval"],
+        help: "a duration, such as 2s",
+        set: |wishes, text| {
+            wishes.check().interval = positive(text)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check-timeout"],
+        help: "a duration, such as 1s",
+        set: |wishes, text| {
+            wishes.check().timeout = positive(text)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check-rise"],
+        help: "successes in a row after a failure, 1 to 255",
+        set: |wishes, text| {
+            wishes.check().rise = count(text)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/health-check-fall"],
+        help: "failures in a row, 1 to 255",
+        set: |wishes, text| {
+            wishes.check().fall = count(text)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/passive-ejection"],
+        help: "failures in a row until a member is left out for a while, or off",
+        set: |wishes, text| {
+            wishes.passive = match text {
+                "off" | "false" | "none" | "0" => None,
+                "on" | "true" => Some(wishes.passive.unwrap_or_default()),
+                _ => Some(Passive { failures: count(text)?, ..wishes.passive.unwrap_or_default() }),
+            };
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/slow-start"],
+        help: "a duration over which a member that came back gets its share, or 0",
+        set: |wishes, text| {
+            wishes.slow_start = Some(duration(text)?).filter(|it| !it.is_zero());
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/panic-threshold"],
+        help: "percent of healthy members below which all are used, 0 to 100",
+        set: |wishes, text| {
+            let percent = text.trim_end_matches('%').parse::<u8>().ok().filter(|it| *it <= 100);
+            wishes.panic_threshold = percent.ok_or_else(|| format!("{text:?} is no percentage"))?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/proxy-protocol"],
+        help: "v1 or v2, said to the members; or none",
+        set: |wishes, text| {
+            wishes.proxy = match text {
+                "v1" | "1" => Some(ProxyVersion::V1),
+                "v2" | "2" => Some(ProxyVersion::V2),
+                "none" | "off" | "false" => None,
+                _ => return Err(format!("{text:?} is no version of the PROXY protocol")),
+            };
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/proxy-protocol-from"],
+        help: "networks whose PROXY protocol header is required and believed",
+        set: |wishes, text| {
+            wishes.proxy_from = list(text, network)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/max-connections"],
+        help: "a number; 0 is no limit",
+        set: |wishes, text| {
+            wishes.limits.connections = number(text)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/max-new-connections-per-second"],
+        help: "a number; 0 is no limit",
+        set: |wishes, text| {
+            wishes.limits.new_per_second = number(text)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/timeout-connect"],
+        help: "a duration, such as 5s",
+        set: |wishes, text| {
+            wishes.timeouts.connect = positive(text)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/timeout-idle"],
+        help: "a duration, such as 50s",
+        set: |wishes, text| {
+            wishes.timeouts.idle = positive(text)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/timeout-half-closed"],
+        help: "a duration, such as 50s",
+        set: |wishes, text| {
+            wishes.timeouts.half_closed = positive(text)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/timeout-udp"],
+        help: "a duration, such as 60s",
+        set: |wishes, text| {
+            wishes.timeouts.udp_idle = positive(text)?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/drain"],
+        help: "how long connections of a removed member may go on, such as 60s",
+        set: |wishes, text| {
+            wishes.timeouts.drain = duration(text)?;
+            Ok(())
+        },
+    },
+];
+
+fn positive(text: &str) -> Result<std::time::Duration, String> {
+    match duration(text)? {
+        it if it.is_zero() => Err(format!("{text:?} must be more than nothing")),
+        it => Ok(it),
+    }
+}
+
+fn count(text: &str) -> Result<u8, String> {
+    text.parse::<u8>()
+        .ok()
+        .filter(|it| *it > 0)
+        .ok_or_else(|| format!("{text:?} is not a number from 1 to 255"))
+}
+
+fn number(text: &str) -> Result<Option<u32>, String> {
+    let number: u32 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
+    Ok(Some(number).filter(|it| *it > 0))
+}

@@ -1,0 +1,186 @@
+//! What an owner asks for, read from its object once: which ports, with which wishes, from which Service.
+//!
+//! A Service of type LoadBalancer and an entry of `tcpServices` differ only here; after it both are a Demand.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Config, ListenerId, Name, Owner, Problem, Reason,
+    config::Exposed,
+    fact::{Service, ServiceKind, ServicePort, TargetPort},
+};
+
+use crate::{
+    annotations::Wishes,
+    index::{Index, ServiceKey},
+    members::is_served,
+};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Demand {
+    pub owner: Owner,
+    pub service: Arc<Service>,
+    pub ports: Vec<DemandPort>,
+    pub wishes: Wishes,
+    /// Only on the host's own addresses, whatever pools there are; on this one of them, if given.
+    pub hosts_only: bool,
+    pub address: Option<std::net::IpAddr>,
+    pub problems: Vec<Problem>,
+}
+
+/// One listener to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DemandPort {
+    pub listen: u16,
+    pub port: ServicePort,
+    /// Where it is written: `spec.ports[0]`, `tcpServices[0]`.
+    pub field: String,
+}
+
+impl DemandPort {
+    pub fn id(&self) -> ListenerId {
+        ListenerId { l4: self.port.protocol, port: self.listen }
+    }
+}
+
+impl Demand {
+    /// What a Service asks of our own data plane; nothing, if it is not ours.
+    pub fn of_service(service: &Arc<Service>, config: &Config) -> Option<Demand> {
+        if service.kind != ServiceKind::LoadBalancer || !is_ours(service, config) {
+            return None;
+        }
+        let owner = Owner::Object {
+            object: ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone()).object(),
+            uid: service.meta.uid.clone(),
+        };
+        let ports = service.ports.iter().enumerate().map(|(i, port)| DemandPort {
+            listen: port.port,
+            port: port.clone(),
+            field: format!("spec.ports[{i}]"),
+        });
+        Some(Demand::new(owner, service, ports.collect(), config))
+    }
+
+    /// What an entry of `tcpServices` or `udpServices` asks. Without its Service: a Problem.
+    pub fn of_exposed(exposed: &Exposed, index: &Index, config: &Config) -> Result<Demand, Problem> {
+        let owner = Owner::Config(exposed.key.clone());
+        let key = ServiceKey::new(exposed.namespace.clone(), exposed.service.clone());
+        let problem = |reason, message| Problem::new(owner.object(), reason, message).at(exposed.key.clone());
+        let service = index.service(&key).ok_or_else(|| {
+            problem(Reason::NoSuchService, format!("there is no Service {}/{}", key.namespace, key.name))
+                .fix("Write the Service, or remove the entry.")
+        })?;
+        let port = port_named(service, exposed).ok_or_else(|| {
+            let has: Vec<String> =
+                service.ports.iter().map(|it| format!("{}/{} {}", it.port, it.protocol, it.name)).collect();
+            problem(
+                Reason::NoSuchPort,
+                format!("Service {}/{} has no such {} port", key.namespace, key.name, exposed.l4),
+            )
+            .fix(format!("It has: {}.", has.join(", ")))
+        })?;
+        let listen = exposed.listen.unwrap_or(port.port);
+        let ports = vec![DemandPort { listen, port, field: exposed.key.to_string() }];
+        let mut demand = Demand::new(owner, service, ports, config);
+        demand.hosts_only = true;
+        demand.address = exposed.address;
+        Ok(demand)
+    }
+
+    fn new(owner: Owner, service: &Arc<Service>, ports: Vec<DemandPort>, config: &Config) -> Demand {
+        let object = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone()).object();
+        let mut wishes = Wishes::of(&config.defaults);
+        let mut problems = wishes.read(&object, &service.meta.annotations);
+        if let Some(text) = &service.load_balancer_ip {
+            match text.parse() {
+                Ok(ip) if wishes.requested.is_empty() => {
+                    wishes.requested = vec![ip];
+                    wishes.requested_field = "spec.loadBalancerIP".into();
+                }
+                Ok(ip) if wishes.requested.contains(&ip) => {}
+                Ok(_) => problems.push(
+                    Problem::new(
+                        object.clone(),
+                        Reason::BadAnnotation,
+                        format!("{} asks for another address; it is used", wishes.requested_field),
+                    )
+                    .at("spec.loadBalancerIP")
+                    .fix("Ask for the address in one place only."),
+                ),
+                Err(_) => problems.push(
+                    Problem::new(
+                        object.clone(),
+                        Reason::Invalid,
+                        format!("{text:?} is not an address; it is ignored"),
+                    )
+                    .at("spec.loadBalancerIP"),
+                ),
+            }
+        }
+        let mut served = Vec::new();
+        for port in ports {
+            if is_served(port.port.protocol) {
+                served.push(port);
+            } else {
+                problems.push(
+                    Problem::new(
+                        object.clone(),
+                        Reason::Unsupported,
+                        format!("{} is not served by the native data plane", port.port.protocol),
+                    )
+                    .at(format!("{}.protocol", port.field)),
+                );
+            }
+        }
+        Demand {
+            owner,
+            service: service.clone(),
+            ports: served,
+            wishes,
+            hosts_only: false,
+            address: None,
+            problems,
+        }
+    }
+
+    /// `default/shop:http`, as people call a listener.
+    pub fn name(&self, port: &ServicePort) -> Name {
+        let meta = &self.service.meta;
+        if port.name.is_empty() {
+            format!("{}/{}:{}", meta.namespace, meta.name, port.port).into()
+        } else {
+            format!("{}/{}:{}", meta.namespace, meta.name, port.name).into()
+        }
+    }
+}
+
+/// A Service without a class is anybody's, so ours too if we are told to; one with a class is whose it names.
+pub fn is_ours(service: &Service, config: &Config) -> bool {
+    match &service.class {
+        Some(class) => config.classes.contains(class),
+        None => config.classless,
+    }
+}
+
+/// A Service outside (ExternalName) may have no ports at all: then the entry's own number is the port.
+fn port_named(service: &Service, exposed: &Exposed) -> Option<ServicePort> {
+    let found = service.ports.iter().find(|it| {
+        it.protocol == exposed.l4
+            && match &exposed.port {
+                TargetPort::Number(number) => it.port == *number,
+                TargetPort::Name(name) => it.name == *name,
+            }
+    });
+    match (found, &exposed.port, &service.kind) {
+        (Some(port), _, _) => Some(port.clone()),
+        (None, TargetPort::Number(number), ServiceKind::ExternalName(_)) => Some(ServicePort {
+            name: Name::default(),
+            protocol: exposed.l4,
+            port: *number,
+            target: TargetPort::Number(*number),
+            node_port: None,
+            app_protocol: None,
+        }),
+        _ => None,
+    }
+}

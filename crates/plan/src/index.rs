@@ -1,0 +1,171 @@
+//! The facts, trimmed and joined: who is asked by which key, without scanning.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use seaway_model::{
+    Fact, Name,
+    fact::{Endpoints, FactRef, HostReport, Labels, NameAnswer, Namespace, Node, Service},
+    name::{Kind, ObjectRef},
+};
+
+/// A Service's namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceKey {
+    pub namespace: Name,
+    pub name: Name,
+}
+
+impl ServiceKey {
+    pub fn new(namespace: impl Into<Name>, name: impl Into<Name>) -> ServiceKey {
+        ServiceKey { namespace: namespace.into(), name: name.into() }
+    }
+
+    pub fn object(&self) -> ObjectRef {
+        ObjectRef::new(Kind::Service, self.namespace.clone(), self.name.clone())
+    }
+}
+
+/// Whose input a fact changed.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Touched {
+    Nothing,
+    Service(ServiceKey),
+    Namespace(Name),
+    Name(Name),
+    Host,
+}
+
+type EndpointsKey = (ObjectRef, u16);
+
+#[derive(Debug, Default)]
+pub struct Index {
+    services: HashMap<ServiceKey, Arc<Service>>,
+    endpoints: HashMap<ServiceKey, BTreeMap<EndpointsKey, Arc<Endpoints>>>,
+    service_of: HashMap<EndpointsKey, ServiceKey>,
+    nodes: HashMap<Name, Arc<Node>>,
+    namespaces: HashMap<Name, Arc<Namespace>>,
+    answers: HashMap<Name, Arc<NameAnswer>>,
+    hosts: BTreeMap<Name, Arc<HostReport>>,
+}
+
+impl Index {
+    /// Takes a fact in. What is told again unchanged touches nothing. Pools, Secrets and Addresses live elsewhere.
+    pub fn put(&mut self, fact: &Fact) -> Vec<Touched> {
+        match fact {
+            Fact::Service(it) => {
+                let key = ServiceKey::new(it.meta.namespace.clone(), it.meta.name.clone());
+                changed(self.services.insert(key.clone(), it.clone()), it, Touched::Service(key))
+            }
+            Fact::Endpoints(it) => self.put_endpoints(it),
+            Fact::Node(it) => {
+                // Nothing is planned from Nodes for a native load balancer; clouds will read them.
+                self.nodes.insert(it.meta.name.clone(), it.clone());
+                Vec::new()
+            }
+            Fact::Namespace(it) => changed(
+                self.namespaces.insert(it.name.clone(), it.clone()),
+                it,
+                Touched::Namespace(it.name.clone()),
+            ),
+            Fact::Name(it) => {
+                changed(self.answers.insert(it.name.clone(), it.clone()), it, Touched::Name(it.name.clone()))
+            }
+            Fact::Host(it) => changed(self.hosts.insert(it.host.clone(), it.clone()), it, Touched::Host),
+            Fact::AddressPool(_) | Fact::Secret(_) | Fact::Address(_) => Vec::new(),
+        }
+    }
+
+    fn put_endpoints(&mut self, it: &Arc<Endpoints>) -> Vec<Touched> {
+        let id = (it.object.clone(), it.part);
+        let key = ServiceKey::new(it.object.namespace.clone(), it.service.clone());
+        let mut touched = Vec::new();
+        match self.service_of.insert(id.clone(), key.clone()) {
+            // Its label now names another Service: the old one loses it.
+            Some(before) if before != key => {
+                self.remove_endpoints(&before, &id);
+                touched.push(Touched::Service(before));
+            }
+            _ => {}
+        }
+        let before = self.endpoints.entry(key.clone()).or_default().insert(id, it.clone());
+        touched.extend(changed(before, it, Touched::Service(key)));
+        touched
+    }
+
+    pub fn remove(&mut self, gone: &FactRef) -> Vec<Touched> {
+        let touched = match gone {
+            FactRef::Object(object) => match object.kind {
+                Kind::Service => {
+                    let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
+                    self.services.remove(&key).map(|_| Touched::Service(key))
+                }
+                Kind::Namespace => {
+                    self.namespaces.remove(&object.name).map(|_| Touched::Namespace(object.name.clone()))
+                }
+                Kind::Node => {
+                    self.nodes.remove(&object.name);
+                    None
+                }
+                _ => None,
+            },
+            FactRef::Endpoints(object, part) => {
+                let id = (object.clone(), *part);
+                self.service_of.remove(&id).map(|key| {
+                    self.remove_endpoints(&key, &id);
+                    Touched::Service(key)
+                })
+            }
+            FactRef::Name(name) => self.answers.remove(name).map(|_| Touched::Name(name.clone())),
+            FactRef::Host(host) => self.hosts.remove(host).map(|_| Touched::Host),
+            FactRef::Address(_) => None,
+        };
+        touched.into_iter().collect()
+    }
+
+    fn remove_endpoints(&mut self, key: &ServiceKey, id: &EndpointsKey) {
+        if let Some(of_service) = self.endpoints.get_mut(key) {
+            of_service.remove(id);
+            if of_service.is_empty() {
+                self.endpoints.remove(key);
+            }
+        }
+    }
+
+    pub fn service(&self, key: &ServiceKey) -> Option<&Arc<Service>> {
+        self.services.get(key)
+    }
+
+    pub fn services(&self) -> impl Iterator<Item = (&ServiceKey, &Arc<Service>)> {
+        self.services.iter()
+    }
+
+    /// In a stable order.
+    pub fn endpoints(&self, key: &ServiceKey) -> impl Iterator<Item = &Arc<Endpoints>> {
+        self.endpoints.get(key).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub fn answer(&self, name: &str) -> Option<&Arc<NameAnswer>> {
+        self.answers.get(name)
+    }
+
+    pub fn namespace_labels(&self, name: &str) -> Labels {
+        self.namespaces.get(name).map(|it| it.labels.clone()).unwrap_or_default()
+    }
+
+    pub fn host(&self, name: &str) -> Option<&Arc<HostReport>> {
+        self.hosts.get(name)
+    }
+
+    /// Some host has this address of our pools.
+    pub fn is_held(&self, ip: IpAddr) -> bool {
+        self.hosts.values().any(|host| host.holds.contains(&ip))
+    }
+}
+
+fn changed<T: PartialEq>(before: Option<Arc<T>>, now: &Arc<T>, touched: Touched) -> Vec<Touched> {
+    if before.is_some_and(|before| before == *now) { Vec::new() } else { vec![touched] }
+}

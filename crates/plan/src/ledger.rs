@@ -1,0 +1,345 @@
+//! Who has which address of our pools, and which ports are taken where.
+//!
+//! ```text
+//!     pools, hosts ─┐                       ┌─► grant(owner): addresses, ports, Problems
+//!     learn ► settle ► Ledger { holdings } ─┤
+//!     claim, release┘                       └─► address(ip): what its Address should be
+//!
+//!     free ─ claim ─► Held ─ last owner leaves ─► Releasing ─ released() ─► free
+//!                      ▲────── the same owner ────────┘
+//! ```
+//!
+//! Nothing is decided before [`Ledger::settle`]: what storage and sources say at start may arrive in any order and
+//! gives the same addresses. From then on an owner keeps what it has for as long as it may, and whoever waits gets what
+//! becomes free, the oldest first. The ledger knows no Service, no field paths, no clock and no storage.
+
+mod claim;
+mod decide;
+mod holdings;
+mod pools;
+mod refuse;
+mod runs;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    ops::Bound,
+    sync::Arc,
+};
+
+use seaway_model::{
+    Address, ObjectRef, Owner, Problem,
+    fact::{AddressPool, HostReport},
+    load_balancer::Family,
+};
+
+pub use self::claim::{Claim, FamilyUse, Grant, PoolUse, Touched};
+use self::{
+    claim::Age,
+    decide::{Decision, View, Waits},
+    holdings::Holdings,
+    pools::{Hosts, Pools, merged, size},
+};
+
+#[derive(Default)]
+pub struct Ledger {
+    pools: Pools,
+    hosts: Hosts,
+    holdings: Holdings,
+    owners: BTreeMap<Owner, Standing>,
+    /// Until it has settled: what storage said.
+    learned: BTreeMap<IpAddr, Address>,
+    settled: bool,
+    /// Owners of before a restart are being heard one after the other.
+    settling: bool,
+    /// Who would take any address that becomes free.
+    hungry: BTreeSet<Age>,
+    /// Who waits for somebody in particular to give something up.
+    blocked: BTreeSet<Age>,
+}
+
+/// An owner as it stands with us.
+struct Standing {
+    claim: Arc<Claim>,
+    grant: Option<Grant>,
+    problems: Vec<Problem>,
+}
+
+impl Ledger {
+    pub fn new() -> Ledger {
+        Ledger::default()
+    }
+
+    pub fn put_pool(&mut self, pool: Arc<AddressPool>) -> Touched {
+        let before = self.pools.problems().to_vec();
+        if self.pools.put(pool) { self.pools_changed(&before) } else { Touched::default() }
+    }
+
+    pub fn remove_pool(&mut self, object: &ObjectRef) -> Touched {
+        let before = self.pools.problems().to_vec();
+        if self.pools.remove(object) { self.pools_changed(&before) } else { Touched::default() }
+    }
+
+    pub fn put_host(&mut self, report: &HostReport) -> Touched {
+        if self.hosts.put(report) { self.hear_all() } else { Touched::default() }
+    }
+
+    pub fn remove_host(&mut self, host: &str) -> Touched {
+        if self.hosts.remove(host) { self.hear_all() } else { Touched::default() }
+    }
+
+    /// What storage holds at start. Once settled, the ledger knows better and does not listen.
+    pub fn learn(&mut self, address: &Address) {
+        if !self.settled {
+            self.learned.insert(address.ip, address.clone());
+        }
+    }
+
+    /// Storage and sources have said all they know: owners get back what they had, then everybody is served, the
+    /// oldest first; what nobody claimed is released.
+    pub fn settle(&mut self) -> Touched {
+        if std::mem::replace(&mut self.settled, true) {
+            return Touched::default();
+        }
+        let learned = std::mem::take(&mut self.learned);
+        for address in learned.values() {
+            self.holdings.recall(address);
+        }
+        self.settling = true;
+        let mut touched = Touched::default();
+        let (returning, new): (Vec<Age>, Vec<Age>) =
+            self.ages().into_iter().partition(|age| self.holdings.formerly(&age.owner).next().is_some());
+        for age in returning.iter().chain(&new) {
+            self.hear(&age.owner, &mut touched);
+        }
+        self.settling = false;
+        for ip in learned.keys() {
+            self.holdings.forget_absent(*ip);
+        }
+        self.hear_waiting(None, &mut touched);
+        touched.addresses = self.holdings.addresses().collect();
+        touched.addresses.retain(|ip| self.holdings.address(*ip).as_ref() != learned.get(ip));
+        for address in learned.values() {
+            let lost = |owner: &&Owner| {
+                let standing = self.owners.get(*owner);
+                standing.is_some_and(|it| !it.ours().contains(&address.ip))
+            };
+            touched.withdrawn.extend(address.owners.iter().filter(lost).map(|it| (it.clone(), address.ip)));
+        }
+        touched
+    }
+
+    pub fn claim(&mut self, claim: Claim) -> Touched {
+        let mut touched = Touched::default();
+        let owner = claim.owner.clone();
+        let claim = Arc::new(claim);
+        let mut loosened = false;
+        match self.owners.get_mut(&owner) {
+            Some(standing) if standing.claim == claim => return touched,
+            Some(standing) => {
+                let earlier = std::mem::replace(&mut standing.claim, claim.clone());
+                loosened = (&earlier.sharing, earlier.local_only, &earlier.selector)
+                    != (&claim.sharing, claim.local_only, &claim.selector);
+                let age = earlier.age();
+                self.hungry.remove(&age);
+                self.blocked.remove(&age);
+            }
+            None => {
+                self.owners.insert(owner.clone(), Standing { claim, grant: None, problems: Vec::new() });
+            }
+        }
+        if self.settled {
+            loosened |= self.hear(&owner, &mut touched);
+            if loosened {
+                self.hear_waiting(None, &mut touched);
+            }
+        }
+        touched
+    }
+
+    /// The owner is gone, or wants nothing any more.
+    pub fn release(&mut self, owner: &Owner) -> Touched {
+        let mut touched = Touched::default();
+        let Some(standing) = self.owners.get(owner) else { return touched };
+        let age = standing.claim.age();
+        let loosened = self.settle_on(owner, Decision::default(), &mut touched);
+        self.hungry.remove(&age);
+        self.blocked.remove(&age);
+        self.owners.remove(owner);
+        touched.withdrawn.clear();
+        if loosened {
+            self.hear_waiting(None, &mut touched);
+        }
+        touched
+    }
+
+    /// Every host has let the address go: it is free again, and whoever waits may get it.
+    pub fn released(&mut self, ip: IpAddr) -> Touched {
+        let mut touched = Touched::default();
+        if self.settled && self.holdings.free(ip) {
+            touched.addresses.insert(ip);
+            self.hear_waiting(Some(ip), &mut touched);
+        }
+        touched
+    }
+
+    /// What the owner has, and what it must be told. Nothing for owners that are not known, and for all before
+    /// [`Ledger::settle`].
+    pub fn grant(&self, owner: &Owner) -> (Option<Grant>, Vec<Problem>) {
+        let standing = self.owners.get(owner);
+        standing.map(|it| (it.grant.clone(), it.problems.clone())).unwrap_or_default()
+    }
+
+    /// What the Address object should be; `None` if it should not be there.
+    pub fn address(&self, ip: IpAddr) -> Option<Address> {
+        if self.settled { self.holdings.address(ip) } else { self.learned.get(&ip).cloned() }
+    }
+
+    /// All that [`Ledger::address`] has an answer for.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.holdings.addresses().chain(self.learned.keys().copied())
+    }
+
+    /// Addresses that wait for [`Ledger::released`].
+    pub fn releasing(&self) -> Vec<IpAddr> {
+        self.holdings.releasing().collect()
+    }
+
+    /// What is wrong with pools: those that overlap.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.pools.problems().to_vec()
+    }
+
+    /// How full the pools are, in the order in which they are asked.
+    pub fn pools(&self) -> Vec<PoolUse> {
+        self.pools
+            .ordered()
+            .map(|pool| PoolUse {
+                pool: pool.object.clone(),
+                hosts: pool.hosts,
+                v4: self.family_use(pool, Family::V4),
+                v6: self.family_use(pool, Family::V6),
+            })
+            .collect()
+    }
+
+    fn family_use(&self, pool: &AddressPool, family: Family) -> FamilyUse {
+        let (mut assigned, mut taken) = (0, 0);
+        for range in merged(pool, family) {
+            let (owned, held) = self.holdings.count(range);
+            let own = self.hosts.within(range).filter(|ip| !self.holdings.contains(*ip)).count();
+            assigned += owned;
+            taken += held + own as u128;
+        }
+        FamilyUse { assigned, available: size(pool, family).saturating_sub(taken) }
+    }
+
+    fn pools_changed(&mut self, before: &[Problem]) -> Touched {
+        let mut touched = self.hear_all();
+        let before: BTreeSet<&Problem> = before.iter().collect();
+        let now: BTreeSet<&Problem> = self.pools.problems().iter().collect();
+        touched.pools = before.symmetric_difference(&now).map(|problem| problem.object.clone()).collect();
+        touched
+    }
+
+    /// After a change that may concern everybody.
+    fn hear_all(&mut self) -> Touched {
+        let mut touched = Touched::default();
+        if !self.settled {
+            return touched;
+        }
+        for age in self.ages() {
+            self.hear(&age.owner, &mut touched);
+        }
+        self.hear_waiting(None, &mut touched);
+        touched
+    }
+
+    /// Those who wait, the oldest first: the blocked always, the hungry for as long as what became free still is.
+    fn hear_waiting(&mut self, freed: Option<IpAddr>, touched: &mut Touched) {
+        let mut last: Option<Age> = None;
+        loop {
+            let after = (last.as_ref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            let hungry = match freed {
+                Some(ip) if !self.holdings.contains(ip) => self.hungry.range::<Age, _>(after).next(),
+                _ => None,
+            };
+            let blocked = self.blocked.range::<Age, _>(after).next();
+            let Some(next) = hungry.into_iter().chain(blocked).min().cloned() else { return };
+            self.hear(&next.owner, touched);
+            last = Some(next);
+        }
+    }
+
+    /// Decides on one owner again. True if somebody else may get more by it.
+    fn hear(&mut self, owner: &Owner, touched: &mut Touched) -> bool {
+        let Some(standing) = self.owners.get(owner) else { return false };
+        let view = View { pools: &self.pools, holdings: &self.holdings, hosts: &self.hosts };
+        let decision = view.decide(&standing.claim, standing.grant.as_ref());
+        self.settle_on(owner, decision, touched)
+    }
+
+    fn settle_on(&mut self, owner: &Owner, decision: Decision, touched: &mut Touched) -> bool {
+        let Some(standing) = self.owners.get_mut(owner) else { return false };
+        let Decision { grant, problems, places, waits } = decision;
+        if standing.grant != grant || standing.problems != problems {
+            touched.owners.insert(owner.clone());
+        }
+        let before_ips = standing.ours().to_vec();
+        let held: BTreeSet<_> = grant.iter().flat_map(|grant| &grant.ports).copied().collect();
+        let before = std::mem::replace(&mut standing.grant, grant);
+        standing.problems = problems;
+        let claim = standing.claim.clone();
+        let mut loosened = false;
+        for (ip, listener) in before.iter().flat_map(|grant| &grant.ports) {
+            if !held.contains(&(*ip, *listener)) {
+                self.holdings.drop_port(*ip, *listener);
+                loosened = true;
+            }
+        }
+        for ip in before_ips.iter().filter(|ip| places.iter().all(|(now, _)| now != *ip)) {
+            self.holdings.leave(*ip, owner);
+            touched.addresses.insert(*ip);
+            touched.withdrawn.push((owner.clone(), *ip));
+            loosened = true;
+        }
+        for (ip, pool) in &places {
+            if self.holdings.join(*ip, pool, &claim) {
+                touched.addresses.insert(*ip);
+            }
+            if !self.settling {
+                self.holdings.forget_absent(*ip);
+            }
+        }
+        for (ip, listener) in held {
+            self.holdings.take_port(ip, listener, owner);
+        }
+        let age = claim.age();
+        if waits == Waits::Free {
+            self.hungry.insert(age.clone())
+        } else {
+            self.hungry.remove(&age)
+        };
+        if waits == Waits::Holder {
+            self.blocked.insert(age)
+        } else {
+            self.blocked.remove(&age)
+        };
+        loosened
+    }
+
+    fn ages(&self) -> Vec<Age> {
+        let mut ages: Vec<Age> = self.owners.values().map(|standing| standing.claim.age()).collect();
+        ages.sort();
+        ages
+    }
+}
+
+impl Standing {
+    /// Its addresses of our pools.
+    fn ours(&self) -> &[IpAddr] {
+        self.grant.as_ref().filter(|grant| !grant.from_hosts).map_or(&[], |grant| &grant.addresses)
+    }
+}

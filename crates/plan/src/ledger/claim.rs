@@ -1,0 +1,128 @@
+//! What owners ask of the ledger, and what it answers.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use seaway_model::{
+    ListenerId, Name, ObjectRef, Owner, Time,
+    fact::{Families, FamilyPolicy, Labels},
+    load_balancer::Family,
+};
+
+/// What an owner asks for. Made by [`Claim::new`] and changed from there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub owner: Owner,
+    /// Absent counts as oldest.
+    pub created: Option<Time>,
+    pub namespace: Name,
+    pub namespace_labels: Labels,
+    /// Of the owner: what a pool's service selectors look at.
+    pub labels: Labels,
+    pub families: Families,
+    pub ports: BTreeSet<ListenerId>,
+    /// At most one of each family.
+    pub requested: Vec<IpAddr>,
+    /// Where they are requested, for Problems: `spec.loadBalancerIP`.
+    pub requested_field: Name,
+    /// Only from this pool.
+    pub pool: Option<Name>,
+    pub sharing: Option<Name>,
+    pub local_only: bool,
+    pub selector: Labels,
+    /// On the hosts' own addresses, whatever pools there are: the configuration's ports.
+    pub hosts_only: bool,
+    /// With `hosts_only`: on this address alone, reported by a host or not (`127.0.0.1`).
+    pub address: Option<IpAddr>,
+}
+
+impl Claim {
+    /// One address of either family, no ports, no wishes.
+    pub fn new(owner: Owner) -> Claim {
+        Claim {
+            namespace: owner.object().namespace,
+            owner,
+            created: None,
+            namespace_labels: Labels::new(),
+            labels: Labels::new(),
+            families: Families { policy: FamilyPolicy::Single, first: None, second: None },
+            ports: BTreeSet::new(),
+            requested: Vec::new(),
+            requested_field: Name::default(),
+            pool: None,
+            sharing: None,
+            local_only: false,
+            selector: Labels::new(),
+            hosts_only: false,
+            address: None,
+        }
+    }
+
+    pub(super) fn requested_in(&self, family: Family) -> Option<IpAddr> {
+        self.requested.iter().copied().find(|ip| Family::of(*ip) == family)
+    }
+
+    pub(super) fn age(&self) -> Age {
+        let ObjectRef { namespace, name, .. } = self.owner.object();
+        Age { created: self.created, namespace, name, owner: self.owner.clone() }
+    }
+}
+
+/// The order in which owners are heard: the oldest first, then by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Age {
+    created: Option<Time>,
+    namespace: Name,
+    name: Name,
+    pub(super) owner: Owner,
+}
+
+/// What an owner has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// In the order of the claim's families; of hosts, all of a family's one after the other.
+    pub addresses: Vec<IpAddr>,
+    /// The pool of the first address.
+    pub pool: Name,
+    /// The addresses are the serving hosts' own: there are no Address objects for them.
+    pub from_hosts: bool,
+    /// Where the owner may listen.
+    pub ports: Vec<(IpAddr, ListenerId)>,
+    /// Ports that somebody else has, and who. They are no Problems here: the ledger does not know which field a port
+    /// comes from. Where others have every port of every address of hosts, `addresses` is empty.
+    pub conflicts: Vec<(IpAddr, ListenerId, Owner)>,
+}
+
+/// What changed because of one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Owners who are granted, or told, something else now.
+    pub owners: BTreeSet<Owner>,
+    /// Addresses whose Address object is another now, or gone.
+    pub addresses: BTreeSet<IpAddr>,
+    /// Pools whose Problems are other ones now.
+    pub pools: BTreeSet<ObjectRef>,
+    /// Addresses that owners lost who are still there: worth a line in the log.
+    pub withdrawn: Vec<(Owner, IpAddr)>,
+}
+
+impl Touched {
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty() && self.addresses.is_empty() && self.pools.is_empty()
+    }
+}
+
+/// How full a pool is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    pub pool: ObjectRef,
+    pub hosts: bool,
+    pub v4: FamilyUse,
+    pub v6: FamilyUse,
+}
+
+/// Counted in addresses; what is being released is neither assigned nor available.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FamilyUse {
+    pub assigned: u128,
+    pub available: u128,
+}

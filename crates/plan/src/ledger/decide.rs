@@ -1,0 +1,348 @@
+//! What a claim gets as things stand: reads everything, changes nothing.
+//!
+//! ```text
+//!     claim ─► wish (families, best first) ─► what it has, if still allowed ─► what is missing, pool by pool
+//!                                                                          └► or why not (refuse.rs)
+//! ```
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use seaway_model::{
+    ListenerId, Name, Owner, Problem, Reason,
+    fact::{AddressPool, FamilyPolicy},
+    load_balancer::Family,
+};
+
+use super::{
+    claim::{Claim, Grant},
+    holdings::{Bar, Holdings},
+    pools::{Hosts, Pools, buggy, gives, ranges},
+    runs::succ,
+};
+
+/// How many shared addresses are tried before a free one is preferred: where thousands share one key and all want
+/// the same port, walking over all of them for each would never end.
+const SHARED_TRIED: usize = 32;
+
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) pools: &'a Pools,
+    pub(super) holdings: &'a Holdings,
+    pub(super) hosts: &'a Hosts,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Decision {
+    pub(super) grant: Option<Grant>,
+    pub(super) problems: Vec<Problem>,
+    /// Our addresses, each with its pool; none where the grant is from hosts.
+    pub(super) places: Vec<(IpAddr, Name)>,
+    pub(super) waits: Waits,
+}
+
+/// What could give an owner more than it has, beside a change of its claim, of pools and of hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Waits {
+    #[default]
+    Nothing,
+    /// Any address that becomes free.
+    Free,
+    /// Somebody in particular giving something up.
+    Holder,
+}
+
+/// The families that would do, best first.
+pub(super) struct Wish(pub(super) Vec<Vec<Family>>);
+
+/// Addresses by family, each with its pool.
+pub(super) type Places = BTreeMap<Family, (IpAddr, Name)>;
+
+impl View<'_> {
+    pub(super) fn decide(&self, claim: &Claim, had: Option<&Grant>) -> Decision {
+        let mut wish = match Wish::of(claim) {
+            Ok(wish) => wish,
+            Err(problem) => return Decision::refused(vec![problem]),
+        };
+        if claim.hosts_only {
+            return self.on_hosts(claim, had, wish);
+        }
+        let candidates = self.pools.candidates(claim);
+        let from_hosts = had.filter(|had| had.from_hosts);
+        if let Some(had) = from_hosts
+            && candidates.iter().any(|pool| pool.hosts && pool.object.name == had.pool)
+        {
+            wish.prefer(had.addresses.iter().copied());
+            if let Some(granted) = self.from_hosts(claim, &had.pool, &wish, Partly::Allowed) {
+                return granted;
+            }
+        }
+        let ours = had.filter(|had| !had.from_hosts).map_or(&[][..], |had| &had.addresses[..]);
+        let kept = self.kept(claim, ours, &candidates, &wish);
+        wish.prefer(kept.values().map(|(ip, _)| *ip));
+        let served =
+            wish.0.iter().find_map(|families| self.serve(claim, families, &wish, &kept, &candidates));
+        if let Some(granted) = served {
+            return granted;
+        }
+        if !kept.is_empty() {
+            // A family that cannot be had is no reason to take away the address that serves.
+            let families: Vec<Family> = wish.0[0].clone();
+            let mut granted = self.granted(claim, &families, kept.clone(), true);
+            let refused = self.refuse(claim, &wish, &kept, &candidates);
+            granted.problems = refused.problems;
+            granted.waits = granted.waits.or(refused.waits);
+            return granted;
+        }
+        let partly = candidates.iter().filter(|pool| self.usable(claim, pool, &kept)).find_map(|pool| {
+            let hosts = pool.hosts.then_some(&pool.object.name)?;
+            self.from_hosts(claim, hosts, &wish, Partly::Allowed)
+        });
+        partly.unwrap_or_else(|| self.refuse(claim, &wish, &kept, &candidates))
+    }
+
+    /// What it has and may keep. A port that others have at a shared address is no reason to move away from it.
+    fn kept(&self, claim: &Claim, ours: &[IpAddr], candidates: &[&AddressPool], wish: &Wish) -> Places {
+        let mut kept = Places::new();
+        for ip in ours.iter().copied().chain(self.holdings.formerly(&claim.owner)) {
+            let family = Family::of(ip);
+            let as_asked = claim.requested_in(family).is_none_or(|requested| requested == ip);
+            if kept.contains_key(&family) || !as_asked || !wish.wants(family) {
+                continue;
+            }
+            if !matches!(self.holdings.may_join(ip, claim), Ok(()) | Err(Bar::Port(..))) {
+                continue;
+            }
+            let same = |pool: &&&AddressPool| self.holdings.pool(ip) == Some(&pool.object.name);
+            let giving = || candidates.iter().filter(|pool| gives(pool, ip));
+            if let Some(pool) = giving().find(same).or_else(|| giving().next()) {
+                kept.insert(family, (ip, pool.object.name.clone()));
+            }
+        }
+        kept
+    }
+
+    /// All of these families: what is kept, and what is missing from one pool, or else from several.
+    fn serve(
+        &self,
+        claim: &Claim,
+        families: &[Family],
+        wish: &Wish,
+        kept: &Places,
+        candidates: &[&AddressPool],
+    ) -> Option<Decision> {
+        let mut places = kept.clone();
+        places.retain(|family, _| families.contains(family));
+        let missing: Vec<Family> = families.iter().copied().filter(|f| !places.contains_key(f)).collect();
+        let lacking = wish.most() > families.len();
+        if missing.is_empty() {
+            return Some(self.granted(claim, families, places, lacking));
+        }
+        let mut pools: Vec<&AddressPool> =
+            candidates.iter().copied().filter(|pool| self.usable(claim, pool, kept)).collect();
+        // The pool of what is kept comes first.
+        pools.sort_by_key(|pool| !kept.values().any(|(_, name)| *name == pool.object.name));
+        let from = |pool: &AddressPool, family: Family| {
+            self.one(claim, pool, family).map(|ip| (family, (ip, pool.object.name.clone())))
+        };
+        for pool in &pools {
+            if pool.hosts {
+                // Hosts' own addresses and pools' do not go together.
+                let only = Wish(vec![families.to_vec()]);
+                let whole = || self.from_hosts(claim, &pool.object.name, &only, Partly::Refused);
+                if let Some(granted) = kept.is_empty().then(whole).flatten() {
+                    return Some(granted);
+                }
+            } else if let Some(found) =
+                missing.iter().map(|family| from(pool, *family)).collect::<Option<Vec<_>>>()
+            {
+                places.extend(found);
+                return Some(self.granted(claim, families, places, lacking));
+            }
+        }
+        let any = |family: &Family| pools.iter().find_map(|pool| from(pool, *family));
+        places.extend(missing.iter().map(any).collect::<Option<Vec<_>>>()?);
+        Some(self.granted(claim, families, places, lacking))
+    }
+
+    /// One address of one pool, if it has one for this claim.
+    pub(super) fn one(&self, claim: &Claim, pool: &AddressPool, family: Family) -> Option<IpAddr> {
+        let open = |ip: &IpAddr| gives(pool, *ip) && self.may_take(*ip, claim);
+        if let Some(requested) = claim.requested_in(family) {
+            return Some(requested).filter(open);
+        }
+        let shared = || claim.sharing.iter().flat_map(|key| self.holdings.shared_by(key, family));
+        shared()
+            .take(SHARED_TRIED)
+            .find(open)
+            .or_else(|| self.first_free(pool, family))
+            .or_else(|| shared().skip(SHARED_TRIED).find(open))
+    }
+
+    fn may_take(&self, ip: IpAddr, claim: &Claim) -> bool {
+        let hosts_own = !self.holdings.contains(ip) && self.hosts.whose(ip).is_some();
+        !hosts_own && self.holdings.may_join(ip, claim).is_ok()
+    }
+
+    fn first_free(&self, pool: &AddressPool, family: Family) -> Option<IpAddr> {
+        ranges(pool).filter(|range| range.family() == family).find_map(|range| {
+            let mut from = range.first();
+            loop {
+                let free = self.holdings.first_free(from, range.last())?;
+                if !(pool.avoid_buggy && buggy(free)) && self.hosts.whose(free).is_none() {
+                    return Some(free);
+                }
+                from = succ(free).filter(|next| *next <= range.last())?;
+            }
+        })
+    }
+
+    /// A pool without `autoAssign` gives to those who name it, or an address of it, or have one.
+    pub(super) fn usable(&self, claim: &Claim, pool: &AddressPool, kept: &Places) -> bool {
+        pool.auto_assign
+            || claim.pool.is_some()
+            || claim.requested.iter().any(|ip| gives(pool, *ip) || pool.hosts)
+            || kept.values().any(|(_, name)| *name == pool.object.name)
+    }
+
+    fn granted(&self, claim: &Claim, order: &[Family], places: Places, lacking: bool) -> Decision {
+        let places: Vec<(IpAddr, Name)> =
+            order.iter().filter_map(|family| places.get(family)).cloned().collect();
+        let addresses = places.iter().map(|(ip, _)| *ip).collect();
+        let pool = places.first().map(|(_, pool)| pool.clone()).unwrap_or_default();
+        let mut granted = self.with_ports(claim, addresses, pool, false);
+        granted.places = places;
+        granted.waits = if lacking { granted.waits.or(Waits::for_any(claim)) } else { granted.waits };
+        granted
+    }
+
+    /// The claim's ports at these addresses, as far as nobody else has them.
+    fn with_ports(&self, claim: &Claim, addresses: Vec<IpAddr>, pool: Name, from_hosts: bool) -> Decision {
+        let conflicts: Vec<(IpAddr, ListenerId, Owner)> = addresses
+            .iter()
+            .flat_map(|ip| self.holdings.conflicts(*ip, claim).map(|(port, who)| (*ip, port, who.clone())))
+            .collect();
+        let lost: BTreeSet<(IpAddr, ListenerId)> =
+            conflicts.iter().map(|(ip, port, _)| (*ip, *port)).collect();
+        let ports = addresses
+            .iter()
+            .flat_map(|ip| claim.ports.iter().map(|listener| (*ip, *listener)))
+            .filter(|port| !lost.contains(port))
+            .collect();
+        let waits = if conflicts.is_empty() { Waits::Nothing } else { Waits::Holder };
+        let grant = Some(Grant { addresses, pool, from_hosts, ports, conflicts });
+        Decision { grant, waits, ..Decision::default() }
+    }
+}
+
+/// Whether a grant of hosts may leave out ports that others have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Partly {
+    Allowed,
+    Refused,
+}
+
+/// Hosts' own addresses.
+impl View<'_> {
+    /// The configuration's ports.
+    fn on_hosts(&self, claim: &Claim, had: Option<&Grant>, mut wish: Wish) -> Decision {
+        wish.prefer(had.into_iter().flat_map(|had| had.addresses.iter().copied()));
+        let pool = self.pools.default();
+        self.from_hosts(claim, &pool.object.name, &wish, Partly::Allowed)
+            .unwrap_or_else(|| self.refuse(claim, &wish, &Places::new(), &[pool]))
+    }
+
+    /// None if the hosts do not have such addresses.
+    fn from_hosts(&self, claim: &Claim, pool: &Name, wish: &Wish, partly: Partly) -> Option<Decision> {
+        let addresses = match claim.address {
+            Some(ip) => vec![ip],
+            None => wish.0.iter().find_map(|families| self.own(claim, families))?,
+        };
+        let mut granted = self.with_ports(claim, addresses, pool.clone(), true);
+        let grant = granted.grant.as_mut()?;
+        if partly == Partly::Refused && !grant.conflicts.is_empty() {
+            return None;
+        }
+        // An address where others have every port is not published.
+        let served: BTreeSet<IpAddr> = grant.ports.iter().map(|(ip, _)| *ip).collect();
+        grant.addresses.retain(|ip| claim.ports.is_empty() || served.contains(ip));
+        Some(granted)
+    }
+
+    fn own(&self, claim: &Claim, families: &[Family]) -> Option<Vec<IpAddr>> {
+        // An address of our pools that is present on a host is not the host's own.
+        let own = |ip: &IpAddr| self.hosts.whose(*ip).is_some() && !self.holdings.contains(*ip);
+        let of = |family: &Family| {
+            let found: Vec<IpAddr> = match claim.requested_in(*family) {
+                Some(ip) => Some(ip).into_iter().filter(own).collect(),
+                None => self.hosts.addresses().filter(|ip| Family::of(*ip) == *family).filter(own).collect(),
+            };
+            (!found.is_empty()).then_some(found)
+        };
+        families.iter().map(of).collect::<Option<Vec<_>>>().map(|found| found.concat())
+    }
+}
+
+impl Wish {
+    fn of(claim: &Claim) -> Result<Wish, Problem> {
+        use Family::{V4, V6};
+        let families = claim.families;
+        let first =
+            families.first.or_else(|| claim.requested.first().map(|ip| Family::of(*ip))).unwrap_or(V4);
+        let second = families.second.filter(|second| *second != first).unwrap_or(first.other());
+        let mut wish = match (families.policy, families.first) {
+            (FamilyPolicy::Single, Some(only)) => vec![vec![only]],
+            (FamilyPolicy::Single, None) => vec![vec![V4], vec![V6]],
+            (FamilyPolicy::Prefer, _) => vec![vec![first, second], vec![first], vec![second]],
+            (FamilyPolicy::Require, _) => vec![vec![first, second]],
+        };
+        let requested: BTreeSet<Family> = claim.requested.iter().map(|ip| Family::of(*ip)).collect();
+        wish.retain(|families| requested.iter().all(|family| families.contains(family)));
+        if !wish.is_empty() && requested.len() == claim.requested.len() {
+            return Ok(Wish(wish));
+        }
+        let asked: Vec<String> = claim.requested.iter().map(IpAddr::to_string).collect();
+        let message = format!("{} cannot all be had: one address for each of its families", asked.join(", "));
+        Err(Problem::new(claim.owner.object(), Reason::Invalid, message)
+            .at(claim.requested_field.clone())
+            .fix("Ask for one address of each family that spec.ipFamilies names."))
+    }
+
+    fn wants(&self, family: Family) -> bool {
+        self.0.iter().any(|families| families.contains(&family))
+    }
+
+    fn most(&self) -> usize {
+        self.0.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// What loses none of these comes before what does.
+    fn prefer(&mut self, kept: impl Iterator<Item = IpAddr>) {
+        let kept: BTreeSet<Family> = kept.map(Family::of).collect();
+        self.0.sort_by_key(|families| kept.iter().filter(|family| !families.contains(family)).count());
+    }
+}
+
+impl Decision {
+    pub(super) fn refused(problems: Vec<Problem>) -> Decision {
+        Decision { problems, ..Decision::default() }
+    }
+}
+
+impl Waits {
+    /// Who may share is helped by a port as well as by an address.
+    pub(super) fn for_any(claim: &Claim) -> Waits {
+        if claim.sharing.is_some() { Waits::Holder } else { Waits::Free }
+    }
+
+    /// Who waits for somebody in particular is heard at every change.
+    pub(super) fn or(self, other: Waits) -> Waits {
+        match (self, other) {
+            (Waits::Holder, _) | (_, Waits::Holder) => Waits::Holder,
+            (Waits::Free, _) | (_, Waits::Free) => Waits::Free,
+            _ => Waits::Nothing,
+        }
+    }
+}

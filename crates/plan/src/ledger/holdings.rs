@@ -1,0 +1,240 @@
+//! Who holds which address, and which port of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use seaway_model::{
+    Address, AddressState, IpRange, ListenerId, Name, Owner, address::PLAN_VERSION, load_balancer::Family,
+};
+
+use super::{claim::Claim, runs::Runs};
+
+#[derive(Debug, Default)]
+pub(super) struct Holdings {
+    held: BTreeMap<IpAddr, Holding>,
+    taken: Runs,
+    by_sharing: BTreeMap<Name, BTreeSet<IpAddr>>,
+    /// Addresses that an owner may come back to.
+    formerly: BTreeMap<Owner, BTreeSet<IpAddr>>,
+    /// Of our addresses and of hosts'.
+    ports: BTreeMap<(IpAddr, ListenerId), Owner>,
+}
+
+/// An address that is not free. Without owners it is being released.
+#[derive(Debug, Default)]
+struct Holding {
+    pool: Name,
+    sharing: Option<Name>,
+    owners: BTreeMap<Owner, Arc<Claim>>,
+    /// How many of the owners are `local_only`: where none is, joining looks at nobody's selector.
+    local: usize,
+    /// Who had it last, or who had it before a restart and has not been heard again.
+    former: BTreeSet<Owner>,
+}
+
+/// Why an owner may not have an address.
+#[derive(Debug)]
+pub(super) enum Bar {
+    /// No common sharing key.
+    Held(Owner),
+    /// A common key, but traffic that must stay local to different pods.
+    Local(Owner),
+    Releasing,
+    Port(ListenerId, Owner),
+}
+
+impl Holdings {
+    pub(super) fn contains(&self, ip: IpAddr) -> bool {
+        self.held.contains_key(&ip)
+    }
+
+    pub(super) fn pool(&self, ip: IpAddr) -> Option<&Name> {
+        self.held.get(&ip).map(|holding| &holding.pool)
+    }
+
+    pub(super) fn first_free(&self, from: IpAddr, to: IpAddr) -> Option<IpAddr> {
+        self.taken.first_free(from, to)
+    }
+
+    /// How many addresses of a range have owners, and how many are not free.
+    pub(super) fn count(&self, range: IpRange) -> (u128, u128) {
+        self.held.range(range.first()..=range.last()).fold((0, 0), |(owned, taken), (_, holding)| {
+            (owned + u128::from(!holding.owners.is_empty()), taken + 1)
+        })
+    }
+
+    pub(super) fn address(&self, ip: IpAddr) -> Option<Address> {
+        self.held.get(&ip).map(|holding| Address {
+            ip,
+            pool: holding.pool.clone(),
+            sharing: holding.sharing.clone(),
+            owners: holding.owners.keys().cloned().collect(),
+            plan_version: PLAN_VERSION,
+            state: if holding.owners.is_empty() { AddressState::Releasing } else { AddressState::Held },
+        })
+    }
+
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.held.keys().copied()
+    }
+
+    pub(super) fn releasing(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.held.iter().filter(|(_, holding)| holding.owners.is_empty()).map(|(ip, _)| *ip)
+    }
+
+    /// Addresses that may be shared by this key, lowest first.
+    pub(super) fn shared_by(&self, key: &Name, family: Family) -> impl Iterator<Item = IpAddr> + '_ {
+        self.by_sharing.get(key).into_iter().flatten().copied().filter(move |ip| Family::of(*ip) == family)
+    }
+
+    pub(super) fn formerly(&self, owner: &Owner) -> impl Iterator<Item = IpAddr> + '_ {
+        self.formerly.get(owner).into_iter().flatten().copied()
+    }
+
+    /// The claim's ports at an address that others have.
+    pub(super) fn conflicts<'a>(
+        &'a self,
+        ip: IpAddr,
+        claim: &'a Claim,
+    ) -> impl Iterator<Item = (ListenerId, &'a Owner)> {
+        claim.ports.iter().filter_map(move |listener| {
+            let holder = self.ports.get(&(ip, *listener)).filter(|holder| **holder != claim.owner)?;
+            Some((*listener, holder))
+        })
+    }
+
+    /// MetalLB's rule of sharing: one key, distinct ports, and either nobody insists on local traffic or both lead
+    /// to the same pods. An address being released is only for whom it was taken from.
+    pub(super) fn may_join(&self, ip: IpAddr, claim: &Claim) -> Result<(), Bar> {
+        let Some(holding) = self.held.get(&ip) else { return Ok(()) };
+        let returns = holding.former.contains(&claim.owner);
+        let alone = holding.owners.keys().all(|owner| *owner == claim.owner);
+        if holding.owners.is_empty() || !holding.former.is_empty() {
+            // While former owners are still to be heard after a restart, nobody else squeezes in.
+            if !returns && !holding.owners.contains_key(&claim.owner) {
+                return Err(Bar::Releasing);
+            }
+        }
+        if !alone {
+            self.may_share(holding, claim)?;
+        }
+        match self.conflicts(ip, claim).next() {
+            Some((listener, holder)) => Err(Bar::Port(listener, holder.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn may_share(&self, holding: &Holding, claim: &Claim) -> Result<(), Bar> {
+        let mut others = holding.owners.iter().filter(|(owner, _)| **owner != claim.owner);
+        if claim.sharing.is_none() || claim.sharing != holding.sharing {
+            return others.next().map_or(Ok(()), |(owner, _)| Err(Bar::Held(owner.clone())));
+        }
+        if !claim.local_only && holding.local == 0 {
+            return Ok(());
+        }
+        let differs = |other: &Claim| {
+            (claim.local_only || other.local_only)
+                && (claim.selector.is_empty() || claim.selector != other.selector)
+        };
+        match others.find(|(_, other)| differs(other)) {
+            Some((owner, _)) => Err(Bar::Local(owner.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the address to the owner, or renews what is known of it. True if the Address is another now.
+    pub(super) fn join(&mut self, ip: IpAddr, pool: &Name, claim: &Arc<Claim>) -> bool {
+        let before = self.address(ip);
+        self.taken.insert(ip);
+        let holding = self.held.entry(ip).or_default();
+        holding.pool = pool.clone();
+        if let Some(earlier) = holding.owners.insert(claim.owner.clone(), claim.clone()) {
+            holding.local -= usize::from(earlier.local_only);
+        }
+        holding.local += usize::from(claim.local_only);
+        if holding.former.remove(&claim.owner) {
+            unlink(&mut self.formerly, &claim.owner, ip);
+        }
+        let sharing = claim.sharing.clone();
+        self.share(ip, sharing);
+        self.address(ip) != before
+    }
+
+    /// The last one to leave makes it Releasing.
+    pub(super) fn leave(&mut self, ip: IpAddr, owner: &Owner) {
+        let Some(holding) = self.held.get_mut(&ip) else { return };
+        let Some(claim) = holding.owners.remove(owner) else { return };
+        holding.local -= usize::from(claim.local_only);
+        if holding.owners.is_empty() {
+            holding.former.insert(owner.clone());
+            self.formerly.entry(owner.clone()).or_default().insert(ip);
+            self.share(ip, None);
+        }
+    }
+
+    /// As it was before a restart; those who have it are still to be heard.
+    pub(super) fn recall(&mut self, address: &Address) {
+        let owners = if address.state == AddressState::Held { &address.owners[..] } else { &[] };
+        self.taken.insert(address.ip);
+        for owner in owners {
+            self.formerly.entry(owner.clone()).or_default().insert(address.ip);
+        }
+        let former = owners.iter().cloned().collect();
+        self.held.insert(address.ip, Holding { pool: address.pool.clone(), former, ..Holding::default() });
+    }
+
+    /// Everybody was heard: who did not come back to an address that others came back to has lost it.
+    pub(super) fn forget_absent(&mut self, ip: IpAddr) {
+        let Some(holding) = self.held.get_mut(&ip).filter(|holding| !holding.owners.is_empty()) else {
+            return;
+        };
+        for owner in std::mem::take(&mut holding.former) {
+            unlink(&mut self.formerly, &owner, ip);
+        }
+    }
+
+    /// Releasing ► free. False if it is not being released.
+    pub(super) fn free(&mut self, ip: IpAddr) -> bool {
+        if self.held.get(&ip).is_none_or(|holding| !holding.owners.is_empty()) {
+            return false;
+        }
+        self.taken.remove(ip);
+        for owner in self.held.remove(&ip).into_iter().flat_map(|holding| holding.former) {
+            unlink(&mut self.formerly, &owner, ip);
+        }
+        true
+    }
+
+    pub(super) fn take_port(&mut self, ip: IpAddr, listener: ListenerId, owner: &Owner) {
+        self.ports.insert((ip, listener), owner.clone());
+    }
+
+    pub(super) fn drop_port(&mut self, ip: IpAddr, listener: ListenerId) {
+        self.ports.remove(&(ip, listener));
+    }
+
+    fn share(&mut self, ip: IpAddr, key: Option<Name>) {
+        let Some(holding) = self.held.get_mut(&ip) else { return };
+        if holding.sharing == key {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut holding.sharing, key.clone()) {
+            unlink(&mut self.by_sharing, &old, ip);
+        }
+        if let Some(key) = key {
+            self.by_sharing.entry(key).or_default().insert(ip);
+        }
+    }
+}
+
+fn unlink<K: Ord>(index: &mut BTreeMap<K, BTreeSet<IpAddr>>, key: &K, ip: IpAddr) {
+    if let Some(ips) = index.get_mut(key) {
+        ips.remove(&ip);
+        if ips.is_empty() {
+            index.remove(key);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Why a claim does not get what it asks for, in sentences.
+
+use std::net::IpAddr;
+
+use seaway_model::{
+    IpRange, Problem, Reason,
+    fact::{AddressPool, FamilyPolicy},
+    load_balancer::Family,
+};
+
+use super::{
+    claim::Claim,
+    decide::{Decision, Places, View, Waits, Wish},
+    holdings::Bar,
+    pools::{gives, ranges, size},
+};
+
+impl View<'_> {
+    pub(super) fn refuse(
+        &self,
+        claim: &Claim,
+        wish: &Wish,
+        kept: &Places,
+        candidates: &[&AddressPool],
+    ) -> Decision {
+        if candidates.is_empty() {
+            return Decision::refused(vec![self.no_pool(claim)]);
+        }
+        let mut decision = Decision::default();
+        for ip in &claim.requested {
+            if !kept.values().any(|(kept, _)| kept == ip) {
+                self.refuse_requested(claim, *ip, candidates, &mut decision);
+            }
+        }
+        if decision.problems.is_empty() {
+            let usable: Vec<&AddressPool> =
+                candidates.iter().copied().filter(|pool| self.usable(claim, pool, kept)).collect();
+            if usable.is_empty() {
+                decision.problems.push(on_request_only(claim, candidates));
+                return decision;
+            }
+            self.refuse_families(claim, wish, kept, &usable, &mut decision);
+        }
+        decision
+    }
+
+    fn no_pool(&self, claim: &Claim) -> Problem {
+        let pools: Vec<String> = self.pools.ordered().map(|pool| pool.object.name.to_string()).collect();
+        let named = claim.pool.as_ref().map(|name| (name, pools.iter().any(|pool| **pool == **name)));
+        let message = match named {
+            Some((name, false)) if pools.is_empty() => format!("there is no pool {name}, nor any other"),
+            Some((name, false)) => format!("there is no pool {name}; there are {}", pools.join(", ")),
+            Some((name, true)) => format!("pool {name} is for other namespaces or Services"),
+            None => format!("every pool is for other namespaces or Services ({})", pools.join(", ")),
+        };
+        problem(claim, Reason::NoPool, message).fix(
+            "Add an AddressPool, or let one in through its namespaces, namespaceSelectors and serviceSelectors.",
+        )
+    }
+
+    fn refuse_requested(&self, claim: &Claim, ip: IpAddr, candidates: &[&AddressPool], into: &mut Decision) {
+        let field = claim.requested_field.clone();
+        let own = self.hosts.whose(ip).filter(|_| !self.holdings.contains(ip));
+        if own.is_some() && candidates.iter().any(|pool| pool.hosts) {
+            return;
+        }
+        if !candidates.iter().any(|pool| gives(pool, ip)) {
+            let elsewhere = self.pools.ordered().find(|pool| gives(pool, ip));
+            let message = match elsewhere {
+                Some(pool) if claim.pool.as_ref().is_some_and(|name| *name != pool.object.name) => {
+                    format!("{ip} lies in pool {}, but another one is asked for", pool.object.name)
+                }
+                Some(pool) => {
+                    format!(
+                        "{ip} lies in pool {}, which is for other namespaces or Services",
+                        pool.object.name
+                    )
+                }
+                None => format!("{ip} lies in no pool"),
+            };
+            let choice: Vec<String> = candidates.iter().map(|pool| describe(pool)).collect();
+            into.problems.push(
+                problem(claim, Reason::AddressOutsidePools, message)
+                    .at(field)
+                    .fix(format!("Ask for an address of {}.", choice.join("; "))),
+            );
+            return;
+        }
+        let taken = |message: String, fix: &str| {
+            problem(claim, Reason::AddressTaken, message).at(claim.requested_field.clone()).fix(fix)
+        };
+        if let Some(host) = own {
+            let message = format!("{ip} is an address of host {host} itself");
+            into.problems.push(taken(message, "Ask for another one, or take it out of the pool."));
+            return;
+        }
+        let Err(bar) = self.holdings.may_join(ip, claim) else { return };
+        into.waits = Waits::Holder;
+        let told = match bar {
+            Bar::Held(holder) => taken(
+                format!("{ip} is held by {holder}"),
+                "Ask for another one, or for none; or give both one sharing key, if their ports are distinct.",
+            ),
+            Bar::Local(holder) => taken(
+                format!(
+                    "{ip} is held by {holder}, and one of the two has externalTrafficPolicy: Local and another selector"
+                ),
+                "To share an address, both must be Cluster or select the same pods.",
+            ),
+            Bar::Releasing => taken(
+                format!("{ip} is being released and will be free when every host has let it go"),
+                "Nothing to do but wait.",
+            ),
+            Bar::Port(listener, holder) => {
+                problem(claim, Reason::PortConflict, format!("port {listener} on {ip} is taken by {holder}"))
+                    .at(field)
+                    .fix("Choose another port, or another address.")
+            }
+        };
+        into.problems.push(told);
+    }
+
+    /// No pool has a family, or all that have it are full.
+    fn refuse_families(
+        &self,
+        claim: &Claim,
+        wish: &Wish,
+        kept: &Places,
+        usable: &[&AddressPool],
+        into: &mut Decision,
+    ) {
+        let mut asked: Vec<Family> = wish.0.concat();
+        asked.sort();
+        asked.dedup();
+        asked.retain(|family| !kept.contains_key(family));
+        let require = claim.families.policy == FamilyPolicy::Require;
+        let (served, unserved): (Vec<Family>, Vec<Family>) =
+            asked.iter().partition(|family| usable.iter().any(|pool| self.has(pool, **family)));
+        if !unserved.is_empty() && (require || served.is_empty()) {
+            let families: Vec<&str> = unserved.iter().map(|family| word(*family)).collect();
+            let message = format!("no {} addresses in {}", families.join(" or "), names(usable));
+            let fix = if usable.iter().all(|pool| pool.hosts) {
+                "Such a pool publishes the serving hosts' own addresses: give the hosts one, or add an AddressPool \
+                 with addresses."
+            } else {
+                "Add a range of that family to a pool, or ask for the other family in spec.ipFamilies."
+            };
+            into.problems.push(problem(claim, Reason::NoPool, message).fix(fix));
+        }
+        let full: Vec<Family> =
+            served.into_iter().filter(|family| !self.any_left(claim, usable, *family)).collect();
+        into.waits = into.waits.or(Waits::for_any(claim));
+        if full.is_empty() {
+            if into.problems.is_empty() {
+                let message = format!(
+                    "no one of {} has both families, and hosts' own addresses do not go together with \
+                     others",
+                    names(usable)
+                );
+                into.problems.push(problem(claim, Reason::NoPool, message).fix(
+                    "Add the missing family to a pool or to the hosts, or ask for one family in spec.ipFamilies.",
+                ));
+            }
+            return;
+        }
+        let count = |pool: &&AddressPool, family: &Family| {
+            let size = size(pool, *family);
+            (size > 0)
+                .then(|| format!("pool {} has given all its {size} {}", pool.object.name, word(*family)))
+        };
+        let told: Vec<String> = full
+            .iter()
+            .flat_map(|family| usable.iter().filter_map(move |pool| count(pool, family)))
+            .collect();
+        into.problems.push(
+            problem(claim, Reason::PoolExhausted, format!("no address is free: {}", told.join(", ")))
+                .fix("Widen spec.addresses of a pool, add an AddressPool, or delete what needs its address no more."),
+        );
+    }
+
+    fn has(&self, pool: &AddressPool, family: Family) -> bool {
+        if pool.hosts {
+            return self.hosts.addresses().any(|ip| Family::of(ip) == family && !self.holdings.contains(ip));
+        }
+        ranges(pool).any(|range| range.family() == family)
+    }
+
+    fn any_left(&self, claim: &Claim, usable: &[&AddressPool], family: Family) -> bool {
+        usable.iter().any(|pool| {
+            if pool.hosts { self.has(pool, family) } else { self.one(claim, pool, family).is_some() }
+        })
+    }
+}
+
+fn on_request_only(claim: &Claim, candidates: &[&AddressPool]) -> Problem {
+    let message = format!("{} gives addresses on request only (autoAssign: false)", names(candidates));
+    problem(claim, Reason::NoPool, message).fix("Ask for the pool or for one of its addresses by annotation.")
+}
+
+fn problem(claim: &Claim, reason: Reason, message: String) -> Problem {
+    Problem::new(claim.owner.object(), reason, message)
+}
+
+fn names(pools: &[&AddressPool]) -> String {
+    let names: Vec<&str> = pools.iter().map(|pool| pool.object.name.as_str()).collect();
+    format!("pool{} {}", if names.len() == 1 { "" } else { "s" }, names.join(", "))
+}
+
+fn describe(pool: &AddressPool) -> String {
+    if pool.hosts {
+        return format!("pool {} (the hosts' own)", pool.object.name);
+    }
+    let ranges: Vec<String> = ranges(pool).map(|range: IpRange| range.to_string()).collect();
+    format!("pool {} ({})", pool.object.name, ranges.join(", "))
+}
+
+fn word(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    }
+}

@@ -1,0 +1,95 @@
+//! One address for several owners.
+
+use super::*;
+
+fn sharing(name: &str, key: &str, port: u16) -> Claim {
+    Claim { sharing: Some(key.into()), ports: [tcp(port)].into(), ..claim(name) }
+}
+
+#[test]
+fn owners_with_one_key_and_distinct_ports_share_an_address() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+    ledger.ask(claim("alone"));
+    assert_eq!(ledger.ask(sharing("a", "k", 80)), "10.0.0.1");
+    assert_eq!(ledger.ask(sharing("b", "k", 81)), "10.0.0.1");
+    assert_eq!(ledger.ask(sharing("c", "k", 80)), "10.0.0.2", "its port is taken there");
+    assert_eq!(ledger.ask(sharing("d", "other", 82)), "10.0.0.3");
+    let udp = ListenerId { l4: L4::Udp, port: 80 };
+    assert_eq!(ledger.ask(Claim { ports: [udp].into(), ..sharing("e", "k", 0) }), "10.0.0.1");
+    let address = ledger.address(ip("10.0.0.1")).unwrap();
+    assert_eq!(address.owners, [owner("a"), owner("b"), owner("e")]);
+    assert_eq!((address.sharing.as_deref(), address.pool.as_str()), (Some("k"), "p"));
+}
+
+/// MetalLB's table: first has (key, port, local, selector), second asks for the same address.
+#[test]
+fn a_requested_address_is_shared_or_refused_as_metallb_does() {
+    let label = |app: &str| Labels::from([("app".into(), app.into())]);
+    let with = |name: &str, key: &str, port, local_only, app: &str| Claim {
+        requested: vec![ip("10.0.0.5")],
+        local_only,
+        selector: if app.is_empty() { Labels::new() } else { label(app) },
+        sharing: (!key.is_empty()).then(|| key.into()),
+        ..sharing(name, "", port)
+    };
+    let cases = [
+        (("k", 80, false, "x"), ("k", 81, false, "y"), "10.0.0.5"),
+        (("k", 80, true, "x"), ("k", 81, true, "x"), "10.0.0.5"),
+        (("k", 80, true, "x"), ("k", 81, true, "y"), "AddressTaken"),
+        (("k", 80, false, "x"), ("k", 81, true, "y"), "AddressTaken"),
+        (("k", 80, true, ""), ("k", 81, true, ""), "AddressTaken"),
+        (("k", 80, false, "x"), ("k", 80, false, "x"), "PortConflict"),
+        (("k", 80, false, "x"), ("l", 81, false, "x"), "AddressTaken"),
+        (("", 80, false, "x"), ("k", 81, false, "x"), "AddressTaken"),
+        (("k", 80, false, "x"), ("", 81, false, "x"), "AddressTaken"),
+        (("", 80, false, "x"), ("", 81, false, "x"), "AddressTaken"),
+    ];
+    for (first, second, expected) in cases {
+        let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+        let (key, port, local, app) = first;
+        ledger.ask(with("a", key, port, local, app));
+        let (key, port, local, app) = second;
+        assert_eq!(ledger.ask(with("b", key, port, local, app)), expected, "{first:?} {second:?}");
+        assert_eq!(ledger.has("a"), ["10.0.0.5"], "who has it keeps it");
+        if expected != "10.0.0.5" {
+            assert!(ledger.told("b")[0].1.contains("Service default/a"), "{:?}", ledger.told("b"));
+        }
+    }
+}
+
+#[test]
+fn a_port_given_up_lets_the_next_one_in() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/32"])]);
+    ledger.ask(sharing("a", "k", 80));
+    assert_eq!(ledger.ask(sharing("b", "k", 80)), "PoolExhausted");
+    let touched = ledger.claim(sharing("a", "k", 8080));
+    assert!(touched.owners.contains(&owner("b")));
+    assert_eq!((ledger.has("b"), ledger.told("b")), (vec!["10.0.0.0".into()], vec![]));
+}
+
+#[test]
+fn a_port_added_that_a_neighbour_has_moves_nobody() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+    ledger.ask(sharing("a", "k", 80));
+    ledger.ask(sharing("b", "k", 81));
+    let more = Claim { ports: [tcp(80), tcp(81)].into(), ..sharing("b", "k", 81) };
+    assert_eq!(ledger.ask(more), "10.0.0.0");
+    let grant = ledger.grant(&owner("b")).0.unwrap();
+    assert_eq!(grant.ports, [(ip("10.0.0.0"), tcp(81))]);
+    assert_eq!(grant.conflicts, [(ip("10.0.0.0"), tcp(80), owner("a"))]);
+    ledger.release(&owner("a"));
+    assert_eq!(ledger.grant(&owner("b")).0.unwrap().ports.len(), 2);
+}
+
+#[test]
+fn who_changes_the_key_of_a_shared_address_moves() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+    ledger.ask(sharing("a", "k", 80));
+    ledger.ask(sharing("b", "k", 81));
+    let touched = ledger.claim(sharing("a", "l", 80));
+    assert_eq!((ledger.has("a"), ledger.has("b")), (vec!["10.0.0.1".into()], vec!["10.0.0.0".into()]));
+    assert_eq!(touched.withdrawn, [(owner("a"), ip("10.0.0.0"))]);
+    assert_eq!(ledger.address(ip("10.0.0.0")).unwrap().owners, [owner("b")]);
+    assert_eq!(ledger.ask(sharing("b", "m", 81)), "10.0.0.0", "alone, it may");
+    assert_eq!(ledger.address(ip("10.0.0.0")).unwrap().sharing.as_deref(), Some("m"));
+}

@@ -1,0 +1,151 @@
+//! Restarts, releases, pools that change.
+
+use super::*;
+use seaway_model::{Address, address::PLAN_VERSION};
+
+fn address(text: &str, owners: &[&str], state: AddressState) -> Address {
+    Address {
+        ip: ip(text),
+        pool: "p".into(),
+        sharing: None,
+        owners: owners.iter().map(|name| owner(name)).collect(),
+        plan_version: PLAN_VERSION,
+        state,
+    }
+}
+
+#[test]
+fn after_a_restart_everybody_has_what_it_had_whoever_comes_first() {
+    let orders = [["a", "b", "new"], ["new", "b", "a"], ["b", "new", "a"]];
+    for order in orders {
+        let mut ledger = Ledger::new();
+        ledger.learn(&address("10.0.0.9", &["a"], AddressState::Held));
+        ledger.learn(&address("10.0.0.0", &["b"], AddressState::Held));
+        ledger.learn(&address("10.0.0.1", &["gone"], AddressState::Held));
+        ledger.learn(&address("10.0.0.2", &[], AddressState::Releasing));
+        ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+        for name in order {
+            ledger.claim(claim(name));
+        }
+        assert_eq!(ledger.address(ip("10.0.0.1")).unwrap().owners, [owner("gone")], "nobody is rash");
+        let touched = ledger.settle();
+        assert_eq!(
+            ["a", "b", "new"].map(|name| ledger.has(name).concat()),
+            ["10.0.0.9", "10.0.0.0", "10.0.0.3"]
+        );
+        assert_eq!(ledger.releasing(), [ip("10.0.0.1"), ip("10.0.0.2")]);
+        assert_eq!(
+            touched.addresses,
+            [ip("10.0.0.1"), ip("10.0.0.3")].into(),
+            "the rest is as it was written"
+        );
+        assert!(ledger.settle().is_empty());
+    }
+}
+
+#[test]
+fn an_owner_that_comes_late_after_a_restart_still_finds_its_address() {
+    let mut ledger = settled(&[]);
+    assert!(ledger.releasing().is_empty());
+    let mut restarted = Ledger::new();
+    restarted.learn(&address("10.0.0.9", &["late"], AddressState::Held));
+    restarted.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+    restarted.settle();
+    assert_eq!(restarted.ask(claim("late")), "10.0.0.9");
+    ledger = restarted;
+    assert_eq!(ledger.address(ip("10.0.0.9")).unwrap().state, AddressState::Held);
+    assert!(ledger.released(ip("10.0.0.9")).is_empty(), "a late word that it was let go changes nothing");
+}
+
+#[test]
+fn what_is_released_is_given_again_only_when_every_host_let_it_go() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/32"])]);
+    ledger.ask(claim("a"));
+    assert_eq!(ledger.ask(claim("b")), "PoolExhausted");
+    let touched = ledger.release(&owner("a"));
+    assert_eq!(touched.addresses, [ip("10.0.0.0")].into());
+    let releasing = ledger.address(ip("10.0.0.0")).unwrap();
+    assert_eq!((releasing.state, releasing.owners.len()), (AddressState::Releasing, 0));
+    assert_eq!(ledger.has("b").len(), 0);
+    assert_eq!(ledger.ask(asking("c", &["10.0.0.0"])), "AddressTaken");
+    assert!(ledger.told("c")[0].1.contains("being released"));
+
+    let touched = ledger.released(ip("10.0.0.0"));
+    assert_eq!(ledger.has("b"), ["10.0.0.0"]);
+    assert_eq!(touched.owners, [owner("b"), owner("c")].into());
+    assert_eq!(ledger.told("c")[0].1, "10.0.0.0 is held by Service default/b");
+}
+
+#[test]
+fn the_same_owner_may_come_back_to_what_is_being_released_but_not_its_namesake() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+    ledger.ask(claim("first"));
+    ledger.ask(claim("a"));
+    ledger.release(&owner("a"));
+    let Owner::Object { object, .. } = owner("a") else { unreachable!() };
+    let namesake = Owner::Object { object, uid: "another".into() };
+    ledger.claim(Claim { owner: namesake.clone(), ..claim("a") });
+    assert_eq!(ledger.grant(&namesake).0.unwrap().addresses, [ip("10.0.0.2")]);
+    assert_eq!(ledger.ask(claim("a")), "10.0.0.1");
+}
+
+#[test]
+fn an_owner_that_asks_for_another_address_lets_its_own_go() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+    ledger.ask(asking("a", &["10.0.0.1"]));
+    ledger.ask(asking("b", &["10.0.0.2"]));
+    // A swap: neither may wait for the other for ever.
+    assert_eq!(ledger.ask(asking("a", &["10.0.0.2"])), "AddressTaken");
+    assert_eq!(ledger.ask(asking("b", &["10.0.0.1"])), "AddressTaken");
+    ledger.released(ip("10.0.0.1"));
+    ledger.released(ip("10.0.0.2"));
+    assert_eq!((ledger.has("a").concat(), ledger.has("b").concat()), ("10.0.0.2".into(), "10.0.0.1".into()));
+}
+
+#[test]
+fn what_lies_outside_of_a_pool_that_shrank_is_withdrawn_and_replaced() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0-10.0.0.2"])]);
+    for name in ["a", "b", "c"] {
+        ledger.ask(claim(name));
+    }
+    let touched = ledger.put_pool(Arc::new(pool("p", &["10.0.0.1-10.0.0.3"])));
+    assert_eq!(["a", "b", "c"].map(|name| ledger.has(name).concat()), ["10.0.0.3", "10.0.0.1", "10.0.0.2"]);
+    assert_eq!(touched.withdrawn, [(owner("a"), ip("10.0.0.0"))]);
+    assert_eq!(touched.owners, [owner("a")].into());
+    ledger.put_pool(Arc::new(pool("p", &["10.0.0.2/32"])));
+    assert_eq!((ledger.has("a").len(), ledger.told("a")[0].0), (0, Reason::PoolExhausted));
+    ledger.put_pool(Arc::new(pool("p", &["10.0.0.0-10.0.0.3"])));
+    assert_eq!(ledger.told("a"), [], "a wider pool helps who waits");
+}
+
+#[test]
+fn a_pool_renamed_with_its_ranges_disturbs_nobody() {
+    let mut ledger = settled(&[pool("old", &["10.0.0.0/24"])]);
+    ledger.ask(claim("a"));
+    ledger.put_pool(Arc::new(pool("new", &["10.0.0.0/24"])));
+    let touched = ledger.remove_pool(&pool("old", &[]).object);
+    assert_eq!((ledger.has("a").concat().as_str(), touched.withdrawn.len()), ("10.0.0.0", 0));
+    assert_eq!(ledger.address(ip("10.0.0.0")).unwrap().pool.as_str(), "new");
+}
+
+#[test]
+fn a_better_pool_that_comes_later_moves_nobody() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+    ledger.ask(claim("a"));
+    let touched = ledger.put_pool(Arc::new(AddressPool { priority: 1, ..pool("better", &["10.1.0.0/24"]) }));
+    assert!(touched.is_empty());
+    assert_eq!(ledger.ask(claim("b")), "10.1.0.0");
+}
+
+#[test]
+fn saying_the_same_again_touches_nothing() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+    ledger.put_host(&report("one", &["192.0.2.1"]));
+    ledger.ask(claim("a"));
+    assert!(ledger.claim(claim("a")).is_empty());
+    assert!(ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"]))).is_empty());
+    assert!(ledger.put_host(&report("one", &["192.0.2.1"])).is_empty());
+    assert!(ledger.remove_host("unknown").is_empty() && ledger.release(&owner("unknown")).is_empty());
+    ledger.release_fully("a");
+    assert_eq!(ledger.addresses().count(), 0);
+}

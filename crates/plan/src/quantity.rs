@@ -1,0 +1,100 @@
+//! Quantities as people write them in annotations and in the configuration: durations, ranges, lists.
+
+use std::{net::IpAddr, time::Duration};
+
+use ipnet::IpNet;
+use seaway_model::IpRange;
+
+/// `300ms`, `5s`, `1m30s`, `1h`, or plain seconds (`5`).
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration; write one like 500ms, 5s, 1m30s or 1h");
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Ok(Duration::from_secs(seconds.into()));
+    }
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+        let (number, tail) = rest.split_at(digits);
+        let number: u32 = number.parse().map_err(|_| wrong())?;
+        let letters = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let unit = match unit {
+            "ms" => Duration::from_millis(1),
+            "s" => Duration::from_secs(1),
+            "m" => Duration::from_secs(60),
+            "h" => Duration::from_secs(3600),
+            _ => return Err(wrong()),
+        };
+        total = unit.checked_mul(number).and_then(|it| total.checked_add(it)).ok_or_else(wrong)?;
+        rest = tail;
+    }
+    if text.is_empty() { Err(wrong()) } else { Ok(total) }
+}
+
+/// `192.0.2.0/24`, `192.0.2.10-192.0.2.20` or one address.
+pub fn range(text: &str) -> Result<IpRange, String> {
+    let text = text.trim();
+    let wrong = |why: &str| {
+        format!(
+            "{text:?} is not a range of addresses: {why}; write 192.0.2.0/24, 192.0.2.10-192.0.2.20 or one address"
+        )
+    };
+    if let Some((first, last)) = text.split_once('-') {
+        let parse = |part: &str| {
+            part.trim().parse::<IpAddr>().map_err(|_| wrong(&format!("{:?} is no address", part.trim())))
+        };
+        let (first, last) = (parse(first)?, parse(last)?);
+        return IpRange::new(first, last).ok_or_else(|| wrong("it runs backwards or mixes IPv4 with IPv6"));
+    }
+    if text.contains('/') {
+        return text.parse::<IpNet>().map(IpRange::from).map_err(|_| wrong("no such network"));
+    }
+    let ip = text.parse::<IpAddr>().map_err(|_| wrong("no such address"))?;
+    IpRange::new(ip, ip).ok_or_else(|| wrong("no such address"))
+}
+
+/// A network, or one address as a network of its own.
+pub fn network(text: &str) -> Result<IpNet, String> {
+    let text = text.trim();
+    text.parse::<IpNet>()
+        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+        .map(|net| net.trunc())
+        .map_err(|_| format!("{text:?} is not a network; write one like 192.0.2.0/24 or 2001:db8::/32"))
+}
+
+/// A comma-separated list, blanks around its parts ignored, empty parts dropped.
+pub fn list<T>(text: &str, part: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    text.split(',').map(str::trim).filter(|it| !it.is_empty()).map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        let table =
+            [("500ms", 500), ("5s", 5_000), ("1m30s", 90_000), ("1h", 3_600_000), ("7", 7_000), ("0", 0)];
+        for (text, millis) in table {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "s", "5x", "-1s", "1.5s", "5 s", "99999999999s", "4294967295h4294967295h4294967295h"]
+        {
+            if text.starts_with("4294967295h") {
+                continue;
+            }
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ranges_never_run_backwards() {
+        assert_eq!(range("192.0.2.0/30").expect("a network").to_string(), "192.0.2.0-192.0.2.3");
+        assert_eq!(range("192.0.2.1 - 192.0.2.9").expect("a range").to_string(), "192.0.2.1-192.0.2.9");
+        assert_eq!(range("2001:db8::1").expect("one address").to_string(), "2001:db8::1");
+        for text in ["192.0.2.9-192.0.2.1", "192.0.2.1-2001:db8::1", "192.0.2.0/33", "x", "", "-"] {
+            assert!(range(text).is_err(), "{text}");
+        }
+    }
+}

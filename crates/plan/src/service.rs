@@ -1,0 +1,198 @@
+//! One owner's load balancer, from its Demand, its members and its addresses.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    sync::Arc,
+};
+
+use seaway_model::{
+    Listener, ListenerId, LoadBalancer, Name, Pool, PoolId, Problem, Reason,
+    fact::{ServiceKind, ServicePort, TargetPort},
+    load_balancer::{Affinity, BackendProtocol, Bind, Options, Protocol, Rule},
+};
+
+use crate::{
+    demand::{Demand, DemandPort},
+    index::Index,
+    members::{Members, members},
+};
+
+/// What was computed for one owner.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Planned {
+    pub(crate) load_balancer: Arc<LoadBalancer>,
+    pub(crate) problems: Vec<Problem>,
+    /// DNS names that its members need.
+    pub(crate) names: BTreeSet<Name>,
+    pub(crate) members: usize,
+}
+
+/// Plans `demand` on `binds`, without the listeners in `spoiled` (their ports are somebody else's). Pools that come
+/// out as they were are the very same `Arc`, so that nothing downstream looks at them.
+pub(crate) fn plan(
+    demand: &Demand,
+    binds: Vec<Bind>,
+    spoiled: &BTreeSet<ListenerId>,
+    index: &Index,
+    host: Option<&Name>,
+    before: &LoadBalancer,
+) -> Planned {
+    let mut planned = Planned { problems: demand.problems.clone(), ..Planned::default() };
+    let mut listeners = BTreeMap::new();
+    let mut pools = BTreeMap::new();
+    for wanted in &demand.ports {
+        let found = members(index, &demand.service, &wanted.port, host);
+        planned.names.extend(found.names.iter().cloned());
+        planned.members += found.list.len();
+        planned.problems.extend(noticed(demand, wanted, &found));
+        let pool = pool(demand, &wanted.port, found);
+        let id = pool.id.clone();
+        pools.insert(id.clone(), kept(before.pools.get(&id), pool));
+        if !spoiled.contains(&wanted.id()) {
+            let listener = listener(demand, wanted, id);
+            let before = before.listeners.get(&listener.id());
+            listeners.insert(listener.id(), kept(before, listener));
+        }
+    }
+    let options = Options {
+        local_only: demand.service.local_only,
+        health_check_node_port: demand.service.health_check_node_port,
+        outside: None,
+    };
+    planned.load_balancer = Arc::new(LoadBalancer { binds, listeners, pools, options });
+    planned
+}
+
+fn kept<T: PartialEq>(before: Option<&Arc<T>>, now: T) -> Arc<T> {
+    before.filter(|before| ***before == now).cloned().unwrap_or_else(|| Arc::new(now))
+}
+
+fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId) -> Listener {
+    let wishes = &demand.wishes;
+    let mut sources = wishes.sources.clone();
+    sources.extend(&demand.service.source_ranges);
+    sources.sort();
+    sources.dedup();
+    Listener {
+        owner: demand.owner.clone(),
+        name: demand.name(&wanted.port),
+        l4: wanted.port.protocol,
+        port: wanted.listen,
+        protocol: Protocol::Opaque,
+        tls: None,
+        rules: vec![Rule::everything_to(demand.owner.clone(), pool)],
+        sources,
+        proxy_from: wishes.proxy_from.clone(),
+        limits: wishes.limits,
+        timeouts: wishes.timeouts,
+    }
+}
+
+fn pool(demand: &Demand, port: &ServicePort, found: Members) -> Pool {
+    let wishes = &demand.wishes;
+    let mut health = wishes.health.clone();
+    if let Some(check) = &mut health {
+        check.kind = check.kind.for_transport(port.protocol);
+    }
+    Pool {
+        id: PoolId(format!("{}/{}", port.port, port.protocol).into()),
+        owner: demand.owner.clone(),
+        l4: port.protocol,
+        protocol: BackendProtocol::Opaque,
+        tls: None,
+        balance: wishes.balance,
+        affinity: demand.service.affinity.map(Affinity::ClientIp),
+        health,
+        passive: wishes.passive,
+        slow_start: wishes.slow_start,
+        panic_threshold: wishes.panic_threshold,
+        proxy: wishes.proxy,
+        members: found.list,
+    }
+}
+
+/// What is told about a port's members: nobody there, a port that no slice has, a name without an answer.
+fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> Vec<Problem> {
+    let object = demand.owner.object();
+    let service = &demand.service;
+    let problem =
+        |reason, message: String| Problem::new(object.clone(), reason, message).at(wanted.field.clone());
+    let mut problems: Vec<Problem> = Vec::new();
+    for name in &found.unresolved {
+        problems.push(
+            problem(Reason::NameUnresolved, format!("the name {name} has no answer yet"))
+                .fix("Check the name, and that this host's resolver answers for it."),
+        );
+    }
+    if !found.list.is_empty() || !found.names.is_empty() {
+        return problems;
+    }
+    if matches!(service.kind, ServiceKind::ExternalName(_)) {
+        problems.push(problem(Reason::NoSuchPort, "an ExternalName needs a numeric target port".into()));
+    } else if found.slices == 0 {
+        let whose = if service.selector.is_empty() {
+            "the Service has no EndpointSlice, so nobody answers"
+        } else {
+            "nobody resolves the Service's selector here, and it has no EndpointSlice, so nobody answers"
+        };
+        problems.push(problem(Reason::NoEndpoints, whose.into()).fix(slice_to_write(demand)));
+    } else if found.portless.len() == found.slices {
+        let mut has = String::new();
+        for (slice, ports) in &found.portless {
+            for port in ports {
+                let number = port.port.map_or("every port".to_owned(), |it| it.to_string());
+                let _ = write!(
+                    has,
+                    "{}{slice}: {number}/{} {:?}",
+                    if has.is_empty() { "" } else { "; " },
+                    port.protocol,
+                    port.name.as_str()
+                );
+            }
+        }
+        let wants = match &wanted.port.target {
+            TargetPort::Number(number) => number.to_string(),
+            TargetPort::Name(name) => format!("{name:?}"),
+        };
+        problems.push(
+            problem(
+                Reason::NoSuchPort,
+                format!("no EndpointSlice has port {:?} or target port {wants}", wanted.port.name.as_str()),
+            )
+            .fix(format!("Slices are joined by the port's name, then by the target port. They have: {has}.")),
+        );
+    } else {
+        let why = match (found.not_ready, found.elsewhere) {
+            (0, 0) => "its EndpointSlices list nobody".to_owned(),
+            (not_ready, 0) => format!("none of its {not_ready} endpoints is ready"),
+            (0, elsewhere) => {
+                format!("externalTrafficPolicy is Local, and its {elsewhere} endpoints are on other nodes")
+            }
+            (not_ready, elsewhere) => {
+                format!("{not_ready} endpoints are not ready and {elsewhere} are on other nodes")
+            }
+        };
+        problems.push(problem(Reason::NoEndpoints, why));
+    }
+    problems
+}
+
+/// The manifest that would end the Problem.
+fn slice_to_write(demand: &Demand) -> String {
+    let meta = &demand.service.meta;
+    let mut text = format!(
+        "Write who answers:\n\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-1\n  namespace: {namespace}\n  labels:\n    kubernetes.io/service-name: {name}\naddressType: IPv4\nendpoints:\n- addresses: [192.0.2.1]   # yours\nports:\n",
+        name = meta.name,
+        namespace = meta.namespace,
+    );
+    for DemandPort { port, .. } in &demand.ports {
+        let number = match &port.target {
+            TargetPort::Number(number) => number.to_string(),
+            TargetPort::Name(name) => format!("{}   # the number of {name}", port.port),
+        };
+        let name = if port.name.is_empty() { String::new() } else { format!("name: {}\n  ", port.name) };
+        let _ = writeln!(text, "- {name}protocol: {}\n  port: {number}", port.protocol);
+    }
+    text
+}

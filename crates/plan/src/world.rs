@@ -1,0 +1,332 @@
+//! Index, ledger and last outcomes in one value. Its owner is one task; it alone decides which Units exist.
+
+mod dry;
+mod owners;
+mod status;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use seaway_model::{
+    Address, AddressState, Change, Config, Desired, Dirt, Fact, Kind, Name, ObjectRef, Outcome, Owner, Pool,
+    PoolId, Problem, Unit, fact::FactRef, outcome::UnitState, unit::LbKey,
+};
+
+use self::owners::OwnerState;
+pub use self::{dry::dry_run, status::Overview};
+use crate::{
+    demand::Demand,
+    index::{Index, ServiceKey, Touched},
+    ledger::{self, Ledger},
+};
+
+/// What this process does.
+#[derive(Clone, Debug, Default)]
+pub struct Roles {
+    /// Give addresses out and write statuses.
+    pub allocate: bool,
+    /// Serve as this host.
+    pub host: Option<Name>,
+}
+
+/// A driver's pure mapping from what an owner asks to the Units that make it real.
+pub trait Placement: Send + Sync {
+    fn units(&self, demand: &Demand) -> Vec<Unit>;
+}
+
+/// Nothing is planned before a source has told all it knows of these.
+const REQUIRED: [Kind; 5] = [Kind::Service, Kind::EndpointSlice, Kind::Node, Kind::Namespace, Kind::Address];
+
+pub struct World {
+    roles: Roles,
+    placements: Vec<Arc<dyn Placement>>,
+    config: Arc<Config>,
+    index: Index,
+    ledger: Ledger,
+    /// As they are written, which is later than as the ledger wants them.
+    addresses: BTreeMap<IpAddr, Arc<Address>>,
+    owners: HashMap<Owner, OwnerState>,
+    of_service: HashMap<ServiceKey, BTreeSet<Owner>>,
+    unit_owners: HashMap<Unit, BTreeSet<Owner>>,
+    outcomes: HashMap<Unit, Outcome>,
+    reported: BTreeMap<ObjectRef, Vec<Problem>>,
+    synced: HashSet<Kind>,
+    settled: bool,
+    dirt: BTreeSet<Dirt>,
+}
+
+impl World {
+    pub fn new(roles: Roles, placements: Vec<Arc<dyn Placement>>, config: Arc<Config>) -> World {
+        World {
+            roles,
+            placements,
+            config,
+            index: Index::default(),
+            ledger: Ledger::default(),
+            addresses: BTreeMap::new(),
+            owners: HashMap::new(),
+            of_service: HashMap::new(),
+            unit_owners: HashMap::new(),
+            outcomes: HashMap::new(),
+            reported: BTreeMap::new(),
+            synced: HashSet::new(),
+            settled: false,
+            dirt: BTreeSet::new(),
+        }
+    }
+
+    /// Learns one thing, and tells what has to be looked at again because of it.
+    pub fn apply(&mut self, change: Change) -> Vec<Dirt> {
+        self.learn(change);
+        std::mem::take(&mut self.dirt).into_iter().collect()
+    }
+
+    /// Every required kind has been told, so that what is missing is really not there.
+    pub fn is_settled(&self) -> bool {
+        self.settled
+    }
+
+    /// What should be at a Unit.
+    pub fn desire(&self, unit: &Unit) -> Desired {
+        match unit {
+            Unit::LoadBalancer(_, LbKey::Of(owner)) => match self.owners.get(owner) {
+                Some(state) if state.units.contains(unit) => {
+                    Desired::LoadBalancer(state.planned.load_balancer.clone())
+                }
+                _ => Desired::Absent,
+            },
+            Unit::LoadBalancer(..) | Unit::SecurityGroup { .. } => Desired::Absent,
+            Unit::Presence(_) => Desired::Presence(self.present()),
+            Unit::Address(ip) => {
+                self.ledger.address(*ip).map_or(Desired::Absent, |it| Desired::Address(Arc::new(it)))
+            }
+            Unit::Name(name) if self.unit_owners.contains_key(unit) => Desired::Name(name.clone()),
+            Unit::Name(_) => Desired::Absent,
+            Unit::Status(owner) => {
+                self.status(owner).map_or(Desired::Absent, |it| Desired::Status(Arc::new(it)))
+            }
+        }
+    }
+
+    /// One pool of a Unit, for a change of its members alone.
+    pub fn pool(&self, unit: &Unit, id: &PoolId) -> Option<Arc<Pool>> {
+        match self.desire(unit) {
+            Desired::LoadBalancer(it) => it.pools.get(id).cloned(),
+            _ => None,
+        }
+    }
+
+    fn learn(&mut self, change: Change) {
+        match change {
+            Change::Put(fact) => self.put(&fact),
+            Change::Gone(reference) => self.remove(&reference),
+            Change::Synced(kind) => {
+                self.synced.insert(kind);
+                self.settle();
+            }
+            Change::Reported(object, problems) => self.report(object, problems),
+            Change::Outcome(outcome) => self.conclude(outcome),
+            Change::Config(config) => {
+                self.config = config;
+                self.refresh_all();
+            }
+        }
+    }
+
+    fn put(&mut self, fact: &Fact) {
+        match fact {
+            Fact::AddressPool(pool) => {
+                let touched = self.ledger.put_pool(pool.clone());
+                self.regrant(touched);
+            }
+            Fact::Address(address) => self.put_address(address.clone()),
+            Fact::Host(report) => {
+                let before = self.index.host(&report.host).cloned();
+                let touched = self.ledger.put_host(report);
+                if !self.index.put(fact).is_empty() {
+                    self.regrant(touched);
+                    self.refresh_statuses();
+                }
+                // Somebody took an address away behind our back. (One that could never be put there is not lost.)
+                if before.is_some_and(|it| {
+                    it.holds.iter().any(|ip| !report.holds.contains(ip) && self.present().contains_key(ip))
+                }) {
+                    self.presence_changed();
+                }
+                self.free_released();
+            }
+            _ => {
+                for touched in self.index.put(fact) {
+                    self.follow(touched);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, reference: &FactRef) {
+        match reference {
+            FactRef::Object(object) if matches!(object.kind, Kind::AddressPool | Kind::IPAddressPool) => {
+                let touched = self.ledger.remove_pool(object);
+                self.regrant(touched);
+            }
+            FactRef::Address(ip) => self.remove_address(*ip),
+            FactRef::Host(host) => {
+                let touched = self.ledger.remove_host(host);
+                self.index.remove(reference);
+                self.regrant(touched);
+                self.refresh_statuses();
+                self.free_released();
+            }
+            _ => {
+                for touched in self.index.remove(reference) {
+                    self.follow(touched);
+                }
+            }
+        }
+    }
+
+    /// An Address was written (or read at the start): who it belongs to may use it now.
+    fn put_address(&mut self, address: Arc<Address>) {
+        let before = self.addresses.insert(address.ip, address.clone());
+        if !self.settled {
+            self.ledger.learn(&address);
+            return;
+        }
+        if before.as_ref() == Some(&address) {
+            return;
+        }
+        let affected: BTreeSet<Owner> =
+            before.iter().flat_map(|it| it.owners.clone()).chain(address.owners.iter().cloned()).collect();
+        for owner in affected {
+            self.replan(&owner);
+        }
+        self.presence_changed();
+        self.free_released();
+    }
+
+    fn remove_address(&mut self, ip: IpAddr) {
+        let Some(before) = self.addresses.remove(&ip) else { return };
+        for owner in &before.owners {
+            self.replan(owner);
+        }
+        self.presence_changed();
+        // Somebody took it out of the ledger's storage: it is written again.
+        if self.settled && self.ledger.address(ip).is_some() {
+            self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
+        }
+    }
+
+    fn follow(&mut self, touched: Touched) {
+        match touched {
+            Touched::Nothing | Touched::Host => {}
+            Touched::Service(key) => self.refresh_service(&key),
+            Touched::Namespace(namespace) => {
+                let of_namespace: Vec<ServiceKey> =
+                    self.of_service.keys().filter(|key| key.namespace == namespace).cloned().collect();
+                for key in of_namespace {
+                    self.refresh_service(&key);
+                }
+            }
+            Touched::Name(name) => {
+                for owner in self.unit_owners.get(&Unit::Name(name)).cloned().unwrap_or_default() {
+                    self.replan(&owner);
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, object: ObjectRef, problems: Vec<Problem>) {
+        let before = if problems.is_empty() {
+            self.reported.remove(&object)
+        } else {
+            self.reported.insert(object.clone(), problems)
+        };
+        if before.as_ref() != self.reported.get(&object) {
+            for owner in self.owners_of(&object) {
+                self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+            }
+        }
+    }
+
+    /// Once everything is told: claims in the order of age, so that all who decide alike decide the same.
+    fn settle(&mut self) {
+        if self.settled || !REQUIRED.iter().all(|kind| self.synced.contains(kind)) {
+            return;
+        }
+        self.settled = true;
+        self.refresh_all();
+        let touched = self.ledger.settle();
+        self.regrant(touched);
+        let stored: Vec<IpAddr> = self.addresses.keys().copied().collect();
+        for ip in stored {
+            if self.ledger.address(ip).as_ref() != self.addresses.get(&ip).map(|it| &**it) {
+                self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
+            }
+        }
+        self.presence_changed();
+        self.free_released();
+    }
+
+    /// What became of a Unit.
+    fn conclude(&mut self, outcome: Outcome) {
+        for fact in &outcome.facts {
+            self.put(fact);
+        }
+        let unit = outcome.unit.clone();
+        if let (Unit::Address(ip), UnitState::Absent) = (&unit, &outcome.state) {
+            self.remove_address(*ip);
+        }
+        let before = match outcome.state {
+            UnitState::Absent => self.outcomes.remove(&unit),
+            _ => self.outcomes.insert(unit.clone(), outcome),
+        };
+        let now = self.outcomes.get(&unit);
+        let told =
+            |it: Option<&Outcome>| it.map(|it| (it.state.clone(), it.problems.clone(), it.serving.clone()));
+        if !matches!(unit, Unit::Status(_)) && told(before.as_ref()) != told(now) {
+            let mut concerned = self.unit_owners.get(&unit).cloned().unwrap_or_default();
+            concerned.extend(
+                before.iter().chain(now).flat_map(|it| it.problems.iter().map(|(owner, _)| owner.clone())),
+            );
+            concerned.retain(|owner| self.owners.contains_key(owner));
+            self.dirt.extend(concerned.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
+        }
+        self.free_released();
+    }
+
+    /// An address that was released is given again only when nobody serves it and no host holds it any more.
+    fn free_released(&mut self) {
+        for ip in self.ledger.releasing() {
+            let written = self.addresses.get(&ip).is_none_or(|it| it.state == AddressState::Releasing);
+            let served = self.outcomes.values().any(|it| it.serving.iter().any(|at| at.ip == ip));
+            if written && !served && !self.index.is_held(ip) {
+                let touched = self.ledger.released(ip);
+                self.regrant(touched);
+                self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
+            }
+        }
+    }
+
+    fn present(&self) -> BTreeMap<IpAddr, Vec<Owner>> {
+        let held = |it: &&Arc<Address>| it.state == AddressState::Held && !it.owners.is_empty();
+        self.addresses.values().filter(held).map(|it| (it.ip, it.owners.clone())).collect()
+    }
+
+    fn presence_changed(&mut self) {
+        if let Some(host) = self.roles.host.clone().filter(|_| self.settled) {
+            self.dirt.insert(Dirt::Unit(Unit::Presence(host)));
+        }
+    }
+
+    fn regrant(&mut self, touched: ledger::Touched) {
+        for owner in touched.owners {
+            self.replan(&owner);
+        }
+        if self.settled && self.roles.allocate {
+            self.dirt.extend(touched.addresses.into_iter().map(|ip| Dirt::Unit(Unit::Address(ip))));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Owners: what each asks, claims and gets; which Units follow from it.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
+
+use seaway_model::{
+    AddressState, Dirt, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, Unit,
+    load_balancer::Bind,
+};
+
+use super::World;
+use crate::{
+    demand::Demand,
+    index::ServiceKey,
+    ledger::{Claim, Grant},
+    service::{Planned, plan},
+};
+
+/// One owner, as far as it is planned.
+#[derive(Debug, Default)]
+pub(super) struct OwnerState {
+    /// Nothing, while what it needs is not there; `planned.problems` says so.
+    pub(super) demand: Option<Demand>,
+    pub(super) claim: Option<Claim>,
+    pub(super) grant: Option<Grant>,
+    pub(super) planned: Planned,
+    pub(super) units: BTreeSet<Unit>,
+}
+
+impl World {
+    /// Everything again: at the start, and when the configuration changed.
+    pub(super) fn refresh_all(&mut self) {
+        if !self.settled {
+            return;
+        }
+        let wanted: HashSet<Owner> =
+            self.config.exposed.iter().map(|it| Owner::Config(it.key.clone())).collect();
+        let stale: Vec<Owner> = self
+            .owners
+            .keys()
+            .filter(|it| matches!(it, Owner::Config(_)) && !wanted.contains(it))
+            .cloned()
+            .collect();
+        for owner in stale {
+            self.forget(&owner);
+        }
+        // The configuration's own entries come first: a port that the operator wrote down is not lost to a Service.
+        for exposed in self.config.clone().exposed.iter() {
+            self.refresh_exposed(&Owner::Config(exposed.key.clone()));
+        }
+        let mut keys: Vec<_> =
+            self.index.services().map(|(key, it)| (it.meta.created, key.clone())).collect();
+        keys.sort();
+        for (_, key) in keys {
+            self.refresh_service(&key);
+        }
+    }
+
+    /// A Service or its endpoints changed: everybody who serves it looks again.
+    pub(super) fn refresh_service(&mut self, key: &ServiceKey) {
+        if !self.settled {
+            return;
+        }
+        let demand = self.index.service(key).and_then(|service| Demand::of_service(service, &self.config));
+        let known = self.of_service.get(key).cloned().unwrap_or_default();
+        for owner in &known {
+            if matches!(owner, Owner::Object { .. }) && demand.as_ref().is_none_or(|it| it.owner != *owner) {
+                self.forget(owner);
+            }
+        }
+        if let Some(demand) = demand {
+            self.refresh(demand.owner.clone(), Ok(demand));
+        }
+        let exposed: Vec<Owner> = (self.config.exposed.iter())
+            .filter(|it| it.namespace == key.namespace && it.service == key.name)
+            .map(|it| Owner::Config(it.key.clone()))
+            .collect();
+        for owner in exposed {
+            self.refresh_exposed(&owner);
+        }
+    }
+
+    fn refresh_exposed(&mut self, owner: &Owner) {
+        let config = self.config.clone();
+        let Owner::Config(key) = owner else { return };
+        let Some(exposed) = config.exposed.iter().find(|it| it.key == *key) else { return };
+        let demand = Demand::of_exposed(exposed, &self.index, &config);
+        self.refresh(owner.clone(), demand);
+    }
+
+    fn refresh(&mut self, owner: Owner, demand: Result<Demand, Problem>) {
+        let demand = match demand {
+            Ok(demand) => demand,
+            Err(problem) => {
+                self.forget(&owner);
+                let planned = Planned { problems: vec![problem], ..Planned::default() };
+                self.owners.insert(owner.clone(), OwnerState { planned, ..OwnerState::default() });
+                self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+                return;
+            }
+        };
+        let key = ServiceKey::new(demand.service.meta.namespace.clone(), demand.service.meta.name.clone());
+        let claim = self.claim(&demand);
+        let units: BTreeSet<Unit> = self.placements.iter().flat_map(|it| it.units(&demand)).collect();
+        self.of_service.entry(key).or_default().insert(owner.clone());
+        let state = self.owners.entry(owner.clone()).or_default();
+        let claimed = state.claim.as_ref() != Some(&claim);
+        state.demand = Some(demand);
+        state.claim = Some(claim.clone());
+        let before = std::mem::replace(&mut state.units, units.clone());
+        for unit in before.difference(&units) {
+            self.disown(&owner, unit);
+        }
+        for unit in units.difference(&before) {
+            self.unit_owners.entry(unit.clone()).or_default().insert(owner.clone());
+            self.dirt.insert(Dirt::Unit(unit.clone()));
+        }
+        if claimed {
+            let touched = self.ledger.claim(claim);
+            self.regrant(touched);
+        }
+        self.replan(&owner);
+    }
+
+    fn claim(&self, demand: &Demand) -> Claim {
+        let service = &demand.service;
+        Claim {
+            owner: demand.owner.clone(),
+            created: service.meta.created,
+            namespace: service.meta.namespace.clone(),
+            namespace_labels: self.index.namespace_labels(&service.meta.namespace),
+            labels: service.meta.labels.clone(),
+            families: service.families,
+            ports: demand.ports.iter().map(crate::demand::DemandPort::id).collect(),
+            requested: demand.wishes.requested.clone(),
+            requested_field: demand.wishes.requested_field.clone(),
+            pool: demand.wishes.pool.clone(),
+            sharing: demand.wishes.sharing.clone(),
+            local_only: service.local_only,
+            selector: service.selector.clone(),
+            hosts_only: demand.hosts_only,
+            address: demand.address,
+        }
+    }
+
+    /// Plans one owner anew from what is known, and marks what came out different.
+    pub(super) fn replan(&mut self, owner: &Owner) {
+        let Some(state) = self.owners.get(owner) else { return };
+        let Some(demand) = &state.demand else { return };
+        let (grant, mut ledger_problems) = self.ledger.grant(owner);
+        let binds = grant.as_ref().map(|it| self.binds(owner, it)).unwrap_or_default();
+        let spoiled: BTreeSet<ListenerId> =
+            grant.iter().flat_map(|it| it.conflicts.iter().map(|(_, id, _)| *id)).collect();
+        let mut planned = plan(
+            demand,
+            binds,
+            &spoiled,
+            &self.index,
+            self.roles.host.as_ref(),
+            &state.planned.load_balancer,
+        );
+        planned.problems.append(&mut ledger_problems);
+        if let Some(grant) = &grant {
+            planned.problems.extend(conflicts(demand, grant));
+        }
+        let state = self.owners.get_mut(owner).expect("it was there a moment ago");
+        let changed_grant = state.grant != grant;
+        state.grant = grant;
+        if state.planned == planned {
+            if changed_grant {
+                self.dirt.insert(Dirt::Unit(Unit::Status(owner.clone())));
+            }
+            return;
+        }
+        let before = std::mem::replace(&mut state.planned, planned);
+        let units = state.units.clone();
+        let now = state.planned.load_balancer.clone();
+        let names = state.planned.names.clone();
+        self.mark(&units, &before.load_balancer, &now);
+        self.rename(owner, &before.names, &names);
+        self.dirt.insert(Dirt::Unit(Unit::Status(owner.clone())));
+    }
+
+    /// Membership and configuration are two kinds of dirt.
+    fn mark(&mut self, units: &BTreeSet<Unit>, before: &LoadBalancer, now: &LoadBalancer) {
+        let same_shape = before.binds == now.binds
+            && before.listeners == now.listeners
+            && before.options == now.options
+            && before.pools.keys().eq(now.pools.keys());
+        for unit in units {
+            if same_shape {
+                let changed = now.pools.iter().filter(|(id, pool)| !Arc::ptr_eq(pool, &before.pools[*id]));
+                self.dirt.extend(changed.map(|(id, _)| Dirt::Pool(unit.clone(), id.clone())));
+            } else {
+                self.dirt.insert(Dirt::Unit(unit.clone()));
+            }
+        }
+    }
+
+    fn rename(&mut self, owner: &Owner, before: &BTreeSet<Name>, now: &BTreeSet<Name>) {
+        for name in now.difference(before) {
+            let unit = Unit::Name(name.clone());
+            self.unit_owners.entry(unit.clone()).or_default().insert(owner.clone());
+            self.dirt.insert(Dirt::Unit(unit));
+        }
+        for name in before.difference(now) {
+            self.disown(owner, &Unit::Name(name.clone()));
+        }
+    }
+
+    /// A bind may be served once its Address is written down as this owner's.
+    fn binds(&self, owner: &Owner, grant: &Grant) -> Vec<Bind> {
+        let written = |ip: &std::net::IpAddr| {
+            self.addresses
+                .get(ip)
+                .is_some_and(|it| it.state == AddressState::Held && it.owners.contains(owner))
+        };
+        match grant.from_hosts {
+            true => grant.addresses.iter().copied().map(Bind::Host).collect(),
+            false => grant.addresses.iter().filter(|ip| written(ip)).copied().map(Bind::Ledger).collect(),
+        }
+    }
+
+    fn disown(&mut self, owner: &Owner, unit: &Unit) {
+        if let Some(owners) = self.unit_owners.get_mut(unit) {
+            owners.remove(owner);
+            if owners.is_empty() {
+                self.unit_owners.remove(unit);
+            }
+        }
+        self.dirt.insert(Dirt::Unit(unit.clone()));
+    }
+
+    pub(super) fn forget(&mut self, owner: &Owner) {
+        let Some(state) = self.owners.remove(owner) else { return };
+        for unit in &state.units {
+            self.disown(owner, unit);
+        }
+        for name in &state.planned.names {
+            self.disown(owner, &Unit::Name(name.clone()));
+        }
+        if let Some(demand) = &state.demand {
+            let key =
+                ServiceKey::new(demand.service.meta.namespace.clone(), demand.service.meta.name.clone());
+            if let Some(owners) = self.of_service.get_mut(&key) {
+                owners.remove(owner);
+                if owners.is_empty() {
+                    self.of_service.remove(&key);
+                }
+            }
+            let touched = self.ledger.release(owner);
+            self.regrant(touched);
+        }
+        self.dirt.insert(Dirt::Unit(Unit::Status(owner.clone())));
+    }
+
+    pub(super) fn refresh_statuses(&mut self) {
+        self.dirt.extend(self.owners.keys().map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+    }
+
+    pub(super) fn owners_of(&self, object: &ObjectRef) -> Vec<Owner> {
+        let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
+        self.of_service.get(&key).into_iter().flatten().cloned().collect()
+    }
+}
+
+/// Ports that somebody else has on the host's own addresses: only those listeners are spoiled.
+fn conflicts(demand: &Demand, grant: &Grant) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (ip, id, other) in &grant.conflicts {
+        let field =
+            demand.ports.iter().find(|it| it.id() == *id).map_or("spec.ports", |it| it.field.as_str());
+        let field = if field.starts_with("spec.") { format!("{field}.port") } else { field.to_owned() };
+        problems.push(
+            Problem::new(demand.owner.object(), Reason::PortConflict, format!("port {id} on {ip} belongs to {other}"))
+                .at(field)
+                .fix("Choose another port, or write an AddressPool so that each Service has an address of its own."),
+        );
+    }
+    problems
+}

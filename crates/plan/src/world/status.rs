@@ -1,0 +1,105 @@
+//! Statuses: what an owner is told, folded from the plan, the ledger and all outcomes.
+
+use std::collections::BTreeSet;
+
+use seaway_model::{
+    LoadBalancer, Owner, Problem, Status,
+    load_balancer::Bind,
+    outcome::Serving,
+    unit::{Place, Unit},
+};
+
+use super::World;
+use crate::{demand::Demand, ledger::PoolUse};
+
+/// One owner, for people: what `seaway plan` prints and the status page shows.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    pub status: Status,
+    pub load_balancer: std::sync::Arc<LoadBalancer>,
+    pub demand: Option<Demand>,
+}
+
+impl World {
+    /// What an owner is told now; nothing, if there is no such owner.
+    pub fn status(&self, owner: &Owner) -> Option<Status> {
+        let state = self.owners.get(owner)?;
+        let load_balancer = &state.planned.load_balancer;
+        let mut serving = Vec::new();
+        let mut problems: BTreeSet<Problem> = state.planned.problems.iter().cloned().collect();
+        for unit in &state.units {
+            let Some(outcome) = self.outcomes.get(unit) else { continue };
+            serving.extend(outcome.serving.iter().filter(|it| self.is_reachable(load_balancer, it)).cloned());
+        }
+        let presence = self.roles.host.iter().map(|host| Unit::Presence(host.clone()));
+        let names = state.planned.names.iter().map(|name| Unit::Name(name.clone()));
+        for unit in state.units.iter().cloned().chain(presence).chain(names) {
+            let told = self.outcomes.get(&unit).into_iter().flat_map(|it| &it.problems);
+            problems.extend(told.filter(|(whose, _)| whose == owner).map(|(_, problem)| problem.clone()));
+        }
+        problems.extend(self.reported.get(&owner.object()).into_iter().flatten().cloned());
+        serving.sort();
+        serving.dedup();
+        let wanted = load_balancer.binds.len() * state.demand.as_ref().map_or(0, |it| it.ports.len());
+        Some(Status {
+            owner: owner.clone(),
+            addresses: load_balancer.binds.iter().filter_map(Bind::ip).collect(),
+            ready: wanted > 0 && serving.len() == wanted,
+            serving,
+            members: state.planned.members,
+            problems: problems.into_iter().collect(),
+            pool: state.grant.as_ref().map(|it| it.pool.clone()),
+        })
+    }
+
+    /// A socket answers only where its address is present.
+    fn is_reachable(&self, load_balancer: &LoadBalancer, at: &Serving) -> bool {
+        load_balancer.binds.contains(&Bind::Host(at.ip)) || self.index.is_held(at.ip)
+    }
+
+    /// Everything that somebody must know, in a stable order.
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut all: BTreeSet<Problem> = self.reported.values().flatten().cloned().collect();
+        all.extend(self.ledger.problems());
+        for state in self.owners.values() {
+            all.extend(state.planned.problems.iter().cloned());
+        }
+        all.extend(self.outcomes.values().flat_map(|it| &it.problems).map(|(_, problem)| problem.clone()));
+        all.into_iter().collect()
+    }
+
+    /// All owners in the order of their names.
+    pub fn overview(&self) -> Vec<Overview> {
+        let mut all: Vec<Overview> = (self.owners.iter())
+            .filter_map(|(owner, state)| {
+                Some(Overview {
+                    status: self.status(owner)?,
+                    load_balancer: state.planned.load_balancer.clone(),
+                    demand: state.demand.clone(),
+                })
+            })
+            .collect();
+        all.sort_by_key(|it| it.status.owner.object());
+        all
+    }
+
+    /// How full each pool is.
+    pub fn pools(&self) -> Vec<PoolUse> {
+        self.ledger.pools()
+    }
+
+    /// Every Service that was told, ours or not.
+    pub fn index(&self) -> &crate::index::Index {
+        &self.index
+    }
+
+    pub fn config(&self) -> &seaway_model::Config {
+        &self.config
+    }
+
+    /// Everything that serves on this host now: `(unit, sockets)`.
+    pub fn served_on(&self, host: &str) -> usize {
+        let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { name, .. }, _) if name.as_str() == host);
+        self.outcomes.iter().filter(|(unit, _)| here(unit)).map(|(_, it)| it.serving.len()).sum()
+    }
+}

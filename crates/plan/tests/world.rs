@@ -1,0 +1,540 @@
+//! The World, told facts and asked what should be: no cluster, no clock, no socket.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use seaway_model::{
+    Address, Change, Config, Desired, Dirt, Fact, IpRange, Kind, L4, Name, ObjectRef, Outcome, Owner, Reason,
+    Unit,
+    config::Exposed,
+    fact::{
+        AddressPool, Endpoint, EndpointAddress, EndpointPort, Endpoints, FactRef, Families, FamilyPolicy,
+        HostReport, Meta, NameAnswer, Service, ServiceKind, ServicePort, TargetPort,
+    },
+    load_balancer::{Bind, MemberState},
+    outcome::{Serving, UnitState},
+    unit::{LbKey, Place},
+};
+use seaway_plan::{Demand, Placement, Roles, ServiceKey, World, dry_run, explain::explain};
+
+const HOST: &str = "edge-1";
+
+struct OnHost;
+
+impl Placement for OnHost {
+    fn units(&self, demand: &Demand) -> Vec<Unit> {
+        vec![unit(demand.owner.clone())]
+    }
+}
+
+fn unit(owner: Owner) -> Unit {
+    Unit::LoadBalancer(Place::Host { name: HOST.into(), driver: "native".into() }, LbKey::Of(owner))
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
+    Service {
+        meta: Meta {
+            namespace: "default".into(),
+            name: name.into(),
+            uid: format!("uid-{name}").into(),
+            ..Meta::default()
+        },
+        kind: ServiceKind::LoadBalancer,
+        headless: false,
+        selector: BTreeMap::new(),
+        ports: ports
+            .iter()
+            .map(|(name, port, target)| ServicePort {
+                name: (*name).into(),
+                protocol: L4::Tcp,
+                port: *port,
+                target: target.clone(),
+                node_port: None,
+                app_protocol: None,
+            })
+            .collect(),
+        families: Families { policy: FamilyPolicy::Single, first: None, second: None },
+        affinity: None,
+        local_only: false,
+        health_check_node_port: None,
+        load_balancer_ip: None,
+        class: None,
+        source_ranges: Vec::new(),
+        publish_not_ready: false,
+    }
+}
+
+fn shop() -> Service {
+    service("shop", &[("", 8080, TargetPort::Number(80))])
+}
+
+fn put(service: &Service) -> Change {
+    Change::Put(Fact::Service(Arc::new(service.clone())))
+}
+
+fn owner(service: &Service) -> Owner {
+    Owner::Object {
+        object: ObjectRef::new(Kind::Service, service.meta.namespace.clone(), service.meta.name.clone()),
+        uid: service.meta.uid.clone(),
+    }
+}
+
+fn endpoint(at: &str) -> Endpoint {
+    Endpoint { at: EndpointAddress::Ip(ip(at)), ready: true, serving: true, terminating: false, node: None }
+}
+
+fn slice(service: &str, port: (&str, u16), endpoints: Vec<Endpoint>) -> Endpoints {
+    Endpoints {
+        object: ObjectRef::new(Kind::EndpointSlice, "default", format!("{service}-1")),
+        part: 0,
+        service: service.into(),
+        annotations: BTreeMap::new(),
+        ports: vec![EndpointPort { name: port.0.into(), protocol: L4::Tcp, port: Some(port.1) }],
+        endpoints,
+    }
+}
+
+fn put_slice(slice: &Endpoints) -> Change {
+    Change::Put(Fact::Endpoints(Arc::new(slice.clone())))
+}
+
+fn pool(range: (&str, &str)) -> Change {
+    Change::Put(Fact::AddressPool(Arc::new(AddressPool {
+        object: ObjectRef::new(Kind::AddressPool, "", "public"),
+        created: None,
+        ranges: vec![IpRange::new(ip(range.0), ip(range.1)).expect("a range")],
+        hosts: false,
+        auto_assign: true,
+        avoid_buggy: false,
+        priority: 0,
+        namespaces: Vec::new(),
+        namespace_selectors: Vec::new(),
+        service_selectors: Vec::new(),
+    })))
+}
+
+fn host(addresses: &[&str], holds: &[&str]) -> Change {
+    let report = HostReport {
+        host: HOST.into(),
+        addresses: addresses.iter().map(|it| ip(it)).collect(),
+        holds: holds.iter().map(|it| ip(it)).collect(),
+    };
+    Change::Put(Fact::Host(Arc::new(report)))
+}
+
+fn synced() -> Vec<Change> {
+    [Kind::Service, Kind::EndpointSlice, Kind::Node, Kind::Namespace, Kind::Address]
+        .map(Change::Synced)
+        .into()
+}
+
+fn world_with(config: Config) -> World {
+    World::new(Roles { allocate: true, host: Some(HOST.into()) }, vec![Arc::new(OnHost)], Arc::new(config))
+}
+
+/// A World that was told `changes`, then that this is all, its addresses written as they are claimed.
+fn world(changes: Vec<Change>) -> World {
+    let mut world = world_with(Config::default());
+    dry_run(&mut world, changes.into_iter().chain(synced()));
+    world
+}
+
+fn load_balancer(world: &World, owner: &Owner) -> Arc<seaway_model::LoadBalancer> {
+    match world.desire(&unit(owner.clone())) {
+        Desired::LoadBalancer(it) => it,
+        other => panic!("no load balancer but {other:?}"),
+    }
+}
+
+fn members(world: &World, service: &Service) -> Vec<(String, MemberState)> {
+    let pools = &load_balancer(world, &owner(service)).pools;
+    pools.values().flat_map(|pool| pool.members.iter().map(|it| (it.at.to_string(), it.state))).collect()
+}
+
+fn reasons(world: &World) -> BTreeSet<Reason> {
+    world.problems().into_iter().map(|it| it.reason).collect()
+}
+
+#[test]
+fn nothing_is_planned_before_everything_was_told() {
+    let mut world = world_with(Config::default());
+    let before: Vec<Dirt> =
+        [put(&shop()), host(&["192.0.2.5"], &[])].into_iter().flat_map(|it| world.apply(it)).collect();
+    assert_eq!(before, []);
+    assert!(!world.is_settled());
+    let kinds: Vec<Change> = synced();
+    let dirt: Vec<Dirt> = kinds.into_iter().flat_map(|it| world.apply(it)).collect();
+    assert!(dirt.contains(&Dirt::Unit(unit(owner(&shop())))), "{dirt:?}");
+}
+
+#[test]
+fn without_a_pool_a_service_is_on_the_hosts_own_addresses() {
+    let world = world(vec![
+        put(&shop()),
+        put_slice(&slice("shop", ("", 80), vec![endpoint("10.0.0.1")])),
+        host(&["192.0.2.5"], &[]),
+    ]);
+    let lb = load_balancer(&world, &owner(&shop()));
+    assert_eq!(lb.binds, [Bind::Host(ip("192.0.2.5"))]);
+    assert_eq!(members(&world, &shop()), [("10.0.0.1:80".to_owned(), MemberState::Ready)]);
+    assert_eq!(world.problems(), []);
+}
+
+#[test]
+fn an_address_of_a_pool_is_used_only_once_it_is_written() {
+    let mut world = world_with(Config::default());
+    let changes = vec![pool(("192.0.2.10", "192.0.2.11")), put(&shop()), host(&[], &[])];
+    let dirt: Vec<Dirt> = changes.into_iter().chain(synced()).flat_map(|it| world.apply(it)).collect();
+    let claim = Unit::Address(ip("192.0.2.10"));
+    assert!(dirt.contains(&Dirt::Unit(claim.clone())));
+    assert_eq!(load_balancer(&world, &owner(&shop())).binds, []);
+
+    let Desired::Address(address) = world.desire(&claim) else { panic!("claimed") };
+    let dirt = world.apply(Change::Put(Fact::Address(address)));
+    assert_eq!(load_balancer(&world, &owner(&shop())).binds, [Bind::Ledger(ip("192.0.2.10"))]);
+    assert!(dirt.contains(&Dirt::Unit(Unit::Presence(HOST.into()))), "{dirt:?}");
+    let Desired::Presence(present) = world.desire(&Unit::Presence(HOST.into())) else { panic!("present") };
+    assert_eq!(present.into_keys().collect::<Vec<_>>(), [ip("192.0.2.10")]);
+}
+
+#[test]
+fn an_endpoint_that_changes_dirties_its_pool_alone() {
+    let mut world = world(vec![
+        put(&shop()),
+        put_slice(&slice("shop", ("", 80), vec![endpoint("10.0.0.1")])),
+        host(&["192.0.2.5"], &[]),
+    ]);
+    let dirt =
+        world.apply(put_slice(&slice("shop", ("", 80), vec![endpoint("10.0.0.1"), endpoint("10.0.0.2")])));
+    let (pools, others): (Vec<&Dirt>, Vec<&Dirt>) = dirt.iter().partition(|it| matches!(it, Dirt::Pool(..)));
+    assert_eq!(pools.len(), 1);
+    assert_eq!(others, [&Dirt::Unit(Unit::Status(owner(&shop())))]);
+    let Dirt::Pool(unit, id) = pools[0] else { unreachable!() };
+    assert_eq!(world.pool(unit, id).expect("it is there").members.len(), 2);
+}
+
+#[test]
+fn what_is_told_again_unchanged_dirties_nothing() {
+    let slice = slice("shop", ("", 80), vec![endpoint("10.0.0.1")]);
+    let mut world = world(vec![put(&shop()), put_slice(&slice), host(&["192.0.2.5"], &[])]);
+    for change in [put(&shop()), put_slice(&slice), host(&["192.0.2.5"], &[])] {
+        assert_eq!(world.apply(change), []);
+    }
+}
+
+#[test]
+fn endpoints_are_joined_by_port_name_then_by_target_port() {
+    let table: [(TargetPort, &str, (&str, u16), Option<u16>); 6] = [
+        (TargetPort::Number(80), "", ("", 8000), Some(8000)),
+        (TargetPort::Number(80), "http", ("http", 8000), Some(8000)),
+        (TargetPort::Number(80), "http", ("", 80), Some(80)),
+        (TargetPort::Name("web".into()), "http", ("web", 8000), Some(8000)),
+        (TargetPort::Number(80), "http", ("other", 8000), None),
+        (TargetPort::Name("web".into()), "http", ("other", 80), None),
+    ];
+    for (target, name, has, expected) in table {
+        let service = service("shop", &[(name, 8080, target.clone())]);
+        let world = world(vec![
+            put(&service),
+            put_slice(&slice("shop", has, vec![endpoint("10.0.0.1")])),
+            host(&["192.0.2.5"], &[]),
+        ]);
+        let found: Vec<String> = members(&world, &service).into_iter().map(|it| it.0).collect();
+        let expected: Vec<String> = expected.iter().map(|port| format!("10.0.0.1:{port}")).collect();
+        assert_eq!(found, expected, "port {name:?} to {target:?}, slice has {has:?}");
+        assert_eq!(reasons(&world).contains(&Reason::NoSuchPort), expected.is_empty());
+    }
+}
+
+#[test]
+fn terminating_members_drain_and_the_not_ready_are_left_out() {
+    let mut terminating = endpoint("10.0.0.2");
+    (terminating.ready, terminating.terminating) = (false, true);
+    let mut failed = endpoint("10.0.0.3");
+    (failed.ready, failed.serving) = (false, false);
+    let slice = slice("shop", ("", 80), vec![endpoint("10.0.0.1"), terminating, failed]);
+    let world_of =
+        |service: &Service| world(vec![put(service), put_slice(&slice), host(&["192.0.2.5"], &[])]);
+    let found = members(&world_of(&shop()), &shop());
+    assert_eq!(
+        found,
+        [("10.0.0.1:80".to_owned(), MemberState::Ready), ("10.0.0.2:80".to_owned(), MemberState::Draining)]
+    );
+
+    let mut all = shop();
+    all.publish_not_ready = true;
+    assert_eq!(members(&world_of(&all), &all).len(), 3);
+}
+
+#[test]
+fn several_slices_are_one_pool_and_an_address_in_two_counts_once() {
+    let mut second = slice("shop", ("", 80), vec![endpoint("10.0.0.1"), endpoint("10.0.0.2")]);
+    second.object.name = "shop-2".into();
+    let first = slice("shop", ("", 80), vec![endpoint("10.0.0.1")]);
+    let mut world =
+        world(vec![put(&shop()), put_slice(&first), put_slice(&second), host(&["192.0.2.5"], &[])]);
+    assert_eq!(members(&world, &shop()).len(), 2);
+    world.apply(Change::Gone(FactRef::Endpoints(second.object.clone(), 0)));
+    assert_eq!(members(&world, &shop()).len(), 1);
+}
+
+#[test]
+fn a_selector_without_slices_is_a_problem_that_prints_the_slice_to_write() {
+    let mut service = shop();
+    service.selector.insert("app".into(), "shop".into());
+    let world = world(vec![put(&service), host(&["192.0.2.5"], &[])]);
+    let problem = world.problems().remove(0);
+    assert_eq!(problem.reason, Reason::NoEndpoints);
+    assert!(problem.fix.contains("kubernetes.io/service-name: shop"), "{}", problem.fix);
+    assert!(problem.fix.contains("port: 80"), "{}", problem.fix);
+}
+
+#[test]
+fn a_port_that_the_configuration_names_is_served_without_being_a_load_balancer() {
+    let mut mysql = service("mysql", &[("", 3306, TargetPort::Number(3306))]);
+    mysql.kind = ServiceKind::NodePort;
+    let exposed = |service: &str| Exposed {
+        key: "tcpServices[0]".into(),
+        l4: L4::Tcp,
+        namespace: "default".into(),
+        service: service.into(),
+        port: TargetPort::Number(3306),
+        listen: Some(13306),
+        address: None,
+    };
+    let mut world = world_with(Config { exposed: vec![exposed("mysql")], ..Config::default() });
+    let slice = slice("mysql", ("", 3306), vec![endpoint("10.0.0.1")]);
+    dry_run(
+        &mut world,
+        vec![put(&mysql), put_slice(&slice), host(&["192.0.2.5"], &[])].into_iter().chain(synced()),
+    );
+    let asked = Owner::Config("tcpServices[0]".into());
+    let lb = load_balancer(&world, &asked);
+    assert_eq!(lb.listeners.keys().map(ToString::to_string).collect::<Vec<_>>(), ["13306/TCP"]);
+    assert_eq!(lb.pools.values().next().expect("a pool").members.len(), 1);
+
+    world.apply(Change::Gone(FactRef::Object(ObjectRef::new(Kind::Service, "default", "mysql"))));
+    assert_eq!(reasons(&world), BTreeSet::from([Reason::NoSuchService]));
+    assert_eq!(world.desire(&unit(asked.clone())), Desired::Absent);
+    dry_run(&mut world, vec![put(&mysql)]);
+    assert_eq!(load_balancer(&world, &asked).listeners.len(), 1);
+}
+
+#[test]
+fn a_name_outside_is_resolved_and_its_last_answer_kept() {
+    let mut external = service("db", &[]);
+    external.kind = ServiceKind::ExternalName("db.example".into());
+    let exposed = Exposed {
+        key: "tcpServices[0]".into(),
+        l4: L4::Tcp,
+        namespace: "default".into(),
+        service: "db".into(),
+        port: TargetPort::Number(5432),
+        listen: None,
+        address: None,
+    };
+    let mut world = world_with(Config { exposed: vec![exposed], ..Config::default() });
+    let dirt: Vec<Dirt> = vec![put(&external), host(&["192.0.2.5"], &[])]
+        .into_iter()
+        .chain(synced())
+        .flat_map(|it| world.apply(it))
+        .collect();
+    let asked = Unit::Name("db.example".into());
+    assert!(dirt.contains(&Dirt::Unit(asked.clone())), "{dirt:?}");
+    assert_eq!(reasons(&world), BTreeSet::from([Reason::NameUnresolved]));
+
+    let answer =
+        NameAnswer { name: "db.example".into(), addresses: vec![ip("198.51.100.1"), ip("2001:db8::1")] };
+    let facts = vec![Fact::Name(Arc::new(answer))];
+    let outcome = Outcome {
+        unit: asked.clone(),
+        state: UnitState::Pending(Duration::from_secs(9)),
+        facts,
+        problems: vec![],
+        serving: vec![],
+    };
+    world.apply(Change::Outcome(outcome.clone()));
+    let pool = || {
+        load_balancer(&world, &Owner::Config("tcpServices[0]".into()))
+            .pools
+            .values()
+            .next()
+            .expect("a pool")
+            .clone()
+    };
+    assert_eq!(
+        pool().members.iter().map(|it| it.at.to_string()).collect::<Vec<_>>(),
+        ["198.51.100.1:5432", "[2001:db8::1]:5432"]
+    );
+    assert_eq!(world.problems(), []);
+
+    let failed = UnitState::Failed { why: "no answer".into(), retry: Duration::from_secs(1) };
+    world.apply(Change::Outcome(Outcome { state: failed, facts: vec![], ..outcome }));
+    assert_eq!(
+        load_balancer(&world, &Owner::Config("tcpServices[0]".into()))
+            .pools
+            .values()
+            .next()
+            .expect("a pool")
+            .members
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn two_services_that_want_one_port_of_the_host_spoil_only_the_younger() {
+    let mut other =
+        service("other", &[("a", 8080, TargetPort::Number(80)), ("b", 8081, TargetPort::Number(80))]);
+    other.meta.created = Some(seaway_model::Time(5));
+    let world = world(vec![put(&shop()), put(&other), host(&["192.0.2.5"], &[])]);
+    assert_eq!(load_balancer(&world, &owner(&shop())).listeners.len(), 1);
+    let spoiled = load_balancer(&world, &owner(&other));
+    assert_eq!(spoiled.listeners.keys().map(|it| it.port).collect::<Vec<_>>(), [8081]);
+    let conflict =
+        world.problems().into_iter().find(|it| it.reason == Reason::PortConflict).expect("it is told");
+    assert_eq!(conflict.object.name.as_str(), "other");
+    assert_eq!(conflict.field.as_str(), "spec.ports[0].port");
+    assert!(conflict.message.contains("default/shop"), "{}", conflict.message);
+}
+
+#[test]
+fn a_released_address_is_given_again_only_after_the_host_let_it_go() {
+    let mut world = world(vec![pool(("192.0.2.10", "192.0.2.10")), put(&shop()), host(&[], &["192.0.2.10"])]);
+    let lb = unit(owner(&shop()));
+    let serving = vec![Serving { ip: ip("192.0.2.10"), protocol: L4::Tcp, port: 8080 }];
+    let told = |unit: &Unit, state, serving| {
+        Change::Outcome(Outcome { unit: unit.clone(), state, facts: vec![], problems: vec![], serving })
+    };
+    world.apply(told(&lb, UnitState::Done, serving));
+
+    let second = service("second", &[("", 8080, TargetPort::Number(80))]);
+    dry_run(&mut world, vec![put(&second)]);
+    assert!(reasons(&world).contains(&Reason::PoolExhausted), "{:?}", world.problems());
+    dry_run(
+        &mut world,
+        vec![Change::Gone(FactRef::Object(ObjectRef::new(Kind::Service, "default", "shop")))],
+    );
+    assert_eq!(load_balancer(&world, &owner(&second)).binds, [], "its host still serves and holds it");
+    dry_run(&mut world, vec![told(&lb, UnitState::Absent, vec![])]);
+    assert_eq!(load_balancer(&world, &owner(&second)).binds, [], "its host still holds it");
+    dry_run(&mut world, vec![host(&[], &[])]);
+    assert_eq!(load_balancer(&world, &owner(&second)).binds, [Bind::Ledger(ip("192.0.2.10"))]);
+}
+
+#[test]
+fn addresses_stay_over_a_restart_in_whatever_order_things_are_told() {
+    let first = service("first", &[("", 80, TargetPort::Number(80))]);
+    let second = service("second", &[("", 80, TargetPort::Number(80))]);
+    let stored = |owner: Owner, at: &str| {
+        Change::Put(Fact::Address(Arc::new(Address {
+            ip: ip(at),
+            pool: "public".into(),
+            sharing: None,
+            owners: vec![owner],
+            plan_version: seaway_model::address::PLAN_VERSION,
+            state: seaway_model::AddressState::Held,
+        })))
+    };
+    let told = [
+        pool(("192.0.2.10", "192.0.2.20")),
+        stored(owner(&first), "192.0.2.15"),
+        stored(owner(&second), "192.0.2.12"),
+        put(&first),
+        put(&second),
+        host(&[], &[]),
+    ];
+    for turn in 0..told.len() {
+        let mut changes = told.to_vec();
+        changes.rotate_left(turn);
+        let world = world(changes);
+        assert_eq!(load_balancer(&world, &owner(&first)).binds, [Bind::Ledger(ip("192.0.2.15"))]);
+        assert_eq!(load_balancer(&world, &owner(&second)).binds, [Bind::Ledger(ip("192.0.2.12"))]);
+    }
+}
+
+#[test]
+fn a_status_says_ready_when_every_port_answers_on_a_present_address() {
+    let mut world = world(vec![pool(("192.0.2.10", "192.0.2.10")), put(&shop()), host(&[], &[])]);
+    let status = |world: &World| world.status(&owner(&shop())).expect("a status");
+    assert!(!status(&world).ready);
+    let serving = vec![Serving { ip: ip("192.0.2.10"), protocol: L4::Tcp, port: 8080 }];
+    let done = Outcome {
+        unit: unit(owner(&shop())),
+        state: UnitState::Done,
+        facts: vec![],
+        problems: vec![],
+        serving,
+    };
+    let dirt = world.apply(Change::Outcome(done));
+    assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop())))));
+    assert!(!status(&world).ready, "nobody holds the address yet");
+    world.apply(host(&[], &["192.0.2.10"]));
+    assert!(status(&world).ready);
+    assert_eq!(status(&world).addresses, [ip("192.0.2.10")]);
+}
+
+#[test]
+fn a_service_of_another_class_is_left_alone_and_explained() {
+    let mut other = shop();
+    other.class = Some("somebody.else/lb".into());
+    let world = world(vec![put(&other), host(&["192.0.2.5"], &[])]);
+    assert_eq!(world.desire(&unit(owner(&other))), Desired::Absent);
+    assert_eq!(world.problems(), []);
+    let told = explain(&world, &ServiceKey::new("default", "shop")).expect("it is there");
+    assert!(told.contains("its class is somebody else's"), "{told}");
+    let unknown = explain(&world, &ServiceKey::new("default", "shpo")).expect_err("it is not there");
+    assert!(unknown.contains("did you mean default/shop?"), "{unknown}");
+}
+
+#[test]
+fn an_object_made_again_under_its_name_is_another_owner() {
+    let mut world = world(vec![put(&shop()), host(&["192.0.2.5"], &[])]);
+    let mut again = shop();
+    again.meta.uid = "another".into();
+    let dirt = world.apply(put(&again));
+    assert_eq!(world.desire(&unit(owner(&shop()))), Desired::Absent);
+    assert!(
+        dirt.contains(&Dirt::Unit(unit(owner(&shop())))) && dirt.contains(&Dirt::Unit(unit(owner(&again))))
+    );
+    assert_eq!(load_balancer(&world, &owner(&again)).listeners.len(), 1);
+}
+
+#[test]
+fn one_broken_service_spoils_only_itself() {
+    let mut broken = service("broken", &[("", 9000, TargetPort::Name("nowhere".into()))]);
+    broken.load_balancer_ip = Some("not an address".into());
+    broken.meta.annotations.insert(Name::from("seaway.dev/balance"), Name::from("fastest"));
+    let world = world(vec![
+        put(&broken),
+        put(&shop()),
+        put_slice(&slice("shop", ("", 80), vec![endpoint("10.0.0.1")])),
+        host(&["192.0.2.5"], &[]),
+    ]);
+    assert!(world.problems().iter().all(|it| it.object.name.as_str() == "broken"), "{:?}", world.problems());
+    assert_eq!(world.problems().len(), 3);
+    assert_eq!(members(&world, &shop()).len(), 1);
+}
+
+#[test]
+fn with_local_traffic_only_the_hosts_own_endpoints_are_members() {
+    let mut local = shop();
+    local.local_only = true;
+    let (mut here, mut there) = (endpoint("10.0.0.1"), endpoint("10.0.0.2"));
+    here.node = Some(HOST.into());
+    there.node = Some("edge-2".into());
+    let world = world(vec![
+        put(&local),
+        put_slice(&slice("shop", ("", 80), vec![here, there])),
+        host(&["192.0.2.5"], &[]),
+    ]);
+    assert_eq!(members(&world, &local), [("10.0.0.1:80".to_owned(), MemberState::Ready)]);
+}
