@@ -1,55 +1,43 @@
 //! Health: who may get something new.
 //!
 //! ```text
-//!   pools ──► Prober (one thread): checks, rise and fall ──► Vitals (atomics) ◄── pickers read
-//!                 ▲                        └─► one log line, one HealthChange        │
-//!                 └──────── suspect: so many failures in a row ◄── data path reports ┘
+//!   pools ──► Prober (one thread): checks, rise and fall ──► RunningPool::set_health ──► pickers
+//!                 ▲                        └─► one log line, one HealthChange
+//!                 └─ ejected: told by the data path, which ejects by itself
 //! ```
-//! Only the prober's thread changes a verdict, so "never all of a pool" needs no lock.
 
 mod changes;
 mod check;
 mod probe;
 mod rounds;
-mod vitals;
 mod ward;
 
 use std::{
     io,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
-    time::Instant,
 };
 
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use seaway_model::{LbKey, Pool, PoolId};
+use seaway_model::{LbKey, PoolId};
 
+pub use self::changes::{HealthChange, HealthChanges};
 use self::{changes::Subscribers, rounds::Rounds};
-pub use self::{
-    changes::{HealthChange, HealthChanges},
-    vitals::{Health, Patient, Vitals},
-    ward::Admission,
-};
-
-/// Milliseconds since this process first asked: the clock of everything here.
-pub fn millis() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
-}
+use crate::{running::RunningPool, sys::Waker};
 
 /// Checks that are under way at once: enough for 20,000 members on a local network, few enough to leave
 /// descriptors to those who pay.
-pub const MOST_OPEN: usize = 512;
+const MOST_OPEN: usize = 512;
 
 /// The one thread of a process that looks after members. Dropping it ends the thread.
-pub struct Prober {
+pub(crate) struct Prober {
     desk: Arc<Desk>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Prober {
-    pub fn start() -> io::Result<Prober> {
-        let bell = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+    pub(crate) fn start() -> io::Result<Prober> {
+        let bell = Waker::new()?;
         let desk = Arc::new(Desk { bell, requests: Mutex::default(), subscribers: Subscribers::default() });
         let rounds_desk = desk.clone();
         // What the thread works with is not shared, so it is made there; whether that succeeded comes back.
@@ -69,22 +57,14 @@ impl Prober {
         Ok(Prober { desk, thread: Some(thread) })
     }
 
-    /// A pool is new or changed; `members` hold the runtime state of each of its members.
-    pub fn watch(&self, key: LbKey, pool: Arc<Pool>, members: Vec<Admission>) {
-        self.desk.ask(Request::Watch { key, pool, members });
-    }
-
-    pub fn forget(&self, key: LbKey, pool: PoolId) {
-        self.desk.ask(Request::Forget { key, pool });
-    }
-
-    /// To be called when [`Vitals::failed`] says so: the member is ejected, unless nobody else is left.
-    pub fn suspect(&self, vitals: &Vitals) {
-        self.desk.ask(Request::Suspect(vitals.id()));
+    /// A pool is new, changed or gone: the prober looks for itself.
+    pub(crate) fn watch(&self, pool: &Arc<RunningPool>) {
+        pool.report_to(|| self.desk.clone());
+        self.desk.ask(Request::Watch(pool.clone()));
     }
 
     /// What changes from now on.
-    pub fn changes(&self) -> HealthChanges {
+    pub(crate) fn changes(&self) -> HealthChanges {
         self.desk.subscribers.subscribe()
     }
 }
@@ -98,33 +78,37 @@ impl Drop for Prober {
     }
 }
 
-/// Where the other threads leave what they want of the prober. A suspicion comes at most once per several
-/// failures, the rest from changes of the configuration: the queue stays short.
-struct Desk {
-    bell: EventFd,
+/// Where the other threads leave what they want of the prober. An ejection comes at most once per several failures,
+/// the rest from changes of the configuration: the queue stays short.
+pub(crate) struct Desk {
+    bell: Waker,
     requests: Mutex<Vec<Request>>,
     subscribers: Subscribers,
 }
 
 enum Request {
-    Watch { key: LbKey, pool: Arc<Pool>, members: Vec<Admission> },
-    Forget { key: LbKey, pool: PoolId },
-    Suspect(u64),
+    Watch(Arc<RunningPool>),
+    Ejected { key: LbKey, pool: PoolId, member: SocketAddr, until: u64, reason: String },
     Stop,
 }
 
 impl Desk {
+    /// The data path has ejected a member; it is let back at `until`.
+    pub(crate) fn ejected(&self, pool: &RunningPool, member: SocketAddr, until: u64, reason: String) {
+        let (key, pool) = (pool.key.clone(), pool.id.clone());
+        self.ask(Request::Ejected { key, pool, member, until, reason });
+    }
+
     fn ask(&self, request: Request) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.push(request);
         if requests.len() == 1 {
-            // Fails only if it rings already.
-            let _ = self.bell.write(1);
+            self.bell.wake();
         }
     }
 
     fn take(&self) -> Vec<Request> {
-        let _ = self.bell.read();
+        self.bell.clear();
         std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -135,3 +119,6 @@ impl Desk {
         self.subscribers.publish(changes);
     }
 }
+
+#[cfg(test)]
+mod tests;

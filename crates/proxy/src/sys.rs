@@ -7,7 +7,7 @@
 
 mod address;
 mod clock;
-mod datagrams;
+mod datagram;
 mod epoll;
 mod pipe;
 mod process;
@@ -17,7 +17,7 @@ use std::io;
 
 pub(crate) use address::KernelAddress;
 pub(crate) use clock::millis;
-pub(crate) use datagrams::*;
+pub(crate) use datagram::*;
 pub(crate) use epoll::{Epoll, Event, Events, Waker};
 pub(crate) use pipe::Pipe;
 pub(crate) use process::pin_to;

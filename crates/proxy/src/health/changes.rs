@@ -8,8 +8,7 @@ use std::{
 };
 
 use seaway_model::{LbKey, PoolId};
-
-use super::vitals::Health;
+use seaway_snapshot::Standing;
 
 /// One member of one pool is used from now on, or is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,20 +16,28 @@ pub struct HealthChange {
     pub key: LbKey,
     pub pool: PoolId,
     pub member: SocketAddr,
-    pub from: Health,
-    pub to: Health,
+    pub from: Standing,
+    pub to: Standing,
     pub reason: String,
 }
 
 impl HealthChange {
     pub(super) fn log(&self) {
-        let HealthChange { key, pool, member, from, to, reason } = self;
-        let (from, to) = (from.as_str(), to.as_str());
-        if *to == *Health::Up.as_str() {
-            tracing::info!(%member, %pool, of = %key, from, to, %reason, "member changed");
+        let HealthChange { key, pool, member, reason, .. } = self;
+        let (from, to) = (word(self.from), word(self.to));
+        if self.to == Standing::Usable {
+            tracing::info!(%member, %pool, load_balancer = %key, from, to, %reason, "member changed");
         } else {
-            tracing::warn!(%member, %pool, of = %key, from, to, %reason, "member changed");
+            tracing::warn!(%member, %pool, load_balancer = %key, from, to, %reason, "member changed");
         }
+    }
+}
+
+fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Usable => "up",
+        Standing::Ejected => "ejected",
+        Standing::Failed => "down",
     }
 }
 

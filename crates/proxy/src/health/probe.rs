@@ -1,18 +1,15 @@
 //! One look at a member: a socket from its opening to the finding.
 
 use std::{
-    io::{self, Read, Write},
-    os::fd::{AsFd, BorrowedFd},
-    time::Duration,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use nix::errno::Errno;
-use socket2::{Domain, Socket, Type};
-
 use super::check::{Check, Finding, STATUS_LINE_MAX};
+use crate::sys;
 
 pub(super) struct Probe {
-    socket: Socket,
+    socket: OwnedFd,
     connected: bool,
     /// What is still to be said.
     question: Vec<u8>,
@@ -35,17 +32,16 @@ impl Probe {
     }
 
     fn open(check: &Check) -> io::Result<Probe> {
-        let kind = if check.is_udp() { Type::DGRAM } else { Type::STREAM };
-        let socket = Socket::new(Domain::for_address(check.at), kind.nonblocking().cloexec(), None)?;
-        if !check.is_udp() {
+        let at = sys::KernelAddress::from(check.at);
+        let socket = if check.is_udp() {
+            sys::datagram_socket(&at)?
+        } else {
+            let socket = sys::stream_socket(&at)?;
             // Closing then resets: thousands of checks must not leave thousands of ports in TIME_WAIT.
-            socket.set_linger(Some(Duration::ZERO))?;
-        }
-        match socket.connect(&check.at.into()) {
-            Ok(()) => {}
-            Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {}
-            Err(error) => return Err(error),
-        }
+            sys::reset_when_closed(socket.as_fd())?;
+            socket
+        };
+        sys::connect(socket.as_fd(), &at)?;
         let mut probe = Probe {
             socket,
             connected: check.is_udp(),
@@ -54,19 +50,13 @@ impl Probe {
             answer: Vec::new(),
         };
         if check.is_udp() {
-            probe.socket.send(&probe.question)?;
-            probe.said = probe.question.len();
+            probe.said = sys::send(probe.socket(), &probe.question)?;
         }
         Ok(probe)
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-
-    /// Is it now an answer that it waits for?
-    pub(super) fn listens(&self) -> bool {
-        self.connected && self.said == self.question.len()
     }
 
     /// The socket is ready for something, or broken.
@@ -85,20 +75,20 @@ impl Probe {
 
     fn step(&mut self, check: &Check) -> io::Result<Option<Finding>> {
         if !self.connected {
-            if let Some(error) = self.socket.take_error()? {
+            if let Some(error) = sys::pending_error(self.socket()) {
                 return Err(error);
             }
             self.connected = true;
         }
         while self.said < self.question.len() {
-            self.said += (&self.socket).write(&self.question[self.said..])?;
+            self.said += sys::send(self.socket(), &self.question[self.said..])?;
         }
         if let Some(finding) = check.on_connected() {
             return Ok(Some(finding));
         }
         let mut buffer = [0; 2048];
         loop {
-            let count = (&self.socket).read(&mut buffer)?;
+            let count = sys::receive(self.socket(), &mut buffer)?;
             let room = STATUS_LINE_MAX - self.answer.len().min(STATUS_LINE_MAX);
             self.answer.extend_from_slice(&buffer[..count.min(room)]);
             let ended = count == 0 || check.is_udp();
@@ -111,19 +101,16 @@ impl Probe {
 
 /// Whose fault is it?
 fn judge(error: &io::Error) -> Finding {
-    match error.raw_os_error().map(Errno::from_raw) {
-        Some(
-            lack @ (Errno::EMFILE
-            | Errno::ENFILE
-            | Errno::ENOBUFS
-            | Errno::ENOMEM
-            | Errno::EADDRNOTAVAIL
-            | Errno::EAGAIN
-            | Errno::EPERM
-            | Errno::EACCES
-            | Errno::EAFNOSUPPORT),
-        ) => Finding::Unable(lack.desc().to_lowercase()),
-        Some(fault) => Finding::Ill(fault.desc().to_lowercase()),
-        None => Finding::Ill(error.to_string()),
-    }
+    let ours = matches!(
+        error.raw_os_error(),
+        Some(libc::EADDRNOTAVAIL | libc::EAGAIN | libc::EPERM | libc::EACCES | libc::EAFNOSUPPORT)
+    );
+    let reason = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".into(),
+        io::ErrorKind::ConnectionReset => "connection reset".into(),
+        io::ErrorKind::HostUnreachable => "no route to host".into(),
+        io::ErrorKind::NetworkUnreachable => "network is unreachable".into(),
+        _ => error.to_string(),
+    };
+    if ours || sys::out_of_descriptors(error) { Finding::Unable(reason) } else { Finding::Ill(reason) }
 }

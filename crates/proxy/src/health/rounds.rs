@@ -5,23 +5,20 @@ use std::{
     collections::{BinaryHeap, HashMap, VecDeque},
     hash::{BuildHasher, Hasher, RandomState},
     io, mem,
+    net::SocketAddr,
     rc::Rc,
     sync::Arc,
-    time::Duration,
 };
 
-use nix::{
-    errno::Errno,
-    sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
-};
+use seaway_model::{LbKey, PoolId};
 
 use super::{
     Desk, Request,
     check::{Check, Finding},
-    millis,
     probe::{Begun, Probe},
     ward::Ward,
 };
+use crate::sys::{Epoll, Events, millis};
 
 /// The wake-up's mark among the events of sockets.
 const WOKEN: u64 = u64::MAX;
@@ -31,6 +28,8 @@ pub(super) struct Rounds {
     epoll: Epoll,
     ward: Ward,
     due: BinaryHeap<Reverse<(u64, Due)>>,
+    /// Ejected by the data path, which lets them back by itself: only to be told then.
+    out: BinaryHeap<Reverse<(u64, LbKey, PoolId, SocketAddr)>>,
     open: HashMap<u64, Open>,
     /// Due, but too many sockets are open.
     queue: VecDeque<Visit>,
@@ -55,7 +54,6 @@ struct Visit {
 enum Due {
     Check(Visit),
     TimeUp(Visit),
-    Release(u64),
 }
 
 impl Visit {
@@ -70,13 +68,14 @@ impl Visit {
 
 impl Rounds {
     pub(super) fn new(desk: Arc<Desk>, most_open: usize) -> io::Result<Rounds> {
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(&desk.bell, EpollEvent::new(EpollFlags::EPOLLIN, WOKEN))?;
+        let epoll = Epoll::new()?;
+        epoll.watch_readable(desk.bell.fd(), WOKEN)?;
         Ok(Rounds {
             desk,
             epoll,
             ward: Ward::default(),
             due: BinaryHeap::new(),
+            out: BinaryHeap::new(),
             open: HashMap::new(),
             queue: VecDeque::new(),
             most_open: most_open.max(1),
@@ -86,18 +85,18 @@ impl Rounds {
     }
 
     pub(super) fn run(mut self) {
-        let mut events = vec![EpollEvent::empty(); 256];
+        let mut events = Events::with_room_for(256);
         loop {
-            let ready = match self.epoll.wait(&mut events, self.patience()) {
-                Ok(ready) => ready,
-                Err(Errno::EINTR) => 0,
+            match self.epoll.wait(&mut events, self.patience()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     tracing::error!(%error, "health checks stop: waiting for sockets failed");
                     return;
                 }
-            };
-            for event in &events[..ready] {
-                match event.data() {
+            }
+            for index in 0..events.len() {
+                match events.at(index).token {
                     WOKEN => {
                         if !self.attend() {
                             return;
@@ -111,14 +110,10 @@ impl Rounds {
         }
     }
 
-    fn patience(&self) -> EpollTimeout {
-        match self.due.peek() {
-            None => EpollTimeout::NONE,
-            Some(Reverse((at, _))) => {
-                let wait = Duration::from_millis(at.saturating_sub(millis())).min(Duration::from_secs(3600));
-                EpollTimeout::try_from(wait).unwrap_or(EpollTimeout::ZERO)
-            }
-        }
+    fn patience(&self) -> Option<u64> {
+        let due = self.due.peek().map(|Reverse((at, _))| *at);
+        let out = self.out.peek().map(|Reverse((at, ..))| *at);
+        due.into_iter().chain(out).min().map(|at| at.saturating_sub(millis()))
     }
 
     /// Does what was asked for meanwhile; false when it is time to go home.
@@ -127,8 +122,8 @@ impl Rounds {
         let now = millis();
         for request in requests {
             match request {
-                Request::Watch { key, pool, members } => {
-                    for slot in self.ward.admit(key, &pool, members, now) {
+                Request::Watch(pool) => {
+                    for slot in self.ward.admit(&pool, now) {
                         let Some(visit) = self.visit(slot) else { continue };
                         let Some(target) = self.ward.target(slot, visit.generation) else { continue };
                         // Spread from the start, or all members of a big pool would be checked in one burst for ever.
@@ -137,11 +132,9 @@ impl Rounds {
                         self.due.push(Reverse((first, Due::Check(visit))));
                     }
                 }
-                Request::Forget { key, pool } => self.ward.forget(key, pool),
-                Request::Suspect(id) => {
-                    if let Some(until) = self.ward.suspect(id, now) {
-                        self.due.push(Reverse((until, Due::Release(id))));
-                    }
+                Request::Ejected { key, pool, member, until, reason } => {
+                    self.ward.ejected(key.clone(), pool.clone(), member, reason);
+                    self.out.push(Reverse((until, key, pool, member)));
                 }
                 Request::Stop => return false,
             }
@@ -169,8 +162,11 @@ impl Rounds {
                         self.finish(visit, &finding);
                     }
                 }
-                Due::Release(id) => self.ward.release(id, now),
             }
+        }
+        while self.out.peek().is_some_and(|Reverse((until, ..))| *until <= now) {
+            let Some(Reverse((_, key, pool, member))) = self.out.pop() else { break };
+            self.ward.released(key, pool, member, now);
         }
         while self.open.len() < self.most_open {
             let Some(visit) = self.queue.pop_front() else { break };
@@ -185,9 +181,9 @@ impl Rounds {
             Begun::Waiting(probe) => probe,
             Begun::Found(finding) => return self.conclude(visit, &check, &finding),
         };
-        let interest = if probe.listens() { EpollFlags::EPOLLIN } else { EpollFlags::EPOLLOUT };
-        if let Err(error) = self.epoll.add(probe.socket(), EpollEvent::new(interest, visit.mark())) {
-            return self.conclude(visit, &check, &Finding::Unable(error.desc().to_lowercase()));
+        // Edges: told once of the connection and once of the answer, never to be changed in between.
+        if let Err(error) = self.epoll.watch_edges(probe.socket(), visit.mark()) {
+            return self.conclude(visit, &check, &Finding::Unable(error.to_string()));
         }
         let time_up = millis() + check.timeout.as_millis() as u64;
         self.due.push(Reverse((time_up, Due::TimeUp(visit))));
@@ -196,16 +192,8 @@ impl Rounds {
 
     fn proceed(&mut self, visit: Visit) {
         let Some(open) = self.open.get_mut(&visit.mark()) else { return };
-        let listened = open.probe.listens();
-        match open.probe.proceed(&open.check) {
-            Some(finding) => self.finish(visit, &finding),
-            None if !listened && open.probe.listens() => {
-                let mut event = EpollEvent::new(EpollFlags::EPOLLIN, visit.mark());
-                if let Err(error) = self.epoll.modify(open.probe.socket(), &mut event) {
-                    self.finish(visit, &Finding::Unable(error.desc().to_lowercase()));
-                }
-            }
-            None => {}
+        if let Some(finding) = open.probe.proceed(&open.check) {
+            self.finish(visit, &finding);
         }
     }
 

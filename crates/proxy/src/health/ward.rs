@@ -5,61 +5,37 @@
 //! ```
 
 use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
+    collections::{HashMap, hash_map::Entry},
     net::SocketAddr,
     rc::Rc,
     sync::Arc,
-    time::Duration,
 };
 
-use seaway_model::{
-    LbKey, Pool, PoolId,
-    load_balancer::{MemberState, Passive},
-};
+use seaway_model::{LbKey, PoolId};
+use seaway_snapshot::Standing;
 
 use super::{
     HealthChange,
     check::{Check, Course, Finding},
-    vitals::{Health, Patient},
 };
-
-/// An ejection is never longer than this many times its configured length.
-const LONGEST: u32 = 10;
+use crate::running::{Health, RunningMember, RunningPool};
 
 #[derive(Default)]
 pub(super) struct Ward {
-    pools: HashMap<(LbKey, PoolId), PoolWatch>,
-    patients: HashMap<u64, Watched>,
-    targets: Vec<Option<Target>>,
-    free: Vec<usize>,
+    pools: HashMap<(LbKey, PoolId), HashMap<SocketAddr, usize>>,
+    patients: Slab<Patient>,
+    targets: Slab<Target>,
     by_check: HashMap<Rc<Check>, usize>,
     generation: u32,
     /// What changed since somebody took it.
     pub(super) changes: Vec<HealthChange>,
 }
 
-struct PoolWatch {
-    name: Rc<(LbKey, PoolId)>,
-    passive: Option<Passive>,
-    patients: Vec<u64>,
-}
-
-struct Watched {
-    patient: Arc<dyn Patient>,
-    at: SocketAddr,
-    pool: Rc<(LbKey, PoolId)>,
-    /// Draining members and those of weight 0 are checked, but nobody may count on them.
-    serves: bool,
+/// One member of one pool.
+struct Patient {
+    pool: Arc<RunningPool>,
+    member: Arc<RunningMember>,
     target: Option<usize>,
-    ejection: Ejection,
-}
-
-#[derive(Default)]
-struct Ejection {
-    until: Option<u64>,
-    in_row: u32,
-    last_length: u64,
-    ended: u64,
 }
 
 /// One thing to be checked, for everybody who asks for just this check.
@@ -68,235 +44,343 @@ pub(super) struct Target {
     /// Tells it from others that had its place before.
     pub(super) generation: u32,
     course: Course,
-    patients: Vec<u64>,
-}
-
-/// One member as its pool's runtime knows it.
-pub struct Admission {
-    pub at: SocketAddr,
-    pub patient: Arc<dyn Patient>,
+    seen_well: bool,
+    patients: Vec<usize>,
 }
 
 impl Ward {
-    /// A pool is new or changed. Returns targets that have to be checked from now on.
-    pub(super) fn admit(&mut self, key: LbKey, pool: &Pool, members: Vec<Admission>, now: u64) -> Vec<usize> {
-        let name = (key, pool.id.clone());
-        let before = self.pools.remove(&name);
-        let (name, old) = match before {
-            Some(watch) => (watch.name, watch.patients),
-            None => (Rc::new(name), Vec::new()),
-        };
+    /// A pool is new, changed or gone. Returns targets that have to be checked from now on.
+    pub(super) fn admit(&mut self, pool: &Arc<RunningPool>, now: u64) -> Vec<usize> {
+        let name = (pool.key.clone(), pool.id.clone());
+        let mut before = self.pools.remove(&name).unwrap_or_default();
+        let live = pool.live();
         let mut fresh = Vec::new();
-        let mut patients = Vec::with_capacity(members.len());
-        for Admission { at, patient } in members {
-            let Ok(found) = pool.members.binary_search_by(|member| member.at.cmp(&at)) else { continue };
-            let member = &pool.members[found];
-            let id = patient.vitals().id();
-            let serves = member.state == MemberState::Ready && member.weight > 0;
-            let entry = self.patients.entry(id).or_insert_with(|| Watched {
-                patient,
-                at,
-                pool: name.clone(),
-                serves,
-                target: None,
-                ejection: Ejection::default(),
-            });
-            entry.serves = serves;
-            patients.push(id);
-            self.aim(id, Check::of(pool, member), now, &mut fresh);
-            if pool.passive.is_none() {
-                self.readmit(id, now, "passive ejection was switched off");
+        if live.present {
+            let mut here = HashMap::with_capacity(live.members.len());
+            for (member, running) in live.compiled.members().iter().zip(&live.members) {
+                // A member that left and came back between two looks has a new runtime state.
+                let known = before.remove(&member.at).filter(|id| {
+                    let same =
+                        self.patients.at(*id).is_some_and(|patient| Arc::ptr_eq(&patient.member, running));
+                    if !same {
+                        self.discharge(*id);
+                    }
+                    same
+                });
+                let id = known.unwrap_or_else(|| {
+                    let (pool, member) = (pool.clone(), running.clone());
+                    self.patients.insert(Patient { pool, member, target: None })
+                });
+                self.aim(id, Check::of(live.compiled.pool(), member), now, &mut fresh);
+                here.insert(member.at, id);
             }
+            self.pools.insert(name, here);
         }
-        let staying: HashSet<u64> = patients.iter().copied().collect();
-        for id in old.into_iter().filter(|id| !staying.contains(id)) {
-            self.discharge(id);
-        }
-        self.pools.insert((*name).clone(), PoolWatch { name, passive: pool.passive, patients });
+        before.into_values().for_each(|id| self.discharge(id));
         fresh
     }
 
-    pub(super) fn forget(&mut self, key: LbKey, pool: PoolId) {
-        for id in self.pools.remove(&(key, pool)).map(|watch| watch.patients).unwrap_or_default() {
-            self.discharge(id);
-        }
-    }
-
     pub(super) fn target(&self, slot: usize, generation: u32) -> Option<&Target> {
-        self.targets.get(slot)?.as_ref().filter(|target| target.generation == generation)
+        self.targets.at(slot).filter(|target| target.generation == generation)
     }
 
     pub(super) fn generation_of(&self, slot: usize) -> Option<u32> {
-        self.targets.get(slot)?.as_ref().map(|target| target.generation)
+        self.targets.at(slot).map(|target| target.generation)
     }
 
     /// A check has ended.
     pub(super) fn note(&mut self, slot: usize, finding: &Finding, now: u64) {
-        let Some(Some(target)) = self.targets.get_mut(slot) else { return };
+        let Some(target) = self.targets.at_mut(slot) else { return };
         let (well, reason) = match finding {
             Finding::Well => (true, "checks succeeded"),
             Finding::Ill(reason) => (false, reason.as_str()),
             Finding::Unable(_) => return,
         };
-        if !target.course.note(well, &target.check) {
-            return;
-        }
-        for id in target.patients.clone() {
-            self.judge(id, !well, now, reason);
-        }
-    }
-
-    /// The data path met failures in a row at this member. Returns when to let it back, if it is ejected now.
-    pub(super) fn suspect(&mut self, id: u64, now: u64) -> Option<u64> {
-        let watched = self.patients.get(&id)?;
-        let pool = self.pools.get(&*watched.pool)?;
-        let passive = pool.passive?;
-        if watched.ejection.until.is_some() || !self.another_serves(pool, id) {
-            return None;
-        }
-        let watched = self.patients.get_mut(&id)?;
-        let before = watched.patient.vitals().health();
-        let until = watched.ejection.start(passive.eject, now);
-        watched.patient.vitals().set_ejected(true, now);
-        let reason = format!(
-            "{} failures in a row, out for {:?}",
-            passive.failures,
-            Duration::from_millis(until.saturating_sub(now))
-        );
-        self.changed(id, before, &reason);
-        Some(until)
-    }
-
-    /// The time of an ejection is over, perhaps.
-    pub(super) fn release(&mut self, id: u64, now: u64) {
-        let due = self.patients.get(&id).and_then(|watched| watched.ejection.until);
-        if due.is_some_and(|until| until <= now) {
-            self.readmit(id, now, "its time out is over");
+        let turned = target.course.note(well, &target.check);
+        let first = well && !target.course.down && !target.seen_well;
+        target.seen_well |= first;
+        if turned || first {
+            let health = if target.course.down { Health::Down } else { Health::Up };
+            for id in target.patients.clone() {
+                self.judge(id, health, now, reason);
+            }
         }
     }
 
-    fn another_serves(&self, pool: &PoolWatch, id: u64) -> bool {
-        pool.patients.iter().filter(|other| **other != id).any(|other| {
-            self.patients.get(other).is_some_and(|other| other.serves && other.patient.vitals().usable())
-        })
+    /// The data path has ejected a member for failing its traffic.
+    pub(super) fn ejected(&mut self, key: LbKey, pool: PoolId, member: SocketAddr, reason: String) {
+        self.changes.push(HealthChange {
+            key,
+            pool,
+            member,
+            from: Standing::Usable,
+            to: Standing::Ejected,
+            reason,
+        });
     }
 
-    fn readmit(&mut self, id: u64, now: u64, reason: &str) {
-        let Some(watched) = self.patients.get_mut(&id) else { return };
-        if watched.ejection.until.take().is_none() {
-            return;
-        }
-        watched.ejection.ended = now;
-        let before = watched.patient.vitals().health();
-        watched.patient.vitals().set_ejected(false, now);
-        self.changed(id, before, reason);
-    }
-
-    fn judge(&mut self, id: u64, down: bool, now: u64, reason: &str) {
-        let Some(watched) = self.patients.get(&id) else { return };
-        let before = watched.patient.vitals().health();
-        if (before == Health::Down) != down {
-            watched.patient.vitals().set_down(down, now);
-            self.changed(id, before, reason);
-        }
-    }
-
-    fn changed(&mut self, id: u64, from: Health, reason: &str) {
-        let Some(watched) = self.patients.get(&id) else { return };
-        let to = watched.patient.vitals().health();
-        if from != to {
-            let (key, pool) = (*watched.pool).clone();
+    /// The time of an ejection is over, unless it was made longer or something else is the matter.
+    pub(super) fn released(&mut self, key: LbKey, pool: PoolId, member: SocketAddr, now: u64) {
+        let name = (key, pool);
+        let id = self.pools.get(&name).and_then(|members| members.get(&member));
+        let Some(patient) = id.and_then(|id| self.patients.at(*id)) else { return };
+        if patient.member.standing(now) == Standing::Usable {
             self.changes.push(HealthChange {
-                key,
-                pool,
-                member: watched.at,
-                from,
-                to,
-                reason: reason.into(),
+                key: name.0,
+                pool: name.1,
+                member,
+                from: Standing::Ejected,
+                to: Standing::Usable,
+                reason: "its time out is over".into(),
             });
         }
     }
 
+    fn judge(&mut self, id: usize, health: Health, now: u64, reason: &str) {
+        let Some(Patient { pool, member, .. }) = self.patients.at(id) else { return };
+        let from = member.standing(now);
+        pool.set_health(member, health, now);
+        let to = member.standing(now);
+        if from != to {
+            let (key, pool, member) = (pool.key.clone(), pool.id.clone(), member.at);
+            self.changes.push(HealthChange { key, pool, member, from, to, reason: reason.into() });
+        }
+    }
+
     /// Has this patient watched by the target of `check`, which is made if nobody asked for it before.
-    fn aim(&mut self, id: u64, check: Option<Check>, now: u64, fresh: &mut Vec<usize>) {
-        let current = self.patients.get(&id).and_then(|watched| watched.target);
-        let same = match (current.and_then(|slot| self.targets[slot].as_ref()), &check) {
-            (Some(target), Some(check)) => *target.check == *check,
-            (None, None) => true,
-            _ => false,
-        };
-        if same {
-            return;
+    fn aim(&mut self, id: usize, check: Option<Check>, now: u64, fresh: &mut Vec<usize>) {
+        let Some(patient) = self.patients.at(id) else { return };
+        let was_down = patient.member.health() == Health::Down;
+        let current = patient.target.and_then(|slot| self.targets.at(slot));
+        match (current, &check) {
+            (Some(target), Some(check)) if *target.check == *check => return,
+            (None, None) if !was_down => return,
+            _ => {}
         }
         self.leave(id);
         let Some(check) = check else {
-            self.judge(id, false, now, "it is not checked any more");
-            return;
+            return self.judge(id, Health::Unknown, now, "it is not checked any more");
         };
-        let is_down = self.patients.get(&id).is_some_and(|w| w.patient.vitals().health() == Health::Down);
         let check = Rc::new(check);
         let slot = match self.by_check.entry(check.clone()) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(vacant) => {
                 self.generation = self.generation.wrapping_add(1);
-                let course = Course::known(is_down);
-                let target = Target { check, generation: self.generation, course, patients: Vec::new() };
-                let slot = match self.free.pop() {
-                    Some(slot) => {
-                        self.targets[slot] = Some(target);
-                        slot
-                    }
-                    None => {
-                        self.targets.push(Some(target));
-                        self.targets.len() - 1
-                    }
-                };
+                let slot = self.targets.insert(Target {
+                    check,
+                    generation: self.generation,
+                    course: Course::known(was_down),
+                    seen_well: false,
+                    patients: Vec::new(),
+                });
                 fresh.push(slot);
                 *vacant.insert(slot)
             }
         };
-        let mut known_down = false;
-        if let Some(target) = self.targets[slot].as_mut() {
-            target.patients.push(id);
-            known_down = target.course.down;
+        if let Some(patient) = self.patients.at_mut(id) {
+            patient.target = Some(slot);
         }
-        if let Some(watched) = self.patients.get_mut(&id) {
-            watched.target = Some(slot);
-        }
-        self.judge(id, known_down, now, "its check, shared with other pools, said so before");
+        let Some(target) = self.targets.at_mut(slot) else { return };
+        target.patients.push(id);
+        let known = match (target.course.down, target.seen_well) {
+            (true, _) => Health::Down,
+            (false, true) => Health::Up,
+            (false, false) => Health::Unknown,
+        };
+        self.judge(id, known, now, "its check, shared with other pools, said so before");
     }
 
-    fn leave(&mut self, id: u64) {
-        let Some(slot) = self.patients.get_mut(&id).and_then(|watched| watched.target.take()) else { return };
-        let Some(target) = self.targets[slot].as_mut() else { return };
+    fn leave(&mut self, id: usize) {
+        let Some(slot) = self.patients.at_mut(id).and_then(|patient| patient.target.take()) else { return };
+        let Some(target) = self.targets.at_mut(slot) else { return };
         target.patients.retain(|patient| *patient != id);
         if target.patients.is_empty() {
-            let check = target.check.clone();
-            self.by_check.remove(&check);
-            self.targets[slot] = None;
-            self.free.push(slot);
+            self.by_check.remove(&target.check);
+            self.targets.remove(slot);
         }
     }
 
-    fn discharge(&mut self, id: u64) {
+    fn discharge(&mut self, id: usize) {
         self.leave(id);
-        self.patients.remove(&id);
+        self.patients.remove(id);
     }
 }
 
-impl Ejection {
-    fn start(&mut self, length: Duration, now: u64) -> u64 {
-        let length = u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1);
-        // It proved itself by staying as long as it had been out.
-        let proved = now.saturating_sub(self.ended) > self.last_length;
-        self.in_row = if proved { 1 } else { (self.in_row + 1).min(LONGEST) };
-        self.last_length = length.saturating_mul(u64::from(self.in_row));
-        let until = now.saturating_add(self.last_length);
-        self.until = Some(until);
-        until
+/// Things by a number that stays theirs.
+struct Slab<T> {
+    places: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    fn at(&self, place: usize) -> Option<&T> {
+        self.places.get(place)?.as_ref()
+    }
+
+    fn at_mut(&mut self, place: usize) -> Option<&mut T> {
+        self.places.get_mut(place)?.as_mut()
+    }
+
+    fn insert(&mut self, thing: T) -> usize {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        self.places[place] = Some(thing);
+        place
+    }
+
+    fn remove(&mut self, place: usize) {
+        if self.places.get_mut(place).and_then(Option::take).is_some() {
+            self.free.push(place);
+        }
     }
 }
 
 #[cfg(test)]
-#[path = "ward_tests.rs"]
-mod tests;
+mod tests {
+    use std::time::Duration;
+
+    use seaway_model::{Pool, load_balancer::HealthCheck};
+
+    use super::*;
+    use crate::health::tests::pool;
+
+    const A: &str = "192.0.2.1:80";
+    const B: &str = "192.0.2.2:80";
+
+    struct Clinic {
+        ward: Ward,
+        pools: HashMap<PoolId, Arc<RunningPool>>,
+    }
+
+    impl Clinic {
+        fn new() -> Clinic {
+            Clinic { ward: Ward::default(), pools: HashMap::new() }
+        }
+
+        fn admit(&mut self, pool: Pool) -> Vec<usize> {
+            let id = pool.id.clone();
+            let running = self
+                .pools
+                .entry(id.clone())
+                .or_insert_with(|| Arc::new(RunningPool::empty(LbKey::Whole, id)));
+            running.put(Some(Arc::new(pool)), 1);
+            self.ward.admit(running, 1)
+        }
+
+        fn health(&self, pool: &str, at: &str) -> Health {
+            let live = self.pools[&PoolId(pool.into())].live();
+            live.members[live.compiled.position(at.parse().unwrap()).unwrap()].health()
+        }
+    }
+
+    fn named(name: &str, members: &[&str]) -> Pool {
+        let members: Vec<SocketAddr> = members.iter().map(|at| at.parse().unwrap()).collect();
+        let health = Some(HealthCheck { rise: 1, fall: 1, ..HealthCheck::default() });
+        Pool { id: PoolId(name.into()), health, ..pool(&members) }
+    }
+
+    fn ill() -> Finding {
+        Finding::Ill("refused".into())
+    }
+
+    #[test]
+    fn the_same_check_in_two_pools_is_made_once_and_tells_both() {
+        let mut clinic = Clinic::new();
+        let fresh = clinic.admit(named("one", &[A]));
+        assert_eq!(fresh.len(), 1);
+        assert!(clinic.admit(named("two", &[A])).is_empty());
+        clinic.ward.note(fresh[0], &ill(), 5);
+        assert_eq!((clinic.health("one", A), clinic.health("two", A)), (Health::Down, Health::Down));
+        assert_eq!(clinic.ward.changes.len(), 2);
+    }
+
+    #[test]
+    fn another_interval_is_another_check() {
+        let mut clinic = Clinic::new();
+        clinic.admit(named("one", &[A]));
+        let mut two = named("two", &[A]);
+        two.health = Some(HealthCheck { interval: Duration::from_secs(7), ..HealthCheck::default() });
+        assert_eq!(clinic.admit(two).len(), 1);
+    }
+
+    #[test]
+    fn what_a_shared_check_knows_counts_for_a_pool_that_joins() {
+        let mut clinic = Clinic::new();
+        let slot = clinic.admit(named("one", &[A]))[0];
+        clinic.ward.note(slot, &ill(), 5);
+        clinic.admit(named("two", &[A]));
+        assert_eq!(clinic.health("two", A), Health::Down);
+    }
+
+    #[test]
+    fn changed_settings_do_not_raise_a_fallen_member() {
+        let mut clinic = Clinic::new();
+        let slot = clinic.admit(named("one", &[A]))[0];
+        clinic.ward.note(slot, &ill(), 5);
+        let mut changed = named("one", &[A]);
+        changed.health =
+            Some(HealthCheck { interval: Duration::from_secs(9), rise: 1, ..HealthCheck::default() });
+        let slot = clinic.admit(changed)[0];
+        assert_eq!(clinic.health("one", A), Health::Down);
+        clinic.ward.note(slot, &Finding::Well, 9);
+        assert_eq!(clinic.health("one", A), Health::Up);
+    }
+
+    #[test]
+    fn without_a_check_nobody_is_down() {
+        let mut clinic = Clinic::new();
+        let slot = clinic.admit(named("one", &[A]))[0];
+        clinic.ward.note(slot, &ill(), 5);
+        assert!(clinic.admit(Pool { health: None, ..named("one", &[A]) }).is_empty());
+        assert_eq!(clinic.health("one", A), Health::Unknown);
+        assert!(clinic.ward.by_check.is_empty());
+    }
+
+    #[test]
+    fn a_member_that_leaves_takes_its_check_along() {
+        let mut clinic = Clinic::new();
+        clinic.admit(named("one", &[A, B]));
+        assert_eq!(clinic.ward.by_check.len(), 2);
+        clinic.admit(named("one", &[B]));
+        assert_eq!(clinic.ward.by_check.len(), 1);
+        let pool = clinic.pools[&PoolId("one".into())].clone();
+        pool.put(None, 9);
+        clinic.ward.admit(&pool, 9);
+        assert!(clinic.ward.by_check.is_empty() && clinic.ward.pools.is_empty());
+        assert!(clinic.ward.patients.places.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn what_we_lack_says_nothing_about_a_member() {
+        let mut clinic = Clinic::new();
+        let slot = clinic.admit(named("one", &[A]))[0];
+        clinic.ward.note(slot, &Finding::Unable("too many open files".into()), 5);
+        assert_eq!(clinic.health("one", A), Health::Unknown);
+    }
+
+    #[test]
+    fn each_change_says_from_what_to_what_and_why() {
+        let mut clinic = Clinic::new();
+        let slot = clinic.admit(named("one", &[A]))[0];
+        clinic.ward.note(slot, &Finding::Well, 4);
+        clinic.ward.note(slot, &ill(), 5);
+        clinic.ward.note(slot, &ill(), 6);
+        clinic.ward.note(slot, &Finding::Well, 7);
+        let told: Vec<_> = clinic.ward.changes.iter().map(|c| (c.from, c.to, c.reason.as_str())).collect();
+        assert_eq!(
+            told,
+            [
+                (Standing::Usable, Standing::Failed, "refused"),
+                (Standing::Failed, Standing::Usable, "checks succeeded")
+            ]
+        );
+    }
+}

@@ -17,6 +17,7 @@ use seaway_model::{
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Standing};
 
 use super::{Health, RunningMember, affinity::AffinityTable};
+use crate::health::Desk;
 
 pub(crate) struct RunningPool {
     pub(crate) key: LbKey,
@@ -27,6 +28,8 @@ pub(crate) struct RunningPool {
     /// Until then somebody is, or may be, ejected or warming up.
     uneven_until: AtomicU64,
     affinity: OnceLock<AffinityTable>,
+    /// Where ejections are told.
+    desk: OnceLock<Arc<Desk>>,
 }
 
 /// One generation of a pool. `members[i]` belongs to `compiled.members()[i]`.
@@ -49,6 +52,7 @@ impl RunningPool {
             leaving: Mutex::default(),
             uneven_until: AtomicU64::new(0),
             affinity: OnceLock::new(),
+            desk: OnceLock::new(),
         }
     }
 
@@ -138,11 +142,17 @@ impl RunningPool {
         if let Some(until) = member.failed(passive, now) {
             let warming = live.compiled.pool().slow_start.unwrap_or_default();
             self.uneven_until.fetch_max(until + warming.as_millis() as u64, Relaxed);
-            tracing::warn!(
-                load_balancer = %self.key, pool = %self.id, member = %member.at,
-                "member ejected for {} s after failing {} times in a row", (until - now) / 1000, passive.failures,
-            );
+            if let Some(desk) = self.desk.get() {
+                let seconds = (until - now) as f64 / 1000.0;
+                let reason = format!("{} failures in a row, out for {seconds} s", passive.failures);
+                desk.ejected(self, member.at, until, reason);
+            }
         }
+    }
+
+    /// Has ejections told to the prober, which logs and publishes them.
+    pub(crate) fn report_to(&self, desk: impl FnOnce() -> Arc<Desk>) {
+        self.desk.get_or_init(desk);
     }
 
     /// The member for a new client, and its index in `live`.

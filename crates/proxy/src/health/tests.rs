@@ -1,8 +1,6 @@
 //! The prober against real sockets, in both families.
-#![allow(clippy::unwrap_used)]
 
 use std::{
-    collections::BTreeMap,
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
     sync::{
@@ -18,72 +16,75 @@ use seaway_model::{
     L4, LbKey, Member, Owner, Pool, PoolId,
     load_balancer::{BackendProtocol, Balance, CheckKind, HealthCheck, MemberState, Passive, ProxyVersion},
 };
-use seaway_proxy::health::{Admission, Health, Patient, Prober, Vitals};
+use seaway_snapshot::Standing;
+
+use super::*;
+use crate::{
+    running::{Health, RunningMember, RunningPool},
+    sys,
+};
 
 const FAMILIES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-
-#[derive(Default)]
-struct Bed(Vitals);
-
-impl Patient for Bed {
-    fn vitals(&self) -> &Vitals {
-        &self.0
-    }
-}
 
 /// A prober with one pool.
 struct Ward {
     prober: Prober,
     pool: Pool,
-    beds: BTreeMap<SocketAddr, Arc<Bed>>,
+    running: Arc<RunningPool>,
+}
+
+pub(super) fn pool(members: &[SocketAddr]) -> Pool {
+    let mut members = members.to_vec();
+    members.sort();
+    let state = MemberState::Ready;
+    let member = |at: &SocketAddr| Member { at: *at, host_name: None, node: None, weight: 1, state };
+    Pool {
+        id: PoolId("web".into()),
+        owner: Owner::Config("test".into()),
+        l4: L4::Tcp,
+        protocol: BackendProtocol::Opaque,
+        tls: None,
+        balance: Balance::RoundRobin,
+        affinity: None,
+        health: None,
+        passive: None,
+        slow_start: None,
+        panic_threshold: 0,
+        proxy: None,
+        members: members.iter().map(member).collect(),
+    }
 }
 
 impl Ward {
     fn new(kind: CheckKind, members: &[SocketAddr], change: impl FnOnce(&mut Pool)) -> Ward {
-        let mut pool = Pool {
-            id: PoolId("web".into()),
-            owner: Owner::Config("test".into()),
-            l4: L4::Tcp,
-            protocol: BackendProtocol::Opaque,
-            tls: None,
-            balance: Balance::RoundRobin,
-            affinity: None,
-            health: Some(HealthCheck {
-                kind,
-                port: None,
-                interval: Duration::from_millis(20),
-                timeout: Duration::from_millis(200),
-                rise: 2,
-                fall: 2,
-            }),
-            passive: None,
-            slow_start: None,
-            panic_threshold: 0,
-            proxy: None,
-            members: Vec::new(),
-        };
+        let mut pool = pool(members);
+        pool.health = Some(HealthCheck {
+            kind,
+            port: None,
+            interval: Duration::from_millis(20),
+            timeout: Duration::from_millis(200),
+            rise: 2,
+            fall: 2,
+        });
         change(&mut pool);
-        let mut ward = Ward { prober: Prober::start().unwrap(), pool, beds: BTreeMap::new() };
-        ward.members(members);
+        let running = Arc::new(RunningPool::empty(LbKey::Whole, pool.id.clone()));
+        let ward = Ward { prober: Prober::start().unwrap(), pool, running };
+        ward.put(ward.pool.clone());
         ward
     }
 
-    fn members(&mut self, members: &[SocketAddr]) {
-        let mut members = members.to_vec();
-        members.sort();
-        self.pool.members = members
-            .iter()
-            .map(|at| Member { at: *at, host_name: None, node: None, weight: 1, state: MemberState::Ready })
-            .collect();
-        let admissions = members
-            .iter()
-            .map(|at| Admission { at: *at, patient: self.beds.entry(*at).or_default().clone() })
-            .collect();
-        self.prober.watch(LbKey::Whole, Arc::new(self.pool.clone()), admissions);
+    fn put(&self, pool: Pool) {
+        self.running.put(Some(Arc::new(pool)), sys::millis());
+        self.prober.watch(&self.running);
+    }
+
+    fn member(&self, at: SocketAddr) -> Arc<RunningMember> {
+        let live = self.running.live();
+        live.members[live.compiled.position(at).unwrap()].clone()
     }
 
     fn health(&self, at: SocketAddr) -> Health {
-        self.beds[&at].0.health()
+        self.member(at).health()
     }
 
     fn becomes(&self, at: SocketAddr, health: Health) {
@@ -166,11 +167,10 @@ fn a_member_that_stops_listening_falls_and_rises_when_it_is_back() {
         ward.becomes(at, Health::Down);
         let told = changes.wait(Duration::from_secs(20));
         assert_eq!(told.len(), 1);
-        assert_eq!((told[0].member, told[0].to), (at, Health::Down));
+        assert_eq!((told[0].member, told[0].to), (at, Standing::Failed));
         assert!(told[0].reason.contains("refused"), "{}", told[0].reason);
         socket.listen(128).unwrap();
         ward.becomes(at, Health::Up);
-        assert!(ward.beds[&at].0.back_at().is_some());
     }
 }
 
@@ -187,7 +187,7 @@ fn an_http_status_outside_of_the_range_takes_a_member_down() {
         ward.becomes(bad.at, Health::Down);
         ward.becomes(ugly.at, Health::Down);
         until("the good one was asked a few times", || good.asked.load(SeqCst) > 5);
-        assert_eq!(ward.health(good.at), Health::Up);
+        ward.becomes(good.at, Health::Up);
         let request = String::from_utf8(asked.recv().unwrap()).unwrap();
         assert!(request.starts_with("GET /up HTTP/1.1\r\nHost: shop.example\r\n"), "{request}");
     }
@@ -224,7 +224,7 @@ fn a_udp_port_that_refuses_is_down_and_a_silent_one_is_up() {
             let count = silent.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..count], b"ping");
         }
-        assert_eq!(ward.health(at), Health::Up);
+        ward.becomes(at, Health::Up);
     }
 }
 
@@ -253,7 +253,7 @@ fn a_udp_member_must_answer_what_is_expected() {
         let ward = Ward::new(kind, &[one_at, other_at], |_| {});
         ward.becomes(other_at, Health::Down);
         until("a few answers", || answered.load(SeqCst) > 5);
-        assert_eq!(ward.health(one_at), Health::Up);
+        ward.becomes(one_at, Health::Up);
         stop.store(true, SeqCst);
         for thread in threads {
             thread.join().unwrap();
@@ -271,27 +271,22 @@ fn members_that_expect_a_proxy_header_get_a_local_one() {
 }
 
 #[test]
-fn traffic_ejects_a_member_and_lets_it_back_but_never_the_last_one() {
-    let (a, b) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
-    let (a, b) = (a.local_addr().unwrap(), b.local_addr().unwrap());
-    let ward = Ward::new(CheckKind::Tcp, &[a, b], |pool| {
+fn an_ejection_and_its_end_are_told() {
+    let member = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ward = Ward::new(CheckKind::Tcp, &[member], |pool| {
         pool.health = None;
-        pool.passive = Some(Passive { failures: 3, eject: Duration::from_millis(300) });
+        pool.passive = Some(Passive { failures: 3, eject: Duration::from_millis(100) });
     });
-    let complain = |at: &SocketAddr| {
-        let vitals = &ward.beds[at].0;
-        for _ in 0..3 {
-            if vitals.failed(3) {
-                ward.prober.suspect(vitals);
-            }
-        }
-    };
-    complain(&a);
-    ward.becomes(a, Health::Ejected);
-    complain(&b);
-    complain(&b);
-    ward.becomes(a, Health::Up);
-    assert_eq!(ward.beds[&b].0.ejections(), 0);
+    let changes = ward.prober.changes();
+    for _ in 0..3 {
+        ward.running.failed(&ward.member(member), sys::millis());
+    }
+    let mut told = Vec::new();
+    until("both are told", || {
+        told.extend(changes.wait(Duration::from_secs(1)).into_iter().map(|change| change.to));
+        told.last() == Some(&Standing::Usable)
+    });
+    assert_eq!(ward.member(member).standing(sys::millis()), Standing::Usable);
 }
 
 #[test]
@@ -313,14 +308,13 @@ fn many_more_members_than_open_sockets_are_all_checked() {
 fn a_forgotten_pool_is_not_asked_any_more() {
     let (heard, _asked) = mpsc::channel();
     let backend = Backend::tcp(FAMILIES[0], b"", heard);
-    let mut ward = Ward::new(CheckKind::Tcp, &[backend.at], |_| {});
+    let ward = Ward::new(CheckKind::Tcp, &[backend.at], |_| {});
     until("it is asked", || backend.asked.load(SeqCst) > 1);
-    ward.members(&[]);
+    ward.put(Pool { members: Vec::new(), ..ward.pool.clone() });
     // The witness is asked only after the removal was heard of, so whatever else comes is one too many.
     let (heard, _later) = mpsc::channel();
     let witness = Backend::tcp(FAMILIES[0], b"", heard);
-    ward.pool.id = PoolId("other".into());
-    ward.members(&[witness.at]);
+    ward.put(Pool { members: pool(&[witness.at]).members, ..ward.pool.clone() });
     until("the witness is asked", || witness.asked.load(SeqCst) > 0);
     let asked = backend.asked.load(SeqCst);
     until("the witness is asked a few times", || witness.asked.load(SeqCst) > 5);

@@ -1,0 +1,2 @@
+//! UDP.
+mod flows;
