@@ -5,7 +5,7 @@ mod human;
 use std::{
     fmt,
     io::{self, IsTerminal},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use thiserror::Error;
@@ -50,18 +50,21 @@ pub struct BadLevel(String);
 /// Shows and changes the level. Clones change the same one.
 #[derive(Clone)]
 pub struct LogHandle {
-    shown: Arc<dyn Fn() -> String + Send + Sync>,
+    level: Arc<Mutex<String>>,
     reload: Arc<dyn Fn(EnvFilter) + Send + Sync>,
 }
 
 impl LogHandle {
     /// As it was set: `info,seaway_proxy=debug`.
     pub fn level(&self) -> String {
-        (self.shown)()
+        self.locked().clone()
     }
 
     pub fn set(&self, level: &str) -> Result<(), BadLevel> {
-        (self.reload)(filter(level)?);
+        let (level, filter) = filter(level)?;
+        let mut current = self.locked();
+        (self.reload)(filter);
+        *current = level;
         Ok(())
     }
 
@@ -69,6 +72,10 @@ impl LogHandle {
     pub fn detached() -> LogHandle {
         let (_, handle) = subscriber(Format::Human, "info", false, io::sink).expect("info is a level");
         handle
+    }
+
+    fn locked(&self) -> MutexGuard<'_, String> {
+        self.level.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,24 +96,24 @@ fn subscriber<W>(
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let (filter, handle) = reload::Layer::new(filter(level)?);
+    let (level, filter) = filter(level)?;
+    let (filter, handle) = reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer::<Registry>().with_writer(writer);
     let lines = match format {
         Format::Human => lines.with_ansi(colour).with_timer(human::ShortTime).boxed(),
         Format::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
     };
     let subscriber = Registry::default().with(lines.with_filter(filter));
-    let shown = handle.clone();
     let handle = LogHandle {
-        shown: Arc::new(move || shown.with_current(EnvFilter::to_string).unwrap_or_default()),
+        level: Arc::new(Mutex::new(level)),
         // It fails only after the subscriber is gone, when there is nothing left to filter.
         reload: Arc::new(move |filter| _ = handle.reload(filter)),
     };
     Ok((Box::new(subscriber), handle))
 }
 
-/// Stricter than `EnvFilter`, which takes a misspelt level for the name of a module and then shows nothing.
-fn filter(text: &str) -> Result<EnvFilter, BadLevel> {
+/// The filter and its text, normalized. Stricter than `EnvFilter`, which takes a misspelt level for the name of a module and then shows nothing.
+fn filter(text: &str) -> Result<(String, EnvFilter), BadLevel> {
     let bad = |part: &str| BadLevel(part.chars().filter(|c| !c.is_control()).take(60).collect());
     let mut directives = Vec::new();
     for part in text.split(',').map(str::trim) {
@@ -125,7 +132,9 @@ fn filter(text: &str) -> Result<EnvFilter, BadLevel> {
             Some(_) => return Err(bad(part)),
         }
     }
-    EnvFilter::try_new(directives.join(",")).map_err(|_| bad(text))
+    let level = directives.join(",");
+    let filter = EnvFilter::try_new(&level).map_err(|_| bad(text))?;
+    Ok((level, filter))
 }
 
 fn is_target(text: &str) -> bool {
@@ -134,8 +143,6 @@ fn is_target(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     #[derive(Clone, Default)]

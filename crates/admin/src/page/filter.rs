@@ -1,6 +1,8 @@
 //! Which services are shown: thousands of rows help nobody, and would be sent every second.
 
-use crate::view::{ServiceView, View};
+use std::cmp::Reverse;
+
+use crate::view::{MemberState, PoolView, Rate, ServiceView, View};
 
 /// On the page, unless asked for otherwise.
 const SHOWN: usize = 100;
@@ -31,7 +33,7 @@ pub(crate) struct Sums {
     pub(crate) open: u64,
     pub(crate) refused: u64,
     pub(crate) errors: u64,
-    pub(crate) rate: Option<crate::view::Rate>,
+    pub(crate) rate: Option<Rate>,
 }
 
 impl Filter {
@@ -62,7 +64,7 @@ impl Filter {
         let matching = view.services.len();
         if let Some(limit) = self.limit.filter(|&limit| limit < matching) {
             // When not all fit, trouble goes first. It is stable: the rest keeps its order.
-            view.services.sort_by_key(|service| !is_troubled(service));
+            view.services.sort_by_key(|service| Reverse(worry(service)));
             view.services.truncate(limit);
         }
         Shown { view, sums, matching }
@@ -92,17 +94,31 @@ impl Sums {
     }
 }
 
-/// Something in it does not work, or nothing is there to work.
-pub(super) fn is_troubled(service: &ServiceView) -> bool {
-    service.listeners.is_empty()
+/// How much to worry, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Worry {
+    None,
+    /// It is served, by fewer than it should be.
+    Some,
+    /// Clients are refused.
+    Much,
+}
+
+pub(super) fn worry(service: &ServiceView) -> Worry {
+    let dead = |pool: &PoolView| pool.usable() == 0 && !pool.panic;
+    let hurt = |pool: &PoolView| {
+        pool.panic || pool.members.iter().any(|m| matches!(m.state, MemberState::Down | MemberState::Ejected))
+    };
+    if service.listeners.is_empty()
         || service.listeners.iter().any(|listener| !listener.serving)
-        || service.pools.iter().any(|pool| {
-            pool.panic
-                || pool.usable() == 0
-                || pool.members.iter().any(|m| {
-                    matches!(m.state, crate::view::MemberState::Down | crate::view::MemberState::Ejected)
-                })
-        })
+        || service.pools.iter().any(dead)
+    {
+        Worry::Much
+    } else if service.pools.iter().any(hurt) {
+        Worry::Some
+    } else {
+        Worry::None
+    }
 }
 
 fn matches(service: &ServiceView, sought: &str) -> bool {

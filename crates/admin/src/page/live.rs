@@ -51,21 +51,25 @@ fn title(view: &View) -> String {
 
 /// One sentence that says whether to worry.
 fn standing(page: &mut String, view: &View, sums: &Sums) -> fmt::Result {
-    let out = sums.members - sums.usable;
+    let out = match sums.members - sums.usable {
+        0 => None,
+        out => Some(format!("{out} of {} out", plural(sums.members, "member", "members"))),
+    };
     let (class, sentence) = match (&view.readiness, view.readiness.why_not()) {
         (Readiness::Stopping, _) => ("warn", "Stopping: open connections are draining".to_owned()),
         (_, Some(why)) => ("warn", format!("Not ready: {}", text(why))),
         _ if sums.failed_listeners > 0 => {
-            ("bad", format!("{} not served", plural(sums.failed_listeners, "address", "addresses")))
+            let failed = plural(sums.failed_listeners, "listener", "listeners");
+            (
+                "bad",
+                [Some(format!("{failed} not served")), out]
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            )
         }
-        _ if out > 0 => (
-            "warn",
-            format!(
-                "Serving, with {} of {} out",
-                count(out as u64),
-                plural(sums.members, "member", "members")
-            ),
-        ),
+        _ if let Some(out) = out => ("warn", format!("Serving, with {out}")),
         _ if !view.problems.is_empty() => {
             ("warn", format!("Serving, with {} to mend", plural(view.problems.len(), "problem", "problems")))
         }

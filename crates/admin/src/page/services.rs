@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use seaway_model::{Time, load_balancer::Balance};
 
 use super::{
-    filter::{Filter, Shown, is_troubled},
+    filter::{Filter, Shown, Worry, worry},
     html::{age, bytes, count, rate, text},
     live::plural,
 };
@@ -54,8 +54,15 @@ pub(super) fn write(page: &mut String, shown: &Shown, filter: &Filter, now: Time
 
 fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
     let owner = text(&service.owner);
-    let class = if is_troubled(service) { "service troubled" } else { "service" };
-    write!(page, r#"<article class="{class}" data-key="{owner}"><h3><span class="name">"#)?;
+    let (mark, meaning) = match worry(service) {
+        Worry::None => ("good", "served"),
+        Worry::Some => ("warn", "served by fewer members than there are"),
+        Worry::Much => ("bad", "not served"),
+    };
+    write!(
+        page,
+        r#"<article class="service" data-key="{owner}"><h3><span class="mark {mark}" role="img" aria-label="{meaning}" title="{meaning}"></span><span class="name">"#
+    )?;
     if !service.namespace.is_empty() {
         write!(page, r#"<span class="namespace">{}/</span>"#, text(&service.namespace))?;
     }
@@ -99,7 +106,12 @@ fn listener(page: &mut String, listener: &ListenerView) -> fmt::Result {
     let limit = listener.sessions.limit.map(|limit| format!("<small> of {}</small>", count(limit)));
     cell(page, "Open", &format!("{}{}", count(listener.sessions.current), limit.unwrap_or_default()))?;
     traffic(page, &listener.sessions, &listener.bytes, listener.rate)?;
-    cell(page, "Refused", &worrying(listener.refused.total()))?;
+    // Refusing strangers is what the ranges are for; a limit that is hit is news.
+    let by_limit = match listener.refused.by_limit {
+        0 => String::new(),
+        refused => format!(r#" <small class="bad">{} by limit</small>"#, count(refused)),
+    };
+    cell(page, "Refused", &format!("{}{by_limit}", count(listener.refused.total())))?;
     cell(page, "Errors", &worrying(listener.errors))?;
     page.write_str("</tr>\n")
 }
@@ -122,12 +134,15 @@ fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time
         page.write_str(" · <b class=\"bad\">too few are healthy: all are used</b>")?;
     }
     page.write_str("</small>")?;
+    let share = match usable {
+        0 => "bad",
+        _ if usable == all => "good",
+        _ => "warn",
+    };
     write!(
         page,
-        r#" <meter min="0" max="{}" low="{}" high="{}" optimum="{all}" value="{usable}" aria-label="Members in use">{usable} of {all}</meter></h4>"#,
-        all.max(1),
-        all.div_ceil(2),
-        all,
+        r#" <svg class="share {share}" viewBox="0 0 96 6" preserveAspectRatio="none" aria-hidden="true"><rect width="{}" height="6" rx="3"/></svg></h4>"#,
+        96 * usable / all.max(1)
     )?;
     if pool.members.is_empty() {
         page.write_str("<p class=\"empty\">No members: connections are reset.</p></section>\n")?;

@@ -103,23 +103,14 @@ impl Routes {
 
     pub(super) async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> Answer {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-        let Some(route) = Route::of(path, query) else {
-            return text(
-                StatusCode::NOT_FOUND,
-                format!("There is nothing at this path. There is:\n\n{HELP}"),
-            );
-        };
-        let method = request.method().clone();
-        let mut answer = match (route, &method) {
-            (_, &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query)),
-            (Route::Log, &Method::PUT) => self.set_log(peer, request).await,
-            _ => {
-                let methods = route.methods();
-                let mut answer =
-                    text(StatusCode::METHOD_NOT_ALLOWED, format!("Only {methods} here.\n\n{HELP}"));
-                answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
-                answer
+        let mut answer = match (Route::of(path, query), request.method()) {
+            (None, _) => {
+                text(StatusCode::NOT_FOUND, format!("There is nothing at this path. There is:\n\n{HELP}"))
             }
+            // hyper sends the head alone where that was asked.
+            (Some(route), &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query)),
+            (Some(Route::Log), &Method::PUT) => self.set_log(peer, request).await,
+            (Some(route), _) => refuse_method(route.methods()),
         };
         answer::secure(&mut answer);
         answer
@@ -186,6 +177,12 @@ impl Routes {
             Err(error) => text(StatusCode::BAD_REQUEST, format!("{error}\n")),
         }
     }
+}
+
+fn refuse_method(methods: &'static str) -> Answer {
+    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, format!("Only {methods} here.\n\n{HELP}"));
+    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
+    answer
 }
 
 /// Nothing is left half done under these locks, so a panic of another request does not spoil what they hold.

@@ -1,0 +1,411 @@
+//! Every path, asked through a real socket.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[path = "sample/client.rs"]
+mod client;
+#[path = "sample/view.rs"]
+mod view;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use client::{ask, send};
+use seaway_admin::{Admin, BindError, Binding, Bound, View, logging::LogHandle, view::Readiness};
+
+/// Serves what the closure tells while the test asks.
+fn serving(source: impl Fn() -> View + Send + Sync + 'static, test: impl FnOnce(SocketAddr)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let admin = runtime.block_on(async { serve(source) });
+    test(admin.addresses()[0]);
+    runtime.block_on(admin.stop());
+}
+
+fn serve(source: impl Fn() -> View + Send + Sync + 'static) -> Admin {
+    let anywhere = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
+    Bound::bind(&anywhere).unwrap().serve(Arc::new(move || Arc::new(source())), LogHandle::detached())
+}
+
+fn sample(test: impl FnOnce(SocketAddr)) {
+    serving(|| view::at(1000), test);
+}
+
+fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {
+    let mut lines = csv.lines();
+    let columns: Vec<&str> = lines.next().unwrap().trim_start_matches("# ").split(',').collect();
+    lines
+        .map(|line| {
+            let cells = cells(line);
+            assert_eq!(cells.len(), columns.len(), "{line}");
+            columns.iter().map(|column| column.to_string()).zip(cells).collect()
+        })
+        .collect()
+}
+
+fn cells(line: &str) -> Vec<String> {
+    let (mut cells, mut quoted) = (vec![String::new()], false);
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            c => cells.last_mut().unwrap().push(c),
+        }
+    }
+    cells
+}
+
+/// What HAProxy 2.6.12 printed on Debian 12, copied from its output.
+const HAPROXY_2_6: &str = "# pxname,svname,qcur,qmax,scur,smax,slim,stot,bin,bout,dreq,dresp,ereq,econ,eresp,\
+wretr,wredis,status,weight,act,bck,chkfail,chkdown,lastchg,downtime,qlimit,pid,iid,sid,throttle,lbtot,tracked,\
+type,rate,rate_lim,rate_max,check_status,check_code,check_duration,hrsp_1xx,hrsp_2xx,hrsp_3xx,hrsp_4xx,hrsp_5xx,\
+hrsp_other,hanafail,req_rate,req_rate_max,req_tot,cli_abrt,srv_abrt,comp_in,comp_out,comp_byp,comp_rsp,lastsess,\
+last_chk,last_agt,qtime,ctime,rtime,ttime,agent_status,agent_code,agent_duration,check_desc,agent_desc,check_rise,\
+check_fall,check_health,agent_rise,agent_fall,agent_health,addr,cookie,mode,algo,conn_rate,conn_rate_max,conn_tot,\
+intercepted,dcon,dses,wrew,connect,reuse,cache_lookups,cache_hits,srv_icur,src_ilim,qtime_max,ctime_max,rtime_max,\
+ttime_max,eint,idle_conn_cur,safe_conn_cur,used_conn_cur,need_conn_est,uweight,agg_server_status,\
+agg_server_check_status,agg_check_status,-,ssl_sess,ssl_reused_sess,ssl_failed_handshake,h2_headers_rcvd,\
+h2_data_rcvd,h2_settings_rcvd,h2_rst_stream_rcvd,h2_goaway_rcvd,h2_detected_conn_protocol_errors,\
+h2_detected_strm_protocol_errors,h2_rst_stream_resp,h2_goaway_resp,h2_open_connections,h2_backend_open_streams,\
+h2_total_connections,h2_backend_total_streams,h1_open_connections,h1_open_streams,h1_total_connections,\
+h1_total_streams,h1_bytes_in,h1_bytes_out,h1_spliced_bytes_in,h1_spliced_bytes_out,";
+
+#[test]
+fn the_csv_has_the_columns_of_haproxy_2_6_at_all_of_its_paths() {
+    sample(|at| {
+        for path in ["/;csv", "/stats;csv", "/haproxy?stats;csv", "/;csv;norefresh"] {
+            let answer = ask(at, path);
+            assert_eq!((answer.status, answer.body.lines().next()), (200, Some(HAPROXY_2_6)), "{path}");
+        }
+    });
+}
+
+#[test]
+fn the_csv_tells_of_frontends_servers_and_backends() {
+    sample(|at| {
+        let rows = rows(&ask(at, "/;csv").body);
+        let row = |proxy: &str, server: &str| {
+            let found = rows.iter().find(|row| row["pxname"] == proxy && row["svname"] == server);
+            found.unwrap_or_else(|| panic!("no row {proxy} {server}"))
+        };
+        let frontend = row("default/shop:443", "FRONTEND");
+        assert_eq!((&*frontend["type"], &*frontend["status"], &*frontend["mode"]), ("0", "OPEN", "tcp"));
+        // Of both addresses.
+        assert_eq!((&*frontend["stot"], &*frontend["dreq"], &*frontend["slim"]), ("1333", "6", "40000"));
+        let down = row("default/shop:443", "[2001:db8:42:2::1a]:8443");
+        assert_eq!((&*down["type"], &*down["status"], &*down["econ"]), ("2", "DOWN", "41"));
+        assert_eq!((&*down["last_chk"], &*down["wredis"]), ("connection refused", "41"));
+        assert!(down["lastchg"].parse::<u64>().is_ok_and(|seconds| seconds >= 312));
+        let backend = row("default/shop:443", "BACKEND");
+        assert_eq!((&*backend["type"], &*backend["act"], &*backend["algo"]), ("1", "2", "leastconn"));
+        assert_eq!(row("infra/dns:53/udp", "10.42.0.21:5353")["status"], "no check");
+        let hostile = format!("default/{}:5432", view::HOSTILE.replace('"', ""));
+        assert_eq!(row(&hostile, "FRONTEND")["status"], "STOP");
+        let names: BTreeSet<_> = rows.iter().map(|row| (&row["pxname"], &row["svname"])).collect();
+        assert_eq!(names.len(), rows.len(), "no two rows have one name");
+    });
+}
+
+#[test]
+fn state_is_the_view_with_rates_and_the_process() {
+    serving(
+        {
+            let looks = AtomicU64::new(0);
+            move || view::at(1_000_000 * looks.fetch_add(1, Ordering::Relaxed))
+        },
+        |at| {
+            let state = || -> serde_json::Value { serde_json::from_str(&ask(at, "/state").body).unwrap() };
+            let first = state();
+            assert_eq!(first["services"][0]["listeners"][0]["rate"], serde_json::Value::Null);
+            assert_eq!(first["readiness"]["state"], "ready");
+            assert_eq!(first["services"][0]["pools"][0]["members"][2]["state"], "down");
+            assert_eq!(first["problems"][0]["place"]["line"], 14);
+            assert!(first["process"]["residentBytes"].as_u64() > Some(1_000_000));
+            let second = until(|| {
+                let state = state();
+                state["services"][0]["listeners"][0]["rate"]["connections"].as_f64()
+            });
+            assert!(second > 100_000.0, "{second}");
+        },
+    );
+}
+
+#[test]
+fn state_is_filtered_and_limited_when_asked() {
+    sample(|at| {
+        let names = |path: &str| -> Vec<String> {
+            let state: serde_json::Value = serde_json::from_str(&ask(at, path).body).unwrap();
+            let services = state["services"].as_array().unwrap().iter();
+            services.map(|service| service["owner"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names("/state").len(), 3);
+        assert_eq!(names("/state?q=infra%2FDNS"), ["Service infra/dns"]);
+        assert_eq!(names("/state?q=10.42.3.2"), ["Service default/shop"]);
+        // The one that is not served goes first.
+        assert_eq!(names("/state?limit=1"), [format!("Service default/{}", view::HOSTILE)]);
+    });
+}
+
+/// A family's name, its type, and the label sets and values of its series.
+type Families = BTreeMap<String, (String, Vec<(BTreeMap<String, String>, f64)>)>;
+
+fn parse_metrics(text: &str) -> Families {
+    assert!(text.ends_with("# EOF\n"), "OpenMetrics ends with a mark");
+    let mut families = Families::new();
+    for line in text.lines() {
+        if let Some(declared) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = declared.split_once(' ').unwrap();
+            let old = families.insert(name.to_owned(), (kind.to_owned(), Vec::new()));
+            assert!(old.is_none(), "{name} is declared twice");
+        } else if !line.starts_with('#') {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let (name, labels) = match series.split_once('{') {
+                Some((name, labels)) => (name, labels.strip_suffix('}').unwrap()),
+                None => (series, ""),
+            };
+            let labels = labels.split(',').filter_map(|label| label.split_once('='));
+            let labels =
+                labels.map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned())).collect();
+            let family = name.strip_suffix("_total").or(name.strip_suffix("_info")).unwrap_or(name);
+            let (_, all) = families.get_mut(family).unwrap_or_else(|| panic!("{family} has no type"));
+            all.push((labels, value.parse().expect(line)));
+        }
+    }
+    families
+}
+
+#[test]
+fn metrics_parse_and_their_labels_are_bounded() {
+    sample(|at| {
+        let answer = ask(at, "/metrics");
+        assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+        let families = parse_metrics(&answer.body);
+        for (name, (_, series)) in &families {
+            for (labels, _) in series {
+                for (key, value) in labels {
+                    let allowed: &[&str] = match key.as_str() {
+                        "protocol" => &["tcp", "udp"],
+                        "direction" => &["in", "out"],
+                        "state" => &["up", "down", "ejected", "draining", "unchecked", "serving", "failed"],
+                        "reason" => &["source", "limit", "PortInUse", "NoEndpoints"],
+                        "version" => &["0.1.0 (2f1c9ab)"],
+                        _ => panic!("{name} has an unknown label {key}"),
+                    };
+                    assert!(allowed.contains(&value.as_str()), "{name}: {key}={value}");
+                }
+            }
+        }
+        let value = |name: &str, label: &str| -> f64 {
+            let (_, series) = families.get(name).unwrap_or_else(|| panic!("no {name}"));
+            let chosen = series.iter().filter(|(labels, _)| {
+                let all: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                all.join(",") == label
+            });
+            let values: Vec<f64> = chosen.map(|(_, value)| *value).collect();
+            assert_eq!(values.len(), 1, "{name} {label}: {series:?}");
+            values[0]
+        };
+        assert_eq!(value("seaway_connections", "protocol=tcp"), 1345.0);
+        assert_eq!(value("seaway_traffic_bytes", "direction=in,protocol=udp"), 4000.0 * 812.0);
+        assert_eq!(value("seaway_refused", "protocol=tcp,reason=source"), 12.0);
+        assert_eq!(value("seaway_connect_errors", "protocol=udp"), 3.0);
+        assert_eq!(value("seaway_members", "state=down"), 1.0);
+        assert_eq!(value("seaway_listeners", "state=failed"), 1.0);
+        assert_eq!(value("seaway_problems", "reason=NoEndpoints"), 1.0);
+        assert_eq!(value("seaway_ready", ""), 1.0);
+        assert_eq!(value("seaway_unit_failures", ""), 1.0);
+        assert!(value("process_resident_memory_bytes", "") > 1e6);
+        assert!(value("process_open_fds", "") > 3.0);
+        assert_eq!(families["seaway_connections"].0, "counter");
+        assert_eq!(families["seaway_members"].0, "gauge");
+    });
+}
+
+#[test]
+fn ready_says_why_not_until_it_is() {
+    for (readiness, status, text) in [
+        (Readiness::Starting, 503, "starting"),
+        (Readiness::Waiting { why: "2 of 3 listeners are bound".into() }, 503, "2 of 3 listeners are bound"),
+        (Readiness::Ready, 200, "ready"),
+        (Readiness::Stopping, 503, "stopping"),
+    ] {
+        serving(
+            move || View { readiness: readiness.clone(), ..View::default() },
+            |at| {
+                let answer = ask(at, "/ready");
+                assert_eq!(answer.status, status);
+                assert!(answer.body.contains(text), "{}", answer.body);
+                assert_eq!(ask(at, "/live").status, 200);
+            },
+        );
+    }
+}
+
+#[test]
+fn the_log_level_is_shown_and_set_but_not_for_a_web_page() {
+    sample(|at| {
+        assert_eq!(ask(at, "/log").body, "info\n");
+        let set = send(at, "PUT", "/log", "", "warn,seaway_proxy=debug\n");
+        assert_eq!((set.status, &*set.body), (200, "warn,seaway_proxy=debug\n"));
+        assert_eq!(ask(at, "/log").body, "warn,seaway_proxy=debug\n");
+        let misspelt = send(at, "PUT", "/log", "", "debgu");
+        assert_eq!(misspelt.status, 400);
+        assert!(misspelt.body.contains("'debgu' is no log level"), "{}", misspelt.body);
+        let foreign = send(at, "PUT", "/log", "Origin: http://evil.example\r\n", "trace");
+        assert_eq!(foreign.status, 403);
+        let long = send(at, "PUT", "/log", "", &"x".repeat(5000));
+        assert_eq!(long.status, 400);
+        assert_eq!(ask(at, "/log").body, "warn,seaway_proxy=debug\n");
+    });
+}
+
+#[test]
+fn unknown_paths_and_methods_are_answered_with_what_there_is() {
+    sample(|at| {
+        for path in ["/nothing", "/state;csv", "/haproxyx", "//", "/live/"] {
+            let answer = ask(at, path);
+            assert_eq!(answer.status, 404, "{path}");
+            assert!(answer.body.contains("/metrics   for Prometheus"), "{}", answer.body);
+        }
+        for (method, path, allow) in
+            [("POST", "/state", "GET, HEAD"), ("DELETE", "/log", "GET, HEAD, PUT"), ("PUT", "/", "GET, HEAD")]
+        {
+            let answer = send(at, method, path, "", "");
+            assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");
+        }
+        let head = send(at, "HEAD", "/", "", "");
+        assert_eq!((head.status, &*head.body), (200, ""));
+        assert!(head.header("content-length").unwrap().parse::<usize>().unwrap() > 1000);
+    });
+}
+
+#[test]
+fn every_answer_carries_the_security_headers() {
+    sample(|at| {
+        for path in ["/", "/state", "/;csv", "/metrics", "/live", "/ready", "/log", "/nothing"] {
+            let answer = ask(at, path);
+            assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+            assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
+            let policy = answer.header("content-security-policy").expect(path);
+            assert!(policy.starts_with("default-src 'none'"), "{path}: {policy}");
+            assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        }
+    });
+}
+
+#[test]
+fn the_page_is_whole_without_a_script_and_escapes_every_name() {
+    sample(|at| {
+        let page = ask(at, "/").body;
+        assert!(!page.contains("<img"), "a name became markup");
+        assert!(page.contains("&lt;img src=x onerror=&quot;"));
+        for told in
+            ["203.0.113.7", "10.42.0.17:<wbr>8443", "connection refused", "PortInUse", "kind: EndpointSlice"]
+        {
+            assert!(page.contains(told), "{told} is missing");
+        }
+        assert!(page.contains(r#"<noscript><meta http-equiv="refresh""#));
+        let sought = ask(at, "/?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").body;
+        assert!(!sought.contains("<script>alert") && sought.contains("No service matches"), "{sought}");
+        for outside in ["http://", "https://", "@import", "url("] {
+            let without_icon = page.replace("http://www.w3.org/2000/svg", "");
+            assert!(!without_icon.contains(outside), "the page refers to {outside}");
+        }
+    });
+}
+
+#[test]
+fn five_thousand_services_are_shown_a_hundred_at_a_time() {
+    let many = || {
+        let services = (0..5000).map(|n| seaway_admin::view::ServiceView {
+            owner: format!("Service default/s{n}"),
+            namespace: "default".into(),
+            name: format!("s{n}"),
+            ..Default::default()
+        });
+        View { services: services.collect(), ..View::default() }
+    };
+    serving(many, |at| {
+        let page = ask(at, "/").body;
+        assert_eq!(page.matches("<article").count(), 100);
+        assert!(page.contains("4\u{2009}900 more"));
+        let found = ask(at, "/?q=s4711").body;
+        assert!(found.contains("Service default/s4711") && found.matches("<article").count() == 1);
+    });
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    sample(|at| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let error = runtime.block_on(async { Bound::bind(&Binding::Exactly(vec![at])) }).unwrap_err();
+        assert!(matches!(error, BindError::InUse(address) if address == at), "{error:?}");
+        assert!(error.to_string().contains(&at.to_string()), "{error}");
+    });
+}
+
+#[test]
+fn a_stopped_page_leaves_its_address_to_a_successor() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let admin = serve(View::default);
+        let at = admin.addresses()[0];
+        admin.stop().await;
+        Bound::bind(&Binding::Exactly(vec![at])).unwrap();
+    });
+}
+
+#[test]
+fn a_peer_that_never_ends_its_head_is_cut_off() {
+    sample(|at| {
+        let start = Instant::now();
+        let mut slow = TcpStream::connect(at).unwrap();
+        slow.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n").unwrap();
+        slow.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut rest = Vec::new();
+        _ = slow.read_to_end(&mut rest);
+        let took = start.elapsed();
+        assert!(took >= Duration::from_secs(4) && took < Duration::from_secs(15), "{took:?}");
+    });
+}
+
+#[test]
+fn a_head_that_is_too_large_is_refused() {
+    sample(|at| {
+        let answer = send(at, "GET", "/live", &format!("X-Long: {}\r\n", "x".repeat(15_000)), "");
+        assert_eq!(answer.status, 200, "what fits is served");
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        // It is refused before all of it is read, so the end may not be taken any more.
+        _ = stream.write_all(format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(200_000)).as_bytes());
+        let mut answer = Vec::new();
+        _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    });
+}
+
+#[test]
+fn idle_connections_cannot_keep_others_out_for_long() {
+    sample(|at| {
+        let _idle: Vec<TcpStream> = (0..150).map(|_| TcpStream::connect(at).unwrap()).collect();
+        assert_eq!(ask(at, "/live").status, 200);
+    });
+}
+
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "it never came");
+        std::thread::yield_now();
+    }
+}

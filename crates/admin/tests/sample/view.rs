@@ -1,0 +1,195 @@
+//! A process with a bit of everything, for tests to look at and for people to see.
+
+use std::{
+    net::IpAddr,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use seaway_admin::view::{
+    Bytes, CheckView, ListenerView, MemberState, MemberView, PoolView, Readiness, Refused, ServiceView,
+    Sessions, View,
+};
+use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
+
+/// A name that would be markup if it were not escaped.
+pub(crate) const HOSTILE: &str = "<img src=x onerror=\"document.title='owned'\">";
+
+/// As it looks when this much has been counted.
+pub(crate) fn at(count: u64) -> View {
+    View {
+        version: "0.1.0 (2f1c9ab)".into(),
+        host: "edge-01.example.net".into(),
+        started: ago(93_000),
+        readiness: Readiness::Ready,
+        workers: 2,
+        unit_failures: 1,
+        services: vec![shop(count), dns(count), legacy()],
+        problems: problems(),
+    }
+}
+
+fn shop(count: u64) -> ServiceView {
+    ServiceView {
+        owner: "Service default/shop".into(),
+        namespace: "default".into(),
+        name: "shop".into(),
+        addresses: vec![ip("203.0.113.7"), ip("2001:db8:4:17::7")],
+        listeners: vec![
+            listener("203.0.113.7", 443, L4::Tcp, "https", count),
+            listener("2001:db8:4:17::7", 443, L4::Tcp, "https", count / 3),
+        ],
+        pools: vec![PoolView {
+            id: "443".into(),
+            protocol: L4::Tcp,
+            balance: Balance::LeastConnections,
+            panic: false,
+            members: vec![
+                member("10.42.0.17:8443", "shop-6f7c9-x2p4q", MemberState::Up, count / 2),
+                member("10.42.1.9:8443", "shop-6f7c9-9wlmz", MemberState::Up, count / 2),
+                MemberView {
+                    last_error: "connection refused".into(),
+                    connect_errors: 41,
+                    retries: 41,
+                    last_change: Some(ago(312)),
+                    ..member("[2001:db8:42:2::1a]:8443", "shop-6f7c9-k8s7d", MemberState::Down, 88_412)
+                },
+                MemberView {
+                    last_change: Some(ago(12)),
+                    ..member("10.42.3.2:8443", "shop-59d4b-7hq2c", MemberState::Draining, 70_215)
+                },
+            ],
+        }],
+    }
+}
+
+fn dns(count: u64) -> ServiceView {
+    ServiceView {
+        owner: "Service infra/dns".into(),
+        namespace: "infra".into(),
+        name: "dns".into(),
+        addresses: vec![ip("203.0.113.53")],
+        listeners: vec![
+            listener("203.0.113.53", 53, L4::Udp, "dns", count * 4),
+            listener("203.0.113.53", 53, L4::Tcp, "dns-tcp", 12),
+        ],
+        pools: vec![PoolView {
+            id: "53".into(),
+            protocol: L4::Udp,
+            balance: Balance::SourceHash,
+            panic: false,
+            members: vec![
+                MemberView {
+                    check: CheckView::default(),
+                    ..member("10.42.0.21:5353", "coredns-0", MemberState::Unchecked, count * 2)
+                },
+                MemberView {
+                    last_error: "3 failures in a row: port unreachable".into(),
+                    last_change: Some(ago(4)),
+                    connect_errors: 3,
+                    check: CheckView::default(),
+                    ..member("10.42.1.22:5353", "coredns-1", MemberState::Ejected, count * 2)
+                },
+            ],
+        }],
+    }
+}
+
+fn legacy() -> ServiceView {
+    ServiceView {
+        owner: format!("Service default/{HOSTILE}"),
+        namespace: "default".into(),
+        name: HOSTILE.into(),
+        addresses: vec![ip("198.51.100.20")],
+        listeners: vec![ListenerView {
+            serving: false,
+            sessions: Sessions::default(),
+            bytes: Bytes::default(),
+            ..listener("198.51.100.20", 5432, L4::Tcp, "", 0)
+        }],
+        pools: vec![PoolView {
+            id: "5432".into(),
+            protocol: L4::Tcp,
+            balance: Balance::RoundRobin,
+            panic: false,
+            members: vec![],
+        }],
+    }
+}
+
+fn listener(address: &str, port: u16, protocol: L4, name: &str, total: u64) -> ListenerView {
+    ListenerView {
+        address: ip(address),
+        port,
+        protocol,
+        name: name.into(),
+        serving: true,
+        sessions: Sessions {
+            current: total.min(218),
+            peak: total.min(1904),
+            total,
+            limit: (protocol == L4::Tcp).then_some(20_000),
+        },
+        bytes: Bytes { incoming: total * 812, outgoing: total * 24_310 },
+        refused: Refused { by_source: 3, by_limit: 0 },
+        errors: 0,
+        rate: None,
+    }
+}
+
+fn member(address: &str, name: &str, state: MemberState, total: u64) -> MemberView {
+    MemberView {
+        address: address.into(),
+        name: name.into(),
+        state,
+        weight: 1,
+        sessions: Sessions { current: total.min(109), peak: total.min(702), total, limit: None },
+        bytes: Bytes { incoming: total * 812, outgoing: total * 24_310 },
+        connect_errors: 0,
+        retries: 0,
+        check: CheckView {
+            description: "TCP every 2 s".into(),
+            failures: u64::from(state == MemberState::Down) * 156,
+            times_down: u64::from(state == MemberState::Down),
+            rise: 2,
+            fall: 3,
+        },
+        last_change: Some(ago(7200)),
+        last_error: String::new(),
+        rate: None,
+    }
+}
+
+fn problems() -> Vec<Problem> {
+    let service = |name: &str| ObjectRef::new(Kind::Service, "default", name);
+    vec![
+        Problem::new(
+            service(HOSTILE),
+            Reason::PortInUse,
+            "198.51.100.20:5432/TCP is taken by process 812 (postgres), which is not ours.",
+        )
+        .at("spec.ports[0].port")
+        .fix("Stop that process, or give the Service another port; it is tried again every 10 seconds.")
+        .in_file("services/legacy.yaml", 14, 11),
+        Problem::new(
+            service("reports"),
+            Reason::NoEndpoints,
+            "The Service has a selector, and nobody here fills its slices.",
+        )
+        .at("spec.selector")
+        .fix(
+            "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: reports-1\n  labels: \
+             {kubernetes.io/service-name: reports}\naddressType: IPv4\nendpoints: [{addresses: \
+             [\"10.0.0.1\"]}]\nports: [{name: http, port: 8080, protocol: TCP}]\n",
+        )
+        .in_file("services/reports.yaml", 1, 1),
+    ]
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("it is an address")
+}
+
+fn ago(seconds: u64) -> Time {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis() as u64;
+    Time(now - seconds * 1000)
+}
