@@ -1,27 +1,19 @@
 //! The World, told facts and asked what should be: no cluster, no clock, no socket.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Address, Change, Config, Desired, Dirt, Fact, IpRange, Kind, L4, Name, ObjectRef, Outcome, Owner, Reason,
-    Unit,
+    Address, Change, Config, Desired, Dirt, Fact, Kind, L4, Name, ObjectRef, Outcome, Owner, Reason, Unit,
     config::Exposed,
-    fact::{
-        AddressPool, Endpoint, EndpointAddress, EndpointPort, Endpoints, FactRef, Families, FamilyPolicy,
-        HostReport, Meta, NameAnswer, Service, ServiceKind, ServicePort, TargetPort,
-    },
+    fact::{FactRef, NameAnswer, Service, ServiceKind, TargetPort},
     load_balancer::{Bind, MemberState},
     outcome::{Serving, UnitState},
     unit::{LbKey, Place},
 };
 use seaway_plan::{Demand, Placement, Roles, ServiceKey, World, dry_run, explain::explain};
-
-const HOST: &str = "edge-1";
+use seaway_testkit::facts::{
+    HOST, endpoint, host, ip, owner, pool, put, put_slice, service, shop, slice, synced,
+};
 
 struct OnHost;
 
@@ -33,107 +25,6 @@ impl Placement for OnHost {
 
 fn unit(owner: Owner) -> Unit {
     Unit::LoadBalancer(Place::Host { name: HOST.into(), driver: "native".into() }, LbKey::Of(owner))
-}
-
-fn ip(text: &str) -> IpAddr {
-    text.parse().expect("an address")
-}
-
-fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
-    Service {
-        meta: Meta {
-            namespace: "default".into(),
-            name: name.into(),
-            uid: format!("uid-{name}").into(),
-            ..Meta::default()
-        },
-        kind: ServiceKind::LoadBalancer,
-        headless: false,
-        selector: BTreeMap::new(),
-        ports: ports
-            .iter()
-            .map(|(name, port, target)| ServicePort {
-                name: (*name).into(),
-                protocol: L4::Tcp,
-                port: *port,
-                target: target.clone(),
-                node_port: None,
-                app_protocol: None,
-            })
-            .collect(),
-        families: Families { policy: FamilyPolicy::Single, first: None, second: None },
-        affinity: None,
-        local_only: false,
-        health_check_node_port: None,
-        load_balancer_ip: None,
-        class: None,
-        source_ranges: Vec::new(),
-        publish_not_ready: false,
-    }
-}
-
-fn shop() -> Service {
-    service("shop", &[("", 8080, TargetPort::Number(80))])
-}
-
-fn put(service: &Service) -> Change {
-    Change::Put(Fact::Service(Arc::new(service.clone())))
-}
-
-fn owner(service: &Service) -> Owner {
-    Owner::Object {
-        object: ObjectRef::new(Kind::Service, service.meta.namespace.clone(), service.meta.name.clone()),
-        uid: service.meta.uid.clone(),
-    }
-}
-
-fn endpoint(at: &str) -> Endpoint {
-    Endpoint { at: EndpointAddress::Ip(ip(at)), ready: true, serving: true, terminating: false, node: None }
-}
-
-fn slice(service: &str, port: (&str, u16), endpoints: Vec<Endpoint>) -> Endpoints {
-    Endpoints {
-        object: ObjectRef::new(Kind::EndpointSlice, "default", format!("{service}-1")),
-        part: 0,
-        service: service.into(),
-        annotations: BTreeMap::new(),
-        ports: vec![EndpointPort { name: port.0.into(), protocol: L4::Tcp, port: Some(port.1) }],
-        endpoints,
-    }
-}
-
-fn put_slice(slice: &Endpoints) -> Change {
-    Change::Put(Fact::Endpoints(Arc::new(slice.clone())))
-}
-
-fn pool(range: (&str, &str)) -> Change {
-    Change::Put(Fact::AddressPool(Arc::new(AddressPool {
-        object: ObjectRef::new(Kind::AddressPool, "", "public"),
-        created: None,
-        ranges: vec![IpRange::new(ip(range.0), ip(range.1)).expect("a range")],
-        hosts: false,
-        auto_assign: true,
-        avoid_buggy: false,
-        priority: 0,
-        namespaces: Vec::new(),
-        namespace_selectors: Vec::new(),
-        service_selectors: Vec::new(),
-    })))
-}
-
-fn host(addresses: &[&str], holds: &[&str]) -> Change {
-    let report = HostReport {
-        host: HOST.into(),
-        addresses: addresses.iter().map(|it| ip(it)).collect(),
-        holds: holds.iter().map(|it| ip(it)).collect(),
-    };
-    Change::Put(Fact::Host(Arc::new(report)))
-}
-
-fn synced() -> Vec<Change> {
-    [Kind::Service, Kind::EndpointSlice, Kind::Node, Kind::Namespace, Kind::Address]
-        .map(Change::Synced)
-        .into()
 }
 
 fn world_with(config: Config) -> World {

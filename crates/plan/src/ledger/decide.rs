@@ -75,7 +75,7 @@ impl View<'_> {
             && candidates.iter().any(|pool| pool.hosts && pool.object.name == had.pool)
         {
             wish.prefer(had.addresses.iter().copied());
-            if let Some(granted) = self.from_hosts(claim, &had.pool, &wish, Partly::Allowed) {
+            if let Some(granted) = self.publish_hosts(claim, &had.pool, &wish, Partly::Allowed) {
                 return granted;
             }
         }
@@ -98,7 +98,7 @@ impl View<'_> {
         }
         let partly = candidates.iter().filter(|pool| self.usable(claim, pool, &kept)).find_map(|pool| {
             let hosts = pool.hosts.then_some(&pool.object.name)?;
-            self.from_hosts(claim, hosts, &wish, Partly::Allowed)
+            self.publish_hosts(claim, hosts, &wish, Partly::Allowed)
         });
         partly.unwrap_or_else(|| self.refuse(claim, &wish, &kept, &candidates))
     }
@@ -151,7 +151,7 @@ impl View<'_> {
             if pool.hosts {
                 // Hosts' own addresses and pools' do not go together.
                 let only = Wish(vec![families.to_vec()]);
-                let whole = || self.from_hosts(claim, &pool.object.name, &only, Partly::Refused);
+                let whole = || self.publish_hosts(claim, &pool.object.name, &only, Partly::Refused);
                 if let Some(granted) = kept.is_empty().then(whole).flatten() {
                     return Some(granted);
                 }
@@ -250,12 +250,12 @@ impl View<'_> {
     fn on_hosts(&self, claim: &Claim, had: Option<&Grant>, mut wish: Wish) -> Decision {
         wish.prefer(had.into_iter().flat_map(|had| had.addresses.iter().copied()));
         let pool = self.pools.default();
-        self.from_hosts(claim, &pool.object.name, &wish, Partly::Allowed)
+        self.publish_hosts(claim, &pool.object.name, &wish, Partly::Allowed)
             .unwrap_or_else(|| self.refuse(claim, &wish, &Places::new(), &[pool]))
     }
 
     /// None if the hosts do not have such addresses.
-    fn from_hosts(&self, claim: &Claim, pool: &Name, wish: &Wish, partly: Partly) -> Option<Decision> {
+    fn publish_hosts(&self, claim: &Claim, pool: &Name, wish: &Wish, partly: Partly) -> Option<Decision> {
         let addresses = match claim.address {
             Some(ip) => vec![ip],
             None => wish.0.iter().find_map(|families| self.own(claim, families))?,

@@ -1,0 +1,243 @@
+//! The loop under a scripted driver, in paused time: no socket, no sleep that lasts.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use seaway_engine::{Conclusion, Driver, Drivers, Engine, Failure, Handle, Phase, Settings};
+use seaway_model::{
+    Config, Desired, Pool, Unit,
+    unit::{LbKey, Place},
+};
+use seaway_plan::{Demand, Placement, Roles, World};
+use seaway_testkit::facts::{HOST, endpoint, host, put, put_slice, service, shop, slice, synced};
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
+
+/// What happened at the place that this driver plays.
+#[derive(Default)]
+struct Script {
+    applied: Vec<(Instant, Unit, String)>,
+    swapped: Vec<usize>,
+    at_work: HashMap<Unit, usize>,
+    most_at_once: usize,
+    fail: u32,
+    panic: u32,
+}
+
+#[derive(Clone, Default)]
+struct Played(Arc<Mutex<Script>>);
+
+impl Played {
+    fn with<T>(&self, look: impl FnOnce(&mut Script) -> T) -> T {
+        look(&mut self.0.lock().expect("no test panics while it holds this"))
+    }
+}
+
+impl Driver for Played {
+    type Observed = ();
+    type Step = String;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::LoadBalancer(..) | Unit::Presence(_) | Unit::Status(_))
+    }
+
+    fn steps(&self, desired: &Desired, _: &()) -> Vec<String> {
+        vec![if *desired == Desired::Absent { "remove".into() } else { "make".into() }]
+    }
+
+    async fn observe(&self, unit: &Unit, _: &Desired) -> Result<(), Failure> {
+        self.with(|it| {
+            let at_work = it.at_work.entry(unit.clone()).or_default();
+            *at_work += 1;
+            it.most_at_once = it.most_at_once.max(*at_work);
+        });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        Ok(())
+    }
+
+    async fn apply(&self, unit: &Unit, step: &String, (): &mut ()) -> Result<(), Failure> {
+        self.with(|it| *it.at_work.entry(unit.clone()).or_default() -= 1);
+        if !matches!(unit, Unit::LoadBalancer(..)) {
+            return Ok(());
+        }
+        let (fail, panic) = self.with(|it| {
+            let now = (it.fail > 0, it.panic > 0);
+            it.fail = it.fail.saturating_sub(1);
+            it.panic = it.panic.saturating_sub(1);
+            it.applied.push((Instant::now(), unit.clone(), step.clone()));
+            now
+        });
+        assert!(!panic, "as the script says");
+        if fail { Err(Failure::Retry("as the script says".into())) } else { Ok(()) }
+    }
+
+    async fn swap(&self, _: &Unit, pool: Arc<Pool>) -> Result<bool, Failure> {
+        self.with(|it| it.swapped.push(pool.members.len()));
+        Ok(true)
+    }
+
+    fn conclude(&self, _: &Unit, _: &Desired, (): &()) -> Conclusion {
+        Conclusion::default()
+    }
+}
+
+struct OnHost;
+
+impl Placement for OnHost {
+    fn units(&self, demand: &Demand) -> Vec<Unit> {
+        let place = Place::Host { name: HOST.into(), driver: "native".into() };
+        vec![Unit::LoadBalancer(place, LbKey::Of(demand.owner.clone()))]
+    }
+}
+
+struct Running {
+    handle: Handle,
+    played: Played,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<World>,
+}
+
+impl Running {
+    fn start(script: Script) -> Running {
+        let played = Played(Arc::new(Mutex::new(script)));
+        let roles = Roles { allocate: true, host: Some(HOST.into()) };
+        let world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(Config::default()));
+        let (engine, handle) =
+            Engine::new(world, Drivers::default().with(played.clone()), Settings::default());
+        let (stop, stopped) = watch::channel(false);
+        Running { handle, played, stop, task: tokio::spawn(engine.run(stopped)) }
+    }
+
+    async fn tell(&self, changes: impl IntoIterator<Item = seaway_model::Change>) {
+        for change in changes {
+            self.handle.changes().send(change).await.expect("the engine runs");
+        }
+    }
+
+    async fn until_serving(&self) {
+        let mut phase = self.handle.phase();
+        let serving = phase.wait_for(|it| *it == Phase::Serving);
+        timeout(Duration::from_secs(60), serving).await.expect("in time").expect("the engine runs");
+    }
+
+    /// Waits, in paused time, for a condition.
+    async fn until(&self, what: &str, met: impl Fn(&mut Script) -> bool) {
+        let met = async {
+            while !self.played.with(&met) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(3_600), met).await.unwrap_or_else(|_| panic!("never: {what}"));
+    }
+
+    async fn stop(self) -> World {
+        self.stop.send(true).expect("the engine runs");
+        self.task.await.expect("no panic")
+    }
+}
+
+fn told() -> Vec<seaway_model::Change> {
+    vec![
+        put(&shop()),
+        put_slice(&slice("shop", ("", 80), vec![endpoint("10.0.0.1")])),
+        host(&["192.0.2.5"], &[]),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_worked_on_before_everything_was_told() {
+    let running = Running::start(Script::default());
+    running.tell(told()).await;
+    running.handle.ask(|_| ()).await.expect("the engine runs");
+    assert_eq!(*running.handle.phase().borrow(), Phase::Listening);
+    assert_eq!(running.played.with(|it| it.applied.len()), 0);
+    running.tell(synced()).await;
+    running.until_serving().await;
+    assert_eq!(running.played.with(|it| it.applied.len()), 1);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_tried_again_later_and_later() {
+    let running = Running::start(Script { fail: 5, ..Script::default() });
+    running.tell(told().into_iter().chain(synced())).await;
+    running.until("the sixth try", |it| it.applied.len() == 6).await;
+    let times = running.played.with(|it| it.applied.iter().map(|it| it.0).collect::<Vec<_>>());
+    let waits: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(waits.windows(2).all(|pair| pair[1] > pair[0]), "{waits:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_driver_spoils_one_try_of_one_unit() {
+    let running = Running::start(Script { panic: 1, ..Script::default() });
+    running.tell(told().into_iter().chain(synced())).await;
+    running.until("a second try", |it| it.applied.len() == 2).await;
+    running.until_serving().await;
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_takes_the_short_way() {
+    let running = Running::start(Script::default());
+    running.tell(told().into_iter().chain(synced())).await;
+    running.until_serving().await;
+    running
+        .tell([put_slice(&slice("shop", ("", 80), vec![endpoint("10.0.0.1"), endpoint("10.0.0.2")]))])
+        .await;
+    running.until("the pool swapped", |it| it.swapped == [2]).await;
+    assert_eq!(running.played.with(|it| it.applied.len()), 1, "nothing else was touched");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_unit_has_two_workers_however_often_it_changes() {
+    let running = Running::start(Script::default());
+    running.tell(told().into_iter().chain(synced())).await;
+    for port in 8081..8181 {
+        let changed = service("shop", &[("", port, seaway_model::fact::TargetPort::Number(80))]);
+        running.tell([put(&changed)]).await;
+    }
+    running.until_serving().await;
+    running.until("the last port", |it| it.at_work.values().all(|count| *count == 0)).await;
+    assert_eq!(running.played.with(|it| it.most_at_once), 1);
+    assert!(running.played.with(|it| it.applied.len()) < 101, "what waits is worked on once");
+    let world = running.stop().await;
+    let ports: Vec<u16> = world.overview()[0].load_balancer.listeners.keys().map(|it| it.port).collect();
+    assert_eq!(ports, [8180]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_nobody_wants_is_removed_and_forgotten() {
+    let running = Running::start(Script::default());
+    running.tell(told().into_iter().chain(synced())).await;
+    running.until_serving().await;
+    let gone = seaway_model::fact::FactRef::Object(seaway_testkit::facts::owner(&shop()).object());
+    running.tell([seaway_model::Change::Gone(gone)]).await;
+    running.until("it is removed", |it| it.applied.last().is_some_and(|it| it.2 == "remove")).await;
+    let steps = running.played.with(|it| it.applied.len());
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(running.played.with(|it| it.applied.len()), steps, "no audit of what is forgotten");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_audit_looks_again_though_nothing_changed() {
+    let running = Running::start(Script::default());
+    running.tell(told().into_iter().chain(synced())).await;
+    running.until_serving().await;
+    running.until("a second look", |it| it.applied.len() == 2).await;
+    let apart = running.played.with(|it| it.applied[1].0 - it.applied[0].0);
+    assert!(
+        apart >= Settings::default().resync / 2
+            && apart <= Settings::default().resync + Duration::from_secs(1),
+        "{apart:?}"
+    );
+    running.stop().await;
+}
