@@ -16,6 +16,21 @@
 //!
 //! Nothing runs while nobody looks: rates come from the totals of successive looks ([`rates`]).
 //!
+//! ```no_run
+//! # use std::sync::Arc;
+//! # use seaway_admin::{Binding, Bound, Signal, Signals, View, logging, notify::Notifier};
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let log = logging::start(logging::Format::Human, "info")?;
+//! let mut signals = Signals::listen()?;
+//! let admin = Bound::bind(&Binding::Loopback)?.serve(Arc::new(|| Arc::new(View::default())), log);
+//! Notifier::from_env().ready("serving");
+//! while signals.next().await == Signal::Reload {}
+//! Notifier::from_env().stopping("draining");
+//! admin.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! It does not know the data plane, the plan, or where the numbers come from; it never changes what is served.
 
 pub mod logging;

@@ -64,7 +64,7 @@ impl Page {
 <body>
 <header class="top">
 <a class="brand" href="/"><svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8"/><path d="M4 13q4-5 8 0t8 0 8 0M4 20q4-5 8 0t8 0 8 0"/></svg><span>Seaway</span></a>
-<span class="host">{host}</span>
+<h1 class="host">{host}</h1>
 <span class="pulse" id="pulse" role="status"></span>
 <form action="/" role="search"><input type="search" name="q" value="{sought}" placeholder="Filter services" aria-label="Filter services by name or address" autocomplete="off" spellcheck="false"></form>
 </header>

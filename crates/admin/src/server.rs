@@ -11,9 +11,10 @@ use std::{
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpStream},
     pin,
     sync::Semaphore,
     task::JoinSet,
@@ -34,7 +35,7 @@ const HEADERS: usize = 64;
 /// A connection is asked to end after this time, so that one that never reads cannot keep its place.
 const LIFETIME: Duration = Duration::from_secs(30);
 const LAST_ANSWER: Duration = Duration::from_secs(5);
-const BACKLOG: u32 = 128;
+const BACKLOG: i32 = 128;
 
 /// Tells how things stand. Called for every request: it should cost no more than reading counters.
 pub type Source = Arc<dyn Fn() -> Arc<View> + Send + Sync>;
@@ -72,11 +73,14 @@ impl Bound {
     pub fn bind(binding: &Binding) -> Result<Bound, BindError> {
         let listeners = match binding {
             Binding::Exactly(addresses) => {
-                addresses.iter().map(|&address| listen(address)).collect::<Result<_, _>>()?
+                // A socket for [::] takes IPv4 too, unless it is told that somebody else does.
+                let is_v4_on = |port| addresses.iter().any(|other| other.is_ipv4() && other.port() == port);
+                let listen = |&address: &SocketAddr| listen(address, is_v4_on(address.port()));
+                addresses.iter().map(listen).collect::<Result<_, _>>()?
             }
             Binding::Loopback => {
-                let mut listeners = vec![listen((Ipv4Addr::LOCALHOST, PORT).into())?];
-                match listen((Ipv6Addr::LOCALHOST, PORT).into()) {
+                let mut listeners = vec![listen((Ipv4Addr::LOCALHOST, PORT).into(), false)?];
+                match listen((Ipv6Addr::LOCALHOST, PORT).into(), true) {
                     Ok(listener) => listeners.push(listener),
                     Err(BindError::Io { source, .. }) if is_family_absent(&source) => {}
                     Err(error) => return Err(error),
@@ -123,13 +127,18 @@ impl Admin {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, BindError> {
+fn listen(address: SocketAddr, only_v6: bool) -> Result<TcpListener, BindError> {
     let open = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        if address.is_ipv6() {
+            socket.set_only_v6(only_v6)?;
+        }
         // Or connections of a process that just ended would keep its successor from binding.
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
     };
     open().map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse(address),
@@ -145,11 +154,13 @@ fn is_family_absent(error: &io::Error) -> bool {
 
 async fn accept(listener: TcpListener, routes: Arc<Routes>, places: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
+    let mut failing = false;
     loop {
         while connections.try_join_next().is_some() {}
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
+                failing = false;
                 let routes = Arc::clone(&routes);
                 connections.spawn(async move {
                     converse(stream, peer, routes).await;
@@ -157,7 +168,9 @@ async fn accept(listener: TcpListener, routes: Arc<Routes>, places: Arc<Semaphor
                 });
             }
             Err(error) => {
-                tracing::debug!(%error, "the status page could not accept a connection");
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%error, "the status page cannot accept connections for now");
+                }
                 // Out of descriptors: without a pause this would spin.
                 time::sleep(Duration::from_millis(100)).await;
             }

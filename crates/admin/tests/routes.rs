@@ -351,6 +351,24 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
+fn both_families_may_be_bound_to_everything_on_one_port() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _context = runtime.enter();
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return;
+    }
+    until(|| {
+        // Another test may take the port in between; then another one is tried.
+        let port = std::net::TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+        let both = vec![
+            SocketAddr::new("0.0.0.0".parse().unwrap(), port),
+            SocketAddr::new("::".parse().unwrap(), port),
+        ];
+        Bound::bind(&Binding::Exactly(both)).ok()
+    });
+}
+
+#[test]
 fn a_stopped_page_leaves_its_address_to_a_successor() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {

@@ -70,12 +70,6 @@
     timer = setTimeout(update, 120);
   });
   search.form.addEventListener("submit", (event) => { event.preventDefault(); update(); });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "/" && document.activeElement !== search && !event.ctrlKey && !event.metaKey) {
-      event.preventDefault();
-      search.focus();
-    }
-  });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) update(); });
   say("live", "live");
   timer = setTimeout(update, 1000);

@@ -76,7 +76,7 @@ fn standing(page: &mut String, view: &View, sums: &Sums) -> fmt::Result {
         _ if sums.services == 0 => ("good", "Ready, with nothing to serve yet".to_owned()),
         _ => ("good", "Everything is served".to_owned()),
     };
-    writeln!(page, r#"<p class="standing {class}">{sentence}</p>"#)
+    writeln!(page, r#"<p class="standing {class}" role="status">{sentence}</p>"#)
 }
 
 fn sums(page: &mut String, sums: &Sums) -> fmt::Result {

@@ -4,13 +4,13 @@ mod answer;
 
 use std::{
     net::SocketAddr,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use http_body_util::{BodyExt, Limited};
 use hyper::{
-    Method, Request, StatusCode,
+    HeaderMap, Method, Request, StatusCode,
     body::Incoming,
     header::{self, HeaderValue},
 };
@@ -144,21 +144,14 @@ impl Routes {
 
     /// With rates.
     fn look(&self) -> View {
-        let mut view = View::clone(&(self.source)());
+        let mut view = Arc::unwrap_or_clone((self.source)());
         lock(&self.sampler).observe(&mut view, Instant::now());
         view
     }
 
     async fn set_log(&self, peer: SocketAddr, request: Request<Incoming>) -> Answer {
-        if !peer.ip().to_canonical().is_loopback() {
-            return text(StatusCode::FORBIDDEN, "The log level can be set from this machine only.\n");
-        }
-        // A browser adds it when a page of somebody else's asks; curl does not.
-        if request.headers().contains_key(header::ORIGIN) {
-            return text(
-                StatusCode::FORBIDDEN,
-                "Nothing is changed for a web page: the request has an Origin.\n",
-            );
+        if let Err(why) = may_change(peer, request.headers()) {
+            return text(StatusCode::FORBIDDEN, why);
         }
         let body = Limited::new(request.into_body(), BODY_BYTES).collect();
         let Ok(Ok(body)) = time::timeout(BODY_TIMEOUT, body).await else {
@@ -179,6 +172,17 @@ impl Routes {
     }
 }
 
+fn may_change(peer: SocketAddr, headers: &HeaderMap) -> Result<(), &'static str> {
+    if !peer.ip().to_canonical().is_loopback() {
+        return Err("The log level can be set from this machine only.\n");
+    }
+    // A browser adds it when a page of somebody else's asks; curl does not.
+    if headers.contains_key(header::ORIGIN) {
+        return Err("Nothing is changed for a web page: the request has an Origin.\n");
+    }
+    Ok(())
+}
+
 fn refuse_method(methods: &'static str) -> Answer {
     let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, format!("Only {methods} here.\n\n{HELP}"));
     answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
@@ -188,4 +192,25 @@ fn refuse_method(methods: &'static str) -> Answer {
 /// Nothing is left half done under these locks, so a panic of another request does not spoil what they hold.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_may_change_anything() {
+        for (peer, may) in [
+            ("127.0.0.1:5", true),
+            ("127.8.9.1:5", true),
+            ("[::1]:5", true),
+            // How an IPv4 peer looks to a socket for both families.
+            ("[::ffff:127.0.0.1]:5", true),
+            ("192.0.2.1:5", false),
+            ("[::ffff:192.0.2.1]:5", false),
+            ("[2001:db8::1]:5", false),
+        ] {
+            assert_eq!(may_change(peer.parse().unwrap(), &HeaderMap::new()).is_ok(), may, "{peer}");
+        }
+    }
 }
