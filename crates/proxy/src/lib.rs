@@ -53,6 +53,7 @@ mod running;
 mod shared;
 mod sys;
 mod tcp;
+mod udp;
 mod worker;
 
 pub use health::{HealthChange, HealthChanges};

@@ -25,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) adopted: Mutex<HashMap<(SocketAddr, L4), Vec<OwnedFd>>>,
     /// Connections of all workers; UDP flows do not count.
     connections: AtomicUsize,
+    flows: AtomicUsize,
     draining: AtomicBool,
     ended: Mutex<()>,
     one_ended: Condvar,
@@ -40,6 +41,7 @@ impl Shared {
             workers,
             adopted: Mutex::default(),
             connections: AtomicUsize::new(0),
+            flows: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             ended: Mutex::default(),
             one_ended: Condvar::new(),
@@ -67,6 +69,19 @@ impl Shared {
         if before == 1 && self.draining.load(Relaxed) {
             self.one_ended.notify_all();
         }
+    }
+
+    /// UDP flows of all workers, which are limited together.
+    pub(crate) fn flows(&self) -> usize {
+        self.flows.load(Relaxed)
+    }
+
+    pub(crate) fn flow_began(&self) {
+        self.flows.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn flow_ended(&self) {
+        self.flows.fetch_sub(1, Relaxed);
     }
 
     /// Waits until no connection is left, or until the deadline; tells how many are.

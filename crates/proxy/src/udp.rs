@@ -1,2 +1,245 @@
-//! UDP.
+//! UDP: flows of datagrams, each kept at one member.
+//!
+//! ```text
+//!   clients ──recvmmsg──► door (listening socket) ──► flow (client + door) ──send──► member
+//!           ◄─sendmmsg─── outbox, once per turn   ◄── the flow's own connected socket ◄──┘
+//! ```
+//! A flow has a connected socket of its own: replies find their client without being looked into, and a dead port
+//! is told by the kernel. Its datagrams cost one `send` and one `recv`; reading clients and answering them is done in
+//! batches, and trains (GRO) stay whole on their way through (GSO).
+//!
+//! A closed listener ends its flows at once: a socket kept for them would go on to get datagrams of whoever binds
+//! the port next.
+
+mod door;
 mod flows;
+mod forward;
+
+use std::{collections::HashMap, io, os::fd::AsFd, sync::Arc};
+
+use seaway_model::L4;
+use seaway_snapshot::Cursor;
+
+use self::{
+    door::Door,
+    flows::{FlowId, Flows},
+    forward::Flow,
+};
+use crate::{
+    running::{RunningListener, RunningPool},
+    sys::{self, Event, Inbox, Outbox},
+    worker::{Command, Kind, Slab, Source, Token, Turn},
+};
+
+/// Flows of a process. Each has a descriptor and a few hundred bytes, in the kernel about two thousand.
+pub(crate) const MOST_FLOWS: usize = 65_536;
+/// An index of a door, not of a flow.
+const DOOR: u32 = 1 << 31;
+/// A flow that had replies in so many turns without a pause gets them read in batches.
+const BUSY: u8 = 4;
+const READS: usize = 8;
+
+pub(crate) struct Udp {
+    worker: usize,
+    /// Made with the first door: a process without UDP has no buffers for it.
+    buffers: Option<Box<Buffers>>,
+    doors: Slab<Door>,
+    flows: Flows<Flow>,
+    cursors: HashMap<usize, Cursor>,
+    /// Counts turns, to notice flows that are busy in every one of them.
+    turns: u32,
+    sweeps: Vec<u64>,
+    accepts: bool,
+    /// The header of the flow that is being opened.
+    header: Vec<u8>,
+}
+
+struct Buffers {
+    inbox: Inbox,
+    outbox: Outbox,
+}
+
+impl Udp {
+    pub(crate) fn new(worker: usize, now: u64) -> Udp {
+        Udp {
+            worker,
+            buffers: None,
+            doors: Slab::default(),
+            flows: Flows::new(now),
+            cursors: HashMap::new(),
+            turns: 0,
+            sweeps: Vec::new(),
+            accepts: true,
+            header: Vec::new(),
+        }
+    }
+
+    /// A client, or several, have sent something.
+    fn receive(&mut self, door: u32, turn: &mut Turn) {
+        let Some(mut buffers) = self.buffers.take() else { return };
+        if let Some(entry) = self.doors.get_mut(door) {
+            let (listener, socket) = (entry.listener.clone(), entry.socket.clone());
+            let tuned = listener.tuned();
+            entry.suit(&tuned);
+            match buffers.inbox.receive(socket.as_fd(), entry.coalesces) {
+                Ok(count) => {
+                    let mut bytes = 0;
+                    for index in 0..count {
+                        if let Some((peer, datagram, segment)) = buffers.inbox.datagram(index) {
+                            bytes += datagram.len() as u64;
+                            self.forward(door, &listener, &tuned, (peer, datagram, segment), turn);
+                        }
+                    }
+                    door::count(&listener.bytes_in, bytes);
+                }
+                // Level-triggered: whatever it was comes again, or was for nobody.
+                Err(error) if sys::would_block(&error) => {}
+                Err(error) => tracing::debug!(listener = %listener.at, %error, "receiving datagrams failed"),
+            }
+        }
+        self.buffers = Some(buffers);
+    }
+
+    /// A member has answered, or its host has refused.
+    fn reply(&mut self, id: FlowId, turn: &mut Turn) {
+        let Some(buffers) = self.buffers.as_mut() else { return };
+        let Some(entry) = self.flows.of(id) else { return };
+        let (key, flow) = (entry.key, &mut entry.flow);
+        let busy = flow.notice(self.turns);
+        let reads = if busy { READS } else { 1 };
+        if buffers.outbox.is_full(reads) {
+            door::flush(&mut buffers.outbox, &mut self.doors);
+        }
+        let received = if busy {
+            flow.coalesce();
+            buffers
+                .outbox
+                .receive_many(flow.socket.as_fd(), key.peer, key.socket, READS)
+                .map(|(_, bytes)| bytes)
+        } else {
+            buffers.outbox.receive(flow.socket.as_fd(), key.peer, key.socket)
+        };
+        match received {
+            Ok(bytes) => {
+                entry.last = turn.now;
+                entry.answered = true;
+                flow.member.served();
+                door::count(&flow.member.bytes_out, bytes as u64);
+                door::count(&flow.listener.bytes_out, bytes as u64);
+            }
+            Err(error) if sys::would_block(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => flow.failed(&error, turn.now),
+        }
+    }
+
+    fn open(&mut self, listener: &Arc<RunningListener>, door: Door, turn: &mut Turn) {
+        let (index, generation) = self.doors.next();
+        let token = Token::new(Kind::Datagrams, DOOR | index, generation);
+        if let Err(error) = turn.epoll.watch_readable(door.socket.as_fd(), token.into()) {
+            tracing::error!(listener = %listener.at, %error, "a listening socket cannot be watched");
+            return;
+        }
+        self.buffers.get_or_insert_with(|| Box::new(Buffers { inbox: Inbox::new(), outbox: Outbox::new() }));
+        self.doors.insert(door);
+    }
+
+    fn close(&mut self, listener: &Arc<RunningListener>, turn: &mut Turn) {
+        for index in self.doors.indexes() {
+            let is_its = self.doors.get_mut(index).is_some_and(|door| Arc::ptr_eq(&door.listener, listener));
+            if is_its && let Some(door) = self.doors.remove(index) {
+                // Others may hold this socket, so closing ours is not enough for epoll to forget it.
+                let _ = turn.epoll.forget(door.socket.as_fd());
+                self.end_where(turn, |flow, _| Arc::ptr_eq(&flow.listener, listener));
+            }
+        }
+    }
+
+    /// Ends flows whose member or listener has drained for long enough.
+    fn sweep(&mut self, turn: &mut Turn) {
+        let now = turn.now;
+        let before = self.sweeps.len();
+        self.sweeps.retain(|at| *at > now);
+        if self.sweeps.len() < before {
+            self.end_where(turn, |flow, now| {
+                let drain = flow.listener.tuned().listener.timeouts.drain.as_millis() as u64;
+                flow.member.leaving_since().is_some_and(|since| since + drain <= now)
+            });
+        }
+    }
+
+    fn end_where(&mut self, turn: &mut Turn, over: impl Fn(&Flow, u64) -> bool) {
+        let now = turn.now;
+        let ended: Vec<u32> = self
+            .flows
+            .iter_mut()
+            .filter(|(_, entry)| over(&entry.flow, now))
+            .map(|(id, _)| id.slot)
+            .collect();
+        for slot in ended {
+            self.end(slot, turn);
+        }
+    }
+
+    fn end(&mut self, slot: u32, turn: &mut Turn) {
+        if let Some(entry) = self.flows.remove(slot) {
+            turn.shared.flow_ended();
+            entry.flow.end();
+        }
+    }
+
+    fn cursor(&mut self, pool: &Arc<RunningPool>) -> &mut Cursor {
+        if self.cursors.len() > 20_000 {
+            // Pools come and go; losing one's turn is nothing.
+            self.cursors.clear();
+        }
+        let seed = self.worker as u64;
+        self.cursors.entry(Arc::as_ptr(pool).addr()).or_insert_with(|| Cursor::new(seed))
+    }
+}
+
+impl Source for Udp {
+    fn event(&mut self, token: Token, _event: Event, turn: &mut Turn) {
+        if token.index() & DOOR == 0 {
+            self.reply(FlowId { slot: token.index(), generation: token.generation() }, turn);
+            return;
+        }
+        let index = token.index() & !DOOR;
+        if self.doors.of_generation(index, token.generation()).is_some() {
+            self.receive(index, turn);
+        }
+    }
+
+    fn command(&mut self, command: &Command, turn: &mut Turn) {
+        match command {
+            Command::Open(listener, socket) if listener.id.l4 == L4::Udp => {
+                self.open(listener, Door::new(listener.clone(), socket.clone()), turn);
+            }
+            Command::Close(listener) if listener.id.l4 == L4::Udp => self.close(listener, turn),
+            Command::Open(..) | Command::Close(_) => {}
+            Command::SweepAt(at) => self.sweeps.push(*at),
+            Command::StopAccepting => self.accepts = false,
+            Command::Cut => self.end_where(turn, |_, _| true),
+            Command::Quit => {}
+        }
+    }
+
+    fn tick(&mut self, turn: &mut Turn) {
+        self.turns = self.turns.wrapping_add(1);
+        if let Some(buffers) = self.buffers.as_mut()
+            && !buffers.outbox.is_empty()
+        {
+            door::flush(&mut buffers.outbox, &mut self.doors);
+        }
+        for slot in self.flows.expired(turn.now) {
+            self.end(slot, turn);
+        }
+        if !self.sweeps.is_empty() {
+            self.sweep(turn);
+        }
+    }
+
+    fn patience(&self, now: u64) -> Option<u64> {
+        let next = self.sweeps.iter().copied().chain(self.flows.wake_at()).min()?;
+        Some(next.saturating_sub(now))
+    }
+}

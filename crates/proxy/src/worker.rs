@@ -25,6 +25,7 @@ use crate::{
     shared::Shared,
     sys::{self, Epoll, Event, Events, Waker},
     tcp::Tcp,
+    udp::Udp,
 };
 
 /// Something that has descriptors in a worker's epoll: see "another kind of source" in `lib.rs`.
@@ -46,6 +47,8 @@ pub(crate) trait Source {
 pub(crate) struct Turn {
     /// By [`sys::millis`], read once per turn.
     pub(crate) now: u64,
+    /// Of this turn; the next has the next number.
+    pub(crate) number: u64,
     pub(crate) epoll: Epoll,
     /// What was read and goes out at once: no connection has a buffer of its own while it is idle.
     pub(crate) buffer: Box<[u8]>,
@@ -94,6 +97,7 @@ pub(crate) struct Worker {
     mailbox: Arc<Mailbox>,
     turn: Turn,
     tcp: Tcp,
+    udp: Udp,
 }
 
 /// Events taken from the kernel at once.
@@ -105,14 +109,16 @@ impl Worker {
         let epoll = Epoll::new()?;
         epoll.watch_readable(mailbox.waker.fd(), Token::new(Kind::Waker, 0, 0).into())?;
         let buffer = vec![0; BUFFER].into_boxed_slice();
-        let turn = Turn { now: sys::millis(), epoll, buffer, worker: index, shared };
-        Ok(Worker { mailbox, turn, tcp: Tcp::new(index) })
+        let turn = Turn { now: sys::millis(), number: 0, epoll, buffer, worker: index, shared };
+        let udp = Udp::new(index, turn.now);
+        Ok(Worker { mailbox, turn, tcp: Tcp::new(index), udp })
     }
 
     pub(crate) fn run(mut self) {
         let mut events = Events::with_room_for(BATCH);
         loop {
-            let patience = self.tcp.patience(self.turn.now);
+            let patience = [self.tcp.patience(self.turn.now), self.udp.patience(self.turn.now)];
+            let patience = patience.into_iter().flatten().min();
             if let Err(error) = self.turn.epoll.wait(&mut events, patience)
                 && error.kind() != io::ErrorKind::Interrupted
             {
@@ -121,12 +127,13 @@ impl Worker {
                 return;
             }
             self.turn.now = sys::millis();
+            self.turn.number += 1;
             for index in 0..events.len() {
                 let event = events.at(index);
                 let token = Token::from(event.token);
                 match token.kind() {
                     Kind::Listener | Kind::Connection => self.tcp.event(token, event, &mut self.turn),
-                    Kind::Datagrams => {}
+                    Kind::Datagrams => self.udp.event(token, event, &mut self.turn),
                     Kind::Waker => {
                         if !self.obey() {
                             return;
@@ -135,6 +142,7 @@ impl Worker {
                 }
             }
             self.tcp.tick(&mut self.turn);
+            self.udp.tick(&mut self.turn);
         }
     }
 
@@ -145,6 +153,7 @@ impl Worker {
                 return false;
             }
             self.tcp.command(&command, &mut self.turn);
+            self.udp.command(&command, &mut self.turn);
         }
         true
     }

@@ -5,7 +5,7 @@
 use std::{
     io, mem,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr,
 };
 
@@ -300,7 +300,7 @@ impl Outbox {
     }
 
     /// Sends everything, each by the socket that `socket` finds for it. Returns how many could not be sent.
-    pub(crate) fn flush<'a>(&mut self, mut socket: impl FnMut(u32) -> Option<BorrowedFd<'a>>) -> usize {
+    pub(crate) fn flush<S: AsFd>(&mut self, mut socket: impl FnMut(u32) -> Option<S>) -> usize {
         let mut replies = mem::take(&mut self.replies);
         // Stable: the order of one flow's datagrams is kept.
         if replies.iter().any(|reply| reply.by != replies[0].by) {
@@ -309,7 +309,7 @@ impl Outbox {
         let mut lost = 0;
         for run in replies.chunk_by(|one, next| one.by == next.by) {
             match socket(run[0].by) {
-                Some(socket) => lost += self.send(socket, run),
+                Some(socket) => lost += self.send(socket.as_fd(), run),
                 None => lost += run.len(),
             }
         }
@@ -510,10 +510,7 @@ fn segment(head: &libc::msghdr, length: usize) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        net::{IpAddr, UdpSocket},
-        os::fd::AsFd,
-    };
+    use std::net::{IpAddr, UdpSocket};
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::{
     mem,
 };
 
-use crate::sys::Peer;
+use crate::{sys::Peer, worker::Token};
 
 /// Length of one tick of the wheel in milliseconds: how late a silent flow may end.
 const TICK: u64 = 250;
@@ -92,6 +92,7 @@ impl<T> Flows<T> {
         self.at(id.slot).filter(|entry| entry.generation == id.generation)
     }
 
+    /// Everybody, for what concerns many.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (FlowId, &mut Entry<T>)> {
         (0..).zip(&mut self.entries).filter_map(|(slot, entry)| {
             let entry = entry.as_mut()?;
@@ -102,7 +103,7 @@ impl<T> Flows<T> {
     /// Where the next flow will be, so that its socket can be told before it is in.
     pub(super) fn next_id(&self) -> FlowId {
         let slot = self.free.last().copied().unwrap_or(self.entries.len() as u32);
-        FlowId { slot, generation: self.generation.wrapping_add(1) }
+        FlowId { slot, generation: self.generation.wrapping_add(1) & Token::GENERATIONS }
     }
 
     pub(super) fn insert(&mut self, key: FlowKey, now: u64, idle: u64, flow: T) -> FlowId {
@@ -172,16 +173,21 @@ impl<T> Flows<T> {
         over
     }
 
+    /// A number as good as random.
+    pub(super) fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
     /// The one that is missed least among a few: never answered, or silent for longest. Comparing a sample needs no
     /// list that every datagram would have to reorder.
     pub(super) fn dispensable(&mut self) -> Option<u32> {
         let places = self.entries.len() as u64;
         let mut best: Option<(bool, u64, u32)> = None;
         for _ in 0..SAMPLE {
-            self.random ^= self.random << 13;
-            self.random ^= self.random >> 7;
-            self.random ^= self.random << 17;
-            let slot = (self.random.checked_rem(places)?) as u32;
+            let slot = self.draw().checked_rem(places)? as u32;
             if let Some(entry) = self.entries[slot as usize].as_ref() {
                 let rank = (entry.answered, entry.last, slot);
                 best = Some(best.map_or(rank, |best| best.min(rank)));

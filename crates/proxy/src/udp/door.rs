@@ -1,0 +1,49 @@
+//! Doors: the listening sockets of one worker, by which clients come and replies leave.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use crate::{
+    running::{RunningListener, Tuned},
+    sys::{self, Outbox},
+    worker::Slab,
+};
+
+pub(super) struct Door {
+    pub(super) listener: Arc<RunningListener>,
+    pub(super) socket: Arc<OwnedFd>,
+    /// Datagrams of one client may come as trains.
+    pub(super) coalesces: bool,
+}
+
+impl Door {
+    pub(super) fn new(listener: Arc<RunningListener>, socket: Arc<OwnedFd>) -> Door {
+        let alone = listener.tuned().listener.proxy_from.is_empty();
+        let coalesces = sys::coalesce(socket.as_fd(), alone);
+        Door { listener, socket, coalesces }
+    }
+
+    /// A PROXY header makes the first datagram of a train unlike the others, so those must come one by one.
+    pub(super) fn suit(&mut self, tuned: &Tuned) {
+        if self.coalesces && !tuned.listener.proxy_from.is_empty() {
+            self.coalesces = sys::coalesce(self.socket.as_fd(), false);
+        }
+    }
+}
+
+/// Sends what waits in the outbox, each by the door that its client came in.
+pub(super) fn flush(outbox: &mut Outbox, doors: &mut Slab<Door>) {
+    let lost = outbox.flush(|door| doors.get_mut(door).map(|door| door.socket.clone()));
+    if lost > 0 {
+        tracing::debug!(lost, "replies could not be sent");
+    }
+}
+
+pub(super) fn count(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Relaxed);
+}

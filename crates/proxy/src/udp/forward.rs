@@ -1,0 +1,299 @@
+//! The way of a datagram from a client to a member: its flow, which is opened, moved or refused here.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use seaway_model::load_balancer::ProxyVersion;
+use seaway_wire::proxy::{self, Forwarded, Origin, Parsed, Transport, Version};
+
+use super::{
+    BUSY, MOST_FLOWS, Udp, door,
+    flows::{FlowId, FlowKey},
+};
+use crate::{
+    running::{Health, Refusal, RunningListener, RunningMember, RunningPool, Tuned},
+    sys::{self, Peer},
+    worker::{Kind, Token, Turn},
+};
+
+pub(super) struct Flow {
+    pub(super) listener: Arc<RunningListener>,
+    pub(super) pool: Arc<RunningPool>,
+    pub(super) member: Arc<RunningMember>,
+    pub(super) socket: OwnedFd,
+    /// What tells a member of the client; put before the first datagram that it gets.
+    header: Option<Box<[u8]>>,
+    header_is_due: bool,
+    /// Its client's datagrams may begin with a header.
+    trusted: bool,
+    /// Its member's host refused what it sent: the next datagram looks for another.
+    refused: bool,
+    coalesces: bool,
+    busy: u8,
+    last_turn: u32,
+}
+
+type Arrival<'a> = (Peer, &'a [u8], Option<u16>);
+
+impl Flow {
+    /// Replies come in every turn.
+    #[inline]
+    pub(super) fn notice(&mut self, turn: u32) -> bool {
+        let follows = turn.wrapping_sub(self.last_turn) <= 1;
+        self.busy = if follows { self.busy.saturating_add(1) } else { 0 };
+        self.last_turn = turn;
+        self.busy > BUSY
+    }
+
+    pub(super) fn coalesce(&mut self) {
+        if !self.coalesces {
+            sys::coalesce(self.socket.as_fd(), true);
+            self.coalesces = true;
+        }
+    }
+
+    /// Its socket told of an error, which is mostly an ICMP answer to what was sent before.
+    pub(super) fn failed(&mut self, error: &io::Error, now: u64) {
+        use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+        if matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable) {
+            self.refused = true;
+            self.member.connect_errors.fetch_add(1, Relaxed);
+            self.listener.connect_errors.fetch_add(1, Relaxed);
+            self.pool.failed(&self.member, now);
+        }
+    }
+
+    pub(super) fn end(self) {
+        self.member.disengage();
+        self.listener.leave();
+    }
+
+    fn send(&mut self, bytes: &[u8], segment: Option<u16>) -> io::Result<()> {
+        let header = self.header.as_deref().filter(|_| self.header_is_due).unwrap_or_default();
+        sys::send_datagrams(self.socket.as_fd(), header, bytes, segment)?;
+        self.header_is_due = false;
+        Ok(())
+    }
+}
+
+impl Udp {
+    pub(super) fn forward(
+        &mut self,
+        door: u32,
+        listener: &Arc<RunningListener>,
+        tuned: &Tuned,
+        (peer, bytes, segment): Arrival<'_>,
+        turn: &mut Turn,
+    ) {
+        let key = FlowKey { peer, socket: door };
+        let (slot, bytes) = match self.flows.find(&key) {
+            Some(slot) => (slot, bytes),
+            None => match self.admit(key, listener, tuned, bytes, turn) {
+                Ok((slot, payload)) => (slot, payload),
+                Err(why) => return listener.refuse(why),
+            },
+        };
+        let Some(entry) = self.flows.at(slot) else { return };
+        entry.last = turn.now;
+        let bytes = if entry.flow.trusted { without_header(bytes) } else { bytes };
+        if entry.flow.refused || entry.flow.member.health() == Health::Down {
+            self.relocate(slot, turn);
+        }
+        // An error belongs to an earlier datagram and keeps this one from being sent, so it gets a second chance.
+        for _ in 0..2 {
+            let Some(entry) = self.flows.at(slot) else { return };
+            match entry.flow.send(bytes, segment) {
+                Ok(()) => return door::count(&entry.flow.member.bytes_in, bytes.len() as u64),
+                Err(error) => {
+                    entry.flow.failed(&error, turn.now);
+                    if !entry.flow.refused {
+                        // Its buffer is full, or the datagram is too long for the way: UDP loses it.
+                        return;
+                    }
+                    self.relocate(slot, turn);
+                }
+            }
+        }
+    }
+
+    /// Opens a flow for a client that has none, if it may have one. Its first datagram comes back without header.
+    fn admit<'a>(
+        &mut self,
+        key: FlowKey,
+        listener: &Arc<RunningListener>,
+        tuned: &Tuned,
+        bytes: &'a [u8],
+        turn: &mut Turn,
+    ) -> Result<(u32, &'a [u8]), Refusal> {
+        if !self.accepts {
+            return Err(Refusal::Resources);
+        }
+        let peer = key.peer.socket_addr();
+        let trusted = tuned.trusts(peer.ip());
+        let (client, destination, bytes) =
+            if trusted { origin(peer, listener.at, bytes)? } else { (peer, listener.at, bytes) };
+        if !tuned.admits(client.ip()) {
+            return Err(Refusal::Source);
+        }
+        let number = self.flows.draw();
+        let pool = tuned.pool(|| number).ok_or(Refusal::NoMember)?;
+        listener.enter(tuned, turn.now)?;
+        let opened = self.begin(key, listener, pool, client, turn).map(|(member, socket)| {
+            let live = pool.live();
+            let version = live.compiled.pool().proxy.filter(|version| *version == ProxyVersion::V2);
+            let header = version.map(|_| {
+                self.header.clear();
+                let forwarded = Forwarded::new(Transport::Datagram, client, destination);
+                proxy::encode(Version::V2, &Origin::Forwarded(forwarded), &mut self.header);
+                self.header.as_slice().into()
+            });
+            member.engage();
+            Flow {
+                listener: listener.clone(),
+                pool: pool.clone(),
+                member,
+                socket,
+                header_is_due: header.is_some(),
+                header,
+                trusted,
+                refused: false,
+                coalesces: false,
+                busy: 0,
+                last_turn: 0,
+            }
+        });
+        match opened {
+            Ok(flow) => {
+                turn.shared.flow_began();
+                let idle = tuned.listener.timeouts.udp_idle.as_millis() as u64;
+                Ok((self.flows.insert(key, turn.now, idle.max(1), flow).slot, bytes))
+            }
+            Err(why) => {
+                listener.leave();
+                Err(why)
+            }
+        }
+    }
+
+    /// A member and a socket to it.
+    fn begin(
+        &mut self,
+        key: FlowKey,
+        listener: &Arc<RunningListener>,
+        pool: &Arc<RunningPool>,
+        client: SocketAddr,
+        turn: &mut Turn,
+    ) -> Result<(Arc<RunningMember>, OwnedFd), Refusal> {
+        if turn.shared.flows() >= MOST_FLOWS && !self.make_room(turn) {
+            return Err(Refusal::Resources);
+        }
+        let live = pool.live();
+        let now = turn.now;
+        let member =
+            pool.choose(&live, client.ip(), self.cursor(pool), &[], now).cloned().ok_or(Refusal::NoMember)?;
+        let socket = match self.dial(&member, self.flows.next_id(), turn) {
+            Err(error) if is_want(&error) => {
+                turn.shared.out_of_descriptors(&error);
+                if !self.make_room(turn) {
+                    return Err(Refusal::Resources);
+                }
+                // The place that was made is the one that the flow will have.
+                self.dial(&member, self.flows.next_id(), turn)
+            }
+            Ok(socket) => {
+                turn.shared.descriptors_again();
+                Ok(socket)
+            }
+            other => other,
+        };
+        socket.map(|socket| (member.clone(), socket)).map_err(|error| {
+            if is_want(&error) {
+                return Refusal::Resources;
+            }
+            tracing::debug!(listener = %listener.at, member = %member.at, client = %key.peer.socket_addr(), %error,
+                "no way to a member");
+            member.connect_errors.fetch_add(1, Relaxed);
+            listener.connect_errors.fetch_add(1, Relaxed);
+            pool.failed(&member, now);
+            Refusal::NoMember
+        })
+    }
+
+    /// Moves a flow to a member that answers, if there is one.
+    fn relocate(&mut self, slot: u32, turn: &mut Turn) {
+        let Some(entry) = self.flows.at(slot) else { return };
+        entry.flow.refused = false;
+        let id = FlowId { slot, generation: entry.generation };
+        let client = entry.key.peer.socket_addr().ip();
+        let (pool, old) = (entry.flow.pool.clone(), entry.flow.member.clone());
+        let live = pool.live();
+        let tried = [old];
+        let chosen = pool.choose(&live, client, self.cursor(&pool), &tried, turn.now).cloned();
+        let Some(member) = chosen.filter(|member| !Arc::ptr_eq(member, &tried[0])) else { return };
+        let Ok(socket) = self.dial(&member, id, turn) else { return };
+        let Some(entry) = self.flows.at(slot) else { return };
+        member.engage();
+        tried[0].disengage();
+        tried[0].retries.fetch_add(1, Relaxed);
+        entry.flow.listener.retries.fetch_add(1, Relaxed);
+        entry.flow.member = member;
+        entry.flow.socket = socket;
+        entry.flow.coalesces = false;
+        entry.flow.header_is_due = entry.flow.header.is_some();
+    }
+
+    fn dial(&self, member: &RunningMember, id: FlowId, turn: &Turn) -> io::Result<OwnedFd> {
+        let socket = sys::datagram_socket(&member.address)?;
+        sys::connect(socket.as_fd(), &member.address)?;
+        let token = Token::new(Kind::Datagrams, id.slot, id.generation);
+        turn.epoll.watch_readable(socket.as_fd(), token.into())?;
+        Ok(socket)
+    }
+
+    /// Ends the flow that is missed least.
+    fn make_room(&mut self, turn: &mut Turn) -> bool {
+        let Some(slot) = self.flows.dispensable() else { return false };
+        if let Some(entry) = self.flows.at(slot) {
+            entry.flow.listener.refuse(Refusal::Resources);
+        }
+        self.end(slot, turn);
+        true
+    }
+}
+
+/// Of descriptors, memory, or ports to send from.
+fn is_want(error: &io::Error) -> bool {
+    sys::out_of_descriptors(error)
+        || matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE | libc::EAGAIN))
+}
+
+/// Who a trusted proxy says that it speaks for. A datagram cannot come in parts, so "more" is a fault too.
+fn origin(
+    peer: SocketAddr,
+    here: SocketAddr,
+    bytes: &[u8],
+) -> Result<(SocketAddr, SocketAddr, &[u8]), Refusal> {
+    match proxy::parse(bytes) {
+        Parsed::Header(header) if header.version == Version::V2 => Ok((
+            header.source().unwrap_or(peer),
+            header.destination().unwrap_or(here),
+            bytes.get(header.length..).unwrap_or_default(),
+        )),
+        Parsed::Header(_) | Parsed::Need(_) | Parsed::Invalid(_) => Err(Refusal::Header),
+    }
+}
+
+/// A proxy that was started anew prefixes what is an old flow to us. Who it names is not believed a second time.
+fn without_header(bytes: &[u8]) -> &[u8] {
+    if !bytes.starts_with(b"\r\n\r\n\0\r\nQUIT\n") {
+        return bytes;
+    }
+    match proxy::parse(bytes) {
+        Parsed::Header(header) => bytes.get(header.length..).unwrap_or_default(),
+        Parsed::Need(_) | Parsed::Invalid(_) => bytes,
+    }
+}
