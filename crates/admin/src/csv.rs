@@ -4,7 +4,7 @@
 //! counts and we do not is left empty, as HAProxy itself does, never zero.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -28,16 +28,18 @@ pub(crate) fn render(view: &View) -> String {
 
 struct Table {
     text: String,
-    columns: Vec<&'static str>,
+    /// Where in a row each column stands.
+    columns: HashMap<&'static str, usize>,
     now: u64,
 }
 
-/// The cells of a row by column; columns that are not named stay empty.
-type Row = BTreeMap<&'static str, String>;
+/// Cells with their columns, in any order; columns that are not named stay empty.
+type Row = Vec<(&'static str, String)>;
 
 impl Table {
     fn new(now: u64) -> Table {
-        let columns = HEADER.trim_end().trim_start_matches("# ").trim_end_matches(',').split(',').collect();
+        let columns = HEADER.trim_end().trim_start_matches("# ").trim_end_matches(',').split(',');
+        let columns = columns.zip(0..).collect();
         Table { text: HEADER.to_owned(), columns, now }
     }
 
@@ -51,7 +53,7 @@ impl Table {
             self.row(frontend(&name, protocol, &listeners, number));
         }
         for pool in &service.pools {
-            let name = proxy_name(service, &pool.id, pool.protocol);
+            let name = proxy_name(service, pool.label(), pool.protocol);
             for (member, id) in pool.members.iter().zip(1..) {
                 let row = self.server(&name, pool, member, number, id);
                 self.row(row);
@@ -83,7 +85,7 @@ impl Table {
             ("mode", mode(pool.protocol)),
         ]);
         if let Some(Time(change)) = member.last_change {
-            row.insert("lastchg", (self.now.saturating_sub(change) / 1000).to_string());
+            row.push(("lastchg", (self.now.saturating_sub(change) / 1000).to_string()));
         }
         if !member.check.description.is_empty() {
             row.extend([
@@ -97,15 +99,18 @@ impl Table {
         row
     }
 
-    fn row(&mut self, mut row: Row) {
-        row.insert("pid", "1".to_owned());
-        // HAProxy's mark between its own columns and those of its modules.
-        row.insert("-", "-".to_owned());
-        debug_assert!(row.keys().all(|key| self.columns.contains(key)), "{row:?}");
-        for column in &self.columns {
-            if let Some(cell) = row.get(column) {
-                push_cell(&mut self.text, cell);
+    fn row(&mut self, row: Row) {
+        let mut cells = vec![""; self.columns.len()];
+        // The dash is HAProxy's mark between its own columns and those of its modules.
+        let always = [("pid", "1"), ("-", "-")];
+        for (column, cell) in row.iter().map(|(column, cell)| (*column, cell.as_str())).chain(always) {
+            match self.columns.get(column) {
+                Some(&at) => cells[at] = cell,
+                None => debug_assert!(false, "HAProxy has no column {column}"),
             }
+        }
+        for cell in cells {
+            push_cell(&mut self.text, cell);
             self.text.push(',');
         }
         self.text.push('\n');
@@ -184,7 +189,7 @@ fn sessions(sessions: &Sessions, bytes: &Bytes, rate: Option<Rate>) -> Row {
         ("rate", format!("{:.0}", rate.unwrap_or_default().connections)),
     ]);
     if let Some(limit) = sessions.limit {
-        row.insert("slim", limit.to_string());
+        row.push(("slim", limit.to_string()));
     }
     row
 }

@@ -201,6 +201,12 @@ impl MemberState {
 }
 
 impl PoolView {
+    /// The id without the protocol that ends it: `443` of `443/TCP`.
+    pub fn label(&self) -> &str {
+        let end = self.id.strip_suffix(self.protocol.as_str());
+        end.and_then(|id| id.strip_suffix('/')).unwrap_or(&self.id)
+    }
+
     pub fn usable(&self) -> usize {
         self.members.iter().filter(|m| m.state.is_usable() && m.weight > 0).count()
     }

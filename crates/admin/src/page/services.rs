@@ -120,9 +120,9 @@ const MEMBER_COLUMNS: &[&str] =
     &["Member", "State", "Weight", "Open", "Peak", "Total", "New/s", "In", "Out", "Errors", "Check"];
 
 fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time) -> fmt::Result {
-    let id = text(&pool.id);
+    let (id, label) = (text(&pool.id), text(pool.label()));
     let (usable, all) = (pool.usable(), pool.members.len());
-    write!(page, r#"<section class="pool" data-key="pool {id}"><h4>Pool {id} "#)?;
+    write!(page, r#"<section class="pool" data-key="pool {id}"><h4>Pool {label} "#)?;
     write!(
         page,
         "<small>{} · {} · {usable} of {} in use",
@@ -148,7 +148,7 @@ fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time
         page.write_str("<p class=\"empty\">No members: connections are reset.</p></section>\n")?;
         return Ok(());
     }
-    table(page, "Members", &format_args!("{owner}, pool {id}"), MEMBER_COLUMNS, |page| {
+    table(page, "Members", &format_args!("{owner}, pool {label}"), MEMBER_COLUMNS, |page| {
         pool.members.iter().try_for_each(|one| member(page, one, now))
     })?;
     page.write_str("</section>\n")

@@ -39,7 +39,7 @@ fn shop(count: u64) -> ServiceView {
             listener("2001:db8:4:17::7", 443, L4::Tcp, "https", count / 3),
         ],
         pools: vec![PoolView {
-            id: "443".into(),
+            id: "443/TCP".into(),
             protocol: L4::Tcp,
             balance: Balance::LeastConnections,
             panic: false,
@@ -73,7 +73,7 @@ fn dns(count: u64) -> ServiceView {
             listener("203.0.113.53", 53, L4::Tcp, "dns-tcp", 12),
         ],
         pools: vec![PoolView {
-            id: "53".into(),
+            id: "53/UDP".into(),
             protocol: L4::Udp,
             balance: Balance::SourceHash,
             panic: false,
@@ -107,7 +107,7 @@ fn legacy() -> ServiceView {
             ..listener("198.51.100.20", 5432, L4::Tcp, "", 0)
         }],
         pools: vec![PoolView {
-            id: "5432".into(),
+            id: "5432/TCP".into(),
             protocol: L4::Tcp,
             balance: Balance::RoundRobin,
             panic: false,
