@@ -131,8 +131,9 @@ fn own_network() -> bool {
         // kept, so that every round begins with the same.
         ("tcp_max_tw_buckets", "4096"),
         ("ip_local_port_range", "16384 65535"),
-        // Linux's own default, whatever this machine prefers: BBR, for one, paces with a timer for each segment.
-        ("tcp_congestion_control", "cubic"),
+        // The same on every machine: BBR, for one, paces with a timer for each segment. Where nothing is lost, Reno does
+        // as Cubic does, and it is the only one that every network of its own may choose.
+        ("tcp_congestion_control", "reno"),
     ];
     for (name, value) in settings {
         if let Err(error) = std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value) {

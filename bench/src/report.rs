@@ -249,7 +249,7 @@ fn remarks(bench: &Bench, plan: &Plan) -> Vec<String> {
         remarks.push("Measured in the host's network, with its rules and neighbours.".to_owned());
     }
     let idle = crate::case::held::connections(bench);
-    if idle < crate::case::held::WANTED {
+    if idle < crate::case::held::WANTED && bench.effort.seconds >= 1.0 {
         let limit = bench.open_files;
         remarks
             .push(format!("{idle} instead of 10,000 idle connections: the limit of open files is {limit}."));
