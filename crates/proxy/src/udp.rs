@@ -38,6 +38,8 @@ const DOOR: u32 = 1 << 31;
 /// A flow that had replies in so many turns without a pause gets them read in batches.
 const BUSY: u8 = 4;
 const READS: usize = 8;
+/// After a drain, in milliseconds.
+const LAST_REPLIES: u64 = 1_000;
 
 pub(crate) struct Udp {
     worker: usize,
@@ -154,16 +156,26 @@ impl Udp {
         }
     }
 
-    /// Ends flows whose member or listener has drained for long enough.
+    /// Flows whose member has drained for long enough look for another at their next datagram. Until then, but not
+    /// for long, what is on its way back still arrives.
     fn sweep(&mut self, turn: &mut Turn) {
         let now = turn.now;
         let before = self.sweeps.len();
         self.sweeps.retain(|at| *at > now);
-        if self.sweeps.len() < before {
-            self.end_where(turn, |flow, now| {
-                let drain = flow.listener.tuned().listener.timeouts.drain.as_millis() as u64;
-                flow.member.leaving_since().is_some_and(|since| since + drain <= now)
-            });
+        if self.sweeps.len() == before {
+            return;
+        }
+        let mut over = Vec::new();
+        for (id, entry) in self.flows.iter_mut() {
+            let Some(since) = entry.flow.member.leaving_since() else { continue };
+            let drain = entry.flow.listener.tuned().listener.timeouts.drain.as_millis() as u64;
+            if since + drain <= now && !entry.flow.moves {
+                entry.flow.moves = true;
+                over.push(id);
+            }
+        }
+        for id in over {
+            self.flows.end_by(id, now + LAST_REPLIES, now);
         }
     }
 
@@ -243,3 +255,6 @@ impl Source for Udp {
         Some(next.saturating_sub(now))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -279,7 +279,7 @@ fn an_ejection_and_its_end_are_told() {
     });
     let changes = ward.prober.changes();
     for _ in 0..3 {
-        ward.running.failed(&ward.member(member), sys::millis());
+        ward.running.failed(&ward.member(member), "refused", sys::millis());
     }
     let mut told = Vec::new();
     until("both are told", || {

@@ -30,8 +30,8 @@ pub(super) struct Flow {
     header_is_due: bool,
     /// Its client's datagrams may begin with a header.
     trusted: bool,
-    /// Its member's host refused what it sent: the next datagram looks for another.
-    refused: bool,
+    /// Its member's host refused what it sent, or its drain is over: the next datagram looks for another.
+    pub(super) moves: bool,
     coalesces: bool,
     busy: u8,
     last_turn: u32,
@@ -60,10 +60,10 @@ impl Flow {
     pub(super) fn failed(&mut self, error: &io::Error, now: u64) {
         use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
         if matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable) {
-            self.refused = true;
+            self.moves = true;
             self.member.connect_errors.fetch_add(1, Relaxed);
             self.listener.connect_errors.fetch_add(1, Relaxed);
-            self.pool.failed(&self.member, now);
+            self.pool.failed(&self.member, "refused a datagram", now);
         }
     }
 
@@ -100,7 +100,7 @@ impl Udp {
         let Some(entry) = self.flows.at(slot) else { return };
         entry.last = turn.now;
         let bytes = if entry.flow.trusted { without_header(bytes) } else { bytes };
-        if entry.flow.refused || entry.flow.member.health() == Health::Down {
+        if entry.flow.moves || entry.flow.member.health() == Health::Down {
             self.relocate(slot, turn);
         }
         // An error belongs to an earlier datagram and keeps this one from being sent, so it gets a second chance.
@@ -110,7 +110,7 @@ impl Udp {
                 Ok(()) => return door::count(&entry.flow.member.bytes_in, bytes.len() as u64),
                 Err(error) => {
                     entry.flow.failed(&error, turn.now);
-                    if !entry.flow.refused {
+                    if !entry.flow.moves {
                         // Its buffer is full, or the datagram is too long for the way: UDP loses it.
                         return;
                     }
@@ -160,7 +160,7 @@ impl Udp {
                 header_is_due: header.is_some(),
                 header,
                 trusted,
-                refused: false,
+                moves: false,
                 coalesces: false,
                 busy: 0,
                 last_turn: 0,
@@ -218,7 +218,7 @@ impl Udp {
                 "no way to a member");
             member.connect_errors.fetch_add(1, Relaxed);
             listener.connect_errors.fetch_add(1, Relaxed);
-            pool.failed(&member, now);
+            pool.failed(&member, "could not be reached", now);
             Refusal::NoMember
         })
     }
@@ -226,7 +226,7 @@ impl Udp {
     /// Moves a flow to a member that answers, if there is one.
     fn relocate(&mut self, slot: u32, turn: &mut Turn) {
         let Some(entry) = self.flows.at(slot) else { return };
-        entry.flow.refused = false;
+        entry.flow.moves = false;
         let id = FlowId { slot, generation: entry.generation };
         let client = entry.key.peer.socket_addr().ip();
         let (pool, old) = (entry.flow.pool.clone(), entry.flow.member.clone());
@@ -236,6 +236,7 @@ impl Udp {
         let Some(member) = chosen.filter(|member| !Arc::ptr_eq(member, &tried[0])) else { return };
         let Ok(socket) = self.dial(&member, id, turn) else { return };
         let Some(entry) = self.flows.at(slot) else { return };
+        entry.until = u64::MAX;
         member.engage();
         tried[0].disengage();
         tried[0].retries.fetch_add(1, Relaxed);

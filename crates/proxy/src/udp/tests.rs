@@ -1,0 +1,485 @@
+//! Workers with real sockets, in both families.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use seaway_model::{
+    LbKey, Listener, Member, Owner, Pool, PoolId,
+    load_balancer::{
+        BackendProtocol, Balance, Limits, MemberState, Passive, Protocol, ProxyVersion, Rule, Timeouts,
+    },
+};
+
+use super::*;
+use crate::{
+    running::{self, Health, Refusal},
+    shared::Shared,
+    worker::{Mailbox, Worker},
+};
+
+const FAMILIES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+struct Rig {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    key: LbKey,
+}
+
+impl Rig {
+    fn new(workers: usize) -> Rig {
+        let mailboxes: Vec<_> = (0..workers).map(|_| Arc::new(Mailbox::new().unwrap())).collect();
+        let shared = Arc::new(Shared::new(mailboxes.clone()));
+        let threads = mailboxes
+            .into_iter()
+            .enumerate()
+            .map(|(index, mailbox)| {
+                let shared = shared.clone();
+                thread::spawn(move || Worker::new(index, mailbox, shared).unwrap().run())
+            })
+            .collect();
+        Rig { shared, threads, key: LbKey::Whole }
+    }
+
+    fn put(&self, pool: Pool) -> Arc<running::RunningPool> {
+        let id = pool.id.clone();
+        for drain in running::put_pool(&self.shared.registry, &self.key, Arc::new(pool)) {
+            let at = sys::millis() + drain.as_millis() as u64;
+            self.shared.tell_all(&Command::SweepAt(at));
+        }
+        self.shared.registry.lock().get(&self.key).unwrap().pools[&id].clone()
+    }
+
+    fn open(&self, ip: IpAddr, change: impl FnOnce(&mut Listener)) -> Arc<RunningListener> {
+        let sockets: Vec<Arc<OwnedFd>> = bind(ip, self.shared.workers.len());
+        let at = sys::local_address(sockets[0].as_fd()).unwrap();
+        let mut listener = listener(at.port());
+        change(&mut listener);
+        let listener = Arc::new(listener);
+        let id = listener.id();
+        let tuned =
+            self.shared.registry.lock().entry(self.key.clone()).or_default().tune(&self.key, listener);
+        let running = Arc::new(RunningListener::new(self.key.clone(), at, id, tuned));
+        let mut registry = self.shared.registry.lock();
+        registry.get_mut(&self.key).unwrap().listeners.insert((ip, id), running.clone());
+        for (worker, socket) in self.shared.workers.iter().zip(sockets) {
+            worker.post([Command::Open(running.clone(), socket)]);
+        }
+        running
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.shared.tell_all(&Command::Quit);
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn bind(ip: IpAddr, count: usize) -> Vec<Arc<OwnedFd>> {
+    let mut at = SocketAddr::new(ip, 0);
+    (0..count)
+        .map(|_| {
+            let address = at.into();
+            let socket = sys::datagram_socket(&address).unwrap();
+            sys::set_reuse_port(socket.as_fd()).unwrap();
+            sys::bind(socket.as_fd(), &address).unwrap();
+            at = sys::local_address(socket.as_fd()).unwrap();
+            Arc::new(socket)
+        })
+        .collect()
+}
+
+fn listener(port: u16) -> Listener {
+    let owner = Owner::Config("test".into());
+    Listener {
+        owner: owner.clone(),
+        name: "test".into(),
+        l4: L4::Udp,
+        port,
+        protocol: Protocol::Opaque,
+        tls: None,
+        rules: vec![Rule::everything_to(owner, PoolId("dns".into()))],
+        sources: Vec::new(),
+        proxy_from: Vec::new(),
+        limits: Limits::default(),
+        timeouts: Timeouts::default(),
+    }
+}
+
+fn pool(members: &[SocketAddr]) -> Pool {
+    let state = MemberState::Ready;
+    let mut members: Vec<_> =
+        members.iter().map(|at| Member { at: *at, host_name: None, node: None, weight: 1, state }).collect();
+    members.sort();
+    Pool {
+        id: PoolId("dns".into()),
+        owner: Owner::Config("test".into()),
+        l4: L4::Udp,
+        protocol: BackendProtocol::Opaque,
+        tls: None,
+        balance: Balance::RoundRobin,
+        affinity: None,
+        health: None,
+        passive: None,
+        slow_start: None,
+        panic_threshold: 0,
+        proxy: None,
+        members,
+    }
+}
+
+/// Answers every datagram with its own address and what came.
+struct Backend {
+    at: SocketAddr,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Backend {
+    fn new(ip: IpAddr) -> Backend {
+        Backend::over(UdpSocket::bind((ip, 0)).unwrap())
+    }
+
+    fn over(socket: UdpSocket) -> Backend {
+        let at = socket.local_addr().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let thread = thread::spawn({
+            let over = over.clone();
+            move || {
+                let mut buffer = vec![0; 65536];
+                while !over.load(SeqCst) {
+                    if let Ok((count, from)) = socket.recv_from(&mut buffer) {
+                        let mut answer = format!("{at} ").into_bytes();
+                        answer.extend_from_slice(&buffer[..count]);
+                        let _ = socket.send_to(&answer, from);
+                    }
+                }
+            }
+        });
+        Backend { at, over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.over.store(true, SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Client(UdpSocket);
+
+impl Client {
+    fn of(at: SocketAddr) -> Client {
+        let ip = if at.is_ipv4() { FAMILIES[0] } else { FAMILIES[1] };
+        let socket = UdpSocket::bind((ip, 0)).unwrap();
+        socket.connect(at).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client(socket)
+    }
+
+    /// The member that answers, and what it heard.
+    fn ask(&self, text: &[u8]) -> (SocketAddr, Vec<u8>) {
+        self.0.send(text).unwrap();
+        self.answer()
+    }
+
+    fn answer(&self) -> (SocketAddr, Vec<u8>) {
+        let mut buffer = vec![0; 65536];
+        let count = self.0.recv(&mut buffer).unwrap();
+        let space = buffer.iter().position(|byte| *byte == b' ').unwrap();
+        let member = std::str::from_utf8(&buffer[..space]).unwrap().parse().unwrap();
+        (member, buffer[space + 1..count].to_vec())
+    }
+
+    /// Nothing comes back, as far as somebody who was asked later can tell.
+    fn is_ignored(&self, text: &[u8], witness: &Client) {
+        self.0.send(text).unwrap();
+        for _ in 0..3 {
+            witness.ask(b"witness");
+        }
+        self.0.set_nonblocking(true).unwrap();
+        assert!(self.0.recv(&mut [0; 64]).is_err());
+        self.0.set_nonblocking(false).unwrap();
+    }
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_flow_keeps_its_member_and_flows_take_turns() {
+    for ip in FAMILIES {
+        let backends = [Backend::new(ip), Backend::new(ip), Backend::new(ip)];
+        let rig = Rig::new(2);
+        rig.put(pool(&backends.each_ref().map(|backend| backend.at)));
+        let listener = rig.open(ip, |_| {});
+        let mut used = BTreeSet::new();
+        for _ in 0..20 {
+            let client = Client::of(listener.at);
+            let (member, heard) = client.ask(b"hello");
+            assert_eq!(heard, b"hello");
+            for _ in 0..5 {
+                assert_eq!(client.ask(b"again").0, member);
+            }
+            used.insert(member);
+        }
+        assert_eq!(used.len(), 3);
+        assert_eq!(listener.active(), 20);
+    }
+}
+
+#[test]
+fn every_datagram_arrives_once_and_whole_whatever_its_size() {
+    for ip in FAMILIES {
+        let backend = Backend::new(ip);
+        let rig = Rig::new(1);
+        rig.put(pool(&[backend.at]));
+        let listener = rig.open(ip, |_| {});
+        let client = Client::of(listener.at);
+        for size in [0, 1, 64, 1472, 1473, 9000, 60_000] {
+            let text: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            assert_eq!(client.ask(&text).1, text);
+        }
+    }
+}
+
+#[test]
+fn trains_of_datagrams_go_through_in_both_directions() {
+    for ip in FAMILIES {
+        let backend = Backend::new(ip);
+        let rig = Rig::new(1);
+        rig.put(pool(&[backend.at]));
+        let listener = rig.open(ip, |_| {});
+        let client = Client::of(listener.at);
+        for round in 0..50_u8 {
+            let train: Vec<u8> = (0..10).flat_map(|part| vec![round * 5 + part; 500]).collect();
+            sys::send_datagrams(client.0.as_fd(), &[], &train[..4800], Some(500)).unwrap();
+            for part in 0..10 {
+                let (_, heard) = client.answer();
+                let length = if part == 9 { 300 } else { 500 };
+                assert_eq!(heard, vec![round * 5 + part; length]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_silent_flow_ends_and_the_next_datagram_begins_another() {
+    let backend = Backend::new(FAMILIES[0]);
+    let rig = Rig::new(1);
+    rig.put(pool(&[backend.at]));
+    let listener = rig.open(FAMILIES[0], |listener| listener.timeouts.udp_idle = Duration::from_millis(100));
+    let client = Client::of(listener.at);
+    client.ask(b"x");
+    assert_eq!(listener.active(), 1);
+    until("the flow ends", || listener.active() == 0);
+    client.ask(b"y");
+    assert_eq!(listener.total.load(SeqCst), 2);
+}
+
+#[test]
+fn a_dead_port_is_noticed_and_its_flow_moves() {
+    for ip in FAMILIES {
+        let alive = Backend::new(ip);
+        let dead = UdpSocket::bind((ip, 0)).unwrap();
+        // Connected elsewhere, it refuses everybody else, and nobody can take its port.
+        dead.connect((ip, 9)).unwrap();
+        let rig = Rig::new(1);
+        let mut members = pool(&[alive.at, dead.local_addr().unwrap()]);
+        members.passive = Some(Passive { failures: 2, eject: Duration::from_secs(60) });
+        rig.put(members);
+        let listener = rig.open(ip, |_| {});
+        for _ in 0..10 {
+            let client = Client::of(listener.at);
+            client.0.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            let mut buffer = [0; 64];
+            until("somebody answers", || {
+                client.0.send(b"x").unwrap();
+                client.0.recv(&mut buffer).is_ok()
+            });
+        }
+        let tried = listener.connect_errors.load(SeqCst);
+        assert!((1..=4).contains(&tried), "{tried} datagrams went to the dead one");
+    }
+}
+
+#[test]
+fn a_flow_leaves_a_member_that_fails_its_checks() {
+    let backends = [Backend::new(FAMILIES[0]), Backend::new(FAMILIES[0])];
+    let rig = Rig::new(1);
+    let running = rig.put(pool(&backends.each_ref().map(|backend| backend.at)));
+    let listener = rig.open(FAMILIES[0], |_| {});
+    let client = Client::of(listener.at);
+    let (first, _) = client.ask(b"x");
+    let member = {
+        let live = running.live();
+        live.members[live.compiled.position(first).unwrap()].clone()
+    };
+    running.set_health(&member, Health::Down, sys::millis());
+    let (second, _) = client.ask(b"y");
+    assert_ne!(first, second);
+    assert_eq!(member.active(), 0);
+    running.set_health(&member, Health::Up, sys::millis());
+    assert_eq!(client.ask(b"z").0, second, "coming back moves nobody");
+}
+
+#[test]
+fn a_flow_of_a_removed_member_goes_on_until_the_drain_is_over() {
+    let backends = [Backend::new(FAMILIES[0]), Backend::new(FAMILIES[0])];
+    let rig = Rig::new(1);
+    rig.put(pool(&backends.each_ref().map(|backend| backend.at)));
+    let listener = rig.open(FAMILIES[0], |listener| listener.timeouts.drain = Duration::from_millis(700));
+    let client = Client::of(listener.at);
+    let (first, _) = client.ask(b"x");
+    let other = backends.iter().find(|backend| backend.at != first).unwrap().at;
+    rig.put(pool(&[other]));
+    assert_eq!(client.ask(b"y").0, first);
+    until("the flow has moved", || client.ask(b"z").0 == other);
+    assert_eq!(listener.active(), 1);
+}
+
+#[test]
+fn who_may_not_come_gets_nothing() {
+    for ip in FAMILIES {
+        let backend = Backend::new(ip);
+        let rig = Rig::new(1);
+        rig.put(pool(&[backend.at]));
+        let closed = rig.open(ip, |listener| listener.sources = vec!["192.0.2.0/24".parse().unwrap()]);
+        let open = rig.open(ip, |_| {});
+        Client::of(closed.at).is_ignored(b"x", &Client::of(open.at));
+        assert_eq!(closed.refused(Refusal::Source), 1);
+        assert_eq!((closed.active(), open.active()), (0, 1));
+    }
+}
+
+#[test]
+fn limits_refuse_newcomers_and_spare_those_who_are_in() {
+    let backend = Backend::new(FAMILIES[0]);
+    let rig = Rig::new(1);
+    rig.put(pool(&[backend.at]));
+    let listener = rig.open(FAMILIES[0], |listener| listener.limits.connections = Some(2));
+    let (one, two, three) = (Client::of(listener.at), Client::of(listener.at), Client::of(listener.at));
+    one.ask(b"x");
+    two.ask(b"x");
+    three.is_ignored(b"x", &one);
+    assert_eq!(listener.refused(Refusal::Connections), 1);
+}
+
+#[test]
+fn a_member_is_told_of_the_client_in_the_first_datagram() {
+    for ip in FAMILIES {
+        let backend = Backend::new(ip);
+        let rig = Rig::new(1);
+        rig.put(Pool { proxy: Some(ProxyVersion::V2), ..pool(&[backend.at]) });
+        let listener = rig.open(ip, |_| {});
+        let client = Client::of(listener.at);
+        let (_, heard) = client.ask(b"payload");
+        let seaway_wire::proxy::Parsed::Header(header) = seaway_wire::proxy::parse(&heard) else {
+            panic!("no header: {heard:?}")
+        };
+        assert_eq!(header.source(), Some(client.0.local_addr().unwrap()));
+        assert_eq!(header.destination(), Some(listener.at));
+        assert_eq!(&heard[header.length..], b"payload");
+        assert_eq!(client.ask(b"second").1, b"second");
+    }
+}
+
+#[test]
+fn a_trusted_proxy_must_say_who_the_client_is() {
+    use seaway_wire::proxy::{Forwarded, Origin, Transport, Version, encode};
+    for ip in FAMILIES {
+        let backend = Backend::new(ip);
+        let rig = Rig::new(1);
+        rig.put(pool(&[backend.at]));
+        let everybody = ["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()];
+        let listener = rig.open(ip, |listener| {
+            listener.proxy_from = everybody.to_vec();
+            listener.sources = vec!["192.0.2.0/24".parse().unwrap()];
+        });
+        let plain = rig.open(ip, |_| {});
+        let witness = Client::of(plain.at);
+        let says = |client: &str| {
+            let origin = Forwarded::new(
+                Transport::Datagram,
+                client.parse().unwrap(),
+                "192.0.2.200:53".parse().unwrap(),
+            );
+            let mut datagram = Vec::new();
+            encode(Version::V2, &Origin::Forwarded(origin), &mut datagram);
+            datagram.extend_from_slice(b"payload");
+            datagram
+        };
+        let client = Client::of(listener.at);
+        client.is_ignored(b"no header", &witness);
+        client.is_ignored(&says("198.51.100.7:1000"), &witness);
+        assert_eq!((listener.refused(Refusal::Header), listener.refused(Refusal::Source)), (1, 1));
+        assert_eq!(client.ask(&says("192.0.2.7:1000")).1, b"payload");
+        assert_eq!(client.ask(b"bare").1, b"bare");
+        assert_eq!(client.ask(&says("192.0.2.7:1000")).1, b"payload", "a proxy that was started anew");
+    }
+}
+
+#[test]
+fn without_members_nobody_is_let_in() {
+    let rig = Rig::new(1);
+    rig.put(pool(&[]));
+    let listener = rig.open(FAMILIES[0], |_| {});
+    Client::of(listener.at).0.send(b"x").unwrap();
+    until("it is counted", || listener.refused(Refusal::NoMember) == 1);
+    assert_eq!(listener.active(), 0);
+}
+
+#[test]
+fn a_closed_listener_ends_its_flows() {
+    let backend = Backend::new(FAMILIES[0]);
+    let rig = Rig::new(2);
+    let running = rig.put(pool(&[backend.at]));
+    let listener = rig.open(FAMILIES[0], |_| {});
+    let clients: Vec<_> = (0..10).map(|_| Client::of(listener.at)).collect();
+    for client in &clients {
+        client.ask(b"x");
+    }
+    listener.close(sys::millis());
+    rig.shared.tell_all(&Command::Close(listener.clone()));
+    until("all flows end", || listener.active() == 0);
+    assert_eq!(running.live().members[0].active(), 0);
+    assert_eq!(rig.shared.flows(), 0);
+}
+
+#[test]
+fn many_flows_at_once_all_get_their_own_answers() {
+    let backends = [Backend::new(FAMILIES[0]), Backend::new(FAMILIES[0])];
+    let rig = Rig::new(2);
+    rig.put(pool(&backends.each_ref().map(|backend| backend.at)));
+    let listener = rig.open(FAMILIES[0], |_| {});
+    let clients: Vec<_> = (0..300).map(|_| Client::of(listener.at)).collect();
+    for round in 0..5 {
+        for (number, client) in clients.iter().enumerate() {
+            client.0.send(format!("{round}:{number}").as_bytes()).unwrap();
+        }
+        for (number, client) in clients.iter().enumerate() {
+            assert_eq!(client.answer().1, format!("{round}:{number}").as_bytes());
+        }
+    }
+    assert_eq!(listener.active(), 300);
+}
