@@ -65,6 +65,7 @@ struct Standing {
     claim: Arc<Claim>,
     grant: Option<Grant>,
     problems: Vec<Problem>,
+    waits: Waits,
 }
 
 impl Ledger {
@@ -136,18 +137,20 @@ impl Ledger {
         let owner = claim.owner.clone();
         let claim = Arc::new(claim);
         let mut loosened = false;
+        if self.owners.get(&owner).is_some_and(|standing| standing.claim == claim) {
+            return touched;
+        }
+        // Its age may be another now, by which those who wait are sorted.
+        self.wait(&owner, Waits::Nothing);
         match self.owners.get_mut(&owner) {
-            Some(standing) if standing.claim == claim => return touched,
             Some(standing) => {
                 let earlier = std::mem::replace(&mut standing.claim, claim.clone());
                 loosened = (&earlier.sharing, earlier.local_only, &earlier.selector)
                     != (&claim.sharing, claim.local_only, &claim.selector);
-                let age = earlier.age();
-                self.hungry.remove(&age);
-                self.blocked.remove(&age);
             }
             None => {
-                self.owners.insert(owner.clone(), Standing { claim, grant: None, problems: Vec::new() });
+                let standing = Standing { claim, grant: None, problems: Vec::new(), waits: Waits::Nothing };
+                self.owners.insert(owner.clone(), standing);
             }
         }
         if self.settled {
@@ -162,11 +165,7 @@ impl Ledger {
     /// The owner is gone, or wants nothing any more.
     pub fn release(&mut self, owner: &Owner) -> Touched {
         let mut touched = Touched::default();
-        let Some(standing) = self.owners.get(owner) else { return touched };
-        let age = standing.claim.age();
         let loosened = self.settle_on(owner, Decision::default(), &mut touched);
-        self.hungry.remove(&age);
-        self.blocked.remove(&age);
         self.owners.remove(owner);
         touched.withdrawn.clear();
         if loosened {
@@ -316,18 +315,26 @@ impl Ledger {
         for (ip, listener) in held {
             self.holdings.take_port(ip, listener, owner);
         }
-        let age = claim.age();
-        if waits == Waits::Free {
-            self.hungry.insert(age.clone())
-        } else {
-            self.hungry.remove(&age)
-        };
-        if waits == Waits::Holder {
-            self.blocked.insert(age)
-        } else {
-            self.blocked.remove(&age)
-        };
+        self.wait(owner, waits);
         loosened
+    }
+
+    fn wait(&mut self, owner: &Owner, waits: Waits) {
+        let Some(standing) = self.owners.get_mut(owner) else { return };
+        let before = std::mem::replace(&mut standing.waits, waits);
+        if before != waits {
+            let age = standing.claim.age();
+            match before {
+                Waits::Nothing => false,
+                Waits::Free => self.hungry.remove(&age),
+                Waits::Holder => self.blocked.remove(&age),
+            };
+            match waits {
+                Waits::Nothing => false,
+                Waits::Free => self.hungry.insert(age),
+                Waits::Holder => self.blocked.insert(age),
+            };
+        }
     }
 
     fn ages(&self) -> Vec<Age> {

@@ -128,39 +128,41 @@ impl Holdings {
     }
 
     fn may_share(&self, holding: &Holding, claim: &Claim) -> Result<(), Bar> {
-        let mut others = holding.owners.iter().filter(|(owner, _)| **owner != claim.owner);
+        let mut others =
+            holding.owners.iter().filter(|(owner, _)| **owner != claim.owner).map(|(_, other)| other);
         if claim.sharing.is_none() || claim.sharing != holding.sharing {
-            return others.next().map_or(Ok(()), |(owner, _)| Err(Bar::Held(owner.clone())));
+            return others.next().map_or(Ok(()), |other| Err(Bar::Held(other.owner.clone())));
         }
-        if !claim.local_only && holding.local == 0 {
+        let own = holding.owners.get(&claim.owner).is_some_and(|own| own.local_only);
+        let other_locals = holding.local - usize::from(own);
+        if !claim.local_only && other_locals == 0 {
             return Ok(());
         }
-        let differs = |other: &Claim| {
-            (claim.local_only || other.local_only)
-                && (claim.selector.is_empty() || claim.selector != other.selector)
-        };
-        match others.find(|(_, other)| differs(other)) {
-            Some((owner, _)) => Err(Bar::Local(owner.clone())),
+        let differs = |other: &&Arc<Claim>| claim.selector.is_empty() || claim.selector != other.selector;
+        // One who insists on local traffic has made sure that all the others select the same pods: any speaks for all.
+        let asked = if other_locals > 0 { 1 } else { usize::MAX };
+        match others.take(asked).find(differs) {
+            Some(other) => Err(Bar::Local(other.owner.clone())),
             None => Ok(()),
         }
     }
 
     /// Gives the address to the owner, or renews what is known of it. True if the Address is another now.
     pub(super) fn join(&mut self, ip: IpAddr, pool: &Name, claim: &Arc<Claim>) -> bool {
-        let before = self.address(ip);
         self.taken.insert(ip);
         let holding = self.held.entry(ip).or_default();
+        let mut changed = holding.pool != *pool || holding.sharing != claim.sharing;
         holding.pool = pool.clone();
-        if let Some(earlier) = holding.owners.insert(claim.owner.clone(), claim.clone()) {
-            holding.local -= usize::from(earlier.local_only);
+        match holding.owners.insert(claim.owner.clone(), claim.clone()) {
+            Some(earlier) => holding.local -= usize::from(earlier.local_only),
+            None => changed = true,
         }
         holding.local += usize::from(claim.local_only);
         if holding.former.remove(&claim.owner) {
             unlink(&mut self.formerly, &claim.owner, ip);
         }
-        let sharing = claim.sharing.clone();
-        self.share(ip, sharing);
-        self.address(ip) != before
+        self.share(ip, claim.sharing.clone());
+        changed
     }
 
     /// The last one to leave makes it Releasing.

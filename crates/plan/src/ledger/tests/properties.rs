@@ -89,6 +89,8 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
+type Answer = (Option<Grant>, Vec<seaway_model::Problem>);
+
 /// The ledger with what it was told, to compare.
 #[derive(Default)]
 struct Told {
@@ -131,7 +133,7 @@ impl Told {
         }
     }
 
-    fn all(&self) -> BTreeMap<Owner, (Option<Grant>, Vec<seaway_model::Problem>)> {
+    fn all(&self) -> BTreeMap<Owner, Answer> {
         (0..10)
             .map(|i| owner(&format!("s{i}")))
             .map(|owner| (owner.clone(), self.ledger.grant(&owner)))
