@@ -136,7 +136,7 @@ impl RunningPool {
     }
 
     /// The member did not take a connection, or reset one before any answer.
-    pub(crate) fn failed(&self, member: &RunningMember, now: u64) {
+    pub(crate) fn failed(&self, member: &RunningMember, reason: &str, now: u64) {
         let live = self.live.load();
         let Some(passive) = live.compiled.pool().passive else { return };
         if let Some(until) = member.failed(passive, now) {
@@ -144,7 +144,7 @@ impl RunningPool {
             self.uneven_until.fetch_max(until + warming.as_millis() as u64, Relaxed);
             if let Some(desk) = self.desk.get() {
                 let seconds = (until - now) as f64 / 1000.0;
-                let reason = format!("{} failures in a row, out for {seconds} s", passive.failures);
+                let reason = format!("{reason}, {} failures in a row, out for {seconds} s", passive.failures);
                 desk.ejected(self, member.at, until, reason);
             }
         }
