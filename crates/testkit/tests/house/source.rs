@@ -1,0 +1,127 @@
+//! One source file, and its words: names outside of comments and texts.
+
+use std::{fs, path::Path};
+
+pub(crate) struct Source {
+    /// From the checkout's root.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+impl Source {
+    pub(crate) fn gather(folder: &Path, root: &Path, found: &mut Vec<Source>) {
+        let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        for path in entries.map(|it| it.expect("readable").path()) {
+            if path.is_dir() {
+                Source::gather(&path, root, found);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                // Somebody may be saving it just now.
+                let Ok(text) = fs::read_to_string(&path) else { continue };
+                let path =
+                    path.strip_prefix(root).expect("within the checkout").to_string_lossy().into_owned();
+                found.push(Source { path, text });
+            }
+        }
+    }
+
+    pub(crate) fn is_test(&self) -> bool {
+        self.path.contains("/tests/") || self.path.ends_with("/tests.rs") || self.path.contains("/fuzz")
+    }
+
+    /// Names, each with its line; one that `::` follows is told with it (`fs::`).
+    pub(crate) fn words(&self) -> Vec<(usize, String)> {
+        words(&self.text)
+    }
+
+    /// The same, down to the tests, which stand at the bottom.
+    pub(crate) fn words_outside_tests(&self) -> Vec<(usize, String)> {
+        words(self.text.split("#[cfg(test)]").next().unwrap_or_default())
+    }
+}
+
+fn words(text: &str) -> Vec<(usize, String)> {
+    let mut words = Vec::new();
+    let mut line = 1;
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if rest.starts_with("/*") {
+            rest.find("*/").map_or(rest.len(), |at| at + 2)
+        } else if let Some(length) = raw_text(rest) {
+            length
+        } else if first == '"' {
+            closed(rest, '"')
+        } else if first == '\'' {
+            character(rest)
+        } else if is_part(first) {
+            let length = rest.find(|it| !is_part(it)).unwrap_or(rest.len());
+            let path = if rest[length..].starts_with("::") { "::" } else { "" };
+            words.push((line, format!("{}{path}", &rest[..length])));
+            length
+        } else {
+            first.len_utf8()
+        };
+        let (passed, left) = rest.split_at(length);
+        line += passed.matches('\n').count();
+        rest = left;
+    }
+    words
+}
+
+fn is_part(it: char) -> bool {
+    it.is_alphanumeric() || it == '_'
+}
+
+/// `r"…"`, `r#"…"#`, `br"…"`: its whole length.
+fn raw_text(rest: &str) -> Option<usize> {
+    let after = rest.strip_prefix("br").or_else(|| rest.strip_prefix('r'))?;
+    let hashes = after.len() - after.trim_start_matches('#').len();
+    let body = after[hashes..].strip_prefix('"')?;
+    let end = format!("\"{}", "#".repeat(hashes));
+    let head = rest.len() - body.len();
+    Some(body.find(&end).map_or(rest.len(), |at| head + at + end.len()))
+}
+
+/// The length up to the closing `quote`, escapes skipped.
+fn closed(rest: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, it) in rest.char_indices().skip(1) {
+        match it {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            it if it == quote => return at + it.len_utf8(),
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// `'a'` and `'\n'` are characters, `'a` is a lifetime.
+fn character(rest: &str) -> usize {
+    let mut after = rest.chars().skip(1);
+    match (after.next(), after.next()) {
+        (Some('\\'), _) | (Some(_), Some('\'')) => closed(rest, '\''),
+        _ => 1,
+    }
+}
+
+#[test]
+fn words_are_names_outside_of_comments_and_texts() {
+    let text = "use std::fs::File; // unsafe\n/* unsafe\n */ let x: &'a str = \"unsafe \\\" unsafe\";\nr#\"unsafe \" unsafe\"#; b'\"'; '\\''; unsafe { f() }";
+    let told: Vec<(usize, &str)> = vec![
+        (1, "use"),
+        (1, "std::"),
+        (1, "fs::"),
+        (1, "File"),
+        (3, "let"),
+        (3, "x"),
+        (3, "a"),
+        (3, "str"),
+        (4, "b"),
+        (4, "unsafe"),
+        (4, "f"),
+    ];
+    let found = words(text);
+    assert_eq!(found.iter().map(|(line, word)| (*line, &**word)).collect::<Vec<_>>(), told);
+}
