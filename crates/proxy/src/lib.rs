@@ -44,18 +44,24 @@
 //! 6. System calls that are missing go to `sys/datagram.rs` (`unsafe` is allowed below `sys` only). `open.rs` binds
 //!    the sockets of both transports.
 //!
-//! The prober thread is no source: `health::Prober::watch(&pool)` after every change of a pool has it look at the
-//! pool's live members; it tells what it found by `pool.set_health(&member, Health::Down, now)`. A successor's sockets go
-//! into `shared.adopted` before `open` is called; the sockets to hand over are `listener.sockets()`.
+//! The prober thread is no source: it is told of every pool that is put, and tells what it found by
+//! `pool.set_health(&member, Health::Down, now)`, which answers whether that is news. A successor's sockets go into
+//! `shared.adopted` before `open` is called; the sockets to hand over are `listener.sockets()`.
 
 mod health;
+mod open;
+mod proxy;
 mod running;
 mod shared;
+mod statistics;
 mod sys;
 mod tcp;
 mod udp;
 mod worker;
 
 pub use health::{HealthChange, HealthChanges};
+pub use open::OpenError;
+pub use proxy::{Drained, Proxy, Running, Settings, StartError};
 pub use running::{Health, Refusal};
+pub use statistics::{ListenerStatistics, MemberStatistics, PoolStatistics, Statistics, Traffic};
 pub use sys::raise_descriptor_limit;

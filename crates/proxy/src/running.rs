@@ -12,6 +12,7 @@ use std::{
     collections::BTreeMap,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use seaway_model::{LbKey, Listener, ListenerId, Pool, PoolId};
@@ -20,9 +21,7 @@ pub use listener::Refusal;
 pub(crate) use listener::{RunningListener, Tuned};
 pub use member::Health;
 pub(crate) use member::RunningMember;
-pub(crate) use pool::{Live, RunningPool};
-
-use crate::sys;
+pub(crate) use pool::RunningPool;
 
 /// Everything by load balancer.
 #[derive(Default)]
@@ -44,11 +43,6 @@ impl Registry {
         self.load_balancers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All pools that run, for probers and pages.
-    pub(crate) fn pools(&self) -> Vec<Arc<RunningPool>> {
-        self.lock().values().flat_map(|state| state.pools.values().cloned()).collect()
-    }
-
     pub(crate) fn listeners(&self) -> Vec<Arc<RunningListener>> {
         self.lock().values().flat_map(|state| state.listeners.values().cloned()).collect()
     }
@@ -68,7 +62,7 @@ impl LoadBalancerState {
     }
 
     /// The longest time for which a listener here lets connections to a removed member go on, and all others.
-    pub(crate) fn drains(&self) -> Vec<std::time::Duration> {
+    pub(crate) fn drains(&self) -> Vec<Duration> {
         let all = self.listeners.values().chain(&self.closed);
         let mut drains: Vec<_> = all.map(|listener| listener.tuned().listener.timeouts.drain).collect();
         drains.sort_unstable();
@@ -90,13 +84,21 @@ impl LoadBalancerState {
     }
 }
 
-pub(crate) fn put_pool(registry: &Registry, key: &LbKey, pool: Arc<Pool>) -> Vec<std::time::Duration> {
-    let running = registry.lock().entry(key.clone()).or_default().pool(key, &pool.id);
+/// Swaps a pool, or removes it. Tells the pool, and the times after which connections to members that leave are over.
+pub(crate) fn put_pool(
+    registry: &Registry,
+    key: &LbKey,
+    id: &PoolId,
+    pool: Option<Arc<Pool>>,
+    now: u64,
+) -> (Arc<RunningPool>, Vec<Duration>) {
+    let running = registry.lock().entry(key.clone()).or_default().pool(key, id);
     // Compiling may take a while (tables), so the registry is not locked meanwhile.
-    let someone_left = running.put(Some(pool), sys::millis());
-    if someone_left {
+    let someone_leaves = running.put(pool, now);
+    let drains = if someone_leaves {
         registry.lock().get(key).map(LoadBalancerState::drains).unwrap_or_default()
     } else {
         Vec::new()
-    }
+    };
+    (running, drains)
 }

@@ -1,9 +1,6 @@
 //! What belongs to the whole process: the registry, the workers' mailboxes, how many connections there are.
 
 use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    os::fd::OwnedFd,
     sync::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -11,9 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_model::L4;
-
 use crate::{
+    open::Adopted,
     running::Registry,
     worker::{Command, Mailbox},
 };
@@ -22,7 +18,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) workers: Vec<Arc<Mailbox>>,
     /// Sockets of a predecessor that wait to be opened here.
-    pub(crate) adopted: Mutex<HashMap<(SocketAddr, L4), Vec<OwnedFd>>>,
+    pub(crate) adopted: Adopted,
     /// Connections of all workers; UDP flows do not count.
     connections: AtomicUsize,
     flows: AtomicUsize,

@@ -1,23 +1,232 @@
-//! Connections.
+//! TCP: everything one worker does for its listeners and connections.
+//!
+//! ```text
+//!   door ──accept──► Header? ──► choose a member ──► Connecting ──► Open ──► gone
+//!   doors.rs         header.rs   onward.rs      ◄── another one      relay.rs
+//! ```
+//!
+//! Sockets are watched for edges, once, and never changed again. What was read goes out at once from the worker's one
+//! buffer; only what could not be written is kept, and then nothing more is read from that side.
 
+mod connection;
+mod doors;
+mod header;
+mod onward;
+mod pipes;
+mod relay;
+
+use std::{os::fd::AsFd, sync::Arc};
+
+use self::{
+    connection::{Connection, Phase, Side},
+    doors::Doors,
+    onward::Cursors,
+    pipes::Pipes,
+};
 use crate::{
-    sys::Event,
-    worker::{Command, Source, Token, Turn},
+    running::{Refusal, RunningListener},
+    sys::{self, Event},
+    worker::{Command, Kind, Link, Slab, Source, Token, Turn, Wheel},
 };
 
-pub(crate) struct Tcp {}
+pub(crate) struct Tcp {
+    doors: Doors,
+    connections: Slab<Connection>,
+    wheel: Wheel,
+    /// Had more to move than is fair in one turn.
+    unfinished: Vec<Token>,
+    pipes: Pipes,
+    cursors: Cursors,
+    /// When drains end.
+    sweeps: Vec<u64>,
+}
 
 impl Tcp {
-    pub(crate) fn new(_worker: usize) -> Tcp {
-        Tcp {}
+    pub(crate) fn new(worker: usize) -> Tcp {
+        Tcp {
+            doors: Doors::default(),
+            connections: Slab::default(),
+            wheel: Wheel::new(sys::millis()),
+            unfinished: Vec::new(),
+            pipes: Pipes::default(),
+            cursors: Cursors::new(worker),
+            sweeps: Vec::new(),
+        }
+    }
+
+    fn connection_event(&mut self, token: Token, event: Event, turn: &mut Turn) {
+        let (index, side) = Side::of(token.index());
+        let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
+        match side {
+            Side::Client => connection.client.note(event),
+            Side::Member => {
+                // Of a member that was given up; its number may be another's now.
+                let Some(member) = &mut connection.member else { return };
+                member.note(event);
+            }
+        }
+        match (connection.phase, side) {
+            (Phase::Header, Side::Client) => self.read_header(index, turn),
+            (Phase::Connecting, Side::Member) => self.connected(index, event, turn),
+            (Phase::Connecting, Side::Client) if event.failed() => self.end(index, End::Reset, turn),
+            (Phase::Open, _) => {
+                self.relay(index, side, turn);
+                if event.failed() {
+                    self.broken(index, token.generation(), side, turn);
+                }
+            }
+            (Phase::Header, Side::Member) | (Phase::Connecting, Side::Client) => {}
+        }
+    }
+
+    /// Looks at a connection again no later than at its present deadline.
+    fn schedule(&mut self, index: u32) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let deadline = connection.deadline();
+        if deadline < connection.due {
+            connection.due = deadline;
+            self.wheel.set(index, deadline, links(&mut self.connections));
+        }
+    }
+
+    fn expire(&mut self, turn: &mut Turn) {
+        while let Some(index) = self.wheel.due(turn.now) {
+            let Some(connection) = self.connections.get_mut(index) else {
+                // Cannot be: whoever leaves the slab leaves the wheel first.
+                debug_assert!(false, "an entry of the wheel is not in the slab");
+                return;
+            };
+            connection.tell_bytes(turn.now);
+            let deadline = connection.deadline();
+            if deadline > turn.now {
+                connection.due = deadline;
+                self.wheel.set(index, deadline, links(&mut self.connections));
+                continue;
+            }
+            // What follows may set a new deadline; the old one is over in any case.
+            connection.due = u64::MAX;
+            let phase = connection.phase;
+            self.wheel.drop(index, links(&mut self.connections));
+            match phase {
+                Phase::Header => self.refuse(index, Refusal::Header, turn),
+                Phase::Connecting => self.unreachable(index, "no answer in time", turn),
+                Phase::Open => self.end(index, End::Close, turn),
+            }
+        }
+    }
+
+    /// Ends connections whose time to drain is over.
+    fn sweep(&mut self, turn: &mut Turn) {
+        if !self.sweeps.iter().any(|at| *at <= turn.now) {
+            return;
+        }
+        self.sweeps.retain(|at| *at > turn.now);
+        for index in self.connections.indexes() {
+            if self.connections.get_mut(index).is_some_and(|connection| connection.is_drained(turn.now)) {
+                self.end(index, End::Close, turn);
+            }
+        }
+    }
+
+    /// Turns a client away.
+    fn refuse(&mut self, index: u32, why: Refusal, turn: &mut Turn) {
+        if let Some(connection) = self.connections.get_mut(index) {
+            connection.listener.refuse(why);
+        }
+        self.end(index, End::Reset, turn);
+    }
+
+    fn end(&mut self, index: u32, how: End, turn: &mut Turn) {
+        self.wheel.drop(index, links(&mut self.connections));
+        let Some(mut connection) = self.connections.remove(index) else { return };
+        let undelivered = connection.ends().any(|end| end.carries());
+        if how == End::Reset || (how == End::Close && undelivered) {
+            for end in connection.ends() {
+                // If it fails the peer sees an end instead; there is nobody to tell.
+                let _ = sys::reset_when_closed(end.fd.as_fd());
+            }
+        }
+        for end in connection.ends() {
+            if let Some(pipe) = end.take_pipe() {
+                self.pipes.give_back(pipe);
+            }
+        }
+        connection.tell_bytes(turn.now);
+        drop(connection);
+        turn.shared.connection_ended();
+        self.doors.somebody_left(turn.now);
+    }
+
+    fn token_of(&self, index: u32, side: Side) -> Token {
+        Token::new(Kind::Connection, side.with(index), self.connections.generation(index))
+    }
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Both sides have finished.
+    Done,
+    /// By us: both see an end, or a reset if something was still on its way.
+    Close,
+    /// Both sides see a failure.
+    Reset,
+}
+
+/// How the wheel reaches the links of connections.
+fn links(connections: &mut Slab<Connection>) -> impl FnMut(u32, &mut dyn FnMut(&mut Link)) {
+    |index, change| {
+        if let Some(connection) = connections.get_mut(index) {
+            change(&mut connection.link);
+        }
     }
 }
 
 impl Source for Tcp {
-    fn event(&mut self, _token: Token, _event: Event, _turn: &mut Turn) {}
-    fn command(&mut self, _command: &Command, _turn: &mut Turn) {}
-    fn tick(&mut self, _turn: &mut Turn) {}
-    fn patience(&self, _now: u64) -> Option<u64> {
-        None
+    fn event(&mut self, token: Token, event: Event, turn: &mut Turn) {
+        if token.kind() == Kind::Connection {
+            self.connection_event(token, event, turn);
+        } else {
+            self.accept(token, turn);
+        }
+    }
+
+    fn command(&mut self, command: &Command, turn: &mut Turn) {
+        match command {
+            Command::Open(listener, socket) => self.open(listener.clone(), socket.clone(), turn),
+            Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
+            Command::StopAccepting => self.close_doors(turn, |_: &Arc<RunningListener>| true),
+            Command::SweepAt(at) => {
+                self.sweeps.push(*at);
+                self.cursors.forget_gone();
+            }
+            Command::Cut => {
+                for index in self.connections.indexes() {
+                    self.end(index, End::Close, turn);
+                }
+            }
+            Command::Quit => {}
+        }
+    }
+
+    fn tick(&mut self, turn: &mut Turn) {
+        for token in std::mem::take(&mut self.unfinished) {
+            let (index, side) = Side::of(token.index());
+            if let Some(connection) = self.connections.of_generation(index, token.generation()) {
+                connection.unfinished = false;
+                self.relay(index, side, turn);
+            }
+        }
+        self.expire(turn);
+        self.sweep(turn);
+        self.doors.tick(turn);
+    }
+
+    fn patience(&self, now: u64) -> Option<u64> {
+        if !self.unfinished.is_empty() {
+            return Some(0);
+        }
+        let sweep = self.sweeps.iter().min().map(|at| at.saturating_sub(now));
+        [self.wheel.patience(now), sweep, self.doors.patience(now)].into_iter().flatten().min()
     }
 }

@@ -152,10 +152,6 @@ impl RunningMember {
         }
     }
 
-    pub(crate) fn ejected_until(&self) -> u64 {
-        self.ejected_until.load(Relaxed)
-    }
-
     /// Since when it was removed or is draining.
     pub(crate) fn leaving_since(&self) -> Option<u64> {
         Some(self.leaving_since.load(Relaxed)).filter(|since| *since != 0)

@@ -30,6 +30,11 @@ impl Event {
         self.flags & (libc::EPOLLRDHUP | libc::EPOLLHUP) as u32 != 0
     }
 
+    /// Out-of-band data is waiting, at which reads stop short.
+    pub(crate) fn urgent(self) -> bool {
+        self.flags & libc::EPOLLPRI as u32 != 0
+    }
+
     pub(crate) fn failed(self) -> bool {
         self.flags & libc::EPOLLERR as u32 != 0
     }
@@ -50,7 +55,7 @@ impl Epoll {
 
     /// Every change of readability and of writability is told once. Never has to be changed again.
     pub(crate) fn watch_edges(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        let interest = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        let interest = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
         self.control(libc::EPOLL_CTL_ADD, fd, interest as u32, token)
     }
 

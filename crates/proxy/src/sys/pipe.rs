@@ -33,10 +33,6 @@ impl Pipe {
         self.held
     }
 
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
     pub(crate) fn fill_from(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let moved = splice(socket.as_raw_fd(), self.entrance.as_raw_fd(), self.size)?;
         self.held += moved;

@@ -7,7 +7,7 @@ use std::{
 
 use super::{KernelAddress, checked, checked_size};
 
-/// A socket that never blocks.
+/// A TCP socket that never blocks.
 pub(crate) fn stream_socket(family_of: &KernelAddress) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers are passed.

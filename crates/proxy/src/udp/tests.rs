@@ -51,11 +51,13 @@ impl Rig {
 
     fn put(&self, pool: Pool) -> Arc<running::RunningPool> {
         let id = pool.id.clone();
-        for drain in running::put_pool(&self.shared.registry, &self.key, Arc::new(pool)) {
-            let at = sys::millis() + drain.as_millis() as u64;
-            self.shared.tell_all(&Command::SweepAt(at));
+        let now = sys::millis();
+        let (running, drains) =
+            running::put_pool(&self.shared.registry, &self.key, &id, Some(Arc::new(pool)), now);
+        for drain in drains {
+            self.shared.tell_all(&Command::SweepAt(now + drain.as_millis() as u64));
         }
-        self.shared.registry.lock().get(&self.key).unwrap().pools[&id].clone()
+        running
     }
 
     fn open(&self, ip: IpAddr, change: impl FnOnce(&mut Listener)) -> Arc<RunningListener> {

@@ -1,0 +1,120 @@
+//! Sockets that listen.
+//!
+//! SO_REUSEPORT joins a worker's socket with those of the others, and would as silently join it with sockets of
+//! another process of the same user. So the first one is bound without it: then the kernel refuses what anybody else
+//! holds, at that moment and with no gap. Only after a refusal is it asked who that is.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    sync::Mutex,
+};
+
+use seaway_announce::{Process, Sockets, Wanted};
+use seaway_model::L4;
+
+use crate::sys::{self, KernelAddress};
+
+/// Newcomers that wait for a worker; the kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 65_535;
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Whoever it is has to go, or the listener; worth another attempt later.
+    #[error("{at} is taken by {holder}")]
+    Foreign { at: SocketAddr, holder: String },
+    #[error("{at} may not be opened by this user: ports below 1024 need CAP_NET_BIND_SERVICE")]
+    Denied { at: SocketAddr },
+    #[error("out of descriptors or memory for {at}")]
+    Exhausted { at: SocketAddr },
+    #[error("{at} cannot be opened")]
+    Io {
+        at: SocketAddr,
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Sockets that a predecessor has passed on, by what they listen to.
+pub(crate) type Adopted = Mutex<HashMap<(SocketAddr, L4), Vec<OwnedFd>>>;
+
+/// A socket for each worker, or all that a predecessor had if those are more.
+pub(crate) fn sockets(
+    at: SocketAddr,
+    l4: L4,
+    workers: usize,
+    adopted: Vec<OwnedFd>,
+) -> Result<Vec<OwnedFd>, OpenError> {
+    let mut sockets = adopted;
+    let mut at = at;
+    while sockets.len() < workers {
+        let joins = !sockets.is_empty();
+        let socket = bound(at, l4, joins).map_err(|error| refused(error, at, l4))?;
+        if at.port() == 0 {
+            // The kernel has chosen; the other workers' sockets go to the same port.
+            at = sys::local_address(socket.as_fd()).unwrap_or(at);
+        }
+        sockets.push(socket);
+    }
+    if l4 == L4::Tcp {
+        for socket in &sockets {
+            sys::listen(socket.as_fd(), BACKLOG).map_err(|error| refused(error, at, l4))?;
+        }
+    }
+    Ok(sockets)
+}
+
+fn bound(at: SocketAddr, l4: L4, joins: bool) -> io::Result<OwnedFd> {
+    let address = KernelAddress::from(at);
+    let socket = match l4 {
+        L4::Tcp => sys::stream_socket(&address)?,
+        L4::Udp => sys::datagram_socket(&address)?,
+        L4::Sctp => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    let fd = socket.as_fd();
+    sys::set_free_bind(fd, &address)?;
+    if l4 == L4::Tcp {
+        // Connections of before that linger must not keep us from listening again.
+        sys::set_reuse_address(fd)?;
+        sys::set_no_delay(fd)?;
+    }
+    if joins {
+        sys::set_reuse_port(fd)?;
+    }
+    sys::bind(fd, &address)?;
+    if !joins {
+        sys::set_reuse_port(fd)?;
+    }
+    Ok(socket)
+}
+
+fn refused(error: io::Error, at: SocketAddr, l4: L4) -> OpenError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => match holder(at, l4) {
+            Some(holder) => OpenError::Foreign { at, holder },
+            None => OpenError::Io { at, source: error },
+        },
+        io::ErrorKind::PermissionDenied => OpenError::Denied { at },
+        _ if sys::out_of_descriptors(&error) => OpenError::Exhausted { at },
+        _ => OpenError::Io { at, source: error },
+    }
+}
+
+/// Who has it, as far as the kernel tells.
+fn holder(at: SocketAddr, protocol: L4) -> Option<String> {
+    let wanted = [Wanted { at, protocol }];
+    let conflicts = Sockets::open().and_then(|mut sockets| sockets.conflicts(&wanted, &Default::default()));
+    match conflicts {
+        Ok(conflicts) => conflicts.first().map(|conflict| match &conflict.process {
+            Some(Process { pid, .. }) if *pid == std::process::id() => "this very process".into(),
+            Some(process) => process.to_string(),
+            None => format!("a process of user {}", conflict.listener.uid),
+        }),
+        Err(error) => {
+            tracing::debug!(%at, %error, "the kernel does not tell who listens");
+            None
+        }
+    }
+}

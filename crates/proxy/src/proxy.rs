@@ -1,0 +1,229 @@
+//! What others do with the data plane: from any thread, cheap to clone, blocking at most for a few system calls.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use seaway_model::{LbKey, Listener, ListenerId, Pool, PoolId};
+
+use crate::{
+    health::{HealthChanges, Prober},
+    open::{self, OpenError},
+    running::{self, RunningListener},
+    shared::Shared,
+    statistics::Statistics,
+    sys,
+    worker::{Command, Mailbox, Worker},
+};
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub workers: usize,
+    /// Worker i runs on processor i only.
+    pub pin: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let workers = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Settings { workers, pin: false }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the data plane cannot start")]
+pub struct StartError(#[from] io::Error);
+
+/// The running data plane. When the last clone is dropped, everything it serves ends.
+#[derive(Clone)]
+pub struct Proxy {
+    engine: Arc<Engine>,
+}
+
+struct Engine {
+    shared: Arc<Shared>,
+    prober: Prober,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What runs for one load balancer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Running {
+    pub sockets: BTreeMap<(IpAddr, ListenerId), Arc<Listener>>,
+    pub pools: BTreeMap<PoolId, Arc<Pool>>,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were cut at the deadline.
+    pub cut: usize,
+}
+
+impl Proxy {
+    pub fn start(settings: Settings) -> Result<Proxy, StartError> {
+        let workers = settings.workers.max(1);
+        let mailboxes: Vec<_> =
+            (0..workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
+        let shared = Arc::new(Shared::new(mailboxes.clone()));
+        let mut ready = Vec::new();
+        for (index, mailbox) in mailboxes.into_iter().enumerate() {
+            ready.push(Worker::new(index, mailbox, shared.clone())?);
+        }
+        let prober = Prober::start()?;
+        let engine = Arc::new(Engine { shared, prober, threads: Mutex::default() });
+        for (index, worker) in ready.into_iter().enumerate() {
+            let pin = settings.pin;
+            let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+                if pin && let Err(error) = sys::pin_to(index) {
+                    tracing::warn!(worker = index, %error, "a worker cannot be kept on its processor");
+                }
+                worker.run();
+            })?;
+            engine.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        Ok(Proxy { engine })
+    }
+
+    /// `None`: nothing runs for it, and nothing of it goes on.
+    pub fn running(&self, key: &LbKey) -> Option<Running> {
+        let registry = self.shared().registry.lock();
+        let state = registry.get(key)?;
+        let sockets = state
+            .listeners
+            .iter()
+            .map(|(place, listener)| (*place, listener.tuned().listener.clone()))
+            .collect();
+        let pools = state.pools.iter().filter_map(|(id, pool)| {
+            let live = pool.live();
+            live.present.then(|| (id.clone(), live.compiled.pool().clone()))
+        });
+        let running = Running { sockets, pools: pools.collect() };
+        (!running.sockets.is_empty() || !running.pools.is_empty()).then_some(running)
+    }
+
+    pub fn keys(&self) -> Vec<LbKey> {
+        let keys: Vec<LbKey> = self.shared().registry.lock().keys().cloned().collect();
+        keys.into_iter().filter(|key| self.running(key).is_some()).collect()
+    }
+
+    /// New, or swapped: existing connections stay where they are, those of members that are gone have until their
+    /// listener's drain time is over.
+    pub fn put_pool(&self, key: &LbKey, pool: Arc<Pool>) {
+        let id = pool.id.clone();
+        self.change_pool(key, &id, Some(pool));
+    }
+
+    pub fn remove_pool(&self, key: &LbKey, id: &PoolId) {
+        self.change_pool(key, id, None);
+    }
+
+    fn change_pool(&self, key: &LbKey, id: &PoolId, pool: Option<Arc<Pool>>) {
+        let now = sys::millis();
+        let (running, drains) = running::put_pool(&self.shared().registry, key, id, pool, now);
+        self.engine.prober.watch(&running);
+        for drain in drains {
+            self.shared().tell_all(&Command::SweepAt(now + drain.as_millis() as u64));
+        }
+    }
+
+    /// Listens at `ip`, which need not be on this host (yet), or adopts the socket of a predecessor.
+    pub fn open(&self, key: &LbKey, ip: IpAddr, listener: Arc<Listener>) -> Result<(), OpenError> {
+        let (id, at) = (listener.id(), SocketAddr::new(ip, listener.port));
+        let known = self
+            .shared()
+            .registry
+            .lock()
+            .get(key)
+            .is_some_and(|state| state.listeners.contains_key(&(ip, id)));
+        if known {
+            self.retune(key, ip, listener);
+            return Ok(());
+        }
+        let adopted = {
+            let mut adopted = self.shared().adopted.lock().unwrap_or_else(PoisonError::into_inner);
+            adopted.remove(&(at, id.l4)).unwrap_or_default()
+        };
+        let workers = &self.shared().workers;
+        let sockets: Vec<_> =
+            open::sockets(at, id.l4, workers.len(), adopted)?.into_iter().map(Arc::new).collect();
+        let mut registry = self.shared().registry.lock();
+        let state = registry.entry(key.clone()).or_default();
+        let tuned = state.tune(key, listener);
+        let running = Arc::new(RunningListener::new(key.clone(), at, id, tuned));
+        running.set_sockets(sockets.clone());
+        state.listeners.insert((ip, id), running.clone());
+        for (index, socket) in sockets.into_iter().enumerate() {
+            workers[index % workers.len()].post([Command::Open(running.clone(), socket)]);
+        }
+        Ok(())
+    }
+
+    /// Same socket; new rules, limits, timeouts or sources hold for whoever comes from now on.
+    pub fn retune(&self, key: &LbKey, ip: IpAddr, listener: Arc<Listener>) {
+        let mut registry = self.shared().registry.lock();
+        let Some(state) = registry.get_mut(key) else { return };
+        let Some(running) = state.listeners.get(&(ip, listener.id())).cloned() else { return };
+        running.retune(state.tune(key, listener));
+    }
+
+    /// Accepts nobody any more. Who is there may finish within the listener's drain time.
+    pub fn close(&self, key: &LbKey, ip: IpAddr, id: ListenerId) {
+        let now = sys::millis();
+        let mut registry = self.shared().registry.lock();
+        let Some(state) = registry.get_mut(key) else { return };
+        state.forget_finished();
+        let Some(running) = state.listeners.remove(&(ip, id)) else { return };
+        running.close(now);
+        let drain = running.tuned().listener.timeouts.drain;
+        state.closed.push(running.clone());
+        drop(registry);
+        self.shared().tell_all(&Command::Close(running));
+        self.shared().tell_all(&Command::SweepAt(now + drain.as_millis() as u64));
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        Statistics::of(self.shared())
+    }
+
+    /// What changes about members' health from now on.
+    pub fn health_changes(&self) -> HealthChanges {
+        self.engine.prober.changes()
+    }
+
+    /// The first half of a clean stop: who has connected is still served, nobody else gets in.
+    pub fn stop_accepting(&self) {
+        for listener in self.shared().registry.listeners() {
+            listener.set_sockets(Vec::new());
+        }
+        self.shared().tell_all(&Command::StopAccepting);
+    }
+
+    /// The second half: waits until all connections have ended, and cuts those that have not by the deadline.
+    pub fn drain(&self, deadline: Instant) -> Drained {
+        let cut = self.shared().wait_for_the_last(deadline);
+        if cut > 0 {
+            self.shared().tell_all(&Command::Cut);
+        }
+        Drained { cut }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.engine.shared
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.tell_all(&Command::Quit);
+        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // A worker that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What has happened, as plain data for pages and metrics.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use seaway_model::{LbKey, Listener, ListenerId, Pool, PoolId, load_balancer::MemberState};
+use seaway_snapshot::Standing;
+
+use crate::{
+    running::{Health, Refusal, RunningListener, RunningMember, RunningPool},
+    shared::Shared,
+    sys,
+};
+
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// Open TCP connections of the process.
+    pub connections: u64,
+    /// How often the process ran out of descriptors.
+    pub exhausted: u64,
+    pub listeners: Vec<ListenerStatistics>,
+    pub pools: Vec<PoolStatistics>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ListenerStatistics {
+    pub key: LbKey,
+    pub ip: IpAddr,
+    pub id: ListenerId,
+    pub listener: Arc<Listener>,
+    /// It accepts no more; what it had goes on.
+    pub closed: bool,
+    pub traffic: Traffic,
+    pub connect_errors: u64,
+    pub retries: u64,
+    refused: [u64; Refusal::ALL.len()],
+}
+
+/// Connections, or flows of UDP. Bytes in are those from clients; they may lag by a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub current: u32,
+    pub most: u32,
+    pub total: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct PoolStatistics {
+    pub key: LbKey,
+    pub id: PoolId,
+    pub pool: Arc<Pool>,
+    pub members: Vec<MemberStatistics>,
+}
+
+#[derive(Clone, Debug)]
+pub struct MemberStatistics {
+    pub at: SocketAddr,
+    /// `None` for one that was removed and has connections yet.
+    pub state: Option<MemberState>,
+    pub weight: u32,
+    pub health: Health,
+    pub standing: Standing,
+    /// Percent of its weight, while it warms up.
+    pub warmth: u32,
+    pub traffic: Traffic,
+    pub connect_errors: u64,
+    pub retries: u64,
+    pub resets: u64,
+}
+
+impl ListenerStatistics {
+    pub fn refused(&self, why: Refusal) -> u64 {
+        self.refused[why as usize]
+    }
+
+    pub fn refusals(&self) -> u64 {
+        self.refused.iter().sum()
+    }
+}
+
+impl Statistics {
+    pub(crate) fn of(shared: &Shared) -> Statistics {
+        let now = sys::millis();
+        let mut registry = shared.registry.lock();
+        let mut statistics = Statistics {
+            connections: shared.connections() as u64,
+            exhausted: shared.exhausted.load(Relaxed),
+            ..Statistics::default()
+        };
+        for state in registry.values_mut() {
+            state.forget_finished();
+            let listeners = state.listeners.values().chain(&state.closed);
+            statistics.listeners.extend(listeners.map(|listener| of_listener(listener)));
+            statistics.pools.extend(state.pools.values().filter_map(|pool| of_pool(pool, now)));
+        }
+        registry.retain(|_, state| !state.is_empty());
+        statistics
+    }
+}
+
+fn of_listener(listener: &RunningListener) -> ListenerStatistics {
+    ListenerStatistics {
+        key: listener.key.clone(),
+        ip: listener.at.ip(),
+        id: listener.id,
+        listener: listener.tuned().listener.clone(),
+        closed: listener.closed_at().is_some(),
+        traffic: Traffic {
+            current: listener.active(),
+            most: listener.most.load(Relaxed),
+            total: listener.total.load(Relaxed),
+            bytes_in: listener.bytes_in.load(Relaxed),
+            bytes_out: listener.bytes_out.load(Relaxed),
+        },
+        connect_errors: listener.connect_errors.load(Relaxed),
+        retries: listener.retries.load(Relaxed),
+        refused: Refusal::ALL.map(|why| listener.refused(why)),
+    }
+}
+
+fn of_pool(running: &RunningPool, now: u64) -> Option<PoolStatistics> {
+    let live = running.live();
+    let pool = live.compiled.pool();
+    let leaving = running.leaving();
+    if !live.present && leaving.is_empty() {
+        return None;
+    }
+    let listed = live.members.iter().zip(live.compiled.members());
+    let listed = listed.map(|(member, told)| (member, Some(told.state), told.weight));
+    let members = listed.chain(leaving.iter().map(|member| (member, None, 0)));
+    let members =
+        members.map(|(member, state, weight)| of_member(member, state, weight, pool, now)).collect();
+    Some(PoolStatistics { key: running.key.clone(), id: running.id.clone(), pool: pool.clone(), members })
+}
+
+fn of_member(
+    member: &RunningMember,
+    state: Option<MemberState>,
+    weight: u32,
+    pool: &Pool,
+    now: u64,
+) -> MemberStatistics {
+    MemberStatistics {
+        at: member.at,
+        state,
+        weight,
+        health: member.health(),
+        standing: member.standing(now),
+        warmth: member.warmth(pool.slow_start, now),
+        traffic: Traffic {
+            current: member.active(),
+            most: member.most.load(Relaxed),
+            total: member.total.load(Relaxed),
+            bytes_in: member.bytes_in.load(Relaxed),
+            bytes_out: member.bytes_out.load(Relaxed),
+        },
+        connect_errors: member.connect_errors.load(Relaxed),
+        retries: member.retries.load(Relaxed),
+        resets: member.resets.load(Relaxed),
+    }
+}

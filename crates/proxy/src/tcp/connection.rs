@@ -1,0 +1,262 @@
+//! One connection: two ends and what lies between them.
+
+use std::{
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use crate::{
+    running::{RunningListener, RunningMember, RunningPool},
+    sys::{Event, Pipe},
+    worker::Link,
+};
+
+pub(super) struct Connection {
+    pub(super) client: Socket,
+    pub(super) member: Option<Socket>,
+    pub(super) phase: Phase,
+    /// Waits for its turn in `Tcp::unfinished`.
+    pub(super) unfinished: bool,
+    /// The member has sent something.
+    pub(super) answered: bool,
+    pub(super) link: Link,
+    /// When the wheel looks at it.
+    pub(super) due: u64,
+    /// When its present phase began, or bytes last moved.
+    pub(super) active_at: u64,
+    pub(super) began: u64,
+    /// Since the counters of listener and member were told.
+    bytes_in: u64,
+    bytes_out: u64,
+    told_at: u64,
+    /// Who the client is: the peer, or whom a PROXY header names.
+    pub(super) peer: SocketAddr,
+    pub(super) listener: Arc<RunningListener>,
+    pub(super) pool: Option<Arc<RunningPool>>,
+    pub(super) target: Option<Arc<RunningMember>>,
+    pub(super) rare: Option<Box<Rare>>,
+}
+
+/// What few connections have.
+#[derive(Default)]
+pub(super) struct Rare {
+    /// Members that did not take it.
+    pub(super) tried: Vec<Arc<RunningMember>>,
+    /// The header for the member is among the bytes that wait for it.
+    pub(super) announced: bool,
+    /// Where the client wanted to go, as its PROXY header says.
+    pub(super) destination: Option<SocketAddr>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A PROXY header is awaited.
+    Header,
+    /// A member was chosen and has not answered yet.
+    Connecting,
+    Open,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Client,
+    Member,
+}
+
+impl Side {
+    pub(super) fn of(index: u32) -> (u32, Side) {
+        (index >> 1, if index & 1 == 0 { Side::Client } else { Side::Member })
+    }
+
+    pub(super) fn with(self, index: u32) -> u32 {
+        index << 1 | u32::from(self == Side::Member)
+    }
+}
+
+/// One end, and the bytes that were read from it and wait to be written to the other.
+pub(super) struct Socket {
+    pub(super) fd: OwnedFd,
+    /// There may be something to read that no new event will tell of.
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    /// Its peer has finished; what it sent before may still be waiting.
+    pub(super) peer_finished: bool,
+    /// Out-of-band data has come: a short read does not mean that nothing is left.
+    pub(super) urgent: bool,
+    /// All that it sent was read, and its end too.
+    pub(super) at_end: bool,
+    /// The other's end was passed on to it.
+    pub(super) told_end: bool,
+    pub(super) delay: Delay,
+    pub(super) flow: Flow,
+    pub(super) carried: Carried,
+}
+
+/// Whether the kernel may hold back small writes to join them. Accepted sockets inherit that it may not. For the
+/// others the call is put off until it matters: nothing is held back while nothing is unacknowledged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delay {
+    Never,
+    NothingSentYet,
+    Possible,
+}
+
+/// How much comes from an end at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    Small,
+    /// The last read filled the buffer.
+    Full,
+    /// It goes through a pipe.
+    Bulk,
+}
+
+pub(super) enum Carried {
+    Nothing,
+    Bytes { bytes: Box<[u8]>, from: usize },
+    Pipe(Box<Pipe>),
+}
+
+impl Socket {
+    pub(super) fn new(fd: OwnedFd, delay: Delay) -> Socket {
+        Socket {
+            fd,
+            readable: false,
+            writable: false,
+            peer_finished: false,
+            urgent: false,
+            at_end: false,
+            told_end: false,
+            delay,
+            flow: Flow::Small,
+            carried: Carried::Nothing,
+        }
+    }
+
+    pub(super) fn note(&mut self, event: Event) {
+        self.readable |= event.readable();
+        self.writable |= event.writable();
+        self.peer_finished |= event.peer_finished();
+        self.urgent |= event.urgent();
+    }
+
+    pub(super) fn carries(&self) -> bool {
+        match &self.carried {
+            Carried::Nothing => false,
+            Carried::Bytes { .. } => true,
+            Carried::Pipe(pipe) => pipe.held() > 0,
+        }
+    }
+
+    /// Nothing will come from it any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.at_end && !self.carries()
+    }
+
+    pub(super) fn take_pipe_if_empty(&mut self) -> Option<Box<Pipe>> {
+        if self.carries() { None } else { self.take_pipe() }
+    }
+
+    pub(super) fn take_pipe(&mut self) -> Option<Box<Pipe>> {
+        match std::mem::replace(&mut self.carried, Carried::Nothing) {
+            Carried::Pipe(pipe) => Some(pipe),
+            other => {
+                self.carried = other;
+                None
+            }
+        }
+    }
+}
+
+/// How stale counters may become while bytes move.
+const TELL_EVERY: u64 = 1000;
+
+impl Connection {
+    pub(super) fn new(fd: OwnedFd, peer: SocketAddr, listener: Arc<RunningListener>, now: u64) -> Connection {
+        Connection {
+            client: Socket::new(fd, Delay::Never),
+            member: None,
+            phase: Phase::Header,
+            unfinished: false,
+            answered: false,
+            link: Link::default(),
+            due: u64::MAX,
+            active_at: now,
+            began: now,
+            bytes_in: 0,
+            bytes_out: 0,
+            told_at: 0,
+            peer,
+            listener,
+            pool: None,
+            target: None,
+            rare: None,
+        }
+    }
+
+    pub(super) fn ends(&mut self) -> impl Iterator<Item = &mut Socket> {
+        std::iter::once(&mut self.client).chain(&mut self.member)
+    }
+
+    pub(super) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// When it will have been too long for what it is doing.
+    pub(super) fn deadline(&self) -> u64 {
+        let tuned = self.listener.tuned();
+        let timeouts = &tuned.listener.timeouts;
+        let half_closed = self.client.at_end || self.member.as_ref().is_some_and(|member| member.at_end);
+        let time = match self.phase {
+            Phase::Header => timeouts.header,
+            Phase::Connecting => timeouts.connect,
+            Phase::Open if half_closed => timeouts.half_closed,
+            Phase::Open => timeouts.idle,
+        };
+        self.active_at.saturating_add(time.as_millis() as u64)
+    }
+
+    /// Its listener was closed, or its member removed, and the time to finish is over.
+    pub(super) fn is_drained(&self, now: u64) -> bool {
+        let member = self.target.as_ref().and_then(|member| member.leaving_since());
+        let since = [member.map(|since| since.max(self.began)), self.listener.closed_at()];
+        let drain = self.listener.tuned().listener.timeouts.drain.as_millis() as u64;
+        since.into_iter().flatten().any(|since| since.saturating_add(drain) <= now)
+    }
+
+    pub(super) fn count(&mut self, from: Side, bytes: u64, now: u64) {
+        self.active_at = now;
+        match from {
+            Side::Client => self.bytes_in += bytes,
+            Side::Member => self.bytes_out += bytes,
+        }
+        if now >= self.told_at + TELL_EVERY {
+            self.tell_bytes(now);
+        }
+    }
+
+    /// The counters are shared by all workers: they are not touched for every few bytes.
+    pub(super) fn tell_bytes(&mut self, now: u64) {
+        self.told_at = now;
+        let (bytes_in, bytes_out) = (std::mem::take(&mut self.bytes_in), std::mem::take(&mut self.bytes_out));
+        let member = self.target.as_ref().map(|member| (&member.bytes_in, &member.bytes_out));
+        for (ins, outs) in member.into_iter().chain([(&self.listener.bytes_in, &self.listener.bytes_out)]) {
+            if bytes_in > 0 {
+                ins.fetch_add(bytes_in, Relaxed);
+            }
+            if bytes_out > 0 {
+                outs.fetch_add(bytes_out, Relaxed);
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(member) = &self.target {
+            member.disengage();
+        }
+        self.listener.leave();
+    }
+}

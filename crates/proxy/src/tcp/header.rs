@@ -1,0 +1,59 @@
+//! The PROXY protocol header that trusted peers must send first.
+
+use std::os::fd::AsFd;
+
+use seaway_wire::proxy::{self, Parsed};
+
+use super::{Tcp, connection::Carried};
+use crate::{running::Refusal, sys, worker::Turn};
+
+impl Tcp {
+    pub(super) fn read_header(&mut self, index: u32, turn: &mut Turn) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        // What came before is at most one unfinished header, whose length the parser limits.
+        let known = match std::mem::replace(&mut connection.client.carried, Carried::Nothing) {
+            Carried::Bytes { bytes, .. } => bytes,
+            Carried::Nothing | Carried::Pipe(_) => Box::default(),
+        };
+        turn.buffer[..known.len()].copy_from_slice(&known);
+        let read = match sys::receive(connection.client.fd.as_fd(), &mut turn.buffer[known.len()..]) {
+            Ok(0) => return self.refuse(index, Refusal::Header, turn),
+            Ok(read) => read,
+            Err(error) if sys::would_block(&error) => {
+                connection.client.carried = keep(&known);
+                return;
+            }
+            Err(_) => return self.refuse(index, Refusal::Header, turn),
+        };
+        let bytes = &turn.buffer[..known.len() + read];
+        // A short read has emptied the socket; its end, if it came with the bytes, is read when somebody wants it.
+        connection.client.readable = bytes.len() == turn.buffer.len() || connection.client.peer_finished;
+        let (length, source, destination) = match proxy::parse(bytes) {
+            Parsed::Header(header) => (header.length, header.source(), header.destination()),
+            Parsed::Need(_) => {
+                connection.client.carried = keep(bytes);
+                if connection.client.peer_finished {
+                    self.refuse(index, Refusal::Header, turn);
+                }
+                return;
+            }
+            Parsed::Invalid(reason) => {
+                tracing::debug!(listener = %connection.listener.at, peer = %connection.peer, %reason, "no PROXY header");
+                return self.refuse(index, Refusal::Header, turn);
+            }
+        };
+        connection.client.carried = keep(&bytes[length..]);
+        if let Some(source) = source {
+            connection.peer = source;
+            connection.rare().destination = destination;
+        }
+        if !connection.listener.tuned().admits(connection.peer.ip()) {
+            return self.refuse(index, Refusal::Source, turn);
+        }
+        self.onward(index, turn);
+    }
+}
+
+fn keep(bytes: &[u8]) -> Carried {
+    if bytes.is_empty() { Carried::Nothing } else { Carried::Bytes { bytes: bytes.into(), from: 0 } }
+}

@@ -1,0 +1,39 @@
+//! Pipes of one worker, used again and again.
+
+use crate::sys::Pipe;
+
+/// Enough for what a large window has on its way.
+const SIZE: usize = 256 * 1024;
+/// Beyond that bytes are copied: pipes take two descriptors each.
+const MOST: usize = 256;
+/// Kept for the next ones.
+const IDLE: usize = 16;
+
+#[derive(Default)]
+pub(super) struct Pipes {
+    // Boxed as connections hold them, where a pipe would be the largest thing by far and mostly absent.
+    #[allow(clippy::vec_box)]
+    idle: Vec<Box<Pipe>>,
+    lent: usize,
+}
+
+impl Pipes {
+    /// An empty pipe, if one is to be had.
+    pub(super) fn borrow(&mut self) -> Option<Box<Pipe>> {
+        let pipe = match self.idle.pop() {
+            Some(pipe) => pipe,
+            None if self.lent >= MOST => return None,
+            None => Box::new(Pipe::new(SIZE).ok()?),
+        };
+        self.lent += 1;
+        Some(pipe)
+    }
+
+    /// One with bytes in it is of no more use.
+    pub(super) fn give_back(&mut self, pipe: Box<Pipe>) {
+        self.lent -= 1;
+        if pipe.held() == 0 && self.idle.len() < IDLE {
+            self.idle.push(pipe);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Bytes from one end to the other.
+
+use std::{io, os::fd::AsFd, sync::atomic::Ordering::Relaxed};
+
+use super::{
+    End, Tcp,
+    connection::{Carried, Connection, Delay, Flow, Phase, Side, Socket},
+    pipes::Pipes,
+};
+use crate::{sys, worker::Turn};
+
+/// Reads of one connection in one turn, so that the others get theirs.
+const READS: usize = 16;
+
+/// A write of so few bytes goes out whole at once, if nothing is unacknowledged: one segment even over poor links.
+const ONE_SEGMENT: usize = 1200;
+
+/// A pipe that brings less than this at a time is not worth its calls.
+const WORTH_A_PIPE: usize = 16 * 1024;
+
+impl Tcp {
+    /// Moves what can be moved, beginning with what `side` sent.
+    pub(super) fn relay(&mut self, index: u32, side: Side, turn: &mut Turn) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Connection { client, member: Some(member), phase: Phase::Open, .. } = connection else { return };
+        let pipes = &mut self.pipes;
+        let mut shovel = |side: Side| match side {
+            Side::Client => shovel(client, member, &mut turn.buffer, pipes),
+            Side::Member => shovel(member, client, &mut turn.buffer, pipes),
+        };
+        let order = match side {
+            Side::Client => [Side::Client, Side::Member],
+            Side::Member => [Side::Member, Side::Client],
+        };
+        let results = order.map(|side| (side, shovel(side)));
+        let was_half_closed = client.told_end || member.told_end;
+        let mut more = false;
+        let mut broken = None;
+        for (from, Shovelled { bytes, result }) in results {
+            if bytes > 0 {
+                if from == Side::Member && !connection.answered {
+                    connection.answered = true;
+                    connection.target.iter().for_each(|member| member.served());
+                }
+                connection.count(from, bytes, turn.now);
+            }
+            match result {
+                Ok(unfinished) => more |= unfinished,
+                Err(Broken::Source) => broken = broken.or(Some(from)),
+                Err(Broken::Sink) => broken = broken.or(Some(from.other())),
+            }
+        }
+        if let Some(side) = broken {
+            let generation = self.connections.generation(index);
+            return self.broken(index, generation, side, turn);
+        }
+        let Connection { client, member: Some(member), .. } = connection else { return };
+        if client.is_done() && member.is_done() {
+            return self.end(index, End::Done, turn);
+        }
+        pass_end_on(client, member);
+        pass_end_on(member, client);
+        let half_closed = client.told_end || member.told_end;
+        if more && !connection.unfinished {
+            connection.unfinished = true;
+            let token = self.token_of(index, side);
+            self.unfinished.push(token);
+        }
+        if half_closed && !was_half_closed {
+            self.schedule(index);
+        }
+    }
+
+    /// One side failed: the other is told by a reset.
+    pub(super) fn broken(&mut self, index: u32, generation: u32, side: Side, turn: &mut Turn) {
+        let Some(connection) = self.connections.of_generation(index, generation) else { return };
+        if side == Side::Member
+            && let (Some(member), Some(pool)) = (&connection.target, &connection.pool)
+        {
+            member.resets.fetch_add(1, Relaxed);
+            if !connection.answered {
+                pool.failed(member, "reset before an answer", turn.now);
+            }
+        }
+        self.end(index, End::Reset, turn);
+    }
+}
+
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Client => Side::Member,
+            Side::Member => Side::Client,
+        }
+    }
+}
+
+struct Shovelled {
+    bytes: u64,
+    /// `Ok(true)`: there may be more, but it has been enough for now.
+    result: Result<bool, Broken>,
+}
+
+enum Broken {
+    Source,
+    Sink,
+}
+
+fn pass_end_on(from: &mut Socket, to: &mut Socket) {
+    if from.is_done() && !to.told_end {
+        to.told_end = true;
+        // Fails only if the connection is broken already, of which an event tells.
+        let _ = sys::finish_sending(to.fd.as_fd());
+    }
+}
+
+/// One way. What is carried goes first; nothing is read that could not be passed on.
+fn shovel(from: &mut Socket, to: &mut Socket, buffer: &mut [u8], pipes: &mut Pipes) -> Shovelled {
+    let mut bytes = 0;
+    let result = (|| {
+        for _ in 0..READS {
+            if !deliver(from, to, pipes)? {
+                return Ok(false);
+            }
+            if from.at_end || !from.readable || !to.writable {
+                break;
+            }
+            bytes +=
+                if from.flow == Flow::Bulk { suck(from, pipes)? } else { copy(from, to, buffer)? } as u64;
+        }
+        let delivered = deliver(from, to, pipes)?;
+        if !from.readable
+            && let Some(pipe) = from.take_pipe_if_empty()
+        {
+            pipes.give_back(pipe);
+        }
+        Ok(delivered && from.readable && to.writable && !from.at_end)
+    })();
+    Shovelled { bytes, result }
+}
+
+/// Writes what is carried. `false`: not all of it could be.
+fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool, Broken> {
+    match &mut from.carried {
+        Carried::Nothing => return Ok(true),
+        Carried::Bytes { bytes, from: start } => {
+            if !to.writable {
+                return Ok(false);
+            }
+            let written = write(to, &bytes[*start..])?;
+            *start += written;
+            if *start < bytes.len() {
+                return Ok(false);
+            }
+        }
+        Carried::Pipe(pipe) => {
+            while pipe.held() > 0 {
+                if !to.writable {
+                    return Ok(false);
+                }
+                stop_delaying(to);
+                match pipe.empty_into(to.fd.as_fd()) {
+                    Ok(0) => return Err(Broken::Sink),
+                    Ok(_) => {}
+                    Err(error) if sys::would_block(&error) => to.writable = false,
+                    Err(_) => return Err(Broken::Sink),
+                }
+            }
+            if from.flow == Flow::Bulk {
+                return Ok(true);
+            }
+        }
+    }
+    if let Some(pipe) = from.take_pipe() {
+        pipes.give_back(pipe);
+    }
+    from.carried = Carried::Nothing;
+    Ok(true)
+}
+
+/// Reads into the worker's buffer and writes from there; what cannot be written is kept.
+fn copy(from: &mut Socket, to: &mut Socket, buffer: &mut [u8]) -> Result<usize, Broken> {
+    let read = match sys::receive(from.fd.as_fd(), buffer) {
+        Ok(read) => read,
+        Err(error) if sys::would_block(&error) => {
+            from.readable = false;
+            return Ok(0);
+        }
+        Err(_) => return Err(Broken::Source),
+    };
+    if read == 0 || (read < buffer.len() && !from.urgent) {
+        // The socket is empty: an edge will tell of more. If the peer's end was announced, it is what comes next.
+        from.readable = false;
+        from.at_end = read == 0 || from.peer_finished;
+        from.flow = Flow::Small;
+    } else if read == buffer.len() {
+        from.flow = if from.flow == Flow::Small { Flow::Full } else { Flow::Bulk };
+    }
+    let written = if read > 0 { write(to, &buffer[..read])? } else { 0 };
+    if written < read {
+        from.carried = Carried::Bytes { bytes: buffer[written..read].into(), from: 0 };
+    }
+    Ok(read)
+}
+
+/// Reads into a pipe, from which [`deliver`] writes.
+fn suck(from: &mut Socket, pipes: &mut Pipes) -> Result<usize, Broken> {
+    if matches!(from.carried, Carried::Nothing) {
+        match pipes.borrow() {
+            Some(pipe) => from.carried = Carried::Pipe(pipe),
+            None => {
+                from.flow = Flow::Small;
+                return Ok(0);
+            }
+        }
+    }
+    let Carried::Pipe(pipe) = &mut from.carried else { return Ok(0) };
+    match pipe.fill_from(from.fd.as_fd()) {
+        Ok(0) => {
+            from.readable = false;
+            from.at_end = true;
+            Ok(0)
+        }
+        Ok(read) => {
+            if read < WORTH_A_PIPE {
+                from.flow = Flow::Small;
+            }
+            Ok(read)
+        }
+        Err(error) if sys::would_block(&error) => {
+            from.readable = false;
+            Ok(0)
+        }
+        Err(_) => Err(Broken::Source),
+    }
+}
+
+fn write(to: &mut Socket, bytes: &[u8]) -> Result<usize, Broken> {
+    if to.delay == Delay::Possible || bytes.len() > ONE_SEGMENT {
+        stop_delaying(to);
+    }
+    if to.delay == Delay::NothingSentYet {
+        to.delay = Delay::Possible;
+    }
+    match sys::send(to.fd.as_fd(), bytes) {
+        Ok(written) => {
+            to.writable = written == bytes.len();
+            Ok(written)
+        }
+        Err(error) if sys::would_block(&error) => {
+            to.writable = false;
+            Ok(0)
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        Err(_) => Err(Broken::Sink),
+    }
+}
+
+fn stop_delaying(to: &mut Socket) {
+    if to.delay != Delay::Never {
+        to.delay = Delay::Never;
+        // Without it small writes may be late, not lost.
+        let _ = sys::set_no_delay(to.fd.as_fd());
+    }
+}
