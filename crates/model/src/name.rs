@@ -72,6 +72,8 @@ pub enum Kind {
     Address,
     /// The process's own configuration file.
     Config,
+    /// A file of the folder of manifests, where no object can be made out of it.
+    Manifest,
 }
 
 impl Kind {
@@ -87,6 +89,7 @@ impl Kind {
             Kind::IPAddressPool => "IPAddressPool",
             Kind::Address => "Address",
             Kind::Config => "Config",
+            Kind::Manifest => "Manifest",
         }
     }
 }

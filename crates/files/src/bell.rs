@@ -1,0 +1,55 @@
+//! Wakes the thread that watches: to stop, or to tell what another thread found out.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use seaway_model::{Change, ObjectRef, Problem};
+
+pub(crate) struct Bell {
+    event: EventFd,
+    stopping: AtomicBool,
+    reports: Mutex<HashMap<ObjectRef, Vec<Problem>>>,
+}
+
+impl Bell {
+    pub(crate) fn new() -> nix::Result<Bell> {
+        let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Bell { event, stopping: AtomicBool::new(false), reports: Mutex::default() })
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    pub(crate) fn report(&self, object: ObjectRef, problems: Vec<Problem>) {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(object, problems);
+        self.ring();
+    }
+
+    /// What was reported since the last time.
+    pub(crate) fn answer(&self) -> Vec<Change> {
+        let _ = self.event.read();
+        let reports = std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner));
+        reports.into_iter().map(|(object, problems)| Change::Reported(object, problems)).collect()
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn event(&self) -> &EventFd {
+        &self.event
+    }
+
+    fn ring(&self) {
+        // Full means that it rings already.
+        let _ = self.event.write(1);
+    }
+}

@@ -1,0 +1,158 @@
+//! A file's documents: found by their `---` lines before anything is parsed, so that a typo in one spoils no other,
+//! and each read once as long as its text stays the same.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
+
+use seaway_model::ObjectRef;
+
+use crate::{
+    decode::Fault,
+    object::{self, Broken, Object},
+    tree::{self, At, Node, SyntaxError},
+};
+
+/// One document's text within its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece<'t> {
+    /// Lines of the file before it.
+    pub(crate) line: u32,
+    pub(crate) text: &'t str,
+}
+
+/// A document that was read; all places are within it.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(crate) found: Vec<Arc<Found>>,
+    pub(crate) broken: Vec<Broken>,
+}
+
+/// An object, and where it stands in a document.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) object: Object,
+    /// Of its document's text; `None` if that text is no longer in the file.
+    pub(crate) document: Option<Hash>,
+    pub(crate) at: At,
+    root: usize,
+    item: Option<usize>,
+}
+
+/// Tells texts apart within one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Hash(u64);
+
+impl Hash {
+    pub(crate) fn of(text: &str, state: &RandomState) -> Hash {
+        Hash(state.hash_one(text))
+    }
+}
+
+/// The documents of a file. A line that begins with `---` begins one: within a block scalar too, as YAML has it.
+pub(crate) fn split(text: &str) -> Vec<Piece<'_>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut pieces = Vec::new();
+    let (mut start, mut first_line) = (0, 0);
+    // Only comments and directives so far: they belong to the `---` that follows.
+    let mut preamble = true;
+    let mut offset = 0;
+    for (line, content) in (0_u32..).zip(text.split_inclusive('\n')) {
+        let begins = is_marker(content, "---");
+        let ends = is_marker(content, "...");
+        if ends || (begins && !preamble) {
+            pieces.push(Piece { line: first_line, text: &text[start..offset] });
+            start = offset + if ends { content.len() } else { 0 };
+            first_line = line + u32::from(ends);
+            preamble = ends;
+        }
+        let blank = content.trim().is_empty() || content.starts_with('#') || content.starts_with('%');
+        if begins || !(blank || ends) {
+            preamble = false;
+        }
+        offset += content.len();
+    }
+    pieces.push(Piece { line: first_line, text: &text[start..] });
+    pieces.retain(|piece| !piece.text.trim().is_empty());
+    pieces
+}
+
+fn is_marker(line: &str, marker: &str) -> bool {
+    line.strip_prefix(marker).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+}
+
+impl Document {
+    pub(crate) fn read(text: &str, hash: Option<Hash>) -> Document {
+        let roots = match tree::parse(text) {
+            Ok(roots) => roots,
+            Err(SyntaxError { at, message }) => {
+                let fault = Fault { field: String::new(), at, message };
+                let broken = Broken { reference: None, faults: vec![fault] };
+                return Document { found: Vec::new(), broken: vec![broken] };
+            }
+        };
+        let mut document = Document { found: Vec::new(), broken: Vec::new() };
+        for (root, node) in roots.iter().enumerate() {
+            for object::Reading { item, at, result } in object::read(node) {
+                match result {
+                    Ok(object) => document.found.push(Arc::new(Found { object, document: hash, at, root, item })),
+                    Err(broken) => document.broken.push(broken),
+                }
+            }
+        }
+        document.found.shrink_to_fit();
+        document
+    }
+}
+
+impl Found {
+    pub(crate) fn reference(&self) -> &ObjectRef {
+        &self.object.reference
+    }
+
+    /// An object whose text is no longer in its file.
+    pub(crate) fn moved_out(object: Object, at: At) -> Found {
+        Found { object, document: None, at, root: 0, item: None }
+    }
+
+    /// Where a field of this object stands, within its document's text.
+    pub(crate) fn place_of(&self, text: &str, field: &str) -> Option<At> {
+        let roots = tree::parse(text).ok()?;
+        let root: &Node = roots.get(self.root)?;
+        let node = match (self.item, root.child("items").map(|items| &items.value)) {
+            (Some(item), Some(tree::Value::List(items))) => items.get(item)?,
+            _ => root,
+        };
+        Some(node.place_of(field))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<(u32, &str)> {
+        split(text).into_iter().map(|piece| (piece.line, piece.text)).collect()
+    }
+
+    #[test]
+    fn documents_are_split_by_their_markers() {
+        assert_eq!(lines("a: 1\n---\nb: 2\n"), [(0, "a: 1\n"), (1, "---\nb: 2\n")]);
+        assert_eq!(lines("---\na: 1\n--- # two\nb: 2"), [(0, "---\na: 1\n"), (2, "--- # two\nb: 2")]);
+        assert_eq!(lines("# c\n%YAML 1.2\n---\na: 1\n"), [(0, "# c\n%YAML 1.2\n---\na: 1\n")]);
+        assert_eq!(lines("a: 1\n...\n# c\n---\nb: 2\n"), [(0, "a: 1\n"), (2, "# c\n---\nb: 2\n")]);
+        assert_eq!(lines("a: ---\nb: x\n ---\n----\n"), [(0, "a: ---\nb: x\n ---\n----\n")]);
+        assert_eq!(lines("---\n---\n---\n"), [(0, "---\n"), (1, "---\n"), (2, "---\n")]);
+        assert_eq!(lines("\u{feff}a: 1\r\n---\r\nb: 2"), [(0, "a: 1\r\n"), (1, "---\r\nb: 2")]);
+        assert_eq!(lines(" \n\n"), []);
+    }
+
+    #[test]
+    fn a_broken_document_spoils_no_other() {
+        let good = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n";
+        let text = format!("{good}---\na: [\n---\n{good}");
+        let read: Vec<Document> = split(&text).iter().map(|piece| Document::read(piece.text, None)).collect();
+        assert_eq!(read.iter().map(|it| (it.found.len(), it.broken.len())).collect::<Vec<_>>(), [(1, 0), (0, 1), (1, 0)]);
+    }
+}

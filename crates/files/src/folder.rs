@@ -1,0 +1,457 @@
+//! The folder: its files as they were last read, and what the World was told of them.
+//!
+//! ```text
+//!     listing ─► File { stamp, documents } ─► claims ─► Change
+//!                  │        └ by the hash of their text: only what changed is parsed
+//!                  └ kept: what was good and is broken now; a typo takes nothing away
+//! ```
+//! A file that cannot be read, or that has a document which does not parse, loses no object: what it said last goes
+//! on. If all its documents are good, what is no longer in it is gone. What a file is, is decided when its writer
+//! closes it: see [`crate::watch`].
+
+mod claims;
+pub(crate) mod listing;
+mod problems;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    fs,
+    hash::RandomState,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use seaway_model::{Change, Kind, Name, ObjectRef, Problem};
+
+use self::{
+    claims::{Claim, Claims},
+    listing::Stamp,
+};
+use crate::{
+    bell::Bell,
+    document::{self, Document, Found, Hash, Piece},
+    last_good::{self, Good, Job, LastGood},
+};
+
+/// More than this is no manifest.
+const LARGEST: u64 = 64 << 20;
+/// How long an emptied file, or a folder that came back without its files, is believed to be on its way.
+const PATIENCE: Duration = Duration::from_secs(1);
+const KINDS: [Kind; 8] = [
+    Kind::Service,
+    Kind::EndpointSlice,
+    Kind::Endpoints,
+    Kind::Node,
+    Kind::Namespace,
+    Kind::Secret,
+    Kind::AddressPool,
+    Kind::IPAddressPool,
+];
+
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    #[error("cannot read the folder of manifests {}", dir.display())]
+    Unreadable { dir: PathBuf, #[source] source: io::Error },
+    #[error("cannot watch the folder of manifests {}", dir.display())]
+    Watch { dir: PathBuf, #[source] source: io::Error },
+}
+
+/// A folder of manifests, read.
+pub struct Folder {
+    pub(crate) dir: PathBuf,
+    hasher: RandomState,
+    files: BTreeMap<Name, File>,
+    claims: Claims,
+    reported: HashMap<ObjectRef, Vec<Problem>>,
+    /// Which files have something to say against an object.
+    accused: HashMap<ObjectRef, BTreeSet<Name>>,
+    /// Objects that are written twice.
+    doubled: BTreeSet<ObjectRef>,
+    away: bool,
+    returning: Option<Instant>,
+    emptied: BTreeMap<Name, Instant>,
+    last_good: Option<LastGood>,
+    pub(crate) bell: Arc<Bell>,
+}
+
+#[derive(Default)]
+struct File {
+    stamp: Option<Stamp>,
+    documents: Vec<Placed>,
+    kept: BTreeMap<ObjectRef, Arc<Found>>,
+    /// Why it cannot be read.
+    trouble: Option<String>,
+    problems: BTreeMap<ObjectRef, Vec<Problem>>,
+}
+
+#[derive(Clone)]
+struct Placed {
+    /// Lines before it.
+    line: u32,
+    hash: Hash,
+    document: Arc<Document>,
+}
+
+impl Folder {
+    /// Reads all of a folder. `state`: where the last good state is kept, if it is to be.
+    pub fn open(dir: &Path, state: Option<&Path>) -> Result<(Folder, Vec<Change>), FolderError> {
+        Folder::open_with(dir, state, last_good::runtime_folder().as_deref())
+    }
+
+    /// As [`Folder::open`], with another folder than /run for what must not outlive a reboot.
+    pub fn open_with(
+        dir: &Path,
+        state: Option<&Path>,
+        runtime: Option<&Path>,
+    ) -> Result<(Folder, Vec<Change>), FolderError> {
+        let fail = |source| FolderError::Unreadable { dir: dir.to_owned(), source };
+        let bell = Arc::new(Bell::new().map_err(|error| fail(error.into()))?);
+        let mut folder = Folder {
+            dir: dir.to_owned(),
+            hasher: RandomState::new(),
+            files: BTreeMap::new(),
+            claims: Claims::default(),
+            reported: HashMap::new(),
+            accused: HashMap::new(),
+            doubled: BTreeSet::new(),
+            away: false,
+            returning: None,
+            emptied: BTreeMap::new(),
+            last_good: state.map(|state| LastGood::open(state, runtime, bell.clone())),
+            bell,
+        };
+        let listing = listing::walk(dir, &mut |_| {}).map_err(fail)?;
+        let mut changes = Vec::new();
+        folder.claims.tell_default_namespace(&mut changes);
+        let touched = folder.take_in(listing, Instant::now(), &HashSet::new());
+        changes.extend(folder.settle(touched));
+        changes.extend(KINDS.map(Change::Synced));
+        if let Some(last_good) = &folder.last_good {
+            last_good.forget_all_but(folder.files.keys());
+        }
+        Ok((folder, changes))
+    }
+
+    /// Fills in file, line and column of problems with objects of this folder that have none.
+    pub fn locate(&self, problems: &mut [Problem]) {
+        let mut by_file: BTreeMap<Name, Vec<(&mut Problem, Arc<Found>)>> = BTreeMap::new();
+        for problem in problems.iter_mut().filter(|problem| problem.place.is_none()) {
+            if let Some(claim) = self.claims.served(&problem.object) {
+                by_file.entry(claim.file.clone()).or_default().push((problem, claim.found.clone()));
+            }
+        }
+        for (file, problems) in by_file {
+            let text = fs::read_to_string(self.dir.join(&*file)).unwrap_or_default();
+            let pieces: HashMap<Hash, Piece<'_>> =
+                document::split(&text).into_iter().map(|piece| (Hash::of(piece.text, &self.hasher), piece)).collect();
+            let shown = self.shown(&file);
+            for (problem, found) in problems {
+                let piece = found.document.and_then(|hash| pieces.get(&hash));
+                let at = piece.and_then(|piece| Some((piece.line, found.place_of(piece.text, &problem.field)?)));
+                let (line, column) = at.map_or((0, 0), |(before, at)| (before + at.line, at.column));
+                *problem = problem.clone().in_file(shown.clone(), line, column);
+            }
+        }
+    }
+
+    /// Looks at everything, except for files that are being written. `enter` is told each folder before it is read.
+    pub(crate) fn rescan(
+        &mut self,
+        now: Instant,
+        writing: &HashSet<Name>,
+        enter: &mut dyn FnMut(&Path),
+    ) -> Vec<Change> {
+        let listing = match listing::walk(&self.dir, enter) {
+            Ok(listing) => listing,
+            Err(error) => return self.lost(&error),
+        };
+        if std::mem::take(&mut self.away) {
+            self.returning = Some(now + PATIENCE);
+        }
+        let mut changes = self.report(self.here(), Vec::new());
+        let touched = self.take_in(listing, now, writing);
+        changes.extend(self.settle(touched));
+        changes
+    }
+
+    /// Looks at some files.
+    pub(crate) fn refresh(&mut self, names: impl IntoIterator<Item = Name>, now: Instant) -> Vec<Change> {
+        let mut touched = BTreeSet::new();
+        if self.returning.is_some() {
+            self.returning = Some(now + PATIENCE);
+        }
+        for name in names {
+            match Stamp::of(&self.dir.join(&*name)) {
+                Ok(None) if self.returning.is_some() => {}
+                Ok(None) => self.update(&name, None, &mut touched),
+                Ok(stamp) => self.look_at(&name, stamp, now, &mut touched),
+                Err(_) => self.look_at(&name, None, now, &mut touched),
+            }
+        }
+        self.settle(touched)
+    }
+
+    /// When [`Folder::tick`] has something to do.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.emptied.values().copied().chain(self.returning).min()
+    }
+
+    /// Believes what it did not want to believe before. Says whether everything has to be looked at.
+    pub(crate) fn tick(&mut self, now: Instant) -> bool {
+        self.returning.take_if(|until| *until <= now).is_some() || self.emptied.values().any(|until| *until <= now)
+    }
+
+    pub(crate) fn is_away(&self) -> bool {
+        self.away
+    }
+
+    fn take_in(&mut self, listing: listing::Listing, now: Instant, writing: &HashSet<Name>) -> BTreeSet<ObjectRef> {
+        let mut touched = BTreeSet::new();
+        if self.returning.is_none() {
+            let gone: Vec<Name> =
+                self.files.keys().filter(|file| !listing.files.contains_key(*file)).cloned().collect();
+            for file in gone {
+                self.update(&file, None, &mut touched);
+            }
+        }
+        for (file, stamp) in listing.files {
+            if !writing.contains(&file) {
+                self.look_at(&file, stamp, now, &mut touched);
+            }
+        }
+        touched
+    }
+
+    /// Reads a file again, if it is not the one that was read.
+    fn look_at(&mut self, name: &Name, stamp: Option<Stamp>, now: Instant, touched: &mut BTreeSet<ObjectRef>) {
+        let before = self.files.get(name);
+        if stamp.is_some() && before.is_some_and(|file| file.stamp == stamp && file.trouble.is_none()) {
+            return;
+        }
+        // Many writers empty a file first; nobody means to say nothing by it for long.
+        let emptied = stamp.is_some_and(|it| it.size == 0) && before.is_some_and(|file| !file.documents.is_empty());
+        if emptied && now < *self.emptied.entry(name.clone()).or_insert(now + PATIENCE) {
+            return;
+        }
+        self.emptied.remove(name);
+        let file = match read(&self.dir.join(&**name)) {
+            Ok(text) => self.parse(name, &text, stamp),
+            // Gone since it was listed; its event comes.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && before.is_none() && stamp.is_some() => return,
+            Err(error) => self.without(name, format!("cannot be read: {error}")),
+        };
+        self.update(name, Some(file), touched);
+    }
+
+    /// The file's documents; those whose text is as it was are not parsed again.
+    fn parse(&self, name: &Name, text: &str, stamp: Option<Stamp>) -> File {
+        let before = self.files.get(name);
+        let known: HashMap<Hash, &Arc<Document>> = before
+            .map_or(&[][..], |file| &file.documents)
+            .iter()
+            .map(|placed| (placed.hash, &placed.document))
+            .collect();
+        let pieces = document::split(text);
+        let mut file = File { stamp, ..File::default() };
+        file.documents.reserve_exact(pieces.len());
+        let mut good = Vec::new();
+        for Piece { line, text: piece } in pieces {
+            let hash = Hash::of(piece, &self.hasher);
+            let document = match known.get(&hash) {
+                Some(document) => (*document).clone(),
+                None => Arc::new(Document::read(piece, Some(hash))),
+            };
+            if self.last_good.is_some() && !document.found.is_empty() {
+                let start = piece.as_ptr() as usize - text.as_ptr() as usize;
+                let objects = document.found.iter().map(|found| found.reference().clone()).collect();
+                good.push(Good { text: start..start + piece.len(), objects });
+            }
+            file.documents.push(Placed { line, hash, document });
+        }
+        file.kept = self.to_keep(name, &file);
+        if let Some(last_good) = &self.last_good {
+            let kept = file.kept.keys().cloned().collect();
+            last_good.keep(Job { file: name.clone(), text: text.into(), documents: good, kept });
+        }
+        file
+    }
+
+    /// What the file said last, now that it cannot be read.
+    fn without(&self, name: &Name, trouble: String) -> File {
+        let trouble = Some(trouble);
+        match self.files.get(name) {
+            Some(before) => File {
+                documents: before.documents.clone(),
+                kept: before.kept.clone(),
+                stamp: None,
+                trouble,
+                ..File::default()
+            },
+            None => File { kept: self.recall(name), trouble, ..File::default() },
+        }
+    }
+
+    /// Objects that the file had, and has no more for no better reason than something broken in it.
+    fn to_keep(&self, name: &Name, file: &File) -> BTreeMap<ObjectRef, Arc<Found>> {
+        let broken: Vec<Option<&ObjectRef>> = file
+            .documents
+            .iter()
+            .flat_map(|placed| &placed.document.broken)
+            .map(|broken| broken.reference.as_ref())
+            .collect();
+        if broken.is_empty() {
+            return BTreeMap::new();
+        }
+        let mut candidates = match self.files.get(name) {
+            Some(before) => {
+                let found = before.documents.iter().flat_map(|placed| &placed.document.found);
+                let mut candidates = before.kept.clone();
+                candidates.extend(found.map(|found| (found.reference().clone(), found.clone())));
+                candidates
+            }
+            None => self.recall(name),
+        };
+        for found in file.documents.iter().flat_map(|placed| &placed.document.found) {
+            candidates.remove(found.reference());
+        }
+        // A broken object that this file never had may be one of those it had, with a typo in its name.
+        let known: HashSet<&ObjectRef> = broken.iter().copied().flatten().collect();
+        let strange = broken.contains(&None) || known.iter().any(|it| !candidates.contains_key(*it));
+        if !strange {
+            let known: HashSet<ObjectRef> = known.into_iter().cloned().collect();
+            candidates.retain(|reference, _| known.contains(reference));
+        }
+        candidates
+            .into_iter()
+            .map(|(reference, found)| {
+                // Its text is no longer there to be looked up.
+                let Found { object, at, .. } = &*found;
+                let found = if found.document.is_none() { found } else { Arc::new(Found::moved_out(object.clone(), *at)) };
+                (reference, found)
+            })
+            .collect()
+    }
+
+    fn recall(&self, name: &Name) -> BTreeMap<ObjectRef, Arc<Found>> {
+        let recalled = self.last_good.as_ref().map(|last_good| last_good.recall(name)).unwrap_or_default();
+        recalled.into_iter().map(|found| (found.reference().clone(), found)).collect()
+    }
+
+    /// Puts a file's new state in the place of its old one.
+    fn update(&mut self, name: &Name, file: Option<File>, touched: &mut BTreeSet<ObjectRef>) {
+        let before = self.files.remove(name).unwrap_or_default();
+        if file.is_none()
+            && let Some(last_good) = &self.last_good
+        {
+            last_good.keep(Job { file: name.clone(), text: "".into(), documents: Vec::new(), kept: Vec::new() });
+        }
+        let present = file.is_some();
+        let mut after = file.unwrap_or_default();
+        let hashes = |file: &File| file.documents.iter().map(|placed| placed.hash).collect::<HashSet<_>>();
+        let (old, new) = (hashes(&before), hashes(&after));
+        for found in before.kept.values() {
+            self.claims.remove(name, found);
+        }
+        for placed in before.documents.iter().filter(|placed| !new.contains(&placed.hash)) {
+            placed.document.found.iter().for_each(|found| self.claims.remove(name, found));
+        }
+        let mut fresh = old;
+        for placed in &after.documents {
+            // The same text twice in one file says nothing more than once.
+            if fresh.insert(placed.hash) {
+                for found in &placed.document.found {
+                    self.claims.add(Claim { file: name.clone(), found: found.clone(), kept: false });
+                }
+            }
+        }
+        for (_, found) in &after.kept {
+            self.claims.add(Claim { file: name.clone(), found: found.clone(), kept: true });
+        }
+        after.problems = problems::of_file(self.shown(name), name, &after);
+        for reference in before.problems.keys() {
+            if let Some(files) = self.accused.get_mut(reference) {
+                files.remove(name);
+            }
+            touched.insert(reference.clone());
+        }
+        for reference in after.problems.keys() {
+            self.accused.entry(reference.clone()).or_default().insert(name.clone());
+            touched.insert(reference.clone());
+        }
+        if present {
+            self.files.insert(name.clone(), after);
+        }
+    }
+
+    /// Tells what came of updates; `touched`: whose problems may have changed.
+    fn settle(&mut self, mut touched: BTreeSet<ObjectRef>) -> Vec<Change> {
+        let files = &self.files;
+        let (mut changes, dirty) = self.claims.settle(|claim| (claim.file.clone(), line_of(files, claim)));
+        for reference in dirty {
+            let rivals = self.claims.rivals(&reference).next().is_some();
+            if rivals {
+                self.doubled.insert(reference.clone());
+            } else {
+                self.doubled.remove(&reference);
+            }
+            touched.insert(reference);
+        }
+        touched.extend(self.doubled.iter().cloned());
+        for reference in touched {
+            let problems = self.problems_of(&reference);
+            changes.extend(self.report(reference, problems));
+        }
+        changes
+    }
+
+    fn report(&mut self, object: ObjectRef, problems: Vec<Problem>) -> Vec<Change> {
+        if self.reported.get(&object).map_or(&[][..], Vec::as_slice) == problems {
+            return Vec::new();
+        }
+        if problems.is_empty() {
+            self.reported.remove(&object);
+        } else {
+            self.reported.insert(object.clone(), problems.clone());
+        }
+        vec![Change::Reported(object, problems)]
+    }
+
+    /// How a file is shown to people: as they would open it.
+    fn shown(&self, name: &str) -> Name {
+        self.dir.join(name).to_string_lossy().into_owned().into()
+    }
+}
+
+/// Reads a folder once, for `plan` and `check`: what it says, and what is wrong with it.
+pub fn read_folder(dir: &Path) -> Result<(Folder, Vec<Change>, Vec<Problem>), FolderError> {
+    let (folder, changes) = Folder::open(dir, None)?;
+    let problems = changes.iter().filter_map(|change| match change {
+        Change::Reported(_, problems) => Some(problems),
+        _ => None,
+    });
+    let mut problems: Vec<Problem> = problems.flatten().cloned().collect();
+    problems.sort_by(|a, b| (&a.place, a).cmp(&(&b.place, b)));
+    Ok((folder, changes, problems))
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let size = fs::metadata(path)?.len();
+    if size > LARGEST {
+        let why = format!("{size} bytes are more than a manifest may have ({LARGEST})");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    let bytes = fs::read(path)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+        io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 in line {line}"))
+    })
+}
+
+/// Where a claim stands in its file; 0 if it is only kept.
+fn line_of(files: &BTreeMap<Name, File>, claim: &Claim) -> u32 {
+    let Some(hash) = claim.found.document else { return 0 };
+    let placed = files.get(&claim.file).and_then(|file| file.documents.iter().find(|placed| placed.hash == hash));
+    placed.map_or(0, |placed| placed.line + claim.found.at.line)
+}

@@ -1,0 +1,181 @@
+//! Who says what each object is: claims of files, the one that is served, and what the World was told.
+//!
+//! ```text
+//!     file ─ claims ─► Entry { claims, served } ─► told ─► Change
+//! ```
+//! Three things are settled here that an API server does between a manifest and its readers: one object has one
+//! content, a namespace exists as soon as something is in it, and Endpoints give way to slices of the same Service
+//! (in a cluster the slices are made from them; here only one of the two may speak, or members would count twice).
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use seaway_model::{Change, Fact, Kind, Name, ObjectRef, fact::FactRef};
+
+use crate::{
+    document::Found,
+    object::{slice_service, things::unwritten_namespace},
+};
+
+#[derive(Default)]
+pub(crate) struct Claims {
+    entries: HashMap<ObjectRef, Entry>,
+    /// How many slices each Service has.
+    slices: HashMap<ObjectRef, usize>,
+    /// How many objects are in each namespace.
+    inhabited: HashMap<Name, usize>,
+    namespaces: HashMap<Name, Fact>,
+    dirty: BTreeSet<ObjectRef>,
+}
+
+#[derive(Default)]
+struct Entry {
+    claims: Vec<Claim>,
+    served: Option<Claim>,
+    told: Option<Arc<Found>>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Claim {
+    pub(crate) file: Name,
+    pub(crate) found: Arc<Found>,
+    /// No longer written: the last good state of something that is broken now.
+    pub(crate) kept: bool,
+}
+
+impl Claim {
+    fn is(&self, other: &Claim) -> bool {
+        Arc::ptr_eq(&self.found, &other.found) && self.file == other.file
+    }
+}
+
+impl Claims {
+    pub(crate) fn add(&mut self, claim: Claim) {
+        let reference = claim.found.reference().clone();
+        self.entries.entry(reference.clone()).or_default().claims.push(claim);
+        self.dirty.insert(reference);
+    }
+
+    pub(crate) fn remove(&mut self, file: &Name, found: &Arc<Found>) {
+        if let Some(entry) = self.entries.get_mut(found.reference()) {
+            entry.claims.retain(|claim| !(claim.file == *file && Arc::ptr_eq(&claim.found, found)));
+            self.dirty.insert(found.reference().clone());
+        }
+    }
+
+    /// Whether a file says, now and well, what this object is.
+    pub(crate) fn has(&self, file: &Name, reference: &ObjectRef) -> bool {
+        let claims = self.entries.get(reference).map_or(&[][..], |entry| &entry.claims);
+        claims.iter().any(|claim| claim.file == *file && !claim.kept)
+    }
+
+    pub(crate) fn served(&self, reference: &ObjectRef) -> Option<&Claim> {
+        self.entries.get(reference)?.served.as_ref()
+    }
+
+    /// What claims this object beside the one that is served.
+    pub(crate) fn rivals(&self, reference: &ObjectRef) -> impl Iterator<Item = &Claim> {
+        self.entries.get(reference).into_iter().flat_map(|entry| {
+            let served = entry.served.as_ref();
+            entry.claims.iter().filter(move |claim| !claim.kept && served.is_some_and(|served| !served.is(claim)))
+        })
+    }
+
+    /// Settles what was added and removed: what the World has to be told, and of which objects.
+    pub(crate) fn settle(&mut self, order: impl Fn(&Claim) -> (Name, u32)) -> (Vec<Change>, BTreeSet<ObjectRef>) {
+        let dirty = std::mem::take(&mut self.dirty);
+        let mut changes = Vec::new();
+        let mut again = BTreeSet::new();
+        for reference in &dirty {
+            self.choose(reference, &order, &mut again);
+        }
+        let mut namespaces = BTreeSet::new();
+        for reference in dirty.iter().chain(again.difference(&dirty)) {
+            match reference.kind {
+                Kind::Namespace => namespaces.insert(reference.name.clone()),
+                _ => self.tell(reference, &mut changes) && namespaces.insert(reference.namespace.clone()),
+            };
+        }
+        for name in namespaces {
+            self.tell_namespace(name, &mut changes);
+        }
+        for reference in dirty.iter().chain(&again) {
+            let empty = |entry: &Entry| entry.claims.is_empty() && entry.served.is_none() && entry.told.is_none();
+            if self.entries.get(reference).is_some_and(empty) {
+                self.entries.remove(reference);
+            }
+        }
+        (changes, dirty)
+    }
+
+    /// The one that is served goes on; else the first in the order of files. What is written wins over what is kept.
+    fn choose(&mut self, reference: &ObjectRef, order: impl Fn(&Claim) -> (Name, u32), again: &mut BTreeSet<ObjectRef>) {
+        let Some(entry) = self.entries.get_mut(reference) else { return };
+        let served_in = entry.served.as_ref().map(|claim| claim.file.clone());
+        let rank = |claim: &&Claim| (claim.kept, Some(&claim.file) != served_in.as_ref(), order(claim));
+        let choice = match entry.claims.as_slice() {
+            [only] => Some(only.clone()),
+            several => several.iter().min_by_key(rank).cloned(),
+        };
+        let before = std::mem::replace(&mut entry.served, choice);
+        let after = entry.served.clone();
+        for (claim, there) in [(&before, false), (&after, true)] {
+            let Some(claim) = claim else { continue };
+            if let Some((namespace, service)) = slice_service(&claim.found.object) {
+                let endpoints = ObjectRef::new(Kind::Endpoints, namespace, service);
+                count(&mut self.slices, endpoints.clone(), there);
+                again.insert(endpoints);
+            }
+            if !reference.namespace.is_empty() {
+                count(&mut self.inhabited, reference.namespace.clone(), there);
+            }
+        }
+    }
+
+    /// Whether it came or went.
+    fn tell(&mut self, reference: &ObjectRef, changes: &mut Vec<Change>) -> bool {
+        let Some(entry) = self.entries.get_mut(reference) else { return false };
+        let silenced = reference.kind == Kind::Endpoints && self.slices.contains_key(reference);
+        let now = entry.served.as_ref().filter(|_| !silenced).map(|claim| claim.found.clone());
+        let before = std::mem::replace(&mut entry.told, now.clone());
+        let facts = |found: &Option<Arc<Found>>| found.as_ref().map_or(Vec::new(), |found| found.object.facts.clone());
+        let (old, new) = (facts(&before), facts(&now));
+        let stays: Vec<FactRef> = new.iter().map(Fact::reference).collect();
+        changes.extend(old.iter().map(Fact::reference).filter(|it| !stays.contains(it)).map(Change::Gone));
+        changes.extend(new.into_iter().filter(|fact| !old.contains(fact)).map(Change::Put));
+        before.is_some() != now.is_some()
+    }
+
+    fn tell_namespace(&mut self, name: Name, changes: &mut Vec<Change>) {
+        let written = self.entries.get(&ObjectRef::new(Kind::Namespace, "", name.clone()));
+        let written = written.and_then(|entry| entry.served.as_ref()?.found.object.facts.first().cloned());
+        let exists = *name == *"default" || self.inhabited.contains_key(&name);
+        let now = written.or_else(|| exists.then(|| Fact::Namespace(Arc::new(unwritten_namespace(&name)))));
+        match now {
+            Some(fact) if self.namespaces.get(&name) == Some(&fact) => {}
+            Some(fact) => {
+                self.namespaces.insert(name, fact.clone());
+                changes.push(Change::Put(fact));
+            }
+            None => changes.extend(self.namespaces.remove(&name).map(|fact| Change::Gone(fact.reference()))),
+        }
+    }
+
+    /// The namespace that is there when nothing else is.
+    pub(crate) fn tell_default_namespace(&mut self, changes: &mut Vec<Change>) {
+        self.tell_namespace("default".into(), changes);
+    }
+}
+
+fn count<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K, up: bool) {
+    if up {
+        *counts.entry(key).or_default() += 1;
+    } else if let Some(left) = counts.get_mut(&key) {
+        *left -= 1;
+        if *left == 0 {
+            counts.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What is wrong with a folder, said with file, line and column.
+
+use std::{collections::BTreeMap, io};
+
+use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
+
+use super::{File, Folder, line_of};
+use crate::{decode::Fault, object::Broken};
+
+/// How many names a message lists.
+const LISTED: usize = 5;
+
+/// All that is wrong within one file, by the object it is about.
+pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectRef, Vec<Problem>> {
+    let mut problems: BTreeMap<ObjectRef, Vec<Problem>> = BTreeMap::new();
+    let whole = ObjectRef::new(Kind::Manifest, "", name.clone());
+    if let Some(trouble) = &file.trouble {
+        let problem = Problem::new(whole.clone(), Reason::Unreadable, trouble.clone())
+            .fix("what it said last goes on being served")
+            .in_file(shown.clone(), 0, 0);
+        problems.entry(whole.clone()).or_default().push(problem);
+    }
+    for placed in &file.documents {
+        for Broken { reference, faults } in &placed.document.broken {
+            let object = reference.as_ref().unwrap_or(&whole);
+            let told = problems.entry(object.clone()).or_default();
+            for Fault { field, at, message } in faults {
+                let reason = if reference.is_some() { Reason::Invalid } else { Reason::Unreadable };
+                let mut problem = Problem::new(object.clone(), reason, message.clone())
+                    .at(field.as_str())
+                    .in_file(shown.clone(), placed.line + at.line, at.column);
+                if reference.is_none() && !file.kept.is_empty() {
+                    problem = problem.fix(kept(file));
+                }
+                told.push(problem);
+            }
+        }
+    }
+    problems
+}
+
+fn kept(file: &File) -> String {
+    let mut names: Vec<String> = file.kept.keys().take(LISTED).map(ToString::to_string).collect();
+    if let more @ 1.. = file.kept.len().saturating_sub(LISTED) {
+        names.push(format!("{more} more"));
+    }
+    format!("until it is mended, the last good state goes on of {}", names.join(", "))
+}
+
+impl Folder {
+    /// All that is wrong with an object, or with a file.
+    pub(super) fn problems_of(&self, reference: &ObjectRef) -> Vec<Problem> {
+        let files = self.accused.get(reference).into_iter().flatten();
+        let told = files.filter_map(|file| self.files.get(file)?.problems.get(reference));
+        let mut problems: Vec<Problem> = told.flatten().cloned().collect();
+        let served = self.claims.served(reference);
+        for problem in problems.iter_mut().filter(|problem| problem.fix.is_empty()) {
+            if served.is_some() {
+                problem.fix = "until it is mended, its last good state goes on".to_owned();
+            }
+        }
+        let Some(served) = served else { return problems };
+        let first = (self.shown(&served.file), line_of(&self.files, served));
+        for rival in self.claims.rivals(reference) {
+            let (file, line) = (self.shown(&rival.file), line_of(&self.files, rival));
+            let message = format!("written twice: {}:{} and {file}:{line}; the first of them is served", first.0, first.1);
+            problems.push(
+                Problem::new(reference.clone(), Reason::Duplicate, message)
+                    .fix("remove one of the two")
+                    .in_file(file, line, 1),
+            );
+        }
+        problems
+    }
+
+    /// The folder itself, for what is wrong with it as a whole.
+    pub(super) fn here(&self) -> ObjectRef {
+        ObjectRef::new(Kind::Manifest, "", listing_name(&self.dir))
+    }
+
+    /// The folder is not there any more, or not for us to read.
+    pub(super) fn lost(&mut self, error: &io::Error) -> Vec<Change> {
+        self.away = true;
+        let here = self.here();
+        let problem = Problem::new(here.clone(), Reason::Unreadable, format!("the folder cannot be read: {error}"))
+            .fix("what it said last goes on being served until it is back")
+            .in_file(listing_name(&self.dir), 0, 0);
+        self.report(here, vec![problem])
+    }
+}
+
+fn listing_name(dir: &std::path::Path) -> Name {
+    super::listing::key(dir)
+}

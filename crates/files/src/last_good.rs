@@ -1,0 +1,210 @@
+//! The last good state of manifests, kept over restarts: asked only for what cannot be read at a start.
+//!
+//! ```text
+//!     <state-dir>/last-good/<hash of the path>.json       { file, documents: [{ objects, text }] }
+//!     /run/seaway/<hash of the state dir>/<…>.json        the same, for documents with Secrets: never on a disk
+//! ```
+//! Written by a thread of its own, some time after the change. A file lost in a power cut costs no more than this
+//! one comfort, so nothing waits for the disk.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use seaway_model::{Kind, Name, ObjectRef, Problem, Reason};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    bell::Bell,
+    disk::{self, Durable},
+    document::{Document, Found},
+};
+
+/// How long changes gather before they are written.
+const GATHER: Duration = Duration::from_millis(250);
+
+pub(crate) struct LastGood {
+    shelves: Shelves,
+    jobs: Option<mpsc::Sender<Job>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+/// What a file has to say now.
+pub(crate) struct Job {
+    pub(crate) file: Name,
+    pub(crate) text: Arc<str>,
+    pub(crate) documents: Vec<Good>,
+    /// Objects whose last good text is the one that was kept before.
+    pub(crate) kept: Vec<ObjectRef>,
+}
+
+pub(crate) struct Good {
+    pub(crate) text: Range<usize>,
+    pub(crate) objects: Vec<ObjectRef>,
+}
+
+#[derive(Clone)]
+struct Shelves {
+    plain: PathBuf,
+    /// `None` where there is no memory-backed folder to put them.
+    secret: Option<PathBuf>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    file: Name,
+    documents: Vec<KeptDocument>,
+}
+
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct KeptDocument {
+    objects: Vec<ObjectRef>,
+    text: String,
+}
+
+impl LastGood {
+    /// `runtime`: a folder that is emptied at a reboot and never on a disk.
+    pub(crate) fn open(state: &Path, runtime: Option<&Path>, bell: Arc<Bell>) -> LastGood {
+        let plain = state.join("last-good");
+        let whose = fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
+        let secret = runtime.map(|runtime| runtime.join("seaway").join(short_hash(&whose.to_string_lossy())));
+        let secret = secret.filter(|folder| match disk::private_folder(folder) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!(%error, folder = %folder.display(), "Secrets are not kept over restarts");
+                false
+            }
+        });
+        let shelves = Shelves { plain, secret };
+        let (jobs, incoming) = mpsc::channel();
+        let writing = shelves.clone();
+        let writer = std::thread::Builder::new()
+            .name("last-good".to_owned())
+            .spawn(move || write_on(&writing, &incoming, &bell))
+            .inspect_err(|error| tracing::warn!(%error, "last good state is not kept over restarts"))
+            .ok();
+        LastGood { shelves, jobs: Some(jobs), writer }
+    }
+
+    pub(crate) fn keep(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // Only a writer that could not be started does not listen.
+            let _ = jobs.send(job);
+        }
+    }
+
+    /// Forgets files that are no more.
+    pub(crate) fn forget_all_but<'n>(&self, files: impl Iterator<Item = &'n Name>) {
+        let wanted: BTreeSet<String> = files.map(|file| format!("{}.json", short_hash(file))).collect();
+        for shelf in self.shelves.iter() {
+            for entry in fs::read_dir(shelf).into_iter().flatten().filter_map(Result::ok) {
+                if !entry.file_name().to_str().is_some_and(|name| wanted.contains(name)) {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+        }
+    }
+
+    /// What was last good in a file.
+    pub(crate) fn recall(&self, file: &Name) -> Vec<Arc<Found>> {
+        let kept = self.shelves.iter().filter_map(|shelf| read(shelf, file).ok());
+        kept.flat_map(|kept| kept.documents)
+            .flat_map(|document| Document::read(&document.text, None).found)
+            .collect()
+    }
+}
+
+impl Drop for LastGood {
+    /// Writes what has gathered.
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Shelves {
+    fn iter(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.plain).chain(&self.secret)
+    }
+}
+
+/// The usual place for what must not outlive a reboot.
+pub(crate) fn runtime_folder() -> Option<PathBuf> {
+    if nix::unistd::Uid::effective().is_root() {
+        return Some(PathBuf::from("/run"));
+    }
+    std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.starts_with("/run"))
+}
+
+fn write_on(shelves: &Shelves, incoming: &mpsc::Receiver<Job>, bell: &Bell) {
+    let mut healthy = true;
+    while let Ok(first) = incoming.recv() {
+        let until = Instant::now() + GATHER;
+        let mut jobs = BTreeMap::from([(first.file.clone(), first)]);
+        while let Ok(job) = incoming.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            jobs.insert(job.file.clone(), job);
+        }
+        let outcome = jobs.values().try_for_each(|job| write(shelves, job));
+        if outcome.is_ok() == healthy {
+            continue;
+        }
+        healthy = outcome.is_ok();
+        let object = ObjectRef::new(Kind::Config, "", "last-good");
+        let problems = outcome.err().map(|error| {
+            let message = format!("the last good state of manifests cannot be kept: {error}");
+            Problem::new(object.clone(), Reason::StateUnwritable, message)
+                .fix("make room in the state folder, or make it writable; until then a restart does not know it")
+                .in_file(shelves.plain.to_string_lossy().into_owned(), 0, 0)
+        });
+        bell.report(object, problems.into_iter().collect());
+    }
+}
+
+fn write(shelves: &Shelves, job: &Job) -> io::Result<()> {
+    let is_secret = |objects: &[ObjectRef]| objects.iter().any(|it| it.kind == Kind::Secret);
+    for shelf in shelves.iter() {
+        let secrets = Some(shelf) == shelves.secret.as_ref();
+        let path = path_of(shelf, &job.file);
+        let before = read(shelf, &job.file).unwrap_or_default();
+        let mut documents: Vec<KeptDocument> = Vec::new();
+        for good in job.documents.iter().filter(|good| is_secret(&good.objects) == secrets) {
+            let text = job.text.get(good.text.clone()).unwrap_or_default().to_owned();
+            documents.push(KeptDocument { objects: good.objects.clone(), text });
+        }
+        let still = |kept: &&KeptDocument| kept.objects.iter().any(|it| job.kept.contains(it));
+        documents.extend(before.documents.iter().filter(still).cloned());
+        if documents == before.documents {
+            continue;
+        }
+        if documents.is_empty() {
+            fs::remove_file(&path)?;
+            continue;
+        }
+        disk::private_folder(shelf)?;
+        let kept = Kept { file: job.file.clone(), documents };
+        disk::replace(&path, Durable::No, |writer| Ok(serde_json::to_writer(writer, &kept)?))?;
+    }
+    Ok(())
+}
+
+fn read(shelf: &Path, file: &Name) -> io::Result<Kept> {
+    let kept: Kept = serde_json::from_slice(&fs::read(path_of(shelf, file))?)?;
+    if kept.file == *file { Ok(kept) } else { Ok(Kept::default()) }
+}
+
+fn path_of(shelf: &Path, file: &Name) -> PathBuf {
+    shelf.join(format!("{}.json", short_hash(file)))
+}
+
+fn short_hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,347 @@
+//! Watching: the kernel says which file changed, and only that one is looked at.
+//!
+//! A file is read once its writer has closed it, never half-way, and a moment after its last event, so that what is
+//! written together is applied together:
+//!
+//! ```text
+//!     event ─► Pending (10 ms after the last, at most 40 ms after the first) ─► Folder::refresh ─► sink
+//!     a folder came, a link was swapped, the queue overflowed, the folder is away ─► Folder::rescan
+//! ```
+//! Where the kernel grants no watch, the folder is looked at every second instead, and a Problem says so.
+
+mod pending;
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor},
+};
+use seaway_model::{Change, Kind, ObjectRef, Problem, Reason};
+
+use self::pending::Pending;
+use crate::{
+    bell::Bell,
+    folder::{Folder, FolderError, listing},
+};
+
+/// How often a folder that is away, or cannot be watched, is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+const LOOK_UNWATCHED: Duration = Duration::from_secs(1);
+
+/// A folder that is being watched, until this is dropped.
+pub struct Watch {
+    folder: Arc<Mutex<Folder>>,
+    bell: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Turns objects and fields into files and lines.
+#[derive(Clone)]
+pub struct Places(Arc<Mutex<Folder>>);
+
+impl Folder {
+    /// Watches from now on, telling `sink` of changes. What changed since the folder was read is told first.
+    pub fn watch(self, sink: impl FnMut(Vec<Change>) + Send + 'static) -> Result<Watch, FolderError> {
+        let (dir, bell) = (self.dir.clone(), self.bell.clone());
+        let folder = Arc::new(Mutex::new(self));
+        let eye = Eye::open(&dir);
+        let watcher = Watcher { folder: folder.clone(), bell: bell.clone(), eye, dir: dir.clone(), sink };
+        let thread = std::thread::Builder::new()
+            .name("manifests".to_owned())
+            .spawn(move || watcher.run())
+            .map_err(|source| FolderError::Watch { dir, source })?;
+        Ok(Watch { folder, bell, thread: Some(thread) })
+    }
+}
+
+impl Watch {
+    pub fn places(&self) -> Places {
+        Places(self.folder.clone())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.bell.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Places {
+    /// Fills in file, line and column where they are missing and known.
+    pub fn locate(&self, problems: &mut [Problem]) {
+        lock(&self.0).locate(problems);
+    }
+}
+
+fn lock(folder: &Mutex<Folder>) -> MutexGuard<'_, Folder> {
+    folder.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Watcher<S> {
+    folder: Arc<Mutex<Folder>>,
+    bell: Arc<Bell>,
+    eye: Eye,
+    dir: PathBuf,
+    sink: S,
+}
+
+impl<S: FnMut(Vec<Change>)> Watcher<S> {
+    fn run(mut self) {
+        let mut pending = Pending::default();
+        pending.everything(Instant::now());
+        let mut look_again = None;
+        while !self.bell.is_stopping() {
+            let deadlines = [pending.due(), lock(&self.folder).deadline(), look_again];
+            let until = deadlines.into_iter().flatten().min();
+            if let Err(error) = self.wait(until) {
+                tracing::error!(%error, "the folder of manifests is watched no more");
+                return;
+            }
+            self.tell(|it| it.bell.answer());
+            for event in self.eye.events() {
+                self.note(&event, &mut pending);
+            }
+            let now = Instant::now();
+            if look_again.is_some_and(|at| at <= now) || lock(&self.folder).tick(now) {
+                pending.everything(now);
+            }
+            if pending.due().is_none_or(|due| due > now) {
+                continue;
+            }
+            if pending.take_everything() {
+                let away = self.rescan(&pending.writing(), now);
+                look_again = match (away, self.eye.is_blind()) {
+                    (true, _) => Some(now + LOOK_EVERY),
+                    (false, true) => Some(now + LOOK_UNWATCHED),
+                    (false, false) => None,
+                };
+            }
+            let names = pending.take(now);
+            self.tell(|it| lock(&it.folder).refresh(names, now));
+        }
+    }
+
+    fn wait(&self, until: Option<Instant>) -> io::Result<()> {
+        let timeout = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+            // A millisecond more rather than a busy loop of zeros.
+            Some(left) => PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX),
+            None => PollTimeout::NONE,
+        };
+        let mut fds = vec![PollFd::new(self.bell.event().as_fd(), PollFlags::POLLIN)];
+        if let Some(inotify) = &self.eye.inotify {
+            fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
+        }
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the folder is away.
+    fn rescan(&mut self, writing: &HashSet<seaway_model::Name>, now: Instant) -> bool {
+        let was_blind = self.eye.is_blind();
+        self.eye.begin();
+        self.eye.watch_parent(&self.dir);
+        let mut folder = lock(&self.folder);
+        let mut changes = folder.rescan(now, writing, &mut |dir| self.eye.watch(dir));
+        let away = folder.is_away();
+        drop(folder);
+        self.eye.finish();
+        if self.eye.is_blind() != was_blind || (was_blind && !self.eye.told) {
+            self.eye.told = true;
+            changes.push(self.eye.report(&self.dir));
+        }
+        if !changes.is_empty() {
+            (self.sink)(changes);
+        }
+        away
+    }
+
+    fn tell(&mut self, changes: impl FnOnce(&Self) -> Vec<Change>) {
+        let changes = changes(self);
+        if !changes.is_empty() {
+            (self.sink)(changes);
+        }
+    }
+
+    fn note(&self, event: &InotifyEvent, pending: &mut Pending) {
+        let now = Instant::now();
+        let lost = AddWatchFlags::IN_Q_OVERFLOW
+            | AddWatchFlags::IN_IGNORED
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF
+            | AddWatchFlags::IN_UNMOUNT;
+        if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+            pending.forget();
+        }
+        if event.mask.intersects(lost) {
+            // A watch that we took away ourselves says so, too.
+            if !event.mask.contains(AddWatchFlags::IN_IGNORED) || self.eye.knows(event.wd) {
+                pending.everything(now);
+            }
+            return;
+        }
+        let Some(name) = event.name.as_ref().and_then(|name| name.to_str()) else { return };
+        for place in self.eye.places(event.wd) {
+            match place {
+                Seen::Parent if self.dir.file_name().and_then(|it| it.to_str()) == Some(name) => {
+                    pending.everything(now);
+                }
+                Seen::Parent => {}
+                Seen::Elsewhere => pending.everything(now),
+                Seen::Below(below) => {
+                    let path = below.join(name);
+                    if name.starts_with("..") || (!listing::is_hidden(name) && self.is_folder(event, &path)) {
+                        pending.everything(now);
+                    } else if listing::is_manifest(name) {
+                        pending.event(listing::key(&path), event.mask, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A folder, or a link to one, that came or went.
+    fn is_folder(&self, event: &InotifyEvent, below: &Path) -> bool {
+        let came_or_went = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVE | AddWatchFlags::IN_DELETE;
+        let path = self.dir.join(below);
+        event.mask.intersects(came_or_went | AddWatchFlags::IN_ATTRIB)
+            && (event.mask.contains(AddWatchFlags::IN_ISDIR) || path.is_dir() || self.eye.has(&path))
+    }
+}
+
+/// What a watched folder is to us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    /// The folder or one below it, by its path below.
+    Below(PathBuf),
+    /// Where the folder itself comes and goes.
+    Parent,
+    /// Where a link of the folder leads.
+    Elsewhere,
+}
+
+/// The kernel's watches.
+struct Eye {
+    dir: PathBuf,
+    inotify: Option<Inotify>,
+    watches: HashMap<WatchDescriptor, Vec<Seen>>,
+    before: HashMap<WatchDescriptor, Vec<Seen>>,
+    refused: Option<Errno>,
+    told: bool,
+}
+
+impl Eye {
+    fn open(dir: &Path) -> Eye {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
+        let refused = inotify.as_ref().err().copied();
+        let (watches, before) = (HashMap::new(), HashMap::new());
+        Eye { dir: dir.to_owned(), inotify: inotify.ok(), watches, before, refused, told: false }
+    }
+
+    fn events(&mut self) -> Vec<InotifyEvent> {
+        let mut all = Vec::new();
+        if let Some(inotify) = &self.inotify {
+            while let Ok(events) = inotify.read_events() {
+                all.extend(events);
+            }
+        }
+        all
+    }
+
+    /// From here to [`Eye::finish`], what is watched is said anew.
+    fn begin(&mut self) {
+        self.before = std::mem::take(&mut self.watches);
+        if self.inotify.is_some() {
+            self.refused = None;
+        }
+    }
+
+    fn finish(&mut self) {
+        for (descriptor, _) in std::mem::take(&mut self.before) {
+            if let Some(inotify) = &self.inotify
+                && !self.watches.contains_key(&descriptor)
+            {
+                // Gone by itself if its folder is.
+                let _ = inotify.rm_watch(descriptor);
+            }
+        }
+    }
+
+    fn watch(&mut self, path: &Path) {
+        let seen = path.strip_prefix(&self.dir).map_or(Seen::Elsewhere, |below| Seen::Below(below.to_owned()));
+        self.add(path, seen);
+    }
+
+    fn watch_parent(&mut self, dir: &Path) {
+        let parent = match dir.parent() {
+            Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+            Some(parent) => parent,
+            None => return,
+        };
+        self.add(parent, Seen::Parent);
+    }
+
+    fn add(&mut self, path: &Path, seen: Seen) {
+        let Some(inotify) = &self.inotify else { return };
+        let what = AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_MODIFY
+            | AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVE
+            | AddWatchFlags::IN_ATTRIB
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF;
+        match inotify.add_watch(path, what) {
+            // One folder may be seen in two ways: as where a link leads, and as one below.
+            Ok(descriptor) => {
+                let ways = self.watches.entry(descriptor).or_default();
+                if !ways.contains(&seen) {
+                    ways.push(seen);
+                }
+            }
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) => {}
+            Err(error) => self.refused = Some(error),
+        }
+    }
+
+    fn places(&self, descriptor: WatchDescriptor) -> &[Seen] {
+        self.watches.get(&descriptor).map_or(&[], Vec::as_slice)
+    }
+
+    fn knows(&self, descriptor: WatchDescriptor) -> bool {
+        self.watches.contains_key(&descriptor)
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        let Ok(below) = path.strip_prefix(&self.dir) else { return false };
+        self.watches.values().flatten().any(|seen| matches!(seen, Seen::Below(it) if it == below))
+    }
+
+    fn is_blind(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    fn report(&self, dir: &Path) -> Change {
+        let object = ObjectRef::new(Kind::Manifest, "", format!("watch of {}", dir.display()));
+        let problems = self.refused.map(|error| {
+            let message = format!("the kernel grants no watch ({error}); the folder is looked at every second instead");
+            Problem::new(object.clone(), Reason::NotPermitted, message)
+                .fix("sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances=1024")
+        });
+        Change::Reported(object, problems.into_iter().collect())
+    }
+}

@@ -1,0 +1,130 @@
+//! Files with events that nobody looked at yet, and when it is time to.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+
+use nix::sys::inotify::AddWatchFlags;
+use seaway_model::Name;
+
+/// Quiet for this long, or this long after the first event.
+const QUIET: Duration = Duration::from_millis(10);
+const AT_MOST: Duration = Duration::from_millis(40);
+
+#[derive(Default)]
+pub(super) struct Pending {
+    files: HashMap<Name, Mark>,
+    everything: bool,
+    first: Option<Instant>,
+    last: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    /// Somebody has written to it and not closed it.
+    writing: bool,
+    /// Removed; in a moment something else may have its name.
+    removed: Option<Instant>,
+}
+
+impl Pending {
+    pub(super) fn event(&mut self, file: Name, what: AddWatchFlags, now: Instant) {
+        let mark = if what.contains(AddWatchFlags::IN_MODIFY) {
+            Mark { writing: true, removed: None }
+        } else if what.intersects(AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM) {
+            Mark { writing: false, removed: Some(now) }
+        } else if what.intersects(AddWatchFlags::IN_ATTRIB) && self.is_writing(&file) {
+            Mark { writing: true, removed: None }
+        } else {
+            Mark::default()
+        };
+        self.files.insert(file, mark);
+        if !mark.writing {
+            self.stir(now);
+        }
+    }
+
+    pub(super) fn everything(&mut self, now: Instant) {
+        self.everything = true;
+        self.stir(now);
+    }
+
+    /// Events were lost, that of a writer's closing perhaps among them.
+    pub(super) fn forget(&mut self) {
+        self.files.clear();
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        Some((self.last? + QUIET).min(self.first? + AT_MOST))
+    }
+
+    pub(super) fn take_everything(&mut self) -> bool {
+        std::mem::take(&mut self.everything)
+    }
+
+    pub(super) fn writing(&self) -> HashSet<Name> {
+        self.files.iter().filter(|(_, mark)| mark.writing).map(|(file, _)| file.clone()).collect()
+    }
+
+    /// The files to look at now; those that are being written, or were removed this very moment, wait.
+    pub(super) fn take(&mut self, now: Instant) -> Vec<Name> {
+        let waits = |mark: &Mark| mark.removed.is_some_and(|at| now < at + QUIET);
+        let (mut ready, mut wait) = (Vec::new(), false);
+        self.files.retain(|file, mark| {
+            let stays = mark.writing || waits(mark);
+            wait |= waits(mark);
+            if !stays {
+                ready.push(file.clone());
+            }
+            stays
+        });
+        (self.first, self.last) = if wait { (Some(now), Some(now)) } else { (None, None) };
+        ready
+    }
+
+    fn is_writing(&self, file: &Name) -> bool {
+        self.files.get(file).is_some_and(|mark| mark.writing)
+    }
+
+    fn stir(&mut self, now: Instant) {
+        self.first.get_or_insert(now);
+        self.last = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_looked_at_once_its_writer_has_closed_it() {
+        let (mut pending, start) = (Pending::default(), Instant::now());
+        pending.event("a".into(), AddWatchFlags::IN_MODIFY, start);
+        assert_eq!(pending.due(), None);
+        pending.event("b".into(), AddWatchFlags::IN_MOVED_TO, start);
+        assert_eq!(pending.take(start + QUIET), [Name::from("b")]);
+        assert_eq!(pending.writing().len(), 1);
+        pending.event("a".into(), AddWatchFlags::IN_CLOSE_WRITE, start);
+        assert_eq!(pending.due(), Some(start + QUIET));
+        assert_eq!(pending.take(start + QUIET), [Name::from("a")]);
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_never_seen_gone() {
+        let (mut pending, start) = (Pending::default(), Instant::now());
+        pending.event("a".into(), AddWatchFlags::IN_DELETE, start);
+        assert!(pending.take(start + QUIET / 2).is_empty());
+        assert!(pending.due().is_some(), "it is looked at later");
+        assert_eq!(pending.take(start + QUIET * 2), [Name::from("a")]);
+    }
+
+    #[test]
+    fn endless_events_are_served_all_the_same() {
+        let (mut pending, start) = (Pending::default(), Instant::now());
+        for millis in (0..200).step_by(5) {
+            pending.event("a".into(), AddWatchFlags::IN_CLOSE_WRITE, start + Duration::from_millis(millis));
+        }
+        assert_eq!(pending.due(), Some(start + AT_MOST));
+    }
+}
