@@ -112,12 +112,15 @@ impl Ledger {
         let mut touched = Touched::default();
         let (returning, new): (Vec<Age>, Vec<Age>) =
             self.ages().into_iter().partition(|age| self.holdings.formerly(&age.owner).next().is_some());
-        for age in returning.iter().chain(&new) {
+        for age in &returning {
             self.hear(&age.owner, &mut touched);
         }
         self.settling = false;
         for ip in learned.keys() {
             self.holdings.forget_absent(*ip);
+        }
+        for age in &new {
+            self.hear(&age.owner, &mut touched);
         }
         self.hear_waiting(None, &mut touched);
         touched.addresses = self.holdings.addresses().collect();

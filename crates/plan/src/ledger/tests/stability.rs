@@ -149,3 +149,28 @@ fn saying_the_same_again_touches_nothing() {
     ledger.release_fully("a");
     assert_eq!(ledger.addresses().count(), 0);
 }
+
+#[test]
+fn who_may_have_either_family_keeps_the_one_it_got() {
+    let mut ledger = settled(&[pool("six", &["fd00::/64"])]);
+    let either = Claim { families: Claim::new(owner("a")).families, ..claim("a") };
+    assert_eq!(ledger.ask(either), "fd00::");
+    ledger.put_pool(Arc::new(pool("four", &["10.0.0.0/24"])));
+    assert_eq!(ledger.has("a"), ["fd00::"]);
+}
+
+#[test]
+fn after_a_restart_old_owners_of_a_shared_address_come_first_and_then_new_ones_may_join() {
+    let sharing =
+        |name: &str, port| Claim { sharing: Some("k".into()), ports: [tcp(port)].into(), ..claim(name) };
+    let mut ledger = Ledger::new();
+    ledger.learn(&address("10.0.0.9", &["b", "c", "gone"], AddressState::Held));
+    ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+    for (name, port) in [("a", 83), ("b", 81), ("c", 82), ("d", 81)] {
+        ledger.claim(sharing(name, port));
+    }
+    ledger.settle();
+    // By age, a is heard first; what is left of the address is for it all the same.
+    assert_eq!(["a", "b", "c"].map(|name| ledger.has(name).concat()), ["10.0.0.9"; 3]);
+    assert_eq!(ledger.has("d"), ["10.0.0.0"], "its port is taken there");
+}
