@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         None => Binding::Loopback,
     };
     let start = Instant::now();
-    let counting = Arc::new(move || Arc::new(view::at(start.elapsed().as_millis() as u64)));
+    let counting = seaway_admin::at_once(move || Arc::new(view::at(start.elapsed().as_millis() as u64)));
     let admin = Bound::bind(&binding)?.serve(counting, log);
     for address in admin.addresses() {
         tracing::info!("open http://{address}");

@@ -2,7 +2,7 @@
 //! liveness and readiness, logging, signals, and the notes to systemd.
 //!
 //! ```text
-//!                   Fn() -> Arc<View>  (plain data; the caller folds it from its data plane and its Problems)
+//!                   Source: a View  (plain data; the caller folds it from its data plane and its Problems)
 //!                          │
 //!     browser, curl ──► server ──► routes ─┬─ page      /            one HTML, told anew every second
 //!     Prometheus                           ├─ state     /state       the View with rates
@@ -45,6 +45,6 @@ mod metrics;
 mod page;
 mod process;
 
-pub use server::{Admin, BindError, Binding, Bound, Source};
+pub use server::{Admin, BindError, Binding, Bound, Looking, Source, at_once};
 pub use signals::{Signal, Signals};
 pub use view::View;

@@ -3,8 +3,10 @@
 mod routes;
 
 use std::{
+    future::{Future, ready},
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::Pin,
     sync::Arc,
     time::Duration,
 };
@@ -37,8 +39,14 @@ const LIFETIME: Duration = Duration::from_secs(30);
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 const BACKLOG: i32 = 128;
 
-/// Tells how things stand. Called for every request: it should cost no more than reading counters.
-pub type Source = Arc<dyn Fn() -> Arc<View> + Send + Sync>;
+/// Tells how things stand. Called for every request; it may have to ask somebody first.
+pub type Source = Arc<dyn Fn() -> Looking + Send + Sync>;
+pub type Looking = Pin<Box<dyn Future<Output = Arc<View>> + Send>>;
+
+/// A source that has nobody to ask.
+pub fn at_once(look: impl Fn() -> Arc<View> + Send + Sync + 'static) -> Source {
+    Arc::new(move || Box::pin(ready(look())))
+}
 
 /// Where to listen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -38,8 +38,9 @@ fn serving(test: impl FnOnce(SocketAddr)) {
         Arc::new(View { version: format!("look {look}"), ..view::at(1000 * look) })
     };
     let anywhere = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
-    let admin = runtime
-        .block_on(async { Bound::bind(&anywhere).unwrap().serve(Arc::new(source), LogHandle::detached()) });
+    let admin = runtime.block_on(async {
+        Bound::bind(&anywhere).unwrap().serve(seaway_admin::at_once(source), LogHandle::detached())
+    });
     test(admin.addresses()[0]);
     runtime.block_on(admin.stop());
 }

@@ -30,7 +30,9 @@ fn serving(source: impl Fn() -> View + Send + Sync + 'static, test: impl FnOnce(
 
 fn serve(source: impl Fn() -> View + Send + Sync + 'static) -> Admin {
     let anywhere = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
-    Bound::bind(&anywhere).unwrap().serve(Arc::new(move || Arc::new(source())), LogHandle::detached())
+    Bound::bind(&anywhere)
+        .unwrap()
+        .serve(seaway_admin::at_once(move || Arc::new(source())), LogHandle::detached())
 }
 
 fn sample(test: impl FnOnce(SocketAddr)) {

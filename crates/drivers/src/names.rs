@@ -8,7 +8,7 @@ use std::{
 
 use hickory_resolver::{
     TokioResolver,
-    config::{NameServerConfig, ResolverConfig, LookupIpStrategy},
+    config::{LookupIpStrategy, NameServerConfig, ResolverConfig},
     net::runtime::TokioRuntimeProvider,
 };
 use seaway_engine::{Conclusion, Driver, Failure};
@@ -102,7 +102,10 @@ impl Driver for Names {
     fn conclude(&self, _: &Unit, desired: &Desired, observed: &Option<Answer>) -> Conclusion {
         let (Desired::Name(name), Some(answer)) = (desired, observed) else { return Conclusion::default() };
         Conclusion {
-            facts: vec![Fact::Name(Arc::new(NameAnswer { name: Name::clone(name), addresses: answer.addresses.clone() }))],
+            facts: vec![Fact::Name(Arc::new(NameAnswer {
+                name: Name::clone(name),
+                addresses: answer.addresses.clone(),
+            }))],
             again: Some(answer.valid),
             ..Conclusion::default()
         }

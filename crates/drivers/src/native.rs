@@ -11,9 +11,7 @@ use std::{
 
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{
-    Desired, ListenerId, Name, Owner, Place, Pool, Problem, Reason, Unit,
-    outcome::Serving,
-    unit::LbKey,
+    Desired, ListenerId, Name, Owner, Place, Pool, Problem, Reason, Unit, outcome::Serving, unit::LbKey,
 };
 use seaway_plan::{Demand, Placement};
 use seaway_proxy::{OpenError, Proxy, Running};
@@ -61,7 +59,8 @@ impl Native {
     fn open(&self, key: &LbKey, ip: IpAddr, listener: &Arc<seaway_model::Listener>, observed: &mut Observed) {
         match self.proxy.open(key, ip, listener.clone()) {
             Ok(()) => {
-                info!(listener = %listener.name, at = %format_args!("{}", seaway_model::outcome::Serving { ip, protocol: listener.l4, port: listener.port }), "serving");
+                let at = Serving { ip, protocol: listener.l4, port: listener.port };
+                info!(listener = %listener.name, %at, "serving");
                 observed.running.sockets.insert((ip, listener.id()), listener.clone());
             }
             Err(error) => {
@@ -151,22 +150,25 @@ fn key(unit: &Unit) -> Option<&LbKey> {
 /// What to tell about a listener that could not be opened.
 fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> Problem {
     let (reason, fix) = match error {
-        OpenError::Foreign { .. } => {
-            (Reason::PortInUse, "Stop that process, or choose another port. It is tried again every 2 seconds.".to_owned())
-        }
+        OpenError::Foreign { .. } => (
+            Reason::PortInUse,
+            "Stop that process, or choose another port. It is tried again every 2 seconds.".to_owned(),
+        ),
         OpenError::Denied { .. } => (
             Reason::NotPermitted,
             "Ports below 1024 need a capability: setcap cap_net_bind_service,cap_net_admin+ep seaway, \
              or AmbientCapabilities=CAP_NET_BIND_SERVICE CAP_NET_ADMIN in its unit."
                 .to_owned(),
         ),
-        OpenError::Exhausted { .. } => {
-            (Reason::NotPermitted, "Raise the limit of open files: ulimit -n, or LimitNOFILE= in its unit.".to_owned())
-        }
+        OpenError::Exhausted { .. } => (
+            Reason::NotPermitted,
+            "Raise the limit of open files: ulimit -n, or LimitNOFILE= in its unit.".to_owned(),
+        ),
         _ => (Reason::Failed, String::new()),
     };
     let id = listener.id();
-    Problem::new(listener.owner.object(), reason, format!("{id} on {ip} cannot be served: {}", chain(error))).fix(fix)
+    Problem::new(listener.owner.object(), reason, format!("{id} on {ip} cannot be served: {}", chain(error)))
+        .fix(fix)
 }
 
 /// An error with its causes, in one line.

@@ -29,6 +29,8 @@ pub struct Presence {
     arp: Arp,
     /// What we added, for kernels that keep no mark.
     recorded: Mutex<HashSet<IpAddr>>,
+    /// What was desired last; nothing yet, at the start.
+    wanted: Mutex<Option<BTreeSet<IpAddr>>>,
 }
 
 /// What is on this host.
@@ -51,15 +53,23 @@ pub struct Denied {
 
 impl Presence {
     pub fn new(host: Name, named: Vec<IpAddr>, recorded: impl IntoIterator<Item = IpAddr>) -> Presence {
-        Presence { host, named, arp: Arp::default(), recorded: Mutex::new(recorded.into_iter().collect()) }
+        let recorded = Mutex::new(recorded.into_iter().collect());
+        Presence { host, named, arp: Arp::default(), recorded, wanted: Mutex::default() }
     }
 
-    /// What this host says of itself before anything of ours is on it.
+    /// What this host says of itself now.
     pub fn report(&self) -> Result<HostReport, Error> {
         let kernel = Links::open()?.observe()?;
-        let ours = self.ours(&kernel);
-        let holds = ours.iter().map(Held::ip).collect();
-        Ok(HostReport { host: self.host.clone(), addresses: self.own(&kernel, &ours), holds })
+        Ok(self.report_of(&kernel, &self.ours(&kernel)))
+    }
+
+    fn report_of(&self, kernel: &Kernel, ours: &[Held]) -> HostReport {
+        let holds = match &*self.wanted.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(wanted) => wanted.iter().copied().filter(|ip| kernel.is_local(*ip)).collect(),
+            // What a predecessor left here: it counts as held until it is decided about.
+            None => ours.iter().map(Held::ip).collect(),
+        };
+        HostReport { host: self.host.clone(), addresses: self.own(kernel, ours), holds }
     }
 
     /// Takes away whatever is ours: at a clean stop, never at a hand-over.
@@ -103,7 +113,8 @@ impl Presence {
     fn add(&self, ip: IpAddr, observed: &mut Observed) -> Result<(), Error> {
         if ip.is_ipv4() && !observed.unmet.is_empty() {
             let commands: Vec<String> = observed.unmet.iter().map(Unmet::command).collect();
-            let message = format!("{ip} is not put on lo: this host would answer ARP requests for it, beside others");
+            let message =
+                format!("{ip} is not put on lo: this host would answer ARP requests for it, beside others");
             let fix = format!("As root:\n  {}", commands.join("\n  "));
             observed.denied.insert(ip, Denied { reason: Reason::NotPermitted, message, fix });
             return Ok(());
@@ -127,7 +138,12 @@ impl Driver for Presence {
         let none = BTreeMap::new();
         let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
         let ours = observed.ours.iter().map(Held::ip).collect();
-        steps(&wanted.keys().copied().collect(), &ours, |ip| observed.kernel.is_local(ip), !observed.unmet.is_empty())
+        steps(
+            &wanted.keys().copied().collect(),
+            &ours,
+            |ip| observed.kernel.is_local(ip),
+            !observed.unmet.is_empty(),
+        )
     }
 
     async fn observe(&self, _unit: &Unit, _desired: &Desired) -> Result<Observed, Failure> {
@@ -156,7 +172,9 @@ impl Driver for Presence {
             // One address that cannot be there does not keep the others away.
             (Err(error), Step::Add(ip)) => {
                 let (reason, fix) = match &error {
-                    Error::NotPermitted { commands, .. } => (Reason::NotPermitted, format!("As root:\n  {}", commands.join("\n  "))),
+                    Error::NotPermitted { commands, .. } => {
+                        (Reason::NotPermitted, format!("As root:\n  {}", commands.join("\n  ")))
+                    }
                     Error::NoIpv6 { .. } => (Reason::NotPermitted, String::new()),
                     _ => (Reason::Failed, String::new()),
                 };
@@ -175,17 +193,18 @@ impl Driver for Presence {
     fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
         let none = BTreeMap::new();
         let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
-        let holds = wanted.keys().copied().filter(|ip| observed.kernel.is_local(*ip)).collect();
-        let addresses = self.own(&observed.kernel, &observed.ours);
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted.keys().copied().collect());
+        let report = self.report_of(&observed.kernel, &observed.ours);
         let mut problems = Vec::new();
         for (ip, denied) in &observed.denied {
             for owner in wanted.get(ip).into_iter().flatten() {
-                let problem = Problem::new(owner.object(), denied.reason, denied.message.clone()).fix(denied.fix.clone());
+                let problem = Problem::new(owner.object(), denied.reason, denied.message.clone())
+                    .fix(denied.fix.clone());
                 problems.push((owner.clone(), problem));
             }
         }
         Conclusion {
-            facts: vec![Fact::Host(Arc::new(HostReport { host: self.host.clone(), addresses, holds }))],
+            facts: vec![Fact::Host(Arc::new(report))],
             serving: Vec::new(),
             again: (!problems.is_empty()).then_some(TRY_AGAIN),
             problems,

@@ -61,6 +61,12 @@ pub struct Serving {
     pub port: u16,
 }
 
+impl std::fmt::Display for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", std::net::SocketAddr::new(self.ip, self.port), self.protocol)
+    }
+}
+
 /// What an owner is told: its addresses, where it is served, and what is wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

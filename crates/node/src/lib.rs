@@ -1,1 +1,93 @@
-//! To come.
+//! The host's role: what `seaway node`, and `seaway run`, do on the machine they run on.
+//!
+//! ```text
+//!   Host ─┬─ Proxy      the data plane           ◄── drivers::native
+//!         ├─ Presence   addresses of pools on lo ◄── drivers::presence
+//!         ├─ addresses  what happens to addresses behind our back ──► a fact
+//!         └─ view       plan and counters folded for the status page
+//! ```
+//!
+//! It decides nothing: what should be served comes as Units of the plan. It knows neither where Services are written
+//! nor how it is watched over the network.
+
+mod addresses;
+mod view;
+
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use seaway_drivers::{
+    native::{Native, OnHost},
+    presence::Presence,
+};
+use seaway_engine::Drivers;
+use seaway_model::{Name, fact::HostReport};
+use seaway_plan::{Overview, Placement};
+use seaway_proxy::{Drained, Proxy};
+
+pub use addresses::AddressWatch;
+pub use view::ServiceViews;
+
+/// This machine as a serving host.
+pub struct Host {
+    pub name: Name,
+    pub proxy: Proxy,
+    presence: Arc<Presence>,
+    history: view::History,
+}
+
+impl Host {
+    /// `named`: the host's own addresses, if they are not to be looked for. `recorded`: addresses of pools that may
+    /// be here from before.
+    pub fn new(
+        name: Name,
+        proxy: Proxy,
+        named: Vec<IpAddr>,
+        recorded: impl IntoIterator<Item = IpAddr>,
+    ) -> Host {
+        let presence = Arc::new(Presence::new(name.clone(), named, recorded));
+        let history = view::History::new(proxy.health_changes());
+        Host { name, proxy, presence, history }
+    }
+
+    pub fn placement(&self) -> Arc<dyn Placement> {
+        Arc::new(OnHost(self.name.clone()))
+    }
+
+    /// Adds what works this host's Units off.
+    #[must_use]
+    pub fn drivers(&self, drivers: Drivers) -> Drivers {
+        drivers.with(Native::new(self.proxy.clone(), self.name.clone())).with_shared(self.presence.clone())
+    }
+
+    /// What this host says of itself now.
+    pub fn report(&self) -> Result<HostReport, seaway_announce::Error> {
+        self.presence.report()
+    }
+
+    /// Tells a report after each change of an address, until it is dropped.
+    pub fn watch_addresses(
+        &self,
+        tell: impl Fn(HostReport) + Send + 'static,
+    ) -> std::io::Result<AddressWatch> {
+        AddressWatch::start(self.presence.clone(), tell)
+    }
+
+    /// What is served, with its counters, for the status page.
+    pub fn view(&self, plan: &[Overview]) -> ServiceViews {
+        view::fold(plan, &self.proxy.statistics(), &self.history)
+    }
+
+    /// A clean stop: nobody new, who is there may finish until the deadline, and our addresses go.
+    pub fn stop(&self, patience: Duration) -> Drained {
+        self.proxy.stop_accepting();
+        let drained = self.proxy.drain(Instant::now() + patience);
+        if let Err(error) = self.presence.clear() {
+            tracing::warn!(%error, "addresses stay on lo");
+        }
+        drained
+    }
+}

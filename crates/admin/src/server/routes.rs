@@ -108,7 +108,7 @@ impl Routes {
                 text(StatusCode::NOT_FOUND, format!("There is nothing at this path. There is:\n\n{HELP}"))
             }
             // hyper sends the head alone where that was asked.
-            (Some(route), &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query)),
+            (Some(route), &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query)).await,
             (Some(Route::Log), &Method::PUT) => self.set_log(peer, request).await,
             (Some(route), _) => refuse_method(route.methods()),
         };
@@ -116,25 +116,25 @@ impl Routes {
         answer
     }
 
-    fn show(&self, route: Route, filter: &Filter) -> Answer {
+    async fn show(&self, route: Route, filter: &Filter) -> Answer {
         match route {
             Route::Page => {
                 let filter = filter.clone().for_page();
-                let shown = filter.apply(self.look());
+                let shown = filter.apply(self.look().await);
                 html(self.page.render(&shown, &filter, Usage::now()), self.page.content_security_policy())
             }
             Route::State => {
-                let shown = filter.apply(self.look());
+                let shown = filter.apply(self.look().await);
                 json(&State { view: &shown.view, process: Usage::now() })
             }
-            Route::Csv => text(StatusCode::OK, csv::render(&self.look())),
+            Route::Csv => text(StatusCode::OK, csv::render(&self.look().await)),
             Route::Metrics => {
-                let view = (self.source)();
+                let view = (self.source)().await;
                 let metrics = lock(&self.metrics).render(&view, Usage::now());
                 answer::open_metrics(metrics)
             }
             Route::Live => text(StatusCode::OK, "live\n"),
-            Route::Ready => match (self.source)().readiness.why_not() {
+            Route::Ready => match (self.source)().await.readiness.why_not() {
                 None => text(StatusCode::OK, "ready\n"),
                 Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },
@@ -143,8 +143,8 @@ impl Routes {
     }
 
     /// With rates.
-    fn look(&self) -> View {
-        let mut view = Arc::unwrap_or_clone((self.source)());
+    async fn look(&self) -> View {
+        let mut view = Arc::unwrap_or_clone((self.source)().await);
         lock(&self.sampler).observe(&mut view, Instant::now());
         view
     }

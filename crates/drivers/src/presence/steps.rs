@@ -21,8 +21,14 @@ impl fmt::Display for Step {
 }
 
 /// From what is ours to what is wanted. What is local without us is left as it is.
-pub fn steps(wanted: &BTreeSet<IpAddr>, ours: &BTreeSet<IpAddr>, is_local: impl Fn(IpAddr) -> bool, arp_unmet: bool) -> Vec<Step> {
-    let missing: Vec<IpAddr> = wanted.iter().copied().filter(|ip| !ours.contains(ip) && !is_local(*ip)).collect();
+pub fn steps(
+    wanted: &BTreeSet<IpAddr>,
+    ours: &BTreeSet<IpAddr>,
+    is_local: impl Fn(IpAddr) -> bool,
+    arp_unmet: bool,
+) -> Vec<Step> {
+    let missing: Vec<IpAddr> =
+        wanted.iter().copied().filter(|ip| !ours.contains(ip) && !is_local(*ip)).collect();
     let speaks_arp = missing.iter().chain(ours.intersection(wanted)).any(IpAddr::is_ipv4);
     let mut steps = Vec::new();
     if arp_unmet && speaks_arp {
@@ -50,10 +56,13 @@ mod tests {
 
     #[test]
     fn only_what_is_missing_is_added_and_only_ours_is_removed() {
-        check(&["192.0.2.1", "192.0.2.2"], &["192.0.2.2", "192.0.2.3"], &["192.0.2.2", "192.0.2.3", "192.0.2.9"], false, &[
-            "add 192.0.2.1 to lo",
-            "remove 192.0.2.3 from lo",
-        ]);
+        check(
+            &["192.0.2.1", "192.0.2.2"],
+            &["192.0.2.2", "192.0.2.3"],
+            &["192.0.2.2", "192.0.2.3", "192.0.2.9"],
+            false,
+            &["add 192.0.2.1 to lo", "remove 192.0.2.3 from lo"],
+        );
     }
 
     #[test]
@@ -63,7 +72,13 @@ mod tests {
 
     #[test]
     fn arp_is_silenced_before_the_first_ipv4_address_and_never_for_ipv6_alone() {
-        check(&["192.0.2.1"], &[], &[], true, &["set arp_ignore=1 and arp_announce=2", "add 192.0.2.1 to lo"]);
+        check(
+            &["192.0.2.1"],
+            &[],
+            &[],
+            true,
+            &["set arp_ignore=1 and arp_announce=2", "add 192.0.2.1 to lo"],
+        );
         check(&["2001:db8::1"], &[], &[], true, &["add 2001:db8::1 to lo"]);
         check(&["192.0.2.1"], &["192.0.2.1"], &["192.0.2.1"], true, &["set arp_ignore=1 and arp_announce=2"]);
     }

@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct OwnerState {
     /// Nothing, while what it needs is not there; `planned.problems` says so.
-    pub(super) demand: Option<Demand>,
+    pub(super) demand: Option<Arc<Demand>>,
     pub(super) claim: Option<Claim>,
     pub(super) grant: Option<Grant>,
     pub(super) planned: Planned,
@@ -107,7 +107,7 @@ impl World {
         self.of_service.entry(key).or_default().insert(owner.clone());
         let state = self.owners.entry(owner.clone()).or_default();
         let claimed = state.claim.as_ref() != Some(&claim);
-        state.demand = Some(demand);
+        state.demand = Some(Arc::new(demand));
         state.claim = Some(claim.clone());
         let before = std::mem::replace(&mut state.units, units.clone());
         for unit in before.difference(&units) {

@@ -1,6 +1,6 @@
 //! Statuses: what an owner is told, folded from the plan, the ledger and all outcomes.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
     LoadBalancer, Owner, Problem, Status,
@@ -16,8 +16,8 @@ use crate::{demand::Demand, ledger::PoolUse};
 #[derive(Clone, Debug)]
 pub struct Overview {
     pub status: Status,
-    pub load_balancer: std::sync::Arc<LoadBalancer>,
-    pub demand: Option<Demand>,
+    pub load_balancer: Arc<LoadBalancer>,
+    pub demand: Option<Arc<Demand>>,
 }
 
 impl World {

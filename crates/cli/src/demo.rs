@@ -1,0 +1,226 @@
+//! `seaway demo`: the whole thing on one screen, as an ordinary user, on loopback.
+//!
+//! Starts three small web servers and a `seaway run` before them, each a process of its own; asks through the load
+//! balancer; kills one server and shows that it is noticed; starts it again and shows that it comes back.
+
+mod backend;
+mod client;
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+pub(crate) use backend::serve as serve_backend;
+
+use crate::args::Demo;
+
+const NAMES: [&str; 3] = ["alice", "bob", "carol"];
+/// For anything that must happen on this machine.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Children end with us, however we end.
+struct Processes(Vec<(String, Child)>);
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.0 {
+            // A child that is gone already is what we want.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+pub(crate) fn run(demo: &Demo) -> Result<()> {
+    let folder = Folder::new()?;
+    let service: SocketAddr = ([127, 0, 0, 1], demo.port).into();
+    let status: SocketAddr = ([127, 0, 0, 1], demo.status_port).into();
+    for at in [service, status] {
+        if let Err(error) = std::net::TcpListener::bind(at) {
+            bail!("{at} is not free ({error}); choose others with --port and --status-port");
+        }
+    }
+    let mut processes = Processes(Vec::new());
+
+    say("Three backends, each a process of its own:");
+    let mut backends = Vec::new();
+    for name in NAMES {
+        let (child, at) = backend::start(name, 0)?;
+        say(&format!("  {name:<6} http://{at}/"));
+        processes.0.push((name.to_owned(), child));
+        backends.push((name, at));
+    }
+    folder.write(demo, &backends)?;
+    say("");
+    say(&format!("Manifests (a Service and an EndpointSlice) in {}", folder.path().display()));
+    say("The load balancer: seaway run --manifests …; its log is what begins with a time.");
+    say("");
+    processes.0.push(("seaway".to_owned(), start_seaway(&folder)?));
+    wait("the load balancer is ready", || client::get(status, "/ready").is_ok_and(|it| it.status == 200))?;
+
+    say("");
+    say(&format!("  curl http://{service}/          answered by one backend after the other"));
+    say(&format!("  http://{status}/               the status page: open it in a browser"));
+    say(&format!("  curl http://{status}/metrics    for Prometheus"));
+    say("");
+    say(&format!("Nine requests: {}", answers(service, 9)));
+
+    say("");
+    say("Now bob is killed (kill -9):");
+    let killed = Instant::now();
+    end(&mut processes, "bob")?;
+    wait("bob is noticed", || state_of(status, backends[1].1).is_some_and(|it| it != "up"))?;
+    say(&format!("noticed after {:.1} s. Nine requests: {}", killed.elapsed().as_secs_f64(), answers(service, 9)));
+
+    say("");
+    say("bob comes back:");
+    let (child, _) = backend::start("bob", backends[1].1.port())?;
+    let back = Instant::now();
+    processes.0.push(("bob".to_owned(), child));
+    wait("bob is used again", || state_of(status, backends[1].1).is_some_and(|it| it == "up"))?;
+    say(&format!("used again after {:.1} s. Nine requests: {}", back.elapsed().as_secs_f64(), answers(service, 9)));
+    say("");
+    if demo.once {
+        return Ok(());
+    }
+    say("It serves on until you press Ctrl-C. Change the manifests and see; the next steps: docs/getting-started.md");
+    wait_for_interrupt(&mut processes)
+}
+
+/// A folder of its own, removed at the end.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder> {
+        let path = std::env::temp_dir().join(format!("seaway-demo-{}", std::process::id()));
+        std::fs::create_dir_all(path.join("manifests")).with_context(|| format!("{} cannot be made", path.display()))?;
+        Ok(Folder(path))
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.0.join("manifests")
+    }
+
+    fn write(&self, demo: &Demo, backends: &[(&str, SocketAddr)]) -> Result<()> {
+        let mut slice = String::new();
+        // A slice has one port for all its endpoints, and these have different ones: one slice each.
+        for (name, at) in backends {
+            slice.push_str(&format!(
+                "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: hello-{name}\n  labels: {{kubernetes.io/service-name: hello}}\naddressType: IPv4\nendpoints:\n- addresses: [{}]\nports:\n- {{name: http, port: {}}}\n",
+                at.ip(),
+                at.port(),
+            ));
+        }
+        let service = format!(
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: hello\n  annotations:\n    seaway.dev/health-check: http\n    seaway.dev/health-check-interval: 500ms\n    seaway.dev/health-check-fall: \"2\"\nspec:\n  type: LoadBalancer\n  ports:\n  - {{name: http, port: {}}}\n",
+            demo.port,
+        );
+        let config = format!(
+            "host:\n  name: demo\n  addresses: [127.0.0.1]\nadmin:\n  listen: [\"127.0.0.1:{}\"]\ndataPlane:\n  workers: 1\n",
+            demo.status_port,
+        );
+        for (file, text) in [("manifests/hello.yaml", service + &slice), ("seaway.yaml", config)] {
+            let path = self.0.join(file);
+            std::fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn join(&self, name: &str) -> std::path::PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A temporary folder that stays behind is no reason to fail.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn start_seaway(folder: &Folder) -> Result<Child> {
+    let arguments: [&Path; 7] = [
+        Path::new("run"),
+        Path::new("--config"),
+        &folder.join("seaway.yaml"),
+        Path::new("--manifests"),
+        &folder.path(),
+        Path::new("--state-dir"),
+        &folder.join("state"),
+    ];
+    Command::new(own_binary()?).args(arguments).stdin(Stdio::null()).spawn().context("seaway run cannot be started")
+}
+
+pub(super) fn own_binary() -> Result<std::path::PathBuf> {
+    std::env::current_exe().context("this program does not know its own path")
+}
+
+fn end(processes: &mut Processes, name: &str) -> Result<()> {
+    let at = processes.0.iter().position(|(it, _)| it == name).with_context(|| format!("{name} does not run"))?;
+    let (_, mut child) = processes.0.remove(at);
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+/// Who answered, and how often: `alice 3, bob 3, carol 3`.
+fn answers(at: SocketAddr, times: usize) -> String {
+    let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
+    for _ in 0..times {
+        let who = match client::get(at, "/") {
+            Ok(answer) => answer.body.split_whitespace().last().unwrap_or("nobody").to_owned(),
+            Err(error) => format!("failed ({error})"),
+        };
+        *counts.entry(who).or_default() += 1;
+    }
+    counts.iter().map(|(who, count)| format!("{who} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+/// What the status page says of a member: `up`, `down`, `ejected`.
+fn state_of(status: SocketAddr, member: SocketAddr) -> Option<String> {
+    let state: serde_json::Value = serde_json::from_str(&client::get(status, "/state").ok()?.body).ok()?;
+    let services = state.get("services")?.as_array()?;
+    let pools = services.iter().filter_map(|it| it.get("pools")?.as_array()).flatten();
+    let mut members = pools.filter_map(|it| it.get("members")?.as_array()).flatten();
+    let found = members.find(|it| it.get("address").and_then(|it| it.as_str()) == Some(&member.to_string()))?;
+    Some(found.get("state")?.as_str()?.to_owned())
+}
+
+fn wait(what: &str, mut met: impl FnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !met() {
+        if Instant::now() > deadline {
+            bail!("waited {} s in vain until {what}", PATIENCE.as_secs());
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Ctrl-C reaches the children too: the demo ends when the load balancer has drained and stopped.
+fn wait_for_interrupt(processes: &mut Processes) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut signals = seaway_admin::Signals::listen()?;
+        signals.next().await;
+        anyhow::Ok(())
+    })?;
+    if let Some((_, seaway)) = processes.0.iter_mut().find(|(name, _)| name == "seaway") {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(seaway.id() as i32), nix::sys::signal::Signal::SIGTERM).ok();
+        let deadline = Instant::now() + Duration::from_secs(3);
+        while seaway.try_wait()?.is_none() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    Ok(())
+}
+
+fn say(line: &str) {
+    crate::output::line(line);
+}

@@ -1,0 +1,97 @@
+//! Addresses: pools, requests, sharing, restarts. Pools lie within 127.0.0.0/8, which is local without privilege.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use crate::{
+    backends::{Backend, Talk, manifest},
+    harness::{Setup, own_address, until},
+};
+
+fn pool(name: &str, range: &str, more: &str) -> String {
+    format!("apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {{name: {name}}}\nspec:\n  addresses: [\"{range}\"]\n{more}")
+}
+
+fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
+    (ip, port).into()
+}
+
+#[test]
+fn an_address_of_a_pool_is_served_and_kept_over_a_restart() {
+    let backend = Backend::start("a");
+    let (first, last) = (own_address(), own_address());
+    let setup = Setup::new()
+        .write("pool.yaml", &pool("local", &format!("{first}-{last}"), ""))
+        .write("b.yaml", &manifest("b", 8080, &[], &[backend.at]));
+    let (folder, ip) = (setup.folder.clone(), setup.ip);
+    let seaway = setup.start();
+    assert!(Talk::open(at(first, 8080)).is_ok());
+    // Older by name, and yet it does not get the address that is taken.
+    folder.write("a.yaml", &manifest("a", 8080, &[], &[backend.at]));
+    until("the second one is served", || Talk::open(at(last, 8080)).is_ok());
+    assert!(seaway.stop().success());
+    folder.remove("a.yaml");
+    folder.write("a.yaml", &manifest("a", 8081, &[], &[backend.at]));
+    let again = Setup { folder, ip, config: String::new(), arguments: Vec::new() }.start();
+    assert!(Talk::open(at(first, 8080)).is_ok() && Talk::open(at(last, 8081)).is_ok(), "{}", again.status());
+}
+
+#[test]
+fn a_full_pool_is_told_and_served_as_soon_as_something_is_free() {
+    let backend = Backend::start("a");
+    let only = own_address();
+    let seaway = Setup::new()
+        .write("pool.yaml", &pool("local", &only.to_string(), ""))
+        .write("a.yaml", &manifest("a", 8080, &[], &[backend.at]))
+        .start();
+    seaway.folder.write("b.yaml", &manifest("b", 8081, &[], &[backend.at]));
+    until("it is told", || seaway.problems().iter().any(|it| it.0 == "PoolExhausted" && it.2.contains("b.yaml")));
+    seaway.folder.remove("a.yaml");
+    until("it is served", || Talk::open(at(only, 8081)).is_ok());
+    assert!(Talk::open(at(only, 8080)).is_err());
+}
+
+#[test]
+fn a_requested_address_is_given_and_one_outside_of_the_pools_is_told() {
+    let backend = Backend::start("a");
+    let (first, _, wanted) = (own_address(), own_address(), own_address());
+    let seaway = Setup::new()
+        .write("pool.yaml", &pool("local", &format!("{first}-{wanted}"), ""))
+        .write("a.yaml", &manifest("a", 8080, &[("metallb.io/loadBalancerIPs", &wanted.to_string())], &[backend.at]))
+        .write("b.yaml", &manifest("b", 8080, &[("seaway.dev/address", "192.0.2.1")], &[backend.at]))
+        .start();
+    assert!(Talk::open(at(wanted, 8080)).is_ok());
+    let told = seaway.problems();
+    assert!(told.iter().any(|it| it.0 == "AddressOutsidePools" && it.2.contains("b.yaml:7:")), "{told:?}");
+}
+
+#[test]
+fn two_services_share_an_address_by_key_and_their_ports_are_distinct() {
+    let (one, two) = (Backend::start("one"), Backend::start("two"));
+    let only = own_address();
+    let share = [("seaway.dev/share", "key")];
+    let seaway = Setup::new()
+        .write("pool.yaml", &pool("local", &only.to_string(), ""))
+        .write("a.yaml", &manifest("a", 8080, &share, &[one.at]))
+        .write("b.yaml", &manifest("b", 8081, &share, &[two.at]))
+        .start();
+    assert_eq!(Talk::open(at(only, 8080)).expect("served").with, "one");
+    assert_eq!(Talk::open(at(only, 8081)).expect("served").with, "two");
+    assert!(seaway.problems().is_empty(), "{:?}", seaway.problems());
+}
+
+#[test]
+fn a_port_that_another_process_has_spoils_that_listener_alone_and_is_tried_again() {
+    let backend = Backend::start("a");
+    let setup = Setup::new();
+    let foreign = TcpListener::bind((setup.ip, 8080)).expect("free");
+    let two_ports = manifest("a", 8080, &[], &[backend.at]).replace("ports:\n  - {name: main, port: 8080, protocol: TCP}", "ports:\n  - {name: main, port: 8080}\n  - {name: other, port: 8081}")
+        .replace("ports:\n- {name: main,", &format!("ports:\n- {{name: other, port: {}}}\n- {{name: main,", backend.at.port()));
+    let seaway = setup.write("a.yaml", &two_ports).start();
+    until("it is told", || {
+        seaway.problems().iter().any(|it| it.0 == "PortInUse" && it.1.contains("8080") && it.1.contains(&std::process::id().to_string()))
+    });
+    assert!(Talk::open(seaway.at(8081)).is_ok(), "{:?}", seaway.problems());
+    drop(foreign);
+    until("it is served", || Talk::open(seaway.at(8080)).is_ok());
+    until("nothing is wrong", || seaway.problems().is_empty());
+}

@@ -1,0 +1,181 @@
+//! Small servers to balance, and how clients speak with them.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::harness::PATIENCE;
+
+/// Says its name to whoever connects, then echoes. Dropping it ends it, connections too.
+pub(crate) struct Backend {
+    pub(crate) name: String,
+    pub(crate) at: SocketAddr,
+    pub(crate) accepted: Arc<AtomicUsize>,
+    ended: Arc<AtomicBool>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Backend {
+    pub(crate) fn start(name: &str) -> Backend {
+        Backend::start_at(name, "127.0.0.1:0")
+    }
+
+    pub(crate) fn start_at(name: &str, at: &str) -> Backend {
+        let listener = TcpListener::bind(at).expect("a port");
+        let backend = Backend {
+            name: name.to_owned(),
+            at: listener.local_addr().expect("it is bound"),
+            accepted: Arc::default(),
+            ended: Arc::default(),
+            open: Arc::default(),
+        };
+        let (name, accepted) = (backend.name.clone(), backend.accepted.clone());
+        let (ended, open) = (backend.ended.clone(), backend.open.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if ended.load(Ordering::Relaxed) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                if let Ok(copy) = stream.try_clone() {
+                    open.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
+                }
+                let (name, accepted) = (name.clone(), accepted.clone());
+                thread::spawn(move || serve(stream, &name, &accepted));
+            }
+        });
+        backend
+    }
+
+    /// As if the process were killed: the port is closed and connections are reset.
+    pub(crate) fn kill(&self) {
+        if self.ended.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // Wakes the listener, which then goes away.
+        let _ = TcpStream::connect(self.at);
+        for stream in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn serve(mut stream: TcpStream, name: &str, accepted: &AtomicUsize) {
+    let _ = stream.set_nodelay(true);
+    if stream.write_all(format!("{name}\n").as_bytes()).is_err() {
+        return;
+    }
+    let mut buffer = [0; 16_384];
+    let mut counted = false;
+    while let Ok(count) = stream.read(&mut buffer) {
+        if !std::mem::replace(&mut counted, true) && count > 0 {
+            accepted.fetch_add(1, Ordering::Relaxed);
+        }
+        if count == 0 || stream.write_all(&buffer[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Answers each datagram with its name and the datagram.
+pub(crate) struct Datagrams {
+    pub(crate) at: SocketAddr,
+    ended: Arc<AtomicBool>,
+}
+
+impl Datagrams {
+    pub(crate) fn start(name: &str) -> Datagrams {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+        let at = socket.local_addr().expect("it is bound");
+        let ended = Arc::new(AtomicBool::new(false));
+        let (end, name) = (ended.clone(), name.to_owned());
+        thread::spawn(move || {
+            let mut buffer = [0; 65_536];
+            while !end.load(Ordering::Relaxed) {
+                if let Ok((count, from)) = socket.recv_from(&mut buffer) {
+                    let mut answer = format!("{name} ").into_bytes();
+                    answer.extend_from_slice(&buffer[..count]);
+                    let _ = socket.send_to(&answer, from);
+                }
+            }
+        });
+        Datagrams { at, ended }
+    }
+}
+
+impl Drop for Datagrams {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A connection that knows who answers it.
+pub(crate) struct Talk {
+    pub(crate) stream: TcpStream,
+    pub(crate) with: String,
+}
+
+impl Talk {
+    pub(crate) fn open(at: SocketAddr) -> std::io::Result<Talk> {
+        let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let mut with = String::new();
+        let mut byte = [0];
+        loop {
+            stream.read_exact(&mut byte)?;
+            if byte[0] == b'\n' {
+                return Ok(Talk { stream, with });
+            }
+            with.push(byte[0] as char);
+        }
+    }
+
+    /// Sends, and gets the same back.
+    pub(crate) fn echo(&mut self, text: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(text)?;
+        let mut back = vec![0; text.len()];
+        self.stream.read_exact(&mut back)?;
+        assert!(back == text, "other bytes came back");
+        Ok(())
+    }
+}
+
+/// A Service of type LoadBalancer and a slice for each backend (each has a port of its own).
+pub(crate) fn manifest(name: &str, port: u16, annotations: &[(&str, &str)], backends: &[SocketAddr]) -> String {
+    let mut text = format!("apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations:\n    a.example/b: c\n");
+    for (key, value) in annotations {
+        text.push_str(&format!("    {key}: {value:?}\n"));
+    }
+    text.push_str(&format!("spec:\n  type: LoadBalancer\n  ports:\n  - {{name: main, port: {port}, protocol: TCP}}\n"));
+    text.push_str(&slices(name, "TCP", backends));
+    text
+}
+
+pub(crate) fn slices(name: &str, protocol: &str, backends: &[SocketAddr]) -> String {
+    let mut text = String::new();
+    for (index, at) in backends.iter().enumerate() {
+        let family = if matches!(at.ip(), IpAddr::V4(_)) { "IPv4" } else { "IPv6" };
+        text.push_str(&format!(
+            "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-{index}\n  labels: {{kubernetes.io/service-name: {name}}}\naddressType: {family}\nendpoints:\n- addresses: [\"{}\"]\nports:\n- {{name: main, protocol: {protocol}, port: {}}}\n",
+            at.ip(),
+            at.port(),
+        ));
+    }
+    text
+}

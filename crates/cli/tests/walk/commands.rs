@@ -1,0 +1,99 @@
+//! Commands that touch nothing: plan, check, explain, config, help.
+
+use std::net::SocketAddr;
+
+use crate::{
+    backends::manifest,
+    harness::{Folder, path, run, stderr, stdout},
+};
+
+fn endpoint() -> SocketAddr {
+    "127.0.0.1:9".parse().expect("an address")
+}
+
+#[test]
+fn check_is_silent_about_good_manifests_and_exits_with_1_for_bad_ones() {
+    let folder = Folder::new();
+    folder.write("shop.yaml", &manifest("shop", 8080, &[], &[endpoint()]));
+    let good = run(&["check", path(&folder.manifests())]);
+    assert!(good.status.success(), "{}{}", stdout(&good), stderr(&good));
+
+    folder.write("bad.yaml", "apiVersion: v1\nkind: Service\nmetadata:\n  name: Bad_Name\nspec:\n  ports:\n  - port: 0\n");
+    folder.write("worse.yaml", "kind: [Service\n");
+    let bad = run(&["check", path(&folder.manifests())]);
+    assert_eq!(bad.status.code(), Some(1));
+    let told = stdout(&bad);
+    assert!(told.contains("bad.yaml:4:"), "{told}");
+    assert!(told.contains("bad.yaml:7:"), "{told}");
+    assert!(told.contains("worse.yaml:"), "{told}");
+    assert!(!told.contains("shop.yaml"), "{told}");
+}
+
+#[test]
+fn check_tells_what_the_plan_would_notice() {
+    let folder = Folder::new();
+    folder.write("shop.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: shop}\nspec:\n  type: LoadBalancer\n  selector: {app: shop}\n  ports: [{port: 8080}]\n");
+    let output = run(&["check", path(&folder.manifests())]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("kind: EndpointSlice"), "{}", stdout(&output));
+}
+
+#[test]
+fn plan_prints_addresses_ports_and_members_as_a_table_and_as_json() {
+    let folder = Folder::new();
+    folder.write("shop.yaml", &manifest("shop", 8080, &[], &[endpoint()]));
+    folder.write("pool.yaml", "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: public}\nspec:\n  addresses: [192.0.2.10-192.0.2.20]\n");
+    let table = run(&["plan", "--manifests", path(&folder.manifests()), "--state-dir", path(&folder.state())]);
+    let text = stdout(&table);
+    assert!(table.status.success(), "{}", stderr(&table));
+    for part in ["default/shop", "192.0.2.10", "8080/TCP", "public"] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    let json = run(&["plan", "--manifests", path(&folder.manifests()), "-o", "json", "--state-dir", path(&folder.state())]);
+    let value: serde_json::Value = serde_json::from_str(&stdout(&json)).expect("it is JSON");
+    assert_eq!(value["services"][0]["addresses"][0], "192.0.2.10");
+    assert_eq!(value["services"][0]["pools"][0]["members"][0]["address"], "127.0.0.1:9");
+    assert!(!folder.state().exists(), "a plan writes nothing");
+}
+
+#[test]
+fn explain_tells_why_this_address_and_these_members() {
+    let folder = Folder::new();
+    folder.write("shop.yaml", &manifest("shop", 8080, &[], &[endpoint()]));
+    let output = run(&["explain", "shop", "--manifests", path(&folder.manifests())]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(text.contains("127.0.0.1:9") && text.contains("ready"), "{text}");
+    let unknown = run(&["explain", "shpo", "--manifests", path(&folder.manifests())]);
+    assert!(!unknown.status.success());
+    assert!(stderr(&unknown).contains("did you mean default/shop?"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn the_example_configuration_is_accepted_and_a_wrong_one_is_refused_with_its_line() {
+    let folder = Folder::new();
+    let example = stdout(&run(&["config", "--example"]));
+    let file = folder.config(&example);
+    assert!(run(&["config", "--check", path(&file)]).status.success());
+    let file = folder.config("log:\n  levle: info\n");
+    let wrong = run(&["config", "--check", path(&file)]);
+    assert_eq!(wrong.status.code(), Some(1));
+    let told = stdout(&wrong) + &stderr(&wrong);
+    assert!(told.contains("seaway.yaml:2:3: log.levle: unknown field (did you mean \"level\"?)"), "{told}");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let output = run(&["check", "/nowhere/at/all"]);
+    assert!(!output.status.success());
+    assert!(stderr(&output).contains("/nowhere/at/all"), "{}", stderr(&output));
+}
+
+#[test]
+fn help_version_completions_and_manual_are_there() {
+    let help = stdout(&run(&["--help"]));
+    assert!(help.contains("seaway demo") && help.contains("seaway check"), "{help}");
+    assert!(stdout(&run(&["--version"])).contains('('), "the commit is told");
+    assert!(stdout(&run(&["completions", "bash"])).contains("complete"));
+    assert!(stdout(&run(&["man"])).contains(".TH"));
+}

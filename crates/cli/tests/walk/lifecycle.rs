@@ -1,0 +1,136 @@
+//! Start, reload, stop, take-over.
+
+use std::{
+    io::Read,
+    net::{TcpStream, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    backends::{Backend, Datagrams, Talk, manifest, slices},
+    harness::{PATIENCE, Setup, seaway, until},
+};
+
+#[test]
+fn a_clean_stop_lets_connections_finish_and_refuses_new_ones() {
+    let backend = Backend::start("a");
+    let mut seaway = Setup::new().write("shop.yaml", &manifest("shop", 8080, &[], &[backend.at])).start();
+    let mut talk = Talk::open(seaway.at(8080)).expect("served");
+    seaway.signal(Signal::SIGTERM);
+    until("new connections are refused", || TcpStream::connect(seaway.at(8080)).is_err());
+    talk.echo(b"still here").expect("what was open goes on");
+    assert!(matches!(seaway.child.try_wait(), Ok(None)), "it drains");
+    drop(talk);
+    assert!(seaway.wait().success());
+}
+
+#[test]
+fn the_drain_has_a_deadline_and_a_second_signal_does_not_wait_for_it() {
+    let backend = Backend::start("a");
+    let manifests = manifest("shop", 8080, &[], &[backend.at]);
+    let mut patient = Setup::new().config("drain: 200ms\n").write("shop.yaml", &manifests).start();
+    let _open = Talk::open(patient.at(8080)).expect("served");
+    patient.signal(Signal::SIGTERM);
+    assert!(patient.wait().success());
+
+    let mut hurried = Setup::new().config("drain: 1h\n").write("shop.yaml", &manifests).start();
+    let _open = Talk::open(hurried.at(8080)).expect("served");
+    hurried.signal(Signal::SIGTERM);
+    until("it stops accepting", || TcpStream::connect(hurried.at(8080)).is_err());
+    hurried.signal(Signal::SIGTERM);
+    hurried.wait();
+}
+
+#[test]
+fn a_state_folder_has_one_process() {
+    let first = Setup::new().start();
+    let output = seaway()
+        .args(["run", "--manifests"])
+        .arg(first.folder.manifests())
+        .arg("--state-dir")
+        .arg(first.folder.state())
+        .arg("--config")
+        .arg(first.folder.0.path().join("seaway.yaml"))
+        .output()
+        .expect("it starts");
+    assert!(!output.status.success());
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains(&first.child.id().to_string()), "{told}");
+}
+
+#[test]
+fn a_hang_up_reads_the_configuration_again_and_a_wrong_one_changes_nothing() {
+    let backend = Backend::start("db");
+    let text = manifest("db", 5432, &[], &[backend.at]).replace("type: LoadBalancer", "type: ClusterIP");
+    let seaway = Setup::new().write("db.yaml", &text).start();
+    assert!(TcpStream::connect(seaway.at(5432)).is_err());
+    let head = std::fs::read_to_string(seaway.folder.0.path().join("seaway.yaml")).expect("it was written");
+    seaway.folder.config(&format!("{head}tcpServices: [db:5432]\n"));
+    seaway.signal(Signal::SIGHUP);
+    until("it is served", || Talk::open(seaway.at(5432)).is_ok());
+    seaway.folder.config(&format!("{head}tcpService: []\n"));
+    seaway.signal(Signal::SIGHUP);
+    until("the mistake is told", || seaway.log().contains("did you mean \"tcpServices\"?"));
+    assert!(Talk::open(seaway.at(5432)).is_ok(), "what was right goes on");
+}
+
+#[test]
+fn a_successor_takes_over_without_a_refused_connection_or_a_lost_flow() {
+    let (tcp, udp) = (Backend::start("a"), Datagrams::start("u"));
+    let dns = "---\napiVersion: v1\nkind: Service\nmetadata: {name: dns}\nspec:\n  type: LoadBalancer\n  ports:\n  - {name: main, port: 5353, protocol: UDP}\n";
+    let text = manifest("shop", 8080, &[], &[tcp.at]) + dns + &slices("dns", "UDP", &[udp.at]);
+    let setup = Setup::new().write("all.yaml", &text);
+    let (folder, ip) = (setup.folder.clone(), setup.ip);
+    let mut old = setup.start();
+    let at = old.at(8080);
+    let mut long = Talk::open(at).expect("served");
+    let flow = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    flow.connect(old.at(5353)).expect("an address");
+    flow.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut ask = |number: u32| {
+        flow.send(format!("{number}").as_bytes()).expect("sent");
+        let mut answer = [0; 64];
+        let count = flow.recv(&mut answer).expect("no datagram is lost");
+        assert_eq!(&answer[..count], format!("u {number}").as_bytes());
+    };
+    ask(0);
+
+    let (done, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (end, count) = (done.clone(), made.clone());
+    let load = thread::spawn(move || {
+        while !end.load(Ordering::Relaxed) {
+            let mut talk = Talk::open(at).expect("no connection is refused");
+            talk.echo(b"under load").expect("no connection is lost");
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    until("there is load", || made.load(Ordering::Relaxed) > 50);
+    let new = Setup { folder, ip, config: String::new(), arguments: vec!["--take-over".into()] }.start();
+    ask(1);
+    long.echo(b"the old one drains").expect("old connections go on");
+    drop(long);
+    assert!(old.wait().success(), "the old one drained and went");
+    let before = made.load(Ordering::Relaxed);
+    until("the load goes on", || made.load(Ordering::Relaxed) > before + 50);
+    ask(2);
+    done.store(true, Ordering::Relaxed);
+    load.join().expect("every connection was served");
+    assert!(new.stop().success());
+}
+
+#[test]
+fn ready_comes_after_the_first_plan_is_served() {
+    let backend = Backend::start("a");
+    let seaway = Setup::new().write("shop.yaml", &manifest("shop", 8080, &[], &[backend.at])).start();
+    // `start` waited for /ready; from then on nobody is refused.
+    let mut stream = TcpStream::connect(seaway.at(8080)).expect("it is served");
+    let mut byte = [0];
+    stream.read_exact(&mut byte).expect("somebody answers");
+    assert_eq!(seaway.get("/live").expect("it lives").0, 200);
+}
