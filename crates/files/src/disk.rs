@@ -34,7 +34,11 @@ pub(crate) fn replace(
     written
 }
 
-fn write_aside(aside: &Path, durable: Durable, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn write_aside(
+    aside: &Path,
+    durable: Durable,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(aside)?;
     let mut writer = BufWriter::with_capacity(64 << 10, file);
     write(&mut writer)?;

@@ -96,7 +96,9 @@ impl Document {
         for (root, node) in roots.iter().enumerate() {
             for object::Reading { item, at, result } in object::read(node) {
                 match result {
-                    Ok(object) => document.found.push(Arc::new(Found { object, document: hash, at, root, item })),
+                    Ok(object) => {
+                        document.found.push(Arc::new(Found { object, document: hash, at, root, item }))
+                    }
                     Err(broken) => document.broken.push(broken),
                 }
             }
@@ -153,6 +155,9 @@ mod tests {
         let good = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n";
         let text = format!("{good}---\na: [\n---\n{good}");
         let read: Vec<Document> = split(&text).iter().map(|piece| Document::read(piece.text, None)).collect();
-        assert_eq!(read.iter().map(|it| (it.found.len(), it.broken.len())).collect::<Vec<_>>(), [(1, 0), (0, 1), (1, 0)]);
+        assert_eq!(
+            read.iter().map(|it| (it.found.len(), it.broken.len())).collect::<Vec<_>>(),
+            [(1, 0), (0, 1), (1, 0)]
+        );
     }
 }

@@ -53,9 +53,17 @@ const KINDS: [Kind; 8] = [
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     #[error("cannot read the folder of manifests {}", dir.display())]
-    Unreadable { dir: PathBuf, #[source] source: io::Error },
+    Unreadable {
+        dir: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("cannot watch the folder of manifests {}", dir.display())]
-    Watch { dir: PathBuf, #[source] source: io::Error },
+    Watch {
+        dir: PathBuf,
+        #[source]
+        source: io::Error,
+    },
 }
 
 /// A folder of manifests, read.
@@ -144,12 +152,15 @@ impl Folder {
         }
         for (file, problems) in by_file {
             let text = fs::read_to_string(self.dir.join(&*file)).unwrap_or_default();
-            let pieces: HashMap<Hash, Piece<'_>> =
-                document::split(&text).into_iter().map(|piece| (Hash::of(piece.text, &self.hasher), piece)).collect();
+            let pieces: HashMap<Hash, Piece<'_>> = document::split(&text)
+                .into_iter()
+                .map(|piece| (Hash::of(piece.text, &self.hasher), piece))
+                .collect();
             let shown = self.shown(&file);
             for (problem, found) in problems {
                 let piece = found.document.and_then(|hash| pieces.get(&hash));
-                let at = piece.and_then(|piece| Some((piece.line, found.place_of(piece.text, &problem.field)?)));
+                let at =
+                    piece.and_then(|piece| Some((piece.line, found.place_of(piece.text, &problem.field)?)));
                 let (line, column) = at.map_or((0, 0), |(before, at)| (before + at.line, at.column));
                 *problem = problem.clone().in_file(shown.clone(), line, column);
             }
@@ -200,14 +211,20 @@ impl Folder {
 
     /// Believes what it did not want to believe before. Says whether everything has to be looked at.
     pub(crate) fn tick(&mut self, now: Instant) -> bool {
-        self.returning.take_if(|until| *until <= now).is_some() || self.emptied.values().any(|until| *until <= now)
+        self.returning.take_if(|until| *until <= now).is_some()
+            || self.emptied.values().any(|until| *until <= now)
     }
 
     pub(crate) fn is_away(&self) -> bool {
         self.away
     }
 
-    fn take_in(&mut self, listing: listing::Listing, now: Instant, writing: &HashSet<Name>) -> BTreeSet<ObjectRef> {
+    fn take_in(
+        &mut self,
+        listing: listing::Listing,
+        now: Instant,
+        writing: &HashSet<Name>,
+    ) -> BTreeSet<ObjectRef> {
         let mut touched = BTreeSet::new();
         if self.returning.is_none() {
             let gone: Vec<Name> =
@@ -225,13 +242,20 @@ impl Folder {
     }
 
     /// Reads a file again, if it is not the one that was read.
-    fn look_at(&mut self, name: &Name, stamp: Option<Stamp>, now: Instant, touched: &mut BTreeSet<ObjectRef>) {
+    fn look_at(
+        &mut self,
+        name: &Name,
+        stamp: Option<Stamp>,
+        now: Instant,
+        touched: &mut BTreeSet<ObjectRef>,
+    ) {
         let before = self.files.get(name);
         if stamp.is_some() && before.is_some_and(|file| file.stamp == stamp && file.trouble.is_none()) {
             return;
         }
         // Many writers empty a file first; nobody means to say nothing by it for long.
-        let emptied = stamp.is_some_and(|it| it.size == 0) && before.is_some_and(|file| !file.documents.is_empty());
+        let emptied =
+            stamp.is_some_and(|it| it.size == 0) && before.is_some_and(|file| !file.documents.is_empty());
         if emptied && now < *self.emptied.entry(name.clone()).or_insert(now + PATIENCE) {
             return;
         }
@@ -239,7 +263,9 @@ impl Folder {
         let file = match read(&self.dir.join(&**name)) {
             Ok(text) => self.parse(name, &text, stamp),
             // Gone since it was listed; its event comes.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && before.is_none() && stamp.is_some() => return,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && before.is_none() && stamp.is_some() => {
+                return;
+            }
             Err(error) => self.without(name, format!("cannot be read: {error}")),
         };
         self.update(name, Some(file), touched);
@@ -328,7 +354,11 @@ impl Folder {
             .map(|(reference, found)| {
                 // Its text is no longer there to be looked up.
                 let Found { object, at, .. } = &*found;
-                let found = if found.document.is_none() { found } else { Arc::new(Found::moved_out(object.clone(), *at)) };
+                let found = if found.document.is_none() {
+                    found
+                } else {
+                    Arc::new(Found::moved_out(object.clone(), *at))
+                };
                 (reference, found)
             })
             .collect()
@@ -345,7 +375,12 @@ impl Folder {
         if file.is_none()
             && let Some(last_good) = &self.last_good
         {
-            last_good.keep(Job { file: name.clone(), text: "".into(), documents: Vec::new(), kept: Vec::new() });
+            last_good.keep(Job {
+                file: name.clone(),
+                text: "".into(),
+                documents: Vec::new(),
+                kept: Vec::new(),
+            });
         }
         let present = file.is_some();
         let mut after = file.unwrap_or_default();
@@ -444,7 +479,8 @@ fn read(path: &Path) -> io::Result<String> {
     }
     let bytes = fs::read(path)?;
     String::from_utf8(bytes).map_err(|error| {
-        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+        let line =
+            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
         io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 in line {line}"))
     })
 }
@@ -452,6 +488,7 @@ fn read(path: &Path) -> io::Result<String> {
 /// Where a claim stands in its file; 0 if it is only kept.
 fn line_of(files: &BTreeMap<Name, File>, claim: &Claim) -> u32 {
     let Some(hash) = claim.found.document else { return 0 };
-    let placed = files.get(&claim.file).and_then(|file| file.documents.iter().find(|placed| placed.hash == hash));
+    let placed =
+        files.get(&claim.file).and_then(|file| file.documents.iter().find(|placed| placed.hash == hash));
     placed.map_or(0, |placed| placed.line + claim.found.at.line)
 }

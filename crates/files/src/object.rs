@@ -14,8 +14,9 @@ mod slice;
 pub(crate) mod things;
 pub(crate) mod words;
 
-use seaway_model::{Fact, Kind, Name, ObjectRef, fact::FactRef};
+use seaway_model::{Fact, Kind, Name, ObjectRef};
 
+pub(crate) use self::meta::uuid;
 pub use self::meta::{HONOURED, uid};
 use crate::{
     decode::{Fault, Faults, Field},
@@ -195,11 +196,6 @@ impl Known {
         let namespace = if self.namespaced { word(metadata, "namespace").unwrap_or("default") } else { "" };
         Some(ObjectRef::new(self.kind, namespace, word(metadata, "name")?))
     }
-}
-
-/// What a folder says is gone when this object is.
-pub(crate) fn references(facts: &[Fact]) -> impl Iterator<Item = FactRef> + '_ {
-    facts.iter().map(Fact::reference)
 }
 
 /// The Service that this object's slices belong to.

@@ -137,7 +137,9 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
     fn wait(&self, until: Option<Instant>) -> io::Result<()> {
         let timeout = match until.map(|until| until.saturating_duration_since(Instant::now())) {
             // A millisecond more rather than a busy loop of zeros.
-            Some(left) => PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX),
+            Some(left) => {
+                PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
+            }
             None => PollTimeout::NONE,
         };
         let mut fds = vec![PollFd::new(self.bell.event().as_fd(), PollFlags::POLLIN)];
@@ -282,7 +284,8 @@ impl Eye {
     }
 
     fn watch(&mut self, path: &Path) {
-        let seen = path.strip_prefix(&self.dir).map_or(Seen::Elsewhere, |below| Seen::Below(below.to_owned()));
+        let seen =
+            path.strip_prefix(&self.dir).map_or(Seen::Elsewhere, |below| Seen::Below(below.to_owned()));
         self.add(path, seen);
     }
 
@@ -338,7 +341,8 @@ impl Eye {
     fn report(&self, dir: &Path) -> Change {
         let object = ObjectRef::new(Kind::Manifest, "", format!("watch of {}", dir.display()));
         let problems = self.refused.map(|error| {
-            let message = format!("the kernel grants no watch ({error}); the folder is looked at every second instead");
+            let message =
+                format!("the kernel grants no watch ({error}); the folder is looked at every second instead");
             Problem::new(object.clone(), Reason::NotPermitted, message)
                 .fix("sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances=1024")
         });

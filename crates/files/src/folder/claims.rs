@@ -65,12 +65,6 @@ impl Claims {
         }
     }
 
-    /// Whether a file says, now and well, what this object is.
-    pub(crate) fn has(&self, file: &Name, reference: &ObjectRef) -> bool {
-        let claims = self.entries.get(reference).map_or(&[][..], |entry| &entry.claims);
-        claims.iter().any(|claim| claim.file == *file && !claim.kept)
-    }
-
     pub(crate) fn served(&self, reference: &ObjectRef) -> Option<&Claim> {
         self.entries.get(reference)?.served.as_ref()
     }
@@ -79,12 +73,18 @@ impl Claims {
     pub(crate) fn rivals(&self, reference: &ObjectRef) -> impl Iterator<Item = &Claim> {
         self.entries.get(reference).into_iter().flat_map(|entry| {
             let served = entry.served.as_ref();
-            entry.claims.iter().filter(move |claim| !claim.kept && served.is_some_and(|served| !served.is(claim)))
+            entry
+                .claims
+                .iter()
+                .filter(move |claim| !claim.kept && served.is_some_and(|served| !served.is(claim)))
         })
     }
 
     /// Settles what was added and removed: what the World has to be told, and of which objects.
-    pub(crate) fn settle(&mut self, order: impl Fn(&Claim) -> (Name, u32)) -> (Vec<Change>, BTreeSet<ObjectRef>) {
+    pub(crate) fn settle(
+        &mut self,
+        order: impl Fn(&Claim) -> (Name, u32),
+    ) -> (Vec<Change>, BTreeSet<ObjectRef>) {
         let dirty = std::mem::take(&mut self.dirty);
         let mut changes = Vec::new();
         let mut again = BTreeSet::new();
@@ -102,7 +102,8 @@ impl Claims {
             self.tell_namespace(name, &mut changes);
         }
         for reference in dirty.iter().chain(&again) {
-            let empty = |entry: &Entry| entry.claims.is_empty() && entry.served.is_none() && entry.told.is_none();
+            let empty =
+                |entry: &Entry| entry.claims.is_empty() && entry.served.is_none() && entry.told.is_none();
             if self.entries.get(reference).is_some_and(empty) {
                 self.entries.remove(reference);
             }
@@ -111,7 +112,12 @@ impl Claims {
     }
 
     /// The one that is served goes on; else the first in the order of files. What is written wins over what is kept.
-    fn choose(&mut self, reference: &ObjectRef, order: impl Fn(&Claim) -> (Name, u32), again: &mut BTreeSet<ObjectRef>) {
+    fn choose(
+        &mut self,
+        reference: &ObjectRef,
+        order: impl Fn(&Claim) -> (Name, u32),
+        again: &mut BTreeSet<ObjectRef>,
+    ) {
         let Some(entry) = self.entries.get_mut(reference) else { return };
         let served_in = entry.served.as_ref().map(|claim| claim.file.clone());
         let rank = |claim: &&Claim| (claim.kept, Some(&claim.file) != served_in.as_ref(), order(claim));
@@ -140,7 +146,9 @@ impl Claims {
         let silenced = reference.kind == Kind::Endpoints && self.slices.contains_key(reference);
         let now = entry.served.as_ref().filter(|_| !silenced).map(|claim| claim.found.clone());
         let before = std::mem::replace(&mut entry.told, now.clone());
-        let facts = |found: &Option<Arc<Found>>| found.as_ref().map_or(Vec::new(), |found| found.object.facts.clone());
+        let facts = |found: &Option<Arc<Found>>| {
+            found.as_ref().map_or(Vec::new(), |found| found.object.facts.clone())
+        };
         let (old, new) = (facts(&before), facts(&now));
         let stays: Vec<FactRef> = new.iter().map(Fact::reference).collect();
         changes.extend(old.iter().map(Fact::reference).filter(|it| !stays.contains(it)).map(Change::Gone));

@@ -2,8 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs,
-    io,
+    fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -38,7 +37,9 @@ impl Stamp {
             Ok(it) if it.is_file() => Ok(Some(Stamp::new(&it))),
             Ok(_) => Ok(None),
             // A link that leads nowhere is there: a mistake, or a volume being swapped; not a removal.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -130,7 +131,18 @@ mod tests {
         for name in ["x.yaml", "x.yml", "x.json", "X.YAML"] {
             assert!(is_manifest(name), "{name}");
         }
-        for name in [".x.yaml.swp", ".#x.yaml", "#x.yaml#", "x.yaml~", "4913", "x.yaml.tmp", ".x.yaml", "x.txt", "yaml", "x.yaml.bak"] {
+        for name in [
+            ".x.yaml.swp",
+            ".#x.yaml",
+            "#x.yaml#",
+            "x.yaml~",
+            "4913",
+            "x.yaml.tmp",
+            ".x.yaml",
+            "x.txt",
+            "yaml",
+            "x.yaml.bak",
+        ] {
             assert!(!is_manifest(name), "{name}");
         }
     }

@@ -63,7 +63,10 @@ impl Folder {
         let first = (self.shown(&served.file), line_of(&self.files, served));
         for rival in self.claims.rivals(reference) {
             let (file, line) = (self.shown(&rival.file), line_of(&self.files, rival));
-            let message = format!("written twice: {}:{} and {file}:{line}; the first of them is served", first.0, first.1);
+            let message = format!(
+                "written twice: {}:{} and {file}:{line}; the first of them is served",
+                first.0, first.1
+            );
             problems.push(
                 Problem::new(reference.clone(), Reason::Duplicate, message)
                     .fix("remove one of the two")
@@ -82,9 +85,10 @@ impl Folder {
     pub(super) fn lost(&mut self, error: &io::Error) -> Vec<Change> {
         self.away = true;
         let here = self.here();
-        let problem = Problem::new(here.clone(), Reason::Unreadable, format!("the folder cannot be read: {error}"))
-            .fix("what it said last goes on being served until it is back")
-            .in_file(listing_name(&self.dir), 0, 0);
+        let problem =
+            Problem::new(here.clone(), Reason::Unreadable, format!("the folder cannot be read: {error}"))
+                .fix("what it said last goes on being served until it is back")
+                .in_file(listing_name(&self.dir), 0, 0);
         self.report(here, vec![problem])
     }
 }

@@ -80,10 +80,15 @@ pub fn uid(kind: Kind, namespace: &str, name: &str) -> Name {
     let mut bytes = [0_u8; 16];
     bytes.copy_from_slice(&hash.finalize()[..16]);
     // RFC 9562: version 8, made by a rule of one's own.
-    bytes[6] = (bytes[6] & 0x0f) | 0x80;
+    uuid(bytes, 8).into()
+}
+
+/// Sixteen bytes as a UUID writes them, with its version and variant put in.
+pub(crate) fn uuid(mut bytes: [u8; 16], version: u8) -> String {
+    bytes[6] = (bytes[6] & 0x0f) | (version << 4);
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]).into()
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 /// Reports each thing that a rule finds wrong with a value.

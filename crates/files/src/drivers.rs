@@ -1,0 +1,270 @@
+//! The drivers that write Addresses and statuses, where there is no cluster to write them to.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_model::{Address, Desired, Fact, Owner, Problem, Reason, Status, Unit};
+
+use crate::state::{Ledger, StatusFile};
+
+/// A disk that is full may have room again.
+const TRY_AGAIN: Duration = Duration::from_secs(2);
+
+/// Writes the claims of addresses into the ledger's file.
+pub struct Addresses {
+    ledger: Ledger,
+    written: Mutex<BTreeMap<IpAddr, Arc<Address>>>,
+}
+
+/// An address as it is written, and why it could not be written otherwise.
+#[derive(Debug, Default)]
+pub struct Written {
+    address: Option<Arc<Address>>,
+    trouble: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum AddressStep {
+    Put(Arc<Address>),
+    Remove(IpAddr),
+}
+
+impl fmt::Display for AddressStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AddressStep::Put(address) => {
+                write!(f, "write {} for {} owners", address.ip, address.owners.len())
+            }
+            AddressStep::Remove(ip) => write!(f, "remove {ip}"),
+        }
+    }
+}
+
+impl Addresses {
+    /// With what the ledger held when it was opened.
+    pub fn new(ledger: Ledger, held: impl IntoIterator<Item = Address>) -> Addresses {
+        let written = held.into_iter().map(|it| (it.ip, Arc::new(it))).collect();
+        Addresses { ledger, written: Mutex::new(written) }
+    }
+
+    fn note(&self, ip: IpAddr, address: Option<Arc<Address>>) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        match address {
+            Some(address) => written.insert(ip, address),
+            None => written.remove(&ip),
+        };
+    }
+}
+
+impl Driver for Addresses {
+    type Observed = Written;
+    type Step = AddressStep;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::Address(_))
+    }
+
+    fn steps(&self, desired: &Desired, observed: &Written) -> Vec<AddressStep> {
+        match (desired, &observed.address) {
+            (Desired::Address(wanted), Some(written)) if wanted == written => Vec::new(),
+            (Desired::Address(wanted), _) => vec![AddressStep::Put(wanted.clone())],
+            (_, Some(written)) => vec![AddressStep::Remove(written.ip)],
+            (_, None) => Vec::new(),
+        }
+    }
+
+    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Written, Failure> {
+        let Unit::Address(ip) = unit else { return Ok(Written::default()) };
+        let address = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(ip).cloned();
+        Ok(Written { address, trouble: None })
+    }
+
+    async fn apply(&self, _unit: &Unit, step: &AddressStep, observed: &mut Written) -> Result<(), Failure> {
+        let (ip, address) = match step {
+            AddressStep::Put(address) => (address.ip, Some(address.clone())),
+            AddressStep::Remove(ip) => (*ip, None),
+        };
+        let done = match &address {
+            Some(address) => self.ledger.put(Address::clone(address)).await,
+            None => self.ledger.remove(ip).await,
+        };
+        match done {
+            Ok(()) => {
+                self.note(ip, address.clone());
+                observed.address = address;
+            }
+            Err(error) => observed.trouble = Some(chain(&error)),
+        }
+        Ok(())
+    }
+
+    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Written) -> Conclusion {
+        let Some(trouble) = &observed.trouble else {
+            let facts = observed.address.iter().map(|it| Fact::Address(it.clone())).collect();
+            return Conclusion { facts, ..Conclusion::default() };
+        };
+        let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
+        let told = |owner: &Owner| {
+            let message = format!("its address cannot be written down, so it is not used: {trouble}");
+            let problem = Problem::new(owner.object(), Reason::StateUnwritable, message);
+            (
+                owner.clone(),
+                problem.fix("Make room, or let the folder be written; it is tried again every 2 seconds."),
+            )
+        };
+        Conclusion {
+            problems: owners.iter().map(told).collect(),
+            again: Some(TRY_AGAIN),
+            ..Conclusion::default()
+        }
+    }
+
+    fn width(&self) -> usize {
+        // They are written together: one sync to the disk for as many as wait.
+        4_096
+    }
+}
+
+/// Writes statuses into `status.json`.
+pub struct Statuses(pub StatusFile);
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum StatusStep {
+    Put(Arc<Status>),
+    Remove,
+}
+
+impl fmt::Display for StatusStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StatusStep::Put(status) => write!(f, "write the status of {}", status.owner),
+            StatusStep::Remove => f.write_str("remove the status"),
+        }
+    }
+}
+
+impl Driver for Statuses {
+    type Observed = Option<Arc<Status>>;
+    type Step = StatusStep;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::Status(_))
+    }
+
+    fn steps(&self, desired: &Desired, observed: &Option<Arc<Status>>) -> Vec<StatusStep> {
+        match (desired, observed) {
+            (Desired::Status(wanted), Some(written)) if wanted == written => Vec::new(),
+            (Desired::Status(wanted), _) => vec![StatusStep::Put(wanted.clone())],
+            (_, Some(_)) => vec![StatusStep::Remove],
+            (_, None) => Vec::new(),
+        }
+    }
+
+    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Option<Arc<Status>>, Failure> {
+        let Unit::Status(owner) = unit else { return Ok(None) };
+        Ok(self.0.status(owner))
+    }
+
+    async fn apply(
+        &self,
+        unit: &Unit,
+        step: &StatusStep,
+        observed: &mut Option<Arc<Status>>,
+    ) -> Result<(), Failure> {
+        let Unit::Status(owner) = unit else { return Ok(()) };
+        match step {
+            StatusStep::Put(status) => {
+                self.0.put(owner.clone(), status.clone());
+                *observed = Some(status.clone());
+            }
+            StatusStep::Remove => {
+                self.0.remove(owner);
+                *observed = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn conclude(&self, _unit: &Unit, _desired: &Desired, _observed: &Option<Arc<Status>>) -> Conclusion {
+        Conclusion::default()
+    }
+
+    fn width(&self) -> usize {
+        64
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::AddressState;
+    use seaway_testkit::conformance::{converges, repeats};
+
+    use super::*;
+    use crate::state::StateDir;
+
+    fn address(ip: &str, owners: &[&str]) -> Desired {
+        Desired::Address(Arc::new(Address {
+            ip: ip.parse().expect("an address"),
+            pool: "public".into(),
+            sharing: None,
+            owners: owners.iter().map(|it| Owner::Config((*it).into())).collect(),
+            plan_version: 1,
+            state: AddressState::Held,
+        }))
+    }
+
+    #[tokio::test]
+    async fn addresses_pass_the_suite_of_all_drivers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = StateDir::open(folder.path()).expect("a state folder");
+        let (ledger, held, _) = Ledger::open(&state).expect("a ledger");
+        let driver = Addresses::new(ledger, held);
+        let unit = Unit::Address("192.0.2.1".parse().expect("an address"));
+        let wanted =
+            [address("192.0.2.1", &["a"]), address("192.0.2.1", &["a", "b"]), address("192.0.2.1", &["b"])];
+        converges(&driver, &unit, &wanted).await;
+        repeats(&driver, &unit, &wanted).await;
+        drop(driver);
+        let (_, held, problems) = Ledger::open(&state).expect("a ledger");
+        assert!(held.is_empty() && problems.is_empty());
+    }
+
+    #[tokio::test]
+    async fn statuses_pass_the_suite_of_all_drivers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = StateDir::open(folder.path()).expect("a state folder");
+        let driver = Statuses(StatusFile::open(&state, |_, _| {}).expect("a file"));
+        let owner = Owner::Config("tcpServices[0]".into());
+        let status = |members| {
+            Desired::Status(Arc::new(Status {
+                owner: owner.clone(),
+                addresses: Vec::new(),
+                serving: Vec::new(),
+                members,
+                ready: false,
+                problems: Vec::new(),
+                pool: None,
+            }))
+        };
+        let wanted = [status(1), status(2)];
+        converges(&driver, &Unit::Status(owner.clone()), &wanted).await;
+        repeats(&driver, &Unit::Status(owner.clone()), &wanted).await;
+    }
+}

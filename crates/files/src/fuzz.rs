@@ -1,0 +1,62 @@
+//! Targets for fuzzing: plain functions over bytes that panic when an invariant does not hold.
+
+use crate::{
+    decode::{Faults, Field},
+    document::{self, Document},
+    object,
+    state::check_reading,
+    tree::{self, At, Node, Value},
+};
+
+/// Any text is a tree or an error whose place is within it; every node's place is, too.
+pub fn tree(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let lines = u32::try_from(text.split('\n').count()).unwrap_or(u32::MAX);
+    let within =
+        |at: At| assert!((1..=lines + 1).contains(&at.line) && at.column >= 1, "{at} of {lines} lines");
+    match tree::parse(text) {
+        Err(error) => within(error.at),
+        Ok(roots) => {
+            let mut waiting: Vec<&Node> = roots.iter().collect();
+            while let Some(node) = waiting.pop() {
+                within(node.at);
+                match &node.value {
+                    Value::List(items) => waiting.extend(items),
+                    Value::Map(entries) => waiting.extend(entries.iter().map(|entry| &entry.value)),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// Any file is documents whose texts make up the file, and each of them is read or refused with a place.
+pub fn manifest(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let mut line = 0;
+    for piece in document::split(text) {
+        assert!(text.contains(piece.text) && piece.line >= line, "documents follow one another");
+        line = piece.line;
+        let document = Document::read(piece.text, None);
+        for found in &document.found {
+            assert!(!found.reference().name.is_empty(), "an object has a name");
+            let at = found.place_of(piece.text, "metadata.name").expect("what was read is found again");
+            assert!(at.line >= 1);
+        }
+        for broken in &document.broken {
+            assert!(!broken.faults.is_empty(), "what is refused is told why");
+        }
+        let Ok(roots) = tree::parse(piece.text) else { continue };
+        for root in &roots {
+            assert_eq!(object::read(root).len(), object::read(root).len());
+            let faults = Faults::default();
+            let field = Field::root(root, &faults);
+            field.object().finish();
+        }
+    }
+}
+
+/// Any bytes are a ledger, if a broken one; what is read of it reads back equal.
+pub fn ledger(bytes: &[u8]) {
+    check_reading(bytes);
+}

@@ -1,0 +1,131 @@
+//! The state folder: ours alone, and of one process at a time.
+//!
+//! ```text
+//!     lock            flock, with the holder's pid in it
+//!     identity        who we are to clouds: generated once
+//!     ledger.jsonl    addresses with their owners: never lost          ledger.rs
+//!     status.json     what each Service got: output only               status.rs
+//!     last-good/      manifests as they were last good                 ../last_good.rs
+//! ```
+
+mod ledger;
+mod status;
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Seek, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    fcntl::{Flock, FlockArg},
+};
+use seaway_model::Name;
+
+pub(crate) use self::ledger::check_reading;
+pub use self::{
+    ledger::{Ledger, LedgerError},
+    status::StatusFile,
+};
+use crate::disk::{self, Durable};
+
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    #[error("the state folder {} is in use by {}", path.display(), holder(*pid))]
+    Locked { path: PathBuf, pid: Option<u32> },
+    #[error("cannot use the state folder {}", path.display())]
+    Unusable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or("another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+/// The state folder, locked until this is dropped.
+#[derive(Debug)]
+pub struct StateDir {
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl StateDir {
+    /// Makes the folder if it is not there (0700), and locks it.
+    pub fn open(path: &Path) -> Result<StateDir, StateError> {
+        let fail = |source| StateError::Unusable { path: path.to_owned(), source };
+        disk::private_folder(path).map_err(fail)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path.join("lock")).map_err(fail)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut lock) => {
+                // Only for the message of whoever comes next: a full disk does not keep us from running.
+                if let Err(error) = sign(&mut lock) {
+                    tracing::debug!(%error, "the lock does not tell our process id");
+                }
+                Ok(StateDir { path: path.to_owned(), _lock: lock })
+            }
+            Err((mut file, Errno::EWOULDBLOCK)) => {
+                let mut pid = String::new();
+                let read = file.read_to_string(&mut pid);
+                let pid = read.ok().and_then(|_| pid.trim().parse().ok());
+                Err(StateError::Locked { path: path.to_owned(), pid })
+            }
+            Err((_, error)) => Err(fail(error.into())),
+        }
+    }
+
+    /// As [`StateDir::open`], but waits for a process that is handing over to let go. Blocks.
+    pub fn open_when_free(path: &Path, patience: Duration) -> Result<StateDir, StateError> {
+        let until = Instant::now() + patience;
+        loop {
+            match StateDir::open(path) {
+                Err(StateError::Locked { .. }) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                other => return other,
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Who we are to a cloud where no cluster lends its identity: generated once, and kept.
+    pub fn identity(&self) -> Result<Name, StateError> {
+        let path = self.path.join("identity");
+        let fail = |source| StateError::Unusable { path: path.clone(), source };
+        match fs::read_to_string(&path) {
+            Ok(text) if is_uuid(text.trim()) => return Ok(text.trim().into()),
+            Ok(_) => return Err(fail(io::Error::new(io::ErrorKind::InvalidData, "not a uuid; restore it"))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(fail(error)),
+        }
+        let identity = random_uuid().map_err(fail)?;
+        disk::replace(&path, Durable::Yes, |writer| writeln!(writer, "{identity}")).map_err(fail)?;
+        Ok(identity.into())
+    }
+}
+
+fn sign(lock: &mut File) -> io::Result<()> {
+    lock.set_len(0)?;
+    lock.rewind()?;
+    writeln!(lock, "{}", std::process::id())
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+}
+
+fn random_uuid() -> io::Result<String> {
+    let mut bytes = [0_u8; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(crate::object::uuid(bytes, 4))
+}

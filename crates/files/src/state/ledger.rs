@@ -1,0 +1,371 @@
+//! The ledger's journal: which address is whose.
+//!
+//! One line for each change, appended; the file is made short again at a start, and when most of it is history. An
+//! address is on the disk (`fdatasync`) before anybody is told of it; of a removal a crash may lose the last moment,
+//! and the address then is released once more. Changes that come together share one write and one sync.
+//!
+//! A last line that a crash tore is dropped: nobody was told of it. Any other line that cannot be read makes the
+//! whole file be kept aside, and what could be read goes on.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    net::IpAddr,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+    time::SystemTime,
+};
+
+use seaway_model::{Address, Kind, ObjectRef, Problem, Reason};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use super::{StateDir, StateError};
+use crate::disk::{self, Durable};
+
+const FILE: &str = "ledger.jsonl";
+/// Changes that one write may take together.
+const BATCH: usize = 4096;
+/// Lines of history that are worth no rewriting.
+const HISTORY: usize = 1000;
+
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("cannot write the ledger {}", path.display())]
+pub struct LedgerError {
+    path: PathBuf,
+    #[source]
+    source: Arc<io::Error>,
+}
+
+/// The journal, open for changes until this is dropped.
+pub struct Ledger {
+    jobs: Option<mpsc::Sender<Job>>,
+    writer: Option<JoinHandle<()>>,
+    path: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Line {
+    Put(Address),
+    Gone(IpAddr),
+}
+
+struct Job {
+    line: Line,
+    done: oneshot::Sender<Result<(), LedgerError>>,
+}
+
+impl Ledger {
+    /// What it holds, and what was wrong with it.
+    pub fn open(state: &StateDir) -> Result<(Ledger, Vec<Address>, Vec<Problem>), StateError> {
+        let path = state.path().join(FILE);
+        let fail = |source| StateError::Unusable { path: path.clone(), source };
+        let (journal, problems) = Journal::open(&path).map_err(fail)?;
+        let addresses = journal.held.values().cloned().collect();
+        let (jobs, incoming) = mpsc::channel();
+        let writer = std::thread::Builder::new()
+            .name("ledger".to_owned())
+            .spawn(move || journal.write_on(&incoming))
+            .map_err(fail)?;
+        Ok((Ledger { jobs: Some(jobs), writer: Some(writer), path }, addresses, problems))
+    }
+
+    /// Resolves once the address is on the disk.
+    pub async fn put(&self, address: Address) -> Result<(), LedgerError> {
+        self.write(Line::Put(address)).await
+    }
+
+    pub async fn remove(&self, ip: IpAddr) -> Result<(), LedgerError> {
+        self.write(Line::Gone(ip)).await
+    }
+
+    async fn write(&self, line: Line) -> Result<(), LedgerError> {
+        let stopped = || LedgerError {
+            path: self.path.clone(),
+            source: Arc::new(io::Error::new(io::ErrorKind::BrokenPipe, "its writer has stopped")),
+        };
+        let (done, outcome) = oneshot::channel();
+        let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
+        jobs.send(Job { line, done }).map_err(|_| stopped())?;
+        outcome.await.unwrap_or_else(|_| Err(stopped()))
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+struct Journal {
+    path: PathBuf,
+    file: File,
+    /// Up to where the file is whole lines.
+    length: u64,
+    lines: usize,
+    held: BTreeMap<IpAddr, Address>,
+}
+
+impl Journal {
+    fn open(path: &Path) -> io::Result<(Journal, Vec<Problem>)> {
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let read = Read::of(&bytes);
+        let mut problems = Vec::new();
+        if let Some(line) = read.corrupt {
+            let aside = keep_aside(path)?;
+            let object = ObjectRef::new(Kind::Config, "", FILE);
+            let message = format!(
+                "line {line} cannot be read; the file is kept as {}, and what could be read of it ({} addresses) goes on",
+                aside.display(),
+                read.held.len()
+            );
+            problems.push(
+                Problem::new(object, Reason::Unreadable, message)
+                    .fix("compare the two if an address is missing; then remove the one that was kept aside")
+                    .in_file(aside.to_string_lossy().into_owned(), line, 1),
+            );
+        }
+        let file = append_to(path)?;
+        let whole = if read.corrupt.is_some() { 0 } else { read.whole };
+        file.set_len(whole)?;
+        let mut journal =
+            Journal { path: path.to_owned(), file, length: whole, lines: read.lines, held: read.held };
+        if journal.lines != journal.held.len() || read.corrupt.is_some() {
+            match journal.compact() {
+                Ok(()) => {}
+                // The salvage has to be written; history may as well stay.
+                Err(error) if read.corrupt.is_some() => return Err(error),
+                Err(error) => tracing::warn!(%error, "the ledger stays as long as it is"),
+            }
+        }
+        Ok((journal, problems))
+    }
+
+    fn write_on(mut self, incoming: &mpsc::Receiver<Job>) {
+        while let Ok(first) = incoming.recv() {
+            let mut batch = vec![first];
+            batch.extend(incoming.try_iter().take(BATCH));
+            let outcome = self.append(batch.iter().map(|job| &job.line));
+            let outcome =
+                outcome.map_err(|source| LedgerError { path: self.path.clone(), source: Arc::new(source) });
+            for Job { line, done } in batch {
+                if outcome.is_ok() {
+                    apply(&mut self.held, line);
+                    self.lines += 1;
+                }
+                // Whoever asked may have gone.
+                let _ = done.send(outcome.clone());
+            }
+            if self.lines > HISTORY + 4 * self.held.len()
+                && let Err(error) = self.compact()
+            {
+                tracing::warn!(%error, "the ledger stays as long as it is");
+            }
+        }
+    }
+
+    fn append<'l>(&mut self, lines: impl Iterator<Item = &'l Line>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        let mut lasting = false;
+        for line in lines {
+            serde_json::to_writer(&mut bytes, line)?;
+            bytes.push(b'\n');
+            lasting |= matches!(line, Line::Put(_));
+        }
+        let written = self.file.write_all(&bytes);
+        let written = written.and_then(|()| if lasting { self.file.sync_data() } else { Ok(()) });
+        match written {
+            Ok(()) => self.length += bytes.len() as u64,
+            // Half a line in the middle would look like a broken file.
+            Err(_) => self.file.set_len(self.length)?,
+        }
+        written
+    }
+
+    fn compact(&mut self) -> io::Result<()> {
+        let held = self.held.values();
+        disk::replace(&self.path, Durable::Yes, |writer| {
+            for address in held {
+                serde_json::to_writer(&mut *writer, &Line::Put(address.clone()))?;
+                writer.write_all(b"\n")?;
+            }
+            Ok(())
+        })?;
+        self.file = append_to(&self.path)?;
+        self.length = self.file.metadata()?.len();
+        self.lines = self.held.len();
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+fn keep_aside(path: &Path) -> io::Result<PathBuf> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let aside = path.with_file_name(format!("{FILE}.corrupt-{now}"));
+    // A copy first: should the disk be full, the original is still where it was.
+    fs::copy(path, &aside)?;
+    File::open(&aside)?.sync_all()?;
+    Ok(aside)
+}
+
+fn apply(held: &mut BTreeMap<IpAddr, Address>, line: Line) {
+    match line {
+        Line::Put(address) => {
+            held.insert(address.ip, address);
+        }
+        Line::Gone(ip) => {
+            held.remove(&ip);
+        }
+    }
+}
+
+/// What a journal's bytes say.
+#[derive(Default)]
+struct Read {
+    held: BTreeMap<IpAddr, Address>,
+    lines: usize,
+    whole: u64,
+    /// The first line that cannot be read, if it is not merely the torn last one.
+    corrupt: Option<u32>,
+}
+
+impl Read {
+    fn of(bytes: &[u8]) -> Read {
+        let mut read = Read::default();
+        for (number, line) in (1_u32..).zip(bytes.split_inclusive(|byte| *byte == b'\n')) {
+            match serde_json::from_slice(line) {
+                Ok(line_read) if line.ends_with(b"\n") => {
+                    apply(&mut read.held, line_read);
+                    read.lines += 1;
+                }
+                _ if !line.ends_with(b"\n") => {
+                    tracing::warn!(
+                        line = number,
+                        "the last line of the ledger was torn by a crash, and is dropped"
+                    );
+                    break;
+                }
+                _ => read.corrupt = read.corrupt.or(Some(number)),
+            }
+            read.whole += line.len() as u64;
+        }
+        read
+    }
+}
+
+/// For the fuzz target: reading never fails, and what was read reads back equal.
+pub(crate) fn check_reading(bytes: &[u8]) {
+    let read = Read::of(bytes);
+    let mut again = Vec::new();
+    for address in read.held.values() {
+        serde_json::to_writer(&mut again, &Line::Put(address.clone())).expect("an address is JSON");
+        again.push(b'\n');
+    }
+    let back = Read::of(&again);
+    assert_eq!((back.held, back.corrupt), (read.held, None));
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::{Name, Owner, address::AddressState};
+
+    use super::*;
+
+    fn address(last: u8) -> Address {
+        let object = ObjectRef::new(Kind::Service, "default", format!("s{last}"));
+        Address {
+            ip: IpAddr::from([192, 0, 2, last]),
+            pool: "p".into(),
+            sharing: None,
+            owners: vec![Owner::Object { object, uid: Name::from("u") }],
+            plan_version: 1,
+            state: AddressState::Held,
+        }
+    }
+
+    async fn reopened(dir: &Path) -> (Vec<Address>, Vec<Problem>) {
+        let state = StateDir::open(dir).expect("a state folder");
+        let (_, addresses, problems) = Ledger::open(&state).expect("a ledger");
+        (addresses, problems)
+    }
+
+    #[tokio::test]
+    async fn addresses_outlive_the_process_and_removed_ones_do_not() {
+        let dir = tempfile::tempdir().expect("a folder");
+        {
+            let state = StateDir::open(dir.path()).expect("a state folder");
+            let (ledger, addresses, _) = Ledger::open(&state).expect("a ledger");
+            assert!(addresses.is_empty());
+            for last in 1..=3 {
+                ledger.put(address(last)).await.expect("is written");
+            }
+            ledger.remove(address(2).ip).await.expect("is written");
+        }
+        let (addresses, problems) = reopened(dir.path()).await;
+        assert_eq!((addresses, problems), (vec![address(1), address(3)], vec![]));
+        let text = fs::read_to_string(dir.path().join(FILE)).expect("is there");
+        assert_eq!(text.lines().count(), 2, "history is dropped at a start");
+    }
+
+    #[tokio::test]
+    async fn a_torn_last_line_is_dropped_and_the_next_one_is_whole() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let line = serde_json::to_string(&Line::Put(address(1))).expect("is JSON");
+        fs::write(dir.path().join(FILE), format!("{line}\n{}", &line[..20])).expect("is written");
+        {
+            let state = StateDir::open(dir.path()).expect("a state folder");
+            let (ledger, addresses, problems) = Ledger::open(&state).expect("a ledger");
+            assert_eq!((addresses, problems), (vec![address(1)], vec![]));
+            ledger.put(address(2)).await.expect("is written");
+        }
+        assert_eq!(reopened(dir.path()).await.0, [address(1), address(2)]);
+    }
+
+    #[tokio::test]
+    async fn a_corrupt_ledger_is_kept_aside_and_what_can_be_read_goes_on() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let line = |last| serde_json::to_string(&Line::Put(address(last))).expect("is JSON");
+        let text = format!("{}\nrubbish\n{}\n", line(1), line(2));
+        fs::write(dir.path().join(FILE), &text).expect("is written");
+        let (addresses, problems) = reopened(dir.path()).await;
+        assert_eq!(addresses, [address(1), address(2)]);
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].place.as_ref().map(|place| place.line), Some(2));
+        let aside = fs::read_dir(dir.path()).expect("is there").filter_map(Result::ok);
+        let aside = aside.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("corrupt"));
+        assert_eq!(fs::read_to_string(aside.expect("is kept")).expect("is read"), text);
+        assert_eq!(reopened(dir.path()).await, (vec![address(1), address(2)], vec![]));
+    }
+
+    #[tokio::test]
+    async fn history_does_not_grow_for_ever() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let state = StateDir::open(dir.path()).expect("a state folder");
+        let (ledger, ..) = Ledger::open(&state).expect("a ledger");
+        let many = (0..3 * HISTORY).map(|_| ledger.remove(address(9).ip));
+        futures_join(many).await;
+        ledger.put(address(1)).await.expect("is written");
+        let lines = fs::read_to_string(dir.path().join(FILE)).expect("is there").lines().count();
+        assert!(lines <= HISTORY + BATCH.min(2 * HISTORY), "{lines}");
+    }
+
+    async fn futures_join(all: impl Iterator<Item = impl Future<Output = Result<(), LedgerError>>>) {
+        for one in all {
+            one.await.expect("is written");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `status.json`: what each Service got, for people and scripts. Output only; it is never read back.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use seaway_model::{Kind, ObjectRef, Owner, Problem, Reason, Status};
+use serde::Serialize;
+
+use super::StateDir;
+use crate::disk::{self, Durable};
+
+const FILE: &str = "status.json";
+/// Changes of this time are written together; a file that takes long to write is written less often.
+const GATHER: Duration = Duration::from_millis(50);
+/// The writer may work this share of the time.
+const SHARE: u32 = 20;
+/// A file that could not be written is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Writes statuses from a thread of its own, until this is dropped.
+pub struct StatusFile {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    desk: Mutex<Desk>,
+    stirred: Condvar,
+}
+
+#[derive(Default)]
+struct Desk {
+    statuses: BTreeMap<Owner, Arc<Status>>,
+    changed: bool,
+    closing: bool,
+}
+
+impl StatusFile {
+    /// `trouble` is told when the file cannot be written, and by an empty list when it can again.
+    pub fn open(
+        state: &StateDir,
+        trouble: impl Fn(ObjectRef, Vec<Problem>) + Send + 'static,
+    ) -> io::Result<StatusFile> {
+        let desk = Desk { changed: true, ..Desk::default() };
+        let shared = Arc::new(Shared { desk: Mutex::new(desk), stirred: Condvar::new() });
+        let (writing, path) = (shared.clone(), state.path().join(FILE));
+        let writer = std::thread::Builder::new()
+            .name("status".to_owned())
+            .spawn(move || writing.write_on(&path, &trouble))?;
+        Ok(StatusFile { shared, writer: Some(writer) })
+    }
+
+    pub fn put(&self, owner: Owner, status: Arc<Status>) {
+        let mut desk = self.shared.desk();
+        if desk.statuses.get(&owner) != Some(&status) {
+            desk.statuses.insert(owner, status);
+            desk.changed = true;
+            self.shared.stirred.notify_one();
+        }
+    }
+
+    /// What was put last.
+    pub fn status(&self, owner: &Owner) -> Option<Arc<Status>> {
+        self.shared.desk().statuses.get(owner).cloned()
+    }
+
+    pub fn remove(&self, owner: &Owner) {
+        let mut desk = self.shared.desk();
+        if desk.statuses.remove(owner).is_some() {
+            desk.changed = true;
+            self.shared.stirred.notify_one();
+        }
+    }
+}
+
+impl Drop for StatusFile {
+    /// Writes what has changed last.
+    fn drop(&mut self) {
+        self.shared.desk().closing = true;
+        self.shared.stirred.notify_one();
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// `{"services": {"Service default/shop": {…}}}`
+#[derive(Serialize)]
+struct Page<'s> {
+    services: BTreeMap<String, &'s Status>,
+}
+
+impl Shared {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_on(&self, path: &Path, trouble: &dyn Fn(ObjectRef, Vec<Problem>)) {
+        let mut healthy = true;
+        let mut pause = Duration::ZERO;
+        let mut desk = self.desk();
+        loop {
+            desk = self.rest(desk, pause);
+            while !desk.changed && !desk.closing {
+                desk = self.stirred.wait(desk).unwrap_or_else(PoisonError::into_inner);
+            }
+            let last = desk.closing;
+            if std::mem::take(&mut desk.changed) {
+                let statuses = desk.statuses.clone();
+                drop(desk);
+                let begun = Instant::now();
+                let services =
+                    statuses.iter().map(|(owner, status)| (owner.to_string(), &**status)).collect();
+                let outcome = disk::replace(path, Durable::No, |writer| {
+                    serde_json::to_writer_pretty(&mut *writer, &Page { services })?;
+                    writer.write_all(b"\n")
+                });
+                pause = GATHER.max(begun.elapsed() * SHARE);
+                if outcome.is_ok() != healthy {
+                    healthy = outcome.is_ok();
+                    let object = ObjectRef::new(Kind::Config, "", FILE);
+                    let problem = outcome.as_ref().err().map(|error| unwritable(&object, path, error));
+                    trouble(object, problem.into_iter().collect());
+                }
+                desk = self.desk();
+                if outcome.is_err() {
+                    desk.changed = true;
+                    pause = RETRY;
+                }
+            }
+            if last {
+                return;
+            }
+        }
+    }
+
+    /// Lets changes gather; cut short only by the end.
+    fn rest<'d>(&self, mut desk: MutexGuard<'d, Desk>, pause: Duration) -> MutexGuard<'d, Desk> {
+        let until = Instant::now() + pause;
+        while !desk.closing {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            desk = self.stirred.wait_timeout(desk, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        desk
+    }
+}
+
+fn unwritable(object: &ObjectRef, path: &Path, error: &io::Error) -> Problem {
+    let file: PathBuf = path.to_owned();
+    Problem::new(object.clone(), Reason::StateUnwritable, format!("cannot be written: {error}"))
+        .fix("make room in the state folder, or make it writable; it is tried again every second")
+        .in_file(file.to_string_lossy().into_owned(), 0, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, sync::mpsc};
+
+    use super::*;
+
+    fn status(name: &str) -> (Owner, Arc<Status>) {
+        let object = ObjectRef::new(Kind::Service, "default", name);
+        let owner = Owner::Object { object, uid: "u".into() };
+        let status = Status {
+            owner: owner.clone(),
+            addresses: vec![[192, 0, 2, 1].into()],
+            serving: Vec::new(),
+            members: 2,
+            ready: true,
+            problems: Vec::new(),
+            pool: None,
+        };
+        (owner, Arc::new(status))
+    }
+
+    fn wait_for(path: &Path, holds: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let read = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            if let Some(value) = read.filter(&holds) {
+                return value;
+            }
+            assert!(Instant::now() < until, "{} does not become what it should", path.display());
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn statuses_come_and_go() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let state = StateDir::open(dir.path()).expect("a state folder");
+        let file = StatusFile::open(&state, |_, _| {}).expect("a status file");
+        let ((a, one), (b, two)) = (status("a"), status("b"));
+        file.put(a.clone(), one);
+        file.put(b, two);
+        let path = dir.path().join(FILE);
+        let page = wait_for(&path, |page| page["services"].as_object().is_some_and(|it| it.len() == 2));
+        assert_eq!(page["services"]["Service default/a"]["addresses"][0], "192.0.2.1");
+        file.remove(&a);
+        drop(file);
+        let page = wait_for(&path, |page| page["services"].as_object().is_some_and(|it| it.len() == 1));
+        assert!(page["services"]["Service default/b"].is_object());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_named_and_tried_again() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let state = StateDir::open(dir.path()).expect("a state folder");
+        // Root writes everywhere, but nowhere over a folder.
+        let path = dir.path().join(FILE);
+        fs::create_dir(&path).expect("is made");
+        fs::write(path.join("x"), "").expect("is written");
+        let (told, tells) = mpsc::channel();
+        let file = StatusFile::open(&state, move |_, problems| told.send(problems).expect("is heard"))
+            .expect("opens");
+        let wait = Duration::from_secs(10);
+        let problems = tells.recv_timeout(wait).expect("is told");
+        assert_eq!(problems[0].reason, Reason::StateUnwritable);
+        fs::remove_dir_all(&path).expect("is removed");
+        assert_eq!(tells.recv_timeout(wait).expect("is told"), []);
+        assert!(path.is_file());
+        drop(file);
+    }
+}
