@@ -47,6 +47,10 @@ pub(crate) fn sockets(
     workers: usize,
     adopted: Vec<OwnedFd>,
 ) -> Result<Vec<OwnedFd>, OpenError> {
+    if l4 == L4::Udp && !adopted.is_empty() {
+        // One more would change which socket the kernel gives a client's datagrams to, and so tear flows apart.
+        return Ok(adopted);
+    }
     let mut sockets = adopted;
     let mut at = at;
     while sockets.len() < workers {

@@ -213,7 +213,7 @@ impl Proxy {
         Drained { cut }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.engine.shared
     }
 }

@@ -11,6 +11,7 @@ use std::{
 use crate::{
     open::Adopted,
     running::Registry,
+    takeover::Inheritance,
     worker::{Command, Mailbox},
 };
 
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     pub(crate) workers: Vec<Arc<Mailbox>>,
     /// Sockets of a predecessor that wait to be opened here.
     pub(crate) adopted: Adopted,
+    pub(crate) inheritance: Inheritance,
     /// Connections of all workers; UDP flows do not count.
     connections: AtomicUsize,
     flows: AtomicUsize,
@@ -36,6 +38,7 @@ impl Shared {
             registry: Registry::default(),
             workers,
             adopted: Mutex::default(),
+            inheritance: Inheritance::default(),
             connections: AtomicUsize::new(0),
             flows: AtomicUsize::new(0),
             draining: AtomicBool::new(false),

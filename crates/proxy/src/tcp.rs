@@ -205,7 +205,8 @@ impl Source for Tcp {
                     self.end(index, End::Close, turn);
                 }
             }
-            Command::Quit => {}
+            // The rest is about flows.
+            _ => {}
         }
     }
 

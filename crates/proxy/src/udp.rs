@@ -14,6 +14,7 @@
 mod door;
 mod flows;
 mod forward;
+mod inherit;
 
 use std::{collections::HashMap, io, os::fd::AsFd, sync::Arc};
 
@@ -48,10 +49,10 @@ pub(crate) struct Udp {
     doors: Slab<Door>,
     flows: Flows<Flow>,
     cursors: HashMap<usize, Cursor>,
-    /// Counts turns, to notice flows that are busy in every one of them.
-    turns: u32,
     sweeps: Vec<u64>,
     accepts: bool,
+    /// A successor has descriptors of the same sockets: nothing may end here that would not end there.
+    frozen: bool,
     /// The header of the flow that is being opened.
     header: Vec<u8>,
 }
@@ -69,9 +70,9 @@ impl Udp {
             doors: Slab::default(),
             flows: Flows::new(now),
             cursors: HashMap::new(),
-            turns: 0,
             sweeps: Vec::new(),
             accepts: true,
+            frozen: false,
             header: Vec::new(),
         }
     }
@@ -107,7 +108,7 @@ impl Udp {
         let Some(buffers) = self.buffers.as_mut() else { return };
         let Some(entry) = self.flows.of(id) else { return };
         let (key, flow) = (entry.key, &mut entry.flow);
-        let busy = flow.notice(self.turns);
+        let busy = flow.notice(turn.number);
         let reads = if busy { READS } else { 1 };
         if buffers.outbox.is_full(reads) {
             door::flush(&mut buffers.outbox, &mut self.doors);
@@ -134,15 +135,22 @@ impl Udp {
         }
     }
 
-    fn open(&mut self, listener: &Arc<RunningListener>, door: Door, turn: &mut Turn) {
+    fn open(&mut self, mut door: Door, turn: &mut Turn) {
         let (index, generation) = self.doors.next();
         let token = Token::new(Kind::Datagrams, DOOR | index, generation);
-        if let Err(error) = turn.epoll.watch_readable(door.socket.as_fd(), token.into()) {
-            tracing::error!(listener = %listener.at, %error, "a listening socket cannot be watched");
+        door.rests = self.frozen || turn.shared.inheritance.is_awaited();
+        let watched = turn.epoll.watch_readable(door.socket.as_fd(), token.into());
+        let paused = if door.rests { turn.epoll.pause(door.socket.as_fd(), token.into()) } else { Ok(()) };
+        if let Err(error) = watched.and(paused) {
+            tracing::error!(listener = %door.listener.at, %error, "a listening socket cannot be watched");
             return;
         }
         self.buffers.get_or_insert_with(|| Box::new(Buffers { inbox: Inbox::new(), outbox: Outbox::new() }));
+        let rests = door.rests;
         self.doors.insert(door);
+        if !rests {
+            self.inherit(index, turn);
+        }
     }
 
     fn close(&mut self, listener: &Arc<RunningListener>, turn: &mut Turn) {
@@ -224,23 +232,38 @@ impl Source for Udp {
     fn command(&mut self, command: &Command, turn: &mut Turn) {
         match command {
             Command::Open(listener, socket) if listener.id.l4 == L4::Udp => {
-                self.open(listener, Door::new(listener.clone(), socket.clone()), turn);
+                self.open(Door::new(listener.clone(), socket.clone()), turn);
             }
             Command::Close(listener) if listener.id.l4 == L4::Udp => self.close(listener, turn),
             Command::Open(..) | Command::Close(_) => {}
             Command::SweepAt(at) => self.sweeps.push(*at),
             Command::StopAccepting => self.accepts = false,
             Command::Cut => self.end_where(turn, |_, _| true),
+            Command::Freeze(export) => {
+                let exported = self.freeze(turn);
+                // Nobody waits for it any more: then a thaw follows.
+                let _ = export.send(exported);
+            }
+            Command::Thaw => self.thaw(turn),
+            Command::Relinquish => self.relinquish(turn),
+            Command::Inherit => {
+                for door in self.doors.indexes() {
+                    self.inherit(door, turn);
+                }
+                self.wake_doors(turn);
+            }
             Command::Quit => {}
         }
     }
 
     fn tick(&mut self, turn: &mut Turn) {
-        self.turns = self.turns.wrapping_add(1);
         if let Some(buffers) = self.buffers.as_mut()
             && !buffers.outbox.is_empty()
         {
             door::flush(&mut buffers.outbox, &mut self.doors);
+        }
+        if self.frozen {
+            return;
         }
         for slot in self.flows.expired(turn.now) {
             self.end(slot, turn);
@@ -251,6 +274,9 @@ impl Source for Udp {
     }
 
     fn patience(&self, now: u64) -> Option<u64> {
+        if self.frozen {
+            return None;
+        }
         let next = self.sweeps.iter().copied().chain(self.flows.wake_at()).min()?;
         Some(next.saturating_sub(now))
     }

@@ -13,7 +13,7 @@ mod wheel;
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, mpsc},
 };
 
 pub(crate) use slab::Slab;
@@ -24,6 +24,7 @@ use crate::{
     running::RunningListener,
     shared::Shared,
     sys::{self, Epoll, Event, Events, Waker},
+    takeover::Heirloom,
     tcp::Tcp,
     udp::Udp,
 };
@@ -68,6 +69,14 @@ pub(crate) enum Command {
     StopAccepting,
     /// End everything.
     Cut,
+    /// A successor is about to take over: UDP rests, and its flows are told.
+    Freeze(mpsc::Sender<io::Result<Vec<Heirloom>>>),
+    /// It did not: go on.
+    Thaw,
+    /// It did: what it has now is nothing of ours any more.
+    Relinquish,
+    /// A predecessor's flows have come.
+    Inherit,
     Quit,
 }
 

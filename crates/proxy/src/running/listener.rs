@@ -168,6 +168,12 @@ impl RunningListener {
         Ok(())
     }
 
+    /// A predecessor had let it in: limits are for newcomers.
+    pub(crate) fn inherit(&self) {
+        let active = self.active.fetch_add(1, Relaxed) + 1;
+        self.most.fetch_max(active, Relaxed);
+    }
+
     pub(crate) fn leave(&self) {
         self.active.fetch_sub(1, Relaxed);
     }

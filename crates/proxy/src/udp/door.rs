@@ -19,13 +19,18 @@ pub(super) struct Door {
     pub(super) socket: Arc<OwnedFd>,
     /// Datagrams of one client may come as trains.
     pub(super) coalesces: bool,
+    /// The same in every process that has the socket.
+    pub(super) cookie: u64,
+    /// Not read at the moment, on either side of a take-over.
+    pub(super) rests: bool,
 }
 
 impl Door {
     pub(super) fn new(listener: Arc<RunningListener>, socket: Arc<OwnedFd>) -> Door {
         let alone = listener.tuned().listener.proxy_from.is_empty();
         let coalesces = sys::coalesce(socket.as_fd(), alone);
-        Door { listener, socket, coalesces }
+        let cookie = sys::cookie(socket.as_fd()).unwrap_or(0);
+        Door { listener, socket, coalesces, cookie, rests: false }
     }
 
     /// A PROXY header makes the first datagram of a train unlike the others, so those must come one by one.

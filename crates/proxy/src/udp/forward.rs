@@ -26,23 +26,46 @@ pub(super) struct Flow {
     pub(super) member: Arc<RunningMember>,
     pub(super) socket: OwnedFd,
     /// What tells a member of the client; put before the first datagram that it gets.
-    header: Option<Box<[u8]>>,
+    pub(super) header: Option<Box<[u8]>>,
     header_is_due: bool,
     /// Its client's datagrams may begin with a header.
-    trusted: bool,
+    pub(super) trusted: bool,
     /// Its member's host refused what it sent, or its drain is over: the next datagram looks for another.
     pub(super) moves: bool,
     coalesces: bool,
     busy: u8,
-    last_turn: u32,
+    last_turn: u64,
 }
 
 type Arrival<'a> = (Peer, &'a [u8], Option<u16>);
 
 impl Flow {
+    /// It counts as one of its member until it [ends](Flow::end); its listener has let it in.
+    pub(super) fn new(
+        listener: Arc<RunningListener>,
+        pool: Arc<RunningPool>,
+        member: Arc<RunningMember>,
+        socket: OwnedFd,
+    ) -> Flow {
+        member.engage();
+        Flow {
+            listener,
+            pool,
+            member,
+            socket,
+            header: None,
+            header_is_due: false,
+            trusted: false,
+            moves: false,
+            coalesces: false,
+            busy: 0,
+            last_turn: 0,
+        }
+    }
+
     /// Replies come in every turn.
     #[inline]
-    pub(super) fn notice(&mut self, turn: u32) -> bool {
+    pub(super) fn notice(&mut self, turn: u64) -> bool {
         let follows = turn.wrapping_sub(self.last_turn) <= 1;
         self.busy = if follows { self.busy.saturating_add(1) } else { 0 };
         self.last_turn = turn;
@@ -151,19 +174,12 @@ impl Udp {
                 proxy::encode(Version::V2, &Origin::Forwarded(forwarded), &mut self.header);
                 self.header.as_slice().into()
             });
-            member.engage();
+            let header_is_due = header.is_some();
             Flow {
-                listener: listener.clone(),
-                pool: pool.clone(),
-                member,
-                socket,
-                header_is_due: header.is_some(),
                 header,
+                header_is_due,
                 trusted,
-                moves: false,
-                coalesces: false,
-                busy: 0,
-                last_turn: 0,
+                ..Flow::new(listener.clone(), pool.clone(), member, socket)
             }
         });
         match opened {

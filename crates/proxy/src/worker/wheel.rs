@@ -159,9 +159,9 @@ mod tests {
         clock.set(0, 3000);
         clock.set(1, 2000);
         clock.set(2, 2000);
-        assert_eq!(clock.fired(1999), []);
+        assert_eq!(clock.fired(1999), Vec::<u32>::new());
         assert_eq!(clock.fired(2064), [2, 1]);
-        assert_eq!(clock.fired(2999), []);
+        assert_eq!(clock.fired(2999), Vec::<u32>::new());
         assert_eq!(clock.fired(3064), [0]);
         assert_eq!(clock.wheel.patience(3064), None);
     }
@@ -202,7 +202,7 @@ mod tests {
         let fired = clock.fired(1000 + 70_000);
         assert_eq!(fired, [0]);
         clock.set(0, 1000 + 100_000);
-        assert_eq!(clock.fired(1000 + 99_999), []);
+        assert_eq!(clock.fired(1000 + 99_999), Vec::<u32>::new());
         assert_eq!(clock.fired(1000 + 100_064), [0]);
     }
 

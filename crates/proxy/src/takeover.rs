@@ -1,0 +1,98 @@
+//! Take-over: a new process goes on with the sockets of the old one, and nobody outside notices.
+//!
+//! ```text
+//!   old: hand_over                                  new: take
+//!      ◄── Hello(version) ──────────────────────────────┤
+//!      ├── Sockets + descriptors ──────────────────────►│ opens what it plans, adopting them;
+//!      │   serves on                                    │ TCP serves at once, UDP doors wait
+//!      ◄── Ready ───────────────────────────────────────┤ confirm
+//!      ├── Flows + descriptors (its UDP doors rest) ───►│
+//!      ◄── Received ────────────────────────────────────┤
+//!      ├── Yours ──────────────────────────────────────►│ UDP doors open
+//!      │   closes its copies, drains TCP, exits         │ serves
+//! ```
+//! Queues of connections and of datagrams live in the sockets, which both have: nothing is refused or lost while
+//! they change hands. Until `Yours` the old process can go on as if nothing had happened, and does so when the new
+//! one dies or dawdles; if the old one dies, the new one has all it needs. Health is found out anew.
+
+mod give;
+mod message;
+mod take;
+
+pub(crate) use message::FlowRecord;
+pub use {
+    give::HandOver,
+    take::{TakeOverError, TakenOver, take},
+};
+
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::OwnedFd,
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use crate::Proxy;
+
+impl Proxy {
+    /// Waits at `path` for a successor, until the answer is dropped. `done` is called when one has taken over: then
+    /// this process has its TCP connections left to [`Proxy::drain`], and must keep its hands off everything else
+    /// that the successor has now, such as presence.
+    pub fn hand_over(&self, path: &Path, done: impl FnOnce() + Send + 'static) -> io::Result<HandOver> {
+        HandOver::begin(self.shared().clone(), path, done)
+    }
+
+    /// Before anything is opened: opening then adopts the predecessor's sockets. UDP is served only from
+    /// [`Proxy::confirm`] on.
+    pub fn adopt(&self, taken: &mut TakenOver) {
+        taken.adopt(self.shared());
+    }
+
+    /// Everything is open: UDP flows come over and the predecessor lets go. An error means that it serves on, and
+    /// this process must not.
+    pub fn confirm(&self, taken: TakenOver) -> Result<(), TakeOverError> {
+        taken.confirm(self.shared())
+    }
+}
+
+/// What came from a predecessor and waits for the workers.
+#[derive(Default)]
+pub(crate) struct Inheritance {
+    awaited: AtomicBool,
+    /// By the cookie of the listening socket that they came in.
+    flows: Mutex<HashMap<u64, Vec<Heirloom>>>,
+}
+
+/// A flow with its socket to its member.
+pub(crate) type Heirloom = (FlowRecord, OwnedFd);
+
+impl Inheritance {
+    /// UDP doors must not open yet: the flows of their clients are still to come.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(SeqCst)
+    }
+
+    pub(crate) fn flows_of(&self, cookie: u64) -> Vec<Heirloom> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner).remove(&cookie).unwrap_or_default()
+    }
+
+    fn await_it(&self) {
+        self.awaited.store(true, SeqCst);
+    }
+
+    fn arrived(&self, flows: Vec<Heirloom>) {
+        let mut known = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
+        for flow in flows {
+            known.entry(flow.0.door).or_default().push(flow);
+        }
+        drop(known);
+        self.awaited.store(false, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests;

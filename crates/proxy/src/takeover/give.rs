@@ -1,0 +1,159 @@
+//! The old process's side.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use super::message::{Line, Message, SocketRecord, VERSION};
+use crate::{
+    shared::Shared,
+    sys::{self, Epoll, Events, Waker},
+    worker::Command,
+};
+
+/// For an answer that needs no work on the other side.
+const SHORTLY: Duration = Duration::from_secs(5);
+/// For a successor that reads its manifests, plans and opens.
+const LONG: Duration = Duration::from_secs(600);
+
+/// Waits for a successor in a thread of its own. Dropped, it waits no longer; the path stays, as a successor may
+/// have put its own there.
+pub struct HandOver {
+    over: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HandOver {
+    /// `done` is called, once, when a successor serves: this process accepts nothing more by then and has its TCP
+    /// connections left to drain.
+    pub(crate) fn begin(
+        shared: Arc<Shared>,
+        path: &Path,
+        done: impl FnOnce() + Send + 'static,
+    ) -> io::Result<HandOver> {
+        let listener = sys::local_listener(path)?;
+        let over = Arc::new(Waker::new()?);
+        let epoll = Epoll::new()?;
+        epoll.watch_readable(listener.as_fd(), 0)?;
+        epoll.watch_readable(over.fd(), 1)?;
+        let thread = thread::Builder::new().name("hand-over".into()).spawn(move || {
+            let mut events = Events::with_room_for(2);
+            loop {
+                match epoll.wait(&mut events, None) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return tracing::error!(%error, "no successor can be waited for"),
+                }
+                if (0..events.len()).any(|index| events.at(index).token == 1) {
+                    return;
+                }
+                match sys::local_accept(listener.as_fd()).and_then(|socket| hand_over(&shared, socket)) {
+                    Ok(true) => return done(),
+                    Ok(false) => {}
+                    Err(error) => tracing::warn!(%error, "a take-over failed; this process goes on"),
+                }
+            }
+        })?;
+        Ok(HandOver { over, thread: Some(thread) })
+    }
+}
+
+impl Drop for HandOver {
+    fn drop(&mut self) {
+        self.over.wake();
+        // `done` may drop this very value, in the thread itself.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// `true`: the successor serves. `false`: whoever came has left again.
+fn hand_over(shared: &Shared, socket: OwnedFd) -> io::Result<bool> {
+    let (user, process) = sys::peer_of(socket.as_fd())?;
+    let mut line = Line::new(socket, SHORTLY)?;
+    if user != sys::own_user() {
+        line.say(&Message::Refused { reason: "only the same user may take over".into() }, &[])?;
+        tracing::warn!(user, process, "another user wanted to take over");
+        return Ok(false);
+    }
+    match line.hear()? {
+        Some((Message::Hello { version: VERSION }, _)) => {}
+        Some((Message::Hello { version }, _)) => {
+            let reason = format!("version {version} of the hand-over is not version {VERSION}");
+            line.say(&Message::Refused { reason }, &[])?;
+            return Ok(false);
+        }
+        Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+        None => return Ok(false),
+    }
+    tracing::info!(process, "a successor takes over");
+    line.say_all(sockets(shared), |sockets, more| Message::Sockets { sockets, more })?;
+    line.wait_up_to(LONG)?;
+    match line.hear()? {
+        Some((Message::Ready, _)) => {}
+        Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+        None => {
+            tracing::warn!(process, "the successor left before it served; this process goes on");
+            return Ok(false);
+        }
+    }
+    line.wait_up_to(SHORTLY)?;
+    match hand_flows_over(shared, &mut line) {
+        Ok(()) => {}
+        Err(error) => {
+            shared.tell_all(&Command::Thaw);
+            // Said, so that the successor does not take silence for our death.
+            let _ = line.say(&Message::Refused { reason: error.to_string() }, &[]);
+            return Err(error);
+        }
+    }
+    // From here on it is the successor's, even if it never hears so: should it be gone, so are its sockets, and ours
+    // were not refused to anybody before. It has everything it needs.
+    if line.say(&Message::Yours, &[]).is_err() {
+        shared.tell_all(&Command::Thaw);
+        tracing::warn!(process, "the successor died at the last moment; this process goes on");
+        return Ok(false);
+    }
+    for listener in shared.registry.listeners() {
+        listener.set_sockets(Vec::new());
+    }
+    shared.tell_all(&Command::Relinquish);
+    shared.tell_all(&Command::StopAccepting);
+    tracing::info!(process, "the successor serves; what is connected here drains");
+    Ok(true)
+}
+
+fn sockets(shared: &Shared) -> Vec<(SocketRecord, Arc<OwnedFd>)> {
+    let listeners = shared.registry.listeners();
+    let each = listeners.iter().flat_map(|listener| {
+        let (at, l4) = (listener.at, listener.id.l4);
+        listener.sockets().into_iter().map(move |socket| (SocketRecord { at, l4 }, socket))
+    });
+    each.collect()
+}
+
+/// UDP doors rest from here on; what arrives waits in their sockets.
+fn hand_flows_over(shared: &Shared, line: &mut Line) -> io::Result<()> {
+    let (export, exported) = mpsc::channel();
+    shared.tell_all(&Command::Freeze(export));
+    let mut flows = Vec::new();
+    for _ in 0..shared.workers.len() {
+        let part =
+            exported.recv_timeout(SHORTLY).map_err(|_| io::Error::other("a worker does not answer"))?;
+        flows.extend(part?);
+    }
+    line.say_all(flows, |flows, more| Message::Flows { flows, more })?;
+    match line.hear()? {
+        Some((Message::Received, _)) => Ok(()),
+        Some(_) => Err(io::ErrorKind::InvalidData.into()),
+        None => Err(io::Error::other("the successor left while it received flows")),
+    }
+}

@@ -1,0 +1,115 @@
+//! What the two processes say: one JSON value per packet, with descriptors beside it.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use seaway_model::{L4, PoolId};
+use serde::{Deserialize, Serialize};
+
+use crate::sys;
+
+/// Raised with every change that an older process would misread.
+pub(super) const VERSION: u32 = 1;
+/// Room for a packet, and as many records as surely fit into one and into the kernel's smallest buffer.
+const PACKET: usize = 128 * 1024;
+const RECORDS: usize = 100;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Message {
+    Hello {
+        version: u32,
+    },
+    /// It will not be, and why.
+    Refused {
+        reason: String,
+    },
+    /// One descriptor for each.
+    Sockets {
+        sockets: Vec<SocketRecord>,
+        more: bool,
+    },
+    Ready,
+    /// One descriptor for each: the socket to its member.
+    Flows {
+        flows: Vec<FlowRecord>,
+        more: bool,
+    },
+    Received,
+    Yours,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SocketRecord {
+    pub(super) at: SocketAddr,
+    pub(super) l4: L4,
+}
+
+/// A UDP flow as another process can go on with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FlowRecord {
+    /// The cookie of the listening socket.
+    pub(crate) door: u64,
+    pub(crate) client: SocketAddr,
+    pub(crate) pool: PoolId,
+    pub(crate) member: SocketAddr,
+    /// Milliseconds since its last datagram.
+    pub(crate) silent: u64,
+    pub(crate) answered: bool,
+    pub(crate) trusted: bool,
+    /// What another member would be told of the client.
+    pub(crate) header: Option<Box<[u8]>>,
+}
+
+/// One end of the conversation.
+pub(super) struct Line {
+    socket: OwnedFd,
+    room: Vec<u8>,
+}
+
+impl Line {
+    pub(super) fn new(socket: OwnedFd, patience: Duration) -> io::Result<Line> {
+        sys::limit_waiting(socket.as_fd(), patience)?;
+        Ok(Line { socket, room: vec![0; PACKET] })
+    }
+
+    pub(super) fn wait_up_to(&self, patience: Duration) -> io::Result<()> {
+        sys::limit_waiting(self.socket.as_fd(), patience)
+    }
+
+    pub(super) fn say(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        sys::pass(self.socket.as_fd(), &serde_json::to_vec(message)?, fds)
+    }
+
+    /// `None`: the other side is gone.
+    pub(super) fn hear(&mut self) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
+        match sys::take(self.socket.as_fd(), &mut self.room) {
+            Ok((0, _)) => Ok(None),
+            Ok((count, fds)) => Ok(Some((serde_json::from_slice(&self.room[..count])?, fds))),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends records with their descriptors in as many packets as they need, at least one.
+    pub(super) fn say_all<T>(
+        &self,
+        records: Vec<(T, impl AsFd)>,
+        message: impl Fn(Vec<T>, bool) -> Message,
+    ) -> io::Result<()> {
+        let mut left = records.len();
+        let mut records = records.into_iter();
+        loop {
+            let (part, fds): (Vec<T>, Vec<_>) = records.by_ref().take(RECORDS).unzip();
+            left -= part.len();
+            let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+            self.say(&message(part, left > 0), &borrowed)?;
+            if left == 0 {
+                return Ok(());
+            }
+        }
+    }
+}

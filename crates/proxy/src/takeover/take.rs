@@ -1,0 +1,112 @@
+//! The new process's side.
+
+use std::{
+    collections::HashMap, io, net::SocketAddr, os::fd::OwnedFd, path::Path, sync::PoisonError, time::Duration,
+};
+
+use seaway_model::L4;
+
+use super::message::{Line, Message, VERSION};
+use crate::{shared::Shared, sys, worker::Command};
+
+/// For every answer of the old process, which interrupts its work for none of them for long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    #[error("nobody hands over at {path}")]
+    Nobody {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    /// It goes on serving: this process must not.
+    #[error("the running process keeps its sockets: {reason}")]
+    Refused { reason: String },
+    #[error("the take-over broke off; the running process goes on")]
+    Broken(#[from] io::Error),
+}
+
+/// The sockets of a running process, and the line to it. Dropped before [`TakenOver::confirm`], nothing has happened.
+pub struct TakenOver {
+    line: Line,
+    sockets: HashMap<(SocketAddr, L4), Vec<OwnedFd>>,
+}
+
+/// Asks the process that hands over at `path` for its sockets.
+pub fn take(path: &Path) -> Result<TakenOver, TakeOverError> {
+    let socket = sys::local_connect(path)
+        .map_err(|source| TakeOverError::Nobody { path: path.display().to_string(), source })?;
+    let mut line = Line::new(socket, PATIENCE)?;
+    line.say(&Message::Hello { version: VERSION }, &[])?;
+    let mut sockets: HashMap<_, Vec<OwnedFd>> = HashMap::new();
+    loop {
+        match line.hear()? {
+            Some((Message::Sockets { sockets: records, more }, fds)) if records.len() == fds.len() => {
+                for (record, fd) in records.into_iter().zip(fds) {
+                    sockets.entry((record.at, record.l4)).or_default().push(fd);
+                }
+                if !more {
+                    return Ok(TakenOver { line, sockets });
+                }
+            }
+            Some((Message::Refused { reason }, _)) => return Err(TakeOverError::Refused { reason }),
+            Some(_) => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+            None => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+        }
+    }
+}
+
+impl TakenOver {
+    /// What listens there, for logs and plans.
+    pub fn listening(&self) -> impl Iterator<Item = (SocketAddr, L4)> {
+        self.sockets.keys().copied()
+    }
+
+    /// Puts the sockets where opening finds them.
+    pub(crate) fn adopt(&mut self, shared: &Shared) {
+        shared.inheritance.await_it();
+        shared
+            .adopted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(std::mem::take(&mut self.sockets));
+    }
+
+    /// Everything is open here: the flows come over, and the old process lets go.
+    pub(crate) fn confirm(mut self, shared: &Shared) -> Result<(), TakeOverError> {
+        let mut flows = Vec::new();
+        self.line.say(&Message::Ready, &[])?;
+        loop {
+            match self.line.hear()? {
+                Some((Message::Flows { flows: records, more }, fds)) if records.len() == fds.len() => {
+                    flows.extend(records.into_iter().zip(fds));
+                    if !more {
+                        break;
+                    }
+                }
+                Some((Message::Refused { reason }, _)) => return Err(TakeOverError::Refused { reason }),
+                Some(_) => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+                // It died, and with it whatever did not come yet. Somebody has to serve.
+                None => break,
+            }
+        }
+        let count = flows.len();
+        // If it died meanwhile, the next line tells so as well.
+        let _ = self.line.say(&Message::Received, &[]);
+        match self.line.hear()? {
+            Some((Message::Yours, _)) | None => {}
+            Some((Message::Refused { reason }, _)) => return Err(TakeOverError::Refused { reason }),
+            Some(_) => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+        }
+        shared.inheritance.arrived(flows);
+        shared.tell_all(&Command::Inherit);
+        // What is not opened here is not wanted any more.
+        let unwanted = std::mem::take(&mut *shared.adopted.lock().unwrap_or_else(PoisonError::into_inner));
+        for (at, l4) in unwanted.keys() {
+            tracing::info!(%at, %l4, "a socket of the predecessor is closed: nothing here listens there");
+        }
+        tracing::info!(flows = count, "took over");
+        Ok(())
+    }
+}

@@ -1,0 +1,374 @@
+//! Two data planes in one process, and clients that must notice nothing.
+
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsFd,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use seaway_model::{
+    L4, LbKey, Listener, Member, Owner, Pool, PoolId,
+    load_balancer::{BackendProtocol, Balance, Limits, MemberState, Protocol, Rule, Timeouts},
+};
+
+use super::{
+    message::{Line, Message, VERSION},
+    *,
+};
+use crate::{Settings, sys};
+
+const FAMILIES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+const KEY: LbKey = LbKey::Whole;
+
+/// Backends of both transports that tell who asks: the address of the flow's or connection's own socket.
+struct Backends {
+    tcp: SocketAddr,
+    udp: SocketAddr,
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Backends {
+    fn new(ip: IpAddr) -> Backends {
+        let over = Arc::new(AtomicBool::new(false));
+        let listener = TcpListener::bind((ip, 0)).unwrap();
+        let socket = UdpSocket::bind((ip, 0)).unwrap();
+        let (tcp, udp) = (listener.local_addr().unwrap(), socket.local_addr().unwrap());
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let until = over.clone();
+        let datagrams = thread::spawn(move || {
+            let mut buffer = [0; 2048];
+            while !until.load(SeqCst) {
+                if let Ok((count, from)) = socket.recv_from(&mut buffer) {
+                    let answer = format!("{from} {}", String::from_utf8_lossy(&buffer[..count]));
+                    let _ = socket.send_to(answer.as_bytes(), from);
+                }
+            }
+        });
+        let until = over.clone();
+        let connections = thread::spawn(move || {
+            for stream in listener.incoming() {
+                if until.load(SeqCst) {
+                    return;
+                }
+                let Ok(mut stream) = stream else { continue };
+                thread::spawn(move || {
+                    let mut buffer = [0; 64];
+                    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                        let _ = stream.write_all(&buffer[..count]);
+                    }
+                });
+            }
+        });
+        Backends { tcp, udp, over, threads: vec![datagrams, connections] }
+    }
+}
+
+impl Drop for Backends {
+    fn drop(&mut self) {
+        self.over.store(true, SeqCst);
+        let _ = TcpStream::connect(self.tcp);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn pool(l4: L4, at: SocketAddr) -> Pool {
+    Pool {
+        id: PoolId(l4.as_str().into()),
+        owner: Owner::Config("test".into()),
+        l4,
+        protocol: BackendProtocol::Opaque,
+        tls: None,
+        balance: Balance::RoundRobin,
+        affinity: None,
+        health: None,
+        passive: None,
+        slow_start: None,
+        panic_threshold: 0,
+        proxy: None,
+        members: vec![Member { at, host_name: None, node: None, weight: 1, state: MemberState::Ready }],
+    }
+}
+
+fn listener(l4: L4, port: u16) -> Listener {
+    let owner = Owner::Config("test".into());
+    Listener {
+        owner: owner.clone(),
+        name: "test".into(),
+        l4,
+        port,
+        protocol: Protocol::Opaque,
+        tls: None,
+        rules: vec![Rule::everything_to(owner, PoolId(l4.as_str().into()))],
+        sources: Vec::new(),
+        proxy_from: Vec::new(),
+        limits: Limits::default(),
+        timeouts: Timeouts::default(),
+    }
+}
+
+/// What both processes of a take-over have to serve.
+struct Plan {
+    ip: IpAddr,
+    port: u16,
+    backends: Backends,
+    folder: tempfile::TempDir,
+}
+
+impl Plan {
+    fn new(ip: IpAddr) -> Plan {
+        // A port that both transports have free, found by having it.
+        let port = loop {
+            let tcp = TcpListener::bind((ip, 0)).unwrap();
+            let port = tcp.local_addr().unwrap().port();
+            if UdpSocket::bind((ip, port)).is_ok() {
+                break port;
+            }
+        };
+        Plan { ip, port, backends: Backends::new(ip), folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn at(&self) -> SocketAddr {
+        SocketAddr::new(self.ip, self.port)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("takeover.sock")
+    }
+
+    fn proxy(&self, workers: usize) -> Proxy {
+        Proxy::start(Settings { workers, ..Settings::default() }).unwrap()
+    }
+
+    fn serve(&self, proxy: &Proxy) {
+        proxy.put_pool(&KEY, Arc::new(pool(L4::Tcp, self.backends.tcp)));
+        proxy.put_pool(&KEY, Arc::new(pool(L4::Udp, self.backends.udp)));
+        for l4 in [L4::Tcp, L4::Udp] {
+            proxy.open(&KEY, self.ip, Arc::new(listener(l4, self.port))).unwrap();
+        }
+    }
+
+    fn old(&self, workers: usize) -> (Proxy, HandOver, mpsc::Receiver<()>) {
+        let old = self.proxy(workers);
+        self.serve(&old);
+        let (tell, told) = mpsc::channel();
+        let hand_over = old.hand_over(&self.path(), move || tell.send(()).unwrap()).unwrap();
+        (old, hand_over, told)
+    }
+}
+
+struct Flow(UdpSocket);
+
+impl Flow {
+    fn to(at: SocketAddr) -> Flow {
+        let socket = UdpSocket::bind((at.ip(), 0)).unwrap();
+        socket.connect(at).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        Flow(socket)
+    }
+
+    /// By which socket the member was asked.
+    fn ask(&self, text: &str) -> Result<String, String> {
+        self.0.send(text.as_bytes()).map_err(|error| error.to_string())?;
+        let mut buffer = [0; 256];
+        let count = self.0.recv(&mut buffer).map_err(|error| format!("{text} was lost: {error}"))?;
+        let answer = String::from_utf8_lossy(&buffer[..count]).into_owned();
+        let (by, echo) = answer.split_once(' ').unwrap();
+        if echo == text { Ok(by.into()) } else { Err(format!("{echo} instead of {text}")) }
+    }
+}
+
+fn short_connection(at: SocketAddr) -> Result<(), String> {
+    let mut stream = TcpStream::connect(at).map_err(|error| format!("connecting: {error}"))?;
+    echo(&mut stream)
+}
+
+fn echo(stream: &mut TcpStream) -> Result<(), String> {
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(b"hello").map_err(|error| format!("writing: {error}"))?;
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer).map_err(|error| format!("reading: {error}"))
+}
+
+/// Clients of both transports, who go on until told to stop.
+struct Load {
+    over: Arc<AtomicBool>,
+    done: Arc<AtomicUsize>,
+    threads: Vec<JoinHandle<Result<(), String>>>,
+}
+
+impl Load {
+    fn on(at: SocketAddr) -> Load {
+        let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let mut threads = Vec::new();
+        for _ in 0..3 {
+            let (over, done) = (over.clone(), done.clone());
+            threads.push(thread::spawn(move || {
+                while !over.load(SeqCst) {
+                    short_connection(at)?;
+                    done.fetch_add(1, SeqCst);
+                }
+                Ok(())
+            }));
+        }
+        for _ in 0..3 {
+            let (over, done) = (over.clone(), done.clone());
+            threads.push(thread::spawn(move || {
+                let flows: Vec<_> = (0..100).map(|_| Flow::to(at)).collect();
+                let mut by = BTreeMap::new();
+                for round in 0.. {
+                    for (number, flow) in flows.iter().enumerate() {
+                        let asked_by = flow.ask(&format!("{number}:{round}"))?;
+                        if *by.entry(number).or_insert_with(|| asked_by.clone()) != asked_by {
+                            return Err(format!("flow {number} has become another one in round {round}"));
+                        }
+                        done.fetch_add(1, SeqCst);
+                    }
+                    if over.load(SeqCst) {
+                        break;
+                    }
+                }
+                Ok(())
+            }));
+        }
+        Load { over, done, threads }
+    }
+
+    fn goes_on(&self, more: usize) {
+        let goal = self.done.load(SeqCst) + more;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.done.load(SeqCst) < goal {
+            assert!(Instant::now() < deadline, "the load has come to a halt");
+            if let Some(_over) = self.threads.iter().find(|thread| thread.is_finished()) {
+                // The failure itself is told at the end.
+                return;
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn ends_well(self) {
+        self.over.store(true, SeqCst);
+        for thread in self.threads {
+            thread.join().unwrap().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_successor_takes_everything_over_and_nobody_notices() {
+    for (ip, old_workers, new_workers) in [(FAMILIES[0], 2, 2), (FAMILIES[1], 3, 1), (FAMILIES[0], 1, 3)] {
+        let plan = Plan::new(ip);
+        let (old, hand_over, told) = plan.old(old_workers);
+        let mut long = TcpStream::connect(plan.at()).unwrap();
+        echo(&mut long).unwrap();
+        let load = Load::on(plan.at());
+        load.goes_on(1000);
+
+        let new = plan.proxy(new_workers);
+        let mut taken = take(&plan.path()).unwrap();
+        assert_eq!(taken.listening().count(), 2);
+        new.adopt(&mut taken);
+        plan.serve(&new);
+        load.goes_on(300);
+        new.confirm(taken).unwrap();
+        told.recv_timeout(Duration::from_secs(10)).unwrap();
+        drop(hand_over);
+        load.goes_on(300);
+        echo(&mut long).unwrap();
+        drop(long);
+        let drained = old.drain(Instant::now() + Duration::from_secs(20));
+        assert_eq!(drained.cut, 0);
+        drop(old);
+        load.goes_on(1000);
+        load.ends_well();
+    }
+}
+
+#[test]
+fn a_successor_that_dies_before_it_serves_leaves_everything_as_it_was() {
+    let plan = Plan::new(FAMILIES[0]);
+    let (_old, _hand_over, told) = plan.old(2);
+    let load = Load::on(plan.at());
+    load.goes_on(500);
+    {
+        let new = plan.proxy(2);
+        let mut taken = take(&plan.path()).unwrap();
+        new.adopt(&mut taken);
+        // It opens nothing: connections that it had accepted would die with it, as they do everywhere.
+    }
+    load.goes_on(500);
+    {
+        // One that dies with the flows in its hands.
+        let mut line = Line::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
+        line.say(&Message::Hello { version: VERSION }, &[]).unwrap();
+        while !matches!(line.hear().unwrap(), Some((Message::Sockets { more: false, .. }, _))) {}
+        line.say(&Message::Ready, &[]).unwrap();
+        let mut flows = 0;
+        loop {
+            let Some((Message::Flows { flows: part, more }, _)) = line.hear().unwrap() else { panic!() };
+            flows += part.len();
+            if !more {
+                break;
+            }
+        }
+        assert_eq!(flows, 300);
+    }
+    load.goes_on(1000);
+    assert!(told.try_recv().is_err());
+    let new = plan.proxy(1);
+    let mut taken = take(&plan.path()).unwrap();
+    new.adopt(&mut taken);
+    plan.serve(&new);
+    new.confirm(taken).unwrap();
+    load.goes_on(500);
+    load.ends_well();
+}
+
+#[test]
+fn what_the_successor_does_not_want_is_closed() {
+    let plan = Plan::new(FAMILIES[0]);
+    let (old, _hand_over, told) = plan.old(1);
+    let new = plan.proxy(1);
+    let mut taken = take(&plan.path()).unwrap();
+    new.adopt(&mut taken);
+    new.confirm(taken).unwrap();
+    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    drop(old);
+    assert!(short_connection(plan.at()).is_err());
+    UdpSocket::bind(plan.at()).unwrap();
+}
+
+#[test]
+fn another_version_is_refused_and_where_nobody_is_that_is_said() {
+    let plan = Plan::new(FAMILIES[0]);
+    assert!(matches!(take(&plan.path()), Err(TakeOverError::Nobody { .. })));
+    let (_old, _hand_over, _told) = plan.old(1);
+    let mut line = Line::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
+    line.say(&Message::Hello { version: VERSION + 1 }, &[]).unwrap();
+    assert!(matches!(line.hear().unwrap(), Some((Message::Refused { .. }, _))));
+    // Whoever speaks nonsense is sent away as well, and the next one is served.
+    let line = Line::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
+    line.say(&Message::Yours, &[]).unwrap();
+    sys::pass(sys::local_connect(&plan.path()).unwrap().as_fd(), b"\0nonsense", &[]).unwrap();
+    take(&plan.path()).unwrap();
+}
+
+#[test]
+fn only_its_user_may_even_connect() {
+    use std::os::unix::fs::PermissionsExt;
+    let plan = Plan::new(FAMILIES[0]);
+    let (_old, _hand_over, _told) = plan.old(1);
+    assert_eq!(std::fs::metadata(plan.path()).unwrap().permissions().mode() & 0o777, 0o600);
+}

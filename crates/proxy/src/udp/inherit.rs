@@ -1,0 +1,108 @@
+//! Both sides of a take-over: flows leave with their sockets, and arrive where their doors are.
+
+use std::{io, os::fd::AsFd};
+
+use super::{DOOR, Udp, flows::FlowKey, forward::Flow};
+use crate::{
+    takeover::{FlowRecord, Heirloom},
+    worker::{Kind, Token, Turn},
+};
+
+impl Udp {
+    /// Reads nothing from clients any more, and tells all flows. Replies still go through.
+    pub(super) fn freeze(&mut self, turn: &mut Turn) -> io::Result<Vec<Heirloom>> {
+        self.frozen = true;
+        for index in self.doors.indexes() {
+            let token = self.token(index);
+            if let Some(door) = self.doors.get_mut(index) {
+                turn.epoll.pause(door.socket.as_fd(), token.into())?;
+                door.rests = true;
+            }
+        }
+        let (doors, now) = (&mut self.doors, turn.now);
+        let flows = self.flows.iter_mut().filter_map(|(_, entry)| {
+            let door = doors.get_mut(entry.key.socket)?.cookie;
+            let flow = &entry.flow;
+            let record = FlowRecord {
+                door,
+                client: entry.key.peer.socket_addr(),
+                pool: flow.pool.id.clone(),
+                member: flow.member.at,
+                silent: now.saturating_sub(entry.last),
+                answered: entry.answered,
+                trusted: flow.trusted,
+                header: flow.header.clone(),
+            };
+            Some(flow.socket.try_clone().map(|socket| (record, socket)))
+        });
+        flows.collect()
+    }
+
+    pub(super) fn thaw(&mut self, turn: &mut Turn) {
+        self.frozen = false;
+        self.wake_doors(turn);
+    }
+
+    /// Closing our descriptors ends nothing: the successor has the same sockets, so epoll is told to forget them.
+    pub(super) fn relinquish(&mut self, turn: &mut Turn) {
+        for (_, entry) in self.flows.iter_mut() {
+            let _ = turn.epoll.forget(entry.flow.socket.as_fd());
+        }
+        self.end_where(turn, |_, _| true);
+        for index in self.doors.indexes() {
+            if let Some(door) = self.doors.remove(index) {
+                let _ = turn.epoll.forget(door.socket.as_fd());
+            }
+        }
+        self.frozen = false;
+    }
+
+    /// Goes on with the flows that a predecessor had at this door.
+    pub(super) fn inherit(&mut self, door: u32, turn: &mut Turn) {
+        let Some(entry) = self.doors.get_mut(door) else { return };
+        let (listener, cookie) = (entry.listener.clone(), entry.cookie);
+        let tuned = listener.tuned();
+        let idle = tuned.listener.timeouts.udp_idle.as_millis() as u64;
+        for (record, socket) in turn.shared.inheritance.flows_of(cookie) {
+            let Some((pool, _)) = tuned.pools.iter().find(|(pool, _)| pool.id == record.pool) else {
+                continue;
+            };
+            let live = pool.live();
+            let key = FlowKey { peer: record.client.into(), socket: door };
+            // A member that is gone by the new plan: its clients choose anew.
+            let Some(place) = live.compiled.position(record.member) else { continue };
+            let id = self.flows.next_id();
+            let token = Token::new(Kind::Datagrams, id.slot, id.generation);
+            if self.flows.find(&key).is_some()
+                || turn.epoll.watch_readable(socket.as_fd(), token.into()).is_err()
+            {
+                continue;
+            }
+            let member = live.members[place].clone();
+            let mut flow = Flow::new(listener.clone(), pool.clone(), member, socket);
+            (flow.header, flow.trusted) = (record.header, record.trusted);
+            listener.inherit();
+            turn.shared.flow_began();
+            self.flows.insert(key, turn.now, idle.max(1), flow);
+            if let Some(entry) = self.flows.of(id) {
+                entry.last = turn.now.saturating_sub(record.silent);
+                entry.answered = record.answered;
+            }
+        }
+    }
+
+    pub(super) fn wake_doors(&mut self, turn: &mut Turn) {
+        for index in self.doors.indexes() {
+            let token = self.token(index);
+            let Some(door) = self.doors.get_mut(index).filter(|door| door.rests) else { continue };
+            door.rests = false;
+            if let Err(error) = turn.epoll.resume(door.socket.as_fd(), token.into()) {
+                tracing::error!(listener = %door.listener.at, %error, "a listening socket cannot be watched again");
+            }
+        }
+    }
+
+    fn token(&self, door: u32) -> Token {
+        Token::new(Kind::Datagrams, DOOR | door, self.doors.generation(door))
+    }
+}
