@@ -6,7 +6,8 @@ fn main() {
     println!("cargo:rerun-if-changed=../../.git/HEAD");
     println!("cargo:rerun-if-changed=../../.git/logs/HEAD");
     println!("cargo:rerun-if-env-changed=SEAWAY_COMMIT");
-    let commit = std::env::var("SEAWAY_COMMIT").ok().or_else(head).unwrap_or_else(|| "unknown commit".to_owned());
+    let commit =
+        std::env::var("SEAWAY_COMMIT").ok().or_else(head).unwrap_or_else(|| "unknown commit".to_owned());
     println!("cargo:rustc-env=SEAWAY_COMMIT={commit}");
 }
 

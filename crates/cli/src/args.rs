@@ -45,9 +45,7 @@ pub(crate) enum Command {
     /// Print completions for a shell
     ///
     /// For bash: seaway completions bash > /etc/bash_completion.d/seaway
-    Completions {
-        shell: clap_complete::Shell,
-    },
+    Completions { shell: clap_complete::Shell },
     /// Print the manual page, for man
     ///
     /// seaway man > /usr/share/man/man1/seaway.1

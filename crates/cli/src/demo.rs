@@ -76,7 +76,11 @@ pub(crate) fn run(demo: &Demo) -> Result<()> {
     let killed = Instant::now();
     end(&mut processes, "bob")?;
     wait("bob is noticed", || state_of(status, backends[1].1).is_some_and(|it| it != "up"))?;
-    say(&format!("noticed after {:.1} s. Nine requests: {}", killed.elapsed().as_secs_f64(), answers(service, 9)));
+    say(&format!(
+        "noticed after {:.1} s. Nine requests: {}",
+        killed.elapsed().as_secs_f64(),
+        answers(service, 9)
+    ));
 
     say("");
     say("bob comes back:");
@@ -84,12 +88,18 @@ pub(crate) fn run(demo: &Demo) -> Result<()> {
     let back = Instant::now();
     processes.0.push(("bob".to_owned(), child));
     wait("bob is used again", || state_of(status, backends[1].1).is_some_and(|it| it == "up"))?;
-    say(&format!("used again after {:.1} s. Nine requests: {}", back.elapsed().as_secs_f64(), answers(service, 9)));
+    say(&format!(
+        "used again after {:.1} s. Nine requests: {}",
+        back.elapsed().as_secs_f64(),
+        answers(service, 9)
+    ));
     say("");
     if demo.once {
         return Ok(());
     }
-    say("It serves on until you press Ctrl-C. Change the manifests and see; the next steps: docs/getting-started.md");
+    say(
+        "It serves on until you press Ctrl-C. Change the manifests and see; the next steps: docs/getting-started.md",
+    );
     wait_for_interrupt(&mut processes)
 }
 
@@ -99,7 +109,8 @@ struct Folder(std::path::PathBuf);
 impl Folder {
     fn new() -> Result<Folder> {
         let path = std::env::temp_dir().join(format!("seaway-demo-{}", std::process::id()));
-        std::fs::create_dir_all(path.join("manifests")).with_context(|| format!("{} cannot be made", path.display()))?;
+        std::fs::create_dir_all(path.join("manifests"))
+            .with_context(|| format!("{} cannot be made", path.display()))?;
         Ok(Folder(path))
     }
 
@@ -154,7 +165,11 @@ fn start_seaway(folder: &Folder) -> Result<Child> {
         Path::new("--state-dir"),
         &folder.join("state"),
     ];
-    Command::new(own_binary()?).args(arguments).stdin(Stdio::null()).spawn().context("seaway run cannot be started")
+    Command::new(own_binary()?)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .spawn()
+        .context("seaway run cannot be started")
 }
 
 pub(super) fn own_binary() -> Result<std::path::PathBuf> {
@@ -162,7 +177,8 @@ pub(super) fn own_binary() -> Result<std::path::PathBuf> {
 }
 
 fn end(processes: &mut Processes, name: &str) -> Result<()> {
-    let at = processes.0.iter().position(|(it, _)| it == name).with_context(|| format!("{name} does not run"))?;
+    let at =
+        processes.0.iter().position(|(it, _)| it == name).with_context(|| format!("{name} does not run"))?;
     let (_, mut child) = processes.0.remove(at);
     child.kill()?;
     child.wait()?;
@@ -188,7 +204,8 @@ fn state_of(status: SocketAddr, member: SocketAddr) -> Option<String> {
     let services = state.get("services")?.as_array()?;
     let pools = services.iter().filter_map(|it| it.get("pools")?.as_array()).flatten();
     let mut members = pools.filter_map(|it| it.get("members")?.as_array()).flatten();
-    let found = members.find(|it| it.get("address").and_then(|it| it.as_str()) == Some(&member.to_string()))?;
+    let found =
+        members.find(|it| it.get("address").and_then(|it| it.as_str()) == Some(&member.to_string()))?;
     Some(found.get("state")?.as_str()?.to_owned())
 }
 
@@ -212,7 +229,11 @@ fn wait_for_interrupt(processes: &mut Processes) -> Result<()> {
         anyhow::Ok(())
     })?;
     if let Some((_, seaway)) = processes.0.iter_mut().find(|(name, _)| name == "seaway") {
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(seaway.id() as i32), nix::sys::signal::Signal::SIGTERM).ok();
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(seaway.id() as i32),
+            nix::sys::signal::Signal::SIGTERM,
+        )
+        .ok();
         let deadline = Instant::now() + Duration::from_secs(3);
         while seaway.try_wait()?.is_none() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(20));

@@ -1,1 +1,62 @@
-fn main() {}
+//! The one binary: wiring, nothing else.
+//!
+//! ```text
+//!   args ─► settings ─► run      folder ─► engine ─► host; admin beside them        run.rs, control.rs
+//!                    └► plan, check, explain: the same folder, planned and not done  look.rs
+//! ```
+
+mod args;
+mod control;
+mod demo;
+mod look;
+mod output;
+mod run;
+mod settings;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::args::{Cli, Command, ConfigArgs};
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Plan(arguments) => look::plan(&arguments),
+        Command::Check(arguments) => look::check(&arguments),
+        Command::Explain(arguments) => look::explain(&arguments),
+        Command::Config(arguments) => config(&arguments),
+        Command::Demo(arguments) => match &arguments.backend {
+            Some(name) => demo::serve_backend(name, arguments.port),
+            None => demo::run(&arguments),
+        }
+        .map(|()| ExitCode::SUCCESS),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "seaway", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man => clap_mangen::Man::new(Cli::command())
+            .render(&mut std::io::stdout())
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Into::into),
+    };
+    done.unwrap_or_else(|error| {
+        output::error(&format!("seaway: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn config(arguments: &ConfigArgs) -> anyhow::Result<ExitCode> {
+    let Some(file) = &arguments.check else {
+        output::line(settings::EXAMPLE.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    };
+    match settings::load(Some(file)) {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(wrong) => {
+            output::line(&wrong.to_string());
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}

@@ -10,16 +10,30 @@ pub(crate) fn line(text: &str) {
     }
 }
 
+/// Why a command failed, to standard error.
+pub(crate) fn error(text: &str) {
+    // Where standard error is gone, nobody can be told anything.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
 /// Columns as wide as their widest cell; the last one as it is.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..header.len())
-        .map(|i| rows.iter().filter_map(|row| row.get(i)).map(|it| it.chars().count()).chain([header[i].len()]).max().unwrap_or(0))
+        .map(|i| {
+            rows.iter()
+                .filter_map(|row| row.get(i))
+                .map(|it| it.chars().count())
+                .chain([header[i].len()])
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
     let mut text = String::new();
     let header = header.iter().map(|it| (*it).to_owned()).collect();
     for row in std::iter::once(&header).chain(rows) {
         let row: &Vec<String> = row;
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }

@@ -15,11 +15,7 @@ use seaway_files::{
     decode::{Fault, Faults, Field},
     tree,
 };
-use seaway_model::{
-    Config, L4, Name,
-    config::Exposed,
-    fact::TargetPort,
-};
+use seaway_model::{Config, L4, Name, config::Exposed, fact::TargetPort};
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
@@ -62,6 +58,22 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Keys that only a new process can follow.
+    pub(crate) fn needs_restart(&self, before: &Settings) -> Vec<&'static str> {
+        let differs = [
+            ("host", self.host != before.host || self.addresses != before.addresses),
+            ("manifests", self.manifests != before.manifests),
+            ("stateDir", self.state_dir != before.state_dir),
+            ("dataPlane", self.workers != before.workers || self.pin != before.pin),
+            ("admin", self.admin != before.admin),
+            ("log.format", self.log_json != before.log_json),
+            ("resolvers", self.resolvers != before.resolvers),
+        ];
+        differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+}
+
 /// Everything wrong with a file, each with its place.
 #[derive(Debug)]
 pub(crate) struct Wrong(pub(crate) Vec<String>);
@@ -77,7 +89,8 @@ impl std::error::Error for Wrong {}
 /// Reads a file, or takes the defaults where none is named.
 pub(crate) fn load(file: Option<&Path>) -> Result<Settings, Wrong> {
     let Some(file) = file else { return Ok(Settings::default()) };
-    let text = std::fs::read_to_string(file).map_err(|error| Wrong(vec![format!("{}: {error}", file.display())]))?;
+    let text =
+        std::fs::read_to_string(file).map_err(|error| Wrong(vec![format!("{}: {error}", file.display())]))?;
     parse(&text).map_err(|faults| {
         let told = |it: &Fault| format!("{}:{}:{}: {it}", file.display(), it.at.line, it.at.column);
         Wrong(faults.iter().map(told).collect())
@@ -85,8 +98,9 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Settings, Wrong> {
 }
 
 fn parse(text: &str) -> Result<Settings, Vec<Fault>> {
-    let roots = tree::parse(text)
-        .map_err(|error| vec![Fault { field: String::new(), at: error.at, message: error.message.clone() }])?;
+    let roots = tree::parse(text).map_err(|error| {
+        vec![Fault { field: String::new(), at: error.at, message: error.message.clone() }]
+    })?;
     let faults = Faults::default();
     let settings = match roots.as_slice() {
         [] => Settings::default(),
@@ -171,7 +185,10 @@ fn sockets(field: &Field<'_>, port: u16) -> Vec<SocketAddr> {
         let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
         match text.parse::<SocketAddr>().or(bare) {
             Ok(at) => all.push(at),
-            Err(_) => item.invalid(text, &format!("must be an address with a port, such as 127.0.0.1:{port} or [::1]:{port}")),
+            Err(_) => item.invalid(
+                text,
+                &format!("must be an address with a port, such as 127.0.0.1:{port} or [::1]:{port}"),
+            ),
         }
     }
     all
@@ -193,7 +210,8 @@ fn exposed(field: &Field<'_>, list: &str, l4: L4) -> Vec<Exposed> {
 
 fn exposed_text(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
     let text = item.text()?;
-    let parsed = text.rsplit_once(':').and_then(|(service, port)| Some((service_name(service)?, port_name(port)?)));
+    let parsed =
+        text.rsplit_once(':').and_then(|(service, port)| Some((service_name(service)?, port_name(port)?)));
     if parsed.is_none() {
         item.invalid(text, "must name a Service and one of its ports, such as mysql:3306 or shop/mysql:db");
     }
@@ -245,7 +263,11 @@ fn port_name(text: &str) -> Option<TargetPort> {
 }
 
 fn host_name() -> Name {
-    nix::unistd::gethostname().ok().and_then(|it| it.into_string().ok()).filter(|it| !it.is_empty()).map_or("localhost".into(), Name::from)
+    nix::unistd::gethostname()
+        .ok()
+        .and_then(|it| it.into_string().ok())
+        .filter(|it| !it.is_empty())
+        .map_or("localhost".into(), Name::from)
 }
 
 #[cfg(test)]
@@ -262,15 +284,24 @@ mod tests {
         let settings = parse(EXAMPLE).expect("the example is right");
         assert_eq!(settings, Settings::default());
         // With every commented key in force, it is still right: none is misspelt or out of date.
-        let all: Vec<&str> = EXAMPLE.lines().map(|line| line.strip_prefix('#').filter(|it| !it.starts_with(' ')).unwrap_or(line)).collect();
+        let all: Vec<&str> = EXAMPLE
+            .lines()
+            .map(|line| line.strip_prefix('#').filter(|it| !it.starts_with(' ')).unwrap_or(line))
+            .collect();
         let full = parse(&all.join("\n")).expect("the example is right with every key in force");
         assert_eq!(full.config.exposed.len(), 4);
     }
 
     #[test]
     fn an_unknown_key_is_refused_with_its_place_and_a_suggestion() {
-        assert_eq!(faults("host:\n  name: a\ndefualts: {}\n"), ["3:1: defualts: unknown field (did you mean \"defaults\"?)"]);
-        assert_eq!(faults("log:\n  levl: info\n"), ["2:3: log.levl: unknown field (did you mean \"level\"?)"]);
+        assert_eq!(
+            faults("host:\n  name: a\ndefualts: {}\n"),
+            ["3:1: defualts: unknown field (did you mean \"defaults\"?)"]
+        );
+        assert_eq!(
+            faults("log:\n  levl: info\n"),
+            ["2:3: log.levl: unknown field (did you mean \"level\"?)"]
+        );
     }
 
     #[test]
@@ -283,7 +314,10 @@ mod tests {
     fn services_are_named_as_the_old_flag_did_or_by_a_map() {
         let settings = parse("tcpServices: ['mysql:3306', 'shop/web:http', {service: a/b, port: 1, listen: 2, address: 127.0.0.1}]").expect("right");
         let short = &settings.config.exposed[0];
-        assert_eq!((short.namespace.as_str(), short.service.as_str(), &short.port), ("default", "mysql", &TargetPort::Number(3306)));
+        assert_eq!(
+            (short.namespace.as_str(), short.service.as_str(), &short.port),
+            ("default", "mysql", &TargetPort::Number(3306))
+        );
         assert_eq!(settings.config.exposed[1].port, TargetPort::Name("http".into()));
         assert_eq!(settings.config.exposed[2].listen, Some(2));
     }

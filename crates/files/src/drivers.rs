@@ -1,17 +1,22 @@
 //! The drivers that write Addresses and statuses, where there is no cluster to write them to.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Address, Desired, Fact, Owner, Problem, Reason, Status, Unit};
 
-use crate::state::{Ledger, StatusFile};
+use tracing::{info, warn};
+
+use crate::{
+    state::{Ledger, StatusFile},
+    watch::Places,
+};
 
 /// A disk that is full may have room again.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
@@ -131,8 +136,42 @@ impl Driver for Addresses {
     }
 }
 
-/// Writes statuses into `status.json`.
-pub struct Statuses(pub StatusFile);
+/// Writes statuses into `status.json`, their Problems with file and line, and logs each Problem once.
+pub struct Statuses {
+    file: StatusFile,
+    places: Option<Places>,
+    /// As they were wanted, which is without places.
+    written: Mutex<HashMap<Owner, Arc<Status>>>,
+}
+
+impl Statuses {
+    pub fn new(file: StatusFile, places: Option<Places>) -> Statuses {
+        Statuses { file, places, written: Mutex::default() }
+    }
+
+    fn written(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Status>>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, owner: &Owner, wanted: &Arc<Status>) {
+        let before = self.written().insert(owner.clone(), wanted.clone());
+        let known: &[Problem] = before.as_ref().map_or(&[], |it| &it.problems);
+        let mut status = Status::clone(wanted);
+        if let Some(places) = self.places.as_ref().filter(|_| !status.problems.is_empty()) {
+            places.locate(&mut status.problems);
+        }
+        // Locating changes neither their number nor their order.
+        for (told, raw) in status.problems.iter().zip(&wanted.problems) {
+            if !known.contains(raw) {
+                warn!(reason = %told.reason, "{told}");
+            }
+        }
+        for gone in known.iter().filter(|it| !wanted.problems.contains(it)) {
+            info!(reason = %gone.reason, "no problem any more: {gone}");
+        }
+        self.file.put(owner.clone(), Arc::new(status));
+    }
+}
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatusStep {
@@ -168,7 +207,7 @@ impl Driver for Statuses {
 
     async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Option<Arc<Status>>, Failure> {
         let Unit::Status(owner) = unit else { return Ok(None) };
-        Ok(self.0.status(owner))
+        Ok(self.written().get(owner).cloned())
     }
 
     async fn apply(
@@ -180,11 +219,12 @@ impl Driver for Statuses {
         let Unit::Status(owner) = unit else { return Ok(()) };
         match step {
             StatusStep::Put(status) => {
-                self.0.put(owner.clone(), status.clone());
+                self.put(owner, status);
                 *observed = Some(status.clone());
             }
             StatusStep::Remove => {
-                self.0.remove(owner);
+                self.written().remove(owner);
+                self.file.remove(owner);
                 *observed = None;
             }
         }
@@ -250,7 +290,7 @@ mod tests {
     async fn statuses_pass_the_suite_of_all_drivers() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateDir::open(folder.path()).expect("a state folder");
-        let driver = Statuses(StatusFile::open(&state, |_, _| {}).expect("a file"));
+        let driver = Statuses::new(StatusFile::open(&state, |_, _| {}).expect("a file"), None);
         let owner = Owner::Config("tcpServices[0]".into());
         let status = |members| {
             Desired::Status(Arc::new(Status {

@@ -195,7 +195,8 @@ impl Folder {
         }
         for name in names {
             match Stamp::of(&self.dir.join(&*name)) {
-                Ok(None) if self.returning.is_some() => {}
+                // Its folder went with it, or came back without it: that is not how people remove a file.
+                Ok(None) if self.away || self.returning.is_some() || !self.dir.is_dir() => {}
                 Ok(None) => self.update(&name, None, &mut touched),
                 Ok(stamp) => self.look_at(&name, stamp, now, &mut touched),
                 Err(_) => self.look_at(&name, None, now, &mut touched),
@@ -401,7 +402,7 @@ impl Folder {
                 }
             }
         }
-        for (_, found) in &after.kept {
+        for found in after.kept.values() {
             self.claims.add(Claim { file: name.clone(), found: found.clone(), kept: true });
         }
         after.problems = problems::of_file(self.shown(name), name, &after);

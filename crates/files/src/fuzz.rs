@@ -11,7 +11,7 @@ use crate::{
 /// Any text is a tree or an error whose place is within it; every node's place is, too.
 pub fn tree(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let lines = u32::try_from(text.split('\n').count()).unwrap_or(u32::MAX);
+    let lines = u32::try_from(text.split(['\n', '\r']).count()).unwrap_or(u32::MAX);
     let within =
         |at: At| assert!((1..=lines + 1).contains(&at.line) && at.column >= 1, "{at} of {lines} lines");
     match tree::parse(text) {

@@ -27,7 +27,7 @@ use seaway_model::Name;
 
 pub(crate) use self::ledger::check_reading;
 pub use self::{
-    ledger::{Ledger, LedgerError},
+    ledger::{Ledger, LedgerError, stored_addresses},
     status::StatusFile,
 };
 use crate::disk::{self, Durable};

@@ -389,6 +389,7 @@ mod tests {
         assert!(error("a: 1\nb: [\n").starts_with("line 3"), "{}", error("a: 1\nb: [\n"));
         assert!(error("a:\n\tb: 1\n").starts_with("line 2"), "{}", error("a:\n\tb: 1\n"));
         assert!(error("a: 1\n  b: 2\n").starts_with("line 2"), "{}", error("a: 1\n  b: 2\n"));
+        assert!(error("a: 1\r\nb: 2\r\nc: [\r\n").starts_with("line 4"), "a break of two characters is one");
         assert_eq!(error("a: 1\nb: 2\na: 3\n"), "line 3, column 1: key \"a\" already set in map, at line 1");
         assert!(error("? [a]\n: b\n").contains("a key has to be plain text"));
     }

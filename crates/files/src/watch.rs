@@ -26,7 +26,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor},
 };
-use seaway_model::{Change, Kind, ObjectRef, Problem, Reason};
+use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
 
 use self::pending::Pending;
 use crate::{
@@ -55,10 +55,12 @@ impl Folder {
         let (dir, bell) = (self.dir.clone(), self.bell.clone());
         let folder = Arc::new(Mutex::new(self));
         let eye = Eye::open(&dir);
-        let watcher = Watcher { folder: folder.clone(), bell: bell.clone(), eye, dir: dir.clone(), sink };
+        let mut watcher = Watcher { folder: folder.clone(), bell: bell.clone(), eye, dir: dir.clone(), sink };
+        // From when this returns, the kernel tells of everything.
+        let first = watcher.look(&HashSet::new(), Instant::now());
         let thread = std::thread::Builder::new()
             .name("manifests".to_owned())
-            .spawn(move || watcher.run())
+            .spawn(move || watcher.run(first))
             .map_err(|source| FolderError::Watch { dir, source })?;
         Ok(Watch { folder, bell, thread: Some(thread) })
     }
@@ -90,6 +92,13 @@ fn lock(folder: &Mutex<Folder>) -> MutexGuard<'_, Folder> {
     folder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What looking at everything came to.
+struct Look {
+    changes: Vec<Change>,
+    /// When nobody will say that it is time to look again.
+    again: Option<Instant>,
+}
+
 struct Watcher<S> {
     folder: Arc<Mutex<Folder>>,
     bell: Arc<Bell>,
@@ -99,10 +108,10 @@ struct Watcher<S> {
 }
 
 impl<S: FnMut(Vec<Change>)> Watcher<S> {
-    fn run(mut self) {
+    fn run(mut self, first: Look) {
         let mut pending = Pending::default();
-        pending.everything(Instant::now());
-        let mut look_again = None;
+        let mut look_again = first.again;
+        self.tell(|_| first.changes);
         while !self.bell.is_stopping() {
             let deadlines = [pending.due(), lock(&self.folder).deadline(), look_again];
             let until = deadlines.into_iter().flatten().min();
@@ -122,12 +131,9 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
                 continue;
             }
             if pending.take_everything() {
-                let away = self.rescan(&pending.writing(), now);
-                look_again = match (away, self.eye.is_blind()) {
-                    (true, _) => Some(now + LOOK_EVERY),
-                    (false, true) => Some(now + LOOK_UNWATCHED),
-                    (false, false) => None,
-                };
+                let look = self.look(&pending.writing(), now);
+                look_again = look.again;
+                self.tell(|_| look.changes);
             }
             let names = pending.take(now);
             self.tell(|it| lock(&it.folder).refresh(names, now));
@@ -152,8 +158,8 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         }
     }
 
-    /// Whether the folder is away.
-    fn rescan(&mut self, writing: &HashSet<seaway_model::Name>, now: Instant) -> bool {
+    /// Looks at everything, and sets watches for what there is now.
+    fn look(&mut self, writing: &HashSet<Name>, now: Instant) -> Look {
         let was_blind = self.eye.is_blind();
         self.eye.begin();
         self.eye.watch_parent(&self.dir);
@@ -166,10 +172,12 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
             self.eye.told = true;
             changes.push(self.eye.report(&self.dir));
         }
-        if !changes.is_empty() {
-            (self.sink)(changes);
-        }
-        away
+        let again = match (away, self.eye.is_blind()) {
+            (true, _) => Some(now + LOOK_EVERY),
+            (false, true) => Some(now + LOOK_UNWATCHED),
+            (false, false) => None,
+        };
+        Look { changes, again }
     }
 
     fn tell(&mut self, changes: impl FnOnce(&Self) -> Vec<Change>) {

@@ -55,6 +55,7 @@ pub struct World {
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
     synced: HashSet<Kind>,
     settled: bool,
+    failures: u64,
     dirt: BTreeSet<Dirt>,
 }
 
@@ -74,6 +75,7 @@ impl World {
             reported: BTreeMap::new(),
             synced: HashSet::new(),
             settled: false,
+            failures: 0,
             dirt: BTreeSet::new(),
         }
     }
@@ -279,6 +281,8 @@ impl World {
         if let (Unit::Address(ip), UnitState::Absent) = (&unit, &outcome.state) {
             self.remove_address(*ip);
         }
+        self.failures +=
+            u64::from(matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix));
         let before = match outcome.state {
             UnitState::Absent => self.outcomes.remove(&unit),
             _ => self.outcomes.insert(unit.clone(), outcome),

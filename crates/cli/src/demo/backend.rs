@@ -21,13 +21,17 @@ pub(super) fn start(name: &str, port: u16) -> Result<(Child, SocketAddr)> {
     let told = child.stdout.take().context("a backend's output is piped")?;
     let mut line = String::new();
     BufReader::new(told).read_line(&mut line)?;
-    let at = line.trim().parse().with_context(|| format!("backend {name} said {line:?} instead of its address"))?;
+    let at = line
+        .trim()
+        .parse()
+        .with_context(|| format!("backend {name} said {line:?} instead of its address"))?;
     Ok((child, at))
 }
 
 /// Be a backend until standard input ends: then the demo is gone.
 pub(crate) fn serve(name: &str, port: u16) -> Result<()> {
-    let listener = TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("port {port} is not free"))?;
+    let listener =
+        TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("port {port} is not free"))?;
     crate::output::line(&listener.local_addr()?.to_string());
     thread::spawn(|| {
         let mut nothing = Vec::new();
@@ -51,5 +55,9 @@ fn answer(mut stream: TcpStream, name: &str) -> std::io::Result<()> {
         line.clear();
     }
     let body = format!("Hello from {name}\n");
-    write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
 }

@@ -1,9 +1,6 @@
 //! `defaults`: what a Service gets that says nothing else.
 
-use seaway_files::{
-    decode::Field,
-    tree::Value,
-};
+use seaway_files::{decode::Field, tree::Value};
 use seaway_model::{
     config::Defaults,
     load_balancer::{Balance, CheckKind, HealthCheck, Passive},

@@ -8,7 +8,9 @@ use crate::{
 };
 
 fn pool(name: &str, range: &str, more: &str) -> String {
-    format!("apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {{name: {name}}}\nspec:\n  addresses: [\"{range}\"]\n{more}")
+    format!(
+        "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {{name: {name}}}\nspec:\n  addresses: [\"{range}\"]\n{more}"
+    )
 }
 
 fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
@@ -44,7 +46,9 @@ fn a_full_pool_is_told_and_served_as_soon_as_something_is_free() {
         .write("a.yaml", &manifest("a", 8080, &[], &[backend.at]))
         .start();
     seaway.folder.write("b.yaml", &manifest("b", 8081, &[], &[backend.at]));
-    until("it is told", || seaway.problems().iter().any(|it| it.0 == "PoolExhausted" && it.2.contains("b.yaml")));
+    until("it is told", || {
+        seaway.problems().iter().any(|it| it.0 == "PoolExhausted" && it.2.contains("b.yaml"))
+    });
     seaway.folder.remove("a.yaml");
     until("it is served", || Talk::open(at(only, 8081)).is_ok());
     assert!(Talk::open(at(only, 8080)).is_err());
@@ -56,7 +60,10 @@ fn a_requested_address_is_given_and_one_outside_of_the_pools_is_told() {
     let (first, _, wanted) = (own_address(), own_address(), own_address());
     let seaway = Setup::new()
         .write("pool.yaml", &pool("local", &format!("{first}-{wanted}"), ""))
-        .write("a.yaml", &manifest("a", 8080, &[("metallb.io/loadBalancerIPs", &wanted.to_string())], &[backend.at]))
+        .write(
+            "a.yaml",
+            &manifest("a", 8080, &[("metallb.io/loadBalancerIPs", &wanted.to_string())], &[backend.at]),
+        )
         .write("b.yaml", &manifest("b", 8080, &[("seaway.dev/address", "192.0.2.1")], &[backend.at]))
         .start();
     assert!(Talk::open(at(wanted, 8080)).is_ok());
@@ -84,11 +91,20 @@ fn a_port_that_another_process_has_spoils_that_listener_alone_and_is_tried_again
     let backend = Backend::start("a");
     let setup = Setup::new();
     let foreign = TcpListener::bind((setup.ip, 8080)).expect("free");
-    let two_ports = manifest("a", 8080, &[], &[backend.at]).replace("ports:\n  - {name: main, port: 8080, protocol: TCP}", "ports:\n  - {name: main, port: 8080}\n  - {name: other, port: 8081}")
-        .replace("ports:\n- {name: main,", &format!("ports:\n- {{name: other, port: {}}}\n- {{name: main,", backend.at.port()));
+    let two_ports = manifest("a", 8080, &[], &[backend.at])
+        .replace(
+            "ports:\n  - {name: main, port: 8080, protocol: TCP}",
+            "ports:\n  - {name: main, port: 8080}\n  - {name: other, port: 8081}",
+        )
+        .replace(
+            "ports:\n- {name: main,",
+            &format!("ports:\n- {{name: other, port: {}}}\n- {{name: main,", backend.at.port()),
+        );
     let seaway = setup.write("a.yaml", &two_ports).start();
     until("it is told", || {
-        seaway.problems().iter().any(|it| it.0 == "PortInUse" && it.1.contains("8080") && it.1.contains(&std::process::id().to_string()))
+        seaway.problems().iter().any(|it| {
+            it.0 == "PortInUse" && it.1.contains("8080") && it.1.contains(&std::process::id().to_string())
+        })
     });
     assert!(Talk::open(seaway.at(8081)).is_ok(), "{:?}", seaway.problems());
     drop(foreign);

@@ -157,12 +157,21 @@ impl Talk {
 }
 
 /// A Service of type LoadBalancer and a slice for each backend (each has a port of its own).
-pub(crate) fn manifest(name: &str, port: u16, annotations: &[(&str, &str)], backends: &[SocketAddr]) -> String {
-    let mut text = format!("apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations:\n    a.example/b: c\n");
+pub(crate) fn manifest(
+    name: &str,
+    port: u16,
+    annotations: &[(&str, &str)],
+    backends: &[SocketAddr],
+) -> String {
+    let mut text = format!(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations:\n    a.example/b: c\n"
+    );
     for (key, value) in annotations {
         text.push_str(&format!("    {key}: {value:?}\n"));
     }
-    text.push_str(&format!("spec:\n  type: LoadBalancer\n  ports:\n  - {{name: main, port: {port}, protocol: TCP}}\n"));
+    text.push_str(&format!(
+        "spec:\n  type: LoadBalancer\n  ports:\n  - {{name: main, port: {port}, protocol: TCP}}\n"
+    ));
     text.push_str(&slices(name, "TCP", backends));
     text
 }

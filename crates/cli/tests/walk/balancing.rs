@@ -73,7 +73,8 @@ fn udp_is_balanced_by_flow_and_answered_from_the_address_that_was_asked() {
 fn a_backend_that_is_killed_is_noticed_and_comes_back() {
     let (stays, dies) = (Backend::start("stays"), Backend::start("dies"));
     let quick = [("seaway.dev/health-check-interval", "100ms"), ("seaway.dev/health-check-fall", "2")];
-    let seaway = Setup::new().write("shop.yaml", &manifest("shop", 8080, &quick, &[stays.at, dies.at])).start();
+    let seaway =
+        Setup::new().write("shop.yaml", &manifest("shop", 8080, &quick, &[stays.at, dies.at])).start();
     let at = dies.at;
     dies.kill();
     until("it is told to be down", || seaway.get("/state").is_ok_and(|(_, text)| text.contains("\"down\"")));
@@ -83,7 +84,11 @@ fn a_backend_that_is_killed_is_noticed_and_comes_back() {
     let _back = Backend::start_at("back", &at.to_string());
     until("it is used again", || Talk::open(seaway.at(8080)).is_ok_and(|it| it.with == "back"));
     let log = seaway.log();
-    assert_eq!(log.lines().filter(|line| line.contains(&at.to_string()) && line.contains("down")).count(), 1, "{log}");
+    assert_eq!(
+        log.lines().filter(|line| line.contains(&at.to_string()) && line.contains("down")).count(),
+        1,
+        "{log}"
+    );
 }
 
 #[test]
@@ -100,7 +105,8 @@ fn a_service_without_members_resets_instead_of_hanging() {
 fn a_client_keeps_its_member_with_session_affinity() {
     let backends = ["a", "b", "c", "d"].map(Backend::start);
     let all: Vec<_> = backends.iter().map(|it| it.at).collect();
-    let text = manifest("shop", 8080, &[], &all).replace("  type: LoadBalancer", "  type: LoadBalancer\n  sessionAffinity: ClientIP");
+    let text = manifest("shop", 8080, &[], &all)
+        .replace("  type: LoadBalancer", "  type: LoadBalancer\n  sessionAffinity: ClientIP");
     let seaway = Setup::new().write("shop.yaml", &text).start();
     let first = Talk::open(seaway.at(8080)).expect("served").with;
     for _ in 0..40 {

@@ -18,7 +18,10 @@ fn check_is_silent_about_good_manifests_and_exits_with_1_for_bad_ones() {
     let good = run(&["check", path(&folder.manifests())]);
     assert!(good.status.success(), "{}{}", stdout(&good), stderr(&good));
 
-    folder.write("bad.yaml", "apiVersion: v1\nkind: Service\nmetadata:\n  name: Bad_Name\nspec:\n  ports:\n  - port: 0\n");
+    folder.write(
+        "bad.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: Bad_Name\nspec:\n  ports:\n  - port: 0\n",
+    );
     folder.write("worse.yaml", "kind: [Service\n");
     let bad = run(&["check", path(&folder.manifests())]);
     assert_eq!(bad.status.code(), Some(1));
@@ -43,13 +46,22 @@ fn plan_prints_addresses_ports_and_members_as_a_table_and_as_json() {
     let folder = Folder::new();
     folder.write("shop.yaml", &manifest("shop", 8080, &[], &[endpoint()]));
     folder.write("pool.yaml", "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: public}\nspec:\n  addresses: [192.0.2.10-192.0.2.20]\n");
-    let table = run(&["plan", "--manifests", path(&folder.manifests()), "--state-dir", path(&folder.state())]);
+    let table =
+        run(&["plan", "--manifests", path(&folder.manifests()), "--state-dir", path(&folder.state())]);
     let text = stdout(&table);
     assert!(table.status.success(), "{}", stderr(&table));
     for part in ["default/shop", "192.0.2.10", "8080/TCP", "public"] {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }
-    let json = run(&["plan", "--manifests", path(&folder.manifests()), "-o", "json", "--state-dir", path(&folder.state())]);
+    let json = run(&[
+        "plan",
+        "--manifests",
+        path(&folder.manifests()),
+        "-o",
+        "json",
+        "--state-dir",
+        path(&folder.state()),
+    ]);
     let value: serde_json::Value = serde_json::from_str(&stdout(&json)).expect("it is JSON");
     assert_eq!(value["services"][0]["addresses"][0], "192.0.2.10");
     assert_eq!(value["services"][0]["pools"][0]["members"][0]["address"], "127.0.0.1:9");

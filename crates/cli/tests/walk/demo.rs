@@ -4,7 +4,8 @@ use crate::harness::{run, stderr, stdout};
 
 #[test]
 fn the_demo_shows_one_backend_being_killed_and_noticed() {
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+    let free =
+        || std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
     let (port, status) = (free().to_string(), free().to_string());
     let output = run(&["demo", "--once", "--port", &port, "--status-port", &status]);
     let text = stdout(&output);

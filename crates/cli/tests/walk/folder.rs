@@ -15,7 +15,9 @@ fn a_typo_is_told_with_its_place_while_the_last_good_state_goes_on_also_after_a_
     let (folder, ip) = (setup.folder.clone(), setup.ip);
     let seaway = setup.start();
     folder.write("shop.yaml", &good.replace("kind: Service", "kind: Service\n  oops: [1"));
-    until("the typo is told", || seaway.problems().iter().any(|it| it.0 == "Unreadable" && it.2.contains("shop.yaml:")));
+    until("the typo is told", || {
+        seaway.problems().iter().any(|it| it.0 == "Unreadable" && it.2.contains("shop.yaml:"))
+    });
     assert_eq!(Talk::open(seaway.at(8080)).expect("still served").with, "a");
     assert!(seaway.stop().success());
 
@@ -33,15 +35,22 @@ fn a_value_that_an_api_server_would_refuse_keeps_the_last_good_state() {
     let seaway = Setup::new().write("shop.yaml", &good).start();
     seaway.folder.write("shop.yaml", &good.replace("port: 8080", "port: 80800"));
     until("it is told", || {
-        seaway.problems().iter().any(|it| it.1.contains("must be between 1 and 65535, inclusive") && it.2.contains("shop.yaml:"))
+        seaway
+            .problems()
+            .iter()
+            .any(|it| it.1.contains("must be between 1 and 65535, inclusive") && it.2.contains("shop.yaml:"))
     });
     assert!(Talk::open(seaway.at(8080)).is_ok());
 }
 
 #[test]
 fn a_problem_of_the_plan_has_file_and_line_too() {
-    let seaway = Setup::new().write("shop.yaml", &manifest("shop", 8080, &[("seaway.dev/balance", "fastest")], &[])).start();
-    until("it is told", || seaway.problems().iter().any(|it| it.0 == "BadAnnotation" && it.2.contains("shop.yaml:7:")));
+    let seaway = Setup::new()
+        .write("shop.yaml", &manifest("shop", 8080, &[("seaway.dev/balance", "fastest")], &[]))
+        .start();
+    until("it is told", || {
+        seaway.problems().iter().any(|it| it.0 == "BadAnnotation" && it.2.contains("shop.yaml:7:"))
+    });
 }
 
 #[test]

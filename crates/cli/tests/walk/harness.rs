@@ -87,7 +87,13 @@ impl Folder {
 
     pub(crate) fn config(&self, text: &str) -> PathBuf {
         let path = self.0.path().join("seaway.yaml");
-        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).expect("a file");
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)
+            .expect("a file");
         file.write_all(text.as_bytes()).expect("written");
         path
     }
@@ -103,7 +109,12 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) fn new() -> Setup {
-        Setup { folder: Arc::new(Folder::new()), ip: own_address(), config: String::new(), arguments: Vec::new() }
+        Setup {
+            folder: Arc::new(Folder::new()),
+            ip: own_address(),
+            config: String::new(),
+            arguments: Vec::new(),
+        }
     }
 
     /// More lines of `seaway.yaml`.
@@ -131,7 +142,10 @@ impl Setup {
 
     /// Starts by a command of the caller's, and waits for the status page only.
     pub(crate) fn launch(self, mut command: Command) -> Seaway {
-        let text = format!("host:\n  name: edge-1\n  addresses: [{}]\nadmin:\n  listen: [\"127.0.0.1:0\"]\n{}", self.ip, self.config);
+        let text = format!(
+            "host:\n  name: edge-1\n  addresses: [{}]\nadmin:\n  listen: [\"127.0.0.1:0\"]\n{}",
+            self.ip, self.config
+        );
         let config = self.folder.config(&text);
         command.arg("run").arg("--config").arg(config);
         command.arg("--manifests").arg(self.folder.manifests()).arg("--state-dir").arg(self.folder.state());

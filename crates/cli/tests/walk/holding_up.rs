@@ -77,7 +77,9 @@ fn a_thousand_changes_of_the_folder_drop_nothing() {
         match turn % 4 {
             // Members come and go (those who go are drained), options change, another Service comes and goes.
             0 => seaway.folder.write("shop.yaml", &manifest("shop", 8080, &[], &all[..2])),
-            1 => seaway.folder.write("shop.yaml", &manifest("shop", 8080, &[("seaway.dev/balance", "source-hash")], &all)),
+            1 => seaway
+                .folder
+                .write("shop.yaml", &manifest("shop", 8080, &[("seaway.dev/balance", "source-hash")], &all)),
             2 => seaway.folder.write("other.yaml", &manifest("other", 8081, &[], &all)),
             _ => seaway.folder.remove("other.yaml"),
         }
@@ -132,5 +134,7 @@ fn a_state_folder_that_cannot_be_written_is_named_and_serving_goes_on() {
     std::fs::remove_file(&state).expect("removed");
     std::fs::rename(&aside, &state).expect("moved back");
     seaway.folder.write("more.yaml", &manifest("more", 8082, &[], &[backend.at]));
-    until("it is written again", || seaway.problems().is_empty() && seaway.status().to_string().contains("8082"));
+    until("it is written again", || {
+        seaway.problems().is_empty() && seaway.status().to_string().contains("8082")
+    });
 }

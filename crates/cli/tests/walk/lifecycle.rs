@@ -93,7 +93,7 @@ fn a_successor_takes_over_without_a_refused_connection_or_a_lost_flow() {
     let flow = UdpSocket::bind("127.0.0.1:0").expect("a port");
     flow.connect(old.at(5353)).expect("an address");
     flow.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let mut ask = |number: u32| {
+    let ask = |number: u32| {
         flow.send(format!("{number}").as_bytes()).expect("sent");
         let mut answer = [0; 64];
         let count = flow.recv(&mut answer).expect("no datagram is lost");

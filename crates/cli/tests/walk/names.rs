@@ -64,7 +64,18 @@ fn answer(question: &[u8], addresses: Option<&[Ipv4Addr]>) -> Vec<u8> {
     let kind = u16::from_be_bytes([question[name], question[name + 1]]);
     let records = addresses.filter(|_| kind == 1).unwrap_or_default();
     let mut reply = question[..2].to_vec();
-    reply.extend([0x81, if addresses.is_none() { 0x82 } else { 0x80 }, 0, 1, 0, records.len() as u8, 0, 0, 0, 0]);
+    reply.extend([
+        0x81,
+        if addresses.is_none() { 0x82 } else { 0x80 },
+        0,
+        1,
+        0,
+        records.len() as u8,
+        0,
+        0,
+        0,
+        0,
+    ]);
     reply.extend(&question[12..name + 4]);
     for ip in records {
         reply.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
@@ -92,6 +103,8 @@ fn an_external_name_is_resolved_followed_by_its_ttl_and_its_last_answer_kept() {
     until("it was asked in vain", || dns.asked.load(Ordering::Relaxed) > before + 1);
     assert!(Talk::open(seaway.at(5432)).is_ok(), "the last good answer is kept");
     dns.set(Some(&[other]));
-    until("it follows again", || (0..6).all(|_| Talk::open(seaway.at(5432)).is_ok_and(|it| it.with == "second")));
+    until("it follows again", || {
+        (0..6).all(|_| Talk::open(seaway.at(5432)).is_ok_and(|it| it.with == "second"))
+    });
     drop((first, second));
 }

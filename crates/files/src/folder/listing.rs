@@ -75,11 +75,9 @@ pub(crate) fn walk(dir: &Path, enter: &mut dyn FnMut(&Path)) -> io::Result<Listi
             let path = below.join(name);
             let metadata = if kind.is_symlink() { fs::metadata(entry.path()) } else { entry.metadata() };
             match metadata {
-                Ok(it) if it.is_dir() => {
-                    // Links may lead in circles.
-                    if depth < DEPTH && visited.insert((it.dev(), it.ino())) {
-                        waiting.push((path, depth + 1));
-                    }
+                // Links may lead in circles.
+                Ok(it) if it.is_dir() && depth < DEPTH && visited.insert((it.dev(), it.ino())) => {
+                    waiting.push((path, depth + 1));
                 }
                 Ok(it) if it.is_file() && is_manifest(name) => {
                     listing.files.insert(key(&path), Some(Stamp::new(&it)));

@@ -104,6 +104,12 @@ impl Drop for Ledger {
     }
 }
 
+/// What the ledger of a state folder holds, for those who only look: nothing is locked, made or mended.
+pub fn stored_addresses(state: &Path) -> Vec<Address> {
+    let bytes = fs::read(state.join(FILE)).unwrap_or_default();
+    Read::of(&bytes).held.into_values().collect()
+}
+
 struct Journal {
     path: PathBuf,
     file: File,

@@ -65,11 +65,6 @@ impl StatusFile {
         }
     }
 
-    /// What was put last.
-    pub fn status(&self, owner: &Owner) -> Option<Arc<Status>> {
-        self.shared.desk().statuses.get(owner).cloned()
-    }
-
     pub fn remove(&self, owner: &Owner) {
         let mut desk = self.shared.desk();
         if desk.statuses.remove(owner).is_some() {

@@ -83,6 +83,11 @@ impl World {
         all
     }
 
+    /// Attempts that failed, since the start.
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
     /// How full each pool is.
     pub fn pools(&self) -> Vec<PoolUse> {
         self.ledger.pools()

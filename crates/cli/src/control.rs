@@ -1,0 +1,224 @@
+//! Everything of a running process but the data plane: folder, engine, ledger, status page. It may end and start anew
+//! while connections go on.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result};
+use seaway_admin::{Admin, Binding, Bound, View, view::Readiness};
+use seaway_drivers::names::Names;
+use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
+use seaway_files::{Addresses, Folder, Ledger, Places, StateDir, StatusFile, Statuses, Watch};
+use seaway_model::{Change, Config, Fact, Kind, Time};
+use seaway_node::{AddressWatch, Host};
+use seaway_plan::{Roles, World};
+use tokio::{sync::watch, task::JoinHandle};
+use tracing::{info, warn};
+
+use crate::{run::Process, version};
+
+pub(crate) struct Control {
+    handle: Handle,
+    stop: watch::Sender<bool>,
+    engine: JoinHandle<World>,
+    folder: Watch,
+    addresses: Option<AddressWatch>,
+    admin: Admin,
+    stopping: Arc<AtomicBool>,
+    was_ready: bool,
+    /// Locked for as long as anything of it may be written; so it goes last.
+    state: StateDir,
+}
+
+/// A control whose engine has ended: its pages still tell how the drain goes.
+pub(crate) struct Draining {
+    admin: Admin,
+    state: StateDir,
+}
+
+impl Control {
+    pub(crate) async fn start(process: &Process, host: &Arc<Host>) -> Result<Control> {
+        let binding = process.settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
+        let bound = Bound::bind(&binding)?;
+        let state = StateDir::open(&process.state_dir)?;
+        let (ledger, held, problems) = Ledger::open(&state)?;
+        let (folder, manifests) = Folder::open(&process.manifests, Some(state.path()))?;
+
+        let roles = Roles { allocate: true, host: Some(host.name.clone()) };
+        let config = Arc::new(process.settings.config.clone());
+        let world = World::new(roles, vec![host.placement()], config);
+        let names = Names::new(&process.settings.resolvers)?;
+        let (status_trouble, mut troubles) = tokio::sync::mpsc::unbounded_channel();
+        let statuses = StatusFile::open(&state, move |object, problems| {
+            // After the end nobody listens, and nobody needs to.
+            let _ = status_trouble.send(Change::Reported(object, problems));
+        })
+        .context("status.json cannot be written")?;
+        let (early, sink) = std::sync::mpsc::channel::<Vec<Change>>();
+        let watching = folder.watch(move |changes| {
+            // As above.
+            let _ = early.send(changes);
+        })?;
+        let places = watching.places();
+        let drivers = host
+            .drivers(Drivers::default())
+            .with(Addresses::new(ledger, held.clone()))
+            .with(Statuses::new(statuses, Some(places.clone())))
+            .with(names);
+        let (engine, handle) = Engine::new(world, drivers, Loop::default());
+        let (stop, stopped) = watch::channel(false);
+        let engine = tokio::spawn(engine.run(stopped));
+
+        let changes = handle.changes();
+        let report = host.report().context("this host's addresses cannot be listed")?;
+        let first = held.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
+        let first = first.chain([Change::Put(Fact::Host(Arc::new(report)))]);
+        let first = first.chain(problems.into_iter().map(|it| Change::Reported(it.object.clone(), vec![it])));
+        for change in first.chain(manifests).chain([Change::Synced(Kind::Address)]) {
+            changes.send(change).await.context("the engine ended")?;
+        }
+        let tell = changes.clone();
+        std::thread::Builder::new().name("changes".into()).spawn(move || {
+            while let Ok(batch) = sink.recv() {
+                for change in batch {
+                    if let Change::Reported(object, problems) = &change {
+                        log_reported(object, problems);
+                    }
+                    if tell.blocking_send(change).is_err() {
+                        return;
+                    }
+                }
+            }
+        })?;
+        let tell = changes.clone();
+        tokio::spawn(async move {
+            while let Some(change) = troubles.recv().await {
+                if tell.send(change).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let addresses = host.watch_addresses(move |report| {
+            // The engine may have ended; then nobody needs to know.
+            let _ = changes.blocking_send(Change::Put(Fact::Host(Arc::new(report))));
+        });
+        let addresses =
+            addresses.inspect_err(|error| warn!(%error, "changes of addresses are not noticed")).ok();
+        let stopping = Arc::new(AtomicBool::new(false));
+        let source = source(&handle, host, &places, process, &stopping);
+        let admin = bound.serve(source, process.log.clone());
+        for at in admin.addresses() {
+            info!("status page at http://{at}/");
+        }
+        Ok(Control {
+            handle,
+            stop,
+            engine,
+            folder: watching,
+            addresses,
+            admin,
+            stopping,
+            was_ready: false,
+            state,
+        })
+    }
+
+    /// Returns once, when the first plan is being served.
+    pub(crate) async fn became_ready(&mut self) {
+        if self.was_ready {
+            return std::future::pending().await;
+        }
+        let mut phase = self.handle.phase();
+        if phase.wait_for(|it| *it == Phase::Serving).await.is_err() {
+            return std::future::pending().await;
+        }
+        self.was_ready = true;
+    }
+
+    pub(crate) async fn configure(&self, config: Config) {
+        if self.handle.changes().send(Change::Config(Arc::new(config))).await.is_err() {
+            warn!("the engine has ended; the configuration is not applied");
+        }
+    }
+
+    /// Ends whatever could change what is served; the pages go on.
+    pub(crate) async fn finish_planning(self) -> Draining {
+        self.stopping.store(true, Ordering::Relaxed);
+        // The engine may have ended by itself.
+        let _ = self.stop.send(true);
+        drop(self.addresses);
+        drop(self.folder);
+        if let Err(error) = self.engine.await {
+            warn!(%error, "the engine did not end well");
+        }
+        Draining { admin: self.admin, state: self.state }
+    }
+}
+
+impl Draining {
+    pub(crate) async fn close(self) {
+        self.admin.stop().await;
+        drop(self.state);
+    }
+}
+
+fn log_reported(object: &seaway_model::ObjectRef, problems: &[seaway_model::Problem]) {
+    for problem in problems {
+        warn!(reason = %problem.reason, "{problem}");
+    }
+    if problems.is_empty() {
+        info!("no problem any more: {object}");
+    }
+}
+
+/// What the status page shows: plan, counters and Problems with their places, folded when somebody asks.
+fn source(
+    handle: &Handle,
+    host: &Arc<Host>,
+    places: &Places,
+    process: &Process,
+    stopping: &Arc<AtomicBool>,
+) -> seaway_admin::Source {
+    let (handle, host, places, stopping) = (handle.clone(), host.clone(), places.clone(), stopping.clone());
+    let workers = process
+        .settings
+        .workers
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |it| it.get()));
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let base = View {
+        version: version::LONG.to_owned(),
+        host: host.name.to_string(),
+        started: Time(started.as_millis() as u64),
+        workers: workers as u32,
+        ..View::default()
+    };
+    Arc::new(move || {
+        let (handle, host, places, mut view) = (handle.clone(), host.clone(), places.clone(), base.clone());
+        let stopping = stopping.load(Ordering::Relaxed);
+        Box::pin(async move {
+            let phase = *handle.phase().borrow();
+            view.readiness = match phase {
+                _ if stopping => Readiness::Stopping,
+                Phase::Serving => Readiness::Ready,
+                Phase::Listening => Readiness::Starting,
+                Phase::Converging { left } => {
+                    Readiness::Waiting { why: format!("starting: {left} things are left to do") }
+                }
+            };
+            let told = handle.ask(|world| (world.overview(), world.problems(), world.failures())).await;
+            let (plan, problems, failures) = told.unwrap_or_default();
+            view.services = host.view(&plan);
+            view.problems = problems;
+            view.unit_failures = failures;
+            if !view.problems.is_empty() {
+                places.locate(&mut view.problems);
+            }
+            Arc::new(view)
+        })
+    })
+}

@@ -1,0 +1,185 @@
+//! `plan`, `check`, `explain`: the folder planned as `run` would, and nothing done.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::{Context, Result, bail};
+use seaway_drivers::{native::OnHost, presence::Presence};
+use seaway_files::{Folder, read_folder};
+use seaway_model::{Address, Change, Fact, Kind, Problem, fact::HostReport};
+use seaway_plan::{Overview, Roles, ServiceKey, World, dry_run, explain::explain as tell};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{Check, Common, Explain, Output, Plan},
+    output,
+    run::{manifests_of, state_dir_of},
+    settings::{self, Settings},
+};
+
+/// A folder, planned.
+struct Look {
+    world: World,
+    problems: Vec<Problem>,
+}
+
+impl Look {
+    fn at(dir: &Path, settings: &Settings, addresses: Vec<Address>) -> Result<Look> {
+        let (folder, changes, _) = read_folder(dir)?;
+        let roles = Roles { allocate: true, host: Some(settings.host.clone()) };
+        let mut world = World::new(
+            roles,
+            vec![Arc::new(OnHost(settings.host.clone()))],
+            Arc::new(settings.config.clone()),
+        );
+        let stored = addresses.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
+        let report = Change::Put(Fact::Host(Arc::new(host_report(settings))));
+        dry_run(&mut world, stored.chain([report]).chain(changes).chain([Change::Synced(Kind::Address)]));
+        let problems = located(&folder, world.problems());
+        Ok(Look { world, problems })
+    }
+}
+
+fn located(folder: &Folder, mut problems: Vec<Problem>) -> Vec<Problem> {
+    folder.locate(&mut problems);
+    problems.sort_by(|a, b| (&a.place, &a.object, &a.field).cmp(&(&b.place, &b.object, &b.field)));
+    problems
+}
+
+/// Without the right to ask for addresses, a plan is still a plan.
+fn host_report(settings: &Settings) -> HostReport {
+    let presence = Presence::new(settings.host.clone(), settings.addresses.clone(), []);
+    let unknown = || HostReport {
+        host: settings.host.clone(),
+        addresses: settings.addresses.clone(),
+        ..HostReport::default()
+    };
+    presence.report().unwrap_or_else(|_| unknown())
+}
+
+/// Addresses that were given before, if there is a state folder; it is neither made nor locked.
+fn stored(common: &Common, settings: &Settings) -> Vec<Address> {
+    let state = common.state_dir.clone().or_else(|| settings.state_dir.clone());
+    state.map(|dir| seaway_files::state::stored_addresses(&dir)).unwrap_or_default()
+}
+
+pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
+    let settings = settings::load(arguments.common.config.as_deref())?;
+    let dir = manifests_of(arguments.manifests.as_deref(), &settings)?;
+    let look = Look::at(&dir, &settings, stored(&arguments.common, &settings))?;
+    match arguments.output {
+        Output::Table => {
+            output::line(table(&look).trim_end());
+            for problem in &look.problems {
+                output::error(&problem.to_string());
+            }
+        }
+        Output::Json => output::line(&serde_json::to_string_pretty(&as_json(&look))?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(look: &Look) -> String {
+    let rows: Vec<Vec<String>> = look.world.overview().iter().map(row).collect();
+    if rows.is_empty() {
+        return "Nothing would be served: there is no Service of type LoadBalancer, and no tcpServices entry.".to_owned();
+    }
+    output::table(&["OWNER", "POOL", "ADDRESSES", "PORTS", "MEMBERS", "PROBLEMS"], &rows)
+}
+
+fn row(overview: &Overview) -> Vec<String> {
+    let status = &overview.status;
+    let listed = |all: Vec<String>| if all.is_empty() { "-".to_owned() } else { all.join(",") };
+    let object = status.owner.object();
+    let owner = if object.namespace.is_empty() {
+        object.name.to_string()
+    } else {
+        format!("{}/{}", object.namespace, object.name)
+    };
+    vec![
+        owner,
+        status.pool.as_ref().map_or("-".to_owned(), ToString::to_string),
+        listed(status.addresses.iter().map(ToString::to_string).collect()),
+        listed(overview.load_balancer.listeners.keys().map(ToString::to_string).collect()),
+        status.members.to_string(),
+        status.problems.len().to_string(),
+    ]
+}
+
+fn as_json(look: &Look) -> Value {
+    let services: Vec<Value> = look.world.overview().iter().map(service_json).collect();
+    json!({ "services": services, "problems": look.problems })
+}
+
+fn service_json(overview: &Overview) -> Value {
+    let listeners = overview.load_balancer.listeners.values();
+    let pools = overview.load_balancer.pools.values();
+    json!({
+        "owner": overview.status.owner.to_string(),
+        "pool": overview.status.pool,
+        "addresses": overview.status.addresses,
+        "listeners": listeners.map(|it| json!({
+            "name": it.name,
+            "protocol": it.l4,
+            "port": it.port,
+            "sources": it.sources,
+            "maxConnections": it.limits.connections,
+            "maxNewConnectionsPerSecond": it.limits.new_per_second,
+        })).collect::<Vec<_>>(),
+        "pools": pools.map(|it| json!({
+            "id": it.id,
+            "balance": it.balance,
+            "members": it.members.iter().map(|member| json!({
+                "address": member.at.to_string(),
+                "state": member.state,
+                "weight": member.weight,
+                "node": member.node,
+                "hostName": member.host_name,
+            })).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
+    let settings = settings::load(arguments.common.config.as_deref())?;
+    let look = Look::at(&arguments.manifests, &settings, Vec::new())?;
+    // A name that is resolved only at run time is no mistake of a manifest.
+    let problems: Vec<&Problem> =
+        look.problems.iter().filter(|it| it.reason != seaway_model::Reason::NameUnresolved).collect();
+    if arguments.output == Output::Json {
+        output::line(&serde_json::to_string_pretty(&problems)?);
+    } else {
+        for problem in &problems {
+            output::line(&problem.to_string());
+            for line in problem.fix.lines() {
+                output::line(&format!("    {line}"));
+            }
+        }
+    }
+    if problems.is_empty() {
+        output::error(&format!("{}: no problems", arguments.manifests.display()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::error(&format!("{}: {} problems", arguments.manifests.display(), problems.len()));
+    Ok(ExitCode::FAILURE)
+}
+
+pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
+    let settings = settings::load(arguments.common.config.as_deref())?;
+    let dir: PathBuf = manifests_of(arguments.manifests.as_deref(), &settings)?;
+    let look = Look::at(&dir, &settings, stored(&arguments.common, &settings))
+        .context("the folder cannot be planned")?;
+    let (namespace, name) = arguments.service.split_once('/').unwrap_or(("default", &arguments.service));
+    match tell(&look.world, &ServiceKey::new(namespace, name)) {
+        Ok(text) => output::line(text.trim_end()),
+        Err(why) => bail!("{why}"),
+    }
+    let state = state_dir_of(&arguments.common, &settings);
+    if state.is_ok_and(|it| it.join("status.json").exists()) {
+        output::line("What is served at this moment: the status page, or status.json in the state folder.");
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,23 @@
+//! The fuzz targets over their seeds and mutations of them.
+
+use std::path::Path;
+
+fn hold(corpus: &str, rounds: usize, target: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(corpus);
+    seaway_testkit::mutate::hold(&corpus, rounds, target);
+}
+
+#[test]
+fn the_tree_parser_holds_over_seeds_and_mutations() {
+    hold("tree", 20_000, seaway_files::fuzz::tree);
+}
+
+#[test]
+fn the_manifest_parser_holds_over_seeds_and_mutations() {
+    hold("manifest", 20_000, seaway_files::fuzz::manifest);
+}
+
+#[test]
+fn the_ledger_parser_holds_over_seeds_and_mutations() {
+    hold("ledger", 20_000, seaway_files::fuzz::ledger);
+}
