@@ -1,0 +1,104 @@
+//! What the pages say is so: annotations are those of the table, and links lead somewhere.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use seaway_plan::annotations::ROWS;
+
+const BEGIN: &str = "<!-- annotations: written by a test; see CONTRIBUTING.md -->\n";
+const END: &str = "<!-- end -->\n";
+
+#[test]
+fn the_page_of_annotations_is_that_of_the_table() {
+    let path = root().join("docs/annotations.md");
+    let page = fs::read_to_string(&path).expect("the page");
+    let (head, rest) = page.split_once(BEGIN).expect("where the table begins");
+    let (_, tail) = rest.split_once(END).expect("where the table ends");
+    let should = format!("{head}{BEGIN}{}{END}{tail}", table());
+    if page != should && env::var_os("SEAWAY_WRITE_DOCS").is_some() {
+        fs::write(&path, &should).expect("written");
+    }
+    assert!(
+        fs::read_to_string(&path).expect("the page") == should,
+        "docs/annotations.md is out of date; type: SEAWAY_WRITE_DOCS=1 cargo test -p seaway-testkit --test docs"
+    );
+}
+
+fn table() -> String {
+    let mut text = String::from("| annotation | what it says | also read as |\n|---|---|---|\n");
+    for row in ROWS {
+        let others: Vec<String> = row.names[1..].iter().map(|name| format!("`{name}`")).collect();
+        text += &format!("| `{}` | {} | {} |\n", row.names[0], row.help, others.join(", "));
+    }
+    text
+}
+
+#[test]
+fn every_link_of_a_page_leads_to_a_file_or_a_heading() {
+    let mut faults = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).expect("a page");
+        for (at, target) in links(&text) {
+            let (file, heading) = target.split_once('#').unwrap_or((&target, ""));
+            if file.contains("://") || file.starts_with("mailto:") {
+                continue;
+            }
+            let to = if file.is_empty() { page.clone() } else { page.parent().expect("a folder").join(file) };
+            let found = to.exists() && (heading.is_empty() || headings(&to).iter().any(|it| it == heading));
+            if !found {
+                faults
+                    .push(format!("{}:{at}: {target}", page.strip_prefix(root()).unwrap_or(&page).display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "links that lead nowhere:\n  {}", faults.join("\n  "));
+}
+
+/// All Markdown of the checkout that people wrote.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    for folder in ["", "docs", "examples", "fuzz", "bench", "rig", "deploy"] {
+        let Ok(entries) = fs::read_dir(root().join(folder)) else { continue };
+        let paths = entries.map(|it| it.expect("readable").path());
+        pages.extend(paths.filter(|path| path.extension().is_some_and(|it| it == "md")));
+    }
+    assert!(pages.len() > 5, "{pages:?}");
+    pages
+}
+
+/// `[text](target)` outside of code, each with its line.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut code = false;
+    for (line, at) in text.lines().zip(1..) {
+        if line.trim_start().starts_with("```") {
+            code = !code;
+        }
+        let prose: String = line.split('`').step_by(2).collect();
+        if !code {
+            found.extend(
+                prose.split("](").skip(1).filter_map(|it| Some((at, it.split_once(')')?.0.to_owned()))),
+            );
+        }
+    }
+    found
+}
+
+/// As GitHub makes anchors of them.
+fn headings(page: &Path) -> Vec<String> {
+    let text = fs::read_to_string(page).unwrap_or_default();
+    let heading = |line: &str| {
+        let kept = line.trim_start_matches('#').trim().to_lowercase();
+        kept.chars()
+            .filter(|it| it.is_alphanumeric() || " -_".contains(*it))
+            .collect::<String>()
+            .replace(' ', "-")
+    };
+    text.lines().filter(|line| line.starts_with('#')).map(heading).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the checkout")
+}
