@@ -473,6 +473,30 @@ pub(crate) fn coalesce(socket: BorrowedFd<'_>, on: bool) -> bool {
     set == 0 && on
 }
 
+/// Lets so many bytes wait in either direction, if the kernel allows them; else as many as it does.
+pub(crate) fn widen(socket: BorrowedFd<'_>, bytes: c_int) {
+    let set = |name: c_int| {
+        // SAFETY: pointer and length are those of a local that lives through the call.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                name,
+                (&raw const bytes).cast::<c_void>(),
+                mem::size_of::<c_int>() as libc::socklen_t,
+            )
+        }
+    };
+    // By force needs a capability, and then ignores `net.core.rmem_max`.
+    for (by_force, politely) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        if set(by_force) != 0 {
+            set(politely);
+        }
+    }
+}
+
 /// Has a message cut into datagrams of `segment` bytes.
 fn cut(head: &mut libc::msghdr, control: &mut Control, segment: u16) {
     head.msg_control = (&raw mut *control).cast();

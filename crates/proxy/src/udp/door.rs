@@ -14,6 +14,9 @@ use crate::{
     worker::Slab,
 };
 
+/// What may wait for a worker that is busy, or for a successor to take over: bytes, as the kernel counts them.
+const QUEUE: i32 = 4 << 20;
+
 pub(super) struct Door {
     pub(super) listener: Arc<RunningListener>,
     pub(super) socket: Arc<OwnedFd>,
@@ -29,6 +32,7 @@ impl Door {
     pub(super) fn new(listener: Arc<RunningListener>, socket: Arc<OwnedFd>) -> Door {
         let alone = listener.tuned().listener.proxy_from.is_empty();
         let coalesces = sys::coalesce(socket.as_fd(), alone);
+        sys::widen(socket.as_fd(), QUEUE);
         let cookie = sys::cookie(socket.as_fd()).unwrap_or(0);
         Door { listener, socket, coalesces, cookie, rests: false }
     }
