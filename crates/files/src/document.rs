@@ -2,7 +2,8 @@
 //! and each read once as long as its text stays the same.
 
 use std::{
-    hash::{BuildHasher, RandomState},
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState},
     sync::Arc,
 };
 
@@ -50,6 +51,27 @@ impl Hash {
     }
 }
 
+/// A hash need not be hashed again.
+#[derive(Default)]
+pub(crate) struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+pub(crate) type ByHash<V> = HashMap<Hash, V, BuildHasherDefault<AsItIs>>;
+pub(crate) type Hashes = HashSet<Hash, BuildHasherDefault<AsItIs>>;
+
 /// The documents of a file. A line that begins with `---` begins one: within a block scalar too, as YAML has it.
 pub(crate) fn split(text: &str) -> Vec<Piece<'_>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -67,9 +89,8 @@ pub(crate) fn split(text: &str) -> Vec<Piece<'_>> {
             first_line = line + u32::from(ends);
             preamble = ends;
         }
-        let blank = content.trim().is_empty() || content.starts_with('#') || content.starts_with('%');
-        if begins || !(blank || ends) {
-            preamble = false;
+        if preamble && !ends {
+            preamble = !begins && (content.starts_with(['#', '%']) || content.trim().is_empty());
         }
         offset += content.len();
     }

@@ -31,7 +31,7 @@ use self::{
 };
 use crate::{
     bell::Bell,
-    document::{self, Document, Found, Hash, Piece},
+    document::{self, ByHash, Document, Found, Hash, Hashes, Piece},
     last_good::{self, Good, Job, LastGood},
 };
 
@@ -152,7 +152,7 @@ impl Folder {
         }
         for (file, problems) in by_file {
             let text = fs::read_to_string(self.dir.join(&*file)).unwrap_or_default();
-            let pieces: HashMap<Hash, Piece<'_>> = document::split(&text)
+            let pieces: ByHash<Piece<'_>> = document::split(&text)
                 .into_iter()
                 .map(|piece| (Hash::of(piece.text, &self.hasher), piece))
                 .collect();
@@ -275,7 +275,7 @@ impl Folder {
     /// The file's documents; those whose text is as it was are not parsed again.
     fn parse(&self, name: &Name, text: &str, stamp: Option<Stamp>) -> File {
         let before = self.files.get(name);
-        let known: HashMap<Hash, &Arc<Document>> = before
+        let known: ByHash<&Arc<Document>> = before
             .map_or(&[][..], |file| &file.documents)
             .iter()
             .map(|placed| (placed.hash, &placed.document))
@@ -292,8 +292,7 @@ impl Folder {
             };
             if self.last_good.is_some() && !document.found.is_empty() {
                 let start = piece.as_ptr() as usize - text.as_ptr() as usize;
-                let objects = document.found.iter().map(|found| found.reference().clone()).collect();
-                good.push(Good { text: start..start + piece.len(), objects });
+                good.push(Good { text: start..start + piece.len(), document: document.clone() });
             }
             file.documents.push(Placed { line, hash, document });
         }
@@ -385,7 +384,7 @@ impl Folder {
         }
         let present = file.is_some();
         let mut after = file.unwrap_or_default();
-        let hashes = |file: &File| file.documents.iter().map(|placed| placed.hash).collect::<HashSet<_>>();
+        let hashes = |file: &File| file.documents.iter().map(|placed| placed.hash).collect::<Hashes>();
         let (old, new) = (hashes(&before), hashes(&after));
         for found in before.kept.values() {
             self.claims.remove(name, found);

@@ -47,7 +47,7 @@ pub(crate) struct Job {
 
 pub(crate) struct Good {
     pub(crate) text: Range<usize>,
-    pub(crate) objects: Vec<ObjectRef>,
+    pub(crate) document: Arc<Document>,
 }
 
 #[derive(Clone)]
@@ -170,15 +170,16 @@ fn write_on(shelves: &Shelves, incoming: &mpsc::Receiver<Job>, bell: &Bell) {
 }
 
 fn write(shelves: &Shelves, job: &Job) -> io::Result<()> {
-    let is_secret = |objects: &[ObjectRef]| objects.iter().any(|it| it.kind == Kind::Secret);
+    let is_secret = |document: &Document| document.found.iter().any(|it| it.reference().kind == Kind::Secret);
     for shelf in shelves.iter() {
         let secrets = Some(shelf) == shelves.secret.as_ref();
         let path = path_of(shelf, &job.file);
         let before = read(shelf, &job.file).unwrap_or_default();
         let mut documents: Vec<KeptDocument> = Vec::new();
-        for good in job.documents.iter().filter(|good| is_secret(&good.objects) == secrets) {
+        for good in job.documents.iter().filter(|good| is_secret(&good.document) == secrets) {
             let text = job.text.get(good.text.clone()).unwrap_or_default().to_owned();
-            documents.push(KeptDocument { objects: good.objects.clone(), text });
+            let objects = good.document.found.iter().map(|found| found.reference().clone()).collect();
+            documents.push(KeptDocument { objects, text });
         }
         let still = |kept: &&KeptDocument| kept.objects.iter().any(|it| job.kept.contains(it));
         documents.extend(before.documents.iter().filter(still).cloned());

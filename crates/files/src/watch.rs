@@ -4,7 +4,7 @@
 //! written together is applied together:
 //!
 //! ```text
-//!     event ─► Pending (10 ms after the last, at most 40 ms after the first) ─► Folder::refresh ─► sink
+//!     event ─► Pending (5 ms after the last, at most 40 ms after the first) ─► Folder::refresh ─► sink
 //!     a folder came, a link was swapped, the queue overflowed, the folder is away ─► Folder::rescan
 //! ```
 //! Where the kernel grants no watch, the folder is looked at every second instead, and a Problem says so.

@@ -44,6 +44,10 @@ fn one_endpoint_of_five_thousand_services_is_changed_at_once() {
         assert!(matches!(told.as_slice(), [Change::Put(Fact::Endpoints(_))]), "{told:?}");
     }
     took.sort();
+    let status = fs::read_to_string("/proc/self/status").expect("is told");
+    let resident: Vec<&str> =
+        status.lines().filter(|line| line.starts_with("VmRSS") || line.starts_with("VmHWM")).collect();
+    println!("{resident:?}");
     // The sizes of a debug build on a busy machine; docs/performance.md has the true ones.
     println!(
         "opened in {opened:?}, changed in {:?} at best, {:?} mostly, {} bytes",

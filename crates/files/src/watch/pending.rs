@@ -9,8 +9,10 @@ use nix::sys::inotify::AddWatchFlags;
 use seaway_model::Name;
 
 /// Quiet for this long, or this long after the first event.
-const QUIET: Duration = Duration::from_millis(10);
+const QUIET: Duration = Duration::from_millis(5);
 const AT_MOST: Duration = Duration::from_millis(40);
+/// How long something else may take to get a removed file's name.
+const REPLACED: Duration = Duration::from_millis(15);
 
 #[derive(Default)]
 pub(super) struct Pending {
@@ -69,7 +71,7 @@ impl Pending {
 
     /// The files to look at now; those that are being written, or were removed this very moment, wait.
     pub(super) fn take(&mut self, now: Instant) -> Vec<Name> {
-        let waits = |mark: &Mark| mark.removed.is_some_and(|at| now < at + QUIET);
+        let waits = |mark: &Mark| mark.removed.is_some_and(|at| now < at + REPLACED);
         let (mut ready, mut wait) = (Vec::new(), false);
         self.files.retain(|file, mark| {
             let stays = mark.writing || waits(mark);
@@ -114,15 +116,15 @@ mod tests {
     fn a_file_that_is_replaced_is_never_seen_gone() {
         let (mut pending, start) = (Pending::default(), Instant::now());
         pending.event("a".into(), AddWatchFlags::IN_DELETE, start);
-        assert!(pending.take(start + QUIET / 2).is_empty());
+        assert!(pending.take(start + REPLACED / 2).is_empty());
         assert!(pending.due().is_some(), "it is looked at later");
-        assert_eq!(pending.take(start + QUIET * 2), [Name::from("a")]);
+        assert_eq!(pending.take(start + REPLACED), [Name::from("a")]);
     }
 
     #[test]
     fn endless_events_are_served_all_the_same() {
         let (mut pending, start) = (Pending::default(), Instant::now());
-        for millis in (0..200).step_by(5) {
+        for millis in (0..200).step_by(3) {
             pending.event("a".into(), AddWatchFlags::IN_CLOSE_WRITE, start + Duration::from_millis(millis));
         }
         assert_eq!(pending.due(), Some(start + AT_MOST));
