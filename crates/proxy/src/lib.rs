@@ -67,4 +67,4 @@ pub use running::{Health, Refusal};
 pub use seaway_snapshot::Standing;
 pub use statistics::{ListenerStatistics, MemberStatistics, PoolStatistics, Statistics, Traffic};
 pub use sys::raise_descriptor_limit;
-pub use takeover::{HandOver, TakeOverError, TakenOver, take};
+pub use takeover::{HandOver, TakeOverError, TakenOver, Turn, take};

@@ -21,7 +21,7 @@ mod take;
 
 pub(crate) use message::FlowRecord;
 pub use {
-    give::HandOver,
+    give::{HandOver, Turn},
     take::{TakeOverError, TakenOver, take},
 };
 
@@ -39,11 +39,11 @@ use std::{
 use crate::Proxy;
 
 impl Proxy {
-    /// Waits at `path` for a successor, until the answer is dropped. `done` is called when one has taken over: then
-    /// this process has its TCP connections left to [`Proxy::drain`], and must keep its hands off everything else
-    /// that the successor has now, such as presence.
-    pub fn hand_over(&self, path: &Path, done: impl FnOnce() + Send + 'static) -> io::Result<HandOver> {
-        HandOver::begin(self.shared().clone(), path, done)
+    /// Waits at `path` for a successor, until the answer is dropped, and calls `tell` at every turn. After
+    /// [`Turn::Over`] this process has its TCP connections left to [`Proxy::drain`], and must keep its hands off
+    /// everything else that the successor has now, such as presence.
+    pub fn hand_over(&self, path: &Path, tell: impl FnMut(Turn) + Send + 'static) -> io::Result<HandOver> {
+        HandOver::begin(self.shared().clone(), path, tell)
     }
 
     /// Before anything is opened: opening then adopts the predecessor's sockets. UDP is served only from

@@ -86,9 +86,11 @@ fn serve(mut stream: TcpStream, name: &str, accepted: &AtomicUsize) {
             accepted.fetch_add(1, Ordering::Relaxed);
         }
         if count == 0 || stream.write_all(&buffer[..count]).is_err() {
-            return;
+            break;
         }
     }
+    // A copy of it is kept for `kill`, so dropping this one would close nothing.
+    let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
 /// Answers each datagram with its name and the datagram.

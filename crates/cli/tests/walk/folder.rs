@@ -94,7 +94,7 @@ fn a_deleted_folder_is_named_and_nothing_is_lost() {
     let manifests = seaway.folder.manifests();
     let aside = seaway.folder.0.path().join("aside");
     std::fs::rename(&manifests, &aside).expect("moved");
-    until("it is told", || seaway.problems().iter().any(|it| it.1.contains("manifests")));
+    until("it is told", || seaway.problems().iter().any(|it| it.2.contains("manifests")));
     assert!(Talk::open(seaway.at(8080)).is_ok(), "still served");
     std::fs::rename(&aside, &manifests).expect("moved back");
     until("it is found again", || seaway.problems().is_empty());

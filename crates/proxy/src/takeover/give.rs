@@ -21,6 +21,17 @@ const SHORTLY: Duration = Duration::from_secs(5);
 /// For a successor that reads its manifests, plans and opens.
 const LONG: Duration = Duration::from_secs(600);
 
+/// How far a hand-over is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// A successor wants to take over: what only one process may have (locks, ports of pages) is to be let go now.
+    Asked,
+    /// It left again: this process goes on, and has back what it let go.
+    Resumed,
+    /// It serves. This process accepts nothing more and has its TCP connections left to drain.
+    Over,
+}
+
 /// Waits for a successor in a thread of its own. Dropped, it waits no longer; the path stays, as a successor may
 /// have put its own there.
 pub struct HandOver {
@@ -29,12 +40,11 @@ pub struct HandOver {
 }
 
 impl HandOver {
-    /// `done` is called, once, when a successor serves: this process accepts nothing more by then and has its TCP
-    /// connections left to drain.
+    /// `tell` is called at every turn, and the hand-over waits for it.
     pub(crate) fn begin(
         shared: Arc<Shared>,
         path: &Path,
-        done: impl FnOnce() + Send + 'static,
+        mut tell: impl FnMut(Turn) + Send + 'static,
     ) -> io::Result<HandOver> {
         let listener = sys::local_listener(path)?;
         let over = Arc::new(Waker::new()?);
@@ -52,10 +62,19 @@ impl HandOver {
                 if (0..events.len()).any(|index| events.at(index).token == 1) {
                     return;
                 }
-                match sys::local_accept(listener.as_fd()).and_then(|socket| hand_over(&shared, socket)) {
-                    Ok(true) => return done(),
+                let mut asked = false;
+                let mut ask = || {
+                    asked = true;
+                    tell(Turn::Asked);
+                };
+                let ended = sys::local_accept(listener.as_fd()).and_then(|it| hand_over(&shared, it, &mut ask));
+                match ended {
+                    Ok(true) => return tell(Turn::Over),
                     Ok(false) => {}
                     Err(error) => tracing::warn!(%error, "a take-over failed; this process goes on"),
+                }
+                if asked {
+                    tell(Turn::Resumed);
                 }
             }
         })?;
@@ -66,7 +85,7 @@ impl HandOver {
 impl Drop for HandOver {
     fn drop(&mut self) {
         self.over.wake();
-        // `done` may drop this very value, in the thread itself.
+        // `tell` may drop this very value, in the thread itself.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
@@ -76,7 +95,7 @@ impl Drop for HandOver {
 }
 
 /// `true`: the successor serves. `false`: whoever came has left again.
-fn hand_over(shared: &Shared, socket: OwnedFd) -> io::Result<bool> {
+fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::Result<bool> {
     let (user, process) = sys::peer_of(socket.as_fd())?;
     let mut line = Line::new(socket, SHORTLY)?;
     if user != sys::own_user() {
@@ -95,6 +114,7 @@ fn hand_over(shared: &Shared, socket: OwnedFd) -> io::Result<bool> {
         None => return Ok(false),
     }
     tracing::info!(process, "a successor takes over");
+    asked();
     line.say_all(sockets(shared), |sockets, more| Message::Sockets { sockets, more })?;
     line.wait_up_to(LONG)?;
     match line.hear()? {
