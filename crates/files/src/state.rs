@@ -129,3 +129,43 @@ fn random_uuid() -> io::Result<String> {
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(crate::object::uuid(bytes, 4))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_second_process_is_told_who_has_the_folder() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = root.path().join("deep/state");
+        let state = StateDir::open(&path).expect("is free");
+        assert_eq!(fs::metadata(&path).expect("is there").permissions().mode() & 0o777, 0o700);
+        let error = StateDir::open(&path).expect_err("is taken");
+        let told = format!("the state folder {} is in use by process {}", path.display(), std::process::id());
+        assert_eq!(error.to_string(), told);
+        let waiting = std::thread::spawn({
+            let path = path.clone();
+            move || {
+                StateDir::open_when_free(&path, Duration::from_secs(20)).map(|state| state.path().to_owned())
+            }
+        });
+        drop(state);
+        assert_eq!(waiting.join().expect("ends").expect("is free at last"), path);
+    }
+
+    #[test]
+    fn the_identity_is_made_once() {
+        let root = tempfile::tempdir().expect("a folder");
+        let state = StateDir::open(root.path()).expect("is free");
+        let identity = state.identity().expect("is made");
+        assert!(is_uuid(&identity), "{identity}");
+        assert_eq!(state.identity().expect("is read"), identity);
+        fs::write(root.path().join("identity"), "").expect("is written");
+        assert!(
+            state.identity().is_err(),
+            "a lost identity is never made up anew: what it owns would be orphaned"
+        );
+    }
+}

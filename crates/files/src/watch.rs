@@ -52,9 +52,17 @@ pub struct Places(Arc<Mutex<Folder>>);
 impl Folder {
     /// Watches from now on, telling `sink` of changes. What changed since the folder was read is told first.
     pub fn watch(self, sink: impl FnMut(Vec<Change>) + Send + 'static) -> Result<Watch, FolderError> {
+        let eye = Eye::open(&self.dir);
+        self.watch_by(eye, sink)
+    }
+
+    fn watch_by(
+        self,
+        eye: Eye,
+        sink: impl FnMut(Vec<Change>) + Send + 'static,
+    ) -> Result<Watch, FolderError> {
         let (dir, bell) = (self.dir.clone(), self.bell.clone());
         let folder = Arc::new(Mutex::new(self));
-        let eye = Eye::open(&dir);
         let mut watcher = Watcher { folder: folder.clone(), bell: bell.clone(), eye, dir: dir.clone(), sink };
         // From when this returns, the kernel tells of everything.
         let first = watcher.look(&HashSet::new(), Instant::now());
@@ -355,5 +363,29 @@ impl Eye {
                 .fix("sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances=1024")
         });
         Change::Reported(object, problems.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, sync::mpsc};
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_the_kernel_does_not_watch_is_looked_at_and_that_is_told() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (folder, _) = Folder::open(root.path(), None).expect("is read");
+        let eye = Eye { inotify: None, refused: Some(Errno::EMFILE), ..Eye::open(root.path()) };
+        let (sender, changes) = mpsc::channel();
+        let _watch = folder.watch_by(eye, move |changes| drop(sender.send(changes))).expect("is watched");
+        let next = || changes.recv_timeout(Duration::from_secs(20)).expect("is told");
+        let told = next();
+        assert!(
+            matches!(&told[..], [Change::Reported(_, problems)] if problems[0].reason == Reason::NotPermitted)
+        );
+        fs::write(root.path().join("n.yaml"), "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")
+            .expect("is written");
+        assert!(matches!(&next()[..], [Change::Put(_)]));
     }
 }

@@ -1,4 +1,5 @@
 //! A large folder: one change costs what one change costs.
+#![allow(clippy::print_stdout, reason = "its figures are for reading")]
 
 use std::{
     fmt::Write,

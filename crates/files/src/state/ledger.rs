@@ -115,6 +115,8 @@ struct Journal {
     file: File,
     /// Up to where the file is whole lines.
     length: u64,
+    /// Beyond that it is not, because a write failed and could not be taken back.
+    torn: bool,
     lines: usize,
     held: BTreeMap<IpAddr, Address>,
 }
@@ -143,10 +145,18 @@ impl Journal {
             );
         }
         let file = append_to(path)?;
-        let whole = if read.corrupt.is_some() { 0 } else { read.whole };
-        file.set_len(whole)?;
-        let mut journal =
-            Journal { path: path.to_owned(), file, length: whole, lines: read.lines, held: read.held };
+        if read.corrupt.is_none() {
+            file.set_len(read.whole)?;
+        }
+        let whole = read.whole;
+        let mut journal = Journal {
+            path: path.to_owned(),
+            file,
+            length: whole,
+            torn: false,
+            lines: read.lines,
+            held: read.held,
+        };
         if journal.lines != journal.held.len() || read.corrupt.is_some() {
             match journal.compact() {
                 Ok(()) => {}
@@ -182,6 +192,9 @@ impl Journal {
     }
 
     fn append<'l>(&mut self, lines: impl Iterator<Item = &'l Line>) -> io::Result<()> {
+        if self.torn {
+            self.take_back()?;
+        }
         let mut bytes = Vec::new();
         let mut lasting = false;
         for line in lines {
@@ -191,12 +204,23 @@ impl Journal {
         }
         let written = self.file.write_all(&bytes);
         let written = written.and_then(|()| if lasting { self.file.sync_data() } else { Ok(()) });
-        match written {
+        match &written {
             Ok(()) => self.length += bytes.len() as u64,
-            // Half a line in the middle would look like a broken file.
-            Err(_) => self.file.set_len(self.length)?,
+            Err(_) => {
+                if let Err(error) = self.take_back() {
+                    tracing::warn!(%error, "what a failed write left in the ledger stays there for now");
+                }
+            }
         }
         written
+    }
+
+    /// Half a line in the middle would look like a broken file.
+    fn take_back(&mut self) -> io::Result<()> {
+        self.torn = true;
+        self.file.set_len(self.length)?;
+        self.torn = false;
+        Ok(())
     }
 
     fn compact(&mut self) -> io::Result<()> {
@@ -211,6 +235,7 @@ impl Journal {
         self.file = append_to(&self.path)?;
         self.length = self.file.metadata()?.len();
         self.lines = self.held.len();
+        self.torn = false;
         Ok(())
     }
 }
@@ -355,6 +380,30 @@ mod tests {
         let aside = aside.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("corrupt"));
         assert_eq!(fs::read_to_string(aside.expect("is kept")).expect("is read"), text);
         assert_eq!(reopened(dir.path()).await, (vec![address(1), address(2)], vec![]));
+    }
+
+    #[test]
+    fn a_full_disk_leaves_no_half_line_behind() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join(FILE);
+        let (mut journal, _) = Journal::open(&path).expect("a journal");
+        journal.append([Line::Put(address(1))].iter()).expect("is written");
+        let half = "{\"put\":{\"ip\"";
+        // What a full disk does: a part of it is written, and it cannot be taken back at once.
+        let whole = std::mem::replace(
+            &mut journal.file,
+            OpenOptions::new().append(true).open("/dev/full").expect("opens"),
+        );
+        let error = journal.append([Line::Put(address(2))].iter()).expect_err("is full");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(journal.torn);
+        journal.file = whole;
+        journal.file.write_all(half.as_bytes()).expect("is written");
+        journal.append([Line::Put(address(3))].iter()).expect("there is room again");
+        drop(journal);
+        let read = Read::of(&fs::read(&path).expect("is read"));
+        assert_eq!(read.held.into_values().collect::<Vec<_>>(), [address(1), address(3)]);
+        assert_eq!(read.corrupt, None);
     }
 
     #[tokio::test]
