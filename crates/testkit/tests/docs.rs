@@ -36,6 +36,25 @@ fn table() -> String {
 }
 
 #[test]
+fn every_key_of_the_configuration_has_its_line() {
+    let example =
+        fs::read_to_string(root().join("crates/cli/src/settings/example.yaml")).expect("the example");
+    let page = fs::read_to_string(root().join("docs/configuration.md")).expect("the page");
+    // Keys at the left margin, commented or not; explanations begin with "# ".
+    let keys = example.lines().filter_map(|line| line.strip_prefix('#').unwrap_or(line).split_once(':'));
+    let keys: Vec<&str> = keys
+        .map(|(key, _)| key)
+        .filter(|key| !key.is_empty() && key.chars().all(char::is_alphanumeric))
+        .collect();
+    assert!(keys.len() > 8, "{keys:?}");
+    for key in keys {
+        let told =
+            page.lines().any(|line| line.contains(&format!("`{key}`")) || line.contains(&format!("`{key}.")));
+        assert!(told, "docs/configuration.md says nothing of {key}");
+    }
+}
+
+#[test]
 fn every_link_of_a_page_leads_to_a_file_or_a_heading() {
     let mut faults = Vec::new();
     for page in pages() {

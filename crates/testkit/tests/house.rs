@@ -10,6 +10,8 @@ mod licence;
 #[path = "house/source.rs"]
 mod source;
 
+use std::collections::BTreeSet;
+
 use built::{Crate, Use, Workspace};
 use source::Source;
 
@@ -189,6 +191,27 @@ fn nothing_banned_is_built_and_nothing_twice_without_a_reason() {
             if !TWICE.iter().any(|(it, _)| it == name) {
                 let (one, two) = (&pair[0].version, &pair[1].version);
                 faults.push(format!("{name} is built as {one} and as {two}; if need be, say why in TWICE"));
+            }
+        }
+    });
+}
+
+#[test]
+fn nobody_names_what_it_does_not_use() {
+    check("a dependency needs a reason (style.md, 20)", |house, faults| {
+        for this in &house.crates {
+            let said: BTreeSet<String> =
+                this.sources().flat_map(Source::words).map(|(_, word)| word).collect();
+            for used in &this.uses {
+                if !said.contains(&used.word) && !said.contains(&format!("{}::", used.word)) {
+                    faults.push(format!("{} names {}, which it does not use", this.name, used.word));
+                }
+            }
+        }
+        for offered in house.offered() {
+            let short = offered.trim_start_matches("seaway-");
+            if !house.crates.iter().any(|this| this.uses.iter().any(|it| it.name == short)) {
+                faults.push(format!("the root manifest offers {offered}, which nobody takes"));
             }
         }
     });

@@ -31,6 +31,8 @@ pub(crate) struct Crate {
 
 pub(crate) struct Used {
     pub(crate) name: String,
+    /// As sources say it.
+    pub(crate) word: String,
     pub(crate) ours: bool,
     pub(crate) when: Use,
 }
@@ -72,10 +74,19 @@ impl Workspace {
 
     /// The lines of `[workspace.lints.…]`.
     pub(crate) fn lints(&self) -> impl Iterator<Item = &str> {
+        self.lines_of("[workspace.lints.")
+    }
+
+    /// What the root manifest offers to all, by name.
+    pub(crate) fn offered(&self) -> impl Iterator<Item = &str> {
+        self.lines_of("[workspace.dependencies]").filter_map(|line| Some(line.split_once('=')?.0.trim()))
+    }
+
+    fn lines_of(&self, section: &str) -> impl Iterator<Item = &str> {
         let mut within = false;
         self.root_manifest.lines().map(str::trim).filter(move |line| {
             if line.starts_with('[') {
-                within = line.starts_with("[workspace.lints.");
+                within = line.starts_with(section);
                 return false;
             }
             within && line.contains('=')
@@ -93,6 +104,7 @@ fn ours(package: &Package, root: &Path) -> Crate {
     Source::gather(folder, root, &mut sources);
     let uses = package.dependencies.iter().map(|it| Used {
         name: short(&it.name),
+        word: it.rename.as_ref().unwrap_or(&it.name).replace('-', "_"),
         ours: it.path.is_some(),
         when: if it.kind == DependencyKind::Development { Use::Dev } else { Use::Always },
     });
