@@ -12,6 +12,8 @@
 mod claims;
 pub(crate) mod listing;
 mod problems;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
