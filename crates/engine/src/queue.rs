@@ -43,15 +43,27 @@ struct Entry {
     failures: u32,
 }
 
-#[derive(Debug, Default)]
+/// Units wait in lanes, one for each driver: a lane that is busy keeps no other waiting, and nobody searches.
 pub(crate) struct Queue {
     entries: HashMap<Unit, Entry>,
-    ready: VecDeque<Unit>,
+    lane_of: Box<dyn Fn(&Unit) -> usize + Send>,
+    ready: Vec<VecDeque<Unit>>,
     alarms: BTreeMap<Instant, Vec<Unit>>,
     working: usize,
 }
 
 impl Queue {
+    /// `lane_of` gives a number below `lanes`.
+    pub(crate) fn new(lanes: usize, lane_of: impl Fn(&Unit) -> usize + Send + 'static) -> Queue {
+        Queue {
+            entries: HashMap::new(),
+            lane_of: Box::new(lane_of),
+            ready: vec![VecDeque::new(); lanes],
+            alarms: BTreeMap::new(),
+            working: 0,
+        }
+    }
+
     /// Marks a Unit. While it waits already, nothing is added; while it is worked on, it waits for the end of that.
     pub(crate) fn mark(&mut self, dirt: &Dirt) {
         let entry = self.entries.entry(dirt.unit().clone()).or_default();
@@ -61,16 +73,15 @@ impl Queue {
                 // What failed or waits must be seen as a whole: its pools may never have been made.
                 entry.waiting = Some(if entry.failures > 0 { Todo::Whole } else { Todo::of(dirt) });
                 if !entry.working {
-                    self.ready.push_back(dirt.unit().clone());
+                    self.ready[(self.lane_of)(dirt.unit())].push_back(dirt.unit().clone());
                 }
             }
         }
     }
 
-    /// The next Unit that `free` allows to be worked on now.
-    pub(crate) fn next(&mut self, free: impl Fn(&Unit) -> bool) -> Option<(Unit, Todo)> {
-        let at = self.ready.iter().position(free)?;
-        let unit = self.ready.remove(at)?;
+    /// The next Unit of a lane, to be worked on now.
+    pub(crate) fn next(&mut self, lane: usize) -> Option<(Unit, Todo)> {
+        let unit = self.ready[lane].pop_front()?;
         let entry = self.entries.get_mut(&unit)?;
         entry.working = true;
         entry.alarm = None;
@@ -101,7 +112,7 @@ impl Queue {
     fn settle(&mut self, unit: &Unit, again: Option<Instant>, forget: bool) {
         let Some(entry) = self.entries.get_mut(unit) else { return };
         if entry.waiting.is_some() {
-            self.ready.push_back(unit.clone());
+            self.ready[(self.lane_of)(unit)].push_back(unit.clone());
         } else if let Some(at) = again {
             entry.alarm = Some(at);
             self.alarms.entry(at).or_default().push(unit.clone());
@@ -130,11 +141,11 @@ impl Queue {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.working == 0 && self.ready.is_empty()
+        self.len() == 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.working + self.ready.len()
+        self.working + self.ready.iter().map(VecDeque::len).sum::<usize>()
     }
 }
 
@@ -166,42 +177,42 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_unit_that_waits_is_queued_once_and_what_is_asked_adds_up() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(1, |_| 0);
         queue.mark(&pool("a", "80"));
         queue.mark(&pool("a", "443"));
-        let (_, todo) = queue.next(|_| true).expect("one waits");
+        let (_, todo) = queue.next(0).expect("one waits");
         assert_eq!(todo, Todo::Pools(BTreeSet::from([PoolId("443".into()), PoolId("80".into())])));
-        assert!(queue.next(|_| true).is_none(), "it is being worked on");
+        assert!(queue.next(0).is_none(), "it is being worked on");
         queue.mark(&pool("a", "80"));
         queue.mark(&Dirt::Unit(unit("a")));
-        assert!(queue.next(|_| true).is_none(), "never two workers at once");
+        assert!(queue.next(0).is_none(), "never two workers at once");
         queue.done(&unit("a"), None, false);
-        assert_eq!(queue.next(|_| true).map(|it| it.1), Some(Todo::Whole));
+        assert_eq!(queue.next(0).map(|it| it.1), Some(Todo::Whole));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_failed_unit_rings_later_and_is_seen_as_a_whole() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(1, |_| 0);
         queue.mark(&pool("a", "80"));
-        queue.next(|_| true).expect("one waits");
+        queue.next(0).expect("one waits");
         let now = Instant::now();
         queue.failed(&unit("a"), |times| now + Duration::from_secs(times.into()));
         queue.ring(now);
         assert!(queue.is_idle());
         assert_eq!(queue.next_alarm(), Some(now + Duration::from_secs(1)));
         queue.ring(now + Duration::from_secs(1));
-        assert_eq!(queue.next(|_| true).map(|it| it.1), Some(Todo::Whole));
+        assert_eq!(queue.next(0).map(|it| it.1), Some(Todo::Whole));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_change_overtakes_an_alarm() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(1, |_| 0);
         queue.mark(&Dirt::Unit(unit("a")));
-        queue.next(|_| true).expect("one waits");
+        queue.next(0).expect("one waits");
         let now = Instant::now();
         queue.done(&unit("a"), Some(now + Duration::from_secs(9)), false);
         queue.mark(&Dirt::Unit(unit("a")));
-        queue.next(|_| true).expect("at once");
+        queue.next(0).expect("at once");
         queue.done(&unit("a"), None, false);
         queue.ring(now + Duration::from_secs(10));
         assert!(queue.is_idle(), "the old alarm is void");

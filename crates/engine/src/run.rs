@@ -90,7 +90,8 @@ pub struct Engine {
     drivers: Drivers,
     settings: Settings,
     queue: Queue,
-    busy: HashMap<usize, usize>,
+    /// How many Units each driver works on.
+    busy: Vec<usize>,
     running: JoinSet<(Unit, usize, Worked)>,
     /// Whose task is whose, should one panic.
     tasks: HashMap<Id, (Unit, usize)>,
@@ -105,12 +106,17 @@ impl Engine {
         let (ask, questions) = mpsc::channel(64);
         let (phase, watched) = watch::channel(Phase::Listening);
         let handle = Handle { changes: tell, questions: ask, phase: watched };
+        // The last lane is for Units that no driver serves.
+        let hands = drivers.0.clone();
+        let nobody = hands.len();
+        let lane_of = move |unit: &Unit| hands.iter().position(|it| it.serves(unit)).unwrap_or(nobody);
+        let queue = Queue::new(nobody + 1, lane_of);
         let engine = Engine {
             world,
             drivers,
             settings,
-            queue: Queue::default(),
-            busy: HashMap::new(),
+            queue,
+            busy: vec![0; nobody],
             running: JoinSet::new(),
             tasks: HashMap::new(),
             changes,
@@ -156,21 +162,21 @@ impl Engine {
         if !self.world.is_settled() {
             return;
         }
-        loop {
-            let (drivers, busy) = (&self.drivers.0, &self.busy);
-            let hand = |unit: &Unit| drivers.iter().position(|it| it.serves(unit));
-            let free = |unit: &Unit| {
-                hand(unit).is_none_or(|at| busy.get(&at).is_none_or(|count| *count < drivers[at].width()))
-            };
-            let Some((unit, todo)) = self.queue.next(free) else { return };
-            let Some(at) = hand(&unit) else {
-                warn!(%unit, "no driver serves it; it is left alone");
-                self.queue.done(&unit, None, true);
-                continue;
-            };
+        while let Some((unit, _)) = self.queue.next(self.drivers.0.len()) {
+            warn!(%unit, "no driver serves it; it is left alone");
+            self.queue.done(&unit, None, true);
+        }
+        for at in 0..self.drivers.0.len() {
+            self.dispatch_to(at);
+        }
+    }
+
+    fn dispatch_to(&mut self, at: usize) {
+        while self.busy[at] < self.drivers.0[at].width() {
+            let Some((unit, todo)) = self.queue.next(at) else { return };
             let job = self.job(&unit, todo);
             let driver = Arc::clone(&self.drivers.0[at]);
-            *self.busy.entry(at).or_default() += 1;
+            self.busy[at] += 1;
             let whose = unit.clone();
             let task = self.running.spawn(async move {
                 let worked = driver.work(&unit, job).await;
@@ -197,9 +203,7 @@ impl Engine {
             Err(failed) => (failed.id(), None),
         };
         let Some((unit, at)) = self.tasks.remove(&id) else { return };
-        if let Some(count) = self.busy.get_mut(&at) {
-            *count -= 1;
-        }
+        self.busy[at] -= 1;
         match finished {
             Some(Worked::Swapped) => self.queue.done(&unit, self.audit(&unit), false),
             Some(Worked::Concluded(outcome)) => self.conclude(outcome),
