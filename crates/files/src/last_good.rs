@@ -149,11 +149,12 @@ fn write_on(shelves: &Shelves, incoming: &mpsc::Receiver<Job>, bell: &Bell) {
     let mut healthy = true;
     while let Ok(first) = incoming.recv() {
         let until = Instant::now() + GATHER;
-        let mut jobs = BTreeMap::from([(first.file.clone(), first)]);
+        let mut jobs = Gathered::default();
+        jobs.add(first);
         while let Ok(job) = incoming.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            jobs.insert(job.file.clone(), job);
+            jobs.add(job);
         }
-        let outcome = jobs.values().try_for_each(|job| write(shelves, job));
+        let outcome = jobs.0.values().flatten().try_for_each(|job| write(shelves, job));
         if outcome.is_ok() == healthy {
             continue;
         }
@@ -166,6 +167,21 @@ fn write_on(shelves: &Shelves, incoming: &mpsc::Receiver<Job>, bell: &Bell) {
                 .in_file(shelves.plain.to_string_lossy().into_owned(), 0, 0)
         });
         bell.report(object, problems.into_iter().collect());
+    }
+}
+
+/// What is to be written of each file, in order.
+#[derive(Default)]
+struct Gathered(BTreeMap<Name, Vec<Job>>);
+
+impl Gathered {
+    /// What keeps nothing of what was there before makes all before it superfluous.
+    fn add(&mut self, job: Job) {
+        let jobs = self.0.entry(job.file.clone()).or_default();
+        if job.kept.is_empty() {
+            jobs.clear();
+        }
+        jobs.push(job);
     }
 }
 

@@ -37,6 +37,14 @@ fn the_last_good_state_outlives_a_restart_while_its_document_is_broken() {
 }
 
 #[test]
+fn a_typo_right_after_the_good_state_was_read_loses_nothing() {
+    let mut scene = Scene::with(&[("a.yaml", &service("a", 80))]);
+    scene.write("a.yaml", &service("a", 80).replace("spec:", "spec: ["));
+    scene.until("it is told", |world| !world.problems.is_empty());
+    assert_eq!(scene.restart().world.port("a"), Some(80));
+}
+
+#[test]
 fn an_unreadable_file_is_known_from_before_the_restart() {
     let scene = Scene::with(&[("a.yaml", &service("a", 80))]);
     let (dir, scene) = (scene.dir.clone(), scene.restart());
