@@ -60,6 +60,18 @@ fn a_folder_that_comes_back_without_its_files_is_given_time() {
 }
 
 #[test]
+fn an_emptied_file_is_given_time_to_be_filled() {
+    let mut scene = Scene::new();
+    fs::write(scene.dir.join("a.yaml"), "").expect("is written");
+    assert!(scene.refresh().is_empty() && scene.rescan().is_empty());
+    let deadline = scene.folder.deadline().expect("it is looked at again");
+    scene.now = deadline;
+    assert!(scene.folder.tick(scene.now));
+    assert!(goes(&scene.rescan()));
+    assert_eq!(scene.folder.deadline(), None);
+}
+
+#[test]
 fn a_file_as_it_was_is_not_read_again() {
     let mut scene = Scene::new();
     let text = fs::read(scene.dir.join("a.yaml")).expect("is read");

@@ -66,7 +66,7 @@ fn integer(text: &str) -> Option<i64> {
     i64::from_str_radix(&format!("{sign}{digits}"), radix).ok()
 }
 
-/// `[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?`, or with digits before the point only.
+/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`: also what looks octal and is not, as `09`.
 fn float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
@@ -75,10 +75,7 @@ fn float(text: &str) -> Option<f64> {
     };
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    // `09` is text: it looks octal and is not.
-    let octal = exponent.is_none() && !mantissa.contains('.') && whole.len() > 1 && whole.starts_with('0');
-    let well_formed = !octal
-        && digits(whole)
+    let well_formed = digits(whole)
         && digits(fraction)
         && !(whole.is_empty() && fraction.is_empty())
         && exponent.is_none_or(|exponent| !exponent.is_empty() && digits(exponent));
