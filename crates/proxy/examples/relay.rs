@@ -1,6 +1,6 @@
-//! A bare TCP relay on one worker, to be measured: `relay 127.0.0.1:9101 127.0.0.2:9201 127.0.0.3:9201 …`.
+//! A bare TCP relay on one worker, to be measured: `relay 127.0.0.1:9101,127.0.0.1:9102 127.0.0.2:9201 …`.
 //!
-//! With `--pin` its worker runs on processor 0 only.
+//! Where to listen comes first, then the members. With `--pin` its worker runs on processor 0 only.
 
 use std::{error::Error, net::SocketAddr, sync::Arc};
 
@@ -17,9 +17,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut addresses: Vec<String> = std::env::args().skip(1).collect();
     let pin =
         addresses.iter().position(|argument| argument == "--pin").map(|at| addresses.remove(at)).is_some();
-    let mut addresses = addresses.iter().map(|text| text.parse::<SocketAddr>());
-    let at = addresses.next().ok_or("say where to listen, then the backends")??;
-    let mut members = addresses.collect::<Result<Vec<_>, _>>()?;
+    let (places, members) = addresses.split_first().ok_or("say where to listen, then the members")?;
+    let places = places.split(',').map(str::parse).collect::<Result<Vec<SocketAddr>, _>>()?;
+    let mut members = members.iter().map(|text| text.parse()).collect::<Result<Vec<SocketAddr>, _>>()?;
     members.sort_unstable();
 
     seaway_proxy::raise_descriptor_limit()?;
@@ -27,20 +27,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     let owner = Owner::Config("relay".into());
     let (key, pool) = (LbKey::Of(owner.clone()), PoolId("members".into()));
     proxy.put_pool(&key, Arc::new(relay_pool(owner.clone(), pool.clone(), &members)));
-    let listener = Listener {
-        owner: owner.clone(),
-        name: "relay".into(),
-        l4: L4::Tcp,
-        port: at.port(),
-        protocol: Protocol::Opaque,
-        tls: None,
-        rules: vec![Rule::everything_to(owner, pool)],
-        sources: Vec::new(),
-        proxy_from: Vec::new(),
-        limits: Limits::default(),
-        timeouts: Timeouts::default(),
-    };
-    proxy.open(&key, at.ip(), Arc::new(listener))?;
+    for at in places {
+        let listener = Listener {
+            owner: owner.clone(),
+            name: "relay".into(),
+            l4: L4::Tcp,
+            port: at.port(),
+            protocol: Protocol::Opaque,
+            tls: None,
+            rules: vec![Rule::everything_to(owner.clone(), pool.clone())],
+            sources: Vec::new(),
+            proxy_from: Vec::new(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+        };
+        proxy.open(&key, at.ip(), Arc::new(listener))?;
+    }
     loop {
         std::thread::park();
     }

@@ -52,15 +52,9 @@ pub(crate) fn sockets(
         return Ok(adopted);
     }
     let mut sockets = adopted;
-    let mut at = at;
     while sockets.len() < workers {
         let joins = !sockets.is_empty();
-        let socket = bound(at, l4, joins).map_err(|error| refused(error, at, l4))?;
-        if at.port() == 0 {
-            // The kernel has chosen; the other workers' sockets go to the same port.
-            at = sys::local_address(socket.as_fd()).unwrap_or(at);
-        }
-        sockets.push(socket);
+        sockets.push(bound(at, l4, joins).map_err(|error| refused(error, at, l4))?);
     }
     if l4 == L4::Tcp {
         for socket in &sockets {

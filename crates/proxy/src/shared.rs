@@ -11,9 +11,13 @@ use std::{
 use crate::{
     open::Adopted,
     running::Registry,
+    sys,
     takeover::Inheritance,
     worker::{Command, Mailbox},
 };
+
+/// Milliseconds without a shortage after which the next one is news.
+const EPISODE: u64 = 10_000;
 
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
@@ -27,9 +31,9 @@ pub(crate) struct Shared {
     draining: AtomicBool,
     ended: Mutex<()>,
     one_ended: Condvar,
-    /// Times at which the process ran out of descriptors, each lasting until it had some again.
+    /// Episodes in which the process was out of descriptors.
     pub(crate) exhausted: AtomicU64,
-    starved: AtomicBool,
+    starved_at: AtomicU64,
 }
 
 impl Shared {
@@ -45,7 +49,7 @@ impl Shared {
             ended: Mutex::default(),
             one_ended: Condvar::new(),
             exhausted: AtomicU64::new(0),
-            starved: AtomicBool::new(false),
+            starved_at: AtomicU64::new(0),
         }
     }
 
@@ -99,21 +103,17 @@ impl Shared {
         }
     }
 
-    /// Somebody got no descriptor. One line per episode, however many workers and connections suffer from it.
+    /// Somebody got no descriptor. One line per episode, however many workers and connections suffer from it, and even
+    /// if some get one now and then.
     pub(crate) fn out_of_descriptors(&self, error: &std::io::Error) {
-        if !self.starved.swap(true, Relaxed) {
+        let now = sys::millis();
+        let before = self.starved_at.swap(now, Relaxed);
+        if before == 0 || now.saturating_sub(before) > EPISODE {
             self.exhausted.fetch_add(1, Relaxed);
             tracing::error!(
                 %error, connections = self.connections(),
                 "out of descriptors: what runs goes on, newcomers wait; raise the limit of open files",
             );
-        }
-    }
-
-    /// Somebody got one after all.
-    pub(crate) fn descriptors_again(&self) {
-        if self.starved.load(Relaxed) && self.starved.swap(false, Relaxed) {
-            tracing::info!("descriptors are available again");
         }
     }
 }

@@ -78,10 +78,7 @@ impl Doors {
     fn has_spare(&mut self, shared: &Shared) -> bool {
         if self.spare.is_none() {
             match Waker::new() {
-                Ok(spare) => {
-                    shared.descriptors_again();
-                    self.spare = Some(spare);
-                }
+                Ok(spare) => self.spare = Some(spare),
                 Err(error) => {
                     shared.out_of_descriptors(&error);
                     return false;

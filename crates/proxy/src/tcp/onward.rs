@@ -165,7 +165,7 @@ fn announce_client(connection: &mut Connection, version: ProxyVersion) {
     }
     let destination = connection.rare.as_ref().and_then(|rare| rare.destination).unwrap_or_else(|| {
         let at = connection.listener.at;
-        if at.ip().is_unspecified() || at.port() == 0 {
+        if at.ip().is_unspecified() {
             sys::local_address(connection.client.fd.as_fd()).unwrap_or(at)
         } else {
             at

@@ -220,10 +220,6 @@ impl Udp {
                 // The place that was made is the one that the flow will have.
                 self.dial(&member, self.flows.next_id(), turn)
             }
-            Ok(socket) => {
-                turn.shared.descriptors_again();
-                Ok(socket)
-            }
             other => other,
         };
         socket.map(|socket| (member.clone(), socket)).map_err(|error| {

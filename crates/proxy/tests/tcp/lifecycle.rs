@@ -1,0 +1,212 @@
+use std::{
+    net::TcpListener,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use seaway_proxy::{Drained, OpenError};
+
+use crate::stage::*;
+
+#[test]
+fn a_swap_of_the_pool_moves_no_connection() {
+    let (stage, backends) = (Stage::new(), [b'a', b'b', b'c'].map(Backend::named));
+    let all = backends.each_ref().map(|backend| backend.at);
+    let at = stage.serve(&all);
+    let mut held: Vec<_> = (0..9).map(|_| greeted(at)).collect();
+    for round in 0..200 {
+        stage.put(pool(&all[round % 3..]));
+        echoes(&mut held[round % 9].1);
+    }
+    held.iter_mut().for_each(|(_, stream)| echoes(stream));
+    let accepted: usize = backends.iter().map(Backend::accepted).sum();
+    assert_eq!(accepted, 9);
+}
+
+#[test]
+fn connections_of_a_removed_member_go_on_until_the_drain_is_over() {
+    let (stage, backends) = (Stage::new(), [b'a', b'b'].map(Backend::named));
+    let all = backends.each_ref().map(|backend| backend.at);
+    stage.put(pool(&all));
+    let (at, _) = stage.open(HERE, |listener| listener.timeouts.drain = Duration::from_millis(400));
+    let mut held: Vec<_> = (0..6).map(|_| greeted(at)).collect();
+    let removed = Instant::now();
+    stage.put(pool(&all[1..]));
+    assert_eq!(stage.member(all[0]).state, None, "it is shown as long as it has connections");
+    for (name, stream) in &mut held {
+        if removed.elapsed() < Duration::from_millis(300) {
+            echoes(stream);
+        }
+        assert!(*name == b'a' || *name == b'b');
+    }
+    for (name, stream) in &mut held {
+        if *name == b'a' {
+            assert_eq!(ending(stream), Ending::End);
+            assert!(removed.elapsed() >= Duration::from_millis(400));
+        }
+    }
+    for (name, stream) in &mut held {
+        if *name == b'b' {
+            echoes(stream);
+        }
+    }
+    eventually("it is forgotten", || {
+        stage
+            .proxy
+            .statistics()
+            .pools
+            .iter()
+            .all(|pool| pool.members.iter().all(|member| member.at != all[0]))
+    });
+}
+
+#[test]
+fn a_member_that_comes_back_in_time_keeps_its_connections() {
+    let (stage, backend) = (Stage::new(), Backend::named(b'a'));
+    stage.put(pool(&[backend.at]));
+    let (at, _) = stage.open(HERE, |listener| listener.timeouts.drain = Duration::from_millis(150));
+    let (_, mut held) = greeted(at);
+    stage.put(pool(&[]));
+    stage.put(pool(&[backend.at]));
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(400) {
+        echoes(&mut held);
+    }
+    assert_eq!(stage.member(backend.at).traffic.total, 1, "its counters went on");
+}
+
+#[test]
+fn a_closed_listener_lets_connections_finish() {
+    let (stage, backend) = (Stage::new(), Backend::named(b'a'));
+    stage.put(pool(&[backend.at]));
+    let (at, listener) = stage.open(HERE, |listener| listener.timeouts.drain = Duration::from_millis(500));
+    let (mut one, mut two) = (greeted(at).1, greeted(at).1);
+    let closed = Instant::now();
+    stage.proxy.close(&stage.key, HERE, listener.id());
+    eventually("nobody comes in", || std::net::TcpStream::connect(at).is_err());
+    if closed.elapsed() < Duration::from_millis(400) {
+        echoes(&mut one);
+        assert!(stage.listener(at).closed);
+    }
+    drop(one);
+    assert_eq!(ending(&mut two), Ending::End);
+    assert!(closed.elapsed() >= Duration::from_millis(500));
+
+    stage.proxy.open(&stage.key, HERE, Arc::new(listener)).unwrap();
+    assert_eq!(greeted(at).0, b'a');
+}
+
+#[test]
+fn what_runs_is_told_by_load_balancer() {
+    let stage = Stage::new();
+    assert_eq!(stage.proxy.running(&stage.key), None);
+    let desired = pool(&[nobody()]);
+    stage.put(desired.clone());
+    let (_, listener) = stage.open(HERE, |_| {});
+    let running = stage.proxy.running(&stage.key).unwrap();
+    assert_eq!(running.sockets, [((HERE, listener.id()), Arc::new(listener.clone()))].into());
+    assert_eq!(running.pools, [(pool_id(), Arc::new(desired))].into());
+    assert_eq!(stage.proxy.keys(), std::slice::from_ref(&stage.key));
+
+    stage.proxy.close(&stage.key, HERE, listener.id());
+    stage.proxy.remove_pool(&stage.key, &pool_id());
+    assert_eq!(stage.proxy.running(&stage.key), None);
+    assert_eq!(stage.proxy.keys(), []);
+}
+
+#[test]
+fn a_foreign_listener_is_named_and_not_joined() {
+    let foreign = TcpListener::bind((HERE, 0)).unwrap();
+    let port = foreign.local_addr().unwrap().port();
+    let stage = Stage::new();
+    let wanted = Arc::new(listener(port));
+    let error = stage.proxy.open(&stage.key, HERE, wanted.clone()).unwrap_err();
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+    drop(foreign);
+    stage.proxy.open(&stage.key, HERE, wanted).unwrap();
+}
+
+/// SO_REUSEPORT would let both listen, and half of the clients go astray.
+#[test]
+fn a_foreign_listener_that_would_share_is_named_and_not_joined() {
+    use socket2::{Domain, Socket, Type};
+    let foreign = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    foreign.set_reuse_port(true).unwrap();
+    foreign.set_reuse_address(true).unwrap();
+    foreign.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    foreign.listen(8).unwrap();
+    let port = foreign.local_addr().unwrap().as_socket().unwrap().port();
+    let stage = Stage::new();
+    let error = stage.proxy.open(&stage.key, HERE, Arc::new(listener(port))).unwrap_err();
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+}
+
+#[test]
+fn all_workers_share_a_port() {
+    let (stage, backend) = (Stage::new(), Backend::named(b'a'));
+    let at = stage.serve(&[backend.at]);
+    // With two sockets on the port the kernel chooses by the client's port.
+    let held: Vec<_> = (0..200).map(|_| greeted(at)).collect();
+    assert_eq!(stage.listener(at).traffic.current, 200);
+    drop(held);
+}
+
+#[test]
+fn addresses_that_are_not_here_yet_can_be_opened() {
+    let stage = Stage::new();
+    for ip in ["192.0.2.77", "2001:db8::77"] {
+        let (at, _) = stage.open_anywhere(ip.parse().unwrap());
+        assert_eq!(stage.listener(at).traffic.total, 0);
+    }
+}
+
+#[test]
+fn a_clean_stop_waits_for_connections() {
+    let (stage, backend) = (Stage::new(), Backend::named(b'a'));
+    let at = stage.serve(&[backend.at]);
+    let (_, mut held) = greeted(at);
+    stage.proxy.stop_accepting();
+    eventually("nobody comes in", || std::net::TcpStream::connect(at).is_err());
+    let proxy = stage.proxy.clone();
+    let draining = thread::spawn(move || proxy.drain(Instant::now() + PATIENCE));
+    echoes(&mut held);
+    drop(held);
+    assert_eq!(draining.join().unwrap(), Drained { cut: 0 });
+}
+
+#[test]
+fn a_clean_stop_cuts_what_goes_on_too_long() {
+    let (stage, backend) = (Stage::new(), Backend::named(b'a'));
+    let at = stage.serve(&[backend.at]);
+    let (_, mut held) = greeted(at);
+    stage.proxy.stop_accepting();
+    let begin = Instant::now();
+    assert_eq!(stage.proxy.drain(begin + Duration::from_millis(100)), Drained { cut: 1 });
+    assert!(begin.elapsed() >= Duration::from_millis(100));
+    assert_eq!(ending(&mut held), Ending::End);
+}
+
+#[test]
+fn thousands_of_listeners_open_fast() {
+    let stage = Stage::new();
+    let begin = Instant::now();
+    let mut opened = 0;
+    for port in 20_000..21_000 {
+        // Each has an address of its own: other tests have their ports elsewhere.
+        let ip = std::net::Ipv4Addr::from(0x7f20_0000 + port).into();
+        opened += usize::from(stage.proxy.open(&stage.key, ip, Arc::new(listener(80 + port as u16))).is_ok());
+    }
+    assert_eq!(opened, 1000);
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn dropping_the_proxy_ends_everything() {
+    let (stage, backend) = (Stage::new(), Backend::named(b'a'));
+    let at = stage.serve(&[backend.at]);
+    let (_, mut held) = greeted(at);
+    drop(stage);
+    let _ = ending(&mut held);
+    assert!(std::net::TcpStream::connect(at).is_err());
+}

@@ -1,0 +1,297 @@
+//! A data plane, members and clients to play with.
+#![allow(dead_code)]
+
+use std::{
+    collections::HashMap,
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use seaway_model::{
+    L4, LbKey, Listener, Member, Pool, PoolId,
+    load_balancer::{BackendProtocol, Balance, Limits, MemberState, Protocol, Rule, Timeouts},
+    name::Owner,
+};
+use seaway_proxy::{ListenerStatistics, MemberStatistics, OpenError, Proxy, Settings};
+use socket2::{Domain, SockRef, Socket, Type};
+
+pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never came: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub struct Stage {
+    pub proxy: Proxy,
+    pub key: LbKey,
+}
+
+impl Stage {
+    pub fn new() -> Stage {
+        let proxy = Proxy::start(Settings { workers: 2, pin: false }).unwrap();
+        Stage { proxy, key: LbKey::Of(owner()) }
+    }
+
+    pub fn put(&self, pool: Pool) {
+        self.proxy.put_pool(&self.key, Arc::new(pool));
+    }
+
+    /// Listens for the pool of these members; gives where.
+    pub fn serve(&self, members: &[SocketAddr]) -> SocketAddr {
+        self.put(pool(members));
+        self.open(HERE, |_| {}).0
+    }
+
+    /// Opens a listener on a free port.
+    pub fn open(&self, ip: IpAddr, tune: impl Fn(&mut Listener)) -> (SocketAddr, Listener) {
+        for _ in 0..50 {
+            let port = TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().port();
+            let mut listener = listener(port);
+            tune(&mut listener);
+            match self.proxy.open(&self.key, ip, Arc::new(listener.clone())) {
+                Ok(()) => return (SocketAddr::new(ip, port), listener),
+                // Somebody else of this machine was faster.
+                Err(OpenError::Foreign { .. } | OpenError::Io { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("no free port")
+    }
+
+    /// Like `open`, where no port can be tried out before.
+    pub fn open_anywhere(&self, ip: IpAddr) -> (SocketAddr, Listener) {
+        let listener = listener(28_080);
+        self.proxy.open(&self.key, ip, Arc::new(listener.clone())).unwrap();
+        (SocketAddr::new(ip, listener.port), listener)
+    }
+
+    pub fn listener(&self, at: SocketAddr) -> ListenerStatistics {
+        let statistics = self.proxy.statistics();
+        let found = |listener: &ListenerStatistics| (listener.ip, listener.id.port) == (at.ip(), at.port());
+        statistics.listeners.into_iter().find(found).expect("the listener is in the statistics")
+    }
+
+    pub fn member(&self, at: SocketAddr) -> MemberStatistics {
+        let statistics = self.proxy.statistics();
+        let mut members = statistics.pools.into_iter().flat_map(|pool| pool.members);
+        members.find(|member| member.at == at).expect("the member is in the statistics")
+    }
+}
+
+pub fn owner() -> Owner {
+    Owner::Config("test".into())
+}
+
+pub fn pool_id() -> PoolId {
+    PoolId("members".into())
+}
+
+pub fn pool(members: &[SocketAddr]) -> Pool {
+    let mut members: Vec<Member> = members.iter().map(|at| member(*at, MemberState::Ready)).collect();
+    members.sort();
+    Pool {
+        id: pool_id(),
+        owner: owner(),
+        l4: L4::Tcp,
+        protocol: BackendProtocol::Opaque,
+        tls: None,
+        balance: Balance::RoundRobin,
+        affinity: None,
+        health: None,
+        passive: None,
+        slow_start: None,
+        panic_threshold: 0,
+        proxy: None,
+        members,
+    }
+}
+
+pub fn member(at: SocketAddr, state: MemberState) -> Member {
+    Member { at, host_name: None, node: None, weight: 1, state }
+}
+
+pub fn listener(port: u16) -> Listener {
+    Listener {
+        owner: owner(),
+        name: "test".into(),
+        l4: L4::Tcp,
+        port,
+        protocol: Protocol::Opaque,
+        tls: None,
+        rules: vec![Rule::everything_to(owner(), pool_id())],
+        sources: Vec::new(),
+        proxy_from: Vec::new(),
+        limits: Limits::default(),
+        timeouts: Timeouts::default(),
+    }
+}
+
+/// A server of its own thread for each connection. Dropped, it goes as a killed process does: with resets.
+pub struct Backend {
+    pub at: SocketAddr,
+    pub accepted: Arc<AtomicUsize>,
+    open: Arc<Mutex<HashMap<usize, TcpStream>>>,
+    over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Backend {
+    pub fn new(ip: IpAddr, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Backend {
+        let listener = TcpListener::bind((ip, 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        let (open, over) =
+            (Arc::<Mutex<HashMap<usize, TcpStream>>>::default(), Arc::new(AtomicBool::new(false)));
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let (streams, ended, count, serve) = (open.clone(), over.clone(), accepted.clone(), Arc::new(serve));
+        let thread = thread::spawn(move || {
+            for stream in listener.incoming() {
+                if ended.load(SeqCst) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                let number = count.fetch_add(1, SeqCst);
+                streams.lock().unwrap().insert(number, stream.try_clone().unwrap());
+                let (serve, streams) = (serve.clone(), streams.clone());
+                thread::spawn(move || {
+                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                    serve(stream);
+                    streams.lock().unwrap().remove(&number);
+                });
+            }
+        });
+        Backend { at, accepted, open, over, thread: Some(thread) }
+    }
+
+    /// Sends everything back, then its end.
+    pub fn echo(ip: IpAddr) -> Backend {
+        Backend::new(ip, |mut stream| {
+            let mut reader = stream.try_clone().unwrap();
+            let _ = io::copy(&mut reader, &mut stream);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        })
+    }
+
+    /// Says one byte at once, then echoes.
+    pub fn named(name: u8) -> Backend {
+        Backend::new(HERE, move |mut stream| {
+            let mut reader = stream.try_clone().unwrap();
+            let _ = stream.write_all(&[name]);
+            let _ = io::copy(&mut reader, &mut stream);
+        })
+    }
+
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(SeqCst)
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.over.store(true, SeqCst);
+        let _ = TcpStream::connect(self.at);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        for (_, stream) in self.open.lock().unwrap().drain() {
+            let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            // Wakes the thread that serves it, which has the last descriptor.
+            let _ = stream.shutdown(std::net::Shutdown::Read);
+        }
+    }
+}
+
+/// An address at which nobody listens.
+pub fn nobody() -> SocketAddr {
+    TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap()
+}
+
+pub fn connect(at: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+pub fn connect_from(from: [u8; 4], at: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+    socket.connect(&at.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// What the member that answers is called; the connection goes on.
+pub fn greeted(at: SocketAddr) -> (u8, TcpStream) {
+    let mut stream = connect(at);
+    (name_of(&mut stream), stream)
+}
+
+pub fn name_of(stream: &mut TcpStream) -> u8 {
+    let mut name = [0];
+    stream.read_exact(&mut name).expect("a member says its name");
+    name[0]
+}
+
+pub fn echoes(stream: &mut TcpStream) {
+    stream.write_all(b"ping").expect("the connection takes bytes");
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).expect("the connection brings an answer");
+    assert_eq!(&answer, b"ping");
+}
+
+/// How a connection ends that brings nothing any more.
+pub fn ending(stream: &mut TcpStream) -> Ending {
+    match stream.read(&mut [0; 64]) {
+        Ok(0) => Ending::End,
+        Ok(read) => panic!("{read} bytes instead of an ending"),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ending::Reset,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Like `ending`, for a client that may be turned away before it has done anything.
+pub fn is_refused(at: SocketAddr) -> bool {
+    match TcpStream::connect(at) {
+        Ok(mut stream) => {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            ending(&mut stream) == Ending::Reset
+        }
+        Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ending {
+    End,
+    Reset,
+}
+
+/// Bytes that look like noise and are the same every time.
+pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&next().to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
