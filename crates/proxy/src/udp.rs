@@ -15,6 +15,7 @@ mod door;
 mod flows;
 mod forward;
 mod inherit;
+mod pace;
 
 use std::{collections::HashMap, io, os::fd::AsFd, sync::Arc};
 
@@ -25,6 +26,7 @@ use self::{
     door::Door,
     flows::{FlowId, Flows},
     forward::Flow,
+    pace::Pace,
 };
 use crate::{
     running::{RunningListener, RunningPool},
@@ -33,7 +35,7 @@ use crate::{
 };
 
 /// Flows of a process. Each has a descriptor and a few hundred bytes, in the kernel about two thousand.
-pub(crate) const MOST_FLOWS: usize = 65_536;
+pub(crate) const MOST_FLOWS: usize = if cfg!(test) { 500 } else { 65_536 };
 /// An index of a door, not of a flow.
 const DOOR: u32 = 1 << 31;
 /// A flow that had replies in so many turns without a pause gets them read in batches.
@@ -41,6 +43,8 @@ const BUSY: u8 = 4;
 const READS: usize = 8;
 /// After a drain, in milliseconds.
 const LAST_REPLIES: u64 = 1_000;
+
+pub(crate) use self::pace::BREATH;
 
 pub(crate) struct Udp {
     worker: usize,
@@ -50,6 +54,9 @@ pub(crate) struct Udp {
     flows: Flows<Flow>,
     cursors: HashMap<usize, Cursor>,
     sweeps: Vec<u64>,
+    pace: Pace,
+    /// Datagrams of this turn.
+    handled: u32,
     accepts: bool,
     /// A successor has descriptors of the same sockets: nothing may end here that would not end there.
     frozen: bool,
@@ -71,10 +78,17 @@ impl Udp {
             flows: Flows::new(now),
             cursors: HashMap::new(),
             sweeps: Vec::new(),
+            pace: Pace::default(),
+            handled: 0,
             accepts: true,
             frozen: false,
             header: Vec::new(),
         }
+    }
+
+    /// Datagrams come so fast that it pays to let some gather: see [`pace`].
+    pub(crate) fn wants_a_breath(&self) -> bool {
+        self.pace.wants_a_breath()
     }
 
     /// A client, or several, have sent something.
@@ -86,6 +100,7 @@ impl Udp {
             entry.suit(&tuned);
             match buffers.inbox.receive(socket.as_fd(), entry.coalesces) {
                 Ok(count) => {
+                    self.handled += count as u32;
                     let mut bytes = 0;
                     for index in 0..count {
                         if let Some((peer, datagram, segment)) = buffers.inbox.datagram(index) {
@@ -124,6 +139,7 @@ impl Udp {
         };
         match received {
             Ok(bytes) => {
+                self.handled += 1;
                 entry.last = turn.now;
                 entry.answered = true;
                 flow.member.served();
@@ -257,6 +273,8 @@ impl Source for Udp {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
+        self.pace.note(self.handled, turn.now);
+        self.handled = 0;
         if let Some(buffers) = self.buffers.as_mut()
             && !buffers.outbox.is_empty()
         {

@@ -14,6 +14,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
 };
 
 pub(crate) use slab::Slab;
@@ -26,7 +27,7 @@ use crate::{
     sys::{self, Epoll, Event, Events, Waker},
     takeover::Heirloom,
     tcp::Tcp,
-    udp::Udp,
+    udp::{self, Udp},
 };
 
 /// Something that has descriptors in a worker's epoll: see "another kind of source" in `lib.rs`.
@@ -125,6 +126,7 @@ impl Worker {
 
     pub(crate) fn run(mut self) {
         let mut events = Events::with_room_for(BATCH);
+        sys::sleep_exactly();
         loop {
             let patience = [self.tcp.patience(self.turn.now), self.udp.patience(self.turn.now)];
             let patience = patience.into_iter().flatten().min();
@@ -137,9 +139,11 @@ impl Worker {
             }
             self.turn.now = sys::millis();
             self.turn.number += 1;
+            let mut only_datagrams = true;
             for index in 0..events.len() {
                 let event = events.at(index);
                 let token = Token::from(event.token);
+                only_datagrams &= token.kind() == Kind::Datagrams;
                 match token.kind() {
                     Kind::Listener | Kind::Connection => self.tcp.event(token, event, &mut self.turn),
                     Kind::Datagrams => self.udp.event(token, event, &mut self.turn),
@@ -152,6 +156,9 @@ impl Worker {
             }
             self.tcp.tick(&mut self.turn);
             self.udp.tick(&mut self.turn);
+            if only_datagrams && self.udp.wants_a_breath() {
+                thread::sleep(udp::BREATH);
+            }
         }
     }
 

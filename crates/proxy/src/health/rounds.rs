@@ -40,6 +40,7 @@ pub(super) struct Rounds {
 
 struct Open {
     probe: Probe,
+    time_up: u64,
     check: Rc<Check>,
 }
 
@@ -157,7 +158,8 @@ impl Rounds {
             match due {
                 Due::Check(visit) => self.queue.push_back(visit),
                 Due::TimeUp(visit) => {
-                    if let Some(open) = self.open.get(&visit.mark()) {
+                    // An entry of an earlier check of the same target may still be on the heap.
+                    if let Some(open) = self.open.get(&visit.mark()).filter(|open| open.time_up <= now) {
                         let finding = open.probe.on_silence(&open.check);
                         self.finish(visit, &finding);
                     }
@@ -187,7 +189,7 @@ impl Rounds {
         }
         let time_up = millis() + check.timeout.as_millis() as u64;
         self.due.push(Reverse((time_up, Due::TimeUp(visit))));
-        self.open.insert(visit.mark(), Open { probe, check });
+        self.open.insert(visit.mark(), Open { probe, time_up, check });
     }
 
     fn proceed(&mut self, visit: Visit) {

@@ -428,16 +428,25 @@ pub(crate) fn send_datagrams(
             if rest.is_empty() { Ok(()) } else { send_datagrams(socket, &[], rest, Some(segment)) }
         }
         Some(segment) => {
-            if bytes.len() <= usize::from(segment) * TRAIN
-                && send_pieces(socket, &[], bytes, Some(segment)).is_ok()
-            {
-                return Ok(());
+            if bytes.len() <= usize::from(segment) * TRAIN {
+                match send_pieces(socket, &[], bytes, Some(segment)) {
+                    Err(error) if cannot_cut(&error) => {}
+                    other => return other,
+                }
             }
             bytes
                 .chunks(usize::from(segment).max(1))
                 .try_for_each(|piece| send_datagrams(socket, &[], piece, None))
         }
     }
+}
+
+/// The kernel, the device or the length of the way is not made for trains.
+fn cannot_cut(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
+    )
 }
 
 fn send_pieces(socket: BorrowedFd<'_>, prefix: &[u8], bytes: &[u8], segment: Option<u16>) -> io::Result<()> {

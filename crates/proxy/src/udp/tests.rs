@@ -163,6 +163,9 @@ impl Backend {
                 let mut buffer = vec![0; 65536];
                 while !over.load(SeqCst) {
                     if let Ok((count, from)) = socket.recv_from(&mut buffer) {
+                        if buffer.starts_with(b"garbage") {
+                            continue;
+                        }
                         let mut answer = format!("{at} ").into_bytes();
                         answer.extend_from_slice(&buffer[..count]);
                         let _ = socket.send_to(&answer, from);
@@ -484,4 +487,35 @@ fn many_flows_at_once_all_get_their_own_answers() {
         }
     }
     assert_eq!(listener.active(), 300);
+}
+
+#[test]
+fn a_flood_of_garbage_costs_no_more_than_agreed_and_spares_those_who_are_answered() {
+    let backend = Backend::new(FAMILIES[0]);
+    let rig = Rig::new(1);
+    rig.put(pool(&[backend.at]));
+    let listener = rig.open(FAMILIES[0], |_| {});
+    let clients: Vec<_> = (0..20).map(|_| Client::of(listener.at)).collect();
+    for client in &clients {
+        client.ask(b"x");
+    }
+    sys::raise_descriptor_limit().unwrap();
+    let garbage = 3 * MOST_FLOWS as u64;
+    // Kept, or the kernel would give their ports to later ones.
+    let mut liars = Vec::new();
+    for number in 0..garbage {
+        let liar = Client::of(listener.at);
+        liar.0.send(b"garbage").unwrap();
+        liars.push(liar);
+        if number % 50 == 0 {
+            until("it is dealt with", || listener.total.load(SeqCst) >= 20 + number);
+        }
+        assert!(rig.shared.flows() <= MOST_FLOWS);
+    }
+    for client in &clients {
+        client.ask(b"y");
+    }
+    until("all is dealt with", || listener.total.load(SeqCst) >= 20 + garbage);
+    assert_eq!(listener.total.load(SeqCst), 20 + garbage, "nobody had to come anew");
+    assert!(listener.refused(Refusal::Resources) >= garbage - MOST_FLOWS as u64);
 }
