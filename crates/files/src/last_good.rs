@@ -12,7 +12,10 @@ use std::{
     fs, io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -29,6 +32,12 @@ use crate::{
 
 /// How long changes gather before they are written.
 const GATHER: Duration = Duration::from_millis(250);
+/// When a disk that was full is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// States of one broken file that wait for a full disk.
+const MOST_WAITING: usize = 16;
+/// How long nothing at all is waited for at a time.
+const IDLE: Duration = Duration::from_secs(3600);
 
 pub(crate) struct LastGood {
     shelves: Shelves,
@@ -147,14 +156,27 @@ pub(crate) fn runtime_folder() -> Option<PathBuf> {
 
 fn write_on(shelves: &Shelves, incoming: &mpsc::Receiver<Job>, bell: &Bell) {
     let mut healthy = true;
-    while let Ok(first) = incoming.recv() {
+    let mut open = true;
+    // What could not be written stays, and is tried again.
+    let mut jobs = Gathered::default();
+    while open {
+        match incoming.recv_timeout(if jobs.0.is_empty() { IDLE } else { RETRY }) {
+            Ok(job) => jobs.add(job),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => open = false,
+        }
         let until = Instant::now() + GATHER;
-        let mut jobs = Gathered::default();
-        jobs.add(first);
         while let Ok(job) = incoming.recv_timeout(until.saturating_duration_since(Instant::now())) {
             jobs.add(job);
         }
-        let outcome = jobs.0.values().flatten().try_for_each(|job| write(shelves, job));
+        let mut outcome = Ok(());
+        jobs.0.retain(|_, jobs| match jobs.iter().try_for_each(|job| write(shelves, job)) {
+            Ok(()) => false,
+            Err(error) => {
+                outcome = Err(error);
+                true
+            }
+        });
         if outcome.is_ok() == healthy {
             continue;
         }
@@ -182,6 +204,10 @@ impl Gathered {
             jobs.clear();
         }
         jobs.push(job);
+        if jobs.len() > MOST_WAITING {
+            // On a disk that stays full; the first has most of what the others only keep.
+            jobs.remove(1);
+        }
     }
 }
 
