@@ -74,10 +74,6 @@ impl<T> Flows<T> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.by_key.len()
-    }
-
     pub(super) fn find(&self, key: &FlowKey) -> Option<u32> {
         self.by_key.get(key).copied()
     }
@@ -131,11 +127,11 @@ impl<T> Flows<T> {
 
     /// Ends a flow at `until` at the latest.
     pub(super) fn end_by(&mut self, id: FlowId, until: u64, now: u64) {
-        if let Some(entry) = self.of(id) {
-            if entry.until != until {
-                entry.until = until;
-                self.look_again(id, until, now);
-            }
+        if let Some(entry) = self.of(id)
+            && entry.until != until
+        {
+            entry.until = until;
+            self.look_again(id, until, now);
         }
     }
 
