@@ -67,7 +67,8 @@ impl HandOver {
                     asked = true;
                     tell(Turn::Asked);
                 };
-                let ended = sys::local_accept(listener.as_fd()).and_then(|it| hand_over(&shared, it, &mut ask));
+                let ended =
+                    sys::local_accept(listener.as_fd()).and_then(|it| hand_over(&shared, it, &mut ask));
                 match ended {
                     Ok(true) => return tell(Turn::Over),
                     Ok(false) => {}

@@ -163,7 +163,13 @@ impl Plan {
         let old = self.proxy(workers);
         self.serve(&old);
         let (tell, told) = mpsc::channel();
-        let hand_over = old.hand_over(&self.path(), move |turn| if turn == Turn::Over { tell.send(()).unwrap() }).unwrap();
+        let hand_over = old
+            .hand_over(&self.path(), move |turn| {
+                if turn == Turn::Over {
+                    tell.send(()).unwrap()
+                }
+            })
+            .unwrap();
         (old, hand_over, told)
     }
 }
