@@ -18,11 +18,11 @@
 //!
 //! ```no_run
 //! # use std::sync::Arc;
-//! # use seaway_admin::{Binding, Bound, Signal, Signals, View, logging, notify::Notifier};
+//! # use seaway_admin::{Binding, Bound, Signal, Signals, View, at_once, logging, notify::Notifier};
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let log = logging::start(logging::Format::Human, "info")?;
 //! let mut signals = Signals::listen()?;
-//! let admin = Bound::bind(&Binding::Loopback)?.serve(Arc::new(|| Arc::new(View::default())), log);
+//! let admin = Bound::bind(&Binding::Loopback)?.serve(at_once(|| Arc::new(View::default())), log);
 //! Notifier::from_env().ready("serving");
 //! while signals.next().await == Signal::Reload {}
 //! Notifier::from_env().stopping("draining");
