@@ -2,6 +2,7 @@
 //! while connections go on.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,7 +15,7 @@ use seaway_admin::{Admin, Binding, Bound, View, view::Readiness};
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
 use seaway_files::{Addresses, Folder, Ledger, Places, StateDir, StatusFile, Statuses, Watch};
-use seaway_model::{Change, Config, Fact, Kind, Time};
+use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
 use seaway_node::{AddressWatch, Host};
 use seaway_plan::{Roles, World};
 use tokio::{sync::watch, task::JoinHandle};
@@ -79,16 +80,16 @@ impl Control {
         let first = held.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
         let first = first.chain([Change::Put(Fact::Host(Arc::new(report)))]);
         let first = first.chain(problems.into_iter().map(|it| Change::Reported(it.object.clone(), vec![it])));
+        let mut told = Told::default();
         for change in first.chain(manifests).chain([Change::Synced(Kind::Address)]) {
+            told.log(&change);
             changes.send(change).await.context("the engine ended")?;
         }
         let tell = changes.clone();
         std::thread::Builder::new().name("changes".into()).spawn(move || {
             while let Ok(batch) = sink.recv() {
                 for change in batch {
-                    if let Change::Reported(object, problems) = &change {
-                        log_reported(object, problems);
-                    }
+                    told.log(&change);
                     if tell.blocking_send(change).is_err() {
                         return;
                     }
@@ -97,7 +98,9 @@ impl Control {
         })?;
         let tell = changes.clone();
         tokio::spawn(async move {
+            let mut told = Told::default();
             while let Some(change) = troubles.recv().await {
+                told.log(&change);
                 if tell.send(change).await.is_err() {
                     return;
                 }
@@ -167,12 +170,22 @@ impl Draining {
     }
 }
 
-fn log_reported(object: &seaway_model::ObjectRef, problems: &[seaway_model::Problem]) {
-    for problem in problems {
-        warn!(reason = %problem.reason, "{problem}");
-    }
-    if problems.is_empty() {
-        info!("no problem any more: {object}");
+/// The Problems that a source has reported: each is logged once when it comes, and once when it goes.
+#[derive(Default)]
+struct Told(HashMap<ObjectRef, Vec<Problem>>);
+
+impl Told {
+    fn log(&mut self, change: &Change) {
+        let Change::Reported(object, problems) = change else { return };
+        let before = self.0.remove(object).unwrap_or_default();
+        for problem in problems.iter().filter(|it| !before.contains(it)) {
+            warn!(reason = %problem.reason, "{problem}");
+        }
+        if problems.is_empty() {
+            info!("no problem any more: {object}");
+        } else {
+            self.0.insert(object.clone(), problems.clone());
+        }
     }
 }
 
