@@ -239,8 +239,9 @@ fn a_flow_keeps_its_member_and_flows_take_turns() {
         rig.put(pool(&backends.each_ref().map(|backend| backend.at)));
         let listener = rig.open(ip, |_| {});
         let mut used = BTreeSet::new();
-        for _ in 0..20 {
-            let client = Client::of(listener.at);
+        // All at once, or the kernel would give one's port to the next.
+        let clients: Vec<_> = (0..20).map(|_| Client::of(listener.at)).collect();
+        for client in &clients {
             let (member, heard) = client.ask(b"hello");
             assert_eq!(heard, b"hello");
             for _ in 0..5 {
