@@ -177,7 +177,11 @@ impl Rig {
             tally.errors += lost - 1;
         }
         let served = self.backend.seen;
-        tally.errors += served.errors - seen.errors;
+        let broken = served.errors - seen.errors;
+        if broken > 0 {
+            tally.error(|| format!("{broken} requests reached the backend damaged, or not whole"));
+            tally.errors += broken - 1;
+        }
         // Health checks move no bytes, so the two sides must agree to the byte.
         let (to, from) = (served.bytes_in - seen.bytes_in, served.bytes_out - seen.bytes_out);
         if (to, from) != (tally.bytes_out, tally.bytes_in) {

@@ -18,8 +18,9 @@ pub const ADMIN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1936);
 pub const LARGE_MEMBERS_PORT: u16 = 9301;
 const MANIFESTS: &str = "manifests";
 
-/// The one worker that every contender has; all else as delivered: statistics, timeouts and health checks are on.
-const CONFIG: &str = "workers: 1\n";
+/// The one worker that every contender has, and the address that the Services ask for; all else as delivered:
+/// statistics, timeouts and health checks are on.
+const CONFIG: &str = "dataPlane:\n  workers: 1\nhost:\n  name: bench\n  addresses: [127.0.0.1]\n";
 /// Asks for an address by name, which wins over any pool.
 const ADDRESS: &str = "  loadBalancerIP: 127.0.0.1\n";
 /// Makes a Service hash by the client's address.
