@@ -33,7 +33,7 @@ fn an_address_of_a_pool_is_served_and_kept_over_a_restart() {
     assert!(seaway.stop().success());
     folder.remove("a.yaml");
     folder.write("a.yaml", &manifest("a", 8081, &[], &[backend.at]));
-    let again = Setup { folder, ip, config: String::new(), arguments: Vec::new() }.start();
+    let again = Setup::again(folder, ip).start();
     assert!(Talk::open(at(first, 8080)).is_ok() && Talk::open(at(last, 8081)).is_ok(), "{}", again.status());
 }
 

@@ -68,6 +68,16 @@ impl Backend {
     }
 }
 
+impl Backend {
+    /// Where it was, and nobody is any more.
+    pub(crate) fn kill_and_tell(self) -> SocketAddr {
+        self.kill();
+        let at = self.at;
+        crate::harness::until("it is gone", || TcpStream::connect(at).is_err());
+        at
+    }
+}
+
 impl Drop for Backend {
     fn drop(&mut self) {
         self.kill();
@@ -101,18 +111,30 @@ pub(crate) struct Datagrams {
 
 impl Datagrams {
     pub(crate) fn start(name: &str) -> Datagrams {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        Datagrams::start_at(name, "127.0.0.1:0")
+    }
+
+    pub(crate) fn start_at(name: &str, at: &str) -> Datagrams {
+        let name = name.to_owned();
+        let answer = move |question: &[u8]| [name.as_bytes(), b" ", question].concat();
+        Datagrams::answering_at(at, answer)
+    }
+
+    pub(crate) fn answering(answer: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) -> Datagrams {
+        Datagrams::answering_at("127.0.0.1:0", answer)
+    }
+
+    fn answering_at(at: &str, mut answer: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) -> Datagrams {
+        let socket = UdpSocket::bind(at).expect("a port");
         socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         let at = socket.local_addr().expect("it is bound");
         let ended = Arc::new(AtomicBool::new(false));
-        let (end, name) = (ended.clone(), name.to_owned());
+        let end = ended.clone();
         thread::spawn(move || {
             let mut buffer = [0; 65_536];
             while !end.load(Ordering::Relaxed) {
                 if let Ok((count, from)) = socket.recv_from(&mut buffer) {
-                    let mut answer = format!("{name} ").into_bytes();
-                    answer.extend_from_slice(&buffer[..count]);
-                    let _ = socket.send_to(&answer, from);
+                    let _ = socket.send_to(&answer(&buffer[..count]), from);
                 }
             }
         });
@@ -134,7 +156,15 @@ pub(crate) struct Talk {
 
 impl Talk {
     pub(crate) fn open(at: SocketAddr) -> std::io::Result<Talk> {
-        let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+        Talk::on(TcpStream::connect_timeout(&at, PATIENCE)?)
+    }
+
+    /// As another client: all of 127.0.0.0/8 is local.
+    pub(crate) fn open_from(client: IpAddr, at: SocketAddr) -> std::io::Result<Talk> {
+        Talk::on(connect_from(client, at)?)
+    }
+
+    fn on(mut stream: TcpStream) -> std::io::Result<Talk> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         let mut with = String::new();
@@ -155,6 +185,70 @@ impl Talk {
         self.stream.read_exact(&mut back)?;
         assert!(back == text, "other bytes came back");
         Ok(())
+    }
+}
+
+pub(crate) fn connect_from(client: IpAddr, at: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(at), socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(client, 0).into())?;
+    socket.connect_timeout(&at.into(), PATIENCE)?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// Sends, and tells the answer.
+pub(crate) fn ask(socket: &UdpSocket, at: SocketAddr, question: &[u8]) -> std::io::Result<Vec<u8>> {
+    socket.connect(at)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.send(question)?;
+    let mut answer = vec![0; 65_536];
+    let count = socket.recv(&mut answer)?;
+    answer.truncate(count);
+    Ok(answer)
+}
+
+/// Answers every HTTP request with a status.
+pub(crate) struct Web {
+    pub(crate) at: SocketAddr,
+    status: Arc<AtomicUsize>,
+    asked: Arc<Mutex<String>>,
+}
+
+impl Web {
+    pub(crate) fn start(status: usize) -> Web {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("it is bound");
+        let web = Web { at, status: Arc::new(AtomicUsize::new(status)), asked: Arc::default() };
+        let (status, asked) = (web.status.clone(), web.asked.clone());
+        // It ends with the tests.
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut request = Vec::new();
+                let mut buffer = [0; 1_024];
+                let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
+                while !request.ends_with(b"\r\n\r\n") {
+                    match stream.read(&mut buffer) {
+                        Ok(count @ 1..) => request.extend_from_slice(&buffer[..count]),
+                        _ => break,
+                    }
+                }
+                *asked.lock().unwrap_or_else(PoisonError::into_inner) =
+                    String::from_utf8_lossy(&request).into_owned();
+                let status = status.load(Ordering::Relaxed);
+                let _ = write!(stream, "HTTP/1.1 {status} So\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            }
+        });
+        web
+    }
+
+    pub(crate) fn answer(&self, status: usize) {
+        self.status.store(status, Ordering::Relaxed);
+    }
+
+    /// The last request.
+    pub(crate) fn asked(&self) -> String {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -21,7 +21,7 @@ fn a_typo_is_told_with_its_place_while_the_last_good_state_goes_on_also_after_a_
     assert_eq!(Talk::open(seaway.at(8080)).expect("still served").with, "a");
     assert!(seaway.stop().success());
 
-    let again = Setup { folder, ip, config: String::new(), arguments: Vec::new() }.start();
+    let again = Setup::again(folder, ip).start();
     assert_eq!(Talk::open(again.at(8080)).expect("served from the last good state").with, "a");
     assert!(again.problems().iter().any(|it| it.0 == "Unreadable"), "{:?}", again.problems());
     again.folder.write("shop.yaml", &good);

@@ -103,18 +103,47 @@ impl Folder {
 pub(crate) struct Setup {
     pub(crate) folder: Arc<Folder>,
     pub(crate) ip: Ipv4Addr,
+    /// The host's own addresses, beside `ip`; `None`: whatever is found.
+    pub(crate) more: Option<Vec<IpAddr>>,
     pub(crate) config: String,
     pub(crate) arguments: Vec<String>,
+    /// What starts it: `setpriv --bounding-set -net_admin`.
+    pub(crate) by: Vec<String>,
 }
 
 impl Setup {
     pub(crate) fn new() -> Setup {
+        Setup::again(Arc::new(Folder::new()), own_address())
+    }
+
+    /// As a process of before had it.
+    pub(crate) fn again(folder: Arc<Folder>, ip: Ipv4Addr) -> Setup {
         Setup {
-            folder: Arc::new(Folder::new()),
-            ip: own_address(),
+            folder,
+            ip,
+            more: Some(Vec::new()),
             config: String::new(),
             arguments: Vec::new(),
+            by: Vec::new(),
         }
+    }
+
+    /// One more address of the host.
+    pub(crate) fn address(mut self, ip: IpAddr) -> Setup {
+        self.more.get_or_insert_default().push(ip);
+        self
+    }
+
+    /// Finds the host's addresses by itself, as a user's does who says nothing.
+    pub(crate) fn finding_addresses(mut self) -> Setup {
+        self.more = None;
+        self
+    }
+
+    /// Another program starts it, and becomes it.
+    pub(crate) fn by(mut self, program: &[&str]) -> Setup {
+        self.by = program.iter().map(|it| (*it).to_owned()).collect();
+        self
     }
 
     /// More lines of `seaway.yaml`.
@@ -135,21 +164,39 @@ impl Setup {
 
     /// Starts, and waits until it is ready.
     pub(crate) fn start(self) -> Seaway {
-        let seaway = self.launch(seaway());
+        let seaway = self.launch(|_| {});
         until("it is ready", || seaway.get("/ready").is_ok_and(|(status, _)| status == 200));
         seaway
     }
 
-    /// Starts by a command of the caller's, and waits for the status page only.
-    pub(crate) fn launch(self, mut command: Command) -> Seaway {
+    /// Starts as the caller adds, and waits for the status page only.
+    pub(crate) fn launch(self, add: impl FnOnce(&mut Command)) -> Seaway {
+        let own = self.more.as_ref().map(|more| {
+            let all: Vec<String> = std::iter::once(IpAddr::V4(self.ip))
+                .chain(more.iter().copied())
+                .map(|ip| format!("\"{ip}\""))
+                .collect();
+            format!("\n  addresses: [{}]", all.join(", "))
+        });
         let text = format!(
-            "host:\n  name: edge-1\n  addresses: [{}]\nadmin:\n  listen: [\"127.0.0.1:0\"]\n{}",
-            self.ip, self.config
+            "host:\n  name: edge-1{}\nadmin:\n  listen: [\"127.0.0.1:0\"]\n{}",
+            own.unwrap_or_default(),
+            self.config
         );
         let config = self.folder.config(&text);
+        let mut command = match self.by.split_first() {
+            Some((program, arguments)) => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(env!("CARGO_BIN_EXE_seaway"));
+                command.stdin(Stdio::null()).env_remove("NOTIFY_SOCKET");
+                command
+            }
+            None => seaway(),
+        };
         command.arg("run").arg("--config").arg(config);
         command.arg("--manifests").arg(self.folder.manifests()).arg("--state-dir").arg(self.folder.state());
         command.args(&self.arguments).stderr(Stdio::piped());
+        add(&mut command);
         let mut child = command.spawn().expect("seaway starts");
         let log = Arc::new(Mutex::new(String::new()));
         let pipe = child.stderr.take().expect("it is piped");
@@ -208,6 +255,33 @@ impl Seaway {
         serde_json::from_str(&body).expect("it is JSON")
     }
 
+    /// A member of any pool, as the status page knows it.
+    pub(crate) fn member(&self, at: SocketAddr) -> Value {
+        let state = self.state();
+        let services = state["services"].as_array().cloned().unwrap_or_default();
+        let members = services
+            .iter()
+            .flat_map(|service| service["pools"].as_array().cloned().unwrap_or_default())
+            .flat_map(|pool| pool["members"].as_array().cloned().unwrap_or_default());
+        members.into_iter().find(|it| it["address"] == at.to_string()).unwrap_or_default()
+    }
+
+    /// The listener of a port, as the status page knows it.
+    pub(crate) fn listener(&self, port: u16) -> Value {
+        let state = self.state();
+        let services = state["services"].as_array().cloned().unwrap_or_default();
+        let listeners = services.iter().flat_map(|it| it["listeners"].as_array().cloned().unwrap_or_default());
+        listeners.into_iter().find(|it| it["port"] == port).unwrap_or_default()
+    }
+
+    pub(crate) fn resident(&self) -> u64 {
+        self.state()["process"]["residentBytes"].as_u64().expect("it is told")
+    }
+
+    pub(crate) fn has_problem(&self, reason: &str) -> bool {
+        self.problems().iter().any(|it| it.0 == reason)
+    }
+
     /// `(reason, message, place)` of every Problem that is told.
     pub(crate) fn problems(&self) -> Vec<(String, String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -258,9 +332,17 @@ impl Drop for Seaway {
 }
 
 pub(crate) fn get(at: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
+    request(at, "GET", path, "")
+}
+
+pub(crate) fn request(at: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(5))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);

@@ -111,7 +111,7 @@ fn a_successor_takes_over_without_a_refused_connection_or_a_lost_flow() {
         }
     });
     until("there is load", || made.load(Ordering::Relaxed) > 50);
-    let new = Setup { folder, ip, config: String::new(), arguments: vec!["--take-over".into()] }.start();
+    let new = Setup::again(folder, ip).argument("--take-over").start();
     ask(1);
     long.echo(b"the old one drains").expect("old connections go on");
     drop(long);

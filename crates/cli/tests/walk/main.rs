@@ -2,11 +2,24 @@
 
 mod addresses;
 mod backends;
+mod balance;
 mod balancing;
+mod both_families;
 mod commands;
 mod demo;
+mod disk;
+mod endpoints;
 mod folder;
 mod harness;
+mod health;
 mod holding_up;
+mod in_namespace;
 mod lifecycle;
+mod limits;
+mod manifests;
+mod mistakes;
 mod names;
+mod namespace;
+mod pressure;
+mod proxy_protocol;
+mod seeing;
