@@ -9,7 +9,9 @@ use std::{
     io,
     net::SocketAddr,
     os::fd::{AsFd, OwnedFd},
-    sync::Mutex,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    thread,
+    time::{Duration, Instant},
 };
 
 use seaway_announce::{Process, Sockets, Wanted};
@@ -38,7 +40,35 @@ pub enum OpenError {
 }
 
 /// Sockets that a predecessor has passed on, by what they listen to.
-pub(crate) type Adopted = Mutex<HashMap<(SocketAddr, L4), Vec<OwnedFd>>>;
+pub(crate) type Adopted = Mutex<HashMap<Place, Vec<OwnedFd>>>;
+
+type Place = (SocketAddr, L4);
+
+/// Sockets that are about to be closed by the workers.
+#[derive(Default)]
+pub(crate) struct Closing(Mutex<HashMap<Place, Vec<Weak<OwnedFd>>>>);
+
+/// A worker does what it is told within a turn of its loop.
+const TURN: Duration = Duration::from_millis(500);
+
+impl Closing {
+    pub(crate) fn add(&self, at: SocketAddr, l4: L4, sockets: &[Arc<OwnedFd>]) {
+        let mut closing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        closing.retain(|_, sockets| sockets.iter().any(|socket| socket.strong_count() > 0));
+        closing.entry((at, l4)).or_default().extend(sockets.iter().map(Arc::downgrade));
+    }
+
+    /// Who opens again what was closed a moment ago must not find our own old sockets there.
+    pub(crate) fn wait(&self, at: SocketAddr, l4: L4) {
+        let sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(at, l4));
+        let deadline = Instant::now() + TURN;
+        for socket in sockets.into_iter().flatten() {
+            while socket.strong_count() > 0 && Instant::now() < deadline {
+                thread::sleep(Duration::from_micros(100));
+            }
+        }
+    }
+}
 
 /// A socket for each worker, or all that a predecessor had if those are more.
 pub(crate) fn sockets(

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::Instant,
@@ -83,7 +84,11 @@ impl Proxy {
                 if pin && let Err(error) = sys::pin_to(index) {
                     tracing::warn!(worker = index, %error, "a worker cannot be kept on its processor");
                 }
-                worker.run();
+                // Its sockets would go on taking clients whom nobody serves: better a process that is started anew.
+                if catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
+                    tracing::error!(worker = index, "a worker has failed; the process ends");
+                    std::process::abort();
+                }
             })?;
             engine.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
@@ -150,6 +155,7 @@ impl Proxy {
             adopted.remove(&(at, id.l4)).unwrap_or_default()
         };
         let workers = &self.shared().workers;
+        self.shared().closing.wait(at, id.l4);
         let sockets: Vec<_> =
             open::sockets(at, id.l4, workers.len(), adopted)?.into_iter().map(Arc::new).collect();
         let mut registry = self.shared().registry.lock();
@@ -179,7 +185,7 @@ impl Proxy {
         let Some(state) = registry.get_mut(key) else { return };
         state.forget_finished();
         let Some(running) = state.listeners.remove(&(ip, id)) else { return };
-        running.close(now);
+        self.shared().closing.add(running.at, id.l4, &running.close(now));
         let drain = running.tuned().listener.timeouts.drain;
         state.closed.push(running.clone());
         drop(registry);

@@ -73,9 +73,11 @@ impl LoadBalancerState {
     /// What was there for the sake of connections, and has none any more.
     pub(crate) fn forget_finished(&mut self) {
         self.closed.retain(|listener| listener.active() > 0);
-        for pool in self.pools.values() {
+        self.pools.retain(|_, pool| {
             pool.forget_finished();
-        }
+            let listeners_know_it = Arc::strong_count(pool) > 1;
+            pool.live().present || listeners_know_it || !pool.leaving().is_empty()
+        });
     }
 
     pub(crate) fn is_empty(&self) -> bool {

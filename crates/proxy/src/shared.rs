@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    open::Adopted,
+    open::{Adopted, Closing},
     running::Registry,
     sys,
     takeover::Inheritance,
@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     /// Sockets of a predecessor that wait to be opened here.
     pub(crate) adopted: Adopted,
     pub(crate) inheritance: Inheritance,
+    /// Sockets of listeners that were closed, as long as a worker has not let go of them.
+    pub(crate) closing: Closing,
     /// Connections of all workers; UDP flows do not count.
     connections: AtomicUsize,
     flows: AtomicUsize,
@@ -42,6 +44,7 @@ impl Shared {
             registry: Registry::default(),
             workers,
             adopted: Mutex::default(),
+            closing: Closing::default(),
             inheritance: Inheritance::default(),
             connections: AtomicUsize::new(0),
             flows: AtomicUsize::new(0),

@@ -204,9 +204,10 @@ impl RunningListener {
         result.is_ok()
     }
 
-    pub(crate) fn close(&self, now: u64) {
+    /// Gives back what it held of its sockets; workers let go of theirs when they are told.
+    pub(crate) fn close(&self, now: u64) -> Vec<Arc<OwnedFd>> {
         self.closed_at.store(now, Relaxed);
-        self.set_sockets(Vec::new());
+        std::mem::take(&mut *self.sockets.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn closed_at(&self) -> Option<u64> {
@@ -221,3 +222,6 @@ impl RunningListener {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -248,3 +248,6 @@ impl Conditions for Scene<'_> {
         !self.uneven && self.live.down.load(Relaxed) == 0
     }
 }
+
+#[cfg(test)]
+mod tests;

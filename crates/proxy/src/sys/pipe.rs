@@ -25,7 +25,16 @@ impl Pipe {
         let (exit, entrance) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
         // SAFETY: no pointers are passed.
         let size = unsafe { libc::fcntl(entrance.as_raw_fd(), libc::F_SETPIPE_SZ, wanted as libc::c_int) };
-        Ok(Pipe { exit, entrance, held: 0, size: usize::try_from(size).unwrap_or(4096) })
+        // Refused to a user who has too much in pipes already: then it stays as it was made.
+        let size = checked(size).or_else(|_| {
+            // SAFETY: as above.
+            checked(unsafe { libc::fcntl(entrance.as_raw_fd(), libc::F_GETPIPE_SZ) })
+        })?;
+        Ok(Pipe { exit, entrance, held: 0, size: size as usize })
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
 
     /// Bytes that went in and did not come out yet.

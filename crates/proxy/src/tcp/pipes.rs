@@ -2,10 +2,12 @@
 
 use crate::sys::Pipe;
 
-/// Enough for what a large window has on its way.
-const SIZE: usize = 256 * 1024;
-/// Beyond that bytes are copied: pipes take two descriptors each.
-const MOST: usize = 256;
+/// Few calls for a large window, and not too much for a client that reads slowly to fill.
+const SIZE: usize = 512 * 1024;
+/// Smaller ones, which is what a user gets who has many, are not worth their calls.
+const LEAST: usize = 64 * 1024;
+/// Beyond that bytes are copied: pipes take two descriptors each, and what is held in them is memory.
+const MOST: usize = 128;
 /// Kept for the next ones.
 const IDLE: usize = 16;
 
@@ -23,7 +25,7 @@ impl Pipes {
         let pipe = match self.idle.pop() {
             Some(pipe) => pipe,
             None if self.lent >= MOST => return None,
-            None => Box::new(Pipe::new(SIZE).ok()?),
+            None => Box::new(Pipe::new(SIZE).ok().filter(|pipe| pipe.size() >= LEAST)?),
         };
         self.lent += 1;
         Some(pipe)

@@ -56,6 +56,8 @@ impl Tcp {
         }
         let Connection { client, member: Some(member), .. } = connection else { return };
         if client.is_done() && member.is_done() {
+            // Some have nothing to say and are well all the same.
+            connection.target.iter().for_each(|member| member.served());
             return self.end(index, End::Done, turn);
         }
         pass_end_on(client, member);

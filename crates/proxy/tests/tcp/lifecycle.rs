@@ -98,6 +98,18 @@ fn a_closed_listener_lets_connections_finish() {
 }
 
 #[test]
+fn what_was_closed_can_be_opened_again_at_once() {
+    let (stage, backend) = (Stage::new(), Backend::named(b'a'));
+    stage.put(pool(&[backend.at]));
+    let (at, listener) = stage.open(HERE, |_| {});
+    for _ in 0..50 {
+        stage.proxy.close(&stage.key, HERE, listener.id());
+        stage.proxy.open(&stage.key, HERE, Arc::new(listener.clone())).unwrap();
+        assert_eq!(greeted(at).0, b'a');
+    }
+}
+
+#[test]
 fn what_runs_is_told_by_load_balancer() {
     let stage = Stage::new();
     assert_eq!(stage.proxy.running(&stage.key), None);

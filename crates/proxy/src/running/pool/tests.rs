@@ -1,0 +1,104 @@
+use std::{net::SocketAddr, time::Duration};
+
+use seaway_model::{Member, load_balancer::Passive};
+
+use super::*;
+
+fn at(last: u8) -> SocketAddr {
+    ([10, 0, 0, last], 80).into()
+}
+
+fn pool(members: &[u8]) -> Pool {
+    let member = |last: &u8| Member {
+        at: at(*last),
+        host_name: None,
+        node: None,
+        weight: 1,
+        state: MemberState::Ready,
+    };
+    Pool { members: members.iter().map(member).collect(), ..Pool::clone(&nobody(&PoolId("p".into()))) }
+}
+
+fn running(pool: Pool) -> RunningPool {
+    let running = RunningPool::empty(LbKey::Whole, pool.id.clone());
+    running.put(Some(Arc::new(pool)), 1000);
+    running
+}
+
+fn shares(running: &RunningPool, picks: usize, now: u64) -> Vec<usize> {
+    let (live, mut cursor) = (running.live(), Cursor::new(1));
+    let mut shares = vec![0; live.members.len()];
+    for _ in 0..picks {
+        let chosen = running.choose(&live, [1, 2, 3, 4].into(), &mut cursor, &[], now).unwrap();
+        shares[live.compiled.position(chosen.at).unwrap()] += 1;
+    }
+    shares
+}
+
+#[test]
+fn a_swap_keeps_what_is_known_of_members_that_stay() {
+    let running = running(pool(&[1, 2]));
+    let two = running.live().members[1].clone();
+    two.engage();
+    running.put(Some(Arc::new(pool(&[2, 3]))), 2000);
+    assert!(Arc::ptr_eq(&running.live().members[0], &two));
+    assert_eq!(two.leaving_since(), None);
+}
+
+#[test]
+fn a_removed_member_is_remembered_while_it_has_connections() {
+    let running = running(pool(&[1, 2]));
+    let (one, two) = (running.live().members[0].clone(), running.live().members[1].clone());
+    one.engage();
+    assert!(running.put(Some(Arc::new(pool(&[]))), 2000), "somebody leaves");
+    assert_eq!((one.leaving_since(), two.leaving_since()), (Some(2000), Some(2000)));
+    assert_eq!(running.leaving().len(), 1);
+
+    running.put(Some(Arc::new(pool(&[1, 2]))), 3000);
+    assert!(Arc::ptr_eq(&running.live().members[0], &one), "it came back in time");
+    assert!(!Arc::ptr_eq(&running.live().members[1], &two), "it was gone");
+    assert_eq!((one.leaving_since(), running.leaving().len()), (None, 0));
+}
+
+#[test]
+fn a_member_that_comes_back_up_gets_its_share_slowly() {
+    let running = running(Pool { slow_start: Some(Duration::from_secs(10)), ..pool(&[1, 2]) });
+    let one = running.live().members[0].clone();
+    assert_eq!(shares(&running, 100, 1000), [50, 50], "nobody is new in a new pool");
+    assert!(running.set_health(&one, Health::Down, 2000));
+    assert!(!running.set_health(&one, Health::Down, 2001));
+    assert_eq!(shares(&running, 100, 2000), [0, 100]);
+    running.set_health(&one, Health::Up, 10_000);
+    assert_eq!(shares(&running, 125, 12_500), [25, 100]);
+    assert_eq!(shares(&running, 100, 20_000), [50, 50]);
+}
+
+#[test]
+fn a_new_member_of_a_running_pool_serves_at_once_but_slowly() {
+    let with = |members: &[u8]| Pool { slow_start: Some(Duration::from_secs(10)), ..pool(members) };
+    let running = running(with(&[1]));
+    running.put(Some(Arc::new(with(&[1, 2]))), 5000);
+    assert_eq!(shares(&running, 101, 5000), [100, 1]);
+    assert_eq!(shares(&running, 150, 10_000), [100, 50]);
+}
+
+#[test]
+fn a_member_that_fails_in_a_row_is_out_for_longer_and_longer() {
+    let passive = Some(Passive { failures: 2, eject: Duration::from_secs(10) });
+    let running = running(Pool { passive, ..pool(&[1, 2]) });
+    let one = running.live().members[0].clone();
+    let fail = |times: usize, now| (0..times).for_each(|_| running.failed(&one, "refused", now));
+    fail(1, 1000);
+    one.served();
+    fail(1, 1000);
+    assert_eq!(shares(&running, 100, 1000), [50, 50], "not in a row");
+    fail(1, 1000);
+    assert_eq!(shares(&running, 100, 10_999), [0, 100]);
+    assert_eq!(shares(&running, 100, 11_000), [50, 50]);
+    fail(2, 11_000);
+    assert_eq!(shares(&running, 100, 30_999), [0, 100], "twice the time");
+    assert_eq!(shares(&running, 100, 31_000), [50, 50]);
+    one.served();
+    fail(2, 40_000);
+    assert_eq!(shares(&running, 100, 50_000), [50, 50], "from the beginning after an answer");
+}
