@@ -12,7 +12,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
     net::IpAddr,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, mpsc},
     thread::JoinHandle,
@@ -192,7 +192,9 @@ impl Journal {
     }
 
     fn append<'l>(&mut self, lines: impl Iterator<Item = &'l Line>) -> io::Result<()> {
-        if self.torn {
+        if self.is_gone() {
+            self.compact()?;
+        } else if self.torn {
             self.take_back()?;
         }
         let mut bytes = Vec::new();
@@ -213,6 +215,11 @@ impl Journal {
             }
         }
         written
+    }
+
+    /// Somebody removed the file, or its folder: what is appended would be on no path at all.
+    fn is_gone(&self) -> bool {
+        self.file.metadata().is_ok_and(|it| it.nlink() == 0)
     }
 
     /// Half a line in the middle would look like a broken file.
