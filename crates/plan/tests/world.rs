@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Address, Change, Config, Desired, Dirt, Fact, Kind, L4, Name, ObjectRef, Outcome, Owner, Reason, Unit,
+    Address, Change, Config, Desired, Dirt, Fact, Kind, L4, Name, ObjectRef, Outcome, Owner, Problem, Reason,
+    Unit,
     config::Exposed,
     fact::{FactRef, NameAnswer, Service, ServiceKind, TargetPort},
     load_balancer::{Bind, MemberState},
@@ -94,6 +95,27 @@ fn an_address_of_a_pool_is_used_only_once_it_is_written() {
     assert!(dirt.contains(&Dirt::Unit(Unit::Presence(HOST.into()))), "{dirt:?}");
     let Desired::Presence(present) = world.desire(&Unit::Presence(HOST.into())) else { panic!("present") };
     assert_eq!(present.into_keys().collect::<Vec<_>>(), [ip("192.0.2.10")]);
+}
+
+#[test]
+fn a_claim_that_cannot_be_written_is_told_in_the_status_of_who_made_it() {
+    let mut world = world_with(Config::default());
+    let first = vec![pool(("192.0.2.5", "192.0.2.5")), put(&shop()), host(&[], &[])];
+    for change in first.into_iter().chain(synced()) {
+        world.apply(change);
+    }
+    let whose = owner(&shop());
+    let problem = Problem::new(whose.object(), Reason::StateUnwritable, "the disk is full");
+    let dirt = world.apply(Change::Outcome(Outcome {
+        unit: Unit::Address(ip("192.0.2.5")),
+        state: UnitState::Done,
+        facts: vec![],
+        problems: vec![(whose.clone(), problem.clone())],
+        serving: vec![],
+    }));
+    assert!(dirt.contains(&Dirt::Unit(Unit::Status(whose.clone()))), "{dirt:?}");
+    let status = world.status(&whose).expect("it is ours");
+    assert!(status.problems.contains(&problem), "{status:?}");
 }
 
 #[test]

@@ -33,7 +33,9 @@ impl World {
         }
         let presence = self.roles.host.iter().map(|host| Unit::Presence(host.clone()));
         let names = state.planned.names.iter().map(|name| Unit::Name(name.clone()));
-        for unit in state.units.iter().cloned().chain(presence).chain(names) {
+        // A claim that could not be written down has its outcome before it has an address.
+        let claims = state.grant.iter().flat_map(|it| &it.addresses).map(|ip| Unit::Address(*ip));
+        for unit in state.units.iter().cloned().chain(presence).chain(names).chain(claims) {
             let told = self.outcomes.get(&unit).into_iter().flat_map(|it| &it.problems);
             problems.extend(told.filter(|(whose, _)| whose == owner).map(|(_, problem)| problem.clone()));
         }
