@@ -51,6 +51,29 @@ pub struct Denied {
     pub fix: String,
 }
 
+impl Denied {
+    /// The message is one line; what to type stands below it.
+    fn by(error: &Error) -> Denied {
+        let (reason, message, fix) = match error {
+            Error::NotPermitted { doing, commands } => (
+                Reason::NotPermitted,
+                format!("{doing} needs the Linux capability NET_ADMIN"),
+                format!(
+                    "As root, either for good:\n  setcap cap_net_admin,cap_net_bind_service+ep seaway\nor by hand:\n  {}",
+                    commands.join("\n  ")
+                ),
+            ),
+            Error::NoIpv6 { doing } => (
+                Reason::NotPermitted,
+                format!("{doing} needs IPv6 on lo"),
+                "As root:\n  sysctl -w net.ipv6.conf.lo.disable_ipv6=0".to_owned(),
+            ),
+            _ => (Reason::Failed, error.to_string(), String::new()),
+        };
+        Denied { reason, message, fix }
+    }
+}
+
 impl Presence {
     pub fn new(host: Name, named: Vec<IpAddr>, recorded: impl IntoIterator<Item = IpAddr>) -> Presence {
         let recorded = Mutex::new(recorded.into_iter().collect());
@@ -171,14 +194,7 @@ impl Driver for Presence {
             (Ok(()), _) => {}
             // One address that cannot be there does not keep the others away.
             (Err(error), Step::Add(ip)) => {
-                let (reason, fix) = match &error {
-                    Error::NotPermitted { commands, .. } => {
-                        (Reason::NotPermitted, format!("As root:\n  {}", commands.join("\n  ")))
-                    }
-                    Error::NoIpv6 { .. } => (Reason::NotPermitted, String::new()),
-                    _ => (Reason::Failed, String::new()),
-                };
-                observed.denied.insert(*ip, Denied { reason, message: error.to_string(), fix });
+                observed.denied.insert(*ip, Denied::by(&error));
             }
             (Err(error), _) => return Err(Failure::Retry(error.to_string())),
         }
