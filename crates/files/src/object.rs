@@ -19,7 +19,7 @@ use seaway_model::{Fact, Kind, Name, ObjectRef};
 pub(crate) use self::meta::uuid;
 pub use self::meta::{HONOURED, uid};
 use crate::{
-    decode::{Fault, Faults, Field},
+    decode::{Fault, Faults, Field, nearest},
     tree::{At, Node, Value},
 };
 
@@ -101,7 +101,8 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         (None, _) if KNOWN.iter().all(|known| Some(known.name) != kind) => return None,
         (None, _) => return refuse(node, "apiVersion", "Required value: Object 'apiVersion' is missing"),
     };
-    let known = KNOWN.iter().find(|known| known.name == kind && known.group() == group(version))?;
+    let known = KNOWN.iter().find(|known| known.name == kind && known.group() == group(version));
+    let Some(known) = known else { return misspelt(node, version, kind) };
     let faults = Faults::default();
     let root = Field::root(node, &faults);
     let reference = known.reference(node);
@@ -117,6 +118,19 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         (_, _, reference) => Err(Broken { reference, faults: faults.into_sorted() }),
     };
     Some(Reading { item: None, at: node.at, result })
+}
+
+/// A kind that is not ours is nobody's mistake, unless it nearly is one of ours.
+fn misspelt(node: &Node, version: &str, kind: &str) -> Option<Reading> {
+    let names: Vec<&str> =
+        KNOWN.iter().filter(|known| known.group() == group(version)).map(|known| known.name).collect();
+    // A Pod is no Node with two letters wrong.
+    let near = nearest(kind, &names).filter(|near| near.len().abs_diff(kind.len()) <= 1 && kind.len() > 4)?;
+    refuse(
+        node.child("kind")?,
+        "kind",
+        &format!("no matches for kind {kind:?} in version {version:?} (did you mean {near:?}?)"),
+    )
 }
 
 fn refuse(node: &Node, field: &str, message: &str) -> Option<Reading> {
@@ -236,6 +250,8 @@ pub(crate) mod tests {
     fn other_kinds_are_nobodys_business() {
         for text in [
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n",
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n",
+            "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x}\n",
             "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: x}\n",
             "replicas: 3\nimage: nginx\n",
             "- hosts: all\n",
@@ -253,6 +269,11 @@ pub(crate) mod tests {
         assert_eq!(missing, ["1 apiVersion: Required value: Object 'apiVersion' is missing"]);
         let old = faults("kind: EndpointSlice\napiVersion: discovery.k8s.io/v1beta1\nmetadata: {name: x}\n");
         assert!(old[0].starts_with("2 apiVersion: no matches for kind \"EndpointSlice\""), "{old:?}");
+        let typo = faults("apiVersion: v1\nkind: Servise\nmetadata: {name: x}\n");
+        assert_eq!(
+            typo,
+            ["2 kind: no matches for kind \"Servise\" in version \"v1\" (did you mean \"Service\"?)"]
+        );
         assert!(faults("apiVersio")[0].contains("not an object"));
     }
 
