@@ -55,7 +55,8 @@ pub(crate) struct Listing {
 /// for folders elsewhere that links lead to.
 pub(crate) fn walk(dir: &Path, enter: &mut dyn FnMut(&Path)) -> io::Result<Listing> {
     let mut listing = Listing::default();
-    let mut visited = HashSet::new();
+    // A link back to the top would show every manifest twice.
+    let mut visited: HashSet<_> = fs::metadata(dir).iter().map(|it| (it.dev(), it.ino())).collect();
     let mut waiting: Vec<(PathBuf, usize)> = vec![(PathBuf::new(), 0)];
     while let Some((below, depth)) = waiting.pop() {
         let here = dir.join(&below);

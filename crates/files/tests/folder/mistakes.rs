@@ -115,3 +115,11 @@ fn reading_a_folder_once_tells_all_that_is_wrong_in_the_order_of_files_and_lines
     assert_eq!(problems[2].reason, Reason::Unreadable);
     assert!(!changes.is_empty());
 }
+
+#[test]
+fn a_link_back_to_the_top_shows_nothing_twice() {
+    let mut scene = Scene::with(&[("a.yaml", &service("a", 80))]);
+    symlink(".", scene.dir.join("circle")).expect("a link");
+    scene.settle();
+    assert!(scene.world.problems.is_empty(), "{:?}", scene.world.problems);
+}
