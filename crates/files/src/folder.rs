@@ -25,6 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::errno::Errno;
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem};
 
 use self::{
@@ -82,6 +83,8 @@ pub struct Folder {
     away: bool,
     returning: Option<Instant>,
     emptied: BTreeMap<Name, Instant>,
+    /// When to look again at files that could not be read for a reason that passes by itself.
+    read_again: Option<Instant>,
     last_good: Option<LastGood>,
     pub(crate) bell: Arc<Bell>,
 }
@@ -129,6 +132,7 @@ impl Folder {
             away: false,
             returning: None,
             emptied: BTreeMap::new(),
+            read_again: None,
             last_good: state.map(|state| LastGood::open(state, runtime, bell.clone())),
             bell,
         };
@@ -209,12 +213,14 @@ impl Folder {
 
     /// When [`Folder::tick`] has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.emptied.values().copied().chain(self.returning).min()
+        self.emptied.values().copied().chain(self.returning).chain(self.read_again).min()
     }
 
     /// Believes what it did not want to believe before. Says whether everything has to be looked at.
     pub(crate) fn tick(&mut self, now: Instant) -> bool {
+        let read_again = self.read_again.take_if(|until| *until <= now).is_some();
         self.returning.take_if(|until| *until <= now).is_some()
+            || read_again
             || self.emptied.values().any(|until| *until <= now)
     }
 
@@ -269,7 +275,12 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound && before.is_none() && stamp.is_some() => {
                 return;
             }
-            Err(error) => self.without(name, format!("cannot be read: {error}")),
+            Err(error) => {
+                if passes(&error) {
+                    self.read_again = Some(now + PATIENCE);
+                }
+                self.without(name, format!("cannot be read: {error}"))
+            }
         };
         self.update(name, Some(file), touched);
     }
@@ -471,6 +482,12 @@ pub fn read_folder(dir: &Path) -> Result<(Folder, Vec<Change>, Vec<Problem>), Fo
     let mut problems: Vec<Problem> = problems.flatten().cloned().collect();
     problems.sort_by(|a, b| (&a.place, a).cmp(&(&b.place, b)));
     Ok((folder, changes, problems))
+}
+
+/// Not the file's fault, so no event will tell when it is over.
+fn passes(error: &io::Error) -> bool {
+    let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EIO, Errno::ESTALE, Errno::ETIMEDOUT];
+    error.raw_os_error().is_some_and(|it| passing.contains(&Errno::from_raw(it)))
 }
 
 fn read(path: &Path) -> io::Result<String> {
