@@ -236,7 +236,8 @@ impl Web {
                 *asked.lock().unwrap_or_else(PoisonError::into_inner) =
                     String::from_utf8_lossy(&request).into_owned();
                 let status = status.load(Ordering::Relaxed);
-                let _ = write!(stream, "HTTP/1.1 {status} So\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+                let _ =
+                    write!(stream, "HTTP/1.1 {status} So\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
             }
         });
         web

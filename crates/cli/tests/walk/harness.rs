@@ -270,7 +270,8 @@ impl Seaway {
     pub(crate) fn listener(&self, port: u16) -> Value {
         let state = self.state();
         let services = state["services"].as_array().cloned().unwrap_or_default();
-        let listeners = services.iter().flat_map(|it| it["listeners"].as_array().cloned().unwrap_or_default());
+        let listeners =
+            services.iter().flat_map(|it| it["listeners"].as_array().cloned().unwrap_or_default());
         listeners.into_iter().find(|it| it["port"] == port).unwrap_or_default()
     }
 
@@ -335,7 +336,12 @@ pub(crate) fn get(at: SocketAddr, path: &str) -> std::io::Result<(u16, String)> 
     request(at, "GET", path, "")
 }
 
-pub(crate) fn request(at: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
+pub(crate) fn request(
+    at: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(5))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     write!(
