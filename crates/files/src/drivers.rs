@@ -115,6 +115,8 @@ impl Driver for Addresses {
             return Conclusion { facts, ..Conclusion::default() };
         };
         let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
+        // Who shared it before goes on; only a newcomer is kept waiting.
+        let known = observed.address.as_ref().map_or(&[][..], |it| &it.owners);
         let told = |owner: &Owner| {
             let message = format!("its address cannot be written down, so it is not used: {trouble}");
             let problem = Problem::new(owner.object(), Reason::StateUnwritable, message);
@@ -124,7 +126,7 @@ impl Driver for Addresses {
             )
         };
         Conclusion {
-            problems: owners.iter().map(told).collect(),
+            problems: owners.iter().filter(|owner| !known.contains(owner)).map(told).collect(),
             again: Some(TRY_AGAIN),
             ..Conclusion::default()
         }
@@ -284,6 +286,22 @@ mod tests {
         drop(driver);
         let (_, held, problems) = Ledger::open(&state).expect("a ledger");
         assert!(held.is_empty() && problems.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_shares_an_address_already_is_not_told_that_it_is_not_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = StateDir::open(folder.path()).expect("a state folder");
+        let (ledger, held, _) = Ledger::open(&state).expect("a ledger");
+        let driver = Addresses::new(ledger, held);
+        let (before, wanted) = (address("192.0.2.1", &["a"]), address("192.0.2.1", &["a", "b"]));
+        let Desired::Address(written) = before else { panic!("an address") };
+        let unit = Unit::Address(written.ip);
+        let observed = Written { address: Some(written), trouble: Some("no room".into()) };
+        let concluded = driver.conclude(&unit, &wanted, &observed);
+        let told: Vec<Owner> = concluded.problems.into_iter().map(|(owner, _)| owner).collect();
+        assert_eq!(told, [Owner::Config("b".into())]);
+        assert_eq!(concluded.again, Some(TRY_AGAIN));
     }
 
     #[tokio::test]
