@@ -145,7 +145,9 @@ fn what_is_told_again_unchanged_dirties_nothing() {
 
 #[test]
 fn endpoints_are_joined_by_port_name_then_by_target_port() {
-    let table: [(TargetPort, &str, (&str, u16), Option<u16>); 6] = [
+    /// The target, the Service's port name, a slice's port, and what they come to.
+    type Case = (TargetPort, &'static str, (&'static str, u16), Option<u16>);
+    let table: [Case; 6] = [
         (TargetPort::Number(80), "", ("", 8000), Some(8000)),
         (TargetPort::Number(80), "http", ("http", 8000), Some(8000)),
         (TargetPort::Number(80), "http", ("", 80), Some(80)),
