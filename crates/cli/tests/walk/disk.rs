@@ -47,9 +47,9 @@ fn on_a_full_disk_what_is_served_goes_on_and_what_is_new_waits_for_room() {
             // What other files give back, the ledger may get.
             while file.write(&[0; 512]).is_ok_and(|count| count > 0) {}
             let told = seaway.problems().into_iter().filter(|it| it.0 == "StateUnwritable");
-            let named =
+            let mut named =
                 told.filter_map(|it| it.2.split("new-").nth(1)?.split('.').next()?.parse::<u16>().ok());
-            unwritten = named.last().unwrap_or(0);
+            unwritten = named.next().unwrap_or(0);
             unwritten > 0 && Talk::open(at(unwritten)).is_err()
         });
         until("it is logged", || seaway.log().contains("cannot be written down"));

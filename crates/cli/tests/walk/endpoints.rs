@@ -193,14 +193,9 @@ fn a_pool_of_metallb_is_taken_as_it_is() {
 }
 
 #[test]
-fn an_external_name_behind_a_load_balancer_service_is_refused_by_the_words_of_an_api_server() {
-    // Its kind is its type: an ExternalName has no load balancer; `tcpServices` serves it, see names.rs.
-    let seaway = Setup::new()
-        .write("db.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: db}\nspec: {type: ExternalName, externalName: \"not a name\"}\n")
-        .start();
-    assert!(
-        seaway.problems().iter().any(|it| it.0 == "Invalid" && it.2.contains("db.yaml:4:")),
-        "{:?}",
-        seaway.problems()
-    );
+fn an_external_name_that_is_no_name_is_refused() {
+    let text = "apiVersion: v1\nkind: Service\nmetadata: {name: db}\nspec: {type: ExternalName, externalName: \"not a name\"}\n";
+    let seaway = Setup::new().write("db.yaml", text).start();
+    let told = seaway.problems();
+    assert!(told.iter().any(|it| it.0 == "Invalid" && it.2.contains("db.yaml:4:")), "{told:?}");
 }

@@ -323,11 +323,15 @@ impl Seaway {
 
 impl Drop for Seaway {
     fn drop(&mut self) {
+        let last = thread::panicking().then(|| match self.admin.map(|at| get(at, "/state")) {
+            Some(Ok((_, state))) => state,
+            other => format!("{other:?}; {:?}", self.child.try_wait()),
+        });
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        if thread::panicking() {
-            eprintln!("--- log of seaway ---\n{}---", self.log());
+        if let Some(state) = last {
+            eprintln!("--- log of seaway ---\n{}---\n{state}\n---", self.log());
         }
     }
 }

@@ -175,6 +175,17 @@ fn nobody_hears_an_arp_answer_for_an_address_of_a_pool() {
         };
         let state = outside.run(asked);
         assert!(!state.contains("lladdr"), "{state}");
+        // The silence is that of the settings: without them somebody would have answered.
+        for link in ["all", "v0"] {
+            std::fs::write(format!("/proc/sys/net/ipv4/conf/{link}/arp_ignore"), "0").expect("this is root");
+        }
+        outside.run(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a port");
+            until("it is answered", || {
+                let _ = socket.send_to(b"anybody?", (vip, 9));
+                command("ip", &["neighbour", "show", &vip.to_string(), "dev", "v1"]).contains("lladdr")
+            });
+        });
     });
 }
 

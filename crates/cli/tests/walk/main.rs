@@ -1,5 +1,8 @@
 //! Walks through the whole program as a user would: a real `seaway`, real sockets on loopback, real files.
 
+// What was skipped, and the log of a process whose test failed.
+#![allow(clippy::print_stderr)]
+
 mod addresses;
 mod backends;
 mod balance;
