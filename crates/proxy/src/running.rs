@@ -80,8 +80,11 @@ impl LoadBalancerState {
         });
     }
 
+    /// Nobody wants it any more. A pool that somebody holds may be about to be put: [`put_pool`] does that unlocked.
     pub(crate) fn is_empty(&self) -> bool {
-        let gone = |pool: &Arc<RunningPool>| !pool.live().present && pool.leaving().is_empty();
+        let gone = |pool: &Arc<RunningPool>| {
+            Arc::strong_count(pool) == 1 && !pool.live().present && pool.leaving().is_empty()
+        };
         self.listeners.is_empty() && self.closed.is_empty() && self.pools.values().all(gone)
     }
 }
@@ -103,4 +106,24 @@ pub(crate) fn put_pool(
         Vec::new()
     };
     (running, drains)
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::name::Owner;
+
+    use super::*;
+
+    #[test]
+    fn a_load_balancer_whose_first_pool_is_being_put_is_not_forgotten() {
+        let (key, id) = (LbKey::Of(Owner::Config("a".into())), PoolId("80/TCP".into()));
+        let mut state = LoadBalancerState::default();
+        let being_put = state.pool(&key, &id);
+        // As whoever asks for statistics at that moment does it.
+        state.forget_finished();
+        assert!(!state.is_empty());
+        drop(being_put);
+        state.forget_finished();
+        assert!(state.is_empty());
+    }
 }
