@@ -10,6 +10,7 @@
 //! closes it: see [`crate::watch`].
 
 mod claims;
+mod content;
 pub(crate) mod listing;
 mod problems;
 #[cfg(test)]
@@ -25,7 +26,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::errno::Errno;
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem};
 
 use self::{
@@ -38,8 +38,6 @@ use crate::{
     last_good::{self, Good, Job, LastGood},
 };
 
-/// More than this is no manifest.
-const LARGEST: u64 = 64 << 20;
 /// How long an emptied file, or a folder that came back without its files, is believed to be on its way.
 const PATIENCE: Duration = Duration::from_secs(1);
 const KINDS: [Kind; 8] = [
@@ -269,14 +267,14 @@ impl Folder {
             return;
         }
         self.emptied.remove(name);
-        let file = match read(&self.dir.join(&**name)) {
+        let file = match content::read(&self.dir.join(&**name)) {
             Ok(text) => self.parse(name, &text, stamp),
             // Gone since it was listed; its event comes.
             Err(error) if error.kind() == io::ErrorKind::NotFound && before.is_none() && stamp.is_some() => {
                 return;
             }
             Err(error) => {
-                if passes(&error) {
+                if content::passes(&error) {
                     self.read_again = Some(now + PATIENCE);
                 }
                 self.without(name, format!("cannot be read: {error}"))
@@ -482,26 +480,6 @@ pub fn read_folder(dir: &Path) -> Result<(Folder, Vec<Change>, Vec<Problem>), Fo
     let mut problems: Vec<Problem> = problems.flatten().cloned().collect();
     problems.sort_by(|a, b| (&a.place, a).cmp(&(&b.place, b)));
     Ok((folder, changes, problems))
-}
-
-/// Not the file's fault, so no event will tell when it is over.
-fn passes(error: &io::Error) -> bool {
-    let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EIO, Errno::ESTALE, Errno::ETIMEDOUT];
-    error.raw_os_error().is_some_and(|it| passing.contains(&Errno::from_raw(it)))
-}
-
-fn read(path: &Path) -> io::Result<String> {
-    let size = fs::metadata(path)?.len();
-    if size > LARGEST {
-        let why = format!("{size} bytes are more than a manifest may have ({LARGEST})");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
-    }
-    let bytes = fs::read(path)?;
-    String::from_utf8(bytes).map_err(|error| {
-        let line =
-            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
-        io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 in line {line}"))
-    })
 }
 
 /// Where a claim stands in its file; 0 if it is only kept.

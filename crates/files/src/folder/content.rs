@@ -1,0 +1,28 @@
+//! The text of one file, or why it cannot be had.
+
+use std::{fs, io, path::Path};
+
+use nix::errno::Errno;
+
+/// More than this is no manifest.
+const LARGEST: u64 = 64 << 20;
+
+pub(super) fn read(path: &Path) -> io::Result<String> {
+    let size = fs::metadata(path)?.len();
+    if size > LARGEST {
+        let why = format!("{size} bytes are more than a manifest may have ({LARGEST})");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    let bytes = fs::read(path)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let line =
+            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+        io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 in line {line}"))
+    })
+}
+
+/// Not the file's fault, so no event will tell when it is over.
+pub(super) fn passes(error: &io::Error) -> bool {
+    let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EIO, Errno::ESTALE, Errno::ETIMEDOUT];
+    error.raw_os_error().is_some_and(|it| passing.contains(&Errno::from_raw(it)))
+}
