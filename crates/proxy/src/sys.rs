@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod address;
+mod alarm;
 mod clock;
 mod datagram;
 mod epoll;
@@ -17,6 +18,7 @@ mod socket;
 use std::io;
 
 pub(crate) use address::KernelAddress;
+pub(crate) use alarm::Alarm;
 pub(crate) use clock::millis;
 pub(crate) use datagram::*;
 pub(crate) use epoll::{Epoll, Event, Events, Waker};

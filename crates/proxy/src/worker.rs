@@ -24,7 +24,7 @@ pub(crate) use wheel::{Link, Wheel};
 use crate::{
     running::RunningListener,
     shared::Shared,
-    sys::{self, Epoll, Event, Events, Waker},
+    sys::{self, Alarm, Epoll, Event, Events, Waker},
     takeover::Heirloom,
     tcp::Tcp,
     udp::{self, Udp},
@@ -105,6 +105,7 @@ impl Mailbox {
 
 pub(crate) struct Worker {
     mailbox: Arc<Mailbox>,
+    alarm: Alarm,
     turn: Turn,
     tcp: Tcp,
     udp: Udp,
@@ -118,19 +119,19 @@ impl Worker {
     pub(crate) fn new(index: usize, mailbox: Arc<Mailbox>, shared: Arc<Shared>) -> io::Result<Worker> {
         let epoll = Epoll::new()?;
         epoll.watch_readable(mailbox.waker.fd(), Token::new(Kind::Waker, 0, 0).into())?;
+        let alarm = Alarm::new()?;
+        epoll.watch_edges(alarm.fd(), Token::new(Kind::Alarm, 0, 0).into())?;
         let buffer = vec![0; BUFFER].into_boxed_slice();
         let turn = Turn { now: sys::millis(), number: 0, epoll, buffer, worker: index, shared };
         let udp = Udp::new(index, turn.now);
-        Ok(Worker { mailbox, turn, tcp: Tcp::new(index), udp })
+        Ok(Worker { mailbox, alarm, turn, tcp: Tcp::new(index), udp })
     }
 
     pub(crate) fn run(mut self) {
         let mut events = Events::with_room_for(BATCH);
         sys::sleep_exactly();
         loop {
-            let patience = [self.tcp.patience(self.turn.now), self.udp.patience(self.turn.now)];
-            let patience = patience.into_iter().flatten().min();
-            if let Err(error) = self.turn.epoll.wait(&mut events, patience)
+            if let Err(error) = self.wait(&mut events)
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 // Only a broken descriptor can be the reason; without it there is nothing to go on with.
@@ -147,6 +148,7 @@ impl Worker {
                 match token.kind() {
                     Kind::Listener | Kind::Connection => self.tcp.event(token, event, &mut self.turn),
                     Kind::Datagrams => self.udp.event(token, event, &mut self.turn),
+                    Kind::Alarm => self.alarm.rang(),
                     Kind::Waker => {
                         if !self.obey() {
                             return;
@@ -160,6 +162,16 @@ impl Worker {
                 thread::sleep(udp::BREATH);
             }
         }
+    }
+
+    fn wait(&mut self, events: &mut Events) -> io::Result<()> {
+        let now = self.turn.now;
+        match [self.tcp.patience(now), self.udp.patience(now)].into_iter().flatten().min() {
+            Some(0) => return self.turn.epoll.wait(events, Some(0)),
+            Some(patience) => self.alarm.set(now + patience, now)?,
+            None => {}
+        }
+        self.turn.epoll.wait(events, None)
     }
 
     /// `false`: it is over.

@@ -1,5 +1,7 @@
 //! A data plane without descriptors: in a process of its own, as the limit is a process's.
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "tcp/stage.rs"]
 mod stage;
 

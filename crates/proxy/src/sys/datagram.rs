@@ -2,16 +2,20 @@
 //!
 //! Buffers are made once per worker and never move: the kernel gets pointers into them only for the length of a call.
 
+mod peer;
+
 use std::{
     io, mem,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr,
 };
 
 use libc::{c_int, c_void};
 
+use self::peer::Address;
 use super::{KernelAddress, checked};
+
+pub(crate) use self::peer::Peer;
 
 /// As many datagrams as one call takes or gives.
 pub(crate) const BATCH: usize = 64;
@@ -25,102 +29,6 @@ const OUTGOING: usize = 16 * SLOT;
 const TRAIN: usize = 64;
 /// Space for one control message with an `int`.
 const CONTROL: usize = 32;
-
-/// A client's address in the form that is cheapest to compare; its family is that of the socket it came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Peer {
-    pub(crate) ip: u128,
-    pub(crate) scope: u32,
-    pub(crate) port: u16,
-    v6: bool,
-}
-
-impl Peer {
-    pub(crate) fn socket_addr(self) -> SocketAddr {
-        if self.v6 {
-            SocketAddrV6::new(Ipv6Addr::from_bits(self.ip), self.port, 0, self.scope).into()
-        } else {
-            SocketAddrV4::new(Ipv4Addr::from_bits(self.ip as u32), self.port).into()
-        }
-    }
-}
-
-impl From<SocketAddr> for Peer {
-    fn from(at: SocketAddr) -> Peer {
-        match at {
-            SocketAddr::V4(at) => {
-                Peer { ip: u128::from(at.ip().to_bits()), scope: 0, port: at.port(), v6: false }
-            }
-            SocketAddr::V6(at) => {
-                Peer { ip: at.ip().to_bits(), scope: at.scope_id(), port: at.port(), v6: true }
-            }
-        }
-    }
-}
-
-/// Large enough for both families, aligned for both.
-#[derive(Clone, Copy)]
-#[repr(C)]
-union Address {
-    family: libc::sa_family_t,
-    v4: libc::sockaddr_in,
-    v6: libc::sockaddr_in6,
-}
-
-impl Address {
-    const EMPTY: Address = Address {
-        v6: libc::sockaddr_in6 {
-            sin6_family: 0,
-            sin6_port: 0,
-            sin6_flowinfo: 0,
-            sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
-            sin6_scope_id: 0,
-        },
-    };
-
-    fn read(&self) -> Option<Peer> {
-        // SAFETY: every field of the union is plain integers, the whole was initialised (`EMPTY` is its largest
-        // variant), and the family says which variant the kernel wrote.
-        unsafe {
-            match c_int::from(self.family) {
-                libc::AF_INET => Some(Peer {
-                    ip: u128::from(u32::from_be(self.v4.sin_addr.s_addr)),
-                    scope: 0,
-                    port: u16::from_be(self.v4.sin_port),
-                    v6: false,
-                }),
-                libc::AF_INET6 => Some(Peer {
-                    ip: u128::from_be_bytes(self.v6.sin6_addr.s6_addr),
-                    scope: self.v6.sin6_scope_id,
-                    port: u16::from_be(self.v6.sin6_port),
-                    v6: true,
-                }),
-                _ => None,
-            }
-        }
-    }
-
-    fn write(&mut self, peer: Peer) -> libc::socklen_t {
-        if peer.v6 {
-            self.v6 = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: peer.port.to_be(),
-                sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr { s6_addr: peer.ip.to_be_bytes() },
-                sin6_scope_id: peer.scope,
-            };
-            mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t
-        } else {
-            self.v4 = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: peer.port.to_be(),
-                sin_addr: libc::in_addr { s_addr: (peer.ip as u32).to_be() },
-                sin_zero: [0; 8],
-            };
-            mem::size_of::<libc::sockaddr_in>() as libc::socklen_t
-        }
-    }
-}
 
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
@@ -542,88 +450,4 @@ fn segment(head: &libc::msghdr, length: usize) -> Option<u16> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{IpAddr, UdpSocket};
-
-    use super::*;
-
-    fn loopback(v6: bool) -> IpAddr {
-        if v6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() }
-    }
-
-    fn pair(v6: bool) -> (UdpSocket, UdpSocket) {
-        let a = UdpSocket::bind((loopback(v6), 0)).unwrap();
-        let b = UdpSocket::bind((loopback(v6), 0)).unwrap();
-        b.connect(a.local_addr().unwrap()).unwrap();
-        (a, b)
-    }
-
-    #[test]
-    fn a_batch_comes_with_its_senders_and_goes_back_to_them() {
-        for v6 in [false, true] {
-            let (server, client) = pair(v6);
-            let other = UdpSocket::bind((loopback(v6), 0)).unwrap();
-            other.connect(server.local_addr().unwrap()).unwrap();
-            client.send(b"one").unwrap();
-            other.send(b"two").unwrap();
-            client.send(b"").unwrap();
-            let mut inbox = Inbox::new();
-            assert_eq!(inbox.receive(server.as_fd(), false).unwrap(), 3);
-            let (peer, bytes, segment) = inbox.datagram(1).unwrap();
-            assert_eq!(
-                (peer.socket_addr(), bytes, segment),
-                (other.local_addr().unwrap(), &b"two"[..], None)
-            );
-            assert_eq!(inbox.datagram(2).unwrap().1, b"");
-            let (upstream, backend) = pair(v6);
-            upstream.connect(backend.local_addr().unwrap()).unwrap();
-            backend.send(b"first").unwrap();
-            backend.send(b"second").unwrap();
-            let mut outbox = Outbox::new();
-            outbox.receive(upstream.as_fd(), peer, 0).unwrap();
-            outbox.receive(upstream.as_fd(), client.local_addr().unwrap().into(), 0).unwrap();
-            assert_eq!(outbox.flush(|_| Some(server.as_fd())), 0);
-            let mut buffer = [0; 16];
-            assert_eq!(other.recv(&mut buffer).unwrap(), 5);
-            assert_eq!(client.recv(&mut buffer).unwrap(), 6);
-        }
-    }
-
-    #[test]
-    fn a_train_arrives_whole_and_leaves_in_its_segments() {
-        for v6 in [false, true] {
-            let (server, client) = pair(v6);
-            if !coalesce(server.as_fd(), true) {
-                continue;
-            }
-            let train: Vec<u8> = (0..3500_u32).map(|at| at as u8).collect();
-            send_datagrams(client.as_fd(), &[], &train, Some(1000)).unwrap();
-            let mut inbox = Inbox::new();
-            assert_eq!(inbox.receive(server.as_fd(), true).unwrap(), 1);
-            let (peer, bytes, segment) = inbox.datagram(0).unwrap();
-            assert_eq!((bytes, segment), (&train[..], Some(1000)));
-            let (upstream, backend) = pair(v6);
-            upstream.connect(backend.local_addr().unwrap()).unwrap();
-            assert!(coalesce(upstream.as_fd(), true));
-            send_datagrams(backend.as_fd(), &[], &train, Some(1000)).unwrap();
-            let mut outbox = Outbox::new();
-            assert_eq!(outbox.receive_many(upstream.as_fd(), peer, 0, 8).unwrap(), (1, 3500));
-            assert_eq!(outbox.flush(|_| Some(server.as_fd())), 0);
-            let mut buffer = [0; 2000];
-            for expected in [1000, 1000, 1000, 500] {
-                assert_eq!(client.recv(&mut buffer).unwrap(), expected);
-            }
-        }
-    }
-
-    #[test]
-    fn a_prefix_goes_before_the_first_datagram_of_a_train_only() {
-        let (server, client) = pair(false);
-        send_datagrams(client.as_fd(), b"head:", b"aaabbb", Some(3)).unwrap();
-        let mut buffer = [0; 64];
-        assert_eq!(server.recv(&mut buffer).unwrap(), 8);
-        assert_eq!(&buffer[..8], b"head:aaa");
-        assert_eq!(server.recv(&mut buffer).unwrap(), 3);
-        assert_eq!(&buffer[..3], b"bbb");
-    }
-}
+mod tests;

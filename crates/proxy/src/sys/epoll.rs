@@ -89,10 +89,13 @@ impl Epoll {
         let timeout = timeout.map_or(-1, |millis| libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX));
         let room = events.events.len() as libc::c_int;
         events.filled = 0;
-        // SAFETY: the pointer and the count describe the array of `events`, which is borrowed for the call.
-        let result =
-            unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.events.as_mut_ptr(), room, timeout) };
-        events.filled = checked(result)? as usize;
+        let (array, mask) = (events.events.as_mut_ptr(), ptr::null::<libc::sigset_t>());
+        // SAFETY: the pointer and the count describe the array of `events`, which is borrowed for the call; without a
+        // mask of signals its size does not matter. Directly, as `receive` does it.
+        let result = unsafe {
+            libc::syscall(libc::SYS_epoll_pwait, self.0.as_raw_fd(), array, room, timeout, mask, 0)
+        };
+        events.filled = checked_size(result as libc::ssize_t)?;
         Ok(())
     }
 }

@@ -106,10 +106,20 @@ pub(super) enum Delay {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     Small,
-    /// The last read filled the buffer.
-    Full,
-    /// It goes through a pipe.
-    Bulk,
+    /// It goes through a pipe, until that was not worth its calls so many times in a row.
+    Bulk(u8),
+}
+
+impl Flow {
+    /// After a read that was large. Bulk comes in portions: a small one does not mean that it is over.
+    pub(super) const LARGE: Flow = Flow::Bulk(4);
+
+    pub(super) fn after_small(self) -> Flow {
+        match self {
+            Flow::Small | Flow::Bulk(0..=1) => Flow::Small,
+            Flow::Bulk(patience) => Flow::Bulk(patience - 1),
+        }
+    }
 }
 
 pub(super) enum Carried {

@@ -128,7 +128,7 @@ fn shovel(from: &mut Socket, to: &mut Socket, buffer: &mut [u8], pipes: &mut Pip
                 break;
             }
             bytes +=
-                if from.flow == Flow::Bulk { suck(from, pipes)? } else { copy(from, to, buffer)? } as u64;
+                if from.flow != Flow::Small { suck(from, pipes)? } else { copy(from, to, buffer)? } as u64;
         }
         let delivered = deliver(from, to, pipes)?;
         if !from.readable
@@ -168,7 +168,7 @@ fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool
                     Err(_) => return Err(Broken::Sink),
                 }
             }
-            if from.flow == Flow::Bulk {
+            if from.flow != Flow::Small {
                 return Ok(true);
             }
         }
@@ -194,9 +194,8 @@ fn copy(from: &mut Socket, to: &mut Socket, buffer: &mut [u8]) -> Result<usize, 
         // The socket is empty: an edge will tell of more. If the peer's end was announced, it is what comes next.
         from.readable = false;
         from.at_end = read == 0 || from.peer_finished;
-        from.flow = Flow::Small;
     } else if read == buffer.len() {
-        from.flow = if from.flow == Flow::Small { Flow::Full } else { Flow::Bulk };
+        from.flow = Flow::LARGE;
     }
     let written = if read > 0 { write(to, &buffer[..read])? } else { 0 };
     if written < read {
@@ -224,9 +223,7 @@ fn suck(from: &mut Socket, pipes: &mut Pipes) -> Result<usize, Broken> {
             Ok(0)
         }
         Ok(read) => {
-            if read < WORTH_A_PIPE {
-                from.flow = Flow::Small;
-            }
+            from.flow = if read < WORTH_A_PIPE { from.flow.after_small() } else { Flow::LARGE };
             Ok(read)
         }
         Err(error) if sys::would_block(&error) => {

@@ -7,6 +7,7 @@ pub(crate) struct Token(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Waker,
+    Alarm,
     Listener,
     Connection,
     /// UDP: sockets of listeners and of flows.
@@ -23,8 +24,9 @@ impl Token {
     pub(crate) fn kind(self) -> Kind {
         match self.0 >> 56 {
             0 => Kind::Waker,
-            1 => Kind::Listener,
-            2 => Kind::Connection,
+            1 => Kind::Alarm,
+            2 => Kind::Listener,
+            3 => Kind::Connection,
             _ => Kind::Datagrams,
         }
     }

@@ -3,6 +3,8 @@
 //! Nothing is allocated, and setting or dropping a deadline touches two neighbours. An entry that was active since
 //! only notes when; it is looked at when its old deadline comes, and set again.
 
+use std::cell::Cell;
+
 /// Of milliseconds per slot, as a power of two.
 const TICK_BITS: u32 = 5;
 const SLOTS: usize = 2048;
@@ -28,6 +30,8 @@ pub(crate) struct Wheel {
     /// The tick up to which all deadlines have been handed out.
     done: u64,
     entries: usize,
+    /// No slot before this tick has an entry. It lags behind when entries are dropped; then somebody looks in vain.
+    next: Cell<u64>,
 }
 
 impl Wheel {
@@ -37,6 +41,7 @@ impl Wheel {
             occupied: [0; SLOTS / 64],
             done: now >> TICK_BITS,
             entries: 0,
+            next: Cell::new(0),
         }
     }
 
@@ -58,6 +63,7 @@ impl Wheel {
         link(index, &mut |link| *link = Link { slot, before: NONE, after });
         self.heads[slot as usize] = index;
         self.occupied[slot as usize / 64] |= 1 << (slot % 64);
+        self.next.set(if self.entries == 0 { tick } else { self.next.get().min(tick) });
         self.entries += 1;
     }
 
@@ -104,6 +110,14 @@ impl Wheel {
         if self.entries == 0 {
             return None;
         }
+        // Asked in every turn, so the slots are looked through only when the answer of before has passed.
+        if self.next.get() <= self.done {
+            self.next.set(self.first_occupied()?);
+        }
+        Some((self.next.get() << TICK_BITS).saturating_sub(now))
+    }
+
+    fn first_occupied(&self) -> Option<u64> {
         let first = self.done + 1;
         let start = (first % SLOTS as u64) as usize;
         let ahead = (0..=SLOTS / 64).find_map(|step| {
@@ -114,8 +128,7 @@ impl Wheel {
             }
             (bits != 0).then(|| (word * 64 + bits.trailing_zeros() as usize + SLOTS - start) % SLOTS)
         })?;
-        let at = (first + ahead as u64) << TICK_BITS;
-        Some(at.saturating_sub(now))
+        Some(first + ahead as u64)
     }
 }
 

@@ -1,4 +1,5 @@
 //! TCP as clients and members see it, over real sockets on loopback.
+#![allow(clippy::unwrap_used)]
 
 mod gates;
 mod headers;

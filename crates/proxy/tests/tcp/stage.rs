@@ -21,10 +21,10 @@ use seaway_model::{
 use seaway_proxy::{ListenerStatistics, MemberStatistics, OpenError, Proxy, Settings};
 use socket2::{Domain, SockRef, Socket, Type};
 
-pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "never came: {what}");
@@ -32,29 +32,29 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-pub struct Stage {
-    pub proxy: Proxy,
-    pub key: LbKey,
+pub(crate) struct Stage {
+    pub(crate) proxy: Proxy,
+    pub(crate) key: LbKey,
 }
 
 impl Stage {
-    pub fn new() -> Stage {
+    pub(crate) fn new() -> Stage {
         let proxy = Proxy::start(Settings { workers: 2, pin: false }).unwrap();
         Stage { proxy, key: LbKey::Of(owner()) }
     }
 
-    pub fn put(&self, pool: Pool) {
+    pub(crate) fn put(&self, pool: Pool) {
         self.proxy.put_pool(&self.key, Arc::new(pool));
     }
 
     /// Listens for the pool of these members; gives where.
-    pub fn serve(&self, members: &[SocketAddr]) -> SocketAddr {
+    pub(crate) fn serve(&self, members: &[SocketAddr]) -> SocketAddr {
         self.put(pool(members));
         self.open(HERE, |_| {}).0
     }
 
     /// Opens a listener on a free port.
-    pub fn open(&self, ip: IpAddr, tune: impl Fn(&mut Listener)) -> (SocketAddr, Listener) {
+    pub(crate) fn open(&self, ip: IpAddr, tune: impl Fn(&mut Listener)) -> (SocketAddr, Listener) {
         for _ in 0..50 {
             let port = TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().port();
             let mut listener = listener(port);
@@ -70,34 +70,34 @@ impl Stage {
     }
 
     /// Like `open`, where no port can be tried out before.
-    pub fn open_anywhere(&self, ip: IpAddr) -> (SocketAddr, Listener) {
+    pub(crate) fn open_anywhere(&self, ip: IpAddr) -> (SocketAddr, Listener) {
         let listener = listener(28_080);
         self.proxy.open(&self.key, ip, Arc::new(listener.clone())).unwrap();
         (SocketAddr::new(ip, listener.port), listener)
     }
 
-    pub fn listener(&self, at: SocketAddr) -> ListenerStatistics {
+    pub(crate) fn listener(&self, at: SocketAddr) -> ListenerStatistics {
         let statistics = self.proxy.statistics();
         let found = |listener: &ListenerStatistics| (listener.ip, listener.id.port) == (at.ip(), at.port());
         statistics.listeners.into_iter().find(found).expect("the listener is in the statistics")
     }
 
-    pub fn member(&self, at: SocketAddr) -> MemberStatistics {
+    pub(crate) fn member(&self, at: SocketAddr) -> MemberStatistics {
         let statistics = self.proxy.statistics();
         let mut members = statistics.pools.into_iter().flat_map(|pool| pool.members);
         members.find(|member| member.at == at).expect("the member is in the statistics")
     }
 }
 
-pub fn owner() -> Owner {
+pub(crate) fn owner() -> Owner {
     Owner::Config("test".into())
 }
 
-pub fn pool_id() -> PoolId {
+pub(crate) fn pool_id() -> PoolId {
     PoolId("members".into())
 }
 
-pub fn pool(members: &[SocketAddr]) -> Pool {
+pub(crate) fn pool(members: &[SocketAddr]) -> Pool {
     let mut members: Vec<Member> = members.iter().map(|at| member(*at, MemberState::Ready)).collect();
     members.sort();
     Pool {
@@ -117,11 +117,11 @@ pub fn pool(members: &[SocketAddr]) -> Pool {
     }
 }
 
-pub fn member(at: SocketAddr, state: MemberState) -> Member {
+pub(crate) fn member(at: SocketAddr, state: MemberState) -> Member {
     Member { at, host_name: None, node: None, weight: 1, state }
 }
 
-pub fn listener(port: u16) -> Listener {
+pub(crate) fn listener(port: u16) -> Listener {
     Listener {
         owner: owner(),
         name: "test".into(),
@@ -138,16 +138,16 @@ pub fn listener(port: u16) -> Listener {
 }
 
 /// A server of its own thread for each connection. Dropped, it goes as a killed process does: with resets.
-pub struct Backend {
-    pub at: SocketAddr,
-    pub accepted: Arc<AtomicUsize>,
+pub(crate) struct Backend {
+    pub(crate) at: SocketAddr,
+    pub(crate) accepted: Arc<AtomicUsize>,
     open: Arc<Mutex<HashMap<usize, TcpStream>>>,
     over: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Backend {
-    pub fn new(ip: IpAddr, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Backend {
+    pub(crate) fn new(ip: IpAddr, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Backend {
         let listener = TcpListener::bind((ip, 0)).unwrap();
         let at = listener.local_addr().unwrap();
         let (open, over) =
@@ -175,7 +175,7 @@ impl Backend {
     }
 
     /// Sends everything back, then its end.
-    pub fn echo(ip: IpAddr) -> Backend {
+    pub(crate) fn echo(ip: IpAddr) -> Backend {
         Backend::new(ip, |mut stream| {
             let mut reader = stream.try_clone().unwrap();
             let _ = io::copy(&mut reader, &mut stream);
@@ -184,7 +184,7 @@ impl Backend {
     }
 
     /// Says one byte at once, then echoes.
-    pub fn named(name: u8) -> Backend {
+    pub(crate) fn named(name: u8) -> Backend {
         Backend::new(HERE, move |mut stream| {
             let mut reader = stream.try_clone().unwrap();
             let _ = stream.write_all(&[name]);
@@ -192,7 +192,7 @@ impl Backend {
         })
     }
 
-    pub fn accepted(&self) -> usize {
+    pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(SeqCst)
     }
 }
@@ -213,18 +213,18 @@ impl Drop for Backend {
 }
 
 /// An address at which nobody listens.
-pub fn nobody() -> SocketAddr {
+pub(crate) fn nobody() -> SocketAddr {
     TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap()
 }
 
-pub fn connect(at: SocketAddr) -> TcpStream {
+pub(crate) fn connect(at: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
-pub fn connect_from(from: [u8; 4], at: SocketAddr) -> TcpStream {
+pub(crate) fn connect_from(from: [u8; 4], at: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
     socket.connect(&at.into()).unwrap();
@@ -234,18 +234,18 @@ pub fn connect_from(from: [u8; 4], at: SocketAddr) -> TcpStream {
 }
 
 /// What the member that answers is called; the connection goes on.
-pub fn greeted(at: SocketAddr) -> (u8, TcpStream) {
+pub(crate) fn greeted(at: SocketAddr) -> (u8, TcpStream) {
     let mut stream = connect(at);
     (name_of(&mut stream), stream)
 }
 
-pub fn name_of(stream: &mut TcpStream) -> u8 {
+pub(crate) fn name_of(stream: &mut TcpStream) -> u8 {
     let mut name = [0];
     stream.read_exact(&mut name).expect("a member says its name");
     name[0]
 }
 
-pub fn echoes(stream: &mut TcpStream) {
+pub(crate) fn echoes(stream: &mut TcpStream) {
     stream.write_all(b"ping").expect("the connection takes bytes");
     let mut answer = [0; 4];
     stream.read_exact(&mut answer).expect("the connection brings an answer");
@@ -253,7 +253,7 @@ pub fn echoes(stream: &mut TcpStream) {
 }
 
 /// How a connection ends that brings nothing any more.
-pub fn ending(stream: &mut TcpStream) -> Ending {
+pub(crate) fn ending(stream: &mut TcpStream) -> Ending {
     match stream.read(&mut [0; 64]) {
         Ok(0) => Ending::End,
         Ok(read) => panic!("{read} bytes instead of an ending"),
@@ -263,7 +263,7 @@ pub fn ending(stream: &mut TcpStream) -> Ending {
 }
 
 /// Like `ending`, for a client that may be turned away before it has done anything.
-pub fn is_refused(at: SocketAddr) -> bool {
+pub(crate) fn is_refused(at: SocketAddr) -> bool {
     match TcpStream::connect(at) {
         Ok(mut stream) => {
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -274,13 +274,13 @@ pub fn is_refused(at: SocketAddr) -> bool {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     End,
     Reset,
 }
 
 /// Bytes that look like noise and are the same every time.
-pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = move || {
         state ^= state << 13;
