@@ -1,5 +1,5 @@
 //! A data plane, members and clients to play with.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use std::{
     collections::HashMap,
@@ -56,7 +56,7 @@ impl Stage {
     /// Opens a listener on a free port.
     pub(crate) fn open(&self, ip: IpAddr, tune: impl Fn(&mut Listener)) -> (SocketAddr, Listener) {
         for _ in 0..50 {
-            let port = TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().port();
+            let port = free_port();
             let mut listener = listener(port);
             tune(&mut listener);
             match self.proxy.open(&self.key, ip, Arc::new(listener.clone())) {
@@ -71,7 +71,7 @@ impl Stage {
 
     /// Like `open`, where no port can be tried out before.
     pub(crate) fn open_anywhere(&self, ip: IpAddr) -> (SocketAddr, Listener) {
-        let listener = listener(28_080);
+        let listener = listener(free_port());
         self.proxy.open(&self.key, ip, Arc::new(listener.clone())).unwrap();
         (SocketAddr::new(ip, listener.port), listener)
     }
