@@ -29,13 +29,13 @@ fn connections_of_a_removed_member_go_on_until_the_drain_is_over() {
     let (stage, backends) = (Stage::new(), [b'a', b'b'].map(Backend::named));
     let all = backends.each_ref().map(|backend| backend.at);
     stage.put(pool(&all));
-    let (at, _) = stage.open(HERE, |listener| listener.timeouts.drain = Duration::from_millis(400));
+    let (at, _) = stage.open(HERE, |listener| listener.timeouts.drain = Duration::from_secs(2));
     let mut held: Vec<_> = (0..6).map(|_| greeted(at)).collect();
     let removed = Instant::now();
     stage.put(pool(&all[1..]));
     assert_eq!(stage.member(all[0]).state, None, "it is shown as long as it has connections");
     for (name, stream) in &mut held {
-        if removed.elapsed() < Duration::from_millis(300) {
+        if removed.elapsed() < Duration::from_secs(1) {
             echoes(stream);
         }
         assert!(*name == b'a' || *name == b'b');
@@ -43,7 +43,7 @@ fn connections_of_a_removed_member_go_on_until_the_drain_is_over() {
     for (name, stream) in &mut held {
         if *name == b'a' {
             assert_eq!(ending(stream), Ending::End);
-            assert!(removed.elapsed() >= Duration::from_millis(400));
+            assert!(removed.elapsed() >= Duration::from_secs(2));
         }
     }
     for (name, stream) in &mut held {
@@ -80,18 +80,18 @@ fn a_member_that_comes_back_in_time_keeps_its_connections() {
 fn a_closed_listener_lets_connections_finish() {
     let (stage, backend) = (Stage::new(), Backend::named(b'a'));
     stage.put(pool(&[backend.at]));
-    let (at, listener) = stage.open(HERE, |listener| listener.timeouts.drain = Duration::from_millis(500));
+    let (at, listener) = stage.open(HERE, |listener| listener.timeouts.drain = Duration::from_secs(2));
     let (mut one, mut two) = (greeted(at).1, greeted(at).1);
     let closed = Instant::now();
     stage.proxy.close(&stage.key, HERE, listener.id());
     eventually("nobody comes in", || std::net::TcpStream::connect(at).is_err());
-    if closed.elapsed() < Duration::from_millis(400) {
+    if closed.elapsed() < Duration::from_secs(1) {
         echoes(&mut one);
         assert!(stage.listener(at).closed);
     }
     drop(one);
     assert_eq!(ending(&mut two), Ending::End);
-    assert!(closed.elapsed() >= Duration::from_millis(500));
+    assert!(closed.elapsed() >= Duration::from_secs(2));
 
     stage.proxy.open(&stage.key, HERE, Arc::new(listener)).unwrap();
     assert_eq!(greeted(at).0, b'a');
@@ -204,10 +204,10 @@ fn thousands_of_listeners_open_fast() {
     let stage = Stage::new();
     let begin = Instant::now();
     let mut opened = 0;
-    for port in 20_000..21_000 {
-        // Each has an address of its own: other tests have their ports elsewhere.
-        let ip = std::net::Ipv4Addr::from(0x7f20_0000 + port).into();
-        opened += usize::from(stage.proxy.open(&stage.key, ip, Arc::new(listener(80 + port as u16))).is_ok());
+    let port = free_port();
+    for number in 0..1000 {
+        let ip = std::net::Ipv4Addr::from(0x7f20_0000 + number).into();
+        opened += usize::from(stage.proxy.open(&stage.key, ip, Arc::new(listener(port))).is_ok());
     }
     assert_eq!(opened, 1000);
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());

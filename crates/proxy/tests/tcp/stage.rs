@@ -1,5 +1,5 @@
 //! A data plane, members and clients to play with.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code)]
 
 use std::{
     collections::HashMap,
@@ -214,7 +214,19 @@ impl Drop for Backend {
 
 /// An address at which nobody listens.
 pub(crate) fn nobody() -> SocketAddr {
-    TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap()
+    SocketAddr::new(HERE, free_port())
+}
+
+/// Not one that the kernel gives to clients: it would be taken, or a client would connect to itself, sooner or later.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let start = std::process::id() as usize * 331;
+    loop {
+        let port = (10_000 + (start + NEXT.fetch_add(1, SeqCst)) % 20_000) as u16;
+        if TcpListener::bind((HERE, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 pub(crate) fn connect(at: SocketAddr) -> TcpStream {
