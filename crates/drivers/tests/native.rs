@@ -1,0 +1,135 @@
+//! The native driver against the real data plane, on loopback, and its steps against a model of applying them.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, TcpListener},
+    sync::Arc,
+};
+
+use proptest::prelude::*;
+use seaway_drivers::native::{Native, OnHost, Step, steps};
+use seaway_model::{
+    Desired, L4, LbKey, Listener, LoadBalancer, Member, Owner, Pool, PoolId, Unit,
+    load_balancer::{BackendProtocol, Balance, Bind, Limits, MemberState, Protocol, Rule, Timeouts},
+};
+use seaway_proxy::{Proxy, Running, Settings};
+use seaway_testkit::conformance::{converges, repeats};
+
+fn owner() -> Owner {
+    Owner::Config("tcpServices[0]".into())
+}
+
+fn listener(port: u16, most: Option<u32>) -> Arc<Listener> {
+    Arc::new(Listener {
+        owner: owner(),
+        name: format!("default/shop:{port}").into(),
+        l4: L4::Tcp,
+        port,
+        protocol: Protocol::Opaque,
+        tls: None,
+        rules: vec![Rule::everything_to(owner(), PoolId("80/TCP".into()))],
+        sources: Vec::new(),
+        proxy_from: Vec::new(),
+        limits: Limits { connections: most, new_per_second: None },
+        timeouts: Timeouts::default(),
+    })
+}
+
+fn pool(id: u16, members: u16) -> Arc<Pool> {
+    let member = |i| Member {
+        at: (Ipv4Addr::LOCALHOST, 1_000 + i).into(),
+        host_name: None,
+        node: None,
+        weight: 1,
+        state: MemberState::Ready,
+    };
+    Arc::new(Pool {
+        id: PoolId(format!("{id}/TCP").into()),
+        owner: owner(),
+        l4: L4::Tcp,
+        protocol: BackendProtocol::Opaque,
+        tls: None,
+        balance: Balance::RoundRobin,
+        affinity: None,
+        health: None,
+        passive: None,
+        slow_start: None,
+        panic_threshold: 0,
+        proxy: None,
+        members: (0..members).map(member).collect(),
+    })
+}
+
+fn load_balancer(ips: &[IpAddr], ports: &[(u16, Option<u32>)], pools: &[(u16, u16)]) -> LoadBalancer {
+    let listeners = ports.iter().map(|(port, most)| listener(*port, *most));
+    LoadBalancer {
+        binds: ips.iter().copied().map(Bind::Host).collect(),
+        listeners: listeners.map(|it| (it.id(), it)).collect(),
+        pools: pools.iter().map(|(id, members)| pool(*id, *members)).map(|it| (it.id.clone(), it)).collect(),
+        ..LoadBalancer::default()
+    }
+}
+
+/// Ports that are free now; each test has an address of its own.
+fn free_ports(ip: Ipv4Addr) -> [u16; 3] {
+    let held = [(); 3].map(|()| TcpListener::bind((ip, 0)).expect("a port"));
+    held.map(|it| it.local_addr().expect("it is bound").port())
+}
+
+#[tokio::test]
+async fn native_passes_the_suite_of_all_drivers() {
+    let ip = Ipv4Addr::new(127, 60, (std::process::id() >> 8) as u8, std::process::id() as u8);
+    let [a, b, c] = free_ports(ip);
+    let proxy = Proxy::start(Settings { workers: 2, pin: false }).expect("a data plane");
+    let driver = Native::new(proxy.clone(), "edge-1".into());
+    let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), LbKey::Of(owner()));
+    let ips = [IpAddr::V4(ip)];
+    let wanted = [
+        load_balancer(&ips, &[(a, None)], &[(80, 1)]),
+        load_balancer(&ips, &[(a, Some(5)), (b, None)], &[(80, 2), (81, 1)]),
+        load_balancer(&ips, &[(c, None)], &[(80, 2)]),
+        load_balancer(&[], &[(c, None)], &[(80, 2)]),
+        load_balancer(&ips, &[(a, None), (b, None), (c, None)], &[(80, 0)]),
+    ]
+    .map(|it| Desired::LoadBalancer(Arc::new(it)));
+    converges(&driver, &unit, &wanted).await;
+    repeats(&driver, &unit, &wanted).await;
+    assert_eq!(proxy.keys(), [], "nothing is left");
+}
+
+/// What applying a step makes of what runs.
+fn applied(running: &mut Running, step: &Step) {
+    match step {
+        Step::PutPool(pool) => drop(running.pools.insert(pool.id.clone(), pool.clone())),
+        Step::RemovePool(id) => drop(running.pools.remove(id)),
+        Step::Open(ip, it) | Step::Retune(ip, it) => drop(running.sockets.insert((*ip, it.id()), it.clone())),
+        Step::Close(ip, id) => drop(running.sockets.remove(&(*ip, *id))),
+    }
+}
+
+fn any_load_balancer() -> impl Strategy<Value = LoadBalancer> {
+    let ips = prop::collection::btree_set(1_u8..4, 0..3);
+    let ports = prop::collection::btree_map(1_u16..5, prop::option::of(1_u32..3), 0..4);
+    let pools = prop::collection::btree_map(80_u16..83, 0_u16..3, 0..3);
+    (ips, ports, pools).prop_map(|(ips, ports, pools): (_, BTreeMap<_, _>, BTreeMap<_, _>)| {
+        let ips: Vec<IpAddr> = ips.into_iter().map(|last| Ipv4Addr::new(192, 0, 2, last).into()).collect();
+        load_balancer(&ips, &ports.into_iter().collect::<Vec<_>>(), &pools.into_iter().collect::<Vec<_>>())
+    })
+}
+
+proptest! {
+    #[test]
+    fn applying_the_steps_yields_what_is_wanted_and_asking_again_yields_none(
+        wanted in prop::collection::vec(prop::option::of(any_load_balancer()), 1..6)
+    ) {
+        let mut running = Running::default();
+        for wanted in &wanted {
+            for step in steps(wanted.as_ref(), &running) {
+                applied(&mut running, &step);
+            }
+            prop_assert_eq!(steps(wanted.as_ref(), &running), vec![]);
+            let listeners = wanted.as_ref().map_or(0, |it| it.binds.len() * it.listeners.len());
+            prop_assert_eq!(running.sockets.len(), listeners);
+        }
+    }
+}
