@@ -14,6 +14,8 @@ use seaway_model::{
     name::ObjectRef,
 };
 
+use crate::spelling::nearest;
+
 pub use table::{ROWS, Row};
 
 /// What an owner asked for beyond its spec, resolved: defaults filled in.
@@ -114,30 +116,14 @@ impl Wishes {
 }
 
 fn unknown(object: &ObjectRef, key: &Name) -> Problem {
-    let near = ROWS.iter().map(|row| row.names[0]).min_by_key(|name| distance(name, key));
+    let names: Vec<&str> = ROWS.iter().map(|row| row.names[0]).collect();
     let problem =
         Problem::new(object.clone(), Reason::BadAnnotation, format!("nothing is known by the name {key}"))
             .at(format!("metadata.annotations[{key}]"));
-    match near.filter(|name| distance(name, key) <= 4) {
+    match nearest(key, &names) {
         Some(name) => problem.fix(format!("Did you mean {name}?")),
         None => problem.fix("docs/annotations.md lists them all."),
     }
-}
-
-/// How many letters have to change (Levenshtein).
-pub fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

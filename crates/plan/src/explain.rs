@@ -33,7 +33,7 @@ pub fn explain(world: &World, key: &ServiceKey) -> Result<String, String> {
 
 fn unknown(world: &World, key: &ServiceKey) -> String {
     let alike: Vec<String> = (world.index().services())
-        .filter(|(it, _)| it.name == key.name || crate::annotations::distance(&it.name, &key.name) <= 2)
+        .filter(|(it, _)| it.name == key.name || crate::spelling::distance(&it.name, &key.name) <= 2)
         .map(|(it, _)| format!("{}/{}", it.namespace, it.name))
         .collect();
     let near =

@@ -21,6 +21,7 @@ pub mod ledger;
 mod members;
 pub mod quantity;
 mod service;
+pub mod spelling;
 mod world;
 
 pub use demand::Demand;

@@ -5,31 +5,30 @@ use std::{net::IpAddr, time::Duration};
 use ipnet::IpNet;
 use seaway_model::IpRange;
 
-/// `300ms`, `5s`, `1m30s`, `1h`, or plain seconds (`5`).
+/// `300ms`, `5s`, `1m30s`, `1.5h`, as Go writes durations, or plain seconds (`5`).
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration; write one like 500ms, 5s, 1m30s or 1h");
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(Duration::from_secs(seconds.into()));
     }
-    let mut rest = text;
-    let mut total = Duration::ZERO;
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let (mut sum, mut rest) = (Duration::ZERO, text);
     while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-        let (number, tail) = rest.split_at(digits);
-        let number: u32 = number.parse().map_err(|_| wrong())?;
-        let letters = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(letters);
-        let unit = match unit {
-            "ms" => Duration::from_millis(1),
-            "s" => Duration::from_secs(1),
-            "m" => Duration::from_secs(60),
-            "h" => Duration::from_secs(3600),
+        let (number, tail) = rest.split_at(rest.find(|c| !is_number(c)).ok_or_else(wrong)?);
+        let (unit, tail) = tail.split_at(tail.find(is_number).unwrap_or(tail.len()));
+        let seconds = match unit {
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
             _ => return Err(wrong()),
         };
-        total = unit.checked_mul(number).and_then(|it| total.checked_add(it)).ok_or_else(wrong)?;
+        let part = number.parse::<f64>().ok().and_then(|it| Duration::try_from_secs_f64(it * seconds).ok());
+        sum = part.and_then(|it| sum.checked_add(it)).ok_or_else(wrong)?;
         rest = tail;
     }
-    if text.is_empty() { Err(wrong()) } else { Ok(total) }
+    if text.is_empty() { Err(wrong()) } else { Ok(sum) }
 }
 
 /// `192.0.2.0/24`, `192.0.2.10-192.0.2.20` or one address.
@@ -74,12 +73,19 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_people_write_them() {
-        let table =
-            [("500ms", 500), ("5s", 5_000), ("1m30s", 90_000), ("1h", 3_600_000), ("7", 7_000), ("0", 0)];
+        let table = [
+            ("500ms", 500),
+            ("5s", 5_000),
+            ("1m30s", 90_000),
+            ("1h", 3_600_000),
+            ("1.5h", 5_400_000),
+            ("7", 7_000),
+            ("0", 0),
+        ];
         for (text, millis) in table {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "s", "5x", "-1s", "1.5s", "5 s", "99999999999s", "4294967295h4294967295h4294967295h"]
+        for text in ["", "s", "5x", "-1s", "1.5.5s", "5 s", "99999999999s", "4294967295h4294967295h4294967295h"]
         {
             if text.starts_with("4294967295h") {
                 continue;
