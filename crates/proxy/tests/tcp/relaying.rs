@@ -122,6 +122,35 @@ fn large_and_small_answers_alternate_on_one_connection() {
     }
 }
 
+/// Pipes are used again: what is in one when its connection breaks must not come out in another.
+#[test]
+fn nothing_of_a_broken_transfer_comes_out_elsewhere() {
+    let (stage, backend) = (Stage::new(), Backend::echo(HERE));
+    let at = stage.serve(&[backend.at]);
+    let stuck: Vec<_> = (0..8)
+        .map(|_| {
+            let client = connect(at);
+            client.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+            // Everything on the way is full in the end, as nothing is read.
+            while (&client).write(&[0; 1 << 20]).is_ok() {}
+            SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+            client
+        })
+        .collect();
+    drop(stuck);
+    eventually("they are gone", || stage.proxy.statistics().connections == 0);
+    for seed in 1..9 {
+        let sent = noise(4 << 20, seed);
+        let mut client = connect(at);
+        let (mut writer, to_send) = (client.try_clone().unwrap(), sent.clone());
+        let writing = thread::spawn(move || writer.write_all(&to_send).unwrap());
+        let mut received = vec![0; sent.len()];
+        client.read_exact(&mut received).unwrap();
+        writing.join().unwrap();
+        assert!(received == sent);
+    }
+}
+
 #[test]
 fn a_reader_that_does_not_read_stops_the_member() {
     let written = Arc::new(AtomicUsize::new(0));
