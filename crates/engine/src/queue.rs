@@ -48,7 +48,9 @@ pub(crate) struct Queue {
     entries: HashMap<Unit, Entry>,
     lane_of: Box<dyn Fn(&Unit) -> usize + Send>,
     ready: Vec<VecDeque<Unit>>,
-    alarms: BTreeMap<Instant, Vec<Unit>>,
+    /// By time, and by a number that keeps equal times apart.
+    alarms: BTreeMap<(Instant, u64), Unit>,
+    numbered: u64,
     working: usize,
 }
 
@@ -60,6 +62,7 @@ impl Queue {
             lane_of: Box::new(lane_of),
             ready: vec![VecDeque::new(); lanes],
             alarms: BTreeMap::new(),
+            numbered: 0,
             working: 0,
         }
     }
@@ -115,7 +118,8 @@ impl Queue {
             self.ready[(self.lane_of)(unit)].push_back(unit.clone());
         } else if let Some(at) = again {
             entry.alarm = Some(at);
-            self.alarms.entry(at).or_default().push(unit.clone());
+            self.numbered += 1;
+            self.alarms.insert((at, self.numbered), unit.clone());
         } else if forget {
             self.entries.remove(unit);
         }
@@ -123,21 +127,16 @@ impl Queue {
 
     /// Marks what is due by now.
     pub(crate) fn ring(&mut self, now: Instant) {
-        while let Some(first) = self.alarms.first_entry() {
-            if *first.key() > now {
-                return;
-            }
-            let at = *first.key();
-            for unit in first.remove() {
-                if self.entries.get(&unit).is_some_and(|entry| entry.alarm == Some(at)) {
-                    self.mark(&Dirt::Unit(unit));
-                }
+        while let Some(first) = self.alarms.first_entry().filter(|first| first.key().0 <= now) {
+            let ((at, _), unit) = first.remove_entry();
+            if self.entries.get(&unit).is_some_and(|entry| entry.alarm == Some(at)) {
+                self.mark(&Dirt::Unit(unit));
             }
         }
     }
 
     pub(crate) fn next_alarm(&self) -> Option<Instant> {
-        self.alarms.first_key_value().map(|(at, _)| *at)
+        self.alarms.first_key_value().map(|((at, _), _)| *at)
     }
 
     pub(crate) fn is_idle(&self) -> bool {

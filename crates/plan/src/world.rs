@@ -49,8 +49,8 @@ pub struct World {
     /// As they are written, which is later than as the ledger wants them.
     addresses: BTreeMap<IpAddr, Arc<Address>>,
     owners: HashMap<Owner, OwnerState>,
-    of_service: HashMap<ServiceKey, BTreeSet<Owner>>,
-    unit_owners: HashMap<Unit, BTreeSet<Owner>>,
+    of_service: HashMap<ServiceKey, Vec<Owner>>,
+    unit_owners: HashMap<Unit, Vec<Owner>>,
     outcomes: HashMap<Unit, Outcome>,
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
     synced: HashSet<Kind>,

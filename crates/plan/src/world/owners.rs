@@ -26,7 +26,8 @@ pub(super) struct OwnerState {
     pub(super) claim: Option<Claim>,
     pub(super) grant: Option<Grant>,
     pub(super) planned: Planned,
-    pub(super) units: BTreeSet<Unit>,
+    /// Sorted. Nearly always one: a set's node would be ten times as large.
+    pub(super) units: Vec<Unit>,
 }
 
 impl World {
@@ -103,18 +104,20 @@ impl World {
         };
         let key = ServiceKey::new(demand.service.meta.namespace.clone(), demand.service.meta.name.clone());
         let claim = self.claim(&demand);
-        let units: BTreeSet<Unit> = self.placements.iter().flat_map(|it| it.units(&demand)).collect();
-        self.of_service.entry(key).or_default().insert(owner.clone());
+        let mut units: Vec<Unit> = self.placements.iter().flat_map(|it| it.units(&demand)).collect();
+        units.sort();
+        units.dedup();
+        add(self.of_service.entry(key).or_default(), &owner);
         let state = self.owners.entry(owner.clone()).or_default();
         let claimed = state.claim.as_ref() != Some(&claim);
         state.demand = Some(Arc::new(demand));
         state.claim = Some(claim.clone());
         let before = std::mem::replace(&mut state.units, units.clone());
-        for unit in before.difference(&units) {
+        for unit in before.iter().filter(|unit| !units.contains(unit)) {
             self.disown(&owner, unit);
         }
-        for unit in units.difference(&before) {
-            self.unit_owners.entry(unit.clone()).or_default().insert(owner.clone());
+        for unit in units.iter().filter(|unit| !before.contains(unit)) {
+            add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
             self.dirt.insert(Dirt::Unit(unit.clone()));
         }
         if claimed {
@@ -184,7 +187,7 @@ impl World {
     }
 
     /// Membership and configuration are two kinds of dirt.
-    fn mark(&mut self, units: &BTreeSet<Unit>, before: &LoadBalancer, now: &LoadBalancer) {
+    fn mark(&mut self, units: &[Unit], before: &LoadBalancer, now: &LoadBalancer) {
         let same_shape = before.binds == now.binds
             && before.listeners == now.listeners
             && before.options == now.options
@@ -202,7 +205,7 @@ impl World {
     fn rename(&mut self, owner: &Owner, before: &BTreeSet<Name>, now: &BTreeSet<Name>) {
         for name in now.difference(before) {
             let unit = Unit::Name(name.clone());
-            self.unit_owners.entry(unit.clone()).or_default().insert(owner.clone());
+            add(self.unit_owners.entry(unit.clone()).or_default(), owner);
             self.dirt.insert(Dirt::Unit(unit));
         }
         for name in before.difference(now) {
@@ -225,7 +228,7 @@ impl World {
 
     fn disown(&mut self, owner: &Owner, unit: &Unit) {
         if let Some(owners) = self.unit_owners.get_mut(unit) {
-            owners.remove(owner);
+            owners.retain(|it| it != owner);
             if owners.is_empty() {
                 self.unit_owners.remove(unit);
             }
@@ -245,7 +248,7 @@ impl World {
             let key =
                 ServiceKey::new(demand.service.meta.namespace.clone(), demand.service.meta.name.clone());
             if let Some(owners) = self.of_service.get_mut(&key) {
-                owners.remove(owner);
+                owners.retain(|it| it != owner);
                 if owners.is_empty() {
                     self.of_service.remove(&key);
                 }
@@ -263,6 +266,13 @@ impl World {
     pub(super) fn owners_of(&self, object: &ObjectRef) -> Vec<Owner> {
         let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
         self.of_service.get(&key).into_iter().flatten().cloned().collect()
+    }
+}
+
+/// A handful of owners at most, so a list is enough.
+fn add(owners: &mut Vec<Owner>, owner: &Owner) {
+    if !owners.contains(owner) {
+        owners.push(owner.clone());
     }
 }
 
