@@ -139,6 +139,7 @@ impl Serving {
                     info!(after = ?self.process.began.elapsed(), "ready");
                     self.process.notifier.main_process(std::process::id());
                     self.process.notifier.ready("serving");
+                    seaway_proxy::give_memory_back();
                 }
                 Some((turn, answer)) = turns.recv() => {
                     match turn {

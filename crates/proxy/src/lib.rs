@@ -66,5 +66,5 @@ pub use proxy::{Drained, Proxy, Running, Settings, StartError};
 pub use running::{Health, Refusal};
 pub use seaway_snapshot::Standing;
 pub use statistics::{ListenerStatistics, MemberStatistics, PoolStatistics, Statistics, Traffic};
-pub use sys::raise_descriptor_limit;
+pub use sys::{give_memory_back, raise_descriptor_limit};
 pub use takeover::{HandOver, TakeOverError, TakenOver, Turn, take};

@@ -24,7 +24,7 @@ pub(crate) use datagram::*;
 pub(crate) use epoll::{Epoll, Event, Events, Waker};
 pub(crate) use pass::*;
 pub(crate) use pipe::Pipe;
-pub use process::raise_descriptor_limit;
+pub use process::{give_memory_back, raise_descriptor_limit};
 pub(crate) use process::{pin_to, sleep_exactly};
 pub(crate) use socket::*;
 
