@@ -36,7 +36,6 @@ pub struct Host {
     pub name: Name,
     pub proxy: Proxy,
     presence: Arc<Presence>,
-    history: view::History,
 }
 
 impl Host {
@@ -49,8 +48,7 @@ impl Host {
         recorded: impl IntoIterator<Item = IpAddr>,
     ) -> Host {
         let presence = Arc::new(Presence::new(name.clone(), named, recorded));
-        let history = view::History::new(proxy.health_changes());
-        Host { name, proxy, presence, history }
+        Host { name, proxy, presence }
     }
 
     pub fn placement(&self) -> Arc<dyn Placement> {
@@ -78,7 +76,7 @@ impl Host {
 
     /// What is served, with its counters, for the status page.
     pub fn view(&self, plan: &[Overview]) -> ServiceViews {
-        view::fold(plan, &self.proxy.statistics(), &self.history)
+        view::fold(plan, &self.proxy.statistics())
     }
 
     /// A clean stop: nobody new, who is there may finish until the deadline, and our addresses go.

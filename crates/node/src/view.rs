@@ -2,9 +2,7 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
-    sync::{Mutex, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use seaway_admin::view::{
@@ -12,67 +10,18 @@ use seaway_admin::view::{
     Sessions,
 };
 use seaway_model::{
-    LbKey, Owner, Pool, PoolId, Time,
+    LbKey, Owner, Pool, Time,
     load_balancer::{CheckKind, HealthCheck, MemberState},
 };
 use seaway_plan::Overview;
 use seaway_proxy::{
-    Health, HealthChanges, ListenerStatistics, MemberStatistics, PoolStatistics, Refusal, Standing,
-    Statistics, Traffic,
+    Health, ListenerStatistics, MemberStatistics, PoolStatistics, Refusal, Standing, Statistics, Traffic,
 };
 
 pub type ServiceViews = Vec<ServiceView>;
 
-type MemberKey = (LbKey, PoolId, SocketAddr);
-
-/// When each member last changed, and why: the data plane tells changes, people ask for the last one.
-pub(crate) struct History {
-    changes: HealthChanges,
-    last: Mutex<HashMap<MemberKey, Last>>,
-}
-
-#[derive(Clone, Default)]
-struct Last {
-    at: Option<Time>,
-    reason: String,
-    times_down: u64,
-}
-
-impl History {
-    pub(crate) fn new(changes: HealthChanges) -> History {
-        History { changes, last: Mutex::default() }
-    }
-
-    /// What happened since the last look is dated now: nobody looked in between.
-    fn update(&self) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        for change in self.changes.wait(Duration::ZERO) {
-            let entry = last.entry((change.key, change.pool, change.member)).or_default();
-            entry.at = Some(now());
-            if change.to != Standing::Usable {
-                entry.reason = change.reason;
-                entry.times_down += 1;
-            }
-        }
-    }
-
-    fn of(&self, key: &MemberKey) -> Last {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned().unwrap_or_default()
-    }
-
-    fn keep(&self, known: impl Fn(&MemberKey) -> bool) {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).retain(|key, _| known(key));
-    }
-}
-
-fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Time(since.as_millis() as u64)
-}
-
 /// One view for each owner of the plan.
-pub(crate) fn fold(plan: &[Overview], statistics: &Statistics, history: &History) -> ServiceViews {
-    history.update();
+pub(crate) fn fold(plan: &[Overview], statistics: &Statistics) -> ServiceViews {
     let mut listeners: HashMap<&LbKey, Vec<&ListenerStatistics>> = HashMap::new();
     for listener in &statistics.listeners {
         listeners.entry(&listener.key).or_default().push(listener);
@@ -84,25 +33,12 @@ pub(crate) fn fold(plan: &[Overview], statistics: &Statistics, history: &History
     let services = plan.iter().map(|overview| {
         let key = LbKey::Of(overview.status.owner.clone());
         let listeners = listeners.get(&key).map(Vec::as_slice).unwrap_or_default();
-        let pools = pools.get(&key).map(Vec::as_slice).unwrap_or_default();
-        service(overview, &key, listeners, pools, history)
+        service(overview, listeners, pools.get(&key).map(Vec::as_slice).unwrap_or_default())
     });
-    let services = services.collect();
-    if statistics.pools.len() < 100_000 {
-        let known: std::collections::HashSet<(&LbKey, &PoolId)> =
-            statistics.pools.iter().map(|it| (&it.key, &it.id)).collect();
-        history.keep(|(key, pool, _)| known.contains(&(key, pool)));
-    }
-    services
+    services.collect()
 }
 
-fn service(
-    overview: &Overview,
-    key: &LbKey,
-    listeners: &[&ListenerStatistics],
-    pools: &[&PoolStatistics],
-    history: &History,
-) -> ServiceView {
+fn service(overview: &Overview, listeners: &[&ListenerStatistics], pools: &[&PoolStatistics]) -> ServiceView {
     let object = overview.status.owner.object();
     let (namespace, name) = match (&overview.status.owner, &overview.demand) {
         (Owner::Config(_), Some(demand)) => {
@@ -116,12 +52,7 @@ fn service(
         name: name.to_string(),
         addresses: overview.status.addresses.clone(),
         listeners: listener_views(overview, listeners),
-        pools: overview
-            .load_balancer
-            .pools
-            .values()
-            .map(|pool| pool_view(pool, key, pools, history))
-            .collect(),
+        pools: overview.load_balancer.pools.values().map(|pool| pool_view(pool, pools)).collect(),
     }
 }
 
@@ -162,15 +93,10 @@ fn listener_views(overview: &Overview, statistics: &[&ListenerStatistics]) -> Ve
     views
 }
 
-fn pool_view(pool: &Pool, key: &LbKey, statistics: &[&PoolStatistics], history: &History) -> PoolView {
+fn pool_view(pool: &Pool, statistics: &[&PoolStatistics]) -> PoolView {
     let counted = statistics.iter().find(|it| it.id == pool.id);
-    let members: Vec<MemberView> = counted.map_or_else(Vec::new, |counted| {
-        counted
-            .members
-            .iter()
-            .map(|it| member_view(it, pool, &history.of(&(key.clone(), pool.id.clone(), it.at))))
-            .collect()
-    });
+    let members: Vec<MemberView> = counted
+        .map_or_else(Vec::new, |counted| counted.members.iter().map(|it| member_view(it, pool)).collect());
     let usable = members.iter().filter(|it| it.state.is_usable()).count();
     let listed = pool.members.len();
     PoolView {
@@ -182,7 +108,7 @@ fn pool_view(pool: &Pool, key: &LbKey, statistics: &[&PoolStatistics], history: 
     }
 }
 
-fn member_view(it: &MemberStatistics, pool: &Pool, last: &Last) -> MemberView {
+fn member_view(it: &MemberStatistics, pool: &Pool) -> MemberView {
     let state = match (it.state, it.standing, it.health) {
         (None | Some(MemberState::Draining), _, _) => Shown::Draining,
         (_, Standing::Failed, _) => Shown::Down,
@@ -201,15 +127,19 @@ fn member_view(it: &MemberStatistics, pool: &Pool, last: &Last) -> MemberView {
         bytes: bytes(&it.traffic),
         connect_errors: it.connect_errors,
         retries: it.retries,
-        check: check_view(pool.health.as_ref(), last),
-        last_change: last.at,
-        last_error: last.reason.clone(),
+        check: check_view(pool.health.as_ref(), it.story.times_down.into()),
+        last_change: it.story.changed.map(since_1970),
+        last_error: it.story.reason.to_string(),
         rate: None,
     }
 }
 
-fn check_view(check: Option<&HealthCheck>, last: &Last) -> CheckView {
-    let Some(check) = check else { return CheckView { times_down: last.times_down, ..CheckView::default() } };
+fn since_1970(at: SystemTime) -> Time {
+    Time(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
+}
+
+fn check_view(check: Option<&HealthCheck>, times_down: u64) -> CheckView {
+    let Some(check) = check else { return CheckView { times_down, ..CheckView::default() } };
     let kind = match &check.kind {
         CheckKind::Tcp => "TCP".to_owned(),
         CheckKind::Udp { .. } => "UDP".to_owned(),
@@ -218,7 +148,7 @@ fn check_view(check: Option<&HealthCheck>, last: &Last) -> CheckView {
     CheckView {
         description: format!("{kind} every {:?}", check.interval),
         failures: 0,
-        times_down: last.times_down,
+        times_down,
         rise: check.rise,
         fall: check.fall,
     }

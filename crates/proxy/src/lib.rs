@@ -63,7 +63,7 @@ mod worker;
 pub use health::{HealthChange, HealthChanges};
 pub use open::OpenError;
 pub use proxy::{Drained, Proxy, Running, Settings, StartError};
-pub use running::{Health, Refusal};
+pub use running::{Health, Refusal, Story};
 pub use seaway_snapshot::Standing;
 pub use statistics::{ListenerStatistics, MemberStatistics, PoolStatistics, Statistics, Traffic};
 pub use sys::{give_memory_back, raise_descriptor_limit};

@@ -19,8 +19,8 @@ use seaway_model::{LbKey, Listener, ListenerId, Pool, PoolId};
 
 pub use listener::Refusal;
 pub(crate) use listener::{RunningListener, Tuned};
-pub use member::Health;
 pub(crate) use member::RunningMember;
+pub use member::{Health, Story};
 pub(crate) use pool::RunningPool;
 
 /// Everything by load balancer.

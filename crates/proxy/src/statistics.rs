@@ -9,7 +9,7 @@ use seaway_model::{LbKey, Listener, ListenerId, Pool, PoolId, load_balancer::Mem
 use seaway_snapshot::Standing;
 
 use crate::{
-    running::{Health, Refusal, RunningListener, RunningMember, RunningPool},
+    running::{Health, Refusal, RunningListener, RunningMember, RunningPool, Story},
     shared::Shared,
     sys,
 };
@@ -70,6 +70,7 @@ pub struct MemberStatistics {
     pub connect_errors: u64,
     pub retries: u64,
     pub resets: u64,
+    pub story: Story,
 }
 
 impl ListenerStatistics {
@@ -161,5 +162,6 @@ fn of_member(
         connect_errors: member.connect_errors.load(Relaxed),
         retries: member.retries.load(Relaxed),
         resets: member.resets.load(Relaxed),
+        story: member.story(),
     }
 }

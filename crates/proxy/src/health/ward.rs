@@ -109,6 +109,12 @@ impl Ward {
 
     /// The data path has ejected a member for failing its traffic.
     pub(super) fn ejected(&mut self, key: LbKey, pool: PoolId, member: SocketAddr, reason: String) {
+        let name = (key, pool);
+        let id = self.pools.get(&name).and_then(|members| members.get(&member));
+        if let Some(patient) = id.and_then(|id| self.patients.at(*id)) {
+            patient.member.remember(Standing::Ejected, &reason);
+        }
+        let (key, pool) = name;
         self.changes.push(HealthChange {
             key,
             pool,
@@ -125,6 +131,7 @@ impl Ward {
         let id = self.pools.get(&name).and_then(|members| members.get(&member));
         let Some(patient) = id.and_then(|id| self.patients.at(*id)) else { return };
         if patient.member.standing(now) == Standing::Usable {
+            patient.member.remember(Standing::Usable, "");
             self.changes.push(HealthChange {
                 key: name.0,
                 pool: name.1,
@@ -142,6 +149,7 @@ impl Ward {
         pool.set_health(member, health, now);
         let to = member.standing(now);
         if from != to {
+            member.remember(to, reason);
             let (key, pool, member) = (pool.key.clone(), pool.id.clone(), member.at);
             self.changes.push(HealthChange { key, pool, member, from, to, reason: reason.into() });
         }

@@ -2,8 +2,11 @@
 
 use std::{
     net::SocketAddr,
-    sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
-    time::Duration,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, SystemTime},
 };
 
 use seaway_model::load_balancer::Passive;
@@ -32,6 +35,18 @@ pub(crate) struct RunningMember {
     ejected_until: AtomicU64,
     warm_since: AtomicU64,
     leaving_since: AtomicU64,
+    /// Touched by the prober and by pages, never by a worker.
+    story: Mutex<Story>,
+}
+
+/// How it fared: for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Story {
+    /// When it was last found to be usable, or no longer to be.
+    pub changed: Option<SystemTime>,
+    /// Why it was not usable when it last was not.
+    pub reason: Box<str>,
+    pub times_down: u32,
 }
 
 /// What checks say.
@@ -62,7 +77,21 @@ impl RunningMember {
             ejected_until: AtomicU64::new(0),
             warm_since: AtomicU64::new(0),
             leaving_since: AtomicU64::new(0),
+            story: Mutex::default(),
         }
+    }
+
+    pub(crate) fn remember(&self, standing: Standing, reason: &str) {
+        let mut story = self.story.lock().unwrap_or_else(PoisonError::into_inner);
+        story.changed = Some(SystemTime::now());
+        if standing != Standing::Usable {
+            story.reason = reason.into();
+            story.times_down += 1;
+        }
+    }
+
+    pub(crate) fn story(&self) -> Story {
+        self.story.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A connection (or a UDP flow) to this member begins; it ends with [`RunningMember::disengage`].
