@@ -45,6 +45,6 @@ mod metrics;
 mod page;
 mod process;
 
-pub use server::{Admin, BindError, Binding, Bound, Looking, Source, at_once};
+pub use server::{Admin, BindError, Binding, Bound, Look, Looking, Source, at_once};
 pub use signals::{Signal, Signals};
 pub use view::View;

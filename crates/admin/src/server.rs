@@ -40,12 +40,20 @@ const LAST_ANSWER: Duration = Duration::from_secs(5);
 const BACKLOG: i32 = 128;
 
 /// Tells how things stand. Called for every request; it may have to ask somebody first.
-pub type Source = Arc<dyn Fn() -> Looking + Send + Sync>;
+pub type Source = Arc<dyn Fn(Look) -> Looking + Send + Sync>;
 pub type Looking = Pin<Box<dyn Future<Output = Arc<View>> + Send>>;
+
+/// How much of a View is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Whether it is ready, and nothing else: asked often, by machines.
+    Readiness,
+    Whole,
+}
 
 /// A source that has nobody to ask.
 pub fn at_once(look: impl Fn() -> Arc<View> + Send + Sync + 'static) -> Source {
-    Arc::new(move || Box::pin(ready(look())))
+    Arc::new(move |_| Box::pin(ready(look())))
 }
 
 /// Where to listen.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use seaway_admin::{Admin, Binding, Bound, View, view::Readiness};
+use seaway_admin::{Admin, Binding, Bound, Look, View, view::Readiness};
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
 use seaway_files::{Addresses, Folder, Ledger, Places, StateDir, StatusFile, Statuses, Watch};
@@ -210,7 +210,7 @@ fn source(
         workers: workers as u32,
         ..View::default()
     };
-    Arc::new(move || {
+    Arc::new(move |look| {
         let (handle, host, places, mut view) = (handle.clone(), host.clone(), places.clone(), base.clone());
         let stopping = stopping.load(Ordering::Relaxed);
         Box::pin(async move {
@@ -223,6 +223,9 @@ fn source(
                     Readiness::Waiting { why: format!("starting: {left} things are left to do") }
                 }
             };
+            if look == Look::Readiness {
+                return Arc::new(view);
+            }
             let told = handle.ask(|world| (world.overview(), world.problems(), world.failures())).await;
             let (plan, problems, failures) = told.unwrap_or_default();
             view.services = host.view(&plan);

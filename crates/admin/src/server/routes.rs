@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::time;
 
 use self::answer::{Answer, html, json, text};
-use super::Source;
+use super::{Look, Source};
 use crate::{
     csv,
     logging::LogHandle,
@@ -129,12 +129,12 @@ impl Routes {
             }
             Route::Csv => text(StatusCode::OK, csv::render(&self.look().await)),
             Route::Metrics => {
-                let view = (self.source)().await;
+                let view = (self.source)(Look::Whole).await;
                 let metrics = lock(&self.metrics).render(&view, Usage::now());
                 answer::open_metrics(metrics)
             }
             Route::Live => text(StatusCode::OK, "live\n"),
-            Route::Ready => match (self.source)().await.readiness.why_not() {
+            Route::Ready => match (self.source)(Look::Readiness).await.readiness.why_not() {
                 None => text(StatusCode::OK, "ready\n"),
                 Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },
@@ -144,7 +144,7 @@ impl Routes {
 
     /// With rates.
     async fn look(&self) -> View {
-        let mut view = Arc::unwrap_or_clone((self.source)().await);
+        let mut view = Arc::unwrap_or_clone((self.source)(Look::Whole).await);
         lock(&self.sampler).observe(&mut view, Instant::now());
         view
     }
