@@ -23,26 +23,20 @@
 //!
 //! # Another kind of source in a worker
 //!
-//! A worker (`worker.rs`) owns an epoll and a field for every kind of source, all of which implement
-//! `worker::Source`: `event`, `command`, `tick`, `patience`. To plug one in (UDP, for example):
+//! A worker (`worker.rs`) has a field for every kind of source; each implements `worker::Source`, as `tcp` and `udp`
+//! do. What a further one has to know:
 //!
-//! 1. `mod udp;` here; in `Worker` a field `udp: Udp`, made in `Worker::new`.
-//! 2. Register descriptors at `turn.epoll` (`watch_edges`, `watch_readable`) with a `Token::new(Kind::Datagrams,
-//!    index, generation)`. Index and generation are the source's own; a `worker::Slab` makes both. In `Worker::run`
-//!    events of that kind go to `self.udp.event(token, event, &mut self.turn)`: replace the empty arm.
-//! 3. In `Worker::obey`, pass each command on: `self.udp.command(&command, &mut self.turn)`. `Command::Open` carries
-//!    the listener and a bound socket of this worker: each source takes those of its `listener.id.l4`.
-//!    `Command::Close` names the listener by its `Arc` (`Arc::ptr_eq`), `SweepAt` announces when drains end.
-//! 4. In `Worker::run`, after the events: `self.udp.tick(&mut self.turn)`; `patience` becomes the smaller of both
-//!    (`None` is "for ever"). For deadlines use `worker::Wheel` (links live in the entries), for the time `turn.now`.
-//! 5. A member for a newcomer: `listener.tuned().pool(|| number)` gives the `Arc<RunningPool>`; `pool.live()` one
-//!    generation of it; `pool.choose(&live, client_ip, &mut cursor, &[], turn.now)` the `Arc<RunningMember>`. Keep a
-//!    `seaway_snapshot::Cursor` per pool and worker. `member.engage()`/`disengage()` count what is open on it;
-//!    `pool.failed(&member, now)` and `member.served()` feed passive ejection; `listener.enter`/`leave`/`refuse`
-//!    the limits. Connected or not, a flow ends when `member.leaving_since()` lies `timeouts.drain` back, and when
-//!    `listener.closed_at()` does.
-//! 6. System calls that are missing go to `sys/datagram.rs` (`unsafe` is allowed below `sys` only). `open.rs` binds
-//!    the sockets of both transports.
+//! - Descriptors go into `turn.epoll` under a `Token` of its own `Kind`, with an index and a generation (from a
+//!   `worker::Slab`), and `Worker::run` passes events of that kind on. A token may be stale.
+//! - `Command::Open` carries a listener and a bound socket for this worker; each source takes those that are its own.
+//!   `Close` names the listener by its `Arc`, `SweepAt` says when a drain ends: then whatever is on a member with
+//!   `leaving_since()`, or came through a listener with `closed_at()`, longer ago than `timeouts.drain`, is ended.
+//! - `tick` comes after the events of a turn, and at the latest after `patience`. The time is `turn.now`; deadlines go
+//!   into a `worker::Wheel`.
+//! - `listener.tuned().pool(…)` gives the pool for a newcomer, `pool.choose(…)` the member, with a
+//!   `seaway_snapshot::Cursor` per pool and worker. `engage`/`disengage` count what is open on it, `pool.failed` and
+//!   `member.served` feed passive ejection, `listener.enter`/`leave`/`refuse` the limits.
+//! - System calls live below `sys`, and `unsafe` nowhere else.
 //!
 //! The prober thread is no source: it is told of every pool that is put, and tells what it found by
 //! `pool.set_health(&member, Health::Down, now)`, which answers whether that is news. A successor's sockets go into
