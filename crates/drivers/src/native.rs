@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Conclusion, Driver, Failure, chain};
 use seaway_model::{
     Desired, ListenerId, Name, Owner, Place, Pool, Problem, Reason, Unit, outcome::Serving, unit::LbKey,
 };
@@ -169,16 +169,4 @@ fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> 
     let id = listener.id();
     Problem::new(listener.owner.object(), reason, format!("{id} on {ip} cannot be served: {}", chain(error)))
         .fix(fix)
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

@@ -180,3 +180,15 @@ impl Drivers {
         self
     }
 }
+
+/// An error with its causes, in one line: for a Problem, which is told once.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -13,5 +13,5 @@ mod driver;
 mod queue;
 mod run;
 
-pub use driver::{Conclusion, Driver, Drivers, Failure};
+pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
 pub use run::{Engine, Handle, Phase, Settings};

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Conclusion, Driver, Failure, chain};
 use seaway_model::{Address, Desired, Fact, Owner, Problem, Reason, Status, Unit};
 
 use tracing::{info, warn};
@@ -240,17 +240,6 @@ impl Driver for Statuses {
     fn width(&self) -> usize {
         64
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]
