@@ -41,8 +41,15 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 pub(crate) struct LastGood {
     shelves: Shelves,
-    jobs: Option<mpsc::Sender<Job>>,
+    orders: Option<mpsc::Sender<Order>>,
     writer: Option<JoinHandle<()>>,
+}
+
+/// Only the writer touches the shelves: what it is just writing beside a file is nobody's leftover.
+enum Order {
+    Keep(Job),
+    /// Everything but the files of these names.
+    Forget(BTreeSet<String>),
 }
 
 /// What a file has to say now.
@@ -92,32 +99,29 @@ impl LastGood {
             }
         });
         let shelves = Shelves { plain, secret };
-        let (jobs, incoming) = mpsc::channel();
+        let (orders, incoming) = mpsc::channel();
         let writing = shelves.clone();
         let writer = std::thread::Builder::new()
             .name("last-good".to_owned())
             .spawn(move || write_on(&writing, &incoming, &bell))
             .inspect_err(|error| tracing::warn!(%error, "last good state is not kept over restarts"))
             .ok();
-        LastGood { shelves, jobs: Some(jobs), writer }
+        LastGood { shelves, orders: Some(orders), writer }
     }
 
     pub(crate) fn keep(&self, job: Job) {
-        if let Some(jobs) = &self.jobs {
-            // Only a writer that could not be started does not listen.
-            let _ = jobs.send(job);
-        }
+        self.order(Order::Keep(job));
     }
 
     /// Forgets files that are no more.
     pub(crate) fn forget_all_but<'n>(&self, files: impl Iterator<Item = &'n Name>) {
-        let wanted: BTreeSet<String> = files.map(|file| format!("{}.json", short_hash(file))).collect();
-        for shelf in self.shelves.iter() {
-            for entry in fs::read_dir(shelf).into_iter().flatten().filter_map(Result::ok) {
-                if !entry.file_name().to_str().is_some_and(|name| wanted.contains(name)) {
-                    let _ = fs::remove_file(entry.path());
-                }
-            }
+        self.order(Order::Forget(files.map(|file| format!("{}.json", short_hash(file))).collect()));
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            // Only a writer that could not be started does not listen.
+            let _ = orders.send(order);
         }
     }
 
@@ -133,7 +137,7 @@ impl LastGood {
 impl Drop for LastGood {
     /// Writes what has gathered.
     fn drop(&mut self) {
-        self.jobs = None;
+        self.orders = None;
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
@@ -154,20 +158,20 @@ pub(crate) fn runtime_folder() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.starts_with("/run"))
 }
 
-fn write_on(shelves: &Shelves, incoming: &mpsc::Receiver<Job>, bell: &Bell) {
+fn write_on(shelves: &Shelves, incoming: &mpsc::Receiver<Order>, bell: &Bell) {
     let mut healthy = true;
     let mut open = true;
     // What could not be written stays, and is tried again.
     let mut jobs = Gathered::default();
     while open {
         match incoming.recv_timeout(if jobs.0.is_empty() { IDLE } else { RETRY }) {
-            Ok(job) => jobs.add(job),
+            Ok(order) => jobs.take(order, shelves),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => open = false,
         }
         let until = Instant::now() + GATHER;
-        while let Ok(job) = incoming.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            jobs.add(job);
+        while let Ok(order) = incoming.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            jobs.take(order, shelves);
         }
         let mut outcome = Ok(());
         jobs.0.retain(|_, jobs| match jobs.iter().try_for_each(|job| write(shelves, job)) {
@@ -197,6 +201,13 @@ fn write_on(shelves: &Shelves, incoming: &mpsc::Receiver<Job>, bell: &Bell) {
 struct Gathered(BTreeMap<Name, Vec<Job>>);
 
 impl Gathered {
+    fn take(&mut self, order: Order, shelves: &Shelves) {
+        match order {
+            Order::Keep(job) => self.add(job),
+            Order::Forget(wanted) => forget_all_but(&wanted, shelves),
+        }
+    }
+
     /// What keeps nothing of what was there before makes all before it superfluous.
     fn add(&mut self, job: Job) {
         let jobs = self.0.entry(job.file.clone()).or_default();
@@ -207,6 +218,16 @@ impl Gathered {
         if jobs.len() > MOST_WAITING {
             // On a disk that stays full; the first has most of what the others only keep.
             jobs.remove(1);
+        }
+    }
+}
+
+fn forget_all_but(wanted: &BTreeSet<String>, shelves: &Shelves) {
+    for shelf in shelves.iter() {
+        for entry in fs::read_dir(shelf).into_iter().flatten().filter_map(Result::ok) {
+            if !entry.file_name().to_str().is_some_and(|name| wanted.contains(name)) {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 }

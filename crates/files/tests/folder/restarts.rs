@@ -56,6 +56,23 @@ fn an_unreadable_file_is_known_from_before_the_restart() {
 }
 
 #[test]
+fn what_was_kept_of_a_file_that_is_no_more_is_forgotten() {
+    let scene = Scene::with(&[("a.yaml", &service("a", 80)), ("b.yaml", &service("b", 80))]);
+    let (dir, shelf) = (scene.dir.clone(), scene.state().join("last-good"));
+    let scene = scene.restart();
+    drop_watch_then(scene, |scene| {
+        fs::remove_file(dir.join("b.yaml")).expect("is removed");
+        let stray = shelf.join("stray.tmp");
+        fs::write(&stray, "half of something").expect("is written");
+        // The second restart waits for what the first had still to write.
+        let scene = scene.restart().restart();
+        assert_eq!(scene.world.port("a"), Some(80));
+        assert_eq!(fs::read_dir(&shelf).expect("is read").count(), 1);
+        assert!(!stray.exists());
+    });
+}
+
+#[test]
 fn secrets_are_kept_in_memory_only() {
     let scene = Scene::with(&[("a.yaml", &format!("{}---\n{SECRET}", service("a", 80)))]);
     let mut scene = scene.restart();
