@@ -16,6 +16,7 @@
 pub mod annotations;
 pub mod demand;
 pub mod explain;
+pub mod fuzz;
 pub mod index;
 pub mod ledger;
 mod members;

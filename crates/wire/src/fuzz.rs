@@ -1,7 +1,10 @@
 //! What must hold for any bytes whatever: one plain function per parser, which panics when it does
 //! not. cargo-fuzz, the seeds test on stable Rust and a curious reader call the same functions.
 
-use crate::proxy::{self, Header, Parsed};
+use crate::{
+    http::{self, Status},
+    proxy::{self, Header, Parsed},
+};
 
 /// A small limit, so that short inputs reach it too.
 const TIGHT: usize = 64;
@@ -23,6 +26,20 @@ pub fn proxy(bytes: &[u8]) {
             Parsed::Header(header) => header_holds(header, bytes, limit),
             Parsed::Invalid(_) => {}
         }
+    }
+}
+
+/// A status line says the same however it is cut, is decided within its limit, and is a code or nothing.
+pub fn status(bytes: &[u8]) {
+    let whole = http::status(bytes);
+    for cut in 0..bytes.len().min(http::STATUS_LINE_MAX) {
+        let part = http::status(&bytes[..cut]);
+        assert!(part == Status::Partial || part == whole, "with only {cut} bytes the verdict is another");
+    }
+    match whole {
+        Status::Partial => assert!(bytes.len() < http::STATUS_LINE_MAX),
+        Status::Code(code) => assert!((100..1000).contains(&code)),
+        Status::Invalid => {}
     }
 }
 

@@ -13,4 +13,5 @@
 //! happens to a connection whose header is invalid.
 
 pub mod fuzz;
+pub mod http;
 pub mod proxy;

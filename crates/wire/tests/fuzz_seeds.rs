@@ -2,8 +2,17 @@
 
 use std::path::Path;
 
+fn hold(corpus: &str, target: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(corpus);
+    seaway_testkit::mutate::hold(&corpus, 20_000, target);
+}
+
 #[test]
 fn the_proxy_parser_holds_over_seeds_and_mutations() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/proxy");
-    seaway_testkit::mutate::hold(&corpus, 20_000, seaway_wire::fuzz::proxy);
+    hold("proxy", seaway_wire::fuzz::proxy);
+}
+
+#[test]
+fn the_status_line_holds_over_seeds_and_mutations() {
+    hold("status", seaway_wire::fuzz::status);
 }

@@ -6,7 +6,10 @@ use seaway_model::{
     Member, Pool,
     load_balancer::{CheckKind, ProxyVersion},
 };
-use seaway_wire::proxy::{Origin, Version, encode};
+use seaway_wire::{
+    http::{Status, status},
+    proxy::{Origin, Version, encode},
+};
 
 /// Everything that makes two checks the same: members that share it share one prober.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -114,41 +117,6 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// What the start of an HTTP/1 answer says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
-    Partial,
-    Code(u16),
-    Invalid,
-}
-
-/// The longest status line that is waited for.
-pub(super) const STATUS_LINE_MAX: usize = 1024;
-
-/// Reads `HTTP/1.x NNN reason CRLF` and nothing laxer (RFC 9112, section 4): a backend that answers a bare LF
-/// or a two-digit status would fail its real clients too.
-pub(super) fn status(bytes: &[u8]) -> Status {
-    const START: &[u8] = b"HTTP/1.";
-    let common = bytes.len().min(START.len());
-    if bytes[..common] != START[..common] {
-        return Status::Invalid;
-    }
-    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
-        return if bytes.len() < STATUS_LINE_MAX { Status::Partial } else { Status::Invalid };
-    };
-    let Some(line) = bytes[..end].strip_suffix(b"\r").and_then(|line| line.strip_prefix(START)) else {
-        return Status::Invalid;
-    };
-    let [minor, b' ', a, b, c, rest @ ..] = line else { return Status::Invalid };
-    let text = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f);
-    let reason_fits = rest.is_empty() || (rest[0] == b' ' && rest.iter().all(text));
-    if !minor.is_ascii_digit() || ![a, b, c].iter().all(|digit| digit.is_ascii_digit()) || !reason_fits {
-        return Status::Invalid;
-    }
-    let code = [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u16::from(**digit - b'0'));
-    if code >= 100 { Status::Code(code) } else { Status::Invalid }
-}
-
 /// Findings in a row, until they change the verdict. A new member counts as well: it rises only after a fall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Course {
@@ -192,49 +160,6 @@ mod tests {
             rise: 2,
             fall: 3,
             proxy: None,
-        }
-    }
-
-    #[test]
-    fn a_status_line_is_read_strictly() {
-        for (bytes, expected) in [
-            (&b""[..], Status::Partial),
-            (b"HTT", Status::Partial),
-            (b"HTTP/1.1 200 OK", Status::Partial),
-            (b"HTTP/1.1 200 OK\r\n", Status::Code(200)),
-            (b"HTTP/1.0 404\r\nServer: x", Status::Code(404)),
-            (b"HTTP/1.1 503 \r\n", Status::Code(503)),
-            (b"HTTP/1.1 200 OK\n", Status::Invalid),
-            (b"HTTP/2 200\r\n", Status::Invalid),
-            (b"HTTP/1.1 20\r\n", Status::Invalid),
-            (b"HTTP/1.1 2000\r\n", Status::Invalid),
-            (b"HTTP/1.1 099 x\r\n", Status::Invalid),
-            (b"HTTP/1.1  200\r\n", Status::Invalid),
-            (b"HTTP/1.1 200 a\0b\r\n", Status::Invalid),
-            (b"SSH-2.0-x\r\n", Status::Invalid),
-        ] {
-            assert_eq!(status(bytes), expected, "{}", String::from_utf8_lossy(bytes));
-        }
-        assert_eq!(status(&[b"HTTP/1.1 200 ", &[b'a'; 2000][..]].concat()), Status::Invalid);
-    }
-
-    #[test]
-    fn no_bytes_make_the_status_line_panic() {
-        let mut state = 7_u64;
-        for _ in 0..100_000 {
-            let mut line = b"HTTP/1.1 200 OK\r\n".to_vec();
-            for _ in 0..3 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let at = (state >> 33) as usize % line.len();
-                match (state >> 20) % 3 {
-                    0 => line[at] = (state >> 40) as u8,
-                    1 => line.truncate(at.max(1)),
-                    _ => line.insert(at, (state >> 40) as u8),
-                }
-            }
-            if let Status::Code(code) = status(&line) {
-                assert!((100..1000).contains(&code));
-            }
         }
     }
 

@@ -5,7 +5,9 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use super::check::{Check, Finding, STATUS_LINE_MAX};
+use seaway_wire::http::STATUS_LINE_MAX;
+
+use super::check::{Check, Finding};
 use crate::sys;
 
 pub(super) struct Probe {

@@ -1,0 +1,9 @@
+//! What people write into annotations: all seeds, and mutations of them.
+
+use std::path::Path;
+
+#[test]
+fn the_reader_of_wishes_holds_over_seeds_and_mutations() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/wish");
+    seaway_testkit::mutate::hold(&corpus, 5_000, seaway_plan::fuzz::wish);
+}
