@@ -156,7 +156,8 @@ pub struct Limits {
 pub struct Timeouts {
     /// To a member.
     pub connect: Duration,
-    /// Without a byte either way (TCP).
+    /// Without a byte either way (TCP): what HAProxy calls a tunnel. A peer that vanished is found out much sooner, by
+    /// the kernel.
     pub idle: Duration,
     /// After one side has finished.
     pub half_closed: Duration,
@@ -172,7 +173,7 @@ impl Default for Timeouts {
     fn default() -> Timeouts {
         Timeouts {
             connect: Duration::from_secs(5),
-            idle: Duration::from_secs(50),
+            idle: Duration::from_secs(3600),
             half_closed: Duration::from_secs(50),
             udp_idle: Duration::from_secs(60),
             drain: Duration::from_secs(60),

@@ -107,6 +107,7 @@ fn bound(at: SocketAddr, l4: L4, joins: bool) -> io::Result<OwnedFd> {
         // Connections of before that linger must not keep us from listening again.
         sys::set_reuse_address(fd)?;
         sys::set_no_delay(fd)?;
+        sys::set_keep_alive(fd)?;
     }
     if joins {
         sys::set_reuse_port(fd)?;
@@ -144,5 +145,24 @@ fn holder(at: SocketAddr, protocol: L4) -> Option<String> {
             tracing::debug!(%at, %error, "the kernel does not tell who listens");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_client_that_vanishes_is_found_out_by_the_kernel() {
+        let socket = bound((Ipv4Addr::LOCALHOST, 0).into(), L4::Tcp, false).unwrap();
+        sys::listen(socket.as_fd(), 1).unwrap();
+        let listener = TcpListener::from(socket);
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let accepted = socket2::SockRef::from(&accepted);
+        assert!(accepted.keepalive().unwrap() && accepted.tcp_nodelay().unwrap());
+        assert_eq!(accepted.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
     }
 }

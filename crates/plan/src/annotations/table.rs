@@ -145,7 +145,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/health-check-expect"],
-        help: "the text that a datagram's answer begins with",
+        help: "text that a datagram's answer contains",
         set: |wishes, text| match &mut wishes.check().kind {
             CheckKind::Udp { expect, .. } => {
                 *expect = Some(text.into());
@@ -273,7 +273,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/timeout-idle"],
-        help: "a duration, such as 50s",
+        help: "a duration, such as 1h",
         set: |wishes, text| {
             wishes.timeouts.idle = positive(text)?;
             Ok(())

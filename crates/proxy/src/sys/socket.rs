@@ -102,6 +102,16 @@ pub(crate) fn set_no_delay(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, &YES)
 }
 
+/// Finds out a client that vanished: asked after a minute of silence, given up a minute later. Connections inherit it
+/// as well.
+pub(crate) fn set_keep_alive(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let (silence, pause, times): (libc::c_int, libc::c_int, libc::c_int) = (60, 10, 6);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, &YES)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, &silence)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, &pause)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, &times)
+}
+
 pub(crate) fn set_reuse_address(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &YES)
 }
