@@ -2,62 +2,34 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, TcpListener},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     sync::Arc,
 };
 
 use proptest::prelude::*;
 use seaway_drivers::native::{Native, OnHost, Step, steps};
 use seaway_model::{
-    Desired, L4, LbKey, Listener, LoadBalancer, Member, Owner, Pool, PoolId, Unit,
-    load_balancer::{BackendProtocol, Balance, Bind, Limits, MemberState, Protocol, Rule, Timeouts},
+    Desired, LbKey, Listener, LoadBalancer, Pool, PoolId, Unit,
+    load_balancer::{Bind, Limits, Rule},
 };
 use seaway_proxy::{Proxy, Running, Settings};
-use seaway_testkit::conformance::{converges, repeats};
-
-fn owner() -> Owner {
-    Owner::Config("tcpServices[0]".into())
-}
+use seaway_testkit::{
+    balancing::{self, owner},
+    conformance::{converges, repeats},
+};
 
 fn listener(port: u16, most: Option<u32>) -> Arc<Listener> {
     Arc::new(Listener {
-        owner: owner(),
         name: format!("default/shop:{port}").into(),
-        l4: L4::Tcp,
-        port,
-        protocol: Protocol::Opaque,
-        tls: None,
         rules: vec![Rule::everything_to(owner(), PoolId("80/TCP".into()))],
-        sources: Vec::new(),
-        proxy_from: Vec::new(),
         limits: Limits { connections: most, new_per_second: None },
-        timeouts: Timeouts::default(),
+        ..balancing::listener(port)
     })
 }
 
 fn pool(id: u16, members: u16) -> Arc<Pool> {
-    let member = |i| Member {
-        at: (Ipv4Addr::LOCALHOST, 1_000 + i).into(),
-        host_name: None,
-        node: None,
-        weight: 1,
-        state: MemberState::Ready,
-    };
-    Arc::new(Pool {
-        id: PoolId(format!("{id}/TCP").into()),
-        owner: owner(),
-        l4: L4::Tcp,
-        protocol: BackendProtocol::Opaque,
-        tls: None,
-        balance: Balance::RoundRobin,
-        affinity: None,
-        health: None,
-        passive: None,
-        slow_start: None,
-        panic_threshold: 0,
-        proxy: None,
-        members: (0..members).map(member).collect(),
-    })
+    let members: Vec<SocketAddr> = (0..members).map(|i| (Ipv4Addr::LOCALHOST, 1_000 + i).into()).collect();
+    Arc::new(Pool { id: PoolId(format!("{id}/TCP").into()), ..balancing::pool(&members) })
 }
 
 fn load_balancer(ips: &[IpAddr], ports: &[(u16, Option<u32>)], pools: &[(u16, u16)]) -> LoadBalancer {

@@ -1,13 +1,18 @@
 //! What tests share: facts to tell a World, a suite that every driver passes, a mutator for parsers.
 //!
 //! ```text
+//!   balancing    what is served, at its plainest
 //!   facts        Services, slices, pools, as sources tell them
 //!   conformance  applying steps yields what is desired; asking again yields none   (feature `conformance`)
+//!   cloud        an OpenStack to talk to, with a clock that tests drive and faults that they script   (feature `cloud`)
 //!   mutate       seeds and seeded mutations for the fuzz targets
 //! ```
 //!
 //! Used by tests only; nothing that ships depends on it.
 
+pub mod balancing;
+#[cfg(feature = "cloud")]
+pub mod cloud;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod facts;

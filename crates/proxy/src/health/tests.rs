@@ -13,10 +13,11 @@ use std::{
 };
 
 use seaway_model::{
-    L4, LbKey, Member, Owner, Pool, PoolId,
-    load_balancer::{BackendProtocol, Balance, CheckKind, HealthCheck, MemberState, Passive, ProxyVersion},
+    LbKey, Pool,
+    load_balancer::{CheckKind, HealthCheck, Passive, ProxyVersion},
 };
 use seaway_snapshot::Standing;
+use seaway_testkit::balancing::pool;
 
 use super::*;
 use crate::{
@@ -31,28 +32,6 @@ struct Ward {
     prober: Prober,
     pool: Pool,
     running: Arc<RunningPool>,
-}
-
-pub(super) fn pool(members: &[SocketAddr]) -> Pool {
-    let mut members = members.to_vec();
-    members.sort();
-    let state = MemberState::Ready;
-    let member = |at: &SocketAddr| Member { at: *at, host_name: None, node: None, weight: 1, state };
-    Pool {
-        id: PoolId("web".into()),
-        owner: Owner::Config("test".into()),
-        l4: L4::Tcp,
-        protocol: BackendProtocol::Opaque,
-        tls: None,
-        balance: Balance::RoundRobin,
-        affinity: None,
-        health: None,
-        passive: None,
-        slow_start: None,
-        panic_threshold: 0,
-        proxy: None,
-        members: members.iter().map(member).collect(),
-    }
 }
 
 impl Ward {

@@ -258,7 +258,7 @@ mod tests {
     use seaway_model::{Pool, load_balancer::HealthCheck};
 
     use super::*;
-    use crate::health::tests::pool;
+    use seaway_testkit::balancing::pool;
 
     const A: &str = "192.0.2.1:80";
     const B: &str = "192.0.2.2:80";

@@ -15,10 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_model::{
-    L4, LbKey, Listener, Member, Owner, Pool, PoolId,
-    load_balancer::{BackendProtocol, Balance, Limits, MemberState, Protocol, Rule, Timeouts},
-};
+use seaway_model::{L4, LbKey, Listener, Pool, PoolId, load_balancer::Rule};
+use seaway_testkit::balancing;
 
 use super::{
     message::{Line, Message, VERSION},
@@ -84,38 +82,12 @@ impl Drop for Backends {
 }
 
 fn pool(l4: L4, at: SocketAddr) -> Pool {
-    Pool {
-        id: PoolId(l4.as_str().into()),
-        owner: Owner::Config("test".into()),
-        l4,
-        protocol: BackendProtocol::Opaque,
-        tls: None,
-        balance: Balance::RoundRobin,
-        affinity: None,
-        health: None,
-        passive: None,
-        slow_start: None,
-        panic_threshold: 0,
-        proxy: None,
-        members: vec![Member { at, host_name: None, node: None, weight: 1, state: MemberState::Ready }],
-    }
+    Pool { id: PoolId(l4.as_str().into()), l4, ..balancing::pool(&[at]) }
 }
 
 fn listener(l4: L4, port: u16) -> Listener {
-    let owner = Owner::Config("test".into());
-    Listener {
-        owner: owner.clone(),
-        name: "test".into(),
-        l4,
-        port,
-        protocol: Protocol::Opaque,
-        tls: None,
-        rules: vec![Rule::everything_to(owner, PoolId(l4.as_str().into()))],
-        sources: Vec::new(),
-        proxy_from: Vec::new(),
-        limits: Limits::default(),
-        timeouts: Timeouts::default(),
-    }
+    let rules = vec![Rule::everything_to(balancing::owner(), PoolId(l4.as_str().into()))];
+    Listener { l4, rules, ..balancing::listener(port) }
 }
 
 /// What both processes of a take-over have to serve.

@@ -13,11 +13,10 @@ use std::{
 };
 
 use seaway_model::{
-    LbKey, Listener, Member, Owner, Pool, PoolId,
-    load_balancer::{
-        BackendProtocol, Balance, Limits, MemberState, Passive, Protocol, ProxyVersion, Rule, Timeouts,
-    },
+    LbKey, Listener, Pool,
+    load_balancer::{Passive, ProxyVersion},
 };
+use seaway_testkit::balancing;
 
 use super::*;
 use crate::{
@@ -103,42 +102,11 @@ fn bind(ip: IpAddr, count: usize) -> Vec<Arc<OwnedFd>> {
 }
 
 fn listener(port: u16) -> Listener {
-    let owner = Owner::Config("test".into());
-    Listener {
-        owner: owner.clone(),
-        name: "test".into(),
-        l4: L4::Udp,
-        port,
-        protocol: Protocol::Opaque,
-        tls: None,
-        rules: vec![Rule::everything_to(owner, PoolId("dns".into()))],
-        sources: Vec::new(),
-        proxy_from: Vec::new(),
-        limits: Limits::default(),
-        timeouts: Timeouts::default(),
-    }
+    Listener { l4: L4::Udp, ..balancing::listener(port) }
 }
 
 fn pool(members: &[SocketAddr]) -> Pool {
-    let state = MemberState::Ready;
-    let mut members: Vec<_> =
-        members.iter().map(|at| Member { at: *at, host_name: None, node: None, weight: 1, state }).collect();
-    members.sort();
-    Pool {
-        id: PoolId("dns".into()),
-        owner: Owner::Config("test".into()),
-        l4: L4::Udp,
-        protocol: BackendProtocol::Opaque,
-        tls: None,
-        balance: Balance::RoundRobin,
-        affinity: None,
-        health: None,
-        passive: None,
-        slow_start: None,
-        panic_threshold: 0,
-        proxy: None,
-        members,
-    }
+    Pool { l4: L4::Udp, ..balancing::pool(members) }
 }
 
 /// Answers every datagram with its own address and what came.

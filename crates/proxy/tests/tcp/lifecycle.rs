@@ -6,6 +6,7 @@ use std::{
 };
 
 use seaway_proxy::{Drained, OpenError};
+use seaway_testkit::balancing::pool_id;
 
 use crate::stage::*;
 

@@ -13,12 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_model::{
-    L4, LbKey, Listener, Member, Pool, PoolId,
-    load_balancer::{BackendProtocol, Balance, Limits, MemberState, Protocol, Rule, Timeouts},
-    name::Owner,
-};
+use seaway_model::{LbKey, Listener, Pool};
 use seaway_proxy::{ListenerStatistics, MemberStatistics, OpenError, Proxy, Settings};
+pub(crate) use seaway_testkit::balancing::{listener, owner, pool};
 use socket2::{Domain, SockRef, Socket, Type};
 
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -86,54 +83,6 @@ impl Stage {
         let statistics = self.proxy.statistics();
         let mut members = statistics.pools.into_iter().flat_map(|pool| pool.members);
         members.find(|member| member.at == at).expect("the member is in the statistics")
-    }
-}
-
-pub(crate) fn owner() -> Owner {
-    Owner::Config("test".into())
-}
-
-pub(crate) fn pool_id() -> PoolId {
-    PoolId("members".into())
-}
-
-pub(crate) fn pool(members: &[SocketAddr]) -> Pool {
-    let mut members: Vec<Member> = members.iter().map(|at| member(*at, MemberState::Ready)).collect();
-    members.sort();
-    Pool {
-        id: pool_id(),
-        owner: owner(),
-        l4: L4::Tcp,
-        protocol: BackendProtocol::Opaque,
-        tls: None,
-        balance: Balance::RoundRobin,
-        affinity: None,
-        health: None,
-        passive: None,
-        slow_start: None,
-        panic_threshold: 0,
-        proxy: None,
-        members,
-    }
-}
-
-pub(crate) fn member(at: SocketAddr, state: MemberState) -> Member {
-    Member { at, host_name: None, node: None, weight: 1, state }
-}
-
-pub(crate) fn listener(port: u16) -> Listener {
-    Listener {
-        owner: owner(),
-        name: "test".into(),
-        l4: L4::Tcp,
-        port,
-        protocol: Protocol::Opaque,
-        tls: None,
-        rules: vec![Rule::everything_to(owner(), pool_id())],
-        sources: Vec::new(),
-        proxy_from: Vec::new(),
-        limits: Limits::default(),
-        timeouts: Timeouts::default(),
     }
 }
 

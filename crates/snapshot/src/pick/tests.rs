@@ -2,10 +2,10 @@ use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use proptest::prelude::*;
 use seaway_model::{
-    L4, Member, Pool, PoolId,
-    load_balancer::{Affinity, BackendProtocol, MemberState},
-    name::Owner,
+    Member, Pool,
+    load_balancer::{Affinity, MemberState},
 };
+use seaway_testkit::balancing;
 
 use super::*;
 
@@ -37,32 +37,11 @@ impl Conditions for Scene {
 }
 
 fn pool(balance: Balance, weights: &[u32]) -> Pool {
-    let members = weights
-        .iter()
-        .zip(1_u8..)
-        .map(|(weight, last)| Member {
-            at: ([10, 0, 0, last], 80).into(),
-            host_name: None,
-            node: None,
-            weight: *weight,
-            state: MemberState::Ready,
-        })
-        .collect();
-    Pool {
-        id: PoolId("http".into()),
-        owner: Owner::Config("test".into()),
-        l4: L4::Tcp,
-        protocol: BackendProtocol::Opaque,
-        tls: None,
-        balance,
-        affinity: None,
-        health: None,
-        passive: None,
-        slow_start: None,
-        panic_threshold: 0,
-        proxy: None,
-        members,
-    }
+    let weighing = |(weight, last): (&u32, u8)| Member {
+        weight: *weight,
+        ..balancing::member(([10, 0, 0, last], 80).into())
+    };
+    Pool { balance, members: weights.iter().zip(1_u8..).map(weighing).collect(), ..balancing::pool(&[]) }
 }
 
 fn client(number: u32) -> IpAddr {

@@ -1,6 +1,8 @@
 use std::{net::SocketAddr, time::Duration};
 
-use seaway_model::{Member, load_balancer::Passive};
+use seaway_model::load_balancer::Passive;
+
+use seaway_testkit::balancing;
 
 use super::*;
 
@@ -9,14 +11,8 @@ fn at(last: u8) -> SocketAddr {
 }
 
 fn pool(members: &[u8]) -> Pool {
-    let member = |last: &u8| Member {
-        at: at(*last),
-        host_name: None,
-        node: None,
-        weight: 1,
-        state: MemberState::Ready,
-    };
-    Pool { members: members.iter().map(member).collect(), ..Pool::clone(&nobody(&PoolId("p".into()))) }
+    let members: Vec<SocketAddr> = members.iter().map(|last| at(*last)).collect();
+    balancing::pool(&members)
 }
 
 fn running(pool: Pool) -> RunningPool {
