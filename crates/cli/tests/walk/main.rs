@@ -8,6 +8,7 @@ mod backends;
 mod balance;
 mod balancing;
 mod both_families;
+mod clock;
 mod commands;
 mod demo;
 mod disk;
