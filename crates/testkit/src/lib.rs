@@ -5,6 +5,7 @@
 //!   facts        Services, slices, pools, as sources tell them
 //!   conformance  applying steps yields what is desired; asking again yields none   (feature `conformance`)
 //!   cloud        an OpenStack to talk to, with a clock that tests drive and faults that they script   (feature `cloud`)
+//!   topology     namespaces, cables, who answers in them, and the OpenStack of `rig/openstack`      (feature `topology`)
 //!   mutate       seeds and seeded mutations for the fuzz targets
 //! ```
 //!
@@ -17,3 +18,5 @@ pub mod cloud;
 pub mod conformance;
 pub mod facts;
 pub mod mutate;
+#[cfg(feature = "topology")]
+pub mod topology;

@@ -48,7 +48,11 @@ const MODEL_MAY_USE: [&str; 3] = ["ipnet", "secrecy", "serde"];
 /// Crates that only these of ours may name in their manifests.
 const RESERVED: [(&str, &[&str], &str); 3] = [
     ("anyhow", &["cli", "bench"], "libraries have error enums that name their operation (style.md, 13)"),
-    ("hyper", &["admin"], "traffic is moved by our own codec; hyper serves the status page alone"),
+    (
+        "hyper",
+        &["admin", "testkit"],
+        "traffic is moved by our own codec; hyper serves the status page, and the fake cloud to tests",
+    ),
     ("clap", &["cli", "bench"], "flags are for the process, which is the binary's"),
 ];
 

@@ -1,0 +1,194 @@
+//! An OpenStack that lives in the test: Keystone and Octavia over HTTP on the loopback.
+//!
+//! ```text
+//!   client ──HTTP──► server ──► faults ──► routes ──► identity · octavia · …  ──►  state
+//!                       │                                                       (one plain value)
+//!                    journal                                                         ▲
+//!   test ──► fail, requests, advance, pace, …  ──────────────────────────────────────┘
+//! ```
+//!
+//! It behaves like the real services as far as a client can tell: one suite runs against both. It serves until it is dropped,
+//! from a thread of its own, so that tests with and without a runtime can use it.
+//!
+//! ```
+//! use seaway_testkit::cloud::{Cloud, Fault};
+//!
+//! let cloud = Cloud::start();
+//! cloud.fail(Fault::on("POST */lbaas/loadbalancers").status(503));
+//! // … a client that signs in at `cloud.auth_url()` as demo, with demopw …
+//! assert_eq!(cloud.count("POST *"), 0);
+//! ```
+
+mod clock;
+mod exchange;
+mod faults;
+mod identity;
+mod journal;
+mod octavia;
+mod routes;
+mod server;
+mod state;
+mod store;
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use self::{
+    clock::Moment,
+    exchange::{Refusal, Reply, Request},
+    faults::{Canned, Script, Struck},
+    routes::Service,
+    server::Server,
+    state::State,
+};
+pub use self::{
+    faults::{Fault, Hold, On},
+    journal::Recorded,
+    octavia::Pace,
+};
+
+const SERVICES: [Service; 2] = [identity::SERVICE, octavia::SERVICE];
+
+/// A running fake. Dropping it closes its sockets.
+#[derive(Debug)]
+pub struct Cloud {
+    url: String,
+    shared: Arc<Shared>,
+    _server: Server,
+}
+
+impl Cloud {
+    /// An empty cloud, with users `admin` (adminpw), `demo` and `alt` (demopw) in projects of the same names.
+    ///
+    /// # Panics
+    /// If the loopback has no free port.
+    pub fn start() -> Cloud {
+        let (listener, address) = server::bind().expect("a free port on the loopback");
+        let url = format!("http://{address}");
+        let state = State::new(&url, Moment::of(SystemTime::now()));
+        let shared =
+            Arc::new(Shared(Mutex::new(Inner { state, script: Script::default(), journal: Vec::new() })));
+        let server = Server::start(listener, Arc::clone(&shared)).expect("a thread");
+        Cloud { url, shared, _server: server }
+    }
+
+    /// `http://127.0.0.1:40123`
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Where version 3 of the identity API is.
+    pub fn auth_url(&self) -> String {
+        format!("{}/identity/v3", self.url)
+    }
+
+    /// Scripts what goes wrong.
+    pub fn fail(&self, fault: Fault) {
+        let mut inner = self.shared.locked();
+        let Inner { state, script, .. } = &mut *inner;
+        script.add(fault, state);
+    }
+
+    /// Forgets all that was scripted.
+    pub fn heal(&self) {
+        self.shared.locked().script.clear();
+    }
+
+    /// All requests so far, in order.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.shared.locked().journal.clone()
+    }
+
+    /// How many of them fit a pattern like `"GET */lbaas/*"`.
+    pub fn count(&self, pattern: &str) -> usize {
+        self.shared.locked().journal.iter().filter(|it| it.fits(pattern)).count()
+    }
+
+    /// Counts anew.
+    pub fn forget_requests(&self) {
+        self.shared.locked().journal.clear();
+    }
+
+    pub fn now(&self) -> SystemTime {
+        self.shared.locked().state.now.time()
+    }
+
+    /// Moves the fake's clock, which else stands still.
+    pub fn advance(&self, time: Duration) {
+        let state = &mut self.shared.locked().state;
+        state.now = state.now.after(time);
+    }
+
+    /// How long changes of load balancers take.
+    pub fn pace(&self, pace: Pace) {
+        self.shared.locked().state.octavia.pace = pace;
+    }
+}
+
+/// What the thread and the test share. No lock is held while anybody waits.
+#[derive(Debug)]
+struct Shared(Mutex<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    script: Script,
+    journal: Vec<Recorded>,
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the request down. Tells its number, and what is to go wrong with it.
+    fn record(&self, request: &Request, query: &str) -> (usize, Option<Struck>) {
+        let mut inner = self.locked();
+        let at = inner.state.now.time();
+        inner.journal.push(Recorded::of(request, query, at));
+        let struck = inner.script.strike(&request.method, &request.path);
+        (inner.journal.len() - 1, struck)
+    }
+
+    fn replied(&self, number: usize, status: u16) {
+        if let Some(recorded) = self.locked().journal.get_mut(number) {
+            recorded.status = Some(status);
+        }
+    }
+
+    fn answer(&self, request: Request) -> Reply {
+        respond(&mut self.locked().state, request)
+    }
+
+    /// From the state as it was; nothing comes of it.
+    fn answer_from(&self, then: Option<Box<State>>, request: Request) -> Reply {
+        match then {
+            Some(mut then) => {
+                then.identity = self.locked().state.identity.clone();
+                respond(&mut then, request)
+            }
+            None => self.answer(request),
+        }
+    }
+
+    fn canned(&self, request: &Request, status: u16, headers: Vec<(String, String)>, body: Canned) -> Reply {
+        let service = SERVICES.iter().find(|it| request.path.starts_with(it.prefix));
+        let mut reply = match (body, service) {
+            (Canned::Json(body), _) => Reply::json(status, body),
+            (Canned::Html(page), _) => Reply::text(status, page, "text/html"),
+            (Canned::OwnWords, Some(service)) => {
+                (service.refuse)(&Refusal::new(status, "Scripted by a test."))
+            }
+            (Canned::OwnWords, None) => Reply::empty(status),
+        };
+        reply.headers.extend(headers);
+        reply
+    }
+}
+
+fn respond(state: &mut State, request: Request) -> Reply {
+    state.settle();
+    routes::answer(state, &SERVICES, request)
+}

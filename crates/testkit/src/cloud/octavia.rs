@@ -1,0 +1,173 @@
+//! Octavia: what its API accepts, what it locks, and what becomes of it.
+
+mod balancers;
+mod kinds;
+mod listing;
+mod locks;
+mod schema;
+mod settling;
+mod showing;
+
+use std::collections::HashMap;
+
+use serde_json::json;
+
+use self::{kinds::BALANCER, schema::Kind, settling::Pending};
+use super::{
+    exchange::{Answer, Caller, Refusal, Reply, Request},
+    routes::{Route, Service, delete, get, post, put},
+    state::State,
+    store::{Row, Table},
+};
+
+pub use self::settling::Pace;
+
+pub(super) const SERVICE: Service =
+    Service { prefix: "/load-balancer", versions: &["/v2.0", "/v2", ""], routes: ROUTES, refuse };
+
+const ROUTES: &[Route] = &[
+    get("", versions).open(),
+    get("/lbaas/loadbalancers", balancers::list),
+    post("/lbaas/loadbalancers", balancers::create),
+    get("/lbaas/loadbalancers/{}", balancers::show),
+    put("/lbaas/loadbalancers/{}", balancers::change),
+    delete("/lbaas/loadbalancers/{}", balancers::delete),
+];
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Octavia {
+    balancers: Table,
+    listeners: Table,
+    pools: Table,
+    members: Table,
+    monitors: Table,
+    policies: Table,
+    rules: Table,
+    /// What goes on at which load balancer.
+    pending: HashMap<String, Pending>,
+    pub(super) pace: Pace,
+}
+
+/// Versions 2.0 to 2.30, with the days on which they were made.
+const VERSIONS: [&str; 31] = [
+    "2016-12-11T00:00:00Z",
+    "2018-04-20T00:00:00Z",
+    "2018-07-31T00:00:00Z",
+    "2018-12-18T00:00:00Z",
+    "2018-12-19T00:00:00Z",
+    "2019-01-21T00:00:00Z",
+    "2019-01-25T00:00:00Z",
+    "2018-01-25T12:00:00Z",
+    "2019-02-12T00:00:00Z",
+    "2019-03-04T00:00:00Z",
+    "2019-03-05T00:00:00Z",
+    "2019-06-24T00:00:00Z",
+    "2019-09-11T00:00:00Z",
+    "2019-09-13T00:00:00Z",
+    "2019-11-10T00:00:00Z",
+    "2020-03-10T00:00:00Z",
+    "2020-03-15T00:00:00Z",
+    "2020-04-29T00:00:00Z",
+    "2020-04-29T01:00:00Z",
+    "2020-05-12T00:00:00Z",
+    "2020-08-02T00:00:00Z",
+    "2020-09-03T00:00:00Z",
+    "2020-09-04T00:00:00Z",
+    "2020-09-07T00:00:00Z",
+    "2020-10-15T00:00:00Z",
+    "2021-10-02T00:00:00Z",
+    "2022-08-29T00:00:00Z",
+    "2023-05-05T00:00:00Z",
+    "2023-11-08T00:00:00Z",
+    "2024-10-15T00:00:00Z",
+    "2025-02-26T00:00:00Z",
+];
+
+fn versions(state: &mut State, _: &Request) -> Answer {
+    let link = format!("{}/load-balancer/v2", state.base);
+    let last = VERSIONS.len() - 1;
+    let version = |(minor, updated): (usize, &&str)| {
+        let status = if minor == last { "CURRENT" } else { "SUPPORTED" };
+        json!({
+            "id": format!("v2.{minor}"),
+            "status": status,
+            "updated": updated,
+            "links": [{"href": link, "rel": "self"}],
+        })
+    };
+    let versions: Vec<_> = VERSIONS.iter().enumerate().map(version).collect();
+    Ok(Reply::json(200, json!({ "versions": versions })))
+}
+
+fn refuse(refusal: &Refusal) -> Reply {
+    let code = if refusal.status < 500 { "Client" } else { "Server" };
+    Reply::json(refusal.status, json!({"debuginfo": null, "faultcode": code, "faultstring": refusal.message}))
+}
+
+impl Octavia {
+    fn table(&self, kind: &Kind) -> &Table {
+        match kind.one {
+            "loadbalancer" => &self.balancers,
+            "listener" => &self.listeners,
+            "pool" => &self.pools,
+            "member" => &self.members,
+            "healthmonitor" => &self.monitors,
+            "l7policy" => &self.policies,
+            _ => &self.rules,
+        }
+    }
+
+    fn table_mut(&mut self, kind: &Kind) -> &mut Table {
+        match kind.one {
+            "loadbalancer" => &mut self.balancers,
+            "listener" => &mut self.listeners,
+            "pool" => &mut self.pools,
+            "member" => &mut self.members,
+            "healthmonitor" => &mut self.monitors,
+            "l7policy" => &mut self.policies,
+            _ => &mut self.rules,
+        }
+    }
+
+    /// The object, if this caller may see it.
+    fn seen<'o>(&'o self, kind: &Kind, id: &str, caller: &Caller) -> Result<&'o Row, Refusal> {
+        let row = self.table(kind).row(id).ok_or_else(|| not_found(kind.title, id))?;
+        if may_read(caller, &row.project) { Ok(row) } else { Err(forbidden()) }
+    }
+
+    /// The object, if this caller may change it.
+    fn owned<'o>(&'o self, kind: &Kind, id: &str, caller: &Caller) -> Result<&'o Row, Refusal> {
+        let row = self.table(kind).row(id).ok_or_else(|| not_found(kind.title, id))?;
+        if may_write(caller, &row.project) { Ok(row) } else { Err(forbidden()) }
+    }
+}
+
+fn may_read(caller: &Caller, project: &str) -> bool {
+    is_operator(caller)
+        || caller.has("load-balancer_global_observer")
+        || caller.project == project
+            && ["member", "reader", "load-balancer_member", "load-balancer_observer"]
+                .iter()
+                .any(|it| caller.has(it))
+}
+
+fn may_write(caller: &Caller, project: &str) -> bool {
+    is_operator(caller)
+        || caller.project == project && ["member", "load-balancer_member"].iter().any(|it| caller.has(it))
+}
+
+fn is_operator(caller: &Caller) -> bool {
+    caller.is_admin() || caller.has("load-balancer_admin")
+}
+
+fn not_found(title: &str, id: &str) -> Refusal {
+    Refusal::new(404, format!("{title} {id} not found."))
+}
+
+fn forbidden() -> Refusal {
+    Refusal::new(403, "Policy does not allow this request to be performed.")
+}
+
+fn invalid(detail: impl std::fmt::Display) -> Refusal {
+    Refusal::new(400, format!("Validation failure: {detail}"))
+}

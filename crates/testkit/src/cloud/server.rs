@@ -1,0 +1,249 @@
+//! The sockets: HTTP in, values to the state, HTTP out, with whatever trouble a test scripted in between.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    thread::{self, JoinHandle},
+};
+
+use http_body_util::BodyExt;
+use hyper::{
+    Response,
+    body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::Builder,
+    sync::oneshot,
+    task::JoinSet,
+};
+
+use super::{
+    Shared,
+    exchange::{Body, Reply, Request},
+    faults::Trouble,
+};
+
+/// A thread that answers until it is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    stop: Option<oneshot::Sender<Infallible>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A socket that listens, before anybody answers.
+pub(super) fn bind() -> io::Result<(std::net::TcpListener, SocketAddr)> {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+impl Server {
+    pub(super) fn start(listener: std::net::TcpListener, shared: Arc<Shared>) -> io::Result<Server> {
+        let (stop, stopped) = oneshot::channel::<Infallible>();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let thread = thread::Builder::new().name("fake-cloud".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    () = accept(listener, shared) => {}
+                }
+            });
+        })?;
+        Ok(Server { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, the test that caused it has heard of it by a lost connection.
+            _ = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        // Out of descriptors, say: the test has greater trouble than this.
+        let Ok((stream, _)) = listener.accept().await else { return };
+        connections.spawn(converse(stream, Arc::clone(&shared)));
+    }
+}
+
+async fn converse(stream: TcpStream, shared: Arc<Shared>) {
+    _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let shared = Arc::clone(&shared);
+        async move { respond(request, &shared).await }
+    });
+    // An error here is one that a test scripted, or a client that went away.
+    _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn respond(request: hyper::Request<Incoming>, shared: &Shared) -> Result<Response<Outgoing>, Lost> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let request = read(request).await?;
+    let (number, struck) = shared.record(&request, &query);
+    let (trouble, then) = struck.map_or((None, None), |struck| (Some(struck.trouble), struck.then));
+    let mut cut = false;
+    let reply = match trouble {
+        None => shared.answer(request),
+        Some(Trouble::Instead { status, headers, body }) => shared.canned(&request, status, headers, body),
+        Some(Trouble::LoseRequest) => return Err(Lost),
+        Some(Trouble::LoseReply) => {
+            shared.answer(request);
+            return Err(Lost);
+        }
+        Some(Trouble::CutShort) => {
+            cut = true;
+            shared.answer(request)
+        }
+        Some(Trouble::Stale) => shared.answer_from(then, request),
+        Some(Trouble::Hold(hold)) => {
+            hold.pass().await;
+            shared.answer(request)
+        }
+        Some(Trouble::HoldReply(hold)) => {
+            let reply = shared.answer(request);
+            hold.pass().await;
+            reply
+        }
+    };
+    shared.replied(number, reply.status);
+    Ok(written(reply, number, cut))
+}
+
+async fn read(request: hyper::Request<Incoming>) -> Result<Request, Lost> {
+    let (head, body) = request.into_parts();
+    let headers = head.headers.iter().map(|(name, value)| {
+        (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+    });
+    Ok(Request {
+        method: head.method.as_str().to_owned(),
+        path: decoded(head.uri.path(), false),
+        query: pairs(head.uri.query().unwrap_or_default()),
+        headers: headers.collect(),
+        body: body.collect().await.map_err(|_| Lost)?.to_bytes().to_vec(),
+        ..Request::default()
+    })
+}
+
+fn pairs(query: &str) -> Vec<(String, String)> {
+    let parts = query.split('&').filter(|part| !part.is_empty());
+    parts
+        .map(|part| part.split_once('=').unwrap_or((part, "")))
+        .map(|(name, value)| (decoded(name, true), decoded(value, true)))
+        .collect()
+}
+
+/// Percent signs and, in a query, plus signs resolved.
+fn decoded(text: &str, plus: bool) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let hex = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        match (byte, hex.and_then(|two| u8::from_str_radix(two, 16).ok())) {
+            (b'%', Some(meant)) => {
+                bytes.push(meant);
+                rest = &after[2..];
+                continue;
+            }
+            (b'+', _) if plus => bytes.push(b' '),
+            _ => bytes.push(byte),
+        }
+        rest = after;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn written(reply: Reply, number: usize, cut: bool) -> Response<Outgoing> {
+    let (content, body) = match reply.body {
+        Body::Nothing => (None, Bytes::new()),
+        Body::Json(value) => (Some("application/json"), Bytes::from(value.to_string())),
+        Body::Text(text, content) => (Some(content), Bytes::from(text)),
+    };
+    let mut response = Response::builder().status(reply.status);
+    if let Some(content) = content {
+        response = response.header("content-type", content);
+    }
+    for (name, value) in reply.headers {
+        response = response.header(name, value);
+    }
+    response
+        .header("x-openstack-request-id", format!("req-{number:08x}-0000-4000-8000-000000000000"))
+        .body(Outgoing { body, stage: if cut { Stage::Half } else { Stage::Whole } })
+        .expect("statuses and headers of the fake and of its tests are valid")
+}
+
+/// The connection ends without another word.
+#[derive(Debug)]
+struct Lost;
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("lost on purpose")
+    }
+}
+
+impl std::error::Error for Lost {}
+
+/// A body that may end before its length.
+struct Outgoing {
+    body: Bytes,
+    stage: Stage,
+}
+
+enum Stage {
+    Whole,
+    Half,
+    /// What was sent leaves for the network before the connection breaks.
+    Flush,
+    Break,
+    Done,
+}
+
+impl HttpBody for Outgoing {
+    type Data = Bytes;
+    type Error = Lost;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Lost>>> {
+        let (next, now) = match self.stage {
+            Stage::Whole => (Stage::Done, Poll::Ready(Some(Ok(Frame::data(self.body.clone()))))),
+            Stage::Half => {
+                (Stage::Flush, Poll::Ready(Some(Ok(Frame::data(self.body.slice(..self.body.len() / 2))))))
+            }
+            Stage::Flush => {
+                context.waker().wake_by_ref();
+                (Stage::Break, Poll::Pending)
+            }
+            Stage::Break => (Stage::Done, Poll::Ready(Some(Err(Lost)))),
+            Stage::Done => (Stage::Done, Poll::Ready(None)),
+        };
+        self.stage = next;
+        now
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_empty() || matches!(self.stage, Stage::Done)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.body.len() as u64)
+    }
+}
