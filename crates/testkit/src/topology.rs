@@ -1,0 +1,61 @@
+//! Networks of a test's own: namespaces, cables between them, who answers in there, and who asks.
+//!
+//! ```text
+//!   client ── cable ── router ── cable ── a: Backend, Web, Datagrams, processes
+//!
+//!   OpenStack::outside ── floating IP ── OVN ── port of Neutron ── web
+//! ```
+//!
+//! A [`Namespace`] carries the name of this process, so that many tests may run at once; it ends with all that is in
+//! it when it is dropped, after a panic too, and what a killed test left is swept away by the next. Sockets stay in the
+//! namespace in which they were made, so whoever answers is an ordinary value that was made by [`Namespace::run`]:
+//!
+//! ```no_run
+//! use seaway_testkit::topology::{Namespace, Web};
+//!
+//! let (client, server) = (Namespace::create("client"), Namespace::create("server"));
+//! client.cable("v0", &server, "v1");
+//! client.address("v0", "10.9.0.1/24");
+//! server.address("v1", "10.9.0.2/24");
+//! let _web = server.run(|| Web::start_at("a", "10.9.0.2:80"));
+//! assert_eq!(client.curl("http://10.9.0.2/").as_deref(), Ok("a"));
+//! ```
+//!
+//! [`in_a_network_of_its_own`] is the smaller sister: no name, nothing but `lo`, gone with its thread.
+//!
+//! All of it needs root. It knows nothing of Seaway, and of OpenStack only what `rig/openstack` has commands for.
+
+mod apart;
+mod datagrams;
+mod namespace;
+mod openstack;
+mod processes;
+mod streams;
+mod web;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use apart::{in_a_network_of_its_own, with_mounts_of_its_own};
+pub use datagrams::{Datagrams, ask};
+pub use namespace::Namespace;
+pub use openstack::{OpenStack, Project};
+pub use processes::{Running, command};
+pub use streams::{Backend, Talk, connect_from};
+pub use web::Web;
+
+/// For whatever must happen; these machines are slow at times.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Polls until it holds.
+#[track_caller]
+pub fn until(what: &str, mut met: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !met() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::yield_now();
+        thread::park_timeout(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,166 @@
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    thread,
+};
+
+use nix::sched::{CloneFlags, setns};
+
+use super::{Running, command, openstack};
+
+const NAMES: &str = "/run/netns";
+
+/// A network, by name: `ip netns exec NAME` leads there while the test runs.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    /// Others may use it, and it outlives this.
+    foreign: bool,
+    plugged: AtomicBool,
+}
+
+impl Namespace {
+    /// A new one, with only `lo` up; its name tells process and role.
+    pub fn create(role: &str) -> Namespace {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        sweep();
+        let name = format!("sw{}-{}-{role}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        command("ip", &["netns", "add", &name]);
+        let namespace = Namespace { name, foreign: false, plugged: AtomicBool::new(false) };
+        namespace.ip(&["link", "set", "lo", "up"]);
+        namespace
+    }
+
+    /// One that somebody else made and will remove, such as a server of Nova.
+    pub fn existing(name: &str) -> Namespace {
+        assert!(Path::new(NAMES).join(name).exists(), "there is no network namespace {name}");
+        Namespace { name: name.to_owned(), foreign: true, plugged: AtomicBool::new(false) }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs something in there. Sockets that it makes stay in there, whoever uses them.
+    pub fn run<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                let file = File::open(self.file()).expect("the namespace is there until this is dropped");
+                setns(file, CloneFlags::CLONE_NEWNET).expect("this is root");
+                job()
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// A program to be run in there; it dies with the thread that starts it.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, "setpriv", "--pdeathsig", "KILL", "--", program]);
+        command
+    }
+
+    /// Starts a program in there that runs until it is dropped.
+    pub fn start(&self, program: &str, arguments: &[&str]) -> Running {
+        let mut command = self.command(program);
+        Running::start(command.args(arguments))
+    }
+
+    /// `ip` for this namespace, to its end.
+    #[track_caller]
+    pub fn ip(&self, arguments: &[&str]) -> String {
+        command("ip", &[&["-n", &self.name], arguments].concat())
+    }
+
+    /// Puts a cable between a new interface here and a new one over there; both are down.
+    #[track_caller]
+    pub fn cable(&self, link: &str, other: &Namespace, its_link: &str) {
+        self.ip(&["link", "add", link, "type", "veth", "peer", "name", its_link, "netns", &other.name]);
+    }
+
+    /// Puts a cable between the network of the calling thread and this one.
+    #[track_caller]
+    pub fn cable_from_here(&self, here: &str, link: &str) {
+        command("ip", &["link", "add", here, "type", "veth", "peer", "name", link, "netns", &self.name]);
+    }
+
+    /// Gives an address with its prefix length to an interface, which is up then.
+    #[track_caller]
+    pub fn address(&self, link: &str, address: &str) {
+        // No wait for duplicates that cannot be.
+        let nodad = if address.contains(':') { &["nodad"][..] } else { &[] };
+        self.ip(&[&["address", "add", address, "dev", link], nodad].concat());
+        self.ip(&["link", "set", link, "up"]);
+    }
+
+    /// Sends what is for `to` (a prefix, or `default`) to `via`.
+    #[track_caller]
+    pub fn route(&self, to: &str, via: &str) {
+        let family = if via.contains(':') { "-6" } else { "-4" };
+        self.ip(&[family, "route", "add", to, "via", via]);
+    }
+
+    /// Makes this namespace pass on what is not for itself.
+    pub fn forward(&self) {
+        self.run(|| {
+            for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
+                std::fs::write(format!("/proc/sys/net/{setting}"), "1").expect("this is root");
+            }
+        });
+    }
+
+    /// What a web server says to `curl` from in there, without its end of line; else what curl says.
+    pub fn curl(&self, url: &str) -> Result<String, String> {
+        let mut curl = self.command("curl");
+        let output = curl.args(["-sSf", "--noproxy", "*", "-m", "5", url]).output().expect("curl starts");
+        let text = |it: &[u8]| String::from_utf8_lossy(it).trim_end().to_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Makes a port of Neutron an interface in here (`ethN`, with its MAC, MTU, addresses and default route).
+    #[track_caller]
+    pub fn plug(&self, port: &str) {
+        self.plugged.store(true, Ordering::Relaxed);
+        openstack::rig("plug", &[&self.name, port]);
+    }
+
+    fn file(&self) -> PathBuf {
+        Path::new(NAMES).join(&self.name)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if self.plugged.load(Ordering::Relaxed) {
+            openstack::rig_quietly("plug", &["--remove", &self.name]);
+        }
+        if !self.foreign {
+            remove(&self.name);
+        }
+    }
+}
+
+/// Removes what tests left that were killed.
+fn sweep() {
+    for entry in std::fs::read_dir(NAMES).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix("sw").and_then(|rest| rest.split_once('-')).map(|(process, _)| process);
+        if owner.is_some_and(|it| it.parse::<u32>().is_ok() && !Path::new("/proc").join(it).exists()) {
+            openstack::rig_quietly("plug", &["--remove", &name]);
+            remove(&name);
+        }
+    }
+}
+
+/// Ends all that runs in there, and the namespace. It may be gone already.
+fn remove(name: &str) {
+    let quietly = |program: &str, arguments: &[&str]| Command::new(program).args(arguments).output();
+    if let Ok(inside) = quietly("ip", &["netns", "pids", name]) {
+        for process in String::from_utf8_lossy(&inside.stdout).split_whitespace() {
+            let _ = quietly("kill", &["-KILL", process]);
+        }
+    }
+    let _ = quietly("ip", &["netns", "delete", name]);
+}

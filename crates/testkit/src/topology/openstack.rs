@@ -1,0 +1,98 @@
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::{Namespace, apart::skip, command};
+
+const FOLDER: &str = "SEAWAY_RIG_OPENSTACK";
+
+/// The OpenStack that `rig/openstack/up` has started, which tests share.
+#[derive(Debug)]
+pub struct OpenStack {
+    folder: PathBuf,
+}
+
+impl OpenStack {
+    /// The one whose folder `SEAWAY_RIG_OPENSTACK` names, as `./test openstack` sets it. Without it the test is skipped,
+    /// and says so; with `CI=true` it fails instead.
+    #[track_caller]
+    pub fn up() -> Option<OpenStack> {
+        let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
+            skip(false, &format!("{FOLDER} names no running cloud: ./test openstack starts one"));
+            return None;
+        };
+        assert!(
+            folder.join("clouds.yaml").is_file(),
+            "{FOLDER}: there is no clouds.yaml in {}",
+            folder.display()
+        );
+        Some(OpenStack { folder })
+    }
+
+    /// Has the clouds `admin`, `demo` and `alt`. Tests use a [`Project`] of their own.
+    pub fn clouds_yaml(&self) -> PathBuf {
+        self.folder.join("clouds.yaml")
+    }
+
+    /// A project that nobody else uses.
+    #[track_caller]
+    pub fn project(&self, role: &str) -> Project {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{role}-{}-{number}", std::process::id());
+        let folder = PathBuf::from(rig("project", &["create", &name]).trim_end());
+        Project { name, folder }
+    }
+
+    /// The internet: from there, floating IPs are reached, and there 172.24.4.1 is.
+    pub fn outside(&self) -> Namespace {
+        Namespace::existing("rig-ext")
+    }
+
+    /// A server of Nova, by its id: a namespace with its ports.
+    pub fn server(&self, id: &str) -> Namespace {
+        Namespace::existing(&format!("rig-{}", &id[..8]))
+    }
+}
+
+/// Project, user and application credential of a test. Dropping it deletes it with all that is in it.
+#[derive(Debug)]
+pub struct Project {
+    /// Of project and user.
+    pub name: String,
+    folder: PathBuf,
+}
+
+impl Project {
+    /// Has the clouds NAME (by password), NAME-credential (by application credential) and `admin`.
+    pub fn clouds_yaml(&self) -> PathBuf {
+        self.folder.join("clouds.yaml")
+    }
+
+    pub fn password(&self) -> String {
+        format!("{}-pw", self.name)
+    }
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        rig_quietly("project", &["delete", &self.name]);
+    }
+}
+
+/// Runs a command of `rig/openstack`, and tells what it printed.
+#[track_caller]
+pub(super) fn rig(name: &str, arguments: &[&str]) -> String {
+    command(&path(name).to_string_lossy(), arguments)
+}
+
+/// As above, where nobody could do anything about its failure.
+pub(super) fn rig_quietly(name: &str, arguments: &[&str]) {
+    let _ = Command::new(path(name)).args(arguments).stdin(Stdio::null()).output();
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../rig/openstack")).join(name)
+}
