@@ -2,21 +2,18 @@
 //!
 //! They need root. Elsewhere they say that they were skipped; with `CI=true` or
 //! `SEAWAY_NET_TESTS=required` they fail instead.
-#![allow(clippy::print_stderr)]
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use std::{env, thread};
 
-use nix::errno::Errno;
-use nix::sched::{CloneFlags, unshare};
 use seaway_announce::{
     Added, Arp, Error, Event, Links, Observed, Process, Removed, Setting, Sockets, Unmet, Wanted, Watch,
 };
 use seaway_model::L4;
+use seaway_testkit::topology::{command as run, in_a_network_of_its_own};
 use socket2::{Domain, Socket, Type};
 
 const V4: &str = "192.0.2.10";
@@ -300,7 +297,7 @@ fn thousands_of_listeners_come_by_one_question() {
 #[test]
 fn without_the_capability_the_commands_are_printed() {
     in_a_network_of_its_own(|| {
-        let this = env::current_exe().expect("this test");
+        let this = std::env::current_exe().expect("this test");
         let mut child = Command::new("setpriv");
         child.args(["--bounding-set=-net_admin", "--inh-caps=-all"]).arg(this);
         child.args(["--exact", "child_without_the_capability", "--ignored"]);
@@ -320,28 +317,6 @@ fn child_without_the_capability() {
         assert!(error.to_string().contains("ip address add"), "{error}");
     }
     observe(&mut links);
-}
-
-/// Runs `body` in a thread with a network namespace of its own, with only `lo` in it, and that up.
-fn in_a_network_of_its_own(body: impl FnOnce() + Send + 'static) {
-    let thread = thread::spawn(|| {
-        match unshare(CloneFlags::CLONE_NEWNET) {
-            Ok(()) => {}
-            Err(error @ Errno::EPERM) => {
-                let required = env::var("CI").is_ok_and(|value| value == "true")
-                    || env::var("SEAWAY_NET_TESTS").is_ok_and(|value| value == "required");
-                assert!(!required, "a network namespace needs root: {error}");
-                eprintln!("skipped: a network namespace needs root");
-                return;
-            }
-            Err(error) => panic!("no network namespace: {error}"),
-        }
-        run("ip", &["link", "set", "lo", "up"]);
-        body();
-    });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
-    }
 }
 
 /// A process of another program that inherited a socket, and ends with this value.
@@ -387,15 +362,6 @@ fn hears(watch: &mut Watch, expected: impl Fn(&Event) -> bool) {
         heard.extend(news);
     }
     panic!("only heard {heard:?}");
-}
-
-#[track_caller]
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
-    let problem = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {arguments:?}: {problem}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn observe(links: &mut Links) -> Observed {

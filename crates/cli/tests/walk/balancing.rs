@@ -80,7 +80,7 @@ fn a_backend_that_is_killed_is_noticed_and_comes_back() {
     for _ in 0..20 {
         assert_eq!(Talk::open(seaway.at(8080)).expect("served").with, "stays");
     }
-    let _back = Backend::start_at("back", &at.to_string());
+    let _back = Backend::start_at("back", at);
     until("it is used again", || Talk::open(seaway.at(8080)).is_ok_and(|it| it.with == "back"));
     let log = seaway.log();
     assert_eq!(
@@ -93,7 +93,7 @@ fn a_backend_that_is_killed_is_noticed_and_comes_back() {
 #[test]
 fn a_service_without_members_resets_instead_of_hanging() {
     let seaway = Setup::new().write("shop.yaml", &manifest("shop", 8080, &[], &[])).start();
-    let error = Talk::open(seaway.at(8080)).err().expect("nobody is there");
+    let error = Talk::open(seaway.at(8080)).expect_err("nobody is there");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
     let backend = Backend::start("late");
     seaway.folder.write("shop.yaml", &manifest("shop", 8080, &[], &[backend.at]));

@@ -65,7 +65,7 @@ fn tcp_over_ipv6_is_served_and_checked() {
         talk.echo(b"hello").expect("echoed");
         assert_eq!(talk.with, "stays");
     }
-    let _back = Backend::start_at("back", &gone.to_string());
+    let _back = Backend::start_at("back", gone);
     until("it is used again", || Talk::open(at(port)).is_ok_and(|it| it.with == "back"));
     assert!(Talk::open(seaway.at(port)).is_err(), "nothing is served over IPv4");
 }

@@ -92,7 +92,10 @@ fn a_jump_of_the_clock_ends_nothing_and_begins_nothing() {
         assert_eq!(Talk::open(sticky_at).expect("served").with, sticks_to, "a client is remembered");
         // Checks go on by a clock that does not jump, and tell the time by the one that did.
         let victim = Backend::start("victim");
-        seaway.folder.write("more.yaml", &Service::tcp("more", port).with("health-check-interval", "50ms").to(victim.at).text());
+        seaway.folder.write(
+            "more.yaml",
+            &Service::tcp("more", port).with("health-check-interval", "50ms").to(victim.at).text(),
+        );
         until("a change is served", || Talk::open(seaway.at(port)).is_ok());
         let dead = victim.kill_and_tell();
         until("its death is noticed", || seaway.member(dead)["state"] == "down");

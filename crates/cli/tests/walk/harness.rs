@@ -11,13 +11,11 @@ use std::{
         atomic::{AtomicU32, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+pub(crate) use seaway_testkit::topology::{PATIENCE, until};
 use serde_json::Value;
-
-/// For whatever must happen; these machines are slow at times.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An address of 127.0.0.0/8 that no other test uses, so that any port is free on it.
 pub(crate) fn own_address() -> Ipv4Addr {
@@ -25,16 +23,6 @@ pub(crate) fn own_address() -> Ipv4Addr {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let process = std::process::id();
     Ipv4Addr::new(127, 64 + (process >> 7 & 63) as u8, (process & 127) as u8 + 1, number as u8)
-}
-
-/// Polls until it holds.
-pub(crate) fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !met() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        thread::yield_now();
-        thread::park_timeout(Duration::from_millis(2));
-    }
 }
 
 pub(crate) fn seaway() -> Command {

@@ -20,7 +20,8 @@ fn is(seaway: &Seaway, at: SocketAddr, state: &str) {
 
 #[test]
 fn an_http_check_heeds_path_host_and_status() {
-    let (backend, web) = (Backend::start("a"), Web::start(204));
+    let (backend, web) = (Backend::start("a"), Web::start("a"));
+    web.answer(204);
     let service = |statuses: &str| {
         Service::tcp("shop", 8080)
             .with("health-check-path", "/healthz?deep=1")
@@ -129,6 +130,6 @@ fn a_member_that_refuses_is_ejected_though_nobody_checks_it_and_comes_back() {
         assert_eq!(Talk::open(seaway.at(8080)).expect("redispatched").with, "stays");
         seaway.log().contains("2 failures in a row")
     });
-    let _back = Backend::start_at("back", &gone.to_string());
+    let _back = Backend::start_at("back", gone);
     until("it is used again", || Talk::open(seaway.at(8080)).is_ok_and(|it| it.with == "back"));
 }

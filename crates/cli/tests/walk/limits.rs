@@ -20,7 +20,7 @@ fn more_connections_than_the_limit_are_refused_until_somebody_leaves() {
     let seaway = Setup::new().write("shop.yaml", &service.text()).start();
     let mut kept: Vec<Talk> = (0..3).map(|_| Talk::open(seaway.at(8080)).expect("served")).collect();
     for _ in 0..5 {
-        let error = Talk::open(seaway.at(8080)).err().expect("it is full");
+        let error = Talk::open(seaway.at(8080)).expect_err("it is full");
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "a clear refusal");
     }
     let listener = seaway.listener(8080);

@@ -87,8 +87,8 @@ fn answer(question: &[u8], addresses: Option<&[Ipv4Addr]>) -> Vec<u8> {
 #[test]
 fn an_external_name_is_resolved_followed_by_its_ttl_and_its_last_answer_kept() {
     let (one, other) = (own_address(), own_address());
-    let first = Backend::start_at("first", &format!("{one}:7000"));
-    let second = Backend::start_at("second", &format!("{other}:7000"));
+    let first = Backend::start_at("first", format!("{one}:7000"));
+    let second = Backend::start_at("second", format!("{other}:7000"));
     let dns = NameServer::start(&[one]);
     let seaway = Setup::new()
         .config(&format!("resolvers: [\"{}\"]\ntcpServices: [{{service: db, port: 7000, listen: 5432}}]\n", dns.at))

@@ -37,7 +37,7 @@ impl Web {
             asked: Arc::default(),
             count: Arc::default(),
         };
-        let name = name.to_owned();
+        let name = format!("{name}\n");
         let (ended, status, asked, count) =
             (web.ended.clone(), web.status.clone(), web.asked.clone(), web.count.clone());
         thread::spawn(move || {
@@ -53,10 +53,12 @@ impl Web {
                 }
                 count.fetch_add(1, Ordering::Relaxed);
                 *asked.lock().unwrap_or_else(PoisonError::into_inner) = request;
-                let (status, length) = (status.load(Ordering::Relaxed), name.len() + 1);
+                let status = status.load(Ordering::Relaxed);
+                let body = if status == 204 { "" } else { &name };
                 let _ = write!(
                     stream,
-                    "HTTP/1.1 {status} So\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{name}\n"
+                    "HTTP/1.1 {status} So\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
                 );
             }
         });
