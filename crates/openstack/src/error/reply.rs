@@ -1,0 +1,195 @@
+//! Each service's own way of saying no, read into the one error.
+//!
+//! ```text
+//!     Keystone   {"error": {"code", "title", "message"}}
+//!     Neutron    {"NeutronError": {"type", "message", "detail"}}, or a text instead of the object
+//!     Octavia    {"faultcode", "faultstring", "debuginfo"}
+//!     Nova       {"badRequest": {"code", "message"}}, the key named by the fault
+//!     Barbican   {"code", "title", "description"}
+//!     others     {"errors": [{"title", "detail"}]}, {"message": …}, {"error": "…"}
+//! ```
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Class, Error};
+use crate::call::Call;
+
+/// A reply of status 400 and above.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal<'a> {
+    pub status: u16,
+    /// `Null` if it was no JSON.
+    pub body: &'a Value,
+    pub request_id: Option<&'a str>,
+    pub retry_after: Option<Duration>,
+}
+
+/// The longest text of a service that is repeated to a human.
+const LONGEST: usize = 500;
+
+/// What a service said, whichever way it says things.
+#[derive(Debug, Default, PartialEq)]
+struct Said {
+    /// Neutron's names of its exceptions: `OverQuota`.
+    kind: String,
+    text: String,
+}
+
+pub(super) fn read(call: &Call, refusal: &Refusal<'_>) -> Error {
+    let said = Said::of(refusal.body);
+    let class = classify(refusal.status, &said);
+    let message = if said.text.is_empty() {
+        format!("{} answered {}", call.service.project(), refusal.status)
+    } else {
+        format!("{} ({} {})", said.text, call.service.project(), refusal.status)
+    };
+    let error = Error::new(class, message)
+        .during(call)
+        .with_status(refusal.status)
+        .with_request_id(refusal.request_id)
+        .with_retry_after(refusal.retry_after);
+    match advice(&error) {
+        Some(fix) => error.with_fix(fix),
+        None => error,
+    }
+}
+
+fn advice(error: &Error) -> Option<String> {
+    match error.class() {
+        Class::Quota { what } => Some(format!("ask for more {what} (`openstack quota set`), or remove some")),
+        Class::Forbidden => {
+            Some("the user lacks a role for it: `openstack role assignment list --names`".into())
+        }
+        _ => None,
+    }
+}
+
+impl Said {
+    fn of(body: &Value) -> Said {
+        let Value::Object(map) = body else { return Said::default() };
+        let text = |value: &Value, keys: &[&str]| {
+            keys.iter().find_map(|key| value.get(key)?.as_str()).unwrap_or_default().to_owned()
+        };
+        let said = if let Some(neutron) = map.get("NeutronError") {
+            match neutron {
+                Value::String(all) => Said { text: all.clone(), ..Said::default() },
+                _ => Said { kind: text(neutron, &["type"]), text: text(neutron, &["message", "detail"]) },
+            }
+        } else if map.contains_key("faultstring") {
+            Said { kind: String::new(), text: text(body, &["faultstring"]) }
+        } else if let Some(first) = map.get("errors").and_then(|errors| errors.get(0)) {
+            Said { kind: text(first, &["code"]), text: text(first, &["detail", "title"]) }
+        } else if let Some(plain) =
+            ["message", "description", "error", "title"].iter().find_map(|key| map.get(*key)?.as_str())
+        {
+            Said { text: plain.to_owned(), ..Said::default() }
+        } else {
+            // Nova's and Keystone's: one key, and below it a message.
+            let inner = map.values().find(|value| value.get("message").is_some());
+            Said { text: inner.map(|it| text(it, &["message"])).unwrap_or_default(), ..Said::default() }
+        };
+        Said { text: one_line(&said.text), ..said }
+    }
+
+    fn says(&self, words: &str) -> bool {
+        self.text.to_ascii_lowercase().contains(words)
+    }
+}
+
+/// By status, then by what distinguishes replies of one status; services agree on the words more than on anything.
+fn classify(status: u16, said: &Said) -> Class {
+    if let Some((_, _, class)) = TOLD.iter().find(|(statuses, told, _)| {
+        statuses.contains(&status)
+            && match told {
+                Told::Kind(kind) => said.kind.ends_with(kind),
+                Told::Words(words) => said.says(words),
+            }
+    }) {
+        return match class {
+            Class::Quota { .. } => Class::Quota { what: over(&said.text) },
+            class => class.clone(),
+        };
+    }
+    match status {
+        401 => Class::Unauthorized,
+        403 => Class::Forbidden,
+        404 | 410 => Class::NotFound,
+        405 | 406 | 501 => Class::Unsupported,
+        408 => Class::Timeout,
+        409 => Class::Conflict,
+        412 => Class::Stale,
+        413 | 429 | 503 => Class::Busy,
+        400..=499 => Class::Invalid,
+        _ => Class::Broken,
+    }
+}
+
+enum Told {
+    /// How the name of Neutron's exception ends.
+    Kind(&'static str),
+    /// Lower case.
+    Words(&'static str),
+}
+
+/// The first line that fits counts. 500 is among the statuses of conflicts, because exceptions that Neutron's fault
+/// map does not know come as that.
+static TOLD: [(&[u16], Told, Class); 31] = [
+    (&[403, 409, 413], Told::Kind("OverQuota"), Class::Quota { what: String::new() }),
+    (&[403, 409, 413], Told::Words("quota exceeded"), Class::Quota { what: String::new() }),
+    (&[403, 409, 413], Told::Words("quota has been met"), Class::Quota { what: String::new() }),
+    (&[403, 409, 413], Told::Words("quota reached"), Class::Quota { what: String::new() }),
+    (&[409], Told::Kind("IpAddressGenerationFailure"), Class::NoAddressLeft),
+    (&[409], Told::Words("no more ip addresses"), Class::NoAddressLeft),
+    (&[400, 409], Told::Kind("ExternalIpAddressExhausted"), Class::NoAddressLeft),
+    (&[400, 409], Told::Words("unable to find any ip address on external"), Class::NoAddressLeft),
+    (&[409, 500], Told::Kind("IpAddressInUse"), Class::AddressTaken),
+    (&[409, 500], Told::Kind("IpAddressAlreadyAllocated"), Class::AddressTaken),
+    (&[409, 500], Told::Kind("FloatingIPPortAlreadyAssociated"), Class::AddressTaken),
+    (&[409, 500], Told::Words("already allocated in subnet"), Class::AddressTaken),
+    (&[409, 500], Told::Words("the vip ip address is already in use"), Class::AddressTaken),
+    (&[409, 500], Told::Words("unable to complete operation for network"), Class::AddressTaken),
+    (&[409, 500], Told::Words("fixed ip already has a floating ip"), Class::AddressTaken),
+    (&[409], Told::Words("is immutable and cannot be updated"), Class::Immutable),
+    (&[409], Told::Words("invalid state"), Class::Immutable),
+    (&[409, 500], Told::Kind("StateInvalid"), Class::Immutable),
+    (&[409], Told::Kind("Exists"), Class::Duplicate),
+    (&[409], Told::Kind("Duplicate"), Class::Duplicate),
+    (&[409], Told::Words("already using"), Class::Duplicate),
+    (&[409], Told::Words("is already using protocol"), Class::Duplicate),
+    (&[409], Told::Words("already exists"), Class::Duplicate),
+    (&[409], Told::Words("already has a"), Class::Duplicate),
+    (&[409], Told::Words("already an entity"), Class::Duplicate),
+    (&[409, 500], Told::Kind("InUse"), Class::InUse),
+    (&[409], Told::Words("in use"), Class::InUse),
+    (&[409], Told::Words("still has"), Class::InUse),
+    (&[400], Told::Words("has children"), Class::InUse),
+    (&[400], Told::Words("it has children"), Class::InUse),
+    (&[403], Told::Words("is not supported"), Class::Unsupported),
+];
+
+/// What there is too little of: `Quota has been met for resources: Load Balancer`, `Quota exceeded for resources:
+/// ['port', 'floatingip'].`, `Quota exceeded for instances: Requested 1, but already used 10 of 10 instances`.
+fn over(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let named = ["resources:", "exceeded for "]
+        .iter()
+        .find_map(|before| lower.find(before).map(|at| &text[at + before.len()..]))
+        .unwrap_or_default();
+    let named = named.split([':', '.']).next().unwrap_or_default();
+    let words: String = named.chars().filter(|c| !matches!(c, '[' | ']' | '\'' | '"')).collect();
+    let words = words.trim().to_lowercase();
+    if words.is_empty() { "quota".to_owned() } else { words }
+}
+
+/// Services quote tracebacks and policies over several lines.
+fn one_line(text: &str) -> String {
+    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if let Some((end, _)) = line.char_indices().nth(LONGEST) {
+        line.truncate(end);
+        line.push('…');
+    }
+    line.truncate(line.trim_end_matches('.').len());
+    line
+}
