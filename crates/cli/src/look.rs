@@ -163,7 +163,8 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
         output::error(&format!("{}: no problems", arguments.manifests.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    output::error(&format!("{}: {} problems", arguments.manifests.display(), problems.len()));
+    let many = if problems.len() == 1 { "" } else { "s" };
+    output::error(&format!("{}: {} problem{many}", arguments.manifests.display(), problems.len()));
     Ok(ExitCode::FAILURE)
 }
 
