@@ -74,6 +74,22 @@ impl Call {
         }
     }
 
+    pub fn get(service: Service, operation: &'static str, path: impl Into<String>) -> Call {
+        Call::new(service, Method::GET, operation, path)
+    }
+
+    pub fn post(service: Service, operation: &'static str, path: impl Into<String>, body: Value) -> Call {
+        Call::new(service, Method::POST, operation, path).body(body)
+    }
+
+    pub fn put(service: Service, operation: &'static str, path: impl Into<String>, body: Value) -> Call {
+        Call::new(service, Method::PUT, operation, path).body(body)
+    }
+
+    pub fn delete(service: Service, operation: &'static str, path: impl Into<String>) -> Call {
+        Call::new(service, Method::DELETE, operation, path)
+    }
+
     #[must_use]
     pub fn query(mut self, name: impl Into<String>, value: impl Into<String>) -> Call {
         self.query.push((name.into(), value.into()));

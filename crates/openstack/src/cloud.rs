@@ -82,6 +82,16 @@ impl Cloud {
         Err(Error::new(Class::NoService, format!("there is no {service}")))
     }
 
+    /// Whoever waits for the cloud waits by this one.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.0.settings.clock
+    }
+
+    /// What is odd about the credentials, though they work: a file that others can read, sections that nobody knows.
+    pub fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What a dry run did not do, in order.
     pub fn refused_writes(&self) -> Vec<String> {
         Vec::new()

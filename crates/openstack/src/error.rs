@@ -206,7 +206,7 @@ struct Cause(Error);
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match error::Error::source(&self.0) {
-            Some(source) => source.fmt(f),
+            Some(source) => fmt::Display::fmt(source, f),
             None => Ok(()),
         }
     }

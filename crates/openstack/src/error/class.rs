@@ -47,6 +47,12 @@ pub enum Class {
     CutShort,
     /// The reply is larger than we are willing to keep.
     TooLarge,
+    /// The reply is JSON, but not what the API promises.
+    Strange,
+    /// What was made or changed went to ERROR; the message is its own.
+    Failed,
+    /// Several things match what was looked for.
+    Ambiguous,
     /// A write whose outcome nobody knows: look for what it made before doing it again.
     Lost,
     /// A write that a dry run did not do.
@@ -97,9 +103,10 @@ impl Class {
             | Class::NoAddressLeft
             | Class::DryRun
             | Class::Credentials
+            | Class::Ambiguous
             | Class::NoService
             | Class::NoRegion => Fault::User,
-            Class::Busy | Class::Broken | Class::TooLarge => Fault::Cloud,
+            Class::Busy | Class::Broken | Class::TooLarge | Class::Strange | Class::Failed => Fault::Cloud,
             Class::Unreachable
             | Class::Timeout
             | Class::Tls
@@ -123,6 +130,7 @@ impl Class {
             | Class::Unreachable
             | Class::Timeout
             | Class::NotOpenStack
+            | Class::Strange
             | Class::CutShort => Retry::Later,
             Class::NotFound
             | Class::InUse
@@ -139,6 +147,8 @@ impl Class {
             | Class::Unsupported
             | Class::Tls
             | Class::TooLarge
+            | Class::Failed
+            | Class::Ambiguous
             | Class::DryRun
             | Class::Credentials
             | Class::NoService
@@ -170,6 +180,9 @@ impl Class {
             Class::NotOpenStack => "not-openstack",
             Class::CutShort => "cut-short",
             Class::TooLarge => "too-large",
+            Class::Strange => "strange",
+            Class::Failed => "failed",
+            Class::Ambiguous => "ambiguous",
             Class::Lost => "lost",
             Class::DryRun => "dry-run",
             Class::Credentials => "credentials",
