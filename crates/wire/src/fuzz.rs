@@ -2,7 +2,7 @@
 //! not. cargo-fuzz, the seeds test on stable Rust and a curious reader call the same functions.
 
 use crate::{
-    http::{self, Status},
+    http::{self, Body, Chunks, Field, Limits, Method, Piece, Reading, Request, Response, Status},
     proxy::{self, Header, Parsed},
 };
 
@@ -41,6 +41,122 @@ pub fn status(bytes: &[u8]) {
         Status::Code(code) => assert!((100..1000).contains(&code)),
         Status::Invalid => {}
     }
+}
+
+/// A request says the same however it comes in; its lines end properly; its framing is one thing; what it says of
+/// itself, written down plainly, reads back as the same.
+pub fn request(bytes: &[u8]) {
+    let limits = Limits { head: 1024, target: 256, fields: 16 };
+    let mut whole = Request::default();
+    let verdict = whole.read(bytes, &limits);
+    let mut growing = Request::default();
+    for cut in (0..bytes.len().min(limits.head)).step_by(7) {
+        match growing.read(&bytes[..cut], &limits) {
+            Reading::More => {}
+            early => {
+                assert_eq!(early, verdict, "with only {cut} bytes the verdict is another");
+                break;
+            }
+        }
+    }
+    assert_eq!(growing.read(bytes, &limits), verdict);
+    if verdict != Reading::Whole {
+        return;
+    }
+    let head = &bytes[..whole.length];
+    head_holds(head, &whole.fields, &limits);
+    let path = whole.path_and_query().of(head);
+    assert!(whole.method == Method::Connect || path.is_empty() || matches!(path[0], b'/' | b'?' | b'*'));
+    let mut plain = [whole.method_name.of(head), b" "].concat();
+    plain.extend_from_slice(if whole.method == Method::Connect { whole.authority.of(head) } else { path });
+    if path.is_empty() && whole.method != Method::Connect {
+        plain.push(b'/');
+    } else if path.starts_with(b"?") {
+        let at = plain.len() - path.len();
+        plain.insert(at, b'/');
+    }
+    plain.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+    plain.extend_from_slice(whole.authority.of(head));
+    match whole.body {
+        Body::Length(length) => plain.extend_from_slice(format!("\r\nContent-Length: {length}").as_bytes()),
+        Body::Chunked => plain.extend_from_slice(b"\r\nTransfer-Encoding: chunked"),
+        Body::None | Body::Tunnel => {}
+        Body::UntilClose => panic!("a request has no such body"),
+    }
+    plain.extend_from_slice(b"\r\n\r\n");
+    let mut again = Request::default();
+    assert_eq!(again.read(&plain, &Limits::default()), Reading::Whole, "{}", String::from_utf8_lossy(&plain));
+    assert_eq!((again.method, again.body), (whole.method, whole.body));
+    assert_eq!(again.authority.of(&plain), whole.authority.of(head));
+}
+
+/// As for requests.
+pub fn response(bytes: &[u8]) {
+    let limits = Limits { head: 1024, target: 256, fields: 16 };
+    for method in [Method::Get, Method::Head, Method::Connect] {
+        let mut whole = Response::default();
+        let verdict = whole.read(bytes, method, &limits);
+        let mut growing = Response::default();
+        for cut in (0..bytes.len().min(limits.head)).step_by(7) {
+            let early = growing.read(&bytes[..cut], method, &limits);
+            assert!(
+                early == Reading::More || early == verdict,
+                "with only {cut} bytes the verdict is another"
+            );
+            if early != Reading::More {
+                break;
+            }
+        }
+        if verdict == Reading::Whole {
+            head_holds(&bytes[..whole.length], &whole.fields, &limits);
+            assert!((100..1000).contains(&whole.status));
+            assert!(!whole.persists || !matches!(whole.body, Body::UntilClose | Body::Tunnel));
+        }
+    }
+}
+
+fn head_holds(head: &[u8], fields: &[Field], limits: &Limits) {
+    assert!(head.len() <= limits.head && fields.len() <= limits.fields);
+    assert!(head.ends_with(b"\r\n\r\n"));
+    for (at, _) in head.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+        assert_eq!(head[at - 1], b'\r', "a line that ends with LF alone");
+    }
+    for field in fields {
+        assert!(!field.name.is_empty() && field.value.end as usize <= head.len());
+        assert!(!field.value.of(head).iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n')));
+    }
+}
+
+/// A chunked body is the same however it comes in, and never more than its bytes.
+pub fn chunks(bytes: &[u8]) {
+    let whole = unchunked(bytes, bytes.len().max(1));
+    for step in [1, 3, 16] {
+        assert_eq!(unchunked(bytes, step), whole, "in steps of {step} it is another");
+    }
+}
+
+/// The body, and how it ended: the bytes that it was, or refused, or not yet.
+fn unchunked(bytes: &[u8], step: usize) -> (Vec<u8>, Option<Result<usize, ()>>) {
+    let limits = Limits { head: 256, target: 1, fields: 4 };
+    let (mut chunks, mut body, mut done, mut end) = (Chunks::default(), Vec::new(), 0, 0);
+    while end < bytes.len() {
+        end = (end + step).min(bytes.len());
+        loop {
+            let seen = &bytes[done..end];
+            match chunks.next(seen, &limits) {
+                Piece::More { skip: 0 } => break,
+                Piece::More { skip } => done += skip,
+                Piece::Data { skip, length } => {
+                    assert!(length > 0);
+                    body.extend_from_slice(&seen[skip..skip + length]);
+                    done += skip + length;
+                }
+                Piece::End { length } => return (body, Some(Ok(done + length))),
+                Piece::Refused(_) => return (body, Some(Err(()))),
+            }
+        }
+    }
+    (body, None)
 }
 
 fn cut_agrees(cut: usize, part: &Parsed<'_>, whole: &Parsed<'_>) {

@@ -16,3 +16,18 @@ fn the_proxy_parser_holds_over_seeds_and_mutations() {
 fn the_status_line_holds_over_seeds_and_mutations() {
     hold("status", seaway_wire::fuzz::status);
 }
+
+#[test]
+fn heads_of_requests_hold_over_seeds_and_mutations() {
+    hold("request", seaway_wire::fuzz::request);
+}
+
+#[test]
+fn heads_of_answers_hold_over_seeds_and_mutations() {
+    hold("response", seaway_wire::fuzz::response);
+}
+
+#[test]
+fn chunks_hold_over_seeds_and_mutations() {
+    hold("chunks", seaway_wire::fuzz::chunks);
+}

@@ -1,0 +1,93 @@
+//! Which bytes may stand where.
+
+const TOKEN: u8 = 1;
+const VALUE: u8 = 2;
+const TARGET: u8 = 4;
+const HOST: u8 = 8;
+
+/// One look-up per byte says all.
+static CLASS: [u8; 256] = classes();
+
+const fn classes() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let it = byte as u8;
+        let alphanumeric = it.is_ascii_alphanumeric();
+        if alphanumeric || is_one_of(it, b"!#$%&'*+-.^_`|~") {
+            table[byte] |= TOKEN;
+        }
+        // Visible, space and tab; beyond ASCII everything, which is opaque (RFC 9110, section 5.5).
+        if it == b'\t' || (it >= b' ' && it != 0x7f) {
+            table[byte] |= VALUE;
+        }
+        // A fragment is never sent; a backslash is a slash to some and not to others.
+        if it > b' ' && it < 0x7f && it != b'#' && it != b'\\' {
+            table[byte] |= TARGET;
+        }
+        if alphanumeric || is_one_of(it, b"-._~") {
+            table[byte] |= HOST;
+        }
+        byte += 1;
+    }
+    table
+}
+
+const fn is_one_of(byte: u8, all: &[u8]) -> bool {
+    let mut at = 0;
+    while at < all.len() {
+        if all[at] == byte {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+fn all(bytes: &[u8], class: u8) -> bool {
+    bytes.iter().all(|byte| CLASS[usize::from(*byte)] & class != 0)
+}
+
+/// How many bytes at the start may stand in a token.
+pub(super) fn token_length(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| CLASS[usize::from(*byte)] & TOKEN == 0).unwrap_or(bytes.len())
+}
+
+pub(super) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && all(bytes, TOKEN)
+}
+
+pub(super) fn is_value(bytes: &[u8]) -> bool {
+    all(bytes, VALUE)
+}
+
+pub(super) fn is_target(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && all(bytes, TARGET)
+}
+
+pub(super) fn is_reg_name(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && all(bytes, HOST)
+}
+
+/// Digits alone, without sign or space, and no more than 64 bits.
+pub(super) fn number(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() {
+        return None;
+    }
+    bytes.iter().try_fold(0_u64, |sum, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        sum.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+pub(super) fn trimmed(bytes: &[u8]) -> &[u8] {
+    let is_space = |byte: &u8| *byte == b' ' || *byte == b'\t';
+    let start = bytes.iter().position(|byte| !is_space(byte)).unwrap_or(bytes.len());
+    let end = bytes.iter().rposition(|byte| !is_space(byte)).map_or(start, |last| last + 1);
+    &bytes[start..end]
+}
+
+/// The members of a comma-separated list; empty ones are skipped (RFC 9110, section 5.6.1).
+pub(super) fn list(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(|byte| *byte == b',').map(trimmed).filter(|it| !it.is_empty())
+}

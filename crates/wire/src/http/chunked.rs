@@ -1,0 +1,153 @@
+//! The chunked coding (RFC 9112, section 7.1), one piece at a time.
+
+use super::{
+    Field, Limits, Refusal,
+    head::{Lines, Search},
+};
+
+/// A size line with its extensions. Extensions are dropped: nobody defined one, and some read them otherwise.
+const LINE: usize = 256;
+
+/// What the next bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Nothing can be said before more bytes come. So many in front are done with.
+    More {
+        skip: usize,
+    },
+    /// After `skip` bytes of framing, `length` bytes of the body.
+    Data {
+        skip: usize,
+        length: usize,
+    },
+    /// All is over after so many bytes; [`Chunks::trailers`] stand in them.
+    End {
+        length: usize,
+    },
+    Refused(Refusal),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Chunks {
+    state: State,
+    /// Places in the bytes of the piece that ended it.
+    pub trailers: Vec<Field>,
+    search: Search,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Size,
+    /// So many bytes of the chunk are still to come.
+    Data(u64),
+    /// The line break after a chunk.
+    Break,
+    Trailers,
+}
+
+impl Chunks {
+    /// Before the first chunk of the next body.
+    pub fn begin(&mut self) {
+        self.state = State::Size;
+        self.trailers.clear();
+        self.search = Search::default();
+    }
+
+    /// Looks at the start of `bytes`; what it says is done with is not to be shown again.
+    pub fn next(&mut self, bytes: &[u8], limits: &Limits) -> Piece {
+        let mut skip = 0;
+        loop {
+            let rest = &bytes[skip..];
+            match self.state {
+                State::Size => match size_line(rest) {
+                    Ok(None) => return Piece::More { skip },
+                    Ok(Some((0, length))) => {
+                        self.state = State::Trailers;
+                        skip += length;
+                    }
+                    Ok(Some((size, length))) => {
+                        self.state = State::Data(size);
+                        skip += length;
+                    }
+                    Err(refusal) => return Piece::Refused(refusal),
+                },
+                State::Data(left) => {
+                    if rest.is_empty() {
+                        return Piece::More { skip };
+                    }
+                    let length = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                    let left = left - length as u64;
+                    self.state = if left == 0 { State::Break } else { State::Data(left) };
+                    return Piece::Data { skip, length };
+                }
+                State::Break => match rest {
+                    [b'\r', b'\n', ..] => {
+                        self.state = State::Size;
+                        skip += 2;
+                    }
+                    [] | [b'\r'] => return Piece::More { skip },
+                    _ => return Piece::Refused(Refusal::bad("a chunk longer than its size")),
+                },
+                State::Trailers => return self.end(rest, skip, limits),
+            }
+        }
+    }
+
+    /// The fields after the last chunk, up to the empty line.
+    fn end(&mut self, rest: &[u8], skip: usize, limits: &Limits) -> Piece {
+        if rest.starts_with(b"\r\n") {
+            return Piece::End { length: skip + 2 };
+        }
+        // The bytes in front go first, so that places in the trailers stay true.
+        if skip > 0 {
+            return Piece::More { skip };
+        }
+        let Some(end) = self.search.end(rest) else {
+            return if rest.len() < limits.head {
+                Piece::More { skip }
+            } else {
+                Piece::Refused(Refusal::new(431, "trailers that are too long"))
+            };
+        };
+        match Lines::new(&rest[..end], 0).fields(&mut self.trailers, limits) {
+            Ok(()) => Piece::End { length: end },
+            Err(refusal) => Piece::Refused(refusal),
+        }
+    }
+}
+
+/// A chunk's size, and the length of its line.
+fn size_line(bytes: &[u8]) -> Result<Option<(u64, usize)>, Refusal> {
+    let seen = &bytes[..bytes.len().min(LINE)];
+    let Some(end) = memchr::memchr(b'\n', seen) else {
+        return match seen.len() {
+            LINE => Err(Refusal::bad("a chunk's size line that is too long")),
+            _ => Ok(None),
+        };
+    };
+    let line =
+        seen[..end].strip_suffix(b"\r").ok_or(Refusal::bad("a chunk's size line that ends with LF alone"))?;
+    let digits = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
+    let wrong = Refusal::bad("no proper size of a chunk");
+    // 16 digits are 64 bits.
+    if digits == 0 || digits > 16 {
+        return Err(wrong);
+    }
+    if !is_extension(&line[digits..]) {
+        return Err(wrong);
+    }
+    let size = line[..digits]
+        .iter()
+        .fold(0_u64, |sum, digit| sum << 4 | (*digit as char).to_digit(16).map_or(0, u64::from));
+    Ok(Some((size, end + 1)))
+}
+
+/// Nothing, or `;` and what may stand in a field. White space before it is an invitation to disagree.
+fn is_extension(rest: &[u8]) -> bool {
+    match rest {
+        [] => true,
+        [b';', extension @ ..] => super::bytes::is_value(extension),
+        _ => false,
+    }
+}

@@ -1,0 +1,83 @@
+//! Fields, and those among them that mean something on the way.
+
+use super::head::Span;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    pub name: Span,
+    /// Without white space around it.
+    pub value: Span,
+    pub known: Known,
+    /// For the next station alone: not passed on (RFC 9110, section 7.6.1).
+    pub hop: bool,
+}
+
+impl Field {
+    pub(super) fn new(name: &[u8], at: Span, value: Span) -> Field {
+        let known = Known::of(name);
+        Field { name: at, value, known, hop: known.is_hop() }
+    }
+}
+
+macro_rules! known {
+    ($($variant:ident = $name:literal),* $(,)?) => {
+        /// Fields that a proxy heeds.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Known {
+            Other,
+            $($variant),*
+        }
+
+        impl Known {
+            /// By its name, in any case.
+            pub fn of(name: &[u8]) -> Known {
+                // Names of other lengths are ruled out at once.
+                $(if name.len() == $name.len() && name.eq_ignore_ascii_case($name) {
+                    return Known::$variant;
+                })*
+                Known::Other
+            }
+
+            pub fn name(self) -> Option<&'static [u8]> {
+                match self {
+                    Known::Other => None,
+                    $(Known::$variant => Some($name)),*
+                }
+            }
+        }
+    };
+}
+
+known! {
+    Host = b"host",
+    Connection = b"connection",
+    ContentLength = b"content-length",
+    TransferEncoding = b"transfer-encoding",
+    Cookie = b"cookie",
+    SetCookie = b"set-cookie",
+    Upgrade = b"upgrade",
+    Expect = b"expect",
+    Te = b"te",
+    Trailer = b"trailer",
+    KeepAlive = b"keep-alive",
+    ProxyConnection = b"proxy-connection",
+    Http2Settings = b"http2-settings",
+    Via = b"via",
+    Forwarded = b"forwarded",
+    ForwardedFor = b"x-forwarded-for",
+    ForwardedProto = b"x-forwarded-proto",
+    ForwardedHost = b"x-forwarded-host",
+    ForwardedPort = b"x-forwarded-port",
+    RequestId = b"x-request-id",
+    TraceParent = b"traceparent",
+}
+
+impl Known {
+    fn is_hop(self) -> bool {
+        use Known::*;
+        matches!(
+            self,
+            Connection | KeepAlive | ProxyConnection | Te | TransferEncoding | Upgrade | Http2Settings
+        )
+    }
+}

@@ -1,0 +1,172 @@
+//! What requests and answers have in common: lines, limits, versions, refusals.
+
+use super::{bytes, field::Field};
+
+/// Where something stands in the bytes of a head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Span {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    pub(super) fn new(start: usize, end: usize) -> Span {
+        let narrow = |it: usize| u32::try_from(it).expect("a head is far below 4 GiB");
+        Span { start: narrow(start), end: narrow(end) }
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// The bytes themselves, out of those that were read.
+    pub fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    Http10,
+    #[default]
+    Http11,
+}
+
+/// How much a head may be. The caller's buffer bounds it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a whole head.
+    pub head: usize,
+    pub target: usize,
+    pub fields: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { head: 16 << 10, target: 8 << 10, fields: 128 }
+    }
+}
+
+/// What a status code tells the client, and a few words the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Refusal {
+    pub status: u16,
+    pub why: &'static str,
+}
+
+impl Refusal {
+    pub(super) const fn bad(why: &'static str) -> Refusal {
+        Refusal { status: 400, why }
+    }
+
+    pub(super) const fn new(status: u16, why: &'static str) -> Refusal {
+        Refusal { status, why }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// More bytes are needed.
+    More,
+    Whole,
+    Refused(Refusal),
+}
+
+/// Looks for the end of a head as bytes come in, each of them once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Search {
+    searched: usize,
+}
+
+impl Search {
+    /// Where the empty line ends, whether or not its lines end as they must.
+    pub(super) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        while let Some(found) = memchr::memchr(b'\n', bytes.get(self.searched..)?) {
+            let at = self.searched + found;
+            let line = bytes[..at].strip_suffix(b"\r").unwrap_or(&bytes[..at]);
+            // The first line may be empty (RFC 9112, section 2.2); then the head is still to come.
+            if line.ends_with(b"\n") && !line.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+                return Some(at + 1);
+            }
+            self.searched = at + 1;
+        }
+        self.searched = bytes.len();
+        None
+    }
+}
+
+/// The lines of a head, one after another.
+pub(super) struct Lines<'b> {
+    bytes: &'b [u8],
+    at: usize,
+}
+
+impl<'b> Lines<'b> {
+    pub(super) fn new(bytes: &'b [u8], at: usize) -> Lines<'b> {
+        Lines { bytes, at }
+    }
+
+    /// The next line without its CRLF, and where it starts.
+    pub(super) fn next(&mut self) -> Result<(usize, &'b [u8]), Refusal> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let end = memchr::memchr(b'\n', rest).ok_or(Refusal::bad("a line without an end"))?;
+        let line = rest[..end].strip_suffix(b"\r").ok_or(Refusal::bad("a line that ends with LF alone"))?;
+        let start = self.at;
+        self.at += end + 1;
+        Ok((start, line))
+    }
+
+    /// Reads fields up to the empty line.
+    pub(super) fn fields(&mut self, fields: &mut Vec<Field>, limits: &Limits) -> Result<(), Refusal> {
+        loop {
+            let (start, line) = self.next()?;
+            if line.is_empty() {
+                return Ok(());
+            }
+            if fields.len() == limits.fields {
+                return Err(Refusal::new(431, "too many fields"));
+            }
+            fields.push(field(start, line)?);
+        }
+    }
+}
+
+fn field(start: usize, line: &[u8]) -> Result<Field, Refusal> {
+    if matches!(line[0], b' ' | b'\t') {
+        return Err(Refusal::bad("a field folded over two lines"));
+    }
+    let length = bytes::token_length(line);
+    let name = &line[..length];
+    match line.get(length) {
+        Some(b':') if length > 0 => {}
+        Some(b' ' | b'\t') => return Err(Refusal::bad("white space before a colon")),
+        _ => return Err(Refusal::bad("a field without a proper name")),
+    }
+    let value = bytes::trimmed(&line[length + 1..]);
+    if !bytes::is_value(value) {
+        return Err(Refusal::bad("a control byte in a field"));
+    }
+    // Of an empty value, the place does not matter.
+    let from = if value.is_empty() { length + 1 } else { value.as_ptr() as usize - line.as_ptr() as usize };
+    let value = Span::new(start + from, start + from + value.len());
+    Ok(Field::new(name, Span::new(start, start + length), value))
+}
+
+/// `HTTP/1.1` or `HTTP/1.0`.
+pub(super) fn version(bytes: &[u8]) -> Result<Version, Refusal> {
+    match bytes {
+        b"HTTP/1.1" => Ok(Version::Http11),
+        b"HTTP/1.0" => Ok(Version::Http10),
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            // A later 1.x is to be read as 1.1 (RFC 9110, section 2.5).
+            if *major == b'1' {
+                Ok(Version::Http11)
+            } else {
+                Err(Refusal::new(505, "another version of HTTP"))
+            }
+        }
+        _ => Err(Refusal::bad("no version of HTTP")),
+    }
+}

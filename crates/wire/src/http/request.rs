@@ -1,0 +1,180 @@
+//! Heads of requests.
+
+use super::{
+    Body, Field, Known, Limits, Reading, Refusal, Span, Version, bytes,
+    framing::Says,
+    head::{self, Lines, Search},
+    target::{self, Target},
+};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Method {
+    #[default]
+    Get,
+    Head,
+    Post,
+    Put,
+    Delete,
+    Options,
+    Patch,
+    Connect,
+    Trace,
+    /// Some token; [`Request::method_name`] has it.
+    Other,
+}
+
+impl Method {
+    pub fn of(name: &[u8]) -> Method {
+        match name {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"DELETE" => Method::Delete,
+            b"OPTIONS" => Method::Options,
+            b"PATCH" => Method::Patch,
+            b"CONNECT" => Method::Connect,
+            b"TRACE" => Method::Trace,
+            _ => Method::Other,
+        }
+    }
+
+    /// Twice does what once does (RFC 9110, section 9.2.2).
+    pub fn is_idempotent(self) -> bool {
+        use Method::*;
+        matches!(self, Get | Head | Put | Delete | Options | Trace)
+    }
+}
+
+/// One head after another, in places that are allocated once.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    pub method: Method,
+    pub method_name: Span,
+    pub version: Version,
+    pub fields: Vec<Field>,
+    /// Bytes of the head, its empty line included; what follows is the body.
+    pub length: usize,
+    pub body: Body,
+    /// The connection may serve another request after this one.
+    pub persists: bool,
+    /// A switch of protocols is asked for (RFC 9110, section 7.8).
+    pub upgrade: bool,
+    /// The client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// Whom it is for: of the target if that says so, else of `Host`; empty only in HTTP/1.0.
+    pub authority: Span,
+    target: Target,
+    search: Search,
+}
+
+impl Request {
+    /// Before the first byte of the next head.
+    pub fn begin(&mut self) {
+        self.search = Search::default();
+    }
+
+    /// Reads the head at the start of `bytes`, which grow from one call to the next.
+    pub fn read(&mut self, bytes: &[u8], limits: &Limits) -> Reading {
+        let Some(end) = self.search.end(bytes) else {
+            return if bytes.len() < limits.head { Reading::More } else { Reading::Refused(too_long(bytes)) };
+        };
+        if end > limits.head {
+            return Reading::Refused(too_long(bytes));
+        }
+        match self.understand(&bytes[..end], limits) {
+            Ok(()) => Reading::Whole,
+            Err(refusal) => Reading::Refused(refusal),
+        }
+    }
+
+    fn understand(&mut self, head: &[u8], limits: &Limits) -> Result<(), Refusal> {
+        let start = if head.starts_with(b"\r\n") { 2 } else { 0 };
+        let mut lines = Lines::new(head, start);
+        let (_, line) = lines.next()?;
+        let length = bytes::token_length(line);
+        let (name, rest) = line.split_at(length);
+        let rest = rest.strip_prefix(b" ").filter(|_| length > 0).ok_or(Refusal::bad("no request line"))?;
+        let space = memchr::memrchr(b' ', rest).ok_or(Refusal::bad("no request line"))?;
+        self.version = head::version(&rest[space + 1..])?;
+        if space > limits.target {
+            return Err(Refusal::new(414, "a target that is too long"));
+        }
+        self.method = Method::of(name);
+        self.method_name = Span::new(start, start + length);
+        let at = start + length + 1;
+        self.target = target::target(head, Span::new(at, at + space), self.method)?;
+        self.fields.clear();
+        lines.fields(&mut self.fields, limits)?;
+        self.length = head.len();
+        self.frame(head)?;
+        self.address(head)
+    }
+
+    fn frame(&mut self, head: &[u8]) -> Result<(), Refusal> {
+        let says = Says::of(head, &mut self.fields, self.version)?;
+        self.persists = says.persists(self.version);
+        self.upgrade = says.upgrade;
+        self.body = match (says.chunked, says.length) {
+            (false, None) if self.method == Method::Connect => Body::Tunnel,
+            _ if self.method == Method::Connect => return Err(Refusal::bad("CONNECT with a body")),
+            (true, _) => Body::Chunked,
+            (false, None | Some(0)) => Body::None,
+            (false, Some(length)) => Body::Length(length),
+        };
+        self.expects_continue = false;
+        for field in self.fields.iter().filter(|field| field.known == Known::Expect) {
+            if !field.value.of(head).eq_ignore_ascii_case(b"100-continue") {
+                return Err(Refusal::new(417, "an expectation that nobody knows"));
+            }
+            self.expects_continue = self.version == Version::Http11 && self.body != Body::None;
+        }
+        Ok(())
+    }
+
+    fn address(&mut self, head: &[u8]) -> Result<(), Refusal> {
+        let mut hosts = self.fields.iter().filter(|field| field.known == Known::Host);
+        let host = hosts.next().map(|field| field.value);
+        if hosts.next().is_some() {
+            return Err(Refusal::bad("more than one Host"));
+        }
+        if host.is_none() && self.version == Version::Http11 {
+            return Err(Refusal::bad("no Host"));
+        }
+        let host = host.unwrap_or_default();
+        if !host.is_empty() && !target::is_authority(host.of(head), false) {
+            return Err(Refusal::bad("a Host that is none"));
+        }
+        // The target's own authority beats Host (RFC 9112, section 3.2.2).
+        self.authority = self.target.authority.unwrap_or(host);
+        Ok(())
+    }
+
+    /// Path and query as they are to be sent on; empty stands for `/`.
+    pub fn path_and_query(&self) -> Span {
+        self.target.path
+    }
+
+    pub fn path(&self) -> Span {
+        Span { end: self.target.path_end, ..self.target.path }
+    }
+
+    /// Without its `?`.
+    pub fn query(&self) -> Span {
+        let Span { end, .. } = self.target.path;
+        Span { start: (self.target.path_end + 1).min(end), end }
+    }
+
+    /// The value of the first field of that kind.
+    pub fn field(&self, known: Known) -> Option<Span> {
+        self.fields.iter().find(|field| field.known == known).map(|field| field.value)
+    }
+}
+
+fn too_long(bytes: &[u8]) -> Refusal {
+    if bytes.contains(&b'\n') {
+        Refusal::new(431, "a head that is too long")
+    } else {
+        Refusal::new(414, "a request line that is too long")
+    }
+}

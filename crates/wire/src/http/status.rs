@@ -1,0 +1,68 @@
+//! The start of an answer, which is all that a health check reads.
+
+/// What the start of an HTTP/1 answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// So far it may become anything.
+    Partial,
+    /// 100 to 999.
+    Code(u16),
+    Invalid,
+}
+
+/// The longest status line that is waited for.
+pub const STATUS_LINE_MAX: usize = 1024;
+
+/// Reads `HTTP/1.x NNN reason CRLF` and nothing laxer (RFC 9112, section 4): a backend that answers a bare LF
+/// or a two-digit status would fail its real clients too.
+pub fn status(bytes: &[u8]) -> Status {
+    const START: &[u8] = b"HTTP/1.";
+    let common = bytes.len().min(START.len());
+    if bytes[..common] != START[..common] {
+        return Status::Invalid;
+    }
+    let bytes = &bytes[..bytes.len().min(STATUS_LINE_MAX)];
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+        return if bytes.len() < STATUS_LINE_MAX { Status::Partial } else { Status::Invalid };
+    };
+    let Some(line) = bytes[..end].strip_suffix(b"\r").and_then(|line| line.strip_prefix(START)) else {
+        return Status::Invalid;
+    };
+    let [minor, b' ', a, b, c, rest @ ..] = line else { return Status::Invalid };
+    let text = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f);
+    let reason_fits = rest.is_empty() || (rest[0] == b' ' && rest.iter().all(text));
+    if !minor.is_ascii_digit() || ![a, b, c].iter().all(|digit| digit.is_ascii_digit()) || !reason_fits {
+        return Status::Invalid;
+    }
+    let code = [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u16::from(**digit - b'0'));
+    if code >= 100 { Status::Code(code) } else { Status::Invalid }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_line_is_read_strictly() {
+        for (bytes, expected) in [
+            (&b""[..], Status::Partial),
+            (b"HTT", Status::Partial),
+            (b"HTTP/1.1 200 OK", Status::Partial),
+            (b"HTTP/1.1 200 OK\r\n", Status::Code(200)),
+            (b"HTTP/1.0 404\r\nServer: x", Status::Code(404)),
+            (b"HTTP/1.1 503 \r\n", Status::Code(503)),
+            (b"HTTP/1.1 200 OK\n", Status::Invalid),
+            (b"HTTP/2 200\r\n", Status::Invalid),
+            (b"HTTP/1.1 20\r\n", Status::Invalid),
+            (b"HTTP/1.1 2000\r\n", Status::Invalid),
+            (b"HTTP/1.1 099 x\r\n", Status::Invalid),
+            (b"HTTP/1.1  200\r\n", Status::Invalid),
+            (b"HTTP/1.1 200 a\0b\r\n", Status::Invalid),
+            (b"SSH-2.0-x\r\n", Status::Invalid),
+        ] {
+            assert_eq!(status(bytes), expected, "{}", String::from_utf8_lossy(bytes));
+        }
+        assert_eq!(status(&[b"HTTP/1.1 200 ", &[b'a'; 2000][..]].concat()), Status::Invalid);
+        assert_eq!(status(&[b"HTTP/1.1 200 ", &[b'a'; 2000][..], b"\r\n"].concat()), Status::Invalid);
+    }
+}

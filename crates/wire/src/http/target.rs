@@ -1,0 +1,118 @@
+//! Request targets (RFC 9112, section 3.2), and the hosts in them.
+
+use super::{
+    bytes,
+    head::{Refusal, Span},
+    request::Method,
+};
+
+/// Where a request goes: places in the head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Target {
+    /// Of a target in absolute or authority form.
+    pub(super) authority: Option<Span>,
+    /// With its query; empty for an authority, and for an absolute target without one.
+    pub(super) path: Span,
+    /// Where the path ends and `?` or nothing begins.
+    pub(super) path_end: u32,
+}
+
+pub(super) fn target(head: &[u8], at: Span, method: Method) -> Result<Target, Refusal> {
+    let text = at.of(head);
+    if !bytes::is_target(text) {
+        return Err(Refusal::bad("a byte in the target that must not be there"));
+    }
+    let start = at.start as usize;
+    let whole = |authority, path: Span| Target { authority, path, path_end: end_of_path(head, path) };
+    let found = match text {
+        _ if method == Method::Connect => {
+            if !is_authority(text, true) {
+                return Err(Refusal::bad("CONNECT to what is no host and port"));
+            }
+            return Ok(whole(Some(at), Span::new(start, start)));
+        }
+        [b'/', ..] => whole(None, at),
+        b"*" if method == Method::Options => return Ok(whole(None, at)),
+        _ => {
+            let (scheme, rest) = split(text, b"://").ok_or(Refusal::bad("no proper target"))?;
+            if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+                return Err(Refusal::bad("a target of another scheme"));
+            }
+            let length = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+            if !is_authority(&rest[..length], false) {
+                return Err(Refusal::bad("a target whose host is none"));
+            }
+            let from = start + scheme.len() + 3;
+            whole(Some(Span::new(from, from + length)), Span::new(from + length, at.end as usize))
+        }
+    };
+    if has_dot_segments(&head[found.path.start as usize..found.path_end as usize]) {
+        return Err(Refusal::bad("dot segments in the path"));
+    }
+    Ok(found)
+}
+
+fn end_of_path(head: &[u8], path: Span) -> u32 {
+    let length = path.of(head).iter().position(|byte| *byte == b'?');
+    length.map_or(path.end, |length| path.start + length as u32)
+}
+
+fn split<'b>(text: &'b [u8], by: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
+    let at = text.windows(by.len()).position(|window| window == by)?;
+    Some((&text[..at], &text[at + by.len()..]))
+}
+
+/// `.` and `..`, also as `%2e`: browsers resolve them before they send; who does not wants to be somewhere else than a
+/// route says. An encoded slash or backslash ends a segment for some.
+fn has_dot_segments(path: &[u8]) -> bool {
+    if !path.contains(&b'.') && !path.contains(&b'%') {
+        return false;
+    }
+    let (mut dots, mut others, mut rest) = (0, false, path);
+    let is_dots = |dots: usize, others: bool| !others && (dots == 1 || dots == 2);
+    loop {
+        let (byte, length) = match rest {
+            [] => return is_dots(dots, others),
+            [b'%', high, low, ..] => match (high, low.to_ascii_lowercase()) {
+                (b'2', b'e') => (b'.', 3),
+                (b'2', b'f') | (b'5', b'c') => (b'/', 3),
+                _ => (b'%', 1),
+            },
+            [byte, ..] => (*byte, 1),
+        };
+        match byte {
+            b'/' if is_dots(dots, others) => return true,
+            b'/' => (dots, others) = (0, false),
+            b'.' => dots += 1,
+            // Parameters of a segment: `..;x` is `..` to some.
+            b';' if is_dots(dots, others) => return true,
+            _ => others = true,
+        }
+        rest = &rest[length..];
+    }
+}
+
+/// `host`, `host:port`, `[v6]:port`. User names are not for targets (RFC 9110, section 4.2.4).
+pub(super) fn is_authority(text: &[u8], with_port: bool) -> bool {
+    let (host, port) = match text {
+        [b'[', rest @ ..] => {
+            let Some((inside, after)) = split(rest, b"]") else { return false };
+            let proper = inside.contains(&b':')
+                && inside.iter().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
+            match (proper, after) {
+                (true, []) => (true, None),
+                (true, [b':', port @ ..]) => (true, Some(port)),
+                _ => return false,
+            }
+        }
+        _ => match text.iter().position(|byte| *byte == b':') {
+            Some(at) => (bytes::is_reg_name(&text[..at]), Some(&text[at + 1..])),
+            None => (bytes::is_reg_name(text), None),
+        },
+    };
+    let proper_port = match port {
+        None => !with_port,
+        Some(port) => port.len() <= 5 && bytes::number(port).is_some_and(|port| port <= 65_535),
+    };
+    host && proper_port
+}
