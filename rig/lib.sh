@@ -7,15 +7,17 @@ rigs_up=()
 # more, and the output says so: a flaky machine must not look like a broken Seaway, nor hide one.
 rig_up() {
     local name=$1 up=$2 down=$3 attempt
+    # Before it is up: whoever interrupts this leaves nothing running.
+    rigs_up+=("$down")
     for attempt in 1 2; do
         if follow "rig $name" "$scratch/rig-$name.log" bash -c "$up"; then
-            rigs_up+=("$down")
             [ "$attempt" = 1 ] || say "  rig $name: came up on the second attempt"
             return 0
         fi
         say "  rig $name: did not come up$([ "$attempt" = 2 ] || echo '; torn down, to be started once more')"
         bash -c "$down" >>"$scratch/rig-$name.log" 2>&1 </dev/null
     done
+    unset 'rigs_up[-1]'
     tail -n 20 "$scratch/rig-$name.log"
     return 1
 }

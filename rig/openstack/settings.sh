@@ -7,14 +7,14 @@ rig=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # What `install` makes, shared by all checkouts: each folder carries in its name what it was made from.
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/seaway/openstack
 
-# There is one cloud at a time on a machine (octavia-lib has its sockets in one place). A running one is found here.
+# There is one cloud at a time on a machine (octavia-lib has its sockets in one place). This leads to the running one.
 running_cloud=/run/seaway-openstack
 
 # The folder of the cloud: credentials, configuration, databases, logs, process ids, sockets.
 if [ -z "${SEAWAY_RIG_OPENSTACK:-}" ]; then
     SEAWAY_RIG_OPENSTACK=$(readlink -e "$running_cloud") || SEAWAY_RIG_OPENSTACK=$cache/cloud
 fi
-case $SEAWAY_RIG_OPENSTACK in /*) ;; *) SEAWAY_RIG_OPENSTACK=$PWD/$SEAWAY_RIG_OPENSTACK ;; esac
+SEAWAY_RIG_OPENSTACK=$(readlink -m "$SEAWAY_RIG_OPENSTACK")
 
 # locate FOLDER: where a cloud in that folder has what.
 locate() {

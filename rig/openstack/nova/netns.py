@@ -1,16 +1,12 @@
-"""A Nova virt driver whose servers are network namespaces. `up` links it into nova.virt.
+"""A driver of Nova whose servers are network namespaces: Nova's fake driver, and for each server
 
-It is Nova's fake driver, and a server of it also has
+    a namespace   rig-<first 8 digits of its id>, an interface for each port (see ../plug) and a default route
+    a folder      servers/<id>/ of the cloud's folder: meta.json (namespace, name, metadata, flavor, interfaces),
+                  user_data as it was sent, console.log
 
-  a namespace   rig-<first 8 digits of its uuid>, with one interface per port (see ../plug): the
-                port's MAC, addresses and MTU, a default route. `ip netns exec` is its console.
-  a folder      $SEAWAY_RIG_OPENSTACK/servers/<uuid>/ with `meta.json` (namespace, name, metadata,
-                flavor, interfaces), `user_data` as sent, and `console.log`.
-
-With RUN_USER_DATA=1, user data that begins with "#!" runs in the namespace, as root
-and on the machine's own files, each time the server starts. Its output is the server's console.
-Stopping a server removes the namespace and kills what runs in it; starting makes it again, and so
-does a start of nova-compute for servers that should run.
+Where RUN_USER_DATA is 1, user data that begins with "#!" runs in the namespace at each start of the server, as root and on
+this machine's own files; what it prints is the server's console. To stop a server ends the namespace and all that runs in
+it; to start it makes it anew, and so does a start of nova-compute for servers that should run.
 """
 import base64
 import json
@@ -45,7 +41,7 @@ def plug(*args):
 
 
 def addresses(vif):
-    """One ADDRESS/PREFIX,GATEWAY (or - for none) for each fixed address of a Nova VIF."""
+    """One ADDRESS/PREFIX,GATEWAY (or - for none) for each address."""
     return ["{}/{},{}".format(ip["address"], subnet["cidr"].split("/")[1],
                               (subnet["gateway"] or {}).get("address") or "-")
             for subnet in vif["network"]["subnets"] for ip in subnet["ips"]]
@@ -62,10 +58,11 @@ class NetnsDriver(fake.FakeDriverWithoutFakeNodes):
 
     def __init__(self, virtapi, read_only=False):
         super().__init__(virtapi, read_only)
-        self.vifs = {}   # server uuid -> {port id: VIF}
-        self.boots = {}  # server uuid -> the Popen of its user data
+        # By server: its interfaces by port, and the process of its user data.
+        self.vifs = {}
+        self.boots = {}
 
-    # ---------------------------------------------------------------- life of a server
+    # --- Life of a server
 
     def spawn(self, context, instance, *args, network_info=None, power_on=True, **kwargs):
         super().spawn(context, instance, *args, network_info=network_info, power_on=power_on,
@@ -86,7 +83,8 @@ class NetnsDriver(fake.FakeDriverWithoutFakeNodes):
     def destroy(self, context, instance, network_info, *args, **kwargs):
         self._stop(instance)
         for port in self.vifs.pop(instance.uuid, {}):
-            self._interfaces.pop(port, None)   # (the fake driver forgets this: no port twice)
+            # The fake driver forgets this, and would refuse the port to the next server.
+            self._interfaces.pop(port, None)
         shutil.rmtree(folder(instance), ignore_errors=True)
         super().destroy(context, instance, network_info, *args, **kwargs)
 
@@ -103,7 +101,7 @@ class NetnsDriver(fake.FakeDriverWithoutFakeNodes):
         super().reboot(context, instance, network_info, *args, **kwargs)
 
     def plug_vifs(self, instance, network_info):
-        """nova-compute begins, and this server is one of its own: take it up again."""
+        """nova-compute begins, and finds a server of its own."""
         self.instances.setdefault(
             instance.uuid, fake.FakeInstance(instance.name, instance.power_state, instance.uuid))
         self.resources.claim(vcpus=instance.flavor.vcpus, mem=instance.flavor.memory_mb,
@@ -132,10 +130,10 @@ class NetnsDriver(fake.FakeDriverWithoutFakeNodes):
         plug("--remove", namespace(instance))
         boot = self.boots.pop(instance.uuid, None)
         if boot:
-            boot.kill()   # (as all in the namespace already is)
+            boot.kill()
             boot.wait()
 
-    # ---------------------------------------------------------------- interfaces, metadata, console
+    # --- Interfaces, metadata, console
 
     def attach_interface(self, context, instance, image_meta, vif):
         super().attach_interface(context, instance, image_meta, vif)
@@ -171,7 +169,8 @@ class NetnsDriver(fake.FakeDriverWithoutFakeNodes):
                             "addresses": [a.split(",")[0] for a in addresses(vif)]}
                            for vif in vifs],
         }
-        if folder(instance).is_dir():   # Neutron may report a port's end after its server's
+        # Neutron may tell a port's end after its server's.
+        if folder(instance).is_dir():
             new = folder(instance) / ".meta.json"
             new.write_text(json.dumps(meta, indent=1) + "\n")
             new.rename(folder(instance) / "meta.json")
