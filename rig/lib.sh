@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2154  # ./test sets them
 # Rigs: real systems that tests run against. Sourced by ./test.
 
 rigs_up=()

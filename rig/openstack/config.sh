@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2154  # settings.sh sets them
 # Every configuration file of the cloud. Sourced by `install` and `up`, never run; needs settings.sh.
 
 # put FILE: what comes in, if it is something new.

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2154  # settings.sh sets them
 # A data folder of MariaDB with every schema migrated, and with users and catalog: migrating takes minutes, copying
 # less than a second. Sourced by `install`, never run.
 

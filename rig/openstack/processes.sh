@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+# shellcheck disable=SC2154  # settings.sh sets them
 # Processes in the background, known by process id and start time. Sourced, never run; needs settings.sh.
 
 # started_at PID: the kernel's start time; with the id, the name of one process and no other. Nothing for a zombie:

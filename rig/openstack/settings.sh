@@ -85,7 +85,7 @@ export PYTHONDONTWRITEBYTECODE=1
 say() { printf '%s %s\n' "$(date +%H:%M:%S)" "$*"; }
 die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
-need_root() { [ "$(id -u)" = 0 ] || die "it needs root (network namespaces, Open vSwitch). Type: sudo $0 $*"; }
+need_root() { [ "$(id -u)" = 0 ] || die "it needs root (network namespaces, Open vSwitch). Type: sudo $0"; }
 
 # hash_of FILE...: short, of all that they hold.
 hash_of() { cat "$@" | sha256sum | cut -c1-12; }
