@@ -4,17 +4,22 @@
 //!     model::Pool ──compile──► CompiledPool { members, weights, Maglev table (built when first hashed) }
 //!                                    │
 //!     Client (hash), Cursor, Conditions ──pick──► index of a member, or nobody
+//!
+//!     model::Rule, … ──compile──► Routes { hosts, paths, candidates in the order of Gateway API }
+//!                                    │
+//!     Asked (host, path, method, headers, query) ──find──► a rule, or none
 //! ```
 //! The crate is pure. It does not know sockets, clocks, randomness or who is healthy: a [`Cursor`] carries the seed
-//! and the turn, [`Conditions`] answer for health, load and warmth at the moment of the pick. Tables for HTTP come
-//! with the part that speaks it.
+//! and the turn, [`Conditions`] answer for health, load and warmth at the moment of the pick.
 
 mod hash;
 mod maglev;
 mod pick;
 mod pool;
+mod routes;
 
 pub use hash::{client_hash, mix};
 pub use maglev::Maglev;
 pub use pick::{Conditions, Cursor, Standing};
 pub use pool::CompiledPool;
+pub use routes::{Asked, Found, Routes};

@@ -1,0 +1,189 @@
+use seaway_model::{
+    Name,
+    load_balancer::{Match, PathMatch, TextMatch},
+};
+use seaway_testkit::balancing;
+
+use super::*;
+
+struct Request {
+    host: &'static str,
+    target: &'static str,
+    method: &'static str,
+    headers: &'static [(&'static str, &'static str)],
+}
+
+fn get(host: &'static str, target: &'static str) -> Request {
+    Request { host, target, method: "GET", headers: &[] }
+}
+
+impl Asked for Request {
+    fn host(&self) -> &[u8] {
+        self.host.as_bytes()
+    }
+    fn path(&self) -> &[u8] {
+        self.target.split('?').next().unwrap_or_default().as_bytes()
+    }
+    fn method(&self) -> &[u8] {
+        self.method.as_bytes()
+    }
+    fn query(&self) -> &[u8] {
+        self.target.split_once('?').map_or("", |(_, query)| query).as_bytes()
+    }
+    fn header(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut fields = self.headers.iter();
+        fields.find(|(it, _)| it.as_bytes().eq_ignore_ascii_case(name)).map(|(_, value)| value.as_bytes())
+    }
+}
+
+fn rule(hosts: &[&str], matches: Vec<Match>) -> Rule {
+    let host = |name: &&str| match name.strip_prefix("*.") {
+        Some(suffix) => HostPattern::Under(suffix.into()),
+        None => HostPattern::Exact((*name).into()),
+    };
+    Rule {
+        hosts: hosts.iter().map(host).collect(),
+        matches,
+        ..Rule::everything_to(balancing::owner(), balancing::pool_id())
+    }
+}
+
+fn path(path: PathMatch) -> Match {
+    Match { path: Some(path), ..Match::default() }
+}
+
+fn prefix(text: &str) -> Match {
+    path(PathMatch::Prefix(text.into()))
+}
+
+fn exactly(text: &str) -> Match {
+    path(PathMatch::Exact(text.into()))
+}
+
+fn text(name: &str, value: &str) -> (Name, TextMatch) {
+    (name.into(), TextMatch::Exact(value.into()))
+}
+
+#[track_caller]
+fn check(rules: &[Rule], request: &Request, expected: Option<(usize, usize)>) {
+    let found = Routes::compile(rules).find(request).map(|found| (found.rule, found.prefix));
+    assert_eq!(found, expected, "{}{}", request.host, request.target);
+}
+
+#[test]
+fn a_prefix_is_of_whole_segments() {
+    let rules = [rule(&[], vec![prefix("/foo")]), rule(&[], vec![prefix("/foo/bar/")])];
+    for (target, expected) in [
+        ("/foo", Some((0, 4))),
+        ("/foo/", Some((0, 4))),
+        ("/foo/x?y", Some((0, 4))),
+        ("/foo/bar", Some((1, 8))),
+        ("/foo/bar/", Some((1, 8))),
+        ("/foo/bar/x/y/z", Some((1, 8))),
+        ("/foo/barx", Some((0, 4))),
+        ("/foobar", None),
+        ("/", None),
+        ("", None),
+        ("/Foo", None),
+    ] {
+        check(&rules, &get("a", target), expected);
+    }
+}
+
+#[test]
+fn an_exact_path_comes_before_a_pattern_before_a_prefix() {
+    let rules = [
+        rule(&[], vec![prefix("/")]),
+        rule(&[], vec![prefix("/a/b")]),
+        rule(&[], vec![path(PathMatch::Regex("/a/[bc]".into()))]),
+        rule(&[], vec![exactly("/a/b")]),
+    ];
+    check(&rules, &get("a", "/a/b"), Some((3, 4)));
+    check(&rules, &get("a", "/a/c"), Some((2, 4)));
+    check(&rules, &get("a", "/a/b/"), Some((1, 4)));
+    check(&rules, &get("a", "/a/cc"), Some((0, 0)));
+    check(&rules, &get("a", ""), Some((0, 0)));
+}
+
+#[test]
+fn hosts_are_exact_then_by_the_longest_wildcard_then_any() {
+    let rules = [
+        rule(&[], vec![prefix("/")]),
+        rule(&["*.example"], vec![prefix("/")]),
+        rule(&["*.shop.example"], vec![prefix("/")]),
+        rule(&["a.shop.example"], vec![prefix("/only")]),
+    ];
+    for (host, target, expected) in [
+        ("a.shop.example", "/only", 3),
+        ("A.Shop.Example.:8080", "/only/x", 3),
+        ("a.shop.example", "/else", 2),
+        ("b.shop.example", "/only", 2),
+        ("b.c.shop.example", "/", 2),
+        ("shop.example", "/", 1),
+        ("example", "/", 0),
+        ("notexample", "/", 0),
+        ("[2001:db8::1]:80", "/", 0),
+        ("", "/", 0),
+    ] {
+        let found = Routes::compile(&rules).find(&get(host, target)).map(|found| found.rule);
+        assert_eq!(found, Some(expected), "{host}{target}");
+    }
+    check(&rules[1..2], &get("example", "/"), None);
+}
+
+#[test]
+fn among_equal_paths_who_asks_for_more_comes_first() {
+    let with = |method: Option<&str>, headers: &[(Name, TextMatch)], query: &[(Name, TextMatch)]| Match {
+        method: method.map(Name::from),
+        headers: headers.into(),
+        query: query.into(),
+        ..prefix("/x")
+    };
+    let (a, b, q) = (text("X-A", "1"), text("x-b", "2"), text("q", "1 2"));
+    let rules = [
+        rule(&[], vec![with(None, &[], &[])]),
+        rule(&[], vec![with(None, &[], &[q])]),
+        rule(&[], vec![with(None, std::slice::from_ref(&a), &[])]),
+        rule(&[], vec![with(None, &[a, b], &[])]),
+        rule(&[], vec![with(Some("PUT"), &[], &[])]),
+        rule(&[], vec![with(None, &[], &[])]),
+    ];
+    let asked = |method, target, headers| Request { host: "a", target, method, headers };
+    let both: &[(&str, &str)] = &[("x-a", "1"), ("X-B", "2")];
+    check(&rules, &asked("GET", "/x", &[]), Some((0, 2)));
+    check(&rules, &asked("GET", "/x?p=0&q=1+2", &[]), Some((1, 2)));
+    check(&rules, &asked("GET", "/x?%71=1%202", &[]), Some((1, 2)));
+    check(&rules, &asked("GET", "/x?q=1&q=1+2", &[]), Some((0, 2)));
+    check(&rules, &asked("GET", "/x?q=1+2", &both[..1]), Some((2, 2)));
+    check(&rules, &asked("GET", "/x", both), Some((3, 2)));
+    check(&rules, &asked("PUT", "/x", both), Some((4, 2)));
+    check(&rules, &asked("put", "/x", &[]), Some((0, 2)));
+}
+
+#[test]
+fn patterns_speak_of_the_whole_text() {
+    let of = |pattern: &str| (Name::from("v"), TextMatch::Regex(pattern.into()));
+    let rules = [
+        rule(&[], vec![Match { headers: vec![of("a+")], ..prefix("/h") }]),
+        rule(&[], vec![Match { query: vec![of("a b|c")], ..prefix("/q") }]),
+        rule(&[], vec![path(PathMatch::Regex("/p/[0-9]+".into()))]),
+        rule(&[], vec![path(PathMatch::Regex("/(".into()))]),
+        rule(&[], vec![path(PathMatch::Regex("(a{1000}){1000}".into()))]),
+    ];
+    let asked = |target, headers| Request { host: "a", target, method: "GET", headers };
+    check(&rules, &asked("/h", &[("V", "aaa")]), Some((0, 2)));
+    check(&rules, &asked("/h", &[("V", "aab")]), None);
+    check(&rules, &asked("/q?v=a%20b", &[]), Some((1, 2)));
+    check(&rules, &asked("/q?v=c", &[]), Some((1, 2)));
+    check(&rules, &asked("/q?v=cc", &[]), None);
+    check(&rules, &asked("/p/12", &[]), Some((2, 5)));
+    check(&rules, &asked("/p/12/3", &[]), None);
+    check(&rules, &asked("/(", &[]), None);
+}
+
+#[test]
+fn who_comes_first_in_the_list_wins_a_tie() {
+    let rules = [rule(&["a"], vec![exactly("/x")]), rule(&["a"], vec![exactly("/y"), exactly("/x")])];
+    check(&rules, &get("a", "/x"), Some((0, 2)));
+    check(&rules, &get("a", "/y"), Some((1, 2)));
+}
