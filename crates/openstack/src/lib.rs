@@ -10,9 +10,13 @@
 //! ```
 //! One `Error` for what all services say in their own ways; one place that retries; secrets that no log shows.
 //!
-//! It knows no Kubernetes, no plan and no driver, and it does not wait for load balancers to become ACTIVE: that is
-//! told by the reply, and whoever asked parks.
+//! Above calls are objects: `resource` lists, reads, makes, changes and deletes all kinds in one way, and waits for them
+//! where that is wanted (a driver parks instead); `octavia`, `neutron`, `nova` and `barbican` are tables of their fields.
+//! LBaaS v1 and v2 are paths of `Service::Network` and come with their driver.
+//!
+//! It knows no Kubernetes, no plan and no driver.
 
+pub mod barbican;
 pub mod call;
 pub mod clock;
 pub mod cloud;
@@ -20,6 +24,13 @@ pub mod credentials;
 pub mod error;
 pub mod http;
 pub mod identity;
+pub mod neutron;
+pub mod nova;
+pub mod octavia;
+pub mod quota;
+#[cfg(test)]
+mod recorded;
+pub mod resource;
 
 pub use call::{Accept, Call, Method, Microversion, Reply, Service};
 pub use clock::{Clock, RealClock};

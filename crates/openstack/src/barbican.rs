@@ -1,0 +1,181 @@
+//! Barbican, the key manager: secrets, and containers that hold several of them for one purpose.
+//!
+//! Barbican calls its objects by addresses (`secret_ref`), which Octavia wants whole; the id is the end of it.
+
+use std::fmt;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::{
+    Accept, Error, Method, Service,
+    resource::{
+        Collection, Creatable, Id, KnownBy, Noun, Resource, Standing, Stateful, Wrong, noun, resource,
+        strange, words,
+    },
+};
+
+words! {
+    SecretStatus {
+        Active = "ACTIVE",
+        Pending = "PENDING",
+        Error = "ERROR",
+    }
+}
+
+words! {
+    /// What a container is for.
+    ContainerType {
+        Generic = "generic",
+        Certificate = "certificate",
+        Rsa = "rsa",
+    }
+}
+
+resource! {
+    /// What is told of a secret without telling it.
+    Secret / NewSecret
+    fixed {
+        name: String,
+        /// `passphrase`, `certificate`, `private`, `opaque`.
+        secret_type: String,
+        /// When it is forgotten.
+        expiration: Option<String>,
+        algorithm: Option<String>,
+        bit_length: Option<u32>,
+        mode: Option<String>,
+    }
+    given {
+        payload: Payload,
+        /// `text/plain`, `application/octet-stream`.
+        payload_content_type: String,
+        /// `base64`, where the content is no text.
+        payload_content_encoding: String,
+    }
+    told {
+        secret_ref: Address,
+        status: SecretStatus,
+        created: Option<String>,
+        updated: Option<String>,
+    }
+}
+
+resource! {
+    /// Several secrets for one purpose: a certificate, its key, its chain.
+    Container / NewContainer
+    needed {
+        r#type: ContainerType,
+    }
+    fixed {
+        name: String,
+        secret_refs: Vec<SecretRef>,
+    }
+    told {
+        container_ref: Address,
+        status: SecretStatus,
+        created: Option<String>,
+        updated: Option<String>,
+    }
+}
+
+/// The whole address of a secret or container.
+pub type Address = String;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretRef {
+    /// `certificate`, `private_key`, `intermediates`.
+    pub name: String,
+    pub secret_ref: Address,
+}
+
+/// A secret on its way. It is shown to Barbican and to nobody else.
+#[derive(Clone)]
+pub struct Payload(SecretString);
+
+impl From<SecretString> for Payload {
+    fn from(text: SecretString) -> Payload {
+        Payload(text)
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Payload) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.0.expose_secret())
+    }
+}
+
+impl Resource for Secret {
+    type Home = ();
+    const SERVICE: Service = Service::KeyManager;
+    const PATH: &'static str = "/secrets";
+    const NOUN: Noun = noun!("secret", "secrets", None, "secrets");
+    const ID: &'static str = "secret_ref";
+}
+
+impl Creatable for Secret {
+    type New = NewSecret;
+    const ECHOES: bool = false;
+    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "secret_type", "expiration"]);
+}
+
+impl Stateful for Secret {
+    fn standing(&self) -> Standing {
+        standing(&self.status)
+    }
+}
+
+impl Resource for Container {
+    type Home = ();
+    const SERVICE: Service = Service::KeyManager;
+    const PATH: &'static str = "/containers";
+    const NOUN: Noun = noun!("container", "containers", None, "containers");
+    const ID: &'static str = "container_ref";
+}
+
+impl Creatable for Container {
+    type New = NewContainer;
+    const ECHOES: bool = false;
+    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "type"]);
+}
+
+impl Stateful for Container {
+    fn standing(&self) -> Standing {
+        standing(&self.status)
+    }
+}
+
+fn standing(status: &SecretStatus) -> Standing {
+    match status {
+        SecretStatus::Active => Standing::Ready,
+        SecretStatus::Error => Standing::Failed(status.to_string()),
+        other => Standing::Pending(other.to_string()),
+    }
+}
+
+impl Collection<Secret> {
+    /// What is kept, of a secret that is text.
+    pub async fn payload(&self, id: &Id<Secret>) -> Result<SecretString, Error> {
+        const OPERATION: &str = "read secret payload";
+        let call = self.action(Method::GET, OPERATION, id, "payload").accept(Accept::Text);
+        match self.cloud.call(call).await?.body {
+            Value::String(text) => Ok(text.into()),
+            _ => {
+                let why = "is no text".to_owned();
+                Err(strange(Service::KeyManager, OPERATION, &Wrong { field: "payload".to_owned(), why }))
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Floating IPs: addresses of an external network that lead to a port.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use super::{Network, Port, Router, Status, Subnet, Tagged};
+use crate::{
+    Service,
+    resource::{Changeable, Creatable, Id, KnownBy, Noun, Resource, noun, resource},
+};
+
+resource! {
+    /// An address that the outside reaches.
+    FloatingIp / NewFloatingIp / FloatingIpChange
+    needed {
+        floating_network_id: Id<Network>,
+    }
+    fixed {
+        /// One of the network's; by default only operators may choose.
+        floating_ip_address: Option<IpAddr>,
+        project_id: Option<String>,
+    }
+    free {
+        /// `To(None)` detaches it.
+        port_id: Option<Id<Port>>,
+        /// Of the port's addresses.
+        fixed_ip_address: Option<IpAddr>,
+        description: String,
+    }
+    given {
+        subnet_id: Id<Subnet>,
+    }
+    told {
+        status: Status,
+        router_id: Option<Id<Router>>,
+        tags: BTreeSet<String>,
+        revision_number: Option<u64>,
+        created_at: Option<String>,
+        updated_at: Option<String>,
+    }
+}
+
+impl Resource for FloatingIp {
+    type Home = ();
+    const SERVICE: Service = Service::Network;
+    const PATH: &'static str = "/floatingips";
+    const NOUN: Noun = noun!("floating IP", "floating IPs" as "floatingip", "floatingips");
+}
+
+impl Creatable for FloatingIp {
+    type New = NewFloatingIp;
+    const KNOWN_BY: KnownBy = KnownBy::Marks(&[
+        "description",
+        "floating_network_id",
+        "port_id",
+        "floating_ip_address",
+        "project_id",
+    ]);
+}
+
+impl Changeable for FloatingIp {
+    type Change = FloatingIpChange;
+}
+
+impl Tagged for FloatingIp {}

@@ -1,0 +1,96 @@
+//! Ports: where something is plugged into a network.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Network, SecurityGroup, Status, Subnet, Tagged};
+use crate::{
+    Service,
+    resource::{Changeable, Creatable, Id, KnownBy, Noun, Resource, Rest, noun, resource},
+};
+
+resource! {
+    /// A plug of a network, with its addresses.
+    Port / NewPort / PortChange
+    needed {
+        network_id: Id<Network>,
+    }
+    fixed {
+        mac_address: Option<String>,
+        project_id: Option<String>,
+    }
+    free {
+        name: String,
+        description: String,
+        admin_state_up: bool,
+        /// A change replaces all of them.
+        fixed_ips: Vec<FixedIp>,
+        security_groups: Vec<Id<SecurityGroup>>,
+        /// Addresses beside its own that it may use. A change replaces all of them.
+        allowed_address_pairs: Vec<AddressPair>,
+        port_security_enabled: Option<bool>,
+        device_id: String,
+        /// `compute:nova`, `network:router_interface`, `Octavia`.
+        device_owner: String,
+        /// Operators alone see it.
+        host: Option<String> as "binding:host_id",
+    }
+    told {
+        status: Status,
+        tags: BTreeSet<String>,
+        revision_number: Option<u64>,
+        created_at: Option<String>,
+        updated_at: Option<String>,
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FixedIp {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subnet_id: Option<Id<Subnet>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip_address: Option<IpAddr>,
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AddressPair {
+    /// An address or a network.
+    pub ip_address: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac_address: Option<String>,
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+impl FixedIp {
+    pub fn on(subnet: Id<Subnet>) -> FixedIp {
+        FixedIp { subnet_id: Some(subnet), ..FixedIp::default() }
+    }
+}
+
+impl AddressPair {
+    pub fn of(address: impl ToString) -> AddressPair {
+        AddressPair { ip_address: address.to_string(), mac_address: None, rest: Rest::new() }
+    }
+}
+
+impl Resource for Port {
+    type Home = ();
+    const SERVICE: Service = Service::Network;
+    const PATH: &'static str = "/ports";
+    const NOUN: Noun = noun!("port", "ports");
+}
+
+impl Creatable for Port {
+    type New = NewPort;
+    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "network_id", "device_id"]);
+}
+
+impl Changeable for Port {
+    type Change = PortChange;
+}
+
+impl Tagged for Port {}

@@ -1,0 +1,163 @@
+//! Nova, the compute service: servers, and what they are plugged into.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Service,
+    neutron::{FixedIp, Network, Port, SecurityGroup},
+    resource::{
+        Creatable, Id, KnownBy, Noun, Resource, Rest, Standing, Stateful, noun, or_default, resource, words,
+    },
+};
+
+words! {
+    /// How a server is; Nova has many more words.
+    ServerStatus {
+        Active = "ACTIVE",
+        Build = "BUILD",
+        Deleted = "DELETED",
+        Error = "ERROR",
+        Shutoff = "SHUTOFF",
+        SoftDeleted = "SOFT_DELETED",
+    }
+}
+
+resource! {
+    /// A machine.
+    Server / NewServer
+    needed {
+        name: String,
+    }
+    fixed {
+        metadata: BTreeMap<String, String>,
+        /// `ssh-rsa …` by its name.
+        key_name: Option<String>,
+        user_data: Option<String>,
+        config_drive: Option<String>,
+    }
+    given {
+        flavor_id: String as "flavorRef",
+        image_id: String as "imageRef",
+        networks: Vec<Attachment>,
+        security_groups: Vec<GroupName>,
+        availability_zone: String,
+    }
+    told {
+        status: ServerStatus,
+        /// Under way: `spawning`, `deleting`.
+        task: Option<String> as "OS-EXT-STS:task_state",
+        /// By network.
+        addresses: BTreeMap<String, Vec<Address>>,
+        zone: Option<String> as "OS-EXT-AZ:availability_zone",
+        host_id: Option<String> as "hostId",
+        tenant_id: Option<String>,
+        fault: Option<Fault>,
+        created: Option<String>,
+        updated: Option<String>,
+    }
+}
+
+/// What a new server is plugged into: a network, or a port that is there.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Attachment {
+    #[serde(rename = "uuid")]
+    Network(Id<Network>),
+    Port(Id<Port>),
+}
+
+/// Nova knows security groups by name too; an id is one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GroupName {
+    pub name: String,
+}
+
+impl From<&Id<SecurityGroup>> for GroupName {
+    fn from(id: &Id<SecurityGroup>) -> GroupName {
+        GroupName { name: id.to_string() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Address {
+    pub addr: IpAddr,
+    /// `fixed` or `floating`.
+    #[serde(rename = "OS-EXT-IPS:type", default, deserialize_with = "or_default")]
+    pub kind: String,
+    #[serde(flatten)]
+    pub rest: Rest,
+}
+
+/// Why a server is in error.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Fault {
+    #[serde(default, deserialize_with = "or_default")]
+    pub code: u16,
+    #[serde(default, deserialize_with = "or_default")]
+    pub message: String,
+}
+
+resource! {
+    /// A port of a server, whose id is the port's.
+    Interface / NewInterface
+    given {
+        net_id: Id<Network>,
+        port_id: Id<Port>,
+        fixed_ips: Vec<FixedIp>,
+    }
+    told {
+        net_id: Option<Id<Network>>,
+        mac_addr: Option<String>,
+        port_state: String,
+        fixed_ips: Vec<FixedIp>,
+    }
+}
+
+impl Resource for Server {
+    type Home = ();
+    const SERVICE: Service = Service::Compute;
+    const PATH: &'static str = "/servers";
+    const LIST: &'static str = "/servers/detail";
+    const NOUN: Noun = noun!("server", "servers");
+}
+
+impl Creatable for Server {
+    type New = NewServer;
+    // Nova answers with an id and a password; the rest is read.
+    const ECHOES: bool = false;
+    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name"]);
+}
+
+impl Stateful for Server {
+    fn standing(&self) -> Standing {
+        match &self.status {
+            ServerStatus::Active => Standing::Ready,
+            ServerStatus::Deleted | ServerStatus::SoftDeleted => Standing::Gone,
+            ServerStatus::Error => {
+                let fault = self.fault.clone().unwrap_or_default();
+                Standing::Failed(if fault.message.is_empty() {
+                    self.status.to_string()
+                } else {
+                    fault.message
+                })
+            }
+            other => Standing::Pending(other.to_string()),
+        }
+    }
+}
+
+impl Resource for Interface {
+    type Home = Id<Server>;
+    const SERVICE: Service = Service::Compute;
+    const PATH: &'static str = "/servers/{}/os-interface";
+    const NOUN: Noun =
+        noun!("server interface", "server interfaces" as "interfaceAttachment", "interfaceAttachments");
+    const ID: &'static str = "port_id";
+}
+
+impl Creatable for Interface {
+    type New = NewInterface;
+    const KNOWN_BY: KnownBy = KnownBy::Nature(&["port_id"]);
+}

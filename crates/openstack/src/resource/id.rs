@@ -1,0 +1,164 @@
+//! What OpenStack calls its objects by: the id of one kind is not the id of another.
+
+use std::{cmp::Ordering, fmt, hash, marker::PhantomData, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The id of a `T`. Mostly a UUID, but not always: providers have names, quotas a project of any directory.
+pub struct Id<T> {
+    text: Arc<str>,
+    of: PhantomData<fn() -> T>,
+}
+
+/// What cannot be an id: it would address something else than one object.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0:?} is no id")]
+pub struct NotAnId(String);
+
+const LONGEST: usize = 255;
+
+impl<T> Id<T> {
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// As one step of a path, whatever characters it has.
+    pub fn encoded(&self) -> String {
+        encoded(&self.text)
+    }
+
+    /// The same object under another of its kinds: an interface's id is that of its port.
+    pub fn of<U>(&self) -> Id<U> {
+        Id { text: self.text.clone(), of: PhantomData }
+    }
+}
+
+/// Text as one step of a path, or as one value of a query.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut done = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            done.push(char::from(byte));
+        } else {
+            done.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    done
+}
+
+impl<T> FromStr for Id<T> {
+    type Err = NotAnId;
+
+    /// Empty, it would ask for the whole list; with dots alone, for the folder above.
+    fn from_str(text: &str) -> Result<Id<T>, NotAnId> {
+        let strange = text.is_empty()
+            || text.len() > LONGEST
+            || text.bytes().all(|it| it == b'.')
+            || text.chars().any(|it| it.is_control() || it.is_whitespace() || it == '/');
+        if strange {
+            return Err(NotAnId(text.chars().take(80).collect()));
+        }
+        Ok(Id { text: text.into(), of: PhantomData })
+    }
+}
+
+impl<T> Clone for Id<T> {
+    fn clone(&self) -> Id<T> {
+        self.of()
+    }
+}
+
+impl<T> PartialEq for Id<T> {
+    fn eq(&self, other: &Id<T>) -> bool {
+        self.text == other.text
+    }
+}
+
+impl<T> Eq for Id<T> {}
+
+impl<T> PartialOrd for Id<T> {
+    fn partial_cmp(&self, other: &Id<T>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Id<T> {
+    fn cmp(&self, other: &Id<T>) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl<T> hash::Hash for Id<T> {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl<T> fmt::Display for Id<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl<T> fmt::Debug for Id<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl<T> Serialize for Id<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.text)
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Id<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Id<T>, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// How Octavia mentions one object in another: `{"id": …}`.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Ref<T> {
+    pub id: Id<T>,
+}
+
+impl<T> Clone for Ref<T> {
+    fn clone(&self) -> Ref<T> {
+        Ref { id: self.id.clone() }
+    }
+}
+
+impl<T> PartialEq for Ref<T> {
+    fn eq(&self, other: &Ref<T>) -> bool {
+        self.id == other.id
+    }
+}
+
+impl<T> fmt::Debug for Ref<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Pool;
+
+    #[test]
+    fn what_would_address_something_else_is_no_id() {
+        for text in ["", ".", "..", "a/b", "a b", "a\n", &"x".repeat(256)] {
+            assert!(text.parse::<Id<Pool>>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn any_other_text_is_one_step_of_a_path() {
+        let id: Id<Pool> = "a?b=ä%".parse().expect("an id");
+        assert_eq!(id.encoded(), "a%3Fb%3D%C3%A4%25");
+    }
+}

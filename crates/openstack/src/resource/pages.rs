@@ -1,0 +1,210 @@
+//! Lists, a page at a time.
+
+use std::{collections::HashSet, marker::PhantomData, sync::Arc};
+
+use serde_json::Value;
+
+use super::{Fields, Id, Query, Resource, View, Wrong, strange};
+use crate::{Call, Class, Cloud, Error, Method};
+
+/// A list under way.
+pub struct Pages<V: View> {
+    cloud: Cloud,
+    path: String,
+    query: Query,
+    /// Where the next page begins; none at the first.
+    cursor: Option<Cursor>,
+    /// The ids of the last page in their order: each may serve as the marker, should those after it be deleted.
+    last: Vec<Id<V::Of>>,
+    ended: bool,
+    of: PhantomData<fn() -> V>,
+}
+
+/// Objects of one page.
+#[derive(Debug)]
+pub struct Page<V> {
+    pub items: Vec<V>,
+    /// Those that could not be understood; they spoil nothing but themselves.
+    pub broken: Vec<Broken>,
+}
+
+#[derive(Debug)]
+pub struct Broken {
+    pub id: Option<Arc<str>>,
+    pub wrong: Wrong,
+}
+
+/// As the link to the next page has it.
+#[derive(Clone, Debug, PartialEq)]
+enum Cursor {
+    Marker(String),
+    /// Barbican counts.
+    Offset(String),
+}
+
+impl<V: View> Pages<V> {
+    pub(super) fn new(cloud: Cloud, path: String, query: Query) -> Pages<V> {
+        Pages { cloud, path, query, cursor: None, last: Vec::new(), ended: false, of: PhantomData }
+    }
+
+    /// The next page; none after the last one.
+    pub async fn next(&mut self) -> Result<Option<Page<V>>, Error> {
+        if self.ended {
+            return Ok(None);
+        }
+        let known: HashSet<Id<V::Of>> = self.last.iter().cloned().collect();
+        let body = loop {
+            match self.cloud.call(self.call()).await {
+                Ok(reply) => break reply.body,
+                Err(error) if self.marker_may_be_gone(&error) => {
+                    self.last.pop();
+                    match self.last.last() {
+                        Some(id) => self.cursor = Some(Cursor::Marker(id.to_string())),
+                        None => return Err(error),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let next = next_link(&body, V::Of::NOUN.keys).and_then(cursor_of);
+        let mut page = one_page::<V>(body)?;
+        self.last = page.items.iter().map(|it| it.id().clone()).collect();
+        page.items.retain(|it| !known.contains(it.id()));
+        match next {
+            Some(next) if self.cursor.as_ref() == Some(&next) => {
+                let why = format!("its next page is itself ({next:?})");
+                return Err(strange(V::Of::SERVICE, V::Of::NOUN.list, &Wrong { field: String::new(), why }));
+            }
+            Some(next) => self.cursor = Some(next),
+            None => self.ended = true,
+        }
+        Ok(Some(page))
+    }
+
+    pub async fn all(mut self) -> Result<Vec<V>, Error> {
+        let mut all = Vec::new();
+        while let Some(page) = self.next().await? {
+            if let Some(broken) = page.broken.into_iter().next() {
+                return Err(broken.as_error::<V::Of>());
+            }
+            all.extend(page.items);
+        }
+        Ok(all)
+    }
+
+    fn call(&self) -> Call {
+        let mut call = Call::new(V::Of::SERVICE, Method::GET, V::Of::NOUN.list, self.path.clone());
+        call.query.clone_from(&self.query.pairs);
+        for field in V::FIELDS {
+            call = call.query("fields", *field);
+        }
+        call = call.query("limit", self.query.page.to_string());
+        match &self.cursor {
+            None => call,
+            Some(Cursor::Marker(id)) => call.query("marker", id),
+            Some(Cursor::Offset(number)) => call.query("offset", number),
+        }
+    }
+
+    /// Services refuse a marker whose object was deleted since the last page.
+    fn marker_may_be_gone(&self, error: &Error) -> bool {
+        matches!(self.cursor, Some(Cursor::Marker(_)))
+            && matches!(error.class(), Class::NotFound | Class::Invalid)
+    }
+}
+
+impl Broken {
+    pub fn as_error<R: Resource>(&self) -> Error {
+        let id = self.id.as_deref().unwrap_or("without an id");
+        let why = format!("{} {id}: {}", R::NOUN.one, self.wrong);
+        strange(R::SERVICE, R::NOUN.list, &Wrong { field: String::new(), why })
+    }
+}
+
+pub(crate) fn one_page<V: View>(mut body: Value) -> Result<Page<V>, Error> {
+    let keys = V::Of::NOUN.keys;
+    let Some(Value::Array(objects)) = body.get_mut(keys).map(Value::take) else {
+        let why = "is no list".to_owned();
+        return Err(strange(V::Of::SERVICE, V::Of::NOUN.list, &Wrong { field: keys.to_owned(), why }));
+    };
+    let mut page = Page { items: Vec::with_capacity(objects.len()), broken: Vec::new() };
+    for object in objects {
+        let id = object.get(V::Of::ID).and_then(Value::as_str).map(Arc::from);
+        match Fields::of(object).and_then(V::read) {
+            Ok(item) => page.items.push(item),
+            Err(wrong) => page.broken.push(Broken { id, wrong }),
+        }
+    }
+    Ok(page)
+}
+
+/// `loadbalancers_links: [{rel: next, href}]`, or `next` as Barbican has it.
+fn next_link<'a>(body: &'a Value, keys: &str) -> Option<&'a str> {
+    let links = body.get(format!("{keys}_links")).and_then(Value::as_array);
+    let next = links.into_iter().flatten().find(|it| it.get("rel").is_some_and(|rel| rel == "next"));
+    next.and_then(|it| it.get("href")).or_else(|| body.get("next"))?.as_str()
+}
+
+/// The host of a link may be one that only the cloud itself knows: what counts is where the page begins.
+fn cursor_of(link: &str) -> Option<Cursor> {
+    let (_, query) = link.split_once('?')?;
+    query.split('&').filter_map(|pair| pair.split_once('=')).find_map(|(name, value)| match name {
+        "marker" => Some(Cursor::Marker(decoded(value))),
+        "offset" => Some(Cursor::Offset(decoded(value))),
+        _ => None,
+    })
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let pair = after.get(..2).and_then(|it| std::str::from_utf8(it).ok());
+        match (first, pair.and_then(|it| u8::from_str_radix(it, 16).ok())) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_next_page_is_where_the_link_says_whatever_host_it_names() {
+        let octavia = json!({"pools": [], "pools_links": [
+            {"rel": "previous", "href": "http://inside/v2/lbaas/pools?marker=a"},
+            {"rel": "next", "href": "http://inside/v2/lbaas/pools?limit=2&marker=b%2Fc&name=x"},
+        ]});
+        let link = next_link(&octavia, "pools").expect("a next page");
+        assert_eq!(cursor_of(link), Some(Cursor::Marker("b/c".to_owned())));
+        let barbican =
+            json!({"secrets": [], "total": 30, "next": "http://inside/v1/secrets?limit=10&offset=10"});
+        assert_eq!(
+            next_link(&barbican, "secrets").and_then(cursor_of),
+            Some(Cursor::Offset("10".to_owned()))
+        );
+        for last in
+            [json!({"pools": []}), json!({"pools": [], "pools_links": []}), json!({"pools_links": null})]
+        {
+            assert_eq!(next_link(&last, "pools"), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_escape_stays() {
+        for (text, meant) in [("a%20b", "a b"), ("100%", "100%"), ("%zz%4", "%zz%4"), ("%ff", "\u{fffd}")] {
+            assert_eq!(decoded(text), meant);
+        }
+    }
+}
