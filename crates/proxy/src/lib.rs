@@ -42,9 +42,11 @@
 //! `pool.set_health(&member, Health::Down, now)`, which answers whether that is news. A successor's sockets go into
 //! `shared.adopted` before `open` is called; the sockets to hand over are `listener.sockets()`.
 
+mod doors;
 mod health;
 mod open;
 mod proxy;
+mod reach;
 mod running;
 mod shared;
 mod statistics;

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   door ──accept──► Header? ──► choose a member ──► Connecting ──► Open ──► gone
-//!   doors.rs         header.rs   onward.rs      ◄── another one      relay.rs
+//!   ../doors.rs      header.rs   onward.rs      ◄── another one      relay.rs
 //! ```
 //!
 //! Sockets are watched for edges, once, and never changed again. What was read goes out at once from the worker's one
 //! buffer; only what could not be written is kept, and then nothing more is read from that side.
 
+mod arrival;
 mod connection;
-mod doors;
 mod header;
 mod onward;
 mod pipes;
@@ -17,13 +17,15 @@ mod relay;
 
 use std::{os::fd::AsFd, sync::Arc};
 
+use seaway_model::L4;
+
 use self::{
     connection::{Connection, Phase, Side},
-    doors::Doors,
-    onward::Cursors,
     pipes::Pipes,
 };
 use crate::{
+    doors::Doors,
+    reach::Cursors,
     running::{Refusal, RunningListener},
     sys::{self, Event},
     worker::{Command, Kind, Link, Slab, Source, Token, Turn, Wheel},
@@ -44,7 +46,7 @@ pub(crate) struct Tcp {
 impl Tcp {
     pub(crate) fn new(worker: usize) -> Tcp {
         Tcp {
-            doors: Doors::default(),
+            doors: Doors::new(Kind::Listener),
             connections: Slab::default(),
             wheel: Wheel::new(sys::millis()),
             unfinished: Vec::new(),
@@ -193,7 +195,9 @@ impl Source for Tcp {
 
     fn command(&mut self, command: &Command, turn: &mut Turn) {
         match command {
-            Command::Open(listener, socket) => self.open(listener.clone(), socket.clone(), turn),
+            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp => {
+                self.doors.open(listener.clone(), socket.clone(), turn);
+            }
             Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
             Command::StopAccepting => self.close_doors(turn, |_: &Arc<RunningListener>| true),
             Command::SweepAt(at) => {

@@ -1,14 +1,8 @@
 //! From the client to a member: choosing, connecting, and choosing again.
 
-use std::{
-    collections::HashMap,
-    io,
-    os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Weak, atomic::Ordering::Relaxed},
-};
+use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
 use seaway_model::load_balancer::ProxyVersion;
-use seaway_snapshot::{Cursor, mix};
 use seaway_wire::proxy::{self, Forwarded, Origin, Transport, Version};
 
 use super::{
@@ -16,42 +10,11 @@ use super::{
     connection::{Carried, Connection, Delay, Phase, Side, Socket},
 };
 use crate::{
-    running::{Refusal, RunningMember, RunningPool},
-    sys::{self, Event, KernelAddress},
+    reach::{RETRIES, connect, note_failure},
+    running::Refusal,
+    sys::{self, Event},
     worker::Turn,
 };
-
-/// Other members that are tried after the first.
-const RETRIES: usize = 3;
-
-/// This worker's turn in every pool that it has sent somebody to.
-pub(super) struct Cursors {
-    by_pool: HashMap<usize, (Weak<RunningPool>, Cursor)>,
-    seed: u64,
-}
-
-impl Cursors {
-    pub(super) fn new(worker: usize) -> Cursors {
-        Cursors { by_pool: HashMap::new(), seed: mix(worker as u64) }
-    }
-
-    fn of(&mut self, pool: &Arc<RunningPool>) -> &mut Cursor {
-        let address = Arc::as_ptr(pool) as usize;
-        let seed = self.seed ^ address as u64;
-        // The weak reference keeps the address from being used again while it is a key.
-        let entry = self.by_pool.entry(address).or_insert_with(|| (Arc::downgrade(pool), Cursor::new(seed)));
-        &mut entry.1
-    }
-
-    fn draw(&mut self) -> u64 {
-        self.seed = mix(self.seed);
-        self.seed
-    }
-
-    pub(super) fn forget_gone(&mut self) {
-        self.by_pool.retain(|_, (pool, _)| pool.strong_count() > 0);
-    }
-}
 
 impl Tcp {
     /// Chooses a member and begins to connect, or turns the client away.
@@ -95,7 +58,7 @@ impl Tcp {
                     return self.refuse(index, Refusal::Resources, turn);
                 }
                 Err(error) => {
-                    note_failure(connection, &pool, &member, &error.to_string(), turn.now);
+                    note_failure(&connection.listener, &pool, &member, &error.to_string(), turn.now);
                     connection.rare().tried.push(member);
                 }
             }
@@ -133,29 +96,12 @@ impl Tcp {
         connection.member = None;
         if let (Some(member), Some(pool)) = (connection.target.take(), connection.pool.clone()) {
             member.disengage();
-            note_failure(connection, &pool, &member, reason, turn.now);
+            note_failure(&connection.listener, &pool, &member, reason, turn.now);
             member.retries.fetch_add(1, Relaxed);
             connection.rare().tried.push(member);
         }
         self.onward(index, turn);
     }
-}
-
-fn note_failure(connection: &Connection, pool: &RunningPool, member: &RunningMember, reason: &str, now: u64) {
-    member.connect_errors.fetch_add(1, Relaxed);
-    connection.listener.connect_errors.fetch_add(1, Relaxed);
-    pool.failed(member, reason, now);
-}
-
-/// `free` gives back a descriptor that was held for this.
-fn connect(member: &RunningMember, free: impl FnOnce() -> bool) -> io::Result<OwnedFd> {
-    let address: &KernelAddress = &member.address;
-    let fd = match sys::stream_socket(address) {
-        Err(error) if sys::out_of_descriptors(&error) && free() => sys::stream_socket(address)?,
-        other => other?,
-    };
-    sys::connect(fd.as_fd(), address)?;
-    Ok(fd)
 }
 
 /// Puts a PROXY header before everything else that goes to the member.

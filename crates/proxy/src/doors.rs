@@ -1,0 +1,184 @@
+//! Listening sockets and who comes in through them.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use crate::{
+    running::{Refusal, RunningListener},
+    shared::Shared,
+    sys::{self, Waker},
+    worker::{Kind, Slab, Token, Turn},
+};
+
+pub(crate) struct Doors {
+    /// Of the source whose doors these are.
+    kind: Kind,
+    doors: Slab<Door>,
+    /// Not watched at the moment, for want of descriptors.
+    shut: Vec<(u32, u32)>,
+    reopen_at: u64,
+    /// Held so that a newcomer who got the last descriptor can still get one for its member.
+    spare: Option<Waker>,
+}
+
+struct Door {
+    listener: Arc<RunningListener>,
+    socket: Arc<OwnedFd>,
+    /// How many are let in per event. One, unless more keep waiting: asking in vain is the dearest answer.
+    burst: u32,
+    last_turn: u64,
+}
+
+const MOST_AT_ONCE: u32 = 64;
+/// Milliseconds between attempts to let somebody in while nobody leaves.
+const REOPEN_AFTER: u64 = 100;
+
+/// Whom a look at a door brought.
+pub(crate) enum Admission {
+    /// Nobody waits, or nobody can come in now.
+    Nobody,
+    TurnedAway,
+    Newcomer(Newcomer),
+}
+
+/// Counted as a connection of the listener: who has it tells when it leaves.
+pub(crate) struct Newcomer {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: SocketAddr,
+    pub(crate) listener: Arc<RunningListener>,
+    /// A PROXY protocol header has to come first.
+    pub(crate) trusted: bool,
+}
+
+impl Doors {
+    pub(crate) fn new(kind: Kind) -> Doors {
+        Doors { kind, doors: Slab::default(), shut: Vec::new(), reopen_at: 0, spare: None }
+    }
+
+    pub(crate) fn open(&mut self, listener: Arc<RunningListener>, socket: Arc<OwnedFd>, turn: &mut Turn) {
+        let (index, generation) = self.doors.next();
+        let token = Token::new(self.kind, index, generation);
+        if let Err(error) = turn.epoll.watch_readable(socket.as_fd(), token.into()) {
+            tracing::error!(listener = %listener.at, worker = turn.worker, %error, "a listener cannot be watched");
+            return;
+        }
+        self.doors.insert(Door { listener, socket, burst: 1, last_turn: 0 });
+    }
+
+    /// Those of these listeners.
+    pub(crate) fn of(&mut self, which: impl Fn(&Arc<RunningListener>) -> bool) -> Vec<u32> {
+        let mut indexes = self.doors.indexes();
+        indexes.retain(|index| self.doors.get_mut(*index).is_some_and(|door| which(&door.listener)));
+        indexes
+    }
+
+    pub(crate) fn close(&mut self, index: u32, turn: &mut Turn) {
+        if let Some(door) = self.doors.remove(index) {
+            // Others may hold the socket, so that closing ours would not end the watch.
+            let _ = turn.epoll.forget(door.socket.as_fd());
+        }
+    }
+
+    /// How many may come in now.
+    pub(crate) fn burst(&mut self, token: Token, turn: &Turn) -> u32 {
+        let Some(door) = self.doors.of_generation(token.index(), token.generation()) else { return 0 };
+        let waited_on = door.last_turn + 1 == turn.number;
+        door.burst = if waited_on { (door.burst * 2).min(MOST_AT_ONCE) } else { 1 };
+        door.last_turn = turn.number;
+        door.burst
+    }
+
+    pub(crate) fn admit(&mut self, door: u32, turn: &mut Turn) -> Admission {
+        if !self.has_spare(&turn.shared) {
+            self.shut(door, turn);
+            return Admission::Nobody;
+        }
+        let Some(Door { listener, socket, .. }) = self.doors.get_mut(door) else { return Admission::Nobody };
+        let (fd, peer) = match sys::accept(socket.as_fd()) {
+            Ok(newcomer) => newcomer,
+            Err(error) if sys::would_block(&error) => return Admission::Nobody,
+            Err(error) if sys::out_of_descriptors(&error) => {
+                turn.shared.out_of_descriptors(&error);
+                self.shut(door, turn);
+                return Admission::Nobody;
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Admission::Nobody,
+            // Of this newcomer's network, says accept(2); the next one may be well.
+            Err(_) => return Admission::TurnedAway,
+        };
+        let listener = listener.clone();
+        let tuned = listener.tuned();
+        let trusted = tuned.trusts(peer.ip());
+        let refusal = if !trusted && !tuned.admits(peer.ip()) {
+            Some(Refusal::Source)
+        } else {
+            listener.enter(&tuned, turn.now).err()
+        };
+        if let Some(refusal) = refusal {
+            listener.refuse(refusal);
+            // If it fails the client sees an end instead of a reset.
+            let _ = sys::reset_when_closed(fd.as_fd());
+            return Admission::TurnedAway;
+        }
+        drop(tuned);
+        turn.shared.connection_began();
+        Admission::Newcomer(Newcomer { fd, peer, listener, trusted })
+    }
+
+    pub(crate) fn somebody_left(&mut self, now: u64) {
+        if !self.shut.is_empty() {
+            self.reopen_at = now;
+        }
+    }
+
+    pub(crate) fn tick(&mut self, turn: &mut Turn) {
+        if self.shut.is_empty() || turn.now < self.reopen_at {
+            return;
+        }
+        for (index, generation) in std::mem::take(&mut self.shut) {
+            if let Some(door) = self.doors.of_generation(index, generation) {
+                let token = Token::new(self.kind, index, generation);
+                if let Err(error) = turn.epoll.resume(door.socket.as_fd(), token.into()) {
+                    tracing::error!(listener = %door.listener.at, %error, "a listener cannot be watched again");
+                }
+            }
+        }
+    }
+
+    pub(crate) fn patience(&self, now: u64) -> Option<u64> {
+        (!self.shut.is_empty()).then(|| self.reopen_at.saturating_sub(now))
+    }
+
+    fn shut(&mut self, index: u32, turn: &Turn) {
+        let generation = self.doors.generation(index);
+        let Some(door) = self.doors.get_mut(index) else { return };
+        let token = Token::new(self.kind, index, generation);
+        if turn.epoll.pause(door.socket.as_fd(), token.into()).is_ok() {
+            self.shut.push((index, generation));
+        }
+        self.reopen_at = turn.now + REOPEN_AFTER;
+    }
+
+    /// Whether a newcomer could be given a second descriptor.
+    fn has_spare(&mut self, shared: &Shared) -> bool {
+        if self.spare.is_none() {
+            match Waker::new() {
+                Ok(spare) => self.spare = Some(spare),
+                Err(error) => {
+                    shared.out_of_descriptors(&error);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Frees a descriptor for the member of a newcomer who was let in. `false`: there is none.
+    pub(crate) fn give_up_spare(&mut self) -> bool {
+        self.spare.take().is_some()
+    }
+}

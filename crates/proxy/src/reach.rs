@@ -1,0 +1,71 @@
+//! How members are reached, whatever is spoken with them.
+
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+};
+
+use seaway_snapshot::{Cursor, mix};
+
+use crate::{
+    running::{RunningListener, RunningMember, RunningPool},
+    sys::{self, KernelAddress},
+};
+
+/// Other members that are tried after the first.
+pub(crate) const RETRIES: usize = 3;
+
+/// This worker's turn in every pool that it has sent somebody to.
+pub(crate) struct Cursors {
+    by_pool: HashMap<usize, (Weak<RunningPool>, Cursor)>,
+    seed: u64,
+}
+
+impl Cursors {
+    pub(crate) fn new(worker: usize) -> Cursors {
+        Cursors { by_pool: HashMap::new(), seed: mix(worker as u64) }
+    }
+
+    pub(crate) fn of(&mut self, pool: &Arc<RunningPool>) -> &mut Cursor {
+        let address = Arc::as_ptr(pool) as usize;
+        let seed = self.seed ^ address as u64;
+        // The weak reference keeps the address from being used again while it is a key.
+        let entry = self.by_pool.entry(address).or_insert_with(|| (Arc::downgrade(pool), Cursor::new(seed)));
+        &mut entry.1
+    }
+
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.seed = mix(self.seed);
+        self.seed
+    }
+
+    pub(crate) fn forget_gone(&mut self) {
+        self.by_pool.retain(|_, (pool, _)| pool.strong_count() > 0);
+    }
+}
+
+/// It did not take a connection, or ended one before any answer.
+pub(crate) fn note_failure(
+    listener: &RunningListener,
+    pool: &RunningPool,
+    member: &RunningMember,
+    reason: &str,
+    now: u64,
+) {
+    member.connect_errors.fetch_add(1, Relaxed);
+    listener.connect_errors.fetch_add(1, Relaxed);
+    pool.failed(member, reason, now);
+}
+
+/// `free` gives back a descriptor that was held for this.
+pub(crate) fn connect(member: &RunningMember, free: impl FnOnce() -> bool) -> io::Result<OwnedFd> {
+    let address: &KernelAddress = &member.address;
+    let fd = match sys::stream_socket(address) {
+        Err(error) if sys::out_of_descriptors(&error) && free() => sys::stream_socket(address)?,
+        other => other?,
+    };
+    sys::connect(fd.as_fd(), address)?;
+    Ok(fd)
+}

@@ -1,0 +1,62 @@
+//! Who comes in, and how the last ones do before a door is closed.
+
+use std::{os::fd::AsFd, sync::Arc};
+
+use super::{
+    Tcp,
+    connection::{Connection, Phase, Side},
+};
+use crate::{
+    doors::{Admission, Newcomer},
+    running::{Refusal, RunningListener},
+    worker::{Token, Turn},
+};
+
+impl Tcp {
+    pub(super) fn accept(&mut self, token: Token, turn: &mut Turn) {
+        for _ in 0..self.doors.burst(token, turn) {
+            if !self.admit(token.index(), turn) {
+                return;
+            }
+        }
+    }
+
+    /// Whoever has connected already is let in, then the sockets are closed.
+    pub(super) fn close_doors(&mut self, turn: &mut Turn, which: impl Fn(&Arc<RunningListener>) -> bool) {
+        for index in self.doors.of(which) {
+            while self.admit(index, turn) {}
+            self.doors.close(index, turn);
+        }
+    }
+
+    fn admit(&mut self, door: u32, turn: &mut Turn) -> bool {
+        match self.doors.admit(door, turn) {
+            Admission::Nobody => return false,
+            Admission::TurnedAway => {}
+            Admission::Newcomer(newcomer) => self.welcome(newcomer, turn),
+        }
+        true
+    }
+
+    fn welcome(&mut self, newcomer: Newcomer, turn: &mut Turn) {
+        let Newcomer { fd, peer, listener, trusted } = newcomer;
+        let index = self.connections.insert(Connection::new(fd, peer, listener, turn.now));
+        if trusted {
+            self.schedule(index);
+        } else {
+            self.onward(index, turn);
+        }
+        self.watch_client(index, turn);
+    }
+
+    fn watch_client(&mut self, index: u32, turn: &mut Turn) {
+        let token = self.token_of(index, Side::Client);
+        // It may be gone already: nobody to serve it.
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        debug_assert!(connection.phase != Phase::Open);
+        if let Err(error) = turn.epoll.watch_edges(connection.client.fd.as_fd(), token.into()) {
+            turn.shared.out_of_descriptors(&error);
+            self.refuse(index, Refusal::Resources, turn);
+        }
+    }
+}
