@@ -42,6 +42,9 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// See it work: three backends, a load balancer before them, one backend killed and noticed
     Demo(Demo),
+    /// Look at an OpenStack cloud: what it has and can do, and the load balancers there
+    #[command(name = "openstack")]
+    OpenStack(OpenStack),
     /// Print completions for a shell
     ///
     /// For bash: seaway completions bash > /etc/bash_completion.d/seaway
@@ -152,6 +155,72 @@ pub(crate) struct Demo {
     /// Be one of the backends (the demo starts itself so)
     #[arg(long, hide = true, value_name = "NAME")]
     pub(crate) backend: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OpenStack {
+    #[command(subcommand)]
+    pub(crate) command: OpenStackCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum OpenStackCommand {
+    /// Tell what a cloud has and can do, and what is missing for load balancers
+    ///
+    /// Reads, and changes nothing. Line by line: who the credentials are, services with their versions, providers of
+    /// load balancers and what each can do, external networks, quotas and how much of them is used; at the end what is
+    /// missing, each with what to type. Exits with 1 if something is missing that load balancers need.
+    ///
+    ///     seaway openstack check --cloud shop           the cloud "shop" of clouds.yaml
+    ///     seaway openstack check                        the one that OS_CLOUD names, or OS_AUTH_URL and its like
+    ///     seaway openstack check --cloud-conf /etc/kubernetes/cloud.conf
+    #[command(verbatim_doc_comment)]
+    Check(OpenStackCheck),
+    /// Draw load balancers as trees: listeners, policies, pools, monitors, members, floating IPs, statuses
+    ///
+    ///     seaway openstack show                         all that the credentials see
+    ///     seaway openstack show web                     one, by name or id
+    ///     seaway openstack show --tag shop --no-members
+    ///
+    /// A status that is as it should be is one word: ONLINE, NO_MONITOR. Whatever else is told is worth a look.
+    #[command(verbatim_doc_comment)]
+    Show(OpenStackShow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OpenStackCheck {
+    #[command(flatten)]
+    pub(crate) which: WhichCloud,
+    #[arg(long, short, default_value = "table")]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OpenStackShow {
+    /// Its name or id; without it, all
+    #[arg(value_name = "LOAD BALANCER")]
+    pub(crate) load_balancer: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: WhichCloud,
+    /// Only those with this tag; several: with all of them
+    #[arg(long, value_name = "TAG")]
+    pub(crate) tag: Vec<String>,
+    /// Leave members out, which cost a call per load balancer
+    #[arg(long)]
+    pub(crate) no_members: bool,
+    #[arg(long, short, default_value = "table")]
+    pub(crate) output: Output,
+}
+
+/// Credentials, found as OpenStack's own client finds them.
+#[derive(Debug, Args)]
+pub(crate) struct WhichCloud {
+    /// Of clouds.yaml, in the current folder, ~/.config/openstack or /etc/openstack [default: what OS_CLOUD says]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cloud: Option<String>,
+    /// The file of OpenStack's cloud controller manager, instead of clouds.yaml and the environment
+    #[arg(long, value_name = "FILE", conflicts_with = "cloud")]
+    pub(crate) cloud_conf: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 //! ```text
 //!   args ─► settings ─► run      folder ─► engine ─► host; admin beside them        run.rs, control.rs
 //!                    └► plan, check, explain: the same folder, planned and not done  look.rs
+//!        └► openstack check, show: a cloud looked at with the user's credentials     openstack.rs
 //! ```
 
 mod args;
 mod control;
 mod demo;
 mod look;
+mod openstack;
 mod output;
 mod run;
 mod settings;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
             None => demo::run(&arguments),
         }
         .map(|()| ExitCode::SUCCESS),
+        Command::OpenStack(arguments) => openstack::run(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "seaway", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

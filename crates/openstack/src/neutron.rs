@@ -20,7 +20,7 @@ use crate::{
     resource::{Noun, Resource, noun, resource, words},
 };
 
-pub use floating_ip::{FloatingIp, FloatingIpChange, NewFloatingIp};
+pub use floating_ip::{Attached, FloatingIp, FloatingIpChange, NewFloatingIp};
 pub use network::{
     AllocationPool, HostRoute, Network, NetworkChange, NewNetwork, NewSubnet, Subnet, SubnetChange,
 };

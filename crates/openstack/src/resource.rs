@@ -61,6 +61,23 @@ pub trait View: Sized + Send + 'static {
     fn read(fields: Fields) -> Result<Self, Wrong>;
 }
 
+/// That it is there, and nothing more: for counting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Present<R>(pub Id<R>);
+
+impl<R: Resource> View for Present<R> {
+    type Of = R;
+    const FIELDS: &'static [&'static str] = &[R::ID];
+
+    fn id(&self) -> &Id<R> {
+        &self.0
+    }
+
+    fn read(mut fields: Fields) -> Result<Present<R>, Wrong> {
+        fields.id().map(Present)
+    }
+}
+
 /// What can be made.
 pub trait Creatable: Resource {
     type New: Serialize + Sync;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use super::{Network, Port, Router, Status, Subnet, Tagged};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Noun, Resource, noun, resource},
+    resource::{Changeable, Creatable, Id, KnownBy, Noun, Resource, noun, resource, view},
 };
 
 resource! {
@@ -36,6 +36,14 @@ resource! {
         revision_number: Option<u64>,
         created_at: Option<String>,
         updated_at: Option<String>,
+    }
+}
+
+view! {
+    /// Which port a floating IP leads to.
+    Attached of FloatingIp {
+        floating_ip_address: Option<IpAddr>,
+        port_id: Option<Id<Port>>,
     }
 }
 

@@ -1,0 +1,44 @@
+//! `seaway openstack …`: a cloud looked at with a user's own credentials; nothing there is changed.
+
+mod check;
+mod show;
+
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::{Context, Result};
+use seaway_openstack::{Cloud, Settings, Source};
+
+use crate::{
+    args::{OpenStack, OpenStackCommand, WhichCloud},
+    output,
+};
+
+pub(crate) fn run(arguments: &OpenStack) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("a runtime cannot be started")?;
+    runtime.block_on(async {
+        match &arguments.command {
+            OpenStackCommand::Check(arguments) => check::check(arguments).await,
+            OpenStackCommand::Show(arguments) => show::show(arguments).await,
+        }
+    })
+}
+
+async fn connect(which: &WhichCloud) -> Result<Cloud, seaway_openstack::Error> {
+    let source = match &which.cloud_conf {
+        Some(file) => Source::CloudConf(file.clone()),
+        None => Source::Client { cloud: which.cloud.clone() },
+    };
+    let cloud = Cloud::connect(source, Settings::default()).await?;
+    for warning in cloud.warnings() {
+        output::error(&format!("warning: {warning}"));
+    }
+    Ok(cloud)
+}
+
+/// Progress, for whoever waits: to standard error, so that what is piped stays clean.
+fn teller() -> Arc<dyn Fn(&str) + Send + Sync> {
+    Arc::new(|line: &str| output::error(&format!("… {line}")))
+}

@@ -1,0 +1,279 @@
+//! What a cloud has, what we may do there, and what is missing for load balancers: `seaway openstack check`.
+//!
+//! ```text
+//!     survey ──┬─ services    endpoints and versions                  reads only, all at once;
+//!              ├─ providers   and what each can do   (abilities.rs)   what fails spoils itself alone
+//!              ├─ outside     external networks and their subnets
+//!              └─ quotas      limits and use         (quotas.rs)
+//!     judge (judge.rs): what of that is missing, and what to type. Pure.
+//! ```
+//! `forest` (forest.rs) lists load balancers with all below them: `seaway openstack show`.
+
+mod abilities;
+pub mod forest;
+mod judge;
+mod quotas;
+
+use std::time::SystemTime;
+
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+
+pub use abilities::{Abilities, Ability};
+pub use forest::{Forest, Tell, Wanted, forest};
+pub use judge::{Finding, Weight, judge};
+pub use quotas::Quota;
+
+use crate::{
+    Cloud, Error, Service,
+    cloud::Versions,
+    neutron::{Network, Subnet},
+    octavia::{AvailabilityZone, Flavor, Provider},
+    resource::{Id, Query},
+};
+
+/// Everything that was found.
+#[derive(Debug, Serialize)]
+pub struct Survey {
+    pub identity: Identity,
+    pub services: Vec<FoundService>,
+    pub providers: Found<Vec<FoundProvider>>,
+    pub flavors: Found<Vec<String>>,
+    pub availability_zones: Found<Vec<String>>,
+    pub external_networks: Found<Vec<ExternalNetwork>>,
+    /// Whether load balancers may be listed, which tells more about roles than their names.
+    pub load_balancers_listed: Found<()>,
+    pub quotas: Vec<Quota>,
+}
+
+/// What was asked for, or why it was not told.
+#[derive(Debug)]
+pub enum Found<T> {
+    Told(T),
+    Failed(Error),
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Identity {
+    pub user: String,
+    pub project: Option<Named>,
+    pub roles: Vec<String>,
+    pub region: Option<String>,
+    /// When the token ends; it is renewed before.
+    #[serde(serialize_with = "as_date")]
+    pub expires: Option<SystemTime>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Named {
+    pub id: String,
+    pub name: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct FoundService {
+    #[serde(serialize_with = "as_text")]
+    pub service: Service,
+    pub endpoint: Found<String>,
+    pub versions: Found<Spoken>,
+}
+
+/// What a service speaks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Spoken {
+    /// The newest.
+    pub version: String,
+    /// The newest dialect.
+    pub microversion: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FoundProvider {
+    pub name: String,
+    pub description: String,
+    pub can: Abilities,
+    /// What flavors may say for it, where we may ask.
+    pub flavor_capabilities: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExternalNetwork {
+    pub id: Id<Network>,
+    pub name: String,
+    pub shared: bool,
+    pub subnets: Vec<ExternalSubnet>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExternalSubnet {
+    pub id: Id<Subnet>,
+    pub name: String,
+    pub ip_version: u8,
+    pub cidr: String,
+}
+
+impl<T> Found<T> {
+    pub fn told(&self) -> Option<&T> {
+        match self {
+            Found::Told(it) => Some(it),
+            Found::Failed(_) => None,
+        }
+    }
+
+    pub fn failed(&self) -> Option<&Error> {
+        match self {
+            Found::Told(_) => None,
+            Found::Failed(error) => Some(error),
+        }
+    }
+}
+
+impl<T> From<Result<T, Error>> for Found<T> {
+    fn from(result: Result<T, Error>) -> Found<T> {
+        match result {
+            Ok(it) => Found::Told(it),
+            Err(error) => Found::Failed(error),
+        }
+    }
+}
+
+/// Looks at everything. `tell` is given a line whenever something begins that takes time.
+pub async fn survey(cloud: &Cloud, tell: &Tell) -> Survey {
+    let identity = identity(cloud);
+    let project = identity.project.as_ref().map(|it| it.id.clone());
+    tell("asking all services for their versions, providers, networks and quotas");
+    let (services, octavia, flavors, zones, outside, quotas) = tokio::join!(
+        services(cloud),
+        octavia(cloud),
+        names::<Flavor>(cloud, |it| if it.enabled { Some(it.name) } else { None }),
+        names::<AvailabilityZone>(cloud, |it| it.enabled.then(|| it.id.to_string())),
+        external_networks(cloud),
+        quotas::quotas(cloud, project.as_deref(), tell),
+    );
+    let (providers, listed) = octavia;
+    Survey {
+        identity,
+        services,
+        providers: providers.into(),
+        flavors: flavors.into(),
+        availability_zones: zones.into(),
+        external_networks: outside.into(),
+        load_balancers_listed: listed.into(),
+        quotas,
+    }
+}
+
+fn identity(cloud: &Cloud) -> Identity {
+    let session = cloud.session();
+    Identity {
+        user: session.user.name.clone(),
+        project: session.project.as_ref().map(|it| Named { id: it.id.clone(), name: it.name.clone() }),
+        roles: session.roles.clone(),
+        ..Identity::default()
+    }
+}
+
+async fn services(cloud: &Cloud) -> Vec<FoundService> {
+    let mut found = Vec::new();
+    for service in Service::ALL {
+        let endpoint = cloud.endpoint(service);
+        let versions = match &endpoint {
+            Ok(_) => cloud.versions(service).await.map(|it| spoken(&it)),
+            Err(error) => Err(error.clone()),
+        };
+        found.push(FoundService { service, endpoint: endpoint.into(), versions: versions.into() });
+    }
+    found
+}
+
+fn spoken(versions: &Versions) -> Spoken {
+    let number = |id: &&String| -> Vec<u32> {
+        id.trim_start_matches('v').split('.').map(|it| it.parse().unwrap_or(0)).collect()
+    };
+    Spoken {
+        version: versions.ids.iter().max_by_key(number).cloned().unwrap_or_default(),
+        microversion: versions.micro.map(|(_, newest)| newest.to_string()),
+    }
+}
+
+async fn octavia(cloud: &Cloud) -> (Result<Vec<FoundProvider>, Error>, Result<(), Error>) {
+    let collection = cloud.all::<Provider>();
+    let listed = forest::may_list(cloud).await;
+    let providers = match collection.list::<Provider>(Query::all()).await {
+        Ok(providers) => providers,
+        Err(error) => return (Err(error), listed),
+    };
+    let versions = cloud.versions(Service::LoadBalancer).await.ok();
+    let mut found = Vec::new();
+    for provider in providers {
+        let capabilities = collection.flavor_capabilities(&provider.id).await.ok();
+        found.push(FoundProvider {
+            can: Abilities::of(provider.id.as_str(), versions.as_deref()),
+            name: provider.id.to_string(),
+            description: provider.description,
+            flavor_capabilities: capabilities.map(|it| it.into_iter().map(|it| it.name).collect()),
+        });
+    }
+    (Ok(found), listed)
+}
+
+async fn names<R>(cloud: &Cloud, name: impl Fn(R) -> Option<String>) -> Result<Vec<String>, Error>
+where
+    R: crate::resource::Resource<Home = ()>,
+{
+    Ok(cloud.all::<R>().list::<R>(Query::all()).await?.into_iter().filter_map(name).collect())
+}
+
+async fn external_networks(cloud: &Cloud) -> Result<Vec<ExternalNetwork>, Error> {
+    let networks = cloud.all::<Network>().list::<Network>(Query::all().with("router:external", true)).await?;
+    let mut found = Vec::new();
+    for network in networks {
+        let query = Query::all().with("network_id", &network.id);
+        // Subnets of a network that is not ours may be hidden; Octavia takes floating IPs from it all the same.
+        let subnets = cloud.all::<Subnet>().list::<Subnet>(query).await.unwrap_or_default();
+        found.push(ExternalNetwork {
+            id: network.id,
+            name: network.name,
+            shared: network.shared.unwrap_or(false),
+            subnets: subnets
+                .into_iter()
+                .map(|it| ExternalSubnet {
+                    id: it.id,
+                    name: it.name,
+                    ip_version: it.ip_version,
+                    cidr: it.cidr.unwrap_or_default(),
+                })
+                .collect(),
+        });
+    }
+    Ok(found)
+}
+
+impl<T: Serialize> Serialize for Found<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Found::Told(it) => it.serialize(to),
+            Found::Failed(error) => {
+                let mut object = to.serialize_struct("Failed", 3)?;
+                object.serialize_field("error", &error.to_string())?;
+                object.serialize_field("class", error.class().label())?;
+                object.serialize_field("requestId", &error.request_id())?;
+                object.end()
+            }
+        }
+    }
+}
+
+fn as_text<S: Serializer>(it: &impl ToString, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&it.to_string())
+}
+
+fn as_date<S: Serializer>(time: &Option<SystemTime>, to: S) -> Result<S::Ok, S::Error> {
+    time.and_then(date).serialize(to)
+}
+
+/// `2026-11-21T12:03:00Z`
+pub fn date(time: SystemTime) -> Option<String> {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
+    let stamp = jiff::Timestamp::from_second(i64::try_from(seconds).ok()?).ok()?;
+    Some(stamp.to_string())
+}

@@ -1,0 +1,138 @@
+//! What load balancers of a provider can do. Octavia tells a provider's name and no more: what the well-known ones
+//! refuse is in their documentation, and in each Octavia's versions what its API has.
+
+use serde::Serialize;
+
+use crate::cloud::Versions;
+
+/// Something that a load balancer may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Ability {
+    Tcp,
+    Udp,
+    Sctp,
+    Http,
+    /// Ending TLS, with certificates of Barbican.
+    Tls,
+    Proxy,
+    L7,
+    AllowedCidrs,
+    SourceIpAffinity,
+    CookieAffinity,
+    RoundRobin,
+    Timeouts,
+    AdditionalVips,
+    Failover,
+}
+
+/// What a provider can do, as far as is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Abilities {
+    pub can: Vec<Ability>,
+    pub cannot: Vec<Ability>,
+    /// A provider that nobody here has heard of: what it cannot, it says when it is asked.
+    pub known: bool,
+}
+
+use Ability::{
+    AdditionalVips, AllowedCidrs, CookieAffinity, Failover, Http, L7, Proxy, RoundRobin, Sctp,
+    SourceIpAffinity, Tcp, Timeouts, Tls, Udp,
+};
+
+const ALL: [Ability; 14] = [
+    Tcp,
+    Udp,
+    Sctp,
+    Http,
+    Tls,
+    Proxy,
+    L7,
+    AllowedCidrs,
+    SourceIpAffinity,
+    CookieAffinity,
+    RoundRobin,
+    Timeouts,
+    AdditionalVips,
+    Failover,
+];
+
+/// `octavia` is the old name of `amphora`, `amphorav2` was its name for two releases.
+const KNOWN: [(&[&str], &[Ability]); 2] =
+    [(&["amphora", "amphorav2", "octavia"], &[]), (&["ovn"], &OVN_REFUSES)];
+
+const OVN_REFUSES: [Ability; 9] =
+    [Http, Tls, Proxy, L7, AllowedCidrs, CookieAffinity, RoundRobin, Timeouts, Failover];
+
+/// Since which minor version of the API `2.x` there are words for it.
+const SINCE: [(Ability, u32); 4] = [(Timeouts, 1), (AllowedCidrs, 12), (Sctp, 23), (AdditionalVips, 26)];
+
+impl Abilities {
+    pub fn of(provider: &str, versions: Option<&Versions>) -> Abilities {
+        let refused = KNOWN.iter().find(|(names, _)| names.contains(&provider)).map(|(_, refused)| *refused);
+        let too_old = |ability: Ability| {
+            let since = SINCE.iter().find(|(it, _)| *it == ability);
+            since.zip(versions).is_some_and(|((_, minor), versions)| !versions.has(2, *minor))
+        };
+        let (cannot, can) = ALL
+            .into_iter()
+            .partition(|it| refused.is_some_and(|refused| refused.contains(it)) || too_old(*it));
+        Abilities { can, cannot, known: refused.is_some() }
+    }
+
+    pub fn has(&self, ability: Ability) -> bool {
+        self.can.contains(&ability)
+    }
+}
+
+impl Ability {
+    /// As a human says it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Tcp => "TCP",
+            Udp => "UDP",
+            Sctp => "SCTP",
+            Http => "HTTP",
+            Tls => "TLS",
+            Proxy => "PROXY protocol",
+            L7 => "layer 7 policies",
+            AllowedCidrs => "source ranges (allowed_cidrs)",
+            SourceIpAffinity => "affinity by address",
+            CookieAffinity => "affinity by cookie",
+            RoundRobin => "round robin",
+            Timeouts => "timeouts",
+            AdditionalVips => "several VIPs (dual stack)",
+            Failover => "failover",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn octavia(minor: u32) -> Versions {
+        Versions { ids: (0..=minor).map(|it| format!("v2.{it}")).collect(), micro: None }
+    }
+
+    #[test]
+    fn an_ability_needs_the_provider_and_the_words_of_its_version() {
+        for (provider, minor, ability, has) in [
+            ("amphora", 30, L7, true),
+            ("octavia", 30, AllowedCidrs, true),
+            ("amphora", 11, AllowedCidrs, false),
+            ("amphora", 25, AdditionalVips, false),
+            ("ovn", 30, Tcp, true),
+            ("ovn", 30, AdditionalVips, true),
+            ("ovn", 30, Http, false),
+            ("ovn", 22, Sctp, false),
+            ("f5", 30, Http, true),
+        ] {
+            let abilities = Abilities::of(provider, Some(&octavia(minor)));
+            assert_eq!(abilities.has(ability), has, "{provider} 2.{minor} {}", ability.as_str());
+        }
+        assert!(!Abilities::of("f5", None).known);
+        assert!(Abilities::of("amphora", None).cannot.is_empty(), "nothing is too old that nobody was asked");
+    }
+}

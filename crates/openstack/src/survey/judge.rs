@@ -1,0 +1,217 @@
+//! What is missing for load balancers, and what to type about it. Pure.
+
+use serde::Serialize;
+
+use super::{Found, Quota, Survey};
+use crate::{Class, Error, Service};
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    pub weight: Weight,
+    pub what: String,
+    pub fix: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Weight {
+    /// Without it there are no load balancers that the outside reaches.
+    Missing,
+    /// It will be a trouble, or is one for some.
+    Warning,
+}
+
+/// A tenth of a quota that is left is worth a word.
+const NEARLY: u64 = 10;
+
+/// Those of a stock Octavia that may make load balancers; `member` is enough where the operator said so.
+const MAKERS: [&str; 6] = [
+    "load-balancer_member",
+    "load-balancer_admin",
+    "load-balancer_global_admin",
+    "admin",
+    "member",
+    "manager",
+];
+
+pub fn judge(survey: &Survey) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    judge_project(survey, &mut findings);
+    for found in &survey.services {
+        judge_service(
+            found.service,
+            found.endpoint.failed().or_else(|| found.versions.failed()),
+            &mut findings,
+        );
+    }
+    let has =
+        |service| survey.services.iter().any(|it| it.service == service && it.endpoint.told().is_some());
+    if has(Service::LoadBalancer) {
+        judge_octavia(survey, &mut findings);
+    }
+    if has(Service::Network) {
+        judge_outside(survey, &mut findings);
+    }
+    for quota in &survey.quotas {
+        judge_quota(quota, &mut findings);
+    }
+    findings.sort_by_key(|it| it.weight);
+    findings
+}
+
+fn judge_project(survey: &Survey, findings: &mut Vec<Finding>) {
+    if survey.identity.project.is_none() {
+        findings.push(missing(
+            "the credentials are for no project".to_owned(),
+            "name one: `project_name:` in clouds.yaml, OS_PROJECT_NAME, or tenant-name in cloud.conf"
+                .to_owned(),
+        ));
+    }
+}
+
+fn judge_service(service: Service, failed: Option<&Error>, findings: &mut Vec<Finding>) {
+    let Some(error) = failed else { return };
+    let name = format!("{} ({service})", service.project());
+    let (what, fix) = if error.class() == &Class::NoService {
+        (format!("{name} is not in the catalog"), absent(service).to_owned())
+    } else {
+        (format!("{name} does not answer: {}", error.message()), fix_of(error))
+    };
+    findings.push(match service {
+        Service::Network | Service::LoadBalancer | Service::Identity => missing(what, fix),
+        Service::Compute | Service::KeyManager => warning(what, fix),
+    });
+}
+
+fn absent(service: Service) -> &'static str {
+    match service {
+        Service::LoadBalancer => {
+            "install Octavia (`openstack catalog list` shows what there is), or name its address in \
+             `load_balancer_endpoint_override:`"
+        }
+        Service::Network => "name Neutron's address in `network_endpoint_override:`",
+        Service::Identity => "name Keystone's address in `identity_endpoint_override:`",
+        Service::Compute => "nothing, as long as servers are not asked for",
+        Service::KeyManager => "nothing, as long as certificates are not kept in the cloud",
+    }
+}
+
+fn judge_octavia(survey: &Survey, findings: &mut Vec<Finding>) {
+    let user = &survey.identity.user;
+    let project = survey.identity.project.as_ref().map_or("PROJECT", |it| &it.name);
+    let grant = format!(
+        "an operator types: openstack role add --user {user} --project {project} load-balancer_member"
+    );
+    match &survey.load_balancers_listed {
+        Found::Failed(error) if matches!(error.class(), Class::Forbidden | Class::Unauthorized) => {
+            findings.push(missing(
+                format!("{user} may not list load balancers (roles: {})", listed(&survey.identity.roles)),
+                grant,
+            ));
+        }
+        Found::Failed(error) => {
+            findings.push(missing(
+                format!("load balancers cannot be listed: {}", error.message()),
+                fix_of(error),
+            ));
+        }
+        Found::Told(()) => {
+            let roles = &survey.identity.roles;
+            if !roles.is_empty() && !roles.iter().any(|it| MAKERS.contains(&it.as_str())) {
+                findings.push(warning(
+                    format!(
+                        "{user} may see load balancers, but perhaps not make any (roles: {})",
+                        listed(roles)
+                    ),
+                    grant,
+                ));
+            }
+        }
+    }
+    match &survey.providers {
+        Found::Told(providers) if providers.is_empty() => findings.push(missing(
+            "Octavia has no provider".to_owned(),
+            "an operator enables one: `enabled_provider_drivers` in octavia.conf".to_owned(),
+        )),
+        Found::Told(_) => {}
+        // Who may not even list is told so above.
+        Found::Failed(error) if error.class() == &Class::Forbidden => {}
+        Found::Failed(error) => {
+            findings.push(warning(format!("providers cannot be listed: {}", error.message()), fix_of(error)));
+        }
+    }
+}
+
+fn judge_outside(survey: &Survey, findings: &mut Vec<Finding>) {
+    let networks = match &survey.external_networks {
+        Found::Told(networks) => networks,
+        Found::Failed(error) => {
+            let what = format!("external networks cannot be listed: {}", error.message());
+            findings.push(missing(what, fix_of(error)));
+            return;
+        }
+    };
+    if networks.is_empty() {
+        findings.push(missing(
+            "there is no external network, so no floating IPs".to_owned(),
+            "an operator types: openstack network create --external …; without it, load balancers are internal \
+             (`internal-lb=true`)"
+                .to_owned(),
+        ));
+    } else if networks.iter().flat_map(|it| &it.subnets).all(|it| it.ip_version != 4) {
+        let names: Vec<String> = networks.iter().map(|it| it.name.clone()).collect();
+        findings.push(missing(
+            format!("no IPv4 subnet of an external network is to be seen ({})", listed(&names)),
+            "an operator types: openstack subnet create --network NAME --subnet-range CIDR --no-dhcp …"
+                .to_owned(),
+        ));
+    }
+}
+
+fn judge_quota(quota: &Quota, findings: &mut Vec<Finding>) {
+    let what = quota.what;
+    let (Some(left), Some(limit)) = (quota.left(), quota.limit.told()) else {
+        if let Some(error) = quota.limit.failed() {
+            findings.push(warning(
+                format!("the quota of {what} cannot be read: {}", error.message()),
+                fix_of(error),
+            ));
+        }
+        return;
+    };
+    let fix =
+        format!("an operator raises it (`openstack quota set --help`), or remove {what} that nobody needs");
+    let limit = limit.unsigned_abs();
+    // What is not made for each load balancer may be full.
+    let needed = !["networks", "subnets", "routers", "RBAC policies"].contains(&what);
+    if left == 0 && needed {
+        findings.push(missing(format!("all {limit} {what} of the quota are used"), fix));
+    } else if left.saturating_mul(NEARLY) <= limit && needed {
+        findings.push(warning(format!("{} of {limit} {what} are used", limit - left), fix));
+    }
+}
+
+fn fix_of(error: &Error) -> String {
+    let fix = error.fix().map(ToOwned::to_owned);
+    fix.unwrap_or_else(|| match error.request_id() {
+        Some(id) => format!("ask an operator what became of request {id}"),
+        None => "ask an operator".to_owned(),
+    })
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn missing(what: String, fix: String) -> Finding {
+    Finding { weight: Weight::Missing, what, fix }
+}
+
+fn warning(what: String, fix: String) -> Finding {
+    Finding { weight: Weight::Warning, what, fix }
+}
+
+#[cfg(test)]
+mod tests;

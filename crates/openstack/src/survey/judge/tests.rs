@@ -1,0 +1,126 @@
+use super::*;
+use crate::{
+    Class,
+    survey::{
+        Abilities, ExternalNetwork, ExternalSubnet, FoundProvider, FoundService, Identity, Named, Spoken,
+    },
+};
+
+/// A cloud that lacks nothing.
+fn good() -> Survey {
+    let project = Named { id: "p".to_owned(), name: "shop".to_owned() };
+    let roles = vec!["member".to_owned(), "load-balancer_member".to_owned()];
+    let subnet = ExternalSubnet {
+        id: "s".parse().expect("an id"),
+        name: "v4".to_owned(),
+        ip_version: 4,
+        cidr: "192.0.2.0/24".to_owned(),
+    };
+    let network = ExternalNetwork {
+        id: "n".parse().expect("an id"),
+        name: "public".to_owned(),
+        shared: false,
+        subnets: vec![subnet],
+    };
+    let provider = FoundProvider {
+        name: "ovn".to_owned(),
+        description: String::new(),
+        can: Abilities::of("ovn", None),
+        flavor_capabilities: None,
+    };
+    Survey {
+        identity: Identity { user: "alice".to_owned(), project: Some(project), roles, ..Identity::default() },
+        services: Service::ALL.map(found).into(),
+        providers: Found::Told(vec![provider]),
+        flavors: Found::Told(vec![]),
+        availability_zones: Found::Told(vec![]),
+        external_networks: Found::Told(vec![network]),
+        load_balancers_listed: Found::Told(()),
+        quotas: vec![quota("load balancers", 10, 1)],
+    }
+}
+
+fn found(service: Service) -> FoundService {
+    let endpoint = Found::Told(format!("http://cloud/{service}"));
+    FoundService { service, endpoint, versions: Found::Told(Spoken::default()) }
+}
+
+fn quota(what: &'static str, limit: i64, used: u64) -> Quota {
+    Quota { what, limit: Found::Told(limit), used: Found::Told(used) }
+}
+
+fn refused(class: Class) -> Error {
+    Error::new(class, "no").with_fix("do this")
+}
+
+fn without(survey: &mut Survey, service: Service) {
+    for found in survey.services.iter_mut().filter(|it| it.service == service) {
+        found.endpoint = Found::Failed(refused(Class::NoService));
+        found.versions = Found::Failed(refused(Class::NoService));
+    }
+}
+
+#[test]
+fn nothing_is_missing_where_all_is_there() {
+    assert_eq!(judge(&good()), []);
+}
+
+#[test]
+fn what_is_missing_is_told_with_what_to_type() {
+    use Weight::{Missing, Warning};
+    type Spoil = fn(&mut Survey);
+    let cases: [(Spoil, Weight, &str, &str); 13] = [
+        (|it| it.identity.project = None, Missing, "no project", "OS_PROJECT_NAME"),
+        (|it| without(it, Service::LoadBalancer), Missing, "Octavia", "install Octavia"),
+        (|it| without(it, Service::Network), Missing, "Neutron", "network_endpoint_override"),
+        (|it| without(it, Service::KeyManager), Warning, "Barbican", "certificates"),
+        (
+            |it| it.load_balancers_listed = Found::Failed(refused(Class::Forbidden)),
+            Missing,
+            "alice may not list load balancers",
+            "openstack role add --user alice --project shop load-balancer_member",
+        ),
+        (|it| it.identity.roles = vec!["reader".to_owned()], Warning, "roles: reader", "role add"),
+        (|it| it.providers = Found::Told(vec![]), Missing, "no provider", "enabled_provider_drivers"),
+        (|it| it.external_networks = Found::Told(vec![]), Missing, "no external network", "internal-lb"),
+        (
+            |it| match &mut it.external_networks {
+                Found::Told(networks) => networks[0].subnets[0].ip_version = 6,
+                Found::Failed(_) => {}
+            },
+            Missing,
+            "no IPv4 subnet",
+            "openstack subnet create",
+        ),
+        (
+            |it| it.external_networks = Found::Failed(refused(Class::Broken)),
+            Missing,
+            "external networks cannot be listed",
+            "do this",
+        ),
+        (|it| it.quotas = vec![quota("ports", 5, 5)], Missing, "all 5 ports", "quota set"),
+        (|it| it.quotas = vec![quota("ports", 10, 9)], Warning, "9 of 10 ports", "quota set"),
+        (
+            |it| it.services[1].versions = Found::Failed(refused(Class::Unreachable)),
+            Missing,
+            "does not answer",
+            "do this",
+        ),
+    ];
+    for (spoil, weight, what, fix) in cases {
+        let mut survey = good();
+        spoil(&mut survey);
+        let findings = judge(&survey);
+        let [finding] = &*findings else { panic!("{what}: {findings:?}") };
+        assert_eq!(finding.weight, weight, "{finding:?}");
+        assert!(finding.what.contains(what) && finding.fix.contains(fix), "{finding:?}");
+    }
+}
+
+#[test]
+fn a_quota_without_a_limit_is_never_used_up_and_one_for_the_surroundings_may_be() {
+    for quota in [quota("ports", -1, 1_000_000), quota("networks", 1, 1), quota("pools", 100, 80)] {
+        let survey = Survey { quotas: vec![quota], ..good() };
+        assert_eq!(judge(&survey), []);
+    }
+}
