@@ -1,5 +1,25 @@
-//! Requests and replies.
+//! Requests and replies: one attempt, then as many as are safe and fit the time.
+//!
+//! ```text
+//!     exchange ─► limits ─► transport (one attempt) ─► Answer, or Trouble
+//!        ▲                                                │
+//!        └──── backoff: 429, 503, lost, refused ◄─────────┘
+//! ```
+//! It does not know tokens, and an answer of status 404 is an answer.
 
-/// Counts and times of calls.
-#[derive(Clone, Debug, Default)]
-pub struct Metrics {}
+mod backoff;
+mod exchange;
+mod limits;
+mod metrics;
+mod retry_after;
+mod transport;
+mod trouble;
+
+pub use backoff::Backoff;
+pub(crate) use backoff::Dice;
+pub(crate) use exchange::{Exchange, Terms};
+pub(crate) use limits::Gate;
+pub use limits::Limits;
+pub use metrics::Metrics;
+pub(crate) use transport::{Answer, Ask, Body, Transport};
+pub(crate) use trouble::Trouble;

@@ -1,0 +1,59 @@
+//! How a cloud is talked to, apart from who we are.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    clock::{Clock, RealClock},
+    http::{Backoff, Limits, Metrics},
+};
+
+#[derive(Clone)]
+pub struct Settings {
+    pub timing: Timing,
+    pub limits: Limits,
+    pub backoff: Backoff,
+    /// Reads are done, writes are refused and listed.
+    pub dry_run: bool,
+    pub metrics: Metrics,
+    pub clock: Arc<dyn Clock>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    pub connect: Duration,
+    /// One request, from the first byte sent to the last byte read.
+    pub attempt: Duration,
+    /// One call, with all its attempts and the pauses between them.
+    pub call: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            timing: Timing::default(),
+            limits: Limits::default(),
+            backoff: Backoff::default(),
+            dry_run: false,
+            metrics: Metrics::default(),
+            clock: Arc::new(RealClock),
+        }
+    }
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            connect: Duration::from_secs(5),
+            attempt: Duration::from_secs(60),
+            call: Duration::from_secs(120),
+        }
+    }
+}
+
+impl Timing {
+    /// With what the credentials say of one request (`api_timeout`).
+    pub(crate) fn within(self, attempt: Option<Duration>) -> Timing {
+        let attempt = attempt.unwrap_or(self.attempt);
+        Timing { attempt, call: self.call.max(attempt), connect: self.connect }
+    }
+}

@@ -1,0 +1,101 @@
+//! Keys and values as some source wrote them, made into credentials: what a key means is said here, and only here.
+
+pub(super) mod resolve;
+
+use std::{collections::BTreeMap, fmt};
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{Place, Placed, yaml::normal};
+use crate::error::{Class, Error};
+
+/// By the names that OpenStack's own client has for them: `project_name`, `region_name`.
+#[derive(Clone, Default)]
+pub(super) struct Options(BTreeMap<String, Said>);
+
+#[derive(Clone)]
+struct Said {
+    /// Any of them may be a password, so all of them are treated as one.
+    value: SecretString,
+    place: Place,
+    /// Whether anybody wonders if nobody wants it.
+    quiet: bool,
+}
+
+impl Options {
+    /// The last one counts.
+    pub(super) fn put(&mut self, key: &str, value: &str, place: Place) {
+        self.0.insert(normal(key), Said { value: value.into(), place, quiet: false });
+    }
+
+    /// Of the environment, where much is that is not for us.
+    pub(super) fn put_quietly(&mut self, key: &str, value: &str, place: Place) {
+        self.0.insert(normal(key), Said { value: value.into(), place, quiet: true });
+    }
+
+    /// Those of the other count more.
+    pub(super) fn merge(&mut self, other: Options) {
+        self.0.extend(other.0);
+    }
+
+    /// Whether one of these is there, and a secret: whoever reads the file may use it.
+    pub(super) fn has_secret_of(&self, file: &str) -> bool {
+        const SECRETS: [&str; 6] = [
+            "password",
+            "token",
+            "auth_token",
+            "application_credential_secret",
+            "trustee_password",
+            "passcode",
+        ];
+        SECRETS.iter().any(|key| {
+            self.0
+                .get(*key)
+                .is_some_and(|said| said.place.0.strip_prefix(file).is_some_and(|rest| rest.starts_with(':')))
+        })
+    }
+
+    /// The first of these names that is there, taken out; all of them count as known.
+    fn take(&mut self, keys: &[&str]) -> Option<Placed<SecretString>> {
+        let taken: Vec<Said> = keys.iter().filter_map(|key| self.0.remove(*key)).collect();
+        let first = taken.into_iter().find(|said| !said.value.expose_secret().is_empty())?;
+        Some(Placed { value: first.value, place: first.place })
+    }
+
+    fn text(&mut self, keys: &[&str]) -> Option<Placed<String>> {
+        self.take(keys)
+            .map(|said| Placed { value: said.value.expose_secret().trim().to_owned(), place: said.place })
+    }
+
+    fn truth(&mut self, keys: &[&str]) -> Result<Option<Placed<bool>>, Error> {
+        let Some(said) = self.text(keys) else { return Ok(None) };
+        let value = match said.value.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" | "y" | "t" => true,
+            "false" | "no" | "off" | "0" | "n" | "f" => false,
+            other => {
+                let why = format!("{other:?} is neither true nor false");
+                return Err(wrong(&said.place, keys[0], &why));
+            }
+        };
+        Ok(Some(Placed { value, place: said.place }))
+    }
+
+    /// What nobody has taken.
+    fn unused(&self) -> impl Iterator<Item = String> {
+        self.0
+            .iter()
+            .filter(|(_, said)| !said.quiet)
+            .map(|(key, said)| format!("{}: {key} is not used here", said.place))
+    }
+}
+
+/// Without values: there is a password among them.
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.0.iter().map(|(key, said)| (key, &said.place.0))).finish()
+    }
+}
+
+pub(super) fn wrong(place: &Place, key: &str, why: &str) -> Error {
+    Error::new(Class::Credentials, format!("{place}: {key}: {why}"))
+}

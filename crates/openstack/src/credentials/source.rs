@@ -1,0 +1,99 @@
+//! Where credentials are read from, now and whenever they changed.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use tokio::sync::watch;
+
+use super::{CloudConf, Credentials, clouds, options::resolve::Resolved, surroundings::Surroundings};
+use crate::error::Error;
+
+#[derive(Clone)]
+pub enum Source {
+    /// `clouds.yaml` and the environment, found as OpenStack's own client finds them.
+    Client { cloud: Option<String>, around: Surroundings },
+    /// The file of the OpenStack cloud controller manager.
+    CloudConf { file: PathBuf, around: Surroundings },
+    /// As they are, for good.
+    Given(Credentials),
+    /// As somebody else reads them, from a Secret say.
+    Told(watch::Receiver<Credentials>),
+}
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    pub credentials: Credentials,
+    /// What is odd, though it works: to be told once, a line each.
+    pub warnings: Vec<String>,
+    /// All that went into it: when one of them changes, it is time to read again.
+    pub files: Vec<PathBuf>,
+    /// `cloud "demo" of /etc/openstack/clouds.yaml`
+    pub from: String,
+}
+
+impl Source {
+    /// With what is around this process; without a name, the cloud is chosen as `openstack` does it.
+    pub fn client(cloud: Option<&str>) -> Source {
+        Source::Client { cloud: cloud.map(str::to_owned), around: Surroundings::here() }
+    }
+
+    pub fn cloud_conf(file: impl AsRef<Path>) -> Source {
+        Source::CloudConf { file: file.as_ref().to_owned(), around: Surroundings::here() }
+    }
+
+    /// Reads files, so not on a thread that others wait for.
+    pub fn read(&self) -> Result<Reading, Error> {
+        let given = |credentials: &Credentials| Reading {
+            credentials: credentials.clone(),
+            warnings: loud(credentials).into_iter().collect(),
+            files: Vec::new(),
+            from: "the credentials".to_owned(),
+        };
+        let outcome = match self {
+            Source::Client { cloud, around } => clouds::read(cloud.as_deref(), around),
+            Source::CloudConf { file, around } => {
+                CloudConf::read(file).and_then(|conf| conf.credentials(around))
+            }
+            Source::Given(credentials) => Ok(given(credentials)),
+            Source::Told(told) => Ok(given(&told.borrow())),
+        };
+        outcome.map_err(|error| error.doing("read the credentials"))
+    }
+}
+
+impl Reading {
+    pub(super) fn new(resolved: Resolved, files: Vec<PathBuf>, warnings: Vec<String>, from: &str) -> Reading {
+        let Resolved { credentials, unused } = resolved;
+        let tls = &credentials.tls;
+        let pair = tls.client.iter().flat_map(|(certificate, key)| [certificate, key]);
+        let of_tls = tls.ca.iter().chain(pair).map(|file| file.value.clone());
+        let files = files.into_iter().chain(of_tls).collect();
+        let warnings = warnings.into_iter().chain(unused).chain(loud(&credentials)).collect();
+        Reading { warnings, files, from: from.to_owned(), credentials }
+    }
+}
+
+/// What nobody should do without being told each time.
+fn loud(credentials: &Credentials) -> Option<String> {
+    credentials.tls.insecure.as_ref().map(|place| {
+        format!(
+            "{place}: INSECURE: certificates are not checked, so whoever is on the way to the cloud reads the password; \
+             name the cloud's CA file instead (cacert, ca-file)"
+        )
+    })
+}
+
+/// Without what is in them.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Client { cloud, .. } => write!(f, "Client({cloud:?})"),
+            Source::CloudConf { file, .. } => write!(f, "CloudConf({})", file.display()),
+            Source::Given(_) => f.write_str("Given"),
+            Source::Told(_) => f.write_str("Told"),
+        }
+    }
+}

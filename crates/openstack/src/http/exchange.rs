@@ -1,0 +1,83 @@
+//! As many attempts as are safe, fit the time, and make sense.
+
+use std::time::Duration;
+
+use super::{
+    backoff::{Backoff, Dice},
+    limits::Gate,
+    transport::{Answer, Ask, Transport},
+    trouble::Trouble,
+};
+use crate::{clock::Clock, cloud::Timing, error::Class};
+
+/// How one exchange is done.
+pub(crate) struct Terms {
+    pub(crate) timing: Timing,
+    pub(crate) backoff: Backoff,
+    /// Whether doing it twice comes to the same as once.
+    pub(crate) repeatable: bool,
+}
+
+/// What all exchanges of one cloud share.
+pub(crate) struct Exchange<'a> {
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) gate: &'a Gate,
+    pub(crate) dice: &'a Dice,
+    /// Told of each attempt but the first.
+    pub(crate) repeated: &'a (dyn Fn() + Send + Sync),
+}
+
+impl Exchange<'_> {
+    /// The last answer, be it a refusal, or the last trouble.
+    pub(crate) async fn with(
+        &self,
+        transport: &Transport,
+        ask: &Ask<'_>,
+        terms: &Terms,
+    ) -> Result<Answer, Trouble> {
+        let mut until = None;
+        let mut attempts = 0;
+        loop {
+            let place = self.gate.pass(self.clock).await;
+            // Queueing for our own limits is no delay of the cloud's.
+            let until = *until.get_or_insert_with(|| self.clock.now() + terms.timing.call);
+            let left = until.saturating_duration_since(self.clock.now());
+            let within = terms.timing.attempt.min(left).max(Duration::from_millis(1));
+            let outcome = transport.attempt(ask, within, self.clock).await;
+            drop(place);
+            attempts += 1;
+            let Some(asked) = again(&outcome, terms.repeatable) else { return outcome };
+            let chance = self.dice.chance();
+            let pause = asked.unwrap_or_else(|| terms.backoff.pause(attempts, chance));
+            if attempts >= terms.backoff.attempts || self.clock.now() + pause >= until {
+                return outcome;
+            }
+            tracing::debug!(attempts, ?pause, outcome = %told(&outcome), "once more");
+            self.clock.sleep(pause).await;
+            (self.repeated)();
+        }
+    }
+}
+
+/// Whether it should be tried again, and after what time if somebody said so.
+fn again(outcome: &Result<Answer, Trouble>, repeatable: bool) -> Option<Option<Duration>> {
+    match outcome {
+        // Nothing was done: whoever is too busy says so before.
+        Ok(Answer { status: 429 | 503, retry_after, .. }) => Some(*retry_after),
+        Ok(Answer { status: 413, retry_after: Some(after), .. }) => Some(Some(*after)),
+        Ok(Answer { status: 502 | 504, retry_after, .. }) => repeatable.then_some(*retry_after),
+        Ok(_) => None,
+        Err(trouble) => {
+            let passes =
+                matches!(trouble.error.class(), Class::Unreachable | Class::Timeout | Class::CutShort);
+            (passes && (repeatable || !trouble.sent)).then_some(None)
+        }
+    }
+}
+
+fn told(outcome: &Result<Answer, Trouble>) -> String {
+    match outcome {
+        Ok(answer) => format!("status {}", answer.status),
+        Err(trouble) => trouble.error.to_string(),
+    }
+}

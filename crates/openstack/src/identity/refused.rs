@@ -1,0 +1,173 @@
+//! Why Keystone said no. It answers 401 in the same words to a wrong password, an unknown project and a missing role;
+//! signing in once more, for no project at all, tells them apart.
+
+use reqwest::Method;
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::{
+    sign_in::{Asked, Keystone},
+    v2, v3,
+};
+use crate::{
+    credentials::{Domain, IdentityVersion, Project, Proof, Scope},
+    error::{Class, Error},
+    http::Answer,
+};
+
+/// How many projects are named to whoever may have meant another.
+const NAMED: usize = 20;
+
+pub(super) async fn explain(keystone: &Keystone<'_>, asked: &Asked, answer: &Answer) -> Error {
+    let refusal = keystone.refusal(answer);
+    if !says_nothing(answer) {
+        // Its own words are as good: a password that has to be changed, a user who is locked.
+        return refusal.with_class(Class::Credentials);
+    }
+    let (message, fix) = match (answer.status, &keystone.credentials.proof) {
+        (401 | 404, Proof::ApplicationCredential { .. }) => application_credential(answer),
+        (401 | 404, Proof::Token(_)) => (
+            "Keystone does not take the token: it has expired, or was revoked".to_owned(),
+            "get another (`openstack token issue`), or use an application credential, which lasts".to_owned(),
+        ),
+        (401, Proof::Password { .. }) => password(keystone, asked).await,
+        (403 | 404, _) if matches!(keystone.credentials.scope, Scope::Trust(_)) => trust(),
+        _ => return refusal.with_class(Class::Credentials),
+    };
+    Error::new(Class::Credentials, message)
+        .with_fix(fix)
+        .with_status(answer.status)
+        .with_request_id(refusal.request_id())
+}
+
+/// 401 in the words for all occasions; 404, whose thing is named by an id that says little.
+fn says_nothing(answer: &Answer) -> bool {
+    let message = answer.body.json().pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
+    answer.status == 404 || message.is_empty() || message.contains("requires authentication")
+}
+
+fn application_credential(answer: &Answer) -> (String, String) {
+    let message = if answer.status == 404 {
+        "there is no such application credential: it was deleted, or its id or name is wrong"
+    } else {
+        "Keystone does not take the application credential: it has expired, or its secret is wrong"
+    };
+    let fix = "see `openstack application credential list`; make another with `openstack application credential create`";
+    (message.to_owned(), fix.to_owned())
+}
+
+fn trust() -> (String, String) {
+    (
+        "the trust is not there, or not for this user".to_owned(),
+        "see `openstack trust list`; the user who signs in has to be its trustee".to_owned(),
+    )
+}
+
+async fn password(keystone: &Keystone<'_>, asked: &Asked) -> (String, String) {
+    let user = match &keystone.credentials.proof {
+        Proof::Password { user, .. } => user.to_string(),
+        _ => String::new(),
+    };
+    let Some(projects) = projects(keystone, asked).await else {
+        return (
+            format!("Keystone does not know {user}, or the password is wrong"),
+            format!("check user, password and the user's domain (as beside {})", place(keystone)),
+        );
+    };
+    match &keystone.credentials.scope {
+        Scope::Project(wanted) => {
+            let name = match wanted {
+                Project::Id(id) => id,
+                Project::Name { name, .. } => name,
+            };
+            let elsewhere = projects.iter().find(|it| it.name == *name || it.id == *name);
+            let names: Vec<&str> = projects.iter().take(NAMED).map(|it| it.name.as_str()).collect();
+            match (elsewhere, names.as_slice()) {
+                (Some(there), _) if there.is_elsewhere(wanted) => (
+                    format!("there is no {wanted}"),
+                    format!(
+                        "one of that name is in another domain: set project_domain_id (cloud.conf: \
+                         tenant-domain-id) to {}",
+                        there.domain.as_deref().unwrap_or_default()
+                    ),
+                ),
+                (Some(_), _) => (
+                    format!("Keystone lets {user} not into {wanted}, though there is a role in it"),
+                    "an administrator may have disabled it: `openstack project show`".to_owned(),
+                ),
+                (_, []) => (
+                    format!("the password is right, but {user} has no role in any project"),
+                    format!("let an administrator type: openstack role add --project {name} --user … member"),
+                ),
+                (_, names) => (
+                    format!(
+                        "the password is right, but {user} has no role in {wanted}, or there is no such project"
+                    ),
+                    format!("the user has roles in: {}", names.join(", ")),
+                ),
+            }
+        }
+        Scope::Trust(_) => trust(),
+        Scope::Domain(domain) => (
+            format!("the password is right, but {user} has no role in {domain}"),
+            "let an administrator add one, or name a project".to_owned(),
+        ),
+        Scope::System => (
+            format!("the password is right, but {user} has no role for the whole system"),
+            "name a project instead".to_owned(),
+        ),
+        Scope::Unsaid => (
+            format!("Keystone does not let {user} in"),
+            "name a project: project_name (cloud.conf: tenant-name)".to_owned(),
+        ),
+    }
+}
+
+struct Reachable {
+    id: String,
+    name: String,
+    domain: Option<String>,
+}
+
+impl Reachable {
+    /// In another domain than was asked for; only ids can be compared.
+    fn is_elsewhere(&self, wanted: &Project) -> bool {
+        match (wanted, &self.domain) {
+            (Project::Name { domain: Domain::Id(id), .. }, Some(domain)) => id != domain,
+            _ => false,
+        }
+    }
+}
+
+fn place(keystone: &Keystone<'_>) -> String {
+    keystone.credentials.auth_url.place.to_string()
+}
+
+/// What the user may use, if user and password are right.
+async fn projects(keystone: &Keystone<'_>, asked: &Asked) -> Option<Vec<Reachable>> {
+    let (body, list, key) = match asked.version {
+        IdentityVersion::V3 => (v3::unscoped(keystone.credentials), "auth/projects", "projects"),
+        IdentityVersion::V2 => {
+            (v2::request(keystone.credentials, &Scope::Unsaid).ok()?, "tenants", "tenants")
+        }
+    };
+    let answer = keystone.ask(asked, &body).await.ok()?;
+    let token = token(&answer).filter(|_| answer.status < 300)?;
+    let url = format!("{}/{list}", asked.url);
+    let listed = keystone.exchange(Method::GET, &url, None, Some(&token)).await.ok()?;
+    let text = |project: &Value, key: &str| project.get(key).and_then(Value::as_str).map(str::to_owned);
+    let projects = listed.body.json().get(key)?.as_array()?.iter().map(|project| {
+        let (id, name) = (text(project, "id"), text(project, "name"));
+        Reachable {
+            id: id.unwrap_or_default(),
+            name: name.unwrap_or_default(),
+            domain: text(project, "domain_id"),
+        }
+    });
+    Some(projects.collect())
+}
+
+fn token(answer: &Answer) -> Option<SecretString> {
+    let v2 = || answer.body.json().pointer("/access/token/id")?.as_str().map(SecretString::from);
+    answer.token.clone().or_else(v2)
+}
