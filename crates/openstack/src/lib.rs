@@ -22,6 +22,7 @@ pub mod clock;
 pub mod cloud;
 pub mod credentials;
 pub mod error;
+pub mod fuzz;
 pub mod http;
 pub mod identity;
 pub mod neutron;
@@ -35,6 +36,8 @@ pub mod survey;
 
 pub use call::{Accept, Call, Method, Microversion, Reply, Service};
 pub use clock::{Clock, RealClock};
-pub use cloud::{Cloud, Settings};
-pub use credentials::{Credentials, Source};
+pub use cloud::{Cloud, Settings, Timing, Versions};
+pub use credentials::{Credentials, Reading, Source, Surroundings};
 pub use error::{Class, Error, Fault, Retry};
+pub use http::{Backoff, Limits, Metrics};
+pub use identity::Session;
