@@ -2,6 +2,7 @@
 #![cfg(feature = "topology")]
 
 use std::{
+    io::ErrorKind,
     net::{SocketAddr, UdpSocket},
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
@@ -59,9 +60,10 @@ fn what_answers_in_one_namespace_is_reached_from_another_through_a_router() {
         });
         let at = tcp.at;
         drop((web, tcp));
-        until("nobody listens any more", || {
-            client.curl("http://10.9.2.2/").is_err() && client.run(|| Talk::open(at).is_err())
-        });
+        let refused = client.curl("http://10.9.2.2/").expect_err("nobody listens any more");
+        assert!(refused.contains("(7)"), "{refused}");
+        let refused = client.run(|| Talk::open(at)).expect_err("nobody listens any more");
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     });
 }
 
