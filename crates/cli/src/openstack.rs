@@ -28,8 +28,8 @@ pub(crate) fn run(arguments: &OpenStack) -> Result<ExitCode> {
 
 async fn connect(which: &WhichCloud) -> Result<Cloud, seaway_openstack::Error> {
     let source = match &which.cloud_conf {
-        Some(file) => Source::CloudConf(file.clone()),
-        None => Source::Client { cloud: which.cloud.clone() },
+        Some(file) => Source::cloud_conf(file),
+        None => Source::client(which.cloud.as_deref()),
     };
     let cloud = Cloud::connect(source, Settings::default()).await?;
     for warning in cloud.warnings() {

@@ -55,6 +55,10 @@ pub enum Found<T> {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Identity {
     pub user: String,
+    /// `password`, `application credential`.
+    pub by: String,
+    /// Where, with the version.
+    pub at: String,
     pub project: Option<Named>,
     pub roles: Vec<String>,
     pub region: Option<String>,
@@ -164,11 +168,15 @@ pub async fn survey(cloud: &Cloud, tell: &Tell) -> Survey {
 
 fn identity(cloud: &Cloud) -> Identity {
     let session = cloud.session();
+    let project = session.project.as_ref();
     Identity {
         user: session.user.name.clone(),
-        project: session.project.as_ref().map(|it| Named { id: it.id.clone(), name: it.name.clone() }),
+        by: session.kind.to_owned(),
+        at: session.auth_url.clone(),
+        project: project.map(|it| Named { id: it.id.clone(), name: it.name.clone() }),
         roles: session.roles.clone(),
-        ..Identity::default()
+        region: session.region().map(ToOwned::to_owned),
+        expires: session.expires,
     }
 }
 

@@ -147,7 +147,7 @@ pub async fn forest(cloud: &Cloud, wanted: &Wanted, tell: &Tell) -> Result<Fores
         1 => Query::all().with("loadbalancer_id", &first.id),
         _ => Query::all(),
     };
-    tell(&format!("{} load balancers; listing what is below them, and floating IPs", balancers.len()));
+    tell(&format!("{} found; listing what is below, and floating IPs", balancers.len()));
     let (listeners, pools, monitors, policies, attached, trees) = tokio::join!(
         list::<Listener>(cloud, below.clone()),
         list::<Pool>(cloud, below),
