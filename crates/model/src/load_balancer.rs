@@ -165,8 +165,12 @@ pub struct Timeouts {
     pub udp_idle: Duration,
     /// How long connections of a removed member may go on.
     pub drain: Duration,
-    /// For a PROXY protocol header, later a request's head.
+    /// For a PROXY protocol header, or a request's head.
     pub header: Duration,
+    /// Between two requests of a client (HTTP).
+    pub keep_alive: Duration,
+    /// Without a byte either way while a request is answered (HTTP).
+    pub answer: Duration,
 }
 
 impl Default for Timeouts {
@@ -178,6 +182,8 @@ impl Default for Timeouts {
             udp_idle: Duration::from_secs(60),
             drain: Duration::from_secs(60),
             header: Duration::from_secs(5),
+            keep_alive: Duration::from_secs(60),
+            answer: Duration::from_secs(50),
         }
     }
 }

@@ -19,7 +19,7 @@
 //! are about, open connections of members, health, ejections, affinity. Per worker: the turn of round robin.
 //!
 //! What the crate does not know: Kubernetes, plans, who gave an address, whether an address is on this host (it
-//! binds freely), HTTP and TLS (yet), files, the configuration.
+//! binds freely), TLS (yet), files, the configuration.
 //!
 //! # Another kind of source in a worker
 //!
@@ -44,6 +44,7 @@
 
 mod doors;
 mod health;
+mod http;
 mod open;
 mod proxy;
 mod reach;

@@ -22,6 +22,7 @@ pub(crate) use token::{Kind, Token};
 pub(crate) use wheel::{Link, Wheel};
 
 use crate::{
+    http::Http,
     running::RunningListener,
     shared::Shared,
     sys::{self, Alarm, Epoll, Event, Events, Waker},
@@ -51,7 +52,7 @@ pub(crate) struct Turn {
     pub(crate) now: u64,
     /// Of this turn; the next has the next number.
     pub(crate) number: u64,
-    pub(crate) epoll: Epoll,
+    pub(crate) epoll: Arc<Epoll>,
     /// What was read and goes out at once: no connection has a buffer of its own while it is idle.
     pub(crate) buffer: Box<[u8]>,
     pub(crate) worker: usize,
@@ -107,8 +108,13 @@ pub(crate) struct Worker {
     mailbox: Arc<Mailbox>,
     alarm: Alarm,
     turn: Turn,
+}
+
+/// Made on the worker's own thread, which they never leave.
+struct Sources {
     tcp: Tcp,
     udp: Udp,
+    http: Http,
 }
 
 /// Events taken from the kernel at once.
@@ -117,21 +123,21 @@ const BUFFER: usize = 64 * 1024;
 
 impl Worker {
     pub(crate) fn new(index: usize, mailbox: Arc<Mailbox>, shared: Arc<Shared>) -> io::Result<Worker> {
-        let epoll = Epoll::new()?;
+        let epoll = Arc::new(Epoll::new()?);
         epoll.watch_readable(mailbox.waker.fd(), Token::new(Kind::Waker, 0, 0).into())?;
         let alarm = Alarm::new()?;
         epoll.watch_edges(alarm.fd(), Token::new(Kind::Alarm, 0, 0).into())?;
         let buffer = vec![0; BUFFER].into_boxed_slice();
         let turn = Turn { now: sys::millis(), number: 0, epoll, buffer, worker: index, shared };
-        let udp = Udp::new(index, turn.now);
-        Ok(Worker { mailbox, alarm, turn, tcp: Tcp::new(index), udp })
+        Ok(Worker { mailbox, alarm, turn })
     }
 
     pub(crate) fn run(mut self) {
         let mut events = Events::with_room_for(BATCH);
         sys::sleep_exactly();
+        let mut sources = Sources::new(&self.turn);
         loop {
-            if let Err(error) = self.wait(&mut events)
+            if let Err(error) = self.wait(&sources, &mut events)
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 // Only a broken descriptor can be the reason; without it there is nothing to go on with.
@@ -146,27 +152,28 @@ impl Worker {
                 let token = Token::from(event.token);
                 only_datagrams &= token.kind() == Kind::Datagrams;
                 match token.kind() {
-                    Kind::Listener | Kind::Connection => self.tcp.event(token, event, &mut self.turn),
-                    Kind::Datagrams => self.udp.event(token, event, &mut self.turn),
+                    Kind::Listener | Kind::Connection => sources.tcp.event(token, event, &mut self.turn),
+                    Kind::Datagrams => sources.udp.event(token, event, &mut self.turn),
+                    Kind::HttpListener | Kind::HttpStream => sources.http.event(token, event, &mut self.turn),
                     Kind::Alarm => self.alarm.rang(),
                     Kind::Waker => {
-                        if !self.obey() {
+                        if !self.obey(&mut sources) {
                             return;
                         }
                     }
                 }
             }
-            self.tcp.tick(&mut self.turn);
-            self.udp.tick(&mut self.turn);
-            if only_datagrams && self.udp.wants_a_breath() {
+            sources.all().into_iter().for_each(|source| source.tick(&mut self.turn));
+            if only_datagrams && sources.udp.wants_a_breath() {
                 thread::sleep(udp::BREATH);
             }
         }
     }
 
-    fn wait(&mut self, events: &mut Events) -> io::Result<()> {
+    fn wait(&mut self, sources: &Sources, events: &mut Events) -> io::Result<()> {
         let now = self.turn.now;
-        match [self.tcp.patience(now), self.udp.patience(now)].into_iter().flatten().min() {
+        let patiences = [sources.tcp.patience(now), sources.udp.patience(now), sources.http.patience(now)];
+        match patiences.into_iter().flatten().min() {
             Some(0) => return self.turn.epoll.wait(events, Some(0)),
             Some(patience) => self.alarm.set(now + patience, now)?,
             None => {}
@@ -175,14 +182,23 @@ impl Worker {
     }
 
     /// `false`: it is over.
-    fn obey(&mut self) -> bool {
+    fn obey(&mut self, sources: &mut Sources) -> bool {
         for command in self.mailbox.collect() {
             if matches!(command, Command::Quit) {
                 return false;
             }
-            self.tcp.command(&command, &mut self.turn);
-            self.udp.command(&command, &mut self.turn);
+            sources.all().into_iter().for_each(|source| source.command(&command, &mut self.turn));
         }
         true
+    }
+}
+
+impl Sources {
+    fn new(turn: &Turn) -> Sources {
+        Sources { tcp: Tcp::new(turn.worker), udp: Udp::new(turn.worker, turn.now), http: Http::new(turn) }
+    }
+
+    fn all(&mut self) -> [&mut dyn Source; 3] {
+        [&mut self.tcp, &mut self.udp, &mut self.http]
     }
 }

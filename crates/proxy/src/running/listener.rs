@@ -10,7 +10,12 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, Guard};
-use seaway_model::{LbKey, Listener, ListenerId, PoolId, load_balancer::Action};
+use seaway_model::{
+    LbKey, Listener, ListenerId, PoolId,
+    load_balancer::{Action, Protocol},
+};
+
+use seaway_snapshot::Routes;
 
 use super::RunningPool;
 
@@ -31,13 +36,26 @@ pub(crate) struct RunningListener {
     pub(crate) bytes_out: AtomicU64,
     pub(crate) connect_errors: AtomicU64,
     pub(crate) retries: AtomicU64,
+    /// Of HTTP, as are the answers by hundreds.
+    pub(crate) requests: AtomicU64,
+    pub(crate) answers: [AtomicU64; 6],
     refused: [AtomicU64; Refusal::ALL.len()],
 }
 
 /// What may change while it listens.
 pub(crate) struct Tuned {
     pub(crate) listener: Arc<Listener>,
-    pub(crate) pools: Vec<(Arc<RunningPool>, u32)>,
+    /// What the first rule that forwards leads to: all there is to layer 4.
+    first: Choice,
+    /// Of HTTP: which rule, and where each leads.
+    pub(crate) routes: Routes,
+    choices: Vec<Choice>,
+}
+
+/// Pools by weight.
+#[derive(Default)]
+pub(crate) struct Choice {
+    pools: Vec<(Arc<RunningPool>, u32)>,
     weight: u64,
 }
 
@@ -82,17 +100,56 @@ impl Refusal {
 
 impl Tuned {
     pub(crate) fn new(listener: Arc<Listener>, mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>) -> Tuned {
-        let forward = listener.rules.iter().find_map(|rule| match &rule.action {
-            Action::Forward(pools) => Some(pools),
-            Action::Redirect(_) | Action::Respond { .. } => None,
-        });
-        let pools: Vec<_> = forward.into_iter().flatten().map(|(id, weight)| (pool(id), *weight)).collect();
+        let mut choices: Vec<Choice> = Vec::new();
+        for rule in &listener.rules {
+            choices.push(match &rule.action {
+                Action::Forward(pools) => {
+                    Choice::new(pools.iter().map(|(id, weight)| (pool(id), *weight)).collect())
+                }
+                Action::Redirect(_) | Action::Respond { .. } => Choice::default(),
+            });
+        }
+        if listener.protocol == Protocol::Http {
+            let routes = Routes::compile(&listener.rules);
+            return Tuned { listener, first: Choice::default(), routes, choices };
+        }
+        let first = choices.into_iter().find(|choice| !choice.pools.is_empty()).unwrap_or_default();
+        Tuned { listener, first, routes: Routes::default(), choices: Vec::new() }
+    }
+
+    pub(crate) fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
+        self.first.pool(number)
+    }
+
+    /// One that layer 4 leads to, by its id.
+    pub(crate) fn known(&self, id: &PoolId) -> Option<&Arc<RunningPool>> {
+        self.first.pools.iter().map(|(pool, _)| pool).find(|pool| pool.id == *id)
+    }
+
+    /// Of that rule.
+    pub(crate) fn pool_of(&self, rule: usize, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
+        self.choices.get(rule)?.pool(number)
+    }
+
+    pub(crate) fn admits(&self, ip: IpAddr) -> bool {
+        let sources = &self.listener.sources;
+        sources.is_empty() || sources.iter().any(|range| range.contains(&ip))
+    }
+
+    /// A PROXY protocol header is required from there.
+    pub(crate) fn trusts(&self, ip: IpAddr) -> bool {
+        self.listener.proxy_from.iter().any(|range| range.contains(&ip))
+    }
+}
+
+impl Choice {
+    fn new(pools: Vec<(Arc<RunningPool>, u32)>) -> Choice {
         let weight = pools.iter().map(|(_, weight)| u64::from(*weight)).sum();
-        Tuned { listener, pools, weight }
+        Choice { pools, weight }
     }
 
     /// By weight, given any number; all weights 0 means nobody.
-    pub(crate) fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
+    fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
         match &*self.pools {
             [] => None,
             [(only, weight)] => (*weight > 0).then_some(only),
@@ -106,16 +163,6 @@ impl Tuned {
                 hit.map(|(pool, _)| pool)
             }
         }
-    }
-
-    pub(crate) fn admits(&self, ip: IpAddr) -> bool {
-        let sources = &self.listener.sources;
-        sources.is_empty() || sources.iter().any(|range| range.contains(&ip))
-    }
-
-    /// A PROXY protocol header is required from there.
-    pub(crate) fn trusts(&self, ip: IpAddr) -> bool {
-        self.listener.proxy_from.iter().any(|range| range.contains(&ip))
     }
 }
 
@@ -136,12 +183,31 @@ impl RunningListener {
             bytes_out: AtomicU64::new(0),
             connect_errors: AtomicU64::new(0),
             retries: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            answers: Default::default(),
             refused: Default::default(),
         }
     }
 
     pub(crate) fn tuned(&self) -> Guard<Arc<Tuned>> {
         self.tuned.load()
+    }
+
+    /// Whose business its connections are; does not change while it listens.
+    pub(crate) fn speaks_http(&self) -> bool {
+        self.tuned.load().listener.protocol == Protocol::Http
+    }
+
+    /// To be held for longer than a moment.
+    pub(crate) fn tuned_now(&self) -> Arc<Tuned> {
+        self.tuned.load_full()
+    }
+
+    /// By hundreds: 1 is 1xx; what is no status counts nowhere.
+    pub(crate) fn count_answer(&self, status: u16) {
+        if let Some(count) = self.answers.get(usize::from(status / 100)) {
+            count.fetch_add(1, Relaxed);
+        }
     }
 
     pub(crate) fn retune(&self, tuned: Tuned) {

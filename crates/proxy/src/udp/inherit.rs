@@ -64,7 +64,7 @@ impl Udp {
         let tuned = listener.tuned();
         let idle = tuned.listener.timeouts.udp_idle.as_millis() as u64;
         for (record, socket) in turn.shared.inheritance.flows_of(cookie) {
-            let Some((pool, _)) = tuned.pools.iter().find(|(pool, _)| pool.id == record.pool) else {
+            let Some(pool) = tuned.known(&record.pool) else {
                 continue;
             };
             let live = pool.live();

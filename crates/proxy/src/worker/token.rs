@@ -12,6 +12,9 @@ pub(crate) enum Kind {
     Connection,
     /// UDP: sockets of listeners and of flows.
     Datagrams,
+    HttpListener,
+    /// HTTP: a connection to a client or to a member.
+    HttpStream,
 }
 
 impl Token {
@@ -27,7 +30,9 @@ impl Token {
             1 => Kind::Alarm,
             2 => Kind::Listener,
             3 => Kind::Connection,
-            _ => Kind::Datagrams,
+            4 => Kind::Datagrams,
+            5 => Kind::HttpListener,
+            _ => Kind::HttpStream,
         }
     }
 
@@ -58,7 +63,14 @@ mod tests {
 
     #[test]
     fn a_token_gives_back_what_it_was_made_of() {
-        for kind in [Kind::Waker, Kind::Listener, Kind::Connection, Kind::Datagrams] {
+        for kind in [
+            Kind::Waker,
+            Kind::Listener,
+            Kind::Connection,
+            Kind::Datagrams,
+            Kind::HttpListener,
+            Kind::HttpStream,
+        ] {
             let token = Token::from(u64::from(Token::new(kind, u32::MAX - 1, Token::GENERATIONS)));
             assert_eq!(token.kind(), kind);
             assert_eq!(token.index(), u32::MAX - 1);

@@ -1,0 +1,225 @@
+//! HTTP: everything one worker does for its clients and the members that answer them.
+//!
+//! ```text
+//!   event ──► stream (readable? writable?) ──► its task goes on                    stream.rs, hall.rs
+//!
+//!   one task per client:   serve.rs        await a head, answer it, again
+//!                            └ exchange.rs   route, choose a member, send, relay the answer, or try another
+//!                                └ heads.rs    what is changed on the way
+//!                                └ flow.rs     bodies, however they are framed
+//!                                └ kept.rs     connections to members that wait for the next request
+//! ```
+//!
+//! A task is a future that only ever runs on its worker, and awaits only streams and its own deadline: an event leads
+//! straight to it, no waker is asked. Nothing is allocated for a request on a connection that is kept alive: what a
+//! request needs ([`scratch::Scratch`]) comes from a shelf and goes back there.
+
+mod answer;
+mod exchange;
+mod flow;
+mod hall;
+mod heads;
+mod kept;
+mod scratch;
+mod serve;
+mod stream;
+
+use std::{
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+use seaway_model::L4;
+
+use self::hall::{Hall, Own};
+use crate::{
+    doors::{Admission, Newcomer},
+    running::RunningListener,
+    sys::Event,
+    worker::{Command, Kind, Link, Slab, Source, Token, Turn, Wheel},
+};
+
+pub(crate) struct Http {
+    hall: Rc<Hall>,
+    tasks: Slab<Task>,
+    wheel: Wheel,
+    /// When drains end.
+    sweeps: Vec<u64>,
+}
+
+struct Task {
+    future: Pin<Box<dyn Future<Output = ()>>>,
+    own: Rc<Own>,
+    link: Link,
+    /// When the wheel looks at it.
+    due: u64,
+}
+
+impl Http {
+    pub(crate) fn new(turn: &Turn) -> Http {
+        Http {
+            hall: Hall::new(turn),
+            tasks: Slab::default(),
+            wheel: Wheel::new(turn.now),
+            sweeps: Vec::new(),
+        }
+    }
+
+    fn accept(&mut self, token: Token, turn: &mut Turn) {
+        let burst = self.hall.doors().burst(token, turn);
+        for _ in 0..burst {
+            if !self.admit(token.index(), turn) {
+                return;
+            }
+        }
+    }
+
+    fn admit(&mut self, door: u32, turn: &mut Turn) -> bool {
+        let admission = self.hall.doors().admit(door, turn);
+        match admission {
+            Admission::Nobody => return false,
+            Admission::TurnedAway => {}
+            Admission::Newcomer(newcomer) => self.welcome(newcomer, turn),
+        }
+        true
+    }
+
+    fn welcome(&mut self, newcomer: Newcomer, turn: &Turn) {
+        let own = Rc::new(Own::new(self.tasks.next().0, newcomer.listener.clone(), turn.now));
+        let future = Box::pin(serve::serve(self.hall.clone(), own.clone(), newcomer));
+        let index = self.tasks.insert(Task { future, own, link: Link::default(), due: u64::MAX });
+        // It registers its stream, and awaits the first bytes.
+        self.run(index);
+    }
+
+    /// Lets a task go on as far as it can.
+    fn run(&mut self, index: u32) {
+        let Some(task) = self.tasks.get_mut(index) else { return };
+        self.hall.enter(&task.own);
+        if task.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(()) {
+            return self.end(index);
+        }
+        let deadline = task.own.deadline();
+        if deadline < task.due {
+            task.due = deadline;
+            self.wheel.set(index, deadline, links(&mut self.tasks));
+        }
+    }
+
+    /// Whatever the task holds is closed.
+    fn end(&mut self, index: u32) {
+        self.wheel.drop(index, links(&mut self.tasks));
+        if self.tasks.remove(index).is_some() {
+            self.hall.doors().somebody_left(self.hall.now());
+        }
+    }
+
+    fn close_doors(&mut self, turn: &mut Turn, which: impl Fn(&Arc<RunningListener>) -> bool) {
+        let doors = self.hall.doors().of(which);
+        for index in doors {
+            while self.admit(index, turn) {}
+            self.hall.doors().close(index, turn);
+        }
+        // Who is idle there notices that nothing more is to come.
+        for index in self.tasks.indexes() {
+            self.run(index);
+        }
+    }
+
+    fn sweep(&mut self, now: u64) {
+        if !self.sweeps.iter().any(|at| *at <= now) {
+            return;
+        }
+        self.sweeps.retain(|at| *at > now);
+        for index in self.tasks.indexes() {
+            if self.tasks.get_mut(index).is_some_and(|task| task.own.is_drained(now)) {
+                self.end(index);
+            }
+        }
+    }
+
+    fn expire(&mut self, now: u64) {
+        while let Some(index) = self.wheel.due(now) {
+            let Some(task) = self.tasks.get_mut(index) else {
+                // Cannot be: whoever leaves the slab leaves the wheel first.
+                debug_assert!(false, "an entry of the wheel is not in the slab");
+                return;
+            };
+            let deadline = task.own.deadline();
+            task.due = deadline;
+            if deadline > now && deadline < u64::MAX {
+                self.wheel.set(index, deadline, links(&mut self.tasks));
+                continue;
+            }
+            task.due = u64::MAX;
+            self.wheel.drop(index, links(&mut self.tasks));
+            if deadline <= now {
+                self.run(index);
+            }
+        }
+    }
+}
+
+/// How the wheel reaches the links of tasks.
+fn links(tasks: &mut Slab<Task>) -> impl FnMut(u32, &mut dyn FnMut(&mut Link)) {
+    |index, change| {
+        if let Some(task) = tasks.get_mut(index) {
+            change(&mut task.link);
+        }
+    }
+}
+
+impl Source for Http {
+    fn event(&mut self, token: Token, event: Event, turn: &mut Turn) {
+        self.hall.set_now(turn.now);
+        if token.kind() == Kind::HttpListener {
+            return self.accept(token, turn);
+        }
+        if let Some(task) = self.hall.note(token, event) {
+            self.run(task);
+        }
+    }
+
+    fn command(&mut self, command: &Command, turn: &mut Turn) {
+        self.hall.set_now(turn.now);
+        match command {
+            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.speaks_http() => {
+                self.hall.doors().open(listener.clone(), socket.clone(), turn);
+            }
+            Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
+            Command::StopAccepting => {
+                self.hall.stop();
+                self.close_doors(turn, |_: &Arc<RunningListener>| true);
+            }
+            Command::SweepAt(at) => {
+                self.sweeps.push(*at);
+                self.hall.forget_gone();
+            }
+            Command::Cut => {
+                for index in self.tasks.indexes() {
+                    self.end(index);
+                }
+            }
+            // The rest is about flows.
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self, turn: &mut Turn) {
+        self.hall.set_now(turn.now);
+        for index in self.hall.unfinished() {
+            self.run(index);
+        }
+        self.expire(turn.now);
+        self.sweep(turn.now);
+        self.hall.tick(turn);
+    }
+
+    fn patience(&self, now: u64) -> Option<u64> {
+        let sweep = self.sweeps.iter().min().map(|at| at.saturating_sub(now));
+        [self.wheel.patience(now), sweep, self.hall.patience(now)].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,76 @@
+//! Answers of our own.
+
+/// The usual words for a status.
+pub(super) fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "",
+    }
+}
+
+pub(super) struct Answer<'a> {
+    pub(super) status: u16,
+    /// `Location`, where there is one.
+    pub(super) location: Option<&'a str>,
+    /// `None`: the usual words for the status.
+    pub(super) body: Option<&'a str>,
+    /// Only the head is wanted.
+    pub(super) head_only: bool,
+    /// The connection goes on after it.
+    pub(super) persists: bool,
+}
+
+impl<'a> Answer<'a> {
+    /// The connection ends with it.
+    pub(super) fn last(status: u16) -> Answer<'a> {
+        Answer { status, location: None, body: None, head_only: false, persists: false }
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let usual = reason(self.status);
+        let (status, plain);
+        let body = match self.body {
+            Some(body) => body,
+            None => {
+                plain = format!("{} {usual}\n", self.status);
+                &plain
+            }
+        };
+        let location = match self.location {
+            Some(location) => format!("Location: {location}\r\n"),
+            None => String::new(),
+        };
+        let kind = if body.trim_start().starts_with('<') { "text/html" } else { "text/plain" };
+        let connection = if self.persists { "" } else { "Connection: close\r\n" };
+        status = format!(
+            "HTTP/1.1 {} {usual}\r\n{location}Content-Type: {kind}; charset=utf-8\r\nContent-Length: {}\r\n{connection}\r\n",
+            self.status,
+            body.len()
+        );
+        out.extend_from_slice(status.as_bytes());
+        if !self.head_only {
+            out.extend_from_slice(body.as_bytes());
+        }
+    }
+}

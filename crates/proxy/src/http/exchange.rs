@@ -1,0 +1,475 @@
+//! One request and its answer.
+
+use std::{
+    future::poll_fn,
+    io,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
+};
+
+use seaway_model::load_balancer::{Action, Filter, Rule};
+use seaway_snapshot::{Asked, Found};
+use seaway_wire::http::{Body, Limits, Method, Reading, Request, Version};
+
+use super::{
+    answer::Answer,
+    flow::Broken,
+    heads::{self, Onward, Rewritten},
+    scratch::Scratch,
+    serve::Client,
+    stream::Stream,
+};
+use crate::{
+    reach::{self, RETRIES, note_failure},
+    running::{Refusal, RunningMember, RunningPool, Tuned},
+    sys,
+};
+
+/// What becomes of the client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    Next,
+    Close,
+}
+
+/// What is still needed of a request when its head has made room for the body.
+#[derive(Clone, Copy)]
+struct Short {
+    method: Method,
+    version: Version,
+    persists: bool,
+    upgrade: bool,
+}
+
+/// Why a member did not answer.
+enum Unanswered {
+    /// The client is gone, or has broken the protocol: there is nobody to answer.
+    Client,
+    /// What the client sends is not what it said: so many as a status.
+    Refused(u16),
+    /// Nothing of a request has reached it, or what did may be repeated.
+    Again(String),
+    /// Nobody knows what it did.
+    Lost(String),
+    Late,
+    /// What it said is no answer.
+    Wrong(&'static str),
+}
+
+pub(super) async fn exchange(client: &mut Client, scratch: &mut Scratch) -> After {
+    let tuned = client.listener.tuned_now();
+    let head = &scratch.asked.filled()[..scratch.request.length];
+    let found = tuned.routes.find(&Seen { head, request: &scratch.request });
+    let Some((found, rule)) = found.and_then(|it| Some((it, tuned.listener.rules.get(it.rule)?))) else {
+        return refuse(client, scratch, 404).await;
+    };
+    let short = Short {
+        method: scratch.request.method,
+        version: scratch.request.version,
+        persists: scratch.request.persists,
+        upgrade: scratch.request.upgrade,
+    };
+    match &rule.action {
+        Action::Forward(_) => {}
+        Action::Respond { code, body } => {
+            let (body, persists) = (Some(body.as_str()), skip_request(scratch) && short.persists);
+            let head_only = short.method == Method::Head;
+            let answer = Answer { status: *code, location: None, body, head_only, persists };
+            return client.say(scratch, &answer).await;
+        }
+        Action::Redirect(_) => return refuse(client, scratch, 501).await,
+    }
+    let number = client.hall.cursors().draw();
+    let Some(pool) = tuned.pool_of(found.rule, || number).cloned() else {
+        client.listener.refuse(Refusal::NoMember);
+        return refuse(client, scratch, 503).await;
+    };
+    scratch.question.clear();
+    heads::question(&mut scratch.question, head, &scratch.request, &client.told, rewritten(rule, found));
+    let body = scratch.request.body;
+    scratch.asked.consume(scratch.request.length);
+    forward(client, scratch, short, body, &pool, &tuned).await
+}
+
+/// What a rule changes in the target.
+fn rewritten(rule: &Rule, found: Found) -> Rewritten<'_> {
+    let mut rewritten = Rewritten::default();
+    for filter in &rule.filters {
+        match filter {
+            Filter::RewritePrefix(by) => {
+                (rewritten.replaced, rewritten.by) = (found.prefix, by.as_bytes());
+            }
+            Filter::RewriteHost(host) => rewritten.host = Some(host.as_bytes()),
+            _ => {}
+        }
+    }
+    rewritten
+}
+
+/// Tries members until one answers.
+async fn forward(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    short: Short,
+    body: Body,
+    pool: &Arc<RunningPool>,
+    tuned: &Tuned,
+) -> After {
+    scratch.upward.clear();
+    scratch.upward.begin(body, body == Body::Chunked);
+    // What came with the head goes with it, and can be sent again.
+    if scratch.upward.join(&mut scratch.asked).is_err() {
+        return refuse(client, scratch, 400).await;
+    }
+    scratch.question.append(&mut scratch.upward.out);
+    let mut tried: Vec<Arc<RunningMember>> = Vec::new();
+    let mut fresh_only = false;
+    loop {
+        let member = choose(client, pool, &tried);
+        let Some(member) = member.filter(|_| tried.len() <= RETRIES) else {
+            client.listener.refuse(Refusal::NoMember);
+            return refuse(client, scratch, 503).await;
+        };
+        let kept = if fresh_only { None } else { client.hall.kept().take(&member) };
+        let reused = kept.is_some();
+        client.own.engage(Some(member.clone()));
+        let result = match kept {
+            Some(stream) => {
+                stream.belong_to(Some(client.own.index));
+                Ok(stream)
+            }
+            None => connect(client, &member, tuned).await,
+        };
+        let unanswered = match result {
+            Err(error) => Unanswered::Again(error.to_string()),
+            Ok(stream) => match ask(client, scratch, short, &stream, reused).await {
+                Ok(()) => {
+                    member.served();
+                    return relay(client, scratch, short, stream, &member).await;
+                }
+                Err(unanswered) => unanswered,
+            },
+        };
+        client.own.engage(None);
+        let status = match unanswered {
+            Unanswered::Client => return After::Close,
+            Unanswered::Refused(status) => status,
+            // A connection that was kept had been closed meanwhile: that says nothing about the member.
+            Unanswered::Again(_) if reused => {
+                fresh_only = true;
+                continue;
+            }
+            Unanswered::Again(why) => {
+                note_failure(&client.listener, pool, &member, &why, client.hall.now());
+                client.listener.retries.fetch_add(1, Relaxed);
+                member.retries.fetch_add(1, Relaxed);
+                tried.push(member);
+                continue;
+            }
+            Unanswered::Lost(why) => {
+                note_failure(&client.listener, pool, &member, &why, client.hall.now());
+                502
+            }
+            Unanswered::Wrong(why) => {
+                tracing::debug!(member = %member.at, why, "an answer that is none");
+                note_failure(&client.listener, pool, &member, why, client.hall.now());
+                502
+            }
+            Unanswered::Late => 504,
+        };
+        return refuse(client, scratch, status).await;
+    }
+}
+
+fn choose(
+    client: &Client,
+    pool: &Arc<RunningPool>,
+    tried: &[Arc<RunningMember>],
+) -> Option<Arc<RunningMember>> {
+    let live = pool.live();
+    let mut cursors = client.hall.cursors();
+    pool.choose(&live, client.peer.ip(), cursors.of(pool), tried, client.hall.now()).cloned()
+}
+
+async fn connect(client: &Client, member: &RunningMember, tuned: &Tuned) -> io::Result<Stream> {
+    let fd = reach::connect(member, || client.hall.doors().give_up_spare())?;
+    let stream = client.hall.watch(fd, client.own.index)?;
+    let patience = tuned.listener.timeouts.connect.as_millis() as u64;
+    client.own.set_deadline(client.hall.now() + patience);
+    stream.connected().await?;
+    Ok(stream)
+}
+
+/// Sends the request, and reads the head of the answer.
+async fn ask(
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short,
+    stream: &Stream,
+    reused: bool,
+) -> Result<(), Unanswered> {
+    client.own.set_deadline(client.hall.now() + client.timeout(|it| it.answer));
+    let limits = Limits::default();
+    let all_in_question = scratch.upward.is_over();
+    scratch.answered.clear();
+    scratch.response.begin();
+    let mut sent = 0;
+    let result = poll_fn(|_| -> Poll<Result<(), Unanswered>> {
+        let hall = &client.hall;
+        loop {
+            let mut may_go_on = true;
+            while sent < scratch.question.len() {
+                match stream.poll_write(&scratch.question[sent..]) {
+                    Poll::Ready(Ok(written)) => sent += written,
+                    // It may have answered before it closed.
+                    Poll::Ready(Err(_)) => {
+                        may_go_on = false;
+                        break;
+                    }
+                    Poll::Pending => break,
+                }
+            }
+            if may_go_on && sent == scratch.question.len() && !scratch.upward.is_through() {
+                let before = scratch.upward.moved;
+                match scratch.upward.poll(hall, &client.stream, &mut scratch.asked, stream) {
+                    Poll::Ready(Err(Broken::Source(error))) => {
+                        return Poll::Ready(Err(match error.kind() {
+                            io::ErrorKind::InvalidData => Unanswered::Refused(400),
+                            io::ErrorKind::TimedOut => Unanswered::Refused(408),
+                            _ => Unanswered::Client,
+                        }));
+                    }
+                    Poll::Ready(_) | Poll::Pending => {}
+                }
+                if scratch.upward.moved != before {
+                    client.own.set_deadline(hall.now() + client.timeout(|it| it.answer));
+                }
+            }
+            if client.stream.has_failed() {
+                return Poll::Ready(Err(Unanswered::Client));
+            }
+            let untouched = scratch.answered.is_empty();
+            let may_repeat = untouched && all_in_question && (sent == 0 || short.method.is_idempotent());
+            let gone = |why: String| {
+                Poll::Ready(Err(if may_repeat { Unanswered::Again(why) } else { Unanswered::Lost(why) }))
+            };
+            match scratch.answered.poll_fill(stream) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Poll::Ready(Err(Unanswered::Late));
+                }
+                Poll::Ready(Err(error)) => return gone(error.to_string()),
+                Poll::Ready(Ok(0)) => return gone("closed before an answer".to_owned()),
+                Poll::Ready(Ok(_)) => {}
+            }
+            match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
+                Reading::More => {}
+                Reading::Whole => return Poll::Ready(Ok(())),
+                Reading::Refused(refusal) => return Poll::Ready(Err(Unanswered::Wrong(refusal.why))),
+            }
+        }
+    })
+    .await;
+    // One that stays open after its head was not read whole is no good to anybody.
+    if result.is_err() && !reused {
+        stream.reset();
+    }
+    result
+}
+
+/// Passes the answer on, with the interim ones before it.
+async fn relay(
+    client: &mut Client,
+    scratch: &mut Scratch,
+    short: Short,
+    stream: Stream,
+    member: &Arc<RunningMember>,
+) -> After {
+    loop {
+        let Scratch { response, answered, downward, .. } = scratch;
+        let head = &answered.filled()[..response.length];
+        if response.is_interim() {
+            if short.version == Version::Http11 {
+                heads::answer(&mut downward.out, head, response, short.version, short.persists);
+            }
+            answered.consume(response.length);
+            downward.begin(Body::None, false);
+            let written = poll_fn(|_| downward.poll_write(&client.stream)).await;
+            if written.is_err() {
+                return After::Close;
+            }
+            match next_head(client, scratch, short, &stream).await {
+                Ok(()) => continue,
+                Err(status) => return refuse(client, scratch, status).await,
+            }
+        }
+        break;
+    }
+    let status = scratch.response.status;
+    if status == 101 && !short.upgrade {
+        return refuse(client, scratch, 502).await;
+    }
+    client.listener.count_answer(status);
+    let may_persist = short.persists && !client.is_over();
+    let Scratch { response, answered, downward, upward, asked, .. } = scratch;
+    let head = &answered.filled()[..response.length];
+    downward.clear();
+    let Onward { chunked, persists } =
+        heads::answer(&mut downward.out, head, response, short.version, may_persist);
+    answered.consume(response.length);
+    downward.begin(response.body, chunked);
+    if response.body == Body::Tunnel {
+        upward.begin(Body::Tunnel, false);
+        return tunnel(client, scratch, &stream).await;
+    }
+    if downward.join(answered).is_err() {
+        stream.reset();
+        return refuse(client, scratch, 502).await;
+    }
+    let timeout = client.timeout(|it| it.answer);
+    client.own.set_deadline(client.hall.now() + timeout);
+    let mut asking = true;
+    let result = poll_fn(|_| {
+        let before = downward.moved + upward.moved;
+        // The client may still be sending while it is answered.
+        if asking && !upward.is_through() {
+            asking =
+                !matches!(upward.poll(&client.hall, &client.stream, asked, &stream), Poll::Ready(Err(_)));
+        }
+        let result = downward.poll(&client.hall, &stream, answered, &client.stream);
+        if downward.moved + upward.moved != before {
+            client.own.set_deadline(client.hall.now() + timeout);
+        }
+        result
+    })
+    .await;
+    client.listener.bytes_in.fetch_add(upward.moved, Relaxed);
+    client.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    member.bytes_in.fetch_add(upward.moved, Relaxed);
+    member.bytes_out.fetch_add(downward.moved, Relaxed);
+    client.own.engage(None);
+    match result {
+        Ok(()) => {}
+        Err(Broken::Source(_)) => {
+            // The client must see that something is missing.
+            member.resets.fetch_add(1, Relaxed);
+            client.stream.reset();
+            return After::Close;
+        }
+        Err(Broken::Sink) => {
+            stream.reset();
+            return After::Close;
+        }
+    }
+    let asked_all = upward.is_through();
+    if response.persists && asked_all && answered.is_empty() {
+        client.hall.kept().keep(stream, member, client.hall.now());
+    }
+    if persists && asked_all { After::Next } else { After::Close }
+}
+
+/// The head after an interim one.
+async fn next_head(client: &Client, scratch: &mut Scratch, short: Short, stream: &Stream) -> Result<(), u16> {
+    client.own.set_deadline(client.hall.now() + client.timeout(|it| it.answer));
+    let limits = Limits::default();
+    scratch.response.begin();
+    poll_fn(|_| {
+        loop {
+            match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
+                Reading::More => {}
+                Reading::Whole => return Poll::Ready(Ok(())),
+                Reading::Refused(_) => return Poll::Ready(Err(502)),
+            }
+            if !scratch.upward.is_through() {
+                let _ = scratch.upward.poll(&client.hall, &client.stream, &mut scratch.asked, stream);
+            }
+            match scratch.answered.poll_fill(stream) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Poll::Ready(Err(504));
+                }
+                Poll::Ready(_) => return Poll::Ready(Err(502)),
+            }
+        }
+    })
+    .await
+}
+
+/// Bytes both ways until both have finished.
+async fn tunnel(client: &mut Client, scratch: &mut Scratch, stream: &Stream) -> After {
+    let Scratch { answered, downward, upward, asked, .. } = scratch;
+    let timeout = client.timeout(|it| it.idle);
+    client.own.set_deadline(client.hall.now() + timeout);
+    let (mut up, mut down) = (true, true);
+    poll_fn(|_| {
+        let before = downward.moved + upward.moved;
+        for (open, from, buffer, flow, to) in [
+            (&mut up, &client.stream, &mut *asked, &mut *upward, stream),
+            (&mut down, stream, &mut *answered, &mut *downward, &client.stream),
+        ] {
+            if !*open {
+                continue;
+            }
+            match flow.poll(&client.hall, from, buffer, to) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => {
+                    *open = false;
+                    // Fails only if the connection is broken already, of which an event tells.
+                    let _ = sys::finish_sending(to.fd());
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+            }
+        }
+        if downward.moved + upward.moved != before {
+            client.own.set_deadline(client.hall.now() + timeout);
+        }
+        if up || down { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    client.listener.bytes_in.fetch_add(upward.moved, Relaxed);
+    client.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    After::Close
+}
+
+/// Answers a request that goes nowhere. Its body, if there is one, is not waited for.
+async fn refuse(client: &Client, scratch: &mut Scratch, status: u16) -> After {
+    let head_only = scratch.request.method == Method::Head;
+    client.say(scratch, &Answer { head_only, ..Answer::last(status) }).await
+}
+
+/// `true`: the next request begins right behind this one.
+fn skip_request(scratch: &mut Scratch) -> bool {
+    scratch.asked.consume(scratch.request.length);
+    scratch.request.body == Body::None
+}
+
+/// A request as rules look at it.
+struct Seen<'a> {
+    head: &'a [u8],
+    request: &'a Request,
+}
+
+impl Asked for Seen<'_> {
+    fn host(&self) -> &[u8] {
+        self.request.authority.of(self.head)
+    }
+
+    fn path(&self) -> &[u8] {
+        self.request.path().of(self.head)
+    }
+
+    fn method(&self) -> &[u8] {
+        self.request.method_name.of(self.head)
+    }
+
+    fn query(&self) -> &[u8] {
+        self.request.query().of(self.head)
+    }
+
+    fn header(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut fields = self.request.fields.iter();
+        let field = fields.find(|field| field.name.of(self.head).eq_ignore_ascii_case(name))?;
+        Some(field.value.of(self.head))
+    }
+}

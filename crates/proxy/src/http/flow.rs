@@ -1,0 +1,254 @@
+//! A body on its way, however it is framed on either side.
+
+use std::{
+    io,
+    task::{Poll, ready},
+};
+
+use seaway_wire::http::{Body, Chunks, Limits, Piece};
+
+use super::{hall::Hall, scratch::Buffer, stream::Stream};
+
+/// One direction: what comes, how it goes on, and what waits to be written.
+#[derive(Default)]
+pub(super) struct Flow {
+    coming: Coming,
+    chunks: Chunks,
+    /// Goes on in chunks.
+    chunked: bool,
+    /// To be written before anything else, from `sent` on.
+    pub(super) out: Vec<u8>,
+    sent: usize,
+    /// Bytes of the body so far.
+    pub(super) moved: u64,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Coming {
+    #[default]
+    Over,
+    Length(u64),
+    Chunked,
+    UntilEnd,
+}
+
+/// Why a body does not go on.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// Whom it comes from.
+    Source(io::Error),
+    /// Whom it goes to.
+    Sink,
+}
+
+/// More than this is not joined to be written at once.
+const JOIN: usize = 16 << 10;
+/// Reads and writes of one body in one turn, so that the others get theirs.
+const ROUNDS: usize = 32;
+
+impl Flow {
+    /// What is in `out` stays, and goes first.
+    pub(super) fn begin(&mut self, body: Body, chunked: bool) {
+        self.coming = match body {
+            Body::None => Coming::Over,
+            Body::Length(length) => Coming::Length(length),
+            Body::Chunked => Coming::Chunked,
+            Body::UntilClose | Body::Tunnel => Coming::UntilEnd,
+        };
+        self.chunked = chunked;
+        self.chunks.begin();
+        self.sent = 0;
+        self.moved = 0;
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.coming = Coming::Over;
+        self.out.clear();
+        self.sent = 0;
+    }
+
+    /// All of it has come.
+    pub(super) fn is_over(&self) -> bool {
+        self.coming == Coming::Over
+    }
+
+    /// All of it has come and was written.
+    pub(super) fn is_through(&self) -> bool {
+        self.is_over() && self.sent == self.out.len()
+    }
+
+    /// Joins what has come already to what is to be written.
+    pub(super) fn join(&mut self, from: &mut Buffer) -> io::Result<()> {
+        while !from.is_empty() && !self.is_over() && self.out.len() < JOIN {
+            let before = from.filled().len();
+            self.take(from)?;
+            if from.filled().len() == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves one piece from the buffer into `out`.
+    fn take(&mut self, from: &mut Buffer) -> io::Result<()> {
+        match self.coming {
+            Coming::Over => {}
+            Coming::Length(left) => {
+                let count = usize::try_from(left).unwrap_or(usize::MAX).min(from.filled().len());
+                put(&mut self.out, &from.filled()[..count], self.chunked);
+                from.consume(count);
+                self.passed(count);
+            }
+            Coming::UntilEnd => {
+                let count = from.filled().len();
+                put(&mut self.out, from.filled(), self.chunked);
+                from.consume(count);
+                self.passed(count);
+            }
+            Coming::Chunked => match self.chunks.next(from.filled(), &Limits::default()) {
+                Piece::More { skip } => from.consume(skip),
+                Piece::Data { skip, length } => {
+                    put(&mut self.out, &from.filled()[skip..skip + length], self.chunked);
+                    from.consume(skip + length);
+                    self.moved += length as u64;
+                }
+                Piece::End { length } => {
+                    if self.chunked {
+                        self.out.extend_from_slice(b"0\r\n");
+                        for trailer in &self.chunks.trailers {
+                            for part in [
+                                trailer.name.of(from.filled()),
+                                b": ",
+                                trailer.value.of(from.filled()),
+                                b"\r\n",
+                            ] {
+                                self.out.extend_from_slice(part);
+                            }
+                        }
+                        self.out.extend_from_slice(b"\r\n");
+                    }
+                    from.consume(length);
+                    self.coming = Coming::Over;
+                }
+                Piece::Refused(refusal) => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, refusal.why));
+                }
+            },
+        }
+        Ok(())
+    }
+
+    fn passed(&mut self, count: usize) {
+        self.moved += count as u64;
+        if let Coming::Length(left) = &mut self.coming {
+            *left -= count as u64;
+            if *left == 0 {
+                self.finish();
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        if self.chunked {
+            self.out.extend_from_slice(b"0\r\n\r\n");
+        }
+        self.coming = Coming::Over;
+    }
+
+    /// So many bytes go on just as they come.
+    fn as_they_are(&self) -> Option<usize> {
+        match self.coming {
+            Coming::Length(left) if !self.chunked => Some(usize::try_from(left).unwrap_or(usize::MAX)),
+            Coming::UntilEnd if !self.chunked => Some(usize::MAX),
+            _ => None,
+        }
+    }
+
+    /// Writes what waits.
+    pub(super) fn poll_write(&mut self, to: &Stream) -> Poll<Result<(), Broken>> {
+        while self.sent < self.out.len() {
+            self.sent += ready!(to.poll_write(&self.out[self.sent..])).map_err(|_| Broken::Sink)?;
+        }
+        self.out.clear();
+        self.sent = 0;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Goes on until all is through.
+    pub(super) fn poll(
+        &mut self,
+        hall: &Hall,
+        from: &Stream,
+        buffer: &mut Buffer,
+        to: &Stream,
+    ) -> Poll<Result<(), Broken>> {
+        for _ in 0..ROUNDS {
+            ready!(self.poll_write(to))?;
+            if self.is_over() {
+                return Poll::Ready(Ok(()));
+            }
+            if !buffer.is_empty() {
+                if let Some(most) = self.as_they_are() {
+                    let count = most.min(buffer.filled().len());
+                    let written =
+                        ready!(to.poll_write(&buffer.filled()[..count])).map_err(|_| Broken::Sink)?;
+                    buffer.consume(written);
+                    self.passed(written);
+                    continue;
+                }
+                self.join(buffer).map_err(Broken::Source)?;
+                if !self.out.is_empty() || self.is_over() {
+                    continue;
+                }
+                if buffer.is_full() {
+                    let error = io::Error::new(io::ErrorKind::InvalidData, "framing that is too long");
+                    return Poll::Ready(Err(Broken::Source(error)));
+                }
+            }
+            if ready!(buffer.poll_fill(from)).map_err(Broken::Source)? == 0 {
+                if self.coming != Coming::UntilEnd {
+                    return Poll::Ready(Err(Broken::Source(io::ErrorKind::UnexpectedEof.into())));
+                }
+                self.finish();
+            }
+        }
+        hall.go_on_next_turn();
+        Poll::Pending
+    }
+}
+
+/// As it is, or as one chunk.
+fn put(out: &mut Vec<u8>, bytes: &[u8], chunked: bool) {
+    if bytes.is_empty() {
+        return;
+    }
+    if chunked {
+        put_hex(out, bytes.len());
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(bytes);
+    if chunked {
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn put_hex(out: &mut Vec<u8>, number: usize) {
+    let digits = (usize::BITS - number.leading_zeros()).div_ceil(4).max(1);
+    for at in (0..digits).rev() {
+        out.push(b"0123456789abcdef"[number >> (4 * at) & 15]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_chunks_are_written_plainly() {
+        for number in [1, 9, 10, 15, 16, 255, 256, 4096, 65_537] {
+            let mut out = Vec::new();
+            put_hex(&mut out, number);
+            assert_eq!(out, format!("{number:x}").into_bytes());
+        }
+    }
+}

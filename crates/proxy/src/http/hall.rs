@@ -1,0 +1,216 @@
+//! What the tasks of one worker share. All of it is of this thread alone: a `RefCell` is never borrowed over an await.
+
+use std::{
+    cell::{Cell, RefCell, RefMut},
+    io,
+    os::fd::OwnedFd,
+    rc::Rc,
+    sync::Arc,
+};
+
+use super::{
+    kept::Kept,
+    scratch::Scratch,
+    stream::{Ready, Stream},
+};
+use crate::{
+    doors::Doors,
+    reach::Cursors,
+    running::{RunningListener, RunningMember},
+    shared::Shared,
+    sys::{Epoll, Event},
+    worker::{Kind, Slab, Token, Turn},
+};
+
+pub(super) struct Hall {
+    now: Cell<u64>,
+    epoll: Arc<Epoll>,
+    pub(super) shared: Arc<Shared>,
+    doors: RefCell<Doors>,
+    streams: RefCell<Slab<Rc<Ready>>>,
+    cursors: RefCell<Cursors>,
+    kept: RefCell<Kept>,
+    #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
+    shelf: RefCell<Vec<Box<Scratch>>>,
+    /// The task that runs.
+    current: RefCell<Option<Rc<Own>>>,
+    stopping: Cell<bool>,
+    /// Tasks that had more to do than is fair in one turn.
+    unfinished: RefCell<Vec<u32>>,
+}
+
+/// What is known of a task from outside.
+pub(super) struct Own {
+    pub(super) index: u32,
+    deadline: Cell<u64>,
+    listener: Arc<RunningListener>,
+    member: RefCell<Option<Arc<RunningMember>>>,
+    began: u64,
+}
+
+/// Sets of buffers that wait for a request; more than these are given back.
+const MOST_ON_SHELF: usize = 128;
+
+impl Own {
+    pub(super) fn new(index: u32, listener: Arc<RunningListener>, now: u64) -> Own {
+        Own { index, deadline: Cell::new(u64::MAX), listener, member: RefCell::new(None), began: now }
+    }
+
+    pub(super) fn deadline(&self) -> u64 {
+        self.deadline.get()
+    }
+
+    pub(super) fn set_deadline(&self, at: u64) {
+        self.deadline.set(at);
+    }
+
+    /// Counts as one that is open on this member, until another or none is named.
+    pub(super) fn engage(&self, member: Option<Arc<RunningMember>>) {
+        if let Some(member) = &member {
+            member.engage();
+        }
+        if let Some(before) = self.member.replace(member) {
+            before.disengage();
+        }
+    }
+
+    /// Its listener was closed, or its member removed, and the time to finish is over.
+    pub(super) fn is_drained(&self, now: u64) -> bool {
+        let member = self.member.borrow().as_ref().and_then(|member| member.leaving_since());
+        let since = [member.map(|since| since.max(self.began)), self.listener.closed_at()];
+        let drain = self.listener.tuned().listener.timeouts.drain.as_millis() as u64;
+        since.into_iter().flatten().any(|since| since.saturating_add(drain) <= now)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.engage(None);
+    }
+}
+
+impl Hall {
+    pub(super) fn new(turn: &Turn) -> Rc<Hall> {
+        Rc::new(Hall {
+            now: Cell::new(turn.now),
+            epoll: turn.epoll.clone(),
+            shared: turn.shared.clone(),
+            doors: RefCell::new(Doors::new(Kind::HttpListener)),
+            streams: RefCell::default(),
+            cursors: RefCell::new(Cursors::new(turn.worker)),
+            kept: RefCell::default(),
+            shelf: RefCell::default(),
+            current: RefCell::new(None),
+            stopping: Cell::new(false),
+            unfinished: RefCell::default(),
+        })
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    pub(super) fn set_now(&self, now: u64) {
+        self.now.set(now);
+    }
+
+    pub(super) fn doors(&self) -> RefMut<'_, Doors> {
+        self.doors.borrow_mut()
+    }
+
+    pub(super) fn cursors(&self) -> RefMut<'_, Cursors> {
+        self.cursors.borrow_mut()
+    }
+
+    pub(super) fn kept(&self) -> RefMut<'_, Kept> {
+        self.kept.borrow_mut()
+    }
+
+    pub(super) fn enter(&self, own: &Rc<Own>) {
+        *self.current.borrow_mut() = Some(own.clone());
+    }
+
+    /// The running task's time for what it is doing is over.
+    pub(super) fn is_late(&self) -> bool {
+        self.current.borrow().as_ref().is_some_and(|own| own.deadline() <= self.now())
+    }
+
+    /// The running task has more to do.
+    pub(super) fn go_on_next_turn(&self) {
+        if let Some(own) = &*self.current.borrow() {
+            self.unfinished.borrow_mut().push(own.index);
+        }
+    }
+
+    pub(super) fn unfinished(&self) -> Vec<u32> {
+        self.unfinished.take()
+    }
+
+    /// No further request is to be awaited anywhere.
+    pub(super) fn stop(&self) {
+        self.stopping.set(true);
+        self.kept().clear();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// Watches a socket from now on, for that task.
+    pub(super) fn watch(self: &Rc<Self>, fd: OwnedFd, task: u32) -> io::Result<Stream> {
+        let ready = Rc::new(Ready::of(task));
+        let mut streams = self.streams.borrow_mut();
+        let (index, generation) = streams.next();
+        let token = Token::new(Kind::HttpStream, index, generation);
+        self.epoll.watch_edges(std::os::fd::AsFd::as_fd(&fd), token.into())?;
+        streams.insert(ready.clone());
+        drop(streams);
+        Ok(Stream::new(self.clone(), fd, ready, index))
+    }
+
+    pub(super) fn forget(&self, stream: u32) {
+        self.streams.borrow_mut().remove(stream);
+    }
+
+    /// Tells the task that is to go on.
+    pub(super) fn note(&self, token: Token, event: Event) -> Option<u32> {
+        let ready = self.streams.borrow_mut().of_generation(token.index(), token.generation())?.clone();
+        ready.note(event);
+        if ready.task().is_none() {
+            // A kept connection to a member: whatever happens on it, nobody asked for it.
+            let gone = self.kept().forget(token.index());
+            drop(gone);
+        }
+        ready.task()
+    }
+
+    pub(super) fn scratch(&self) -> Box<Scratch> {
+        self.shelf.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(super) fn put_back(&self, mut scratch: Box<Scratch>) {
+        let mut shelf = self.shelf.borrow_mut();
+        if shelf.len() < MOST_ON_SHELF && scratch.reset() {
+            shelf.push(scratch);
+        }
+    }
+
+    pub(super) fn forget_gone(&self) {
+        self.cursors().forget_gone();
+        let gone = self.kept().without_those_that_leave();
+        drop(gone);
+    }
+
+    pub(super) fn tick(&self, turn: &mut Turn) {
+        let old = self.kept().without_the_old(turn.now);
+        drop(old);
+        self.doors().tick(turn);
+    }
+
+    pub(super) fn patience(&self, now: u64) -> Option<u64> {
+        if !self.unfinished.borrow().is_empty() {
+            return Some(0);
+        }
+        [self.kept.borrow().patience(now), self.doors.borrow().patience(now)].into_iter().flatten().min()
+    }
+}

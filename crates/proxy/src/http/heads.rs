@@ -1,0 +1,176 @@
+//! What is changed in heads on their way (RFC 9110, section 7.6).
+
+use std::{io::Write, net::SocketAddr};
+
+use seaway_wire::http::{Body, Known, Request, Response, Version};
+
+use super::answer::reason;
+
+/// The client, in the words that members are told.
+pub(super) struct Told {
+    peer: Vec<u8>,
+    port: Vec<u8>,
+    scheme: &'static [u8],
+    /// What the client says of those before it is believed.
+    pub(super) believed: bool,
+}
+
+impl Told {
+    pub(super) fn new(peer: SocketAddr, port: u16, tls: bool) -> Told {
+        let ip = peer.ip().to_canonical();
+        Told {
+            peer: ip.to_string().into_bytes(),
+            port: port.to_string().into_bytes(),
+            scheme: if tls { b"https" } else { b"http" },
+            believed: false,
+        }
+    }
+}
+
+/// Where the path begins to be another: so many bytes of it are replaced by these.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Rewritten<'a> {
+    pub(super) replaced: usize,
+    pub(super) by: &'a [u8],
+    /// Instead of the host that the client named.
+    pub(super) host: Option<&'a [u8]>,
+}
+
+/// The head that the member gets.
+pub(super) fn question(
+    out: &mut Vec<u8>,
+    head: &[u8],
+    request: &Request,
+    told: &Told,
+    rewritten: Rewritten<'_>,
+) {
+    let put = |out: &mut Vec<u8>, parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
+    put(out, &[request.method_name.of(head), b" "]);
+    target(out, head, request, rewritten);
+    let host = rewritten.host.unwrap_or(request.authority.of(head));
+    put(out, &[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
+    let mut forwarded_for: Option<&[u8]> = None;
+    let mut trailers = false;
+    for field in &request.fields {
+        let value = field.value.of(head);
+        match field.known {
+            Known::Host => continue,
+            Known::Te => {
+                trailers |= value.to_ascii_lowercase().windows(8).any(|it| it == b"trailers");
+                continue;
+            }
+            Known::ForwardedFor => {
+                if told.believed {
+                    forwarded_for = Some(value);
+                }
+                continue;
+            }
+            Known::ForwardedProto | Known::ForwardedHost | Known::ForwardedPort if !told.believed => continue,
+            Known::Forwarded if !told.believed => continue,
+            _ if field.hop => continue,
+            _ => {}
+        }
+        put(out, &[field.name.of(head), b": ", value, b"\r\n"]);
+    }
+    put(out, &[b"X-Forwarded-For: "]);
+    if let Some(before) = forwarded_for {
+        put(out, &[before, b", "]);
+    }
+    put(out, &[&told.peer, b"\r\n"]);
+    for (known, name, value) in [
+        (Known::ForwardedProto, &b"X-Forwarded-Proto: "[..], told.scheme),
+        (Known::ForwardedHost, b"X-Forwarded-Host: ", request.authority.of(head)),
+        (Known::ForwardedPort, b"X-Forwarded-Port: ", &told.port),
+    ] {
+        if !told.believed || request.field(known).is_none() {
+            put(out, &[name, value, b"\r\n"]);
+        }
+    }
+    if request.body == Body::Chunked {
+        put(out, &[b"Transfer-Encoding: chunked\r\n"]);
+    }
+    if request.upgrade {
+        let protocol = request.field(Known::Upgrade).unwrap_or_default();
+        put(out, &[b"Connection: upgrade\r\nUpgrade: ", protocol.of(head), b"\r\n"]);
+    } else if trailers {
+        put(out, &[b"Connection: te\r\nTE: trailers\r\n"]);
+    }
+    put(out, &[b"\r\n"]);
+}
+
+fn target(out: &mut Vec<u8>, head: &[u8], request: &Request, rewritten: Rewritten<'_>) {
+    let whole = request.path_and_query().of(head);
+    if whole.is_empty() && request.body == Body::Tunnel {
+        return out.extend_from_slice(request.authority.of(head));
+    }
+    let rest = whole.get(rewritten.replaced..).unwrap_or_default();
+    out.extend_from_slice(rewritten.by);
+    // The path is never empty, and never gets two slashes where it is joined.
+    let ends = rewritten.by.ends_with(b"/");
+    match rest.first() {
+        Some(b'/') if ends => out.extend_from_slice(&rest[1..]),
+        Some(b'/' | b'*') => out.extend_from_slice(rest),
+        _ => {
+            if rewritten.by.is_empty() {
+                out.push(b'/');
+            }
+            out.extend_from_slice(rest);
+        }
+    }
+}
+
+/// How an answer's body goes on to the client.
+pub(super) struct Onward {
+    pub(super) chunked: bool,
+    /// The client's connection may go on after it.
+    pub(super) persists: bool,
+}
+
+/// The head that the client gets.
+pub(super) fn answer(
+    out: &mut Vec<u8>,
+    head: &[u8],
+    response: &Response,
+    version: Version,
+    persists: bool,
+) -> Onward {
+    // A Vec takes all that is written to it.
+    let _ = write!(out, "HTTP/1.1 {} ", response.status);
+    match response.reason.of(head) {
+        [] => out.extend_from_slice(reason(response.status).as_bytes()),
+        words => out.extend_from_slice(words),
+    }
+    out.extend_from_slice(b"\r\n");
+    let bodiless = response.status < 200 || response.status == 204;
+    for field in &response.fields {
+        if field.hop || (bodiless && field.known == Known::ContentLength) {
+            continue;
+        }
+        for part in [field.name.of(head), b": ", field.value.of(head), b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
+    // An end that only the end of the connection tells would cost the client its connection.
+    let endless = matches!(response.body, Body::Chunked | Body::UntilClose);
+    let chunked = endless && version == Version::Http11;
+    let tunnel = response.body == Body::Tunnel;
+    let persists = persists && !tunnel && (!endless || chunked);
+    if chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    if response.status == 101 {
+        out.extend_from_slice(b"Connection: upgrade\r\n");
+        let upgrade = response.fields.iter().filter(|field| field.known == Known::Upgrade);
+        for field in upgrade {
+            for part in [b"Upgrade: ", field.value.of(head), b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+        }
+    } else if !persists && !tunnel && response.status >= 200 {
+        out.extend_from_slice(b"Connection: close\r\n");
+    } else if version == Version::Http10 && response.status >= 200 {
+        out.extend_from_slice(b"Connection: keep-alive\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Onward { chunked, persists }
+}

@@ -1,0 +1,94 @@
+//! What one request needs while it is under way, and the next one after it.
+
+use std::{
+    io,
+    task::{Poll, ready},
+};
+
+use seaway_wire::http::{Request, Response};
+
+use super::{flow::Flow, stream::Stream};
+
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// From the client.
+    pub(super) asked: Buffer,
+    pub(super) request: Request,
+    /// The head for the member, and what of the body came with it: kept as long as another member may be asked.
+    pub(super) question: Vec<u8>,
+    pub(super) upward: Flow,
+    /// From the member.
+    pub(super) answered: Buffer,
+    pub(super) response: Response,
+    pub(super) downward: Flow,
+}
+
+/// As large as a head may become.
+pub(super) const BUFFER: usize = 16 << 10;
+/// What is kept on the shelf is no larger.
+const KEEP: usize = 64 << 10;
+const FIRST: usize = 4 << 10;
+
+impl Scratch {
+    /// For the next request on any connection. `false`: it has grown too much to be kept.
+    pub(super) fn reset(&mut self) -> bool {
+        self.asked.clear();
+        self.answered.clear();
+        self.question.clear();
+        self.upward.clear();
+        self.downward.clear();
+        let outs = [&self.question, &self.upward.out, &self.downward.out].map(Vec::capacity);
+        let buffers = [&self.asked, &self.answered].map(|buffer| buffer.bytes.len());
+        outs.into_iter().chain(buffers).all(|size| size <= KEEP)
+    }
+}
+
+/// Bytes that have come and are not dealt with yet.
+#[derive(Default)]
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Buffer {
+    pub(super) fn clear(&mut self) {
+        (self.start, self.end) = (0, 0);
+    }
+
+    pub(super) fn filled(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    pub(super) fn consume(&mut self, count: usize) {
+        self.start += count;
+        debug_assert!(self.start <= self.end);
+        if self.start == self.end {
+            self.clear();
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.end - self.start >= BUFFER
+    }
+
+    /// Reads once. What is there moves to the front if it has no room behind it.
+    pub(super) fn poll_fill(&mut self, from: &Stream) -> Poll<io::Result<usize>> {
+        if self.end == self.bytes.len() {
+            if self.start > 0 {
+                self.bytes.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+            }
+            if self.end == self.bytes.len() {
+                self.bytes.resize((self.bytes.len() * 2).clamp(FIRST, BUFFER + FIRST), 0);
+            }
+        }
+        let read = ready!(from.poll_read(&mut self.bytes[self.end..]))?;
+        self.end += read;
+        Poll::Ready(Ok(read))
+    }
+}

@@ -1,0 +1,164 @@
+//! One connection as a task sees it: it reads and writes, and waits where that is not possible yet.
+
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    rc::Rc,
+    task::Poll,
+};
+
+use super::hall::Hall;
+use crate::sys::{self, Event};
+
+pub(super) struct Stream {
+    hall: Rc<Hall>,
+    fd: OwnedFd,
+    ready: Rc<Ready>,
+    index: u32,
+}
+
+/// What edges have told.
+pub(super) struct Ready {
+    task: Cell<Option<u32>>,
+    readable: Cell<bool>,
+    writable: Cell<bool>,
+    /// The peer will send nothing more; what it sent may still be waiting.
+    finished: Cell<bool>,
+    failed: Cell<bool>,
+}
+
+impl Ready {
+    pub(super) fn of(task: u32) -> Ready {
+        Ready {
+            task: Cell::new(Some(task)),
+            readable: Cell::new(false),
+            writable: Cell::new(false),
+            finished: Cell::new(false),
+            failed: Cell::new(false),
+        }
+    }
+
+    pub(super) fn note(&self, event: Event) {
+        self.readable.set(self.readable.get() || event.readable());
+        self.writable.set(self.writable.get() || event.writable());
+        self.finished.set(self.finished.get() || event.peer_finished());
+        self.failed.set(self.failed.get() || event.failed() || event.hung_up());
+    }
+
+    pub(super) fn task(&self) -> Option<u32> {
+        self.task.get()
+    }
+}
+
+impl Stream {
+    pub(super) fn new(hall: Rc<Hall>, fd: OwnedFd, ready: Rc<Ready>, index: u32) -> Stream {
+        Stream { hall, fd, ready, index }
+    }
+
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Whose task goes on when something happens; nobody's while it is kept.
+    pub(super) fn belong_to(&self, task: Option<u32>) {
+        self.ready.task.set(task);
+    }
+
+    /// Both directions are broken.
+    pub(super) fn has_failed(&self) -> bool {
+        self.ready.failed.get()
+    }
+
+    /// Something has come since it was last read empty: bytes, an end or an error.
+    pub(super) fn is_readable(&self) -> bool {
+        self.ready.readable.get()
+    }
+
+    fn later<T>(&self) -> Poll<io::Result<T>> {
+        if self.hall.is_late() { Poll::Ready(Err(io::ErrorKind::TimedOut.into())) } else { Poll::Pending }
+    }
+
+    /// `Ok(0)`: the peer has finished.
+    pub(super) fn poll_read(&self, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        if !self.ready.readable.get() {
+            return self.later();
+        }
+        match sys::receive(self.fd(), into) {
+            Ok(read) => {
+                // A short read has emptied the socket: an edge will tell of more. If the end was announced it is next.
+                if read < into.len() && read > 0 {
+                    self.ready.readable.set(self.ready.finished.get());
+                }
+                Poll::Ready(Ok(read))
+            }
+            Err(error) if sys::would_block(&error) => {
+                self.ready.readable.set(false);
+                self.later()
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    pub(super) fn poll_write(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if !self.ready.writable.get() {
+            return self.later();
+        }
+        match sys::send(self.fd(), bytes) {
+            Ok(written) => {
+                self.ready.writable.set(written == bytes.len());
+                Poll::Ready(Ok(written))
+            }
+            Err(error) if sys::would_block(&error) => {
+                self.ready.writable.set(false);
+                self.later()
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Waits until something can be read; `false`: not in time.
+    pub(super) async fn wakes(&self, enough: impl Fn() -> bool) -> bool {
+        poll_fn(|_| match self.later::<()>() {
+            _ if self.is_readable() => Poll::Ready(true),
+            _ if enough() => Poll::Ready(false),
+            Poll::Ready(_) => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Waits until a connection stands.
+    pub(super) async fn connected(&self) -> io::Result<()> {
+        poll_fn(|_| {
+            if self.has_failed() {
+                return Poll::Ready(Err(
+                    sys::pending_error(self.fd()).unwrap_or(io::ErrorKind::ConnectionReset.into())
+                ));
+            }
+            if self.ready.writable.get() { Poll::Ready(Ok(())) } else { self.later() }
+        })
+        .await
+    }
+
+    /// Whether an idle one is still as it was left: nothing has come on it, not even an end.
+    pub(super) fn is_untouched(&self) -> bool {
+        !self.ready.readable.get() && !self.ready.failed.get()
+    }
+
+    pub(super) fn reset(&self) {
+        // If it fails the peer sees an end instead; there is nobody to tell.
+        let _ = sys::reset_when_closed(self.fd());
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.hall.forget(self.index);
+    }
+}

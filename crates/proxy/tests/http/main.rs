@@ -1,0 +1,11 @@
+//! HTTP as clients and members see it, over real sockets on loopback.
+#![allow(clippy::unwrap_used)]
+
+mod bodies;
+mod framing;
+mod heads;
+mod members;
+mod scene;
+#[path = "../tcp/stage.rs"]
+mod stage;
+mod times;

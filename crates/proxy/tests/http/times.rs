@@ -1,0 +1,92 @@
+//! Whoever is late, and how everything ends.
+
+use std::time::{Duration, Instant};
+
+use crate::{scene::*, stage::*};
+
+#[test]
+fn a_head_that_comes_too_slowly_is_refused_and_silence_is_ended() {
+    let member = Member::saying("x");
+    let (_stage, at) =
+        front_with(&[member.at()], |listener| listener.timeouts.header = Duration::from_millis(200));
+    let mut slow = Client::new(at);
+    slow.send("GET / HTTP/1.1\r\nHost:");
+    assert_eq!(slow.answer().status(), 408);
+    assert!(slow.is_over());
+    let mut silent = Client::new(at);
+    assert!(silent.is_over(), "without a word");
+}
+
+#[test]
+fn a_client_may_be_silent_between_requests_for_a_while() {
+    let member = Member::saying("x");
+    let (_stage, at) = front_with(&[member.at()], |listener| {
+        listener.timeouts.header = Duration::from_millis(100);
+        listener.timeouts.keep_alive = Duration::from_millis(600);
+    });
+    let mut client = Client::new(at);
+    client.get("/");
+    let begun = Instant::now();
+    assert!(client.is_over());
+    assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_member_that_says_nothing_is_504() {
+    let member = Member::new(|_, _| {
+        std::thread::park_timeout(PATIENCE);
+        None
+    });
+    let (_stage, at) =
+        front_with(&[member.at()], |listener| listener.timeouts.answer = Duration::from_millis(200));
+    assert_eq!(Client::new(at).get("/").status(), 504);
+}
+
+#[test]
+fn a_body_that_stops_coming_is_408() {
+    let member = Member::saying("x");
+    let (_stage, at) =
+        front_with(&[member.at()], |listener| listener.timeouts.answer = Duration::from_millis(200));
+    let mut client = Client::new(at);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nsome");
+    assert!(matches!(client.answer().status(), 408 | 504));
+    assert!(client.is_over());
+}
+
+#[test]
+fn a_clean_stop_ends_idle_connections_and_lets_busy_ones_finish() {
+    let member = Member::new(|_, heard| {
+        if heard.first().contains("/slow") {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        Some(ok("x"))
+    });
+    let (stage, at) = front(&[member.at()]);
+    let (mut idle, mut busy) = (Client::new(at), Client::new(at));
+    idle.get("/");
+    busy.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it is under way", || member.heard().len() == 2);
+    stage.proxy.stop_accepting();
+    assert!(idle.is_over());
+    let answer = busy.answer();
+    assert_eq!((answer.status(), answer.field("connection")), (200, Some("close")));
+    assert_eq!(stage.proxy.drain(Instant::now() + PATIENCE).cut, 0);
+}
+
+#[test]
+fn a_closed_listener_ends_its_idle_connections_alone() {
+    let member = Member::saying("x");
+    let (stage, at) = front(&[member.at()]);
+    let (other, _) =
+        stage.open(HERE, |listener| listener.protocol = seaway_model::load_balancer::Protocol::Http);
+    let (mut here, mut there) = (Client::new(at), Client::new(other));
+    here.get("/");
+    there.get("/");
+    stage.proxy.close(
+        &stage.key,
+        at.ip(),
+        seaway_model::ListenerId { l4: seaway_model::L4::Tcp, port: at.port() },
+    );
+    assert!(here.is_over());
+    assert_eq!(there.get("/").status(), 200);
+}
