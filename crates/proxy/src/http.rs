@@ -20,6 +20,7 @@ mod flow;
 mod hall;
 mod heads;
 mod kept;
+mod rules;
 mod scratch;
 mod serve;
 mod stream;

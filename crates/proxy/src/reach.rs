@@ -3,11 +3,14 @@
 use std::{
     collections::HashMap,
     io,
-    os::fd::{AsFd, OwnedFd},
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Weak, atomic::Ordering::Relaxed},
 };
 
+use seaway_model::load_balancer::ProxyVersion;
 use seaway_snapshot::{Cursor, mix};
+use seaway_wire::proxy::{self, Forwarded, Origin, Transport, Version};
 
 use crate::{
     running::{RunningListener, RunningMember, RunningPool},
@@ -57,6 +60,27 @@ pub(crate) fn note_failure(
     member.connect_errors.fetch_add(1, Relaxed);
     listener.connect_errors.fetch_add(1, Relaxed);
     pool.failed(member, reason, now);
+}
+
+/// The PROXY header that tells a member who the client is, and where it wanted to go.
+pub(crate) fn introduction(
+    version: ProxyVersion,
+    client: BorrowedFd<'_>,
+    peer: SocketAddr,
+    destination: Option<SocketAddr>,
+    listener: SocketAddr,
+) -> Vec<u8> {
+    let destination = destination.unwrap_or_else(|| {
+        if listener.ip().is_unspecified() { sys::local_address(client).unwrap_or(listener) } else { listener }
+    });
+    let version = match version {
+        ProxyVersion::V1 => Version::V1,
+        ProxyVersion::V2 => Version::V2,
+    };
+    let origin = Origin::Forwarded(Forwarded::new(Transport::Stream, peer, destination));
+    let mut bytes = Vec::with_capacity(128);
+    proxy::encode(version, &origin, &mut bytes);
+    bytes
 }
 
 /// `free` gives back a descriptor that was held for this.

@@ -35,6 +35,10 @@ pub struct ListenerStatistics {
     pub traffic: Traffic,
     pub connect_errors: u64,
     pub retries: u64,
+    /// Of HTTP.
+    pub requests: u64,
+    /// Of HTTP, by hundreds of their status.
+    pub answers: [u64; 6],
     refused: [u64; Refusal::ALL.len()],
 }
 
@@ -119,6 +123,8 @@ fn of_listener(listener: &RunningListener) -> ListenerStatistics {
         },
         connect_errors: listener.connect_errors.load(Relaxed),
         retries: listener.retries.load(Relaxed),
+        requests: listener.requests.load(Relaxed),
+        answers: std::array::from_fn(|hundred| listener.answers[hundred].load(Relaxed)),
         refused: Refusal::ALL.map(|why| listener.refused(why)),
     }
 }

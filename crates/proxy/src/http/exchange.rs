@@ -7,14 +7,14 @@ use std::{
     task::Poll,
 };
 
-use seaway_model::load_balancer::{Action, Filter, Rule};
-use seaway_snapshot::{Asked, Found};
-use seaway_wire::http::{Body, Limits, Method, Reading, Request, Version};
+use seaway_model::load_balancer::{Action, Rule};
+use seaway_wire::http::{Body, Limits, Method, Reading, Version};
 
 use super::{
     answer::Answer,
     flow::Broken,
-    heads::{self, Onward, Rewritten},
+    heads::{self, Onward},
+    rules::{Answering, Asking, Nothing, Seen, redirected, rewritten},
     scratch::Scratch,
     serve::Client,
     stream::Stream,
@@ -34,7 +34,8 @@ pub(super) enum After {
 
 /// What is still needed of a request when its head has made room for the body.
 #[derive(Clone, Copy)]
-struct Short {
+struct Short<'r> {
+    rule: &'r Rule,
     method: Method,
     version: Version,
     persists: bool,
@@ -59,11 +60,13 @@ enum Unanswered {
 pub(super) async fn exchange(client: &mut Client, scratch: &mut Scratch) -> After {
     let tuned = client.listener.tuned_now();
     let head = &scratch.asked.filled()[..scratch.request.length];
-    let found = tuned.routes.find(&Seen { head, request: &scratch.request });
+    let seen = Seen { head, request: &scratch.request };
+    let found = tuned.routes.find(&seen);
     let Some((found, rule)) = found.and_then(|it| Some((it, tuned.listener.rules.get(it.rule)?))) else {
         return refuse(client, scratch, 404).await;
     };
     let short = Short {
+        rule,
         method: scratch.request.method,
         version: scratch.request.version,
         persists: scratch.request.persists,
@@ -77,7 +80,12 @@ pub(super) async fn exchange(client: &mut Client, scratch: &mut Scratch) -> Afte
             let answer = Answer { status: *code, location: None, body, head_only, persists };
             return client.say(scratch, &answer).await;
         }
-        Action::Redirect(_) => return refuse(client, scratch, 501).await,
+        Action::Redirect(redirect) => {
+            let location = redirected(redirect, &seen, found, client);
+            let persists = skip_request(scratch) && short.persists;
+            let answer = Answer { location: Some(&location), persists, ..Answer::last(redirect.code) };
+            return client.say(scratch, &answer).await;
+        }
     }
     let number = client.hall.cursors().draw();
     let Some(pool) = tuned.pool_of(found.rule, || number).cloned() else {
@@ -85,32 +93,18 @@ pub(super) async fn exchange(client: &mut Client, scratch: &mut Scratch) -> Afte
         return refuse(client, scratch, 503).await;
     };
     scratch.question.clear();
-    heads::question(&mut scratch.question, head, &scratch.request, &client.told, rewritten(rule, found));
+    let rewritten = rewritten(rule, found, &seen);
+    heads::question(&mut scratch.question, head, &scratch.request, &client.told, rewritten, &Asking(rule));
     let body = scratch.request.body;
     scratch.asked.consume(scratch.request.length);
     forward(client, scratch, short, body, &pool, &tuned).await
-}
-
-/// What a rule changes in the target.
-fn rewritten(rule: &Rule, found: Found) -> Rewritten<'_> {
-    let mut rewritten = Rewritten::default();
-    for filter in &rule.filters {
-        match filter {
-            Filter::RewritePrefix(by) => {
-                (rewritten.replaced, rewritten.by) = (found.prefix, by.as_bytes());
-            }
-            Filter::RewriteHost(host) => rewritten.host = Some(host.as_bytes()),
-            _ => {}
-        }
-    }
-    rewritten
 }
 
 /// Tries members until one answers.
 async fn forward(
     client: &mut Client,
     scratch: &mut Scratch,
-    short: Short,
+    short: Short<'_>,
     body: Body,
     pool: &Arc<RunningPool>,
     tuned: &Tuned,
@@ -123,7 +117,9 @@ async fn forward(
     }
     scratch.question.append(&mut scratch.upward.out);
     let mut tried: Vec<Arc<RunningMember>> = Vec::new();
-    let mut fresh_only = false;
+    // What a PROXY header says of one client holds for the whole connection.
+    let introduces = pool.live().compiled.pool().proxy.is_some();
+    let mut fresh_only = introduces;
     loop {
         let member = choose(client, pool, &tried);
         let Some(member) = member.filter(|_| tried.len() <= RETRIES) else {
@@ -138,14 +134,14 @@ async fn forward(
                 stream.belong_to(Some(client.own.index));
                 Ok(stream)
             }
-            None => connect(client, &member, tuned).await,
+            None => connect(client, pool, &member, tuned).await,
         };
         let unanswered = match result {
             Err(error) => Unanswered::Again(error.to_string()),
             Ok(stream) => match ask(client, scratch, short, &stream, reused).await {
                 Ok(()) => {
                     member.served();
-                    return relay(client, scratch, short, stream, &member).await;
+                    return relay(client, scratch, short, stream, &member, !introduces).await;
                 }
                 Err(unanswered) => unanswered,
             },
@@ -191,12 +187,22 @@ fn choose(
     pool.choose(&live, client.peer.ip(), cursors.of(pool), tried, client.hall.now()).cloned()
 }
 
-async fn connect(client: &Client, member: &RunningMember, tuned: &Tuned) -> io::Result<Stream> {
+async fn connect(
+    client: &Client,
+    pool: &RunningPool,
+    member: &RunningMember,
+    tuned: &Tuned,
+) -> io::Result<Stream> {
     let fd = reach::connect(member, || client.hall.doors().give_up_spare())?;
     let stream = client.hall.watch(fd, client.own.index)?;
     let patience = tuned.listener.timeouts.connect.as_millis() as u64;
     client.own.set_deadline(client.hall.now() + patience);
     stream.connected().await?;
+    if let Some(version) = pool.live().compiled.pool().proxy {
+        let (fd, at) = (client.stream.fd(), client.listener.at);
+        let header = reach::introduction(version, fd, client.peer, client.destination, at);
+        stream.write_all(&header).await?;
+    }
     Ok(stream)
 }
 
@@ -204,7 +210,7 @@ async fn connect(client: &Client, member: &RunningMember, tuned: &Tuned) -> io::
 async fn ask(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short,
+    short: Short<'_>,
     stream: &Stream,
     reused: bool,
 ) -> Result<(), Unanswered> {
@@ -281,16 +287,17 @@ async fn ask(
 async fn relay(
     client: &mut Client,
     scratch: &mut Scratch,
-    short: Short,
+    short: Short<'_>,
     stream: Stream,
     member: &Arc<RunningMember>,
+    keep: bool,
 ) -> After {
     loop {
         let Scratch { response, answered, downward, .. } = scratch;
         let head = &answered.filled()[..response.length];
         if response.is_interim() {
             if short.version == Version::Http11 {
-                heads::answer(&mut downward.out, head, response, short.version, short.persists);
+                heads::answer(&mut downward.out, head, response, short.version, short.persists, &Nothing);
             }
             answered.consume(response.length);
             downward.begin(Body::None, false);
@@ -315,7 +322,7 @@ async fn relay(
     let head = &answered.filled()[..response.length];
     downward.clear();
     let Onward { chunked, persists } =
-        heads::answer(&mut downward.out, head, response, short.version, may_persist);
+        heads::answer(&mut downward.out, head, response, short.version, may_persist, &Answering(short.rule));
     answered.consume(response.length);
     downward.begin(response.body, chunked);
     if response.body == Body::Tunnel {
@@ -362,14 +369,19 @@ async fn relay(
         }
     }
     let asked_all = upward.is_through();
-    if response.persists && asked_all && answered.is_empty() {
+    if keep && response.persists && asked_all && answered.is_empty() {
         client.hall.kept().keep(stream, member, client.hall.now());
     }
     if persists && asked_all { After::Next } else { After::Close }
 }
 
 /// The head after an interim one.
-async fn next_head(client: &Client, scratch: &mut Scratch, short: Short, stream: &Stream) -> Result<(), u16> {
+async fn next_head(
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short<'_>,
+    stream: &Stream,
+) -> Result<(), u16> {
     client.own.set_deadline(client.hall.now() + client.timeout(|it| it.answer));
     let limits = Limits::default();
     scratch.response.begin();
@@ -442,34 +454,4 @@ async fn refuse(client: &Client, scratch: &mut Scratch, status: u16) -> After {
 fn skip_request(scratch: &mut Scratch) -> bool {
     scratch.asked.consume(scratch.request.length);
     scratch.request.body == Body::None
-}
-
-/// A request as rules look at it.
-struct Seen<'a> {
-    head: &'a [u8],
-    request: &'a Request,
-}
-
-impl Asked for Seen<'_> {
-    fn host(&self) -> &[u8] {
-        self.request.authority.of(self.head)
-    }
-
-    fn path(&self) -> &[u8] {
-        self.request.path().of(self.head)
-    }
-
-    fn method(&self) -> &[u8] {
-        self.request.method_name.of(self.head)
-    }
-
-    fn query(&self) -> &[u8] {
-        self.request.query().of(self.head)
-    }
-
-    fn header(&self, name: &[u8]) -> Option<&[u8]> {
-        let mut fields = self.request.fields.iter();
-        let field = fields.find(|field| field.name.of(self.head).eq_ignore_ascii_case(name))?;
-        Some(field.value.of(self.head))
-    }
 }

@@ -2,7 +2,8 @@
 
 use std::{io::Write, net::SocketAddr};
 
-use seaway_wire::http::{Body, Known, Request, Response, Version};
+use seaway_model::load_balancer::HeaderChange;
+use seaway_wire::http::{Body, Field, Known, Request, Response, Version};
 
 use super::answer::reason;
 
@@ -10,7 +11,7 @@ use super::answer::reason;
 pub(super) struct Told {
     peer: Vec<u8>,
     port: Vec<u8>,
-    scheme: &'static [u8],
+    scheme: &'static str,
     /// What the client says of those before it is believed.
     pub(super) believed: bool,
 }
@@ -21,9 +22,13 @@ impl Told {
         Told {
             peer: ip.to_string().into_bytes(),
             port: port.to_string().into_bytes(),
-            scheme: if tls { b"https" } else { b"http" },
+            scheme: if tls { "https" } else { "http" },
             believed: false,
         }
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        self.scheme
     }
 }
 
@@ -36,6 +41,28 @@ pub(super) struct Rewritten<'a> {
     pub(super) host: Option<&'a [u8]>,
 }
 
+/// What a rule does to fields. Those that frame or are for one hop are nobody's to change.
+pub(super) trait Changes {
+    fn changes(&self) -> impl Iterator<Item = &HeaderChange>;
+
+    /// This field does not go on as it is.
+    fn replaces(&self, head: &[u8], field: &Field) -> bool {
+        let name = field.name.of(head);
+        self.changes().any(|change| {
+            let mut gone = change.remove.iter().chain(change.set.iter().map(|(name, _)| name));
+            gone.any(|it| it.as_bytes().eq_ignore_ascii_case(name))
+        })
+    }
+
+    fn put_new(&self, out: &mut Vec<u8>) {
+        for (name, value) in self.changes().flat_map(|change| change.set.iter().chain(&change.add)) {
+            for part in [name.as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+        }
+    }
+}
+
 /// The head that the member gets.
 pub(super) fn question(
     out: &mut Vec<u8>,
@@ -43,6 +70,7 @@ pub(super) fn question(
     request: &Request,
     told: &Told,
     rewritten: Rewritten<'_>,
+    changes: &impl Changes,
 ) {
     let put = |out: &mut Vec<u8>, parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
     put(out, &[request.method_name.of(head), b" "]);
@@ -55,6 +83,8 @@ pub(super) fn question(
         let value = field.value.of(head);
         match field.known {
             Known::Host => continue,
+            // Nobody changes how long a body is.
+            Known::ContentLength => {}
             Known::Te => {
                 trailers |= value.to_ascii_lowercase().windows(8).any(|it| it == b"trailers");
                 continue;
@@ -67,7 +97,7 @@ pub(super) fn question(
             }
             Known::ForwardedProto | Known::ForwardedHost | Known::ForwardedPort if !told.believed => continue,
             Known::Forwarded if !told.believed => continue,
-            _ if field.hop => continue,
+            _ if field.hop || changes.replaces(head, field) => continue,
             _ => {}
         }
         put(out, &[field.name.of(head), b": ", value, b"\r\n"]);
@@ -78,7 +108,7 @@ pub(super) fn question(
     }
     put(out, &[&told.peer, b"\r\n"]);
     for (known, name, value) in [
-        (Known::ForwardedProto, &b"X-Forwarded-Proto: "[..], told.scheme),
+        (Known::ForwardedProto, &b"X-Forwarded-Proto: "[..], told.scheme.as_bytes()),
         (Known::ForwardedHost, b"X-Forwarded-Host: ", request.authority.of(head)),
         (Known::ForwardedPort, b"X-Forwarded-Port: ", &told.port),
     ] {
@@ -86,6 +116,7 @@ pub(super) fn question(
             put(out, &[name, value, b"\r\n"]);
         }
     }
+    changes.put_new(out);
     if request.body == Body::Chunked {
         put(out, &[b"Transfer-Encoding: chunked\r\n"]);
     }
@@ -133,6 +164,7 @@ pub(super) fn answer(
     response: &Response,
     version: Version,
     persists: bool,
+    changes: &impl Changes,
 ) -> Onward {
     // A Vec takes all that is written to it.
     let _ = write!(out, "HTTP/1.1 {} ", response.status);
@@ -143,13 +175,15 @@ pub(super) fn answer(
     out.extend_from_slice(b"\r\n");
     let bodiless = response.status < 200 || response.status == 204;
     for field in &response.fields {
-        if field.hop || (bodiless && field.known == Known::ContentLength) {
+        let frames = field.known == Known::ContentLength;
+        if field.hop || (bodiless && frames) || (!frames && changes.replaces(head, field)) {
             continue;
         }
         for part in [field.name.of(head), b": ", field.value.of(head), b"\r\n"] {
             out.extend_from_slice(part);
         }
     }
+    changes.put_new(out);
     // An end that only the end of the connection tells would cost the client its connection.
     let endless = matches!(response.body, Body::Chunked | Body::UntilClose);
     let chunked = endless && version == Version::Http11;

@@ -9,7 +9,10 @@ use std::{
     task::{Poll, ready},
 };
 
-use seaway_wire::http::{Limits, Reading};
+use seaway_wire::{
+    http::{Limits, Reading},
+    proxy::{self, Parsed},
+};
 
 use super::{
     answer::Answer,
@@ -19,15 +22,23 @@ use super::{
     scratch::Scratch,
     stream::Stream,
 };
-use crate::{doors::Newcomer, running::RunningListener, shared::Shared};
+use crate::{
+    doors::Newcomer,
+    running::{Refusal, RunningListener},
+    shared::Shared,
+};
 
 pub(super) struct Client {
     pub(super) hall: Rc<Hall>,
     pub(super) own: Rc<Own>,
     pub(super) stream: Stream,
     pub(super) peer: std::net::SocketAddr,
+    /// Where it wanted to go, as a PROXY header says.
+    pub(super) destination: Option<std::net::SocketAddr>,
     pub(super) listener: Arc<RunningListener>,
     pub(super) told: Told,
+    /// Came together with the header of a PROXY.
+    begun: Option<Box<Scratch>>,
     _counted: Counted,
 }
 
@@ -45,18 +56,60 @@ impl Drop for Counted {
 }
 
 pub(super) async fn serve(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
-    let Newcomer { fd, peer, listener, .. } = newcomer;
+    let Newcomer { fd, peer, listener, trusted } = newcomer;
     let _counted = Counted { listener: listener.clone(), shared: hall.shared.clone() };
     let stream = match hall.watch(fd, own.index) {
         Ok(stream) => stream,
         Err(error) => return hall.shared.out_of_descriptors(&error),
     };
     let told = Told::new(peer, listener.at.port(), false);
-    let mut client = Client { hall, own, stream, peer, listener, told, _counted };
+    let mut client =
+        Client { hall, own, stream, peer, destination: None, listener, told, begun: None, _counted };
+    if trusted && !client.introduced().await {
+        return client.stream.reset();
+    }
     client.served_on().await;
 }
 
 impl Client {
+    /// Reads the PROXY header that trusted peers must send first. `false`: there is none, or its client may not come.
+    async fn introduced(&mut self) -> bool {
+        self.own.set_deadline(self.hall.now() + self.timeout(|it| it.header));
+        let mut scratch = self.hall.scratch();
+        let header = poll_fn(|_| {
+            loop {
+                match proxy::parse(scratch.asked.filled()) {
+                    Parsed::Header(header) => {
+                        return Poll::Ready(Some((header.length, header.source(), header.destination())));
+                    }
+                    Parsed::Need(_) => {}
+                    Parsed::Invalid(_) => return Poll::Ready(None),
+                }
+                match ready!(scratch.asked.poll_fill(&self.stream)) {
+                    Ok(1..) => {}
+                    _ => return Poll::Ready(None),
+                }
+            }
+        })
+        .await;
+        let Some((length, source, destination)) = header else {
+            self.listener.refuse(Refusal::Header);
+            return false;
+        };
+        scratch.asked.consume(length);
+        if let Some(source) = source {
+            self.peer = source;
+            self.destination = destination;
+            self.told = Told::new(source, self.listener.at.port(), false);
+        }
+        if !self.listener.tuned().admits(self.peer.ip()) {
+            self.listener.refuse(Refusal::Source);
+            return false;
+        }
+        self.begun = (!scratch.asked.is_empty()).then_some(scratch);
+        true
+    }
+
     async fn served_on(&mut self) {
         let mut first = true;
         loop {
@@ -64,10 +117,11 @@ impl Client {
             let patience =
                 if first { self.timeout(|it| it.header) } else { self.timeout(|it| it.keep_alive) };
             self.own.set_deadline(self.hall.now() + patience);
-            if !self.stream.wakes(|| self.is_over()).await {
+            let begun = self.begun.take();
+            if begun.is_none() && !self.stream.wakes(|| self.is_over()).await {
                 return;
             }
-            let mut scratch = self.hall.scratch();
+            let mut scratch = begun.unwrap_or_else(|| self.hall.scratch());
             loop {
                 match self.one(&mut scratch, &mut first).await {
                     After::Next if scratch.asked.is_empty() && !self.stream.is_readable() => break,

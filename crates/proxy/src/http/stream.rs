@@ -146,6 +146,14 @@ impl Stream {
         .await
     }
 
+    pub(super) async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut written = 0;
+        while written < bytes.len() {
+            written += poll_fn(|_| self.poll_write(&bytes[written..])).await?;
+        }
+        Ok(())
+    }
+
     /// Whether an idle one is still as it was left: nothing has come on it, not even an end.
     pub(super) fn is_untouched(&self) -> bool {
         !self.ready.readable.get() && !self.ready.failed.get()

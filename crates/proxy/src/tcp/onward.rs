@@ -3,14 +3,13 @@
 use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
 use seaway_model::load_balancer::ProxyVersion;
-use seaway_wire::proxy::{self, Forwarded, Origin, Transport, Version};
 
 use super::{
     Tcp,
     connection::{Carried, Connection, Delay, Phase, Side, Socket},
 };
 use crate::{
-    reach::{RETRIES, connect, note_failure},
+    reach::{RETRIES, connect, introduction, note_failure},
     running::Refusal,
     sys::{self, Event},
     worker::Turn,
@@ -109,21 +108,9 @@ fn announce_client(connection: &mut Connection, version: ProxyVersion) {
     if connection.rare.as_ref().is_some_and(|rare| rare.announced) {
         return;
     }
-    let destination = connection.rare.as_ref().and_then(|rare| rare.destination).unwrap_or_else(|| {
-        let at = connection.listener.at;
-        if at.ip().is_unspecified() {
-            sys::local_address(connection.client.fd.as_fd()).unwrap_or(at)
-        } else {
-            at
-        }
-    });
-    let version = match version {
-        ProxyVersion::V1 => Version::V1,
-        ProxyVersion::V2 => Version::V2,
-    };
-    let origin = Origin::Forwarded(Forwarded::new(Transport::Stream, connection.peer, destination));
-    let mut bytes = Vec::with_capacity(128);
-    proxy::encode(version, &origin, &mut bytes);
+    let destination = connection.rare.as_ref().and_then(|rare| rare.destination);
+    let client = connection.client.fd.as_fd();
+    let mut bytes = introduction(version, client, connection.peer, destination, connection.listener.at);
     if let Carried::Bytes { bytes: more, from } = &connection.client.carried {
         bytes.extend_from_slice(&more[*from..]);
     }

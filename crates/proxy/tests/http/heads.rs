@@ -1,6 +1,6 @@
 //! What is told to whom, and where requests go.
 
-use seaway_model::load_balancer::{Action, Filter, HostPattern, Match, PathMatch};
+use seaway_model::load_balancer::{Action, Filter, HeaderChange, HostPattern, Match, PathMatch, Redirect};
 
 use crate::scene::*;
 
@@ -114,4 +114,147 @@ fn a_client_of_http_1_0_gets_what_it_understands() {
         let answer = client.ask("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
         assert_eq!((answer.field("connection"), &answer.body[..]), (Some("keep-alive"), &b"xyz"[..]));
     }
+}
+
+#[test]
+fn rules_change_fields_on_both_ways() {
+    let member = Member::new(|_, _| {
+        Some("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nServer: x\r\nX-Keep: y\r\n\r\n".to_owned())
+    });
+    let pairs =
+        |all: &[(&str, &str)]| all.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    let (_stage, at) = front_with(&[member.at()], |listener| {
+        let mut rule = everything();
+        rule.filters = vec![
+            Filter::RequestHeaders(HeaderChange {
+                set: pairs(&[("X-Set", "new"), ("Content-Length", "9")]),
+                add: pairs(&[("X-Add", "more")]),
+                remove: vec!["x-gone".into(), "content-length".into()],
+            }),
+            Filter::ResponseHeaders(HeaderChange {
+                set: pairs(&[("Server", "z")]),
+                add: pairs(&[("X-Add", "1")]),
+                remove: vec!["content-length".into()],
+            }),
+        ];
+        listener.rules = vec![rule];
+    });
+    let answer = Client::new(at).ask(
+        "POST / HTTP/1.1\r\nHost: a\r\nx-set: old\r\nX-Gone: 1\r\nX-ADD: one\r\nContent-Length: 2\r\n\r\nhi",
+    );
+    let heard = &member.heard()[0];
+    assert_eq!(
+        (heard.field("x-set"), heard.field("x-gone"), &heard.body[..]),
+        (Some("new"), None, &b"hi"[..])
+    );
+    assert!(heard.head.contains("X-ADD: one\n") && heard.head.contains("X-Add: more\n"), "{}", heard.head);
+    assert_eq!(
+        (answer.field("server"), answer.field("x-keep"), answer.field("x-add")),
+        (Some("z"), Some("y"), Some("1"))
+    );
+    assert_eq!(answer.field("content-length"), Some("0"), "nobody changes how long a body is");
+}
+
+#[test]
+fn redirects_keep_what_they_do_not_name() {
+    let redirect = |scheme: Option<&str>, host: Option<&str>, port, path, code| Redirect {
+        scheme: scheme.map(Into::into),
+        host: host.map(Into::into),
+        port,
+        path,
+        code,
+    };
+    let prefix = |text: &str| Some(PathMatch::Prefix(text.into()));
+    for (redirect, expected) in [
+        (redirect(Some("https"), None, None, None, 301), "301 https://shop.example/a/b?c=d"),
+        (redirect(Some("https"), None, Some(8443), None, 308), "308 https://shop.example:8443/a/b?c=d"),
+        (redirect(None, Some("b.example"), None, None, 302), "302 http://b.example:8080/a/b?c=d"),
+        (redirect(None, None, Some(80), prefix("/x/"), 302), "302 http://shop.example/x/b?c=d"),
+        (redirect(None, None, Some(80), prefix("/"), 302), "302 http://shop.example/b?c=d"),
+        (
+            redirect(None, None, None, Some(PathMatch::Exact("/z".into())), 307),
+            "307 http://shop.example:8080/z?c=d",
+        ),
+    ] {
+        let (_stage, at) = front_with(&[], |listener| {
+            let mut rule = everything();
+            rule.matches = vec![Match { path: prefix("/a"), ..Match::default() }];
+            rule.action = Action::Redirect(redirect.clone());
+            listener.rules = vec![rule];
+        });
+        let mut client = Client::new(at);
+        for _ in 0..2 {
+            let answer = client.ask("GET /a/b?c=d HTTP/1.1\r\nHost: shop.example:8080\r\n\r\n");
+            let told = format!("{} {}", answer.status(), answer.field("location").unwrap_or_default());
+            assert_eq!(told, expected);
+        }
+    }
+}
+
+#[test]
+fn a_trusted_peer_says_who_the_client_is() {
+    let member = Member::saying("x");
+    let (stage, at) = front_with(&[member.at()], |listener| {
+        listener.proxy_from = vec!["127.0.0.0/8".parse().unwrap()];
+        listener.sources = vec!["192.0.2.0/24".parse().unwrap()];
+        listener.timeouts.header = std::time::Duration::from_millis(300);
+    });
+    for begin in [
+        "PROXY TCP4 192.0.2.7 203.0.113.1 1234 80\r\n",
+        "PROXY TCP4 192.0.2.8 203.0.113.1 1234 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
+        let mut client = Client::new(at);
+        client.send(begin);
+        if !begin.ends_with("\r\n\r\n") {
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.get("/").status(), 200);
+    }
+    let told: Vec<_> =
+        member.heard().iter().map(|it| it.field("x-forwarded-for").unwrap().to_owned()).collect();
+    assert_eq!(told, ["192.0.2.7", "192.0.2.7", "192.0.2.8", "192.0.2.8"]);
+    for wrong in ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PROXY TCP4 198.51.100.1 203.0.113.1 1234 80\r\n", ""]
+    {
+        let mut client = Client::new(at);
+        client.send(wrong);
+        assert!(client.is_over(), "{wrong:?}");
+    }
+    assert_eq!(member.heard().len(), 4);
+    assert_eq!(stage.listener(at).refused(seaway_proxy::Refusal::Header), 2);
+}
+
+#[test]
+fn a_member_that_wants_to_know_is_told_who_the_client_is() {
+    let heard: std::sync::Arc<std::sync::Mutex<Vec<String>>> = Default::default();
+    let kept = heard.clone();
+    let backend = crate::stage::Backend::new(crate::stage::HERE, move |stream| {
+        let mut first = String::new();
+        std::io::BufRead::read_line(
+            &mut std::io::BufReader::with_capacity(1, stream.try_clone().unwrap()),
+            &mut first,
+        )
+        .unwrap();
+        kept.lock().unwrap().push(first);
+        let mut reader = Reader::new(stream.try_clone().unwrap());
+        while reader.message(false).is_some() {
+            std::io::Write::write_all(&mut &stream, ok("x").as_bytes()).unwrap();
+        }
+    });
+    let (stage, at) = front(&[]);
+    stage.put(seaway_model::Pool {
+        proxy: Some(seaway_model::load_balancer::ProxyVersion::V1),
+        ..crate::stage::pool(&[backend.at])
+    });
+    let mut client = Client::new(at);
+    let port = client.stream().local_addr().unwrap().port();
+    for _ in 0..2 {
+        assert_eq!(client.get("/").status(), 200);
+    }
+    let expected = format!("PROXY TCP4 127.0.0.1 127.0.0.1 {port} {}\r\n", at.port());
+    assert_eq!(
+        *heard.lock().unwrap(),
+        [expected.clone(), expected],
+        "a connection is never another client's"
+    );
 }

@@ -90,3 +90,25 @@ fn a_closed_listener_ends_its_idle_connections_alone() {
     assert!(here.is_over());
     assert_eq!(there.get("/").status(), 200);
 }
+
+#[test]
+fn requests_and_answers_are_counted() {
+    let member = Member::new(|_, heard| {
+        Some(if heard.first().contains("/no") {
+            "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_owned()
+        } else {
+            ok("x")
+        })
+    });
+    let (stage, at) = front(&[member.at()]);
+    let mut client = Client::new(at);
+    client.get("/");
+    client.get("/no");
+    client.send("nonsense\r\n\r\n");
+    client.answer();
+    assert!(client.is_over());
+    let counted = stage.listener(at);
+    assert_eq!((counted.requests, counted.answers), (2, [0, 0, 1, 0, 2, 0]));
+    eventually("everybody has left", || stage.listener(at).traffic.current == 0);
+    assert_eq!(stage.member(member.at()).traffic.current, 0);
+}

@@ -1,0 +1,133 @@
+//! What a rule says, done to a request and to its answer.
+
+use seaway_model::load_balancer::{Filter, HeaderChange, PathMatch, Redirect, Rule};
+use seaway_snapshot::{Asked, Found};
+use seaway_wire::http::Request;
+
+use super::{
+    heads::{Changes, Rewritten},
+    serve::Client,
+};
+
+/// A request as rules look at it.
+pub(super) struct Seen<'a> {
+    pub(super) head: &'a [u8],
+    pub(super) request: &'a Request,
+}
+
+impl Asked for Seen<'_> {
+    fn host(&self) -> &[u8] {
+        self.request.authority.of(self.head)
+    }
+
+    fn path(&self) -> &[u8] {
+        self.request.path().of(self.head)
+    }
+
+    fn method(&self) -> &[u8] {
+        self.request.method_name.of(self.head)
+    }
+
+    fn query(&self) -> &[u8] {
+        self.request.query().of(self.head)
+    }
+
+    fn header(&self, name: &[u8]) -> Option<&[u8]> {
+        let mut fields = self.request.fields.iter();
+        let field = fields.find(|field| field.name.of(self.head).eq_ignore_ascii_case(name))?;
+        Some(field.value.of(self.head))
+    }
+}
+
+/// What is done to a request's fields.
+pub(super) struct Asking<'r>(pub(super) &'r Rule);
+
+/// What is done to an answer's fields.
+pub(super) struct Answering<'r>(pub(super) &'r Rule);
+
+pub(super) struct Nothing;
+
+impl Changes for Asking<'_> {
+    fn changes(&self) -> impl Iterator<Item = &HeaderChange> {
+        self.0.filters.iter().filter_map(|filter| match filter {
+            Filter::RequestHeaders(change) => Some(change),
+            _ => None,
+        })
+    }
+}
+
+impl Changes for Answering<'_> {
+    fn changes(&self) -> impl Iterator<Item = &HeaderChange> {
+        self.0.filters.iter().filter_map(|filter| match filter {
+            Filter::ResponseHeaders(change) => Some(change),
+            _ => None,
+        })
+    }
+}
+
+impl Changes for Nothing {
+    fn changes(&self) -> impl Iterator<Item = &HeaderChange> {
+        std::iter::empty()
+    }
+}
+
+/// What a rule changes in the target.
+pub(super) fn rewritten<'r>(rule: &'r Rule, found: Found, asked: &impl Asked) -> Rewritten<'r> {
+    let mut rewritten = Rewritten::default();
+    for filter in &rule.filters {
+        match filter {
+            Filter::RewritePrefix(by) => {
+                (rewritten.replaced, rewritten.by) = (found.prefix, by.as_bytes());
+            }
+            Filter::RewritePath(by) => {
+                (rewritten.replaced, rewritten.by) = (asked.path().len(), by.as_bytes());
+            }
+            Filter::RewriteHost(host) => rewritten.host = Some(host.as_bytes()),
+            _ => {}
+        }
+    }
+    rewritten
+}
+
+/// Where a redirect sends the client: what it does not name stays as it was asked for.
+pub(super) fn redirected(redirect: &Redirect, asked: &Seen<'_>, found: Found, client: &Client) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let scheme = redirect.scheme.as_deref().unwrap_or(client.told.scheme());
+    let (host, asked_port) = split_port(asked.host());
+    let host = redirect.host.as_deref().map_or_else(|| text(host), str::to_owned);
+    let usual = if scheme == "https" { 443 } else { 80 };
+    // A redirect to another scheme means that scheme's own port.
+    let port = redirect.port.unwrap_or(match &redirect.scheme {
+        Some(_) => usual,
+        None => asked_port.unwrap_or(usual),
+    });
+    let path = match &redirect.path {
+        None => text(asked.path()),
+        Some(PathMatch::Exact(path) | PathMatch::Regex(path)) => path.to_string(),
+        Some(PathMatch::Prefix(prefix)) => {
+            let rest = text(asked.path().get(found.prefix..).unwrap_or_default());
+            match (prefix.trim_end_matches('/'), rest.trim_start_matches('/')) {
+                (prefix, "") if !prefix.is_empty() => prefix.to_owned(),
+                (prefix, rest) => format!("{prefix}/{rest}"),
+            }
+        }
+    };
+    let path = if path.is_empty() { "/".to_owned() } else { path };
+    let port = if port == usual { String::new() } else { format!(":{port}") };
+    let query = match asked.query() {
+        [] => String::new(),
+        query => format!("?{}", text(query)),
+    };
+    format!("{scheme}://{host}{port}{path}{query}")
+}
+
+fn split_port(authority: &[u8]) -> (&[u8], Option<u16>) {
+    let colon = authority.iter().rposition(|byte| *byte == b':').filter(|_| !authority.ends_with(b"]"));
+    match colon {
+        Some(at) => {
+            let port = std::str::from_utf8(&authority[at + 1..]).ok().and_then(|port| port.parse().ok());
+            (&authority[..at], port)
+        }
+        None => (authority, None),
+    }
+}
