@@ -9,13 +9,14 @@
 
 mod http;
 mod pool;
+mod tls;
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use self::{http::*, pool::*};
+pub use self::{http::*, pool::*, tls::*};
 use crate::name::{Name, ObjectRef, Owner};
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,6 +24,8 @@ pub struct LoadBalancer {
     pub binds: Vec<Bind>,
     pub listeners: BTreeMap<ListenerId, Arc<Listener>>,
     pub pools: BTreeMap<PoolId, Arc<Pool>>,
+    /// By the object that they are in: what listeners name in their `tls`.
+    pub certificates: BTreeMap<ObjectRef, Arc<Certificate>>,
     pub options: Options,
 }
 
@@ -132,16 +135,6 @@ pub enum Protocol {
     /// Bytes or datagrams.
     Opaque,
     Http,
-}
-
-/// Certificates by the host name that a client asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TlsByName {
-    /// For clients that ask for a name that nobody has, or for none.
-    pub default: Option<ObjectRef>,
-    pub by_name: BTreeMap<HostPattern, ObjectRef>,
-    /// Do not terminate: choose the pool by name and pass the bytes on.
-    pub passthrough: bool,
 }
 
 /// Over all workers of a process; `None` is no limit.

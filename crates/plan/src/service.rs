@@ -60,7 +60,7 @@ pub(crate) fn plan(
         health_check_node_port: demand.service.health_check_node_port,
         outside: None,
     };
-    planned.load_balancer = Arc::new(LoadBalancer { binds, listeners, pools, options });
+    planned.load_balancer = Arc::new(LoadBalancer { binds, listeners, pools, options, ..LoadBalancer::default() });
     planned
 }
 

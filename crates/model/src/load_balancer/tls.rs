@@ -1,0 +1,66 @@
+//! TLS with clients.
+
+use std::{collections::BTreeMap, fmt};
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::HostPattern;
+use crate::name::{Name, ObjectRef};
+
+/// Certificates by the host name that a client asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsByName {
+    /// For clients that ask for a name that nobody has, or for none. Several differ in their kind of key.
+    pub default: Vec<ObjectRef>,
+    pub by_name: BTreeMap<HostPattern, Vec<ObjectRef>>,
+    /// Do not terminate: choose the pool by name and pass the bytes on.
+    pub passthrough: bool,
+    pub clients: Option<ClientAuth>,
+    pub profile: TlsProfile,
+    /// `Strict-Transport-Security`, in seconds.
+    pub hsts: Option<u32>,
+}
+
+/// Clients show a certificate of one of these authorities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuth {
+    /// Whose chain are the authorities.
+    pub authorities: ObjectRef,
+    /// Who shows none is refused.
+    pub required: bool,
+}
+
+/// As Mozilla names them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TlsProfile {
+    /// TLS 1.3 alone.
+    Modern,
+    /// TLS 1.2 as well, with forward secrecy.
+    #[default]
+    Intermediate,
+}
+
+/// A certificate with its key as an object holds them: PEM, not looked into yet.
+#[derive(Clone)]
+pub struct Certificate {
+    /// The certificate itself first, then those that vouch for it.
+    pub chain: Name,
+    /// Empty for authorities, which vouch for others.
+    pub key: SecretString,
+    /// An OCSP answer, in DER.
+    pub staple: Option<Box<[u8]>>,
+}
+
+impl PartialEq for Certificate {
+    fn eq(&self, other: &Certificate) -> bool {
+        self.chain == other.chain
+            && self.staple == other.staple
+            && self.key.expose_secret() == other.key.expose_secret()
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({} bytes)", self.chain.len())
+    }
+}
