@@ -1,10 +1,13 @@
 //! The part of the configuration that planning reads, resolved: every default is filled in.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 
 use crate::{
     fact::TargetPort,
-    load_balancer::{Balance, HealthCheck, L4, Limits, Passive, Timeouts},
+    load_balancer::{Balance, HealthCheck, HttpOptions, L4, Limits, Passive, Timeouts},
     name::Name,
 };
 
@@ -16,6 +19,7 @@ pub struct Config {
     pub classless: bool,
     /// `tcpServices` and `udpServices`, in their order.
     pub exposed: Vec<Exposed>,
+    pub front_door: FrontDoor,
     pub defaults: Defaults,
 }
 
@@ -33,6 +37,58 @@ pub struct Exposed {
     pub listen: Option<u16>,
     /// On this address only; otherwise on all of the host's.
     pub address: Option<IpAddr>,
+}
+
+/// The listener that Services share, by path and by host name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FrontDoor {
+    pub opens: Opens,
+    pub addresses: Vec<IpAddr>,
+    pub port: u16,
+    pub services: Admission,
+    /// `/shop/cart` is `/cart` to the Service `shop`.
+    pub strip_prefix: bool,
+    /// The answer to what no rule matches, if it is not the usual one.
+    pub unmatched: Option<Unmatched>,
+    pub http: HttpOptions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opens {
+    Never,
+    /// As soon as there is something to serve.
+    WhenNeeded,
+    Always,
+}
+
+/// Which Services appear at the front door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// All that speak HTTP, as far as anybody can tell.
+    All,
+    /// Those that ask for it by an annotation.
+    Annotated,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmatched {
+    pub code: u16,
+    /// `None`: the page for that code, or the usual words.
+    pub page: Option<Name>,
+}
+
+impl Default for FrontDoor {
+    fn default() -> FrontDoor {
+        FrontDoor {
+            opens: Opens::WhenNeeded,
+            addresses: vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
+            port: 80,
+            services: Admission::All,
+            strip_prefix: true,
+            unmatched: None,
+            http: HttpOptions::default(),
+        }
+    }
 }
 
 /// What a Service gets that says nothing else.
@@ -54,6 +110,7 @@ impl Default for Config {
             classes: vec![Name::from("seaway.dev/native")],
             classless: true,
             exposed: Vec::new(),
+            front_door: FrontDoor::default(),
             defaults: Defaults {
                 balance: Balance::RoundRobin,
                 health: Some(HealthCheck::default()),

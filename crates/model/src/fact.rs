@@ -3,6 +3,8 @@
 //! A source (`files`, `cluster`) fills in what an API server would: defaults, uid, validation. Two sources that read
 //! the same manifest give equal facts but for uid, times and versions.
 
+mod http_route;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
@@ -14,6 +16,7 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
+pub use self::http_route::{BackendRef, HttpRoute, RouteRule, Unsupported};
 use crate::{
     Address, IpRange,
     load_balancer::{Family, L4},
@@ -28,6 +31,7 @@ pub enum Fact {
     Node(Arc<Node>),
     Namespace(Arc<Namespace>),
     AddressPool(Arc<AddressPool>),
+    HttpRoute(Arc<HttpRoute>),
     Secret(Arc<Secret>),
     Address(Arc<Address>),
     /// What a DNS name stands for now.
@@ -272,6 +276,7 @@ impl Fact {
             Fact::Node(it) => FactRef::Object(ObjectRef::new(Kind::Node, "", it.meta.name.clone())),
             Fact::Namespace(it) => FactRef::Object(ObjectRef::new(Kind::Namespace, "", it.name.clone())),
             Fact::AddressPool(it) => FactRef::Object(it.object.clone()),
+            Fact::HttpRoute(it) => FactRef::Object(it.object()),
             Fact::Secret(it) => FactRef::Object(it.object.clone()),
             Fact::Address(it) => FactRef::Address(it.ip),
             Fact::Name(it) => FactRef::Name(it.name.clone()),

@@ -115,6 +115,7 @@ pub struct Listener {
     pub protocol: Protocol,
     pub tls: Option<TlsByName>,
     pub rules: Vec<Rule>,
+    pub http: HttpOptions,
     /// Who may connect; empty means everybody.
     pub sources: Vec<IpNet>,
     /// Whose PROXY protocol header is required and believed; from others none is expected.

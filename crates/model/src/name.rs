@@ -70,6 +70,7 @@ pub enum Kind {
     AddressPool,
     IPAddressPool,
     Address,
+    HTTPRoute,
     /// The process's own configuration file.
     Config,
     /// A file of the folder of manifests, where no object can be made out of it.
@@ -88,6 +89,7 @@ impl Kind {
             Kind::AddressPool => "AddressPool",
             Kind::IPAddressPool => "IPAddressPool",
             Kind::Address => "Address",
+            Kind::HTTPRoute => "HTTPRoute",
             Kind::Config => "Config",
             Kind::Manifest => "Manifest",
         }

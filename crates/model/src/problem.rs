@@ -60,6 +60,8 @@ pub enum Reason {
     AddressTaken,
     /// The port is taken on that address by another Service.
     PortConflict,
+    /// A path or a host name that leads to somebody else already.
+    RouteConflict,
     /// A process that is not ours listens there.
     PortInUse,
     /// Pools overlap.
@@ -90,6 +92,7 @@ impl Reason {
             Reason::AddressOutsidePools => "AddressOutsidePools",
             Reason::AddressTaken => "AddressTaken",
             Reason::PortConflict => "PortConflict",
+            Reason::RouteConflict => "RouteConflict",
             Reason::PortInUse => "PortInUse",
             Reason::PoolOverlap => "PoolOverlap",
             Reason::NotPermitted => "NotPermitted",

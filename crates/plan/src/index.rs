@@ -75,7 +75,7 @@ impl Index {
                 changed(self.answers.insert(it.name.clone(), it.clone()), it, Touched::Name(it.name.clone()))
             }
             Fact::Host(it) => changed(self.hosts.insert(it.host.clone(), it.clone()), it, Touched::Host),
-            Fact::AddressPool(_) | Fact::Secret(_) | Fact::Address(_) => Vec::new(),
+            Fact::AddressPool(_) | Fact::HttpRoute(_) | Fact::Secret(_) | Fact::Address(_) => Vec::new(),
         }
     }
 

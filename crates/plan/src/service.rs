@@ -9,7 +9,7 @@ use std::{
 use seaway_model::{
     Listener, ListenerId, LoadBalancer, Name, Pool, PoolId, Problem, Reason,
     fact::{ServiceKind, ServicePort, TargetPort},
-    load_balancer::{Affinity, BackendProtocol, Bind, Options, Protocol, Rule},
+    load_balancer::{Affinity, BackendProtocol, Bind, HttpOptions, Options, Protocol, Rule},
 };
 
 use crate::{
@@ -60,7 +60,8 @@ pub(crate) fn plan(
         health_check_node_port: demand.service.health_check_node_port,
         outside: None,
     };
-    planned.load_balancer = Arc::new(LoadBalancer { binds, listeners, pools, options, ..LoadBalancer::default() });
+    planned.load_balancer =
+        Arc::new(LoadBalancer { binds, listeners, pools, options, ..LoadBalancer::default() });
     planned
 }
 
@@ -82,6 +83,7 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId) -> Listener {
         protocol: Protocol::Opaque,
         tls: None,
         rules: vec![Rule::everything_to(demand.owner.clone(), pool)],
+        http: HttpOptions::default(),
         sources,
         proxy_from: wishes.proxy_from.clone(),
         limits: wishes.limits,

@@ -7,7 +7,8 @@ use std::{error::Error, net::SocketAddr, sync::Arc};
 use seaway_model::{
     L4, LbKey, Listener, Member, Pool, PoolId,
     load_balancer::{
-        BackendProtocol, Balance, HealthCheck, Limits, MemberState, Passive, Protocol, Rule, Timeouts,
+        BackendProtocol, Balance, HealthCheck, HttpOptions, Limits, MemberState, Passive, Protocol, Rule,
+        Timeouts,
     },
     name::Owner,
 };
@@ -36,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             protocol: Protocol::Opaque,
             tls: None,
             rules: vec![Rule::everything_to(owner.clone(), pool.clone())],
+            http: HttpOptions::default(),
             sources: Vec::new(),
             proxy_from: Vec::new(),
             limits: Limits::default(),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use seaway_model::{
     L4, Listener, Member, Owner, Pool, PoolId,
-    load_balancer::{BackendProtocol, Balance, Limits, MemberState, Protocol, Rule, Timeouts},
+    load_balancer::{BackendProtocol, Balance, HttpOptions, Limits, MemberState, Protocol, Rule, Timeouts},
 };
 
 pub fn owner() -> Owner {
@@ -51,6 +51,7 @@ pub fn listener(port: u16) -> Listener {
         protocol: Protocol::Opaque,
         tls: None,
         rules: vec![Rule::everything_to(owner(), pool_id())],
+        http: HttpOptions::default(),
         sources: Vec::new(),
         proxy_from: Vec::new(),
         limits: Limits::default(),

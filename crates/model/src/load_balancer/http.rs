@@ -1,7 +1,8 @@
 //! Rules: what a request must be, what is done to it, and where it goes. Layer 4 uses one rule without matches.
 
-use std::fmt;
-use std::time::Duration;
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use ipnet::IpNet;
 
 use super::pool::PoolId;
 use crate::name::{Name, Owner};
@@ -16,8 +17,12 @@ pub struct Rule {
     pub matches: Vec<Match>,
     pub filters: Vec<Filter>,
     pub action: Action,
+    /// Until the whole of an answer was sent on.
     pub timeout: Option<Duration>,
-    pub retries: u8,
+    /// Until the whole of one attempt's answer has come.
+    pub attempt_timeout: Option<Duration>,
+    /// More attempts after the first, if that was in vain; `None`: as many as usual.
+    pub retries: Option<u8>,
 }
 
 impl Rule {
@@ -30,15 +35,17 @@ impl Rule {
             filters: Vec::new(),
             action: Action::Forward(vec![(pool, 1)]),
             timeout: None,
-            retries: 0,
+            attempt_timeout: None,
+            retries: None,
         }
     }
 }
 
+/// Where it leads is a pool in a plan, and a Service in a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum Action<To = PoolId> {
     /// Pools by weight; all weights 0 means nobody.
-    Forward(Vec<(PoolId, u32)>),
+    Forward(Vec<(To, u32)>),
     Redirect(Redirect),
     Respond {
         code: u16,
@@ -64,7 +71,7 @@ impl fmt::Display for HostPattern {
 }
 
 /// All of its parts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Match {
     pub path: Option<PathMatch>,
     pub method: Option<Name>,
@@ -72,7 +79,7 @@ pub struct Match {
     pub query: Vec<(Name, TextMatch)>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathMatch {
     Exact(Name),
     /// By whole segments: `/foo` is `/foo` and `/foo/…`, never `/foobar`.
@@ -80,24 +87,26 @@ pub enum PathMatch {
     Regex(Name),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TextMatch {
     Exact(Name),
     Regex(Name),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filter {
+pub enum Filter<To = PoolId> {
     RequestHeaders(HeaderChange),
     ResponseHeaders(HeaderChange),
     /// Replaces the matched prefix.
     RewritePrefix(Name),
     RewritePath(Name),
     RewriteHost(Name),
+    /// So many of a thousand requests are sent there too; nobody waits for the answers.
     Mirror {
-        pool: PoolId,
+        to: To,
         per_mille: u16,
     },
+    Cors(Cors),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,11 +116,56 @@ pub struct HeaderChange {
     pub remove: Vec<Name>,
 }
 
+/// What pages of other origins may ask for (the Fetch standard, "CORS protocol"). `*` stands for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cors {
+    pub origins: Vec<Origin>,
+    pub credentials: bool,
+    pub methods: Vec<Name>,
+    pub headers: Vec<Name>,
+    pub expose: Vec<Name>,
+    pub max_age: Duration,
+}
+
+/// `*`, `https://*`, `https://shop.example:8443` or `https://*.example`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Any,
+    /// A port that is not told is the scheme's own; no host is any.
+    Like {
+        scheme: Name,
+        host: Option<HostPattern>,
+        port: Option<u16>,
+    },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Origin::Like { scheme, host, port } = self else { return f.write_str("*") };
+        write!(f, "{scheme}://")?;
+        match host {
+            Some(host) => host.fmt(f)?,
+            None => f.write_str("*")?,
+        }
+        port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+/// What a listener does with HTTP whatever its rules say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpOptions {
+    /// Proxies before us, whose word on the client (`X-Forwarded-…`, `Forwarded`) is believed.
+    pub trusted: Vec<IpNet>,
+    /// Instead of our own words for a status, where no rule has a body of its own.
+    pub pages: BTreeMap<u16, Name>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redirect {
     pub scheme: Option<Name>,
     pub host: Option<Name>,
     pub port: Option<u16>,
+    /// Exact: the whole path. Prefix: what the rule's prefix becomes.
     pub path: Option<PathMatch>,
     pub code: u16,
 }

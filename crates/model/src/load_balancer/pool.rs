@@ -94,10 +94,21 @@ impl Balance {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Affinity {
     /// One client address keeps its member while it comes back within this time.
     ClientIp(Duration),
+    /// A client keeps the member that a cookie of this name says (HTTP).
+    Cookie { name: Name, mode: CookieMode },
+}
+
+/// Whose cookie it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CookieMode {
+    /// Ours: members never see it.
+    Insert,
+    /// The member's own, which gets our mark.
+    Rewrite,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

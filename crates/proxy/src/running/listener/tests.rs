@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use seaway_model::{
     L4,
-    load_balancer::{Limits, Protocol, Rule, Timeouts},
+    load_balancer::{HttpOptions, Limits, Protocol, Rule, Timeouts},
     name::Owner,
 };
 
@@ -20,6 +20,7 @@ fn tuned(limits: Limits, pools: &[(&str, u32)]) -> Tuned {
         protocol: Protocol::Opaque,
         tls: None,
         rules: vec![rule],
+        http: HttpOptions::default(),
         sources: Vec::new(),
         proxy_from: Vec::new(),
         limits,

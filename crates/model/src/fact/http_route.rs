@@ -1,0 +1,53 @@
+//! HTTPRoute of Gateway API: the part of it that is read.
+
+use std::time::Duration;
+
+use super::Meta;
+use crate::{
+    load_balancer::{Action, Filter, HostPattern, Match},
+    name::{Kind, Name, ObjectRef},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRoute {
+    pub meta: Meta,
+    /// Any of these; empty means every host.
+    pub hosts: Vec<HostPattern>,
+    pub rules: Vec<RouteRule>,
+}
+
+impl HttpRoute {
+    pub fn object(&self) -> ObjectRef {
+        ObjectRef::new(Kind::HTTPRoute, self.meta.namespace.clone(), self.meta.name.clone())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteRule {
+    /// Any of these; never empty, for the API server fills in `/`.
+    pub matches: Vec<Match>,
+    pub filters: Vec<Filter<BackendRef>>,
+    pub action: Action<BackendRef>,
+    pub timeout: Option<Duration>,
+    pub attempt_timeout: Option<Duration>,
+    pub retries: Option<u8>,
+    /// Valid, and not understood here: who does not know all of a rule must not follow it.
+    pub unsupported: Vec<Unsupported>,
+}
+
+/// A port of a Service, as a route names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendRef {
+    pub namespace: Name,
+    pub service: Name,
+    pub port: u16,
+    /// Where it stands: `spec.rules[0].backendRefs[1]`.
+    pub field: Name,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    pub field: Name,
+    /// What it would be: "a filter of type ExtensionRef".
+    pub what: Name,
+}
