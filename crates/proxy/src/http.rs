@@ -23,6 +23,7 @@ mod kept;
 mod rules;
 mod scratch;
 mod serve;
+mod session;
 mod stream;
 
 use std::{
@@ -187,7 +188,7 @@ impl Source for Http {
     fn command(&mut self, command: &Command, turn: &mut Turn) {
         self.hall.set_now(turn.now);
         match command {
-            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.speaks_http() => {
+            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.is_understood() => {
                 self.hall.doors().open(listener.clone(), socket.clone(), turn);
             }
             Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),

@@ -19,7 +19,7 @@
 //! are about, open connections of members, health, ejections, affinity. Per worker: the turn of round robin.
 //!
 //! What the crate does not know: Kubernetes, plans, who gave an address, whether an address is on this host (it
-//! binds freely), TLS (yet), files, the configuration.
+//! binds freely), where certificates come from, files, the configuration.
 //!
 //! # Another kind of source in a worker
 //!
@@ -54,6 +54,7 @@ mod statistics;
 mod sys;
 mod takeover;
 mod tcp;
+mod tls;
 mod udp;
 mod worker;
 
@@ -65,3 +66,4 @@ pub use seaway_snapshot::Standing;
 pub use statistics::{ListenerStatistics, MemberStatistics, PoolStatistics, Statistics, Traffic};
 pub use sys::{give_memory_back, raise_descriptor_limit};
 pub use takeover::{HandOver, TakeOverError, TakenOver, Turn, take};
+pub use tls::{KeyError, Keys};

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use seaway_model::{LbKey, Listener, ListenerId, Pool, PoolId};
+use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId};
 
 use crate::{
     health::{HealthChanges, Prober},
@@ -19,6 +19,7 @@ use crate::{
     shared::Shared,
     statistics::Statistics,
     sys,
+    tls::Keys,
     worker::{Command, Mailbox, Worker},
 };
 
@@ -137,6 +138,23 @@ impl Proxy {
         }
     }
 
+    /// New, or renewed: whoever shakes hands from now on gets it. `None` takes it away.
+    pub fn put_certificate(&self, key: &LbKey, name: &ObjectRef, keys: Option<Arc<Keys>>) {
+        let mut registry = self.shared().registry.lock();
+        let state = registry.entry(key.clone()).or_default();
+        state.certificate(name).put(keys);
+        // Authorities of clients are part of a listener's terms.
+        let concerned = |listener: &Arc<RunningListener>| {
+            let tls = listener.tuned().listener.tls.clone();
+            tls.and_then(|tls| tls.clients).is_some_and(|clients| clients.authorities == *name)
+        };
+        let listeners: Vec<_> = state.listeners.values().filter(|it| concerned(it)).cloned().collect();
+        for listener in listeners {
+            let tuned = state.tune(key, listener.tuned().listener.clone(), &self.shared().tickets);
+            listener.retune(tuned);
+        }
+    }
+
     /// Listens at `ip`, which need not be on this host (yet), or adopts the socket of a predecessor.
     pub fn open(&self, key: &LbKey, ip: IpAddr, listener: Arc<Listener>) -> Result<(), OpenError> {
         let (id, at) = (listener.id(), SocketAddr::new(ip, listener.port));
@@ -160,7 +178,7 @@ impl Proxy {
             open::sockets(at, id.l4, workers.len(), adopted)?.into_iter().map(Arc::new).collect();
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
-        let tuned = state.tune(key, listener);
+        let tuned = state.tune(key, listener, &self.shared().tickets);
         let running = Arc::new(RunningListener::new(key.clone(), at, id, tuned));
         running.set_sockets(sockets.clone());
         state.listeners.insert((ip, id), running.clone());
@@ -175,7 +193,7 @@ impl Proxy {
         let mut registry = self.shared().registry.lock();
         let Some(state) = registry.get_mut(key) else { return };
         let Some(running) = state.listeners.get(&(ip, listener.id())).cloned() else { return };
-        running.retune(state.tune(key, listener));
+        running.retune(state.tune(key, listener, &self.shared().tickets));
     }
 
     /// Accepts nobody any more. Who is there may finish within the listener's drain time.

@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{LbKey, Listener, ListenerId, Pool, PoolId};
+use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId};
+
+use crate::tls::{Slot, Terms, Tickets};
 
 pub use listener::Refusal;
 pub(crate) use listener::{RunningListener, Tuned};
@@ -35,6 +37,8 @@ pub(crate) struct LoadBalancerState {
     /// Closed, with connections that go on.
     pub(crate) closed: Vec<Arc<RunningListener>>,
     pub(crate) pools: BTreeMap<PoolId, Arc<RunningPool>>,
+    /// Empty as long as nobody has put one: listeners and certificates may come in any order.
+    pub(crate) certificates: BTreeMap<ObjectRef, Arc<Slot>>,
 }
 
 impl Registry {
@@ -57,8 +61,21 @@ impl LoadBalancerState {
             .clone()
     }
 
-    pub(crate) fn tune(&mut self, key: &LbKey, listener: Arc<Listener>) -> Tuned {
-        Tuned::new(listener, |id| self.pool(key, id))
+    pub(crate) fn certificate(&mut self, name: &ObjectRef) -> Arc<Slot> {
+        self.certificates.entry(name.clone()).or_default().clone()
+    }
+
+    pub(crate) fn tune(&mut self, key: &LbKey, listener: Arc<Listener>, tickets: &Tickets) -> Tuned {
+        let terms = listener.tls.as_ref().filter(|tls| !tls.passthrough);
+        let terms = terms.map(|tls| Terms::new(tls, tickets, |name| self.certificate(name)));
+        let terms = terms.and_then(|terms| {
+            terms
+                .inspect_err(
+                    |error| tracing::error!(listener = %listener.name, %error, "clients cannot be served"),
+                )
+                .ok()
+        });
+        Tuned::new(listener, terms.map(Arc::new), |id| self.pool(key, id))
     }
 
     /// The longest time for which a listener here lets connections to a removed member go on, and all others.

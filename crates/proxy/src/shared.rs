@@ -13,6 +13,7 @@ use crate::{
     running::Registry,
     sys,
     takeover::Inheritance,
+    tls::Tickets,
     worker::{Command, Mailbox},
 };
 
@@ -21,6 +22,7 @@ const EPISODE: u64 = 10_000;
 
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
+    pub(crate) tickets: Tickets,
     pub(crate) workers: Vec<Arc<Mailbox>>,
     /// Sockets of a predecessor that wait to be opened here.
     pub(crate) adopted: Adopted,
@@ -42,6 +44,7 @@ impl Shared {
     pub(crate) fn new(workers: Vec<Arc<Mailbox>>) -> Shared {
         Shared {
             registry: Registry::default(),
+            tickets: Tickets::new(),
             workers,
             adopted: Mutex::default(),
             closing: Closing::default(),

@@ -195,7 +195,7 @@ impl Source for Tcp {
 
     fn command(&mut self, command: &Command, turn: &mut Turn) {
         match command {
-            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && !listener.speaks_http() => {
+            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && !listener.is_understood() => {
                 self.doors.open(listener.clone(), socket.clone(), turn);
             }
             Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),

@@ -22,7 +22,6 @@ use super::{
 use crate::{
     reach::{self, RETRIES, note_failure},
     running::{Refusal, RunningMember, RunningPool, Tuned},
-    sys,
 };
 
 /// What becomes of the client's connection.
@@ -318,11 +317,13 @@ async fn relay(
     }
     client.listener.count_answer(status);
     let may_persist = short.persists && !client.is_over();
+    let hsts = client.terms.as_ref().and_then(|terms| terms.hsts.as_deref());
+    let answering = Answering { rule: short.rule, hsts };
     let Scratch { response, answered, downward, upward, asked, .. } = scratch;
     let head = &answered.filled()[..response.length];
     downward.clear();
     let Onward { chunked, persists } =
-        heads::answer(&mut downward.out, head, response, short.version, may_persist, &Answering(short.rule));
+        heads::answer(&mut downward.out, head, response, short.version, may_persist, &answering);
     answered.consume(response.length);
     downward.begin(response.body, chunked);
     if response.body == Body::Tunnel {
@@ -427,8 +428,7 @@ async fn tunnel(client: &mut Client, scratch: &mut Scratch, stream: &Stream) -> 
                 Poll::Pending => {}
                 Poll::Ready(Ok(())) => {
                     *open = false;
-                    // Fails only if the connection is broken already, of which an event tells.
-                    let _ = sys::finish_sending(to.fd());
+                    to.finish();
                 }
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
             }
@@ -442,6 +442,36 @@ async fn tunnel(client: &mut Client, scratch: &mut Scratch, stream: &Stream) -> 
     client.listener.bytes_in.fetch_add(upward.moved, Relaxed);
     client.listener.bytes_out.fetch_add(downward.moved, Relaxed);
     After::Close
+}
+
+/// TLS ends here, and what is in it goes on as it is.
+pub(super) async fn pass_through(client: &mut Client) {
+    let tuned = client.listener.tuned_now();
+    let number = client.hall.cursors().draw();
+    let Some(pool) = tuned.pool(|| number).cloned() else {
+        return client.listener.refuse(Refusal::NoMember);
+    };
+    let mut tried = Vec::new();
+    while tried.len() <= RETRIES {
+        let Some(member) = choose(client, &pool, &tried) else { break };
+        client.own.engage(Some(member.clone()));
+        match connect(client, &pool, &member, &tuned).await {
+            Ok(stream) => {
+                let mut scratch = client.hall.scratch();
+                scratch.upward.begin(Body::Tunnel, false);
+                scratch.downward.begin(Body::Tunnel, false);
+                tunnel(client, &mut scratch, &stream).await;
+                return client.hall.put_back(scratch);
+            }
+            Err(error) => {
+                client.own.engage(None);
+                note_failure(&client.listener, &pool, &member, &error.to_string(), client.hall.now());
+                tried.push(member);
+            }
+        }
+    }
+    client.listener.refuse(Refusal::NoMember);
+    client.stream.reset();
 }
 
 /// Answers a request that goes nowhere. Its body, if there is one, is not waited for.

@@ -171,7 +171,7 @@ impl Flow {
         }
         self.out.clear();
         self.sent = 0;
-        Poll::Ready(Ok(()))
+        to.poll_flush().map_err(|_| Broken::Sink)
     }
 
     /// Goes on until all is through.

@@ -12,6 +12,8 @@ pub(super) struct Told {
     peer: Vec<u8>,
     port: Vec<u8>,
     scheme: &'static str,
+    /// The certificate that the client has shown, as RFC 9440 writes it.
+    certificate: Option<Vec<u8>>,
     /// What the client says of those before it is believed.
     pub(super) believed: bool,
 }
@@ -23,8 +25,14 @@ impl Told {
             peer: ip.to_string().into_bytes(),
             port: port.to_string().into_bytes(),
             scheme: if tls { "https" } else { "http" },
+            certificate: None,
             believed: false,
         }
+    }
+
+    pub(super) fn with_certificate(mut self, der: &[u8]) -> Told {
+        self.certificate = Some([b":", &base64(der)[..], b":"].concat());
+        self
     }
 
     pub(super) fn scheme(&self) -> &'static str {
@@ -55,6 +63,10 @@ pub(super) trait Changes {
     }
 
     fn put_new(&self, out: &mut Vec<u8>) {
+        self.put_changes(out);
+    }
+
+    fn put_changes(&self, out: &mut Vec<u8>) {
         for (name, value) in self.changes().flat_map(|change| change.set.iter().chain(&change.add)) {
             for part in [name.as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
                 out.extend_from_slice(part);
@@ -82,7 +94,8 @@ pub(super) fn question(
     for field in &request.fields {
         let value = field.value.of(head);
         match field.known {
-            Known::Host => continue,
+            // Nobody says of himself that he has shown a certificate.
+            Known::Host | Known::ClientCert => continue,
             // Nobody changes how long a body is.
             Known::ContentLength => {}
             Known::Te => {
@@ -115,6 +128,9 @@ pub(super) fn question(
         if !told.believed || request.field(known).is_none() {
             put(out, &[name, value, b"\r\n"]);
         }
+    }
+    if let Some(certificate) = &told.certificate {
+        put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
     }
     changes.put_new(out);
     if request.body == Body::Chunked {
@@ -207,4 +223,32 @@ pub(super) fn answer(
     }
     out.extend_from_slice(b"\r\n");
     Onward { chunked, persists }
+}
+
+fn base64(bytes: &[u8]) -> Vec<u8> {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = Vec::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let bits =
+            three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
+            text.push(if place <= three.len() { letter } else { b'=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (plain, expected) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
+        {
+            assert_eq!(base64(plain.as_bytes()), expected.as_bytes(), "{plain}");
+        }
+    }
 }

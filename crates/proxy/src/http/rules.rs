@@ -43,7 +43,11 @@ impl Asked for Seen<'_> {
 pub(super) struct Asking<'r>(pub(super) &'r Rule);
 
 /// What is done to an answer's fields.
-pub(super) struct Answering<'r>(pub(super) &'r Rule);
+pub(super) struct Answering<'r> {
+    pub(super) rule: &'r Rule,
+    /// That this host is to be asked over TLS from now on.
+    pub(super) hsts: Option<&'r str>,
+}
 
 pub(super) struct Nothing;
 
@@ -57,8 +61,17 @@ impl Changes for Asking<'_> {
 }
 
 impl Changes for Answering<'_> {
+    fn put_new(&self, out: &mut Vec<u8>) {
+        if let Some(hsts) = self.hsts {
+            for part in ["Strict-Transport-Security: ", hsts, "\r\n"] {
+                out.extend_from_slice(part.as_bytes());
+            }
+        }
+        self.put_changes(out);
+    }
+
     fn changes(&self) -> impl Iterator<Item = &HeaderChange> {
-        self.0.filters.iter().filter_map(|filter| match filter {
+        self.rule.filters.iter().filter_map(|filter| match filter {
             Filter::ResponseHeaders(change) => Some(change),
             _ => None,
         })

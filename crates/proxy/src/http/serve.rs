@@ -9,6 +9,8 @@ use std::{
     task::{Poll, ready},
 };
 
+use rustls::ServerConnection;
+use seaway_model::load_balancer::Protocol;
 use seaway_wire::{
     http::{Limits, Reading},
     proxy::{self, Parsed},
@@ -20,12 +22,14 @@ use super::{
     hall::{Hall, Own},
     heads::Told,
     scratch::Scratch,
+    session::Session,
     stream::Stream,
 };
 use crate::{
     doors::Newcomer,
     running::{Refusal, RunningListener},
     shared::Shared,
+    tls::Terms,
 };
 
 pub(super) struct Client {
@@ -37,6 +41,8 @@ pub(super) struct Client {
     pub(super) destination: Option<std::net::SocketAddr>,
     pub(super) listener: Arc<RunningListener>,
     pub(super) told: Told,
+    /// How TLS is spoken with it.
+    pub(super) terms: Option<Arc<Terms>>,
     /// Came together with the header of a PROXY.
     begun: Option<Box<Scratch>>,
     _counted: Counted,
@@ -63,11 +69,34 @@ pub(super) async fn serve(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
         Err(error) => return hall.shared.out_of_descriptors(&error),
     };
     let told = Told::new(peer, listener.at.port(), false);
-    let mut client =
-        Client { hall, own, stream, peer, destination: None, listener, told, begun: None, _counted };
+    let mut client = Client {
+        hall,
+        own,
+        stream,
+        peer,
+        destination: None,
+        listener,
+        told,
+        terms: None,
+        begun: None,
+        _counted,
+    };
     if trusted && !client.introduced().await {
         return client.stream.reset();
     }
+    let tuned = client.listener.tuned_now();
+    if tuned.listener.tls.is_some() {
+        // Without terms nobody is served: what is asked for in TLS is never said in the open.
+        let Some(terms) = tuned.terms.clone() else { return client.listener.refuse(Refusal::Tls) };
+        if let Err(error) = client.secured(terms).await {
+            tracing::debug!(listener = %client.listener.at, peer = %client.peer, %error, "no TLS");
+            return client.listener.refuse(Refusal::Tls);
+        }
+    }
+    if tuned.listener.protocol == Protocol::Opaque {
+        return exchange::pass_through(&mut client).await;
+    }
+    drop(tuned);
     client.served_on().await;
 }
 
@@ -108,6 +137,21 @@ impl Client {
         }
         self.begun = (!scratch.asked.is_empty()).then_some(scratch);
         true
+    }
+
+    async fn secured(&mut self, terms: Arc<Terms>) -> io::Result<()> {
+        let connection = ServerConnection::new(terms.config.clone()).map_err(io::Error::other)?;
+        self.own.set_deadline(self.hall.now() + self.timeout(|it| it.header));
+        self.stream.secure(Session::new(connection));
+        self.stream.shaken_hands().await?;
+        self.told = Told::new(self.peer, self.listener.at.port(), true);
+        if let Some(session) = self.stream.session()
+            && let Some([certificate, ..]) = session.connection().peer_certificates()
+        {
+            self.told = Told::new(self.peer, self.listener.at.port(), true).with_certificate(certificate);
+        }
+        self.terms = Some(terms);
+        Ok(())
     }
 
     async fn served_on(&mut self) {

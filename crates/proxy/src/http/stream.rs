@@ -1,7 +1,7 @@
 //! One connection as a task sees it: it reads and writes, and waits where that is not possible yet.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     future::poll_fn,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -9,7 +9,7 @@ use std::{
     task::Poll,
 };
 
-use super::hall::Hall;
+use super::{hall::Hall, session::Session};
 use crate::sys::{self, Event};
 
 pub(super) struct Stream {
@@ -17,6 +17,7 @@ pub(super) struct Stream {
     fd: OwnedFd,
     ready: Rc<Ready>,
     index: u32,
+    tls: Option<Box<RefCell<Session>>>,
 }
 
 /// What edges have told.
@@ -54,7 +55,7 @@ impl Ready {
 
 impl Stream {
     pub(super) fn new(hall: Rc<Hall>, fd: OwnedFd, ready: Rc<Ready>, index: u32) -> Stream {
-        Stream { hall, fd, ready, index }
+        Stream { hall, fd, ready, index, tls: None }
     }
 
     pub(super) fn index(&self) -> u32 {
@@ -78,6 +79,22 @@ impl Stream {
     /// Something has come since it was last read empty: bytes, an end or an error.
     pub(super) fn is_readable(&self) -> bool {
         self.ready.readable.get()
+            || self.tls.as_ref().is_some_and(|session| session.borrow().holds_plaintext())
+    }
+
+    /// Everything from now on goes through this session.
+    pub(super) fn secure(&mut self, session: Session) {
+        self.tls = Some(Box::new(RefCell::new(session)));
+    }
+
+    pub(super) fn session(&self) -> Option<std::cell::Ref<'_, Session>> {
+        self.tls.as_ref().map(|session| session.borrow())
+    }
+
+    /// Waits until both sides know each other.
+    pub(super) async fn shaken_hands(&self) -> io::Result<()> {
+        let Some(session) = &self.tls else { return Ok(()) };
+        poll_fn(|_| session.borrow_mut().poll_handshake(self)).await
     }
 
     fn later<T>(&self) -> Poll<io::Result<T>> {
@@ -86,6 +103,29 @@ impl Stream {
 
     /// `Ok(0)`: the peer has finished.
     pub(super) fn poll_read(&self, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        match &self.tls {
+            Some(session) => session.borrow_mut().poll_read(self, into),
+            None => self.poll_receive(into),
+        }
+    }
+
+    /// What was taken may wait here until [`Stream::poll_flush`] is through.
+    pub(super) fn poll_write(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &self.tls {
+            Some(session) => session.borrow_mut().poll_write(self, bytes),
+            None => self.poll_send(bytes),
+        }
+    }
+
+    pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
+        match &self.tls {
+            Some(session) => session.borrow_mut().poll_flush(self),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Bytes as they are on the wire.
+    pub(super) fn poll_receive(&self, into: &mut [u8]) -> Poll<io::Result<usize>> {
         if !self.ready.readable.get() {
             return self.later();
         }
@@ -105,7 +145,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn poll_write(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_send(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if !self.ready.writable.get() {
             return self.later();
         }
@@ -151,7 +191,7 @@ impl Stream {
         while written < bytes.len() {
             written += poll_fn(|_| self.poll_write(&bytes[written..])).await?;
         }
-        Ok(())
+        poll_fn(|_| self.poll_flush()).await
     }
 
     /// Whether an idle one is still as it was left: nothing has come on it, not even an end.
@@ -162,6 +202,15 @@ impl Stream {
     pub(super) fn reset(&self) {
         // If it fails the peer sees an end instead; there is nobody to tell.
         let _ = sys::reset_when_closed(self.fd());
+    }
+
+    /// Tells the peer that nothing more will come.
+    pub(super) fn finish(&self) {
+        if let Some(session) = &self.tls {
+            session.borrow_mut().finish(self);
+        }
+        // Fails only if the connection is broken already, of which an event tells.
+        let _ = sys::finish_sending(self.fd());
     }
 }
 

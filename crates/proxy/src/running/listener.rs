@@ -18,6 +18,7 @@ use seaway_model::{
 use seaway_snapshot::Routes;
 
 use super::RunningPool;
+use crate::tls::Terms;
 
 pub(crate) struct RunningListener {
     pub(crate) key: LbKey,
@@ -50,6 +51,8 @@ pub(crate) struct Tuned {
     /// Of HTTP: which rule, and where each leads.
     pub(crate) routes: Routes,
     choices: Vec<Choice>,
+    /// How TLS is spoken, where it is.
+    pub(crate) terms: Option<Arc<Terms>>,
 }
 
 /// Pools by weight.
@@ -70,6 +73,8 @@ pub enum Refusal {
     Rate,
     /// A PROXY protocol header was required, and is missing, wrong or late.
     Header,
+    /// No handshake of TLS came about.
+    Tls,
     /// No member is usable, or none could be reached.
     NoMember,
     /// Out of descriptors or of memory.
@@ -77,11 +82,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub const ALL: [Refusal; 6] = [
+    pub const ALL: [Refusal; 7] = [
         Refusal::Source,
         Refusal::Connections,
         Refusal::Rate,
         Refusal::Header,
+        Refusal::Tls,
         Refusal::NoMember,
         Refusal::Resources,
     ];
@@ -92,6 +98,7 @@ impl Refusal {
             Refusal::Connections => "connections",
             Refusal::Rate => "rate",
             Refusal::Header => "header",
+            Refusal::Tls => "tls",
             Refusal::NoMember => "no-member",
             Refusal::Resources => "resources",
         }
@@ -99,7 +106,11 @@ impl Refusal {
 }
 
 impl Tuned {
-    pub(crate) fn new(listener: Arc<Listener>, mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>) -> Tuned {
+    pub(crate) fn new(
+        listener: Arc<Listener>,
+        terms: Option<Arc<Terms>>,
+        mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>,
+    ) -> Tuned {
         let mut choices: Vec<Choice> = Vec::new();
         for rule in &listener.rules {
             choices.push(match &rule.action {
@@ -111,10 +122,10 @@ impl Tuned {
         }
         if listener.protocol == Protocol::Http {
             let routes = Routes::compile(&listener.rules);
-            return Tuned { listener, first: Choice::default(), routes, choices };
+            return Tuned { listener, first: Choice::default(), routes, choices, terms };
         }
         let first = choices.into_iter().find(|choice| !choice.pools.is_empty()).unwrap_or_default();
-        Tuned { listener, first, routes: Routes::default(), choices: Vec::new() }
+        Tuned { listener, first, routes: Routes::default(), choices: Vec::new(), terms }
     }
 
     pub(crate) fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
@@ -193,9 +204,10 @@ impl RunningListener {
         self.tuned.load()
     }
 
-    /// Whose business its connections are; does not change while it listens.
-    pub(crate) fn speaks_http(&self) -> bool {
-        self.tuned.load().listener.protocol == Protocol::Http
+    /// Its connections are tasks of their own, not bytes that are passed on as they come.
+    pub(crate) fn is_understood(&self) -> bool {
+        let listener = &self.tuned.load().listener;
+        listener.protocol == Protocol::Http || listener.tls.as_ref().is_some_and(|tls| !tls.passthrough)
     }
 
     /// To be held for longer than a moment.

@@ -66,8 +66,11 @@ impl Rig {
         change(&mut listener);
         let listener = Arc::new(listener);
         let id = listener.id();
-        let tuned =
-            self.shared.registry.lock().entry(self.key.clone()).or_default().tune(&self.key, listener);
+        let tuned = self.shared.registry.lock().entry(self.key.clone()).or_default().tune(
+            &self.key,
+            listener,
+            &self.shared.tickets,
+        );
         let running = Arc::new(RunningListener::new(self.key.clone(), at, id, tuned));
         let mut registry = self.shared.registry.lock();
         registry.get_mut(&self.key).unwrap().listeners.insert((ip, id), running.clone());

@@ -9,3 +9,4 @@ mod scene;
 #[path = "../tcp/stage.rs"]
 mod stage;
 mod times;
+mod tls;

@@ -70,6 +70,7 @@ known! {
     ForwardedPort = b"x-forwarded-port",
     RequestId = b"x-request-id",
     TraceParent = b"traceparent",
+    ClientCert = b"client-cert",
 }
 
 impl Known {

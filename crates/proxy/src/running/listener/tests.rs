@@ -26,7 +26,7 @@ fn tuned(limits: Limits, pools: &[(&str, u32)]) -> Tuned {
         limits,
         timeouts: Timeouts::default(),
     };
-    Tuned::new(Arc::new(listener), |id| Arc::new(RunningPool::empty(LbKey::Whole, id.clone())))
+    Tuned::new(Arc::new(listener), None, |id| Arc::new(RunningPool::empty(LbKey::Whole, id.clone())))
 }
 
 fn running() -> RunningListener {

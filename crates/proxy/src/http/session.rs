@@ -1,0 +1,159 @@
+//! TLS on a stream: rustls between what is on the wire and what is meant.
+
+use std::{
+    io::{self, Read, Write},
+    task::{Poll, ready},
+};
+
+use rustls::Connection;
+
+use super::stream::Stream;
+
+pub(super) struct Session {
+    connection: Connection,
+    /// Decrypted and not taken yet.
+    plaintext: usize,
+    /// The peer has said that nothing more comes.
+    finished: bool,
+}
+
+/// Taken at a time, so that little waits behind a slow peer: one record.
+const RECORD: usize = 16 << 10;
+
+impl Session {
+    pub(super) fn new(connection: impl Into<Connection>) -> Session {
+        Session { connection: connection.into(), plaintext: 0, finished: false }
+    }
+
+    pub(super) fn holds_plaintext(&self) -> bool {
+        self.plaintext > 0
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(super) fn poll_handshake(&mut self, stream: &Stream) -> Poll<io::Result<()>> {
+        while self.connection.is_handshaking() {
+            ready!(self.poll_flush(stream))?;
+            if self.connection.is_handshaking() {
+                if self.finished {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                ready!(self.poll_more(stream))?;
+            }
+        }
+        self.poll_flush(stream)
+    }
+
+    pub(super) fn poll_read(&mut self, stream: &Stream, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            match self.connection.reader().read(into) {
+                Ok(read) => {
+                    self.plaintext = self.plaintext.saturating_sub(read);
+                    return Poll::Ready(Ok(read));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // An end without a farewell: what is framed is cut short, and who reads to the end is not told so.
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+            self.plaintext = 0;
+            if self.finished {
+                return Poll::Ready(Ok(0));
+            }
+            ready!(self.poll_more(stream))?;
+        }
+    }
+
+    /// Reads from the wire once.
+    fn poll_more(&mut self, stream: &Stream) -> Poll<io::Result<()>> {
+        let mut wire = Wire { stream, pending: false };
+        match self.connection.read_tls(&mut wire) {
+            Ok(0) => self.finished = true,
+            Ok(_) => {}
+            Err(_) if wire.pending => return Poll::Pending,
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+        match self.connection.process_new_packets() {
+            Ok(state) => {
+                self.plaintext = state.plaintext_bytes_to_read();
+                self.finished |= state.peer_has_closed();
+                // Answers to a change of keys and the like.
+                if self.connection.wants_write()
+                    && let Poll::Ready(Err(error)) = self.poll_flush(stream)
+                {
+                    return Poll::Ready(Err(error));
+                }
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => {
+                // The peer is told why.
+                let _ = self.poll_flush(stream);
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)))
+            }
+        }
+    }
+
+    pub(super) fn poll_write(&mut self, stream: &Stream, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        // What was taken before goes first, or it would pile up.
+        ready!(self.poll_flush(stream))?;
+        let taken = self.connection.writer().write(&bytes[..bytes.len().min(RECORD)])?;
+        if let Poll::Ready(Err(error)) = self.poll_flush(stream) {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    pub(super) fn poll_flush(&mut self, stream: &Stream) -> Poll<io::Result<()>> {
+        while self.connection.wants_write() {
+            let mut wire = Wire { stream, pending: false };
+            match self.connection.write_tls(&mut wire) {
+                Ok(_) => {}
+                Err(_) if wire.pending => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    pub(super) fn finish(&mut self, stream: &Stream) {
+        self.connection.send_close_notify();
+        let _ = self.poll_flush(stream);
+    }
+}
+
+/// The stream below, as rustls wants it.
+struct Wire<'s> {
+    stream: &'s Stream,
+    pending: bool,
+}
+
+impl Wire<'_> {
+    fn now<T>(&mut self, poll: Poll<io::Result<T>>) -> io::Result<T> {
+        match poll {
+            Poll::Ready(result) => result,
+            Poll::Pending => {
+                self.pending = true;
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+        }
+    }
+}
+
+impl Read for Wire<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let poll = self.stream.poll_receive(into);
+        self.now(poll)
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let poll = self.stream.poll_send(bytes);
+        self.now(poll)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

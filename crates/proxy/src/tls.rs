@@ -1,0 +1,191 @@
+//! TLS with clients: certificates by name, swapped without a restart.
+//!
+//! ```text
+//!   put_certificate ──► Slot (ArcSwap) ◄── Names (exact, wildcard, default) ◄── Terms, one rustls config per listener
+//!                                              ▲
+//!                                        ClientHello: the name, and what signatures the client knows
+//! ```
+//!
+//! A slot may be named before it is filled, and filled anew at any time: who shakes hands next gets what is there.
+
+mod keys;
+
+use std::{collections::HashMap, sync::Arc};
+
+use arc_swap::ArcSwapOption;
+use rustls::{
+    RootCertStore, ServerConfig, SupportedProtocolVersion,
+    crypto::aws_lc_rs,
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
+    sign::CertifiedKey,
+    version::{TLS12, TLS13},
+};
+use seaway_model::{
+    ObjectRef,
+    load_balancer::{HostPattern, TlsByName, TlsProfile},
+};
+
+pub use keys::{KeyError, Keys};
+
+/// Where a certificate of that name is, or will be.
+#[derive(Debug, Default)]
+pub(crate) struct Slot(ArcSwapOption<Keys>);
+
+impl Slot {
+    pub(crate) fn put(&self, keys: Option<Arc<Keys>>) {
+        self.0.store(keys);
+    }
+
+    pub(crate) fn keys(&self) -> Option<Arc<Keys>> {
+        self.0.load_full()
+    }
+}
+
+/// How one listener speaks TLS.
+pub(crate) struct Terms {
+    pub(crate) config: Arc<ServerConfig>,
+    /// The value of `Strict-Transport-Security`.
+    pub(crate) hsts: Option<String>,
+}
+
+/// What cannot be spoken: no client would get through.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TermsError {
+    #[error("no authorities for client certificates yet")]
+    NoAuthorities,
+    #[error("the authorities for client certificates are none")]
+    Authorities(#[source] rustls::server::VerifierBuilderError),
+    #[error("TLS cannot be set up")]
+    Setup(#[source] rustls::Error),
+}
+
+/// Of one process: what the workers share.
+pub(crate) struct Tickets(Option<Arc<dyn rustls::server::ProducesTickets>>);
+
+impl Tickets {
+    /// Their keys change by themselves, and are nowhere but in memory.
+    pub(crate) fn new() -> Tickets {
+        let tickets = aws_lc_rs::Ticketer::new();
+        Tickets(
+            tickets.inspect_err(|error| tracing::warn!(%error, "clients cannot resume TLS sessions")).ok(),
+        )
+    }
+}
+
+impl Terms {
+    pub(crate) fn new(
+        tls: &TlsByName,
+        tickets: &Tickets,
+        mut slot: impl FnMut(&ObjectRef) -> Arc<Slot>,
+    ) -> Result<Terms, TermsError> {
+        let names = Names::new(tls, &mut slot);
+        let versions: &[&SupportedProtocolVersion] = match tls.profile {
+            TlsProfile::Modern => &[&TLS13],
+            TlsProfile::Intermediate => &[&TLS13, &TLS12],
+        };
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone());
+        let builder = builder.with_protocol_versions(versions).map_err(TermsError::Setup)?;
+        let builder = match &tls.clients {
+            None => builder.with_no_client_auth(),
+            Some(clients) => {
+                let authorities = slot(&clients.authorities).keys().ok_or(TermsError::NoAuthorities)?;
+                let mut roots = RootCertStore::empty();
+                roots.add_parsable_certificates(authorities.chain().iter().cloned());
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = if clients.required { verifier } else { verifier.allow_unauthenticated() };
+                builder.with_client_cert_verifier(verifier.build().map_err(TermsError::Authorities)?)
+            }
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(names));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // Tickets are held by clients: nothing is stored here for those who do not come back.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        if let Some(tickets) = &tickets.0 {
+            config.ticketer = tickets.clone();
+            // Each costs a client that opens many connections as many messages; one is enough.
+            config.send_tls13_tickets = 1;
+        } else {
+            config.send_tls13_tickets = 0;
+        }
+        let hsts = tls.hsts.map(|seconds| format!("max-age={seconds}"));
+        Ok(Terms { config: Arc::new(config), hsts })
+    }
+}
+
+/// Slots by what clients ask for.
+#[derive(Debug)]
+struct Names {
+    exact: HashMap<Box<str>, Vec<Arc<Slot>>>,
+    /// By what follows `*.`.
+    under: HashMap<Box<str>, Vec<Arc<Slot>>>,
+    default: Vec<Arc<Slot>>,
+}
+
+impl Names {
+    fn new(tls: &TlsByName, slot: &mut impl FnMut(&ObjectRef) -> Arc<Slot>) -> Names {
+        let mut all = |objects: &[ObjectRef]| objects.iter().map(&mut *slot).collect::<Vec<_>>();
+        let mut names = Names { exact: HashMap::new(), under: HashMap::new(), default: all(&tls.default) };
+        for (pattern, objects) in &tls.by_name {
+            let (map, name) = match pattern {
+                HostPattern::Exact(name) => (&mut names.exact, name),
+                HostPattern::Under(name) => (&mut names.under, name),
+            };
+            map.insert(name.as_str().into(), all(objects));
+        }
+        names
+    }
+
+    /// Exact, then by the nearest wildcard of one label (RFC 6125), then the default.
+    fn slots(&self, name: Option<&str>) -> &[Arc<Slot>] {
+        let Some(name) = name else { return &self.default };
+        // rustls gives names in lower case.
+        let wildcard = || name.split_once('.').and_then(|(_, rest)| self.under.get(rest));
+        self.exact.get(name).or_else(wildcard).unwrap_or(&self.default)
+    }
+}
+
+impl ResolvesServerCert for Names {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let fitting = |slots: &[Arc<Slot>]| {
+            let mut keys = slots.iter().filter_map(|slot| slot.keys());
+            keys.find_map(|keys| keys.fitting(hello.signature_schemes()))
+        };
+        let slots = self.slots(hello.server_name());
+        // A name whose certificate is not there (yet) is answered as one that nobody has.
+        fitting(slots).or_else(|| fitting(&self.default))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::Kind;
+
+    use super::*;
+
+    #[test]
+    fn names_are_exact_then_under_one_label_then_default() {
+        let object = |name: &str| ObjectRef::new(Kind::Secret, "default", name);
+        let tls = TlsByName {
+            default: vec![object("d")],
+            by_name: [
+                (HostPattern::Exact("a.example".into()), vec![object("a")]),
+                (HostPattern::Under("example".into()), vec![object("w")]),
+            ]
+            .into(),
+            ..TlsByName::default()
+        };
+        let mut slots: HashMap<ObjectRef, Arc<Slot>> = HashMap::new();
+        let names =
+            Names::new(&tls, &mut |object: &ObjectRef| slots.entry(object.clone()).or_default().clone());
+        for (asked, expected) in [
+            (Some("a.example"), "a"),
+            (Some("b.example"), "w"),
+            (Some("c.b.example"), "d"),
+            (Some("example"), "d"),
+            (None, "d"),
+        ] {
+            assert!(Arc::ptr_eq(&names.slots(asked)[0], &slots[&object(expected)]), "{asked:?}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! TLS with clients.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+};
+
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+};
+use seaway_model::{
+    Kind, ObjectRef,
+    load_balancer::{Certificate, ClientAuth, HostPattern, Protocol, TlsByName, TlsProfile},
+};
+use seaway_proxy::Keys;
+
+use crate::{scene::*, stage::*};
+
+/// An authority of its own for each test.
+struct Authority(rcgen::CertifiedIssuer<'static, rcgen::KeyPair>);
+
+impl Authority {
+    fn new() -> Authority {
+        let mut parameters = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        Authority(
+            rcgen::CertifiedIssuer::self_signed(parameters, rcgen::KeyPair::generate().unwrap()).unwrap(),
+        )
+    }
+
+    fn certificate(&self, name: &str) -> Certificate {
+        self.with_key(name, &rcgen::KeyPair::generate().unwrap())
+    }
+
+    fn with_key(&self, name: &str, key: &rcgen::KeyPair) -> Certificate {
+        let parameters = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = parameters.signed_by(key, &self.0).unwrap();
+        Certificate { chain: certificate.pem().into(), key: key.serialize_pem().into(), staple: None }
+    }
+
+    fn as_authorities(&self) -> Certificate {
+        Certificate { chain: self.0.pem().into(), key: String::new().into(), staple: None }
+    }
+
+    fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).unwrap();
+        roots
+    }
+}
+
+fn object(name: &str) -> ObjectRef {
+    ObjectRef::new(Kind::Secret, "default", name)
+}
+
+fn give(stage: &Stage, name: &str, certificate: &Certificate) {
+    stage.proxy.put_certificate(&stage.key, &object(name), Some(Arc::new(Keys::read(certificate).unwrap())));
+}
+
+type Secured = StreamOwned<ClientConnection, TcpStream>;
+
+fn config(authority: &Authority) -> ClientConfig {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    builder.with_root_certificates(authority.roots()).with_no_client_auth()
+}
+
+fn secure(at: SocketAddr, name: &'static str, config: ClientConfig) -> io::Result<Secured> {
+    let connection = ClientConnection::new(Arc::new(config), ServerName::try_from(name).unwrap()).unwrap();
+    let mut stream = StreamOwned::new(connection, connect(at));
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock)?;
+    }
+    Ok(stream)
+}
+
+fn get(stream: &mut Secured) -> io::Result<String> {
+    stream.write_all(b"GET /x HTTP/1.1\r\nHost: a.example\r\nClient-Cert: :forged:\r\n\r\n")?;
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        answer.push(byte[0]);
+    }
+    let answer = String::from_utf8(answer).unwrap();
+    let length = answer.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    stream.read_exact(&mut body)?;
+    Ok(answer + &String::from_utf8(body).unwrap())
+}
+
+fn front_tls(members: &[SocketAddr], tls: &TlsByName) -> (Stage, SocketAddr) {
+    front_with(members, |listener| listener.tls = Some(tls.clone()))
+}
+
+fn shown(stream: &Secured) -> CertificateDer<'static> {
+    stream.conn.peer_certificates().unwrap()[0].clone()
+}
+
+fn first(certificate: &Certificate) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(certificate.chain.as_bytes()).unwrap()
+}
+
+#[test]
+fn certificates_are_chosen_by_name_and_swapped_at_once() {
+    let authority = Authority::new();
+    let member = Member::saying("hello");
+    let (a, wild, default) = (
+        authority.certificate("a.example"),
+        authority.certificate("*.shop.example"),
+        authority.certificate("d.test"),
+    );
+    let tls = TlsByName {
+        default: vec![object("d")],
+        by_name: [
+            (HostPattern::Exact("a.example".into()), vec![object("a")]),
+            (HostPattern::Under("shop.example".into()), vec![object("w")]),
+        ]
+        .into(),
+        hsts: Some(300),
+        ..TlsByName::default()
+    };
+    let (stage, at) = front_tls(&[member.at()], &tls);
+    assert!(secure(at, "a.example", config(&authority)).is_err(), "there is none yet");
+    for (name, certificate) in [("a", &a), ("w", &wild), ("d", &default)] {
+        give(&stage, name, certificate);
+    }
+    for (name, expected) in [("a.example", &a), ("b.shop.example", &wild), ("d.test", &default)] {
+        let mut stream = secure(at, name, config(&authority)).unwrap();
+        assert!(shown(&stream) == first(expected), "{name}");
+        for _ in 0..3 {
+            let answer = get(&mut stream).unwrap();
+            assert!(
+                answer.ends_with("hello") && answer.contains("Strict-Transport-Security: max-age=300"),
+                "{answer}"
+            );
+        }
+    }
+    let heard = &member.heard()[0];
+    assert_eq!((heard.field("x-forwarded-proto"), heard.field("client-cert")), (Some("https"), None));
+    let mut old = secure(at, "a.example", config(&authority)).unwrap();
+    let renewed = authority.certificate("a.example");
+    give(&stage, "a", &renewed);
+    assert!(shown(&secure(at, "a.example", config(&authority)).unwrap()) == first(&renewed));
+    assert!(get(&mut old).is_ok(), "who is connected stays so");
+}
+
+#[test]
+fn a_client_gets_the_kind_of_key_that_it_knows() {
+    let authority = Authority::new();
+    let member = Member::saying("x");
+    let ed = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let (ed, ec) = (authority.with_key("a.example", &ed), authority.certificate("a.example"));
+    let tls = TlsByName { default: vec![object("ed"), object("ec")], ..TlsByName::default() };
+    let (stage, at) = front_tls(&[member.at()], &tls);
+    give(&stage, "ed", &ed);
+    give(&stage, "ec", &ec);
+    assert!(shown(&secure(at, "a.example", config(&authority)).unwrap()) == first(&ed));
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    let mapping = provider.signature_verification_algorithms.mapping;
+    let without: Vec<_> =
+        mapping.iter().filter(|(scheme, _)| *scheme != rustls::SignatureScheme::ED25519).copied().collect();
+    provider.signature_verification_algorithms.mapping = Box::leak(without.into_boxed_slice());
+    let builder = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let plain = builder.with_root_certificates(authority.roots()).with_no_client_auth();
+    assert!(shown(&secure(at, "a.example", plain).unwrap()) == first(&ec));
+}
+
+#[test]
+fn a_profile_says_which_versions_are_spoken() {
+    let authority = Authority::new();
+    let member = Member::saying("x");
+    for (profile, old_is_served) in [(TlsProfile::Modern, false), (TlsProfile::Intermediate, true)] {
+        let tls = TlsByName { default: vec![object("a")], profile, ..TlsByName::default() };
+        let (stage, at) = front_tls(&[member.at()], &tls);
+        give(&stage, "a", &authority.certificate("a.example"));
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let old = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS12])
+            .unwrap();
+        let old = old.with_root_certificates(authority.roots()).with_no_client_auth();
+        assert_eq!(secure(at, "a.example", old).is_ok(), old_is_served);
+        assert!(secure(at, "a.example", config(&authority)).is_ok());
+    }
+}
+
+#[test]
+fn clients_may_have_to_show_a_certificate_which_members_are_told() {
+    let (authority, others) = (Authority::new(), Authority::new());
+    let member = Member::saying("x");
+    for required in [true, false] {
+        let clients = Some(ClientAuth { authorities: object("ca"), required });
+        let tls = TlsByName { default: vec![object("a")], clients, ..TlsByName::default() };
+        let (stage, at) = front_tls(&[member.at()], &tls);
+        give(&stage, "a", &authority.certificate("a.example"));
+        assert!(
+            secure(at, "a.example", config(&authority)).is_err(),
+            "nobody is served before there are authorities"
+        );
+        give(&stage, "ca", &authority.as_authorities());
+        let with = |issuer: &Authority| {
+            let own = issuer.certificate("client");
+            let key = {
+                use secrecy::ExposeSecret;
+                PrivateKeyDer::from_pem_slice(own.key.expose_secret().as_bytes()).unwrap()
+            };
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let builder =
+                ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+            builder
+                .with_root_certificates(authority.roots())
+                .with_client_auth_cert(vec![first(&own)], key)
+                .unwrap()
+        };
+        let asked = |config| secure(at, "a.example", config).and_then(|mut stream| get(&mut stream));
+        assert!(asked(with(&authority)).is_ok());
+        let told = member.heard().last().unwrap().field("client-cert").unwrap().to_owned();
+        assert!(told.starts_with(":MII") && told.ends_with(':'), "{told}");
+        assert!(asked(with(&others)).is_err());
+        assert_eq!(asked(config(&authority)).is_ok(), !required);
+    }
+}
+
+#[test]
+fn a_hello_may_come_in_many_pieces_and_late_ones_are_given_up() {
+    let authority = Authority::new();
+    let member = Member::saying("x");
+    let tls = TlsByName { default: vec![object("a")], ..TlsByName::default() };
+    let (stage, at) = front_with(&[member.at()], |listener| {
+        listener.tls = Some(tls.clone());
+        listener.timeouts.header = std::time::Duration::from_millis(500);
+    });
+    give(&stage, "a", &authority.certificate("a.example"));
+    let mut connection =
+        ClientConnection::new(Arc::new(config(&authority)), ServerName::try_from("a.example").unwrap())
+            .unwrap();
+    let mut hello = Vec::new();
+    connection.write_tls(&mut hello).unwrap();
+    let mut stream = connect(at);
+    for piece in hello.chunks(hello.len() / 7) {
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(piece).unwrap();
+    }
+    let mut stream = StreamOwned::new(connection, stream);
+    assert!(get(&mut stream).is_ok());
+    let mut half = connect(at);
+    half.write_all(&hello[..hello.len() / 2]).unwrap();
+    assert_eq!(half.read(&mut [0; 9]).unwrap_or(0), 0);
+    let mut plain = Client::new(at);
+    plain.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(plain.rest().is_none_or(|rest| !rest.starts_with(b"HTTP")));
+    eventually("they are counted", || stage.listener(at).refused(seaway_proxy::Refusal::Tls) == 2);
+}
+
+#[test]
+fn tls_ends_here_before_a_member_that_speaks_something_else() {
+    let authority = Authority::new();
+    let backend = Backend::echo(HERE);
+    let tls = TlsByName { default: vec![object("a")], ..TlsByName::default() };
+    let (stage, at) = front_with(&[backend.at], |listener| {
+        listener.tls = Some(tls.clone());
+        listener.protocol = Protocol::Opaque;
+    });
+    give(&stage, "a", &authority.certificate("a.example"));
+    let mut stream = secure(at, "a.example", config(&authority)).unwrap();
+    let sent = noise(1 << 20, 3);
+    let (mut back, mut written) = (Vec::new(), 0);
+    let mut buffer = vec![0; 1 << 14];
+    while back.len() < sent.len() {
+        if written < sent.len() {
+            let end = sent.len().min(written + (1 << 14));
+            stream.write_all(&sent[written..end]).unwrap();
+            written = end;
+        }
+        let read = stream.read(&mut buffer).unwrap();
+        back.extend_from_slice(&buffer[..read]);
+    }
+    assert!(back == sent, "other bytes came back");
+}
+
+#[test]
+fn what_is_no_certificate_is_named() {
+    let authority = Authority::new();
+    let (one, other) = (authority.certificate("a"), authority.certificate("b"));
+    let with = |chain: &str, key: &Certificate| Certificate { chain: chain.into(), ..key.clone() };
+    for (certificate, expected) in [
+        (with("nonsense", &one), "there is no certificate in it"),
+        (with(&other.chain, &one), "the key is not that of the certificate"),
+        (Certificate { key: "nonsense".to_owned().into(), ..one.clone() }, "the key is no PEM"),
+    ] {
+        let told = Keys::read(&certificate).unwrap_err().to_string();
+        assert!(told.starts_with(expected), "{told}");
+    }
+}
