@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::credentials::{CloudConf, ini::Ini};
+use crate::credentials::{
+    CloudConf,
+    ini::{Entry, Ini, Section},
+};
 
 /// Any text is sections, or is refused with a line of its own; what was read, written down plainly, reads back equal.
 pub fn ini(bytes: &[u8]) {
@@ -23,11 +26,12 @@ pub fn ini(bytes: &[u8]) {
         }
     }
     let again = Ini::parse(&plain).expect("what was written plainly can be read");
-    let told = |ini: &Ini| -> Vec<(String, Option<String>, Vec<(String, String)>)> {
-        let entries = |section: &crate::credentials::ini::Section| {
-            section.entries.iter().map(|it| (it.key.clone(), it.value().to_owned())).collect()
+    let told = |ini: &Ini| -> Vec<String> {
+        let entry = |it: &Entry| format!("{:?} {:?}", it.key, it.value());
+        let all = |it: &Section| {
+            format!("{:?} {:?} {:?}", it.name, it.sub, it.entries.iter().map(entry).collect::<Vec<_>>())
         };
-        ini.sections.iter().map(|it| (it.name.clone(), it.sub.clone(), entries(it))).collect()
+        ini.sections.iter().map(all).collect()
     };
     assert_eq!(told(&again), told(&ini), "what was written plainly is the same");
     // Whatever it is, it does not stop the process.

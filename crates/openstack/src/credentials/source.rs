@@ -11,6 +11,7 @@ use super::{CloudConf, Credentials, clouds, options::resolve::Resolved, surround
 use crate::error::Error;
 
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each cloud")]
 pub enum Source {
     /// `clouds.yaml` and the environment, found as OpenStack's own client finds them.
     Client { cloud: Option<String>, around: Surroundings },

@@ -55,6 +55,8 @@ pub(crate) struct Answer {
     /// Keystone's `X-Subject-Token`.
     pub(crate) token: Option<SecretString>,
     pub(crate) location: Option<String>,
+    /// Whom a service that wants a token names: `WWW-Authenticate: Keystone uri="…"`.
+    pub(crate) keystone: Option<String>,
 }
 
 pub(crate) enum Body {
@@ -189,6 +191,9 @@ fn head(response: &Response, clock: &dyn Clock) -> Answer {
         retry_after: header("retry-after").and_then(|text| retry_after::read(text, clock.wall())),
         token: header("x-subject-token").map(Into::into),
         location: own("location"),
+        keystone: header("www-authenticate")
+            .and_then(|text| text.split_once("uri=\"")?.1.split_once('"'))
+            .map(|(uri, _)| uri.to_owned()),
     }
 }
 

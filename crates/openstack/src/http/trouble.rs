@@ -58,6 +58,10 @@ impl Subject<'_> {
                 "it has to begin with http:// or https://; it comes from {}",
                 self.address_from
             ))
+        } else if chain(&error).any(|cause| cause.to_string().contains("invalid HTTP")) {
+            // hyper's word for bytes that are none, and there is no other way to know it.
+            Error::new(Class::NotOpenStack, format!("{} does not speak plain HTTP", self.host()))
+                .with_fix(format!("if it speaks TLS, write https:// in {}", self.address_from))
         } else {
             let host = self.host();
             Error::new(Class::Unreachable, format!("{host} ended the connection before it replied")).with_fix(
@@ -112,6 +116,9 @@ impl Subject<'_> {
             Some(io::ErrorKind::ConnectionRefused) => {
                 format!("nothing listens at {host}: connection refused")
             }
+            Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof) => {
+                format!("{host} ended the connection while it was being made")
+            }
             Some(io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable) => {
                 format!("there is no route to {host}")
             }
@@ -129,7 +136,8 @@ impl Subject<'_> {
         use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage as Message};
         let host = self.host();
         let (message, fix) = match fault {
-            InvalidCertificate(CertificateError::UnknownIssuer) => (
+            // One of the same name signed another way: an authority that was made anew.
+            InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => (
                 format!("the certificate of {host} is signed by an authority that is not trusted here"),
                 "name the file of that authority: `cacert` in clouds.yaml, `ca-file` in cloud.conf, or OS_CACERT"
                     .to_owned(),

@@ -127,6 +127,10 @@ impl Work {
                 Wish::Renew { seen, reply } if self.session.number > seen => {
                     _ = reply.send(Ok(self.session.clone()));
                 }
+                Wish::Renew { reply, .. } if self.just_renewed() => {
+                    // The newest there is was refused, too: it is not the token.
+                    _ = reply.send(Ok(self.session.clone()));
+                }
                 Wish::Renew { reply, .. } => {
                     let outcome = self.renew().await;
                     // Whoever came meanwhile wanted the same, and does not ask Keystone the same question.
@@ -140,6 +144,13 @@ impl Work {
                 Wish::Look => self.look().await,
             }
         }
+    }
+
+    /// Not the first sign-in, but one that somebody asked for a moment ago.
+    fn just_renewed(&self) -> bool {
+        self.session.number > 1
+            && self.now().saturating_duration_since(self.session.made) < NOT_SOONER
+            && !self.session.expired(self.now())
     }
 
     /// The token is of no use any more: with what the files say now, else with what worked before.
@@ -223,6 +234,9 @@ impl Work {
         self.door.settings.clock.now()
     }
 }
+
+/// A service that takes no token at all must not make us ask for one after the other.
+const NOT_SOONER: Duration = Duration::from_secs(1);
 
 /// Between two tries of newer credentials that did not work.
 const TRY_NEWER: Duration = Duration::from_secs(60);

@@ -6,9 +6,11 @@ use secrecy::SecretString;
 use serde_json::Value;
 
 use super::{
+    catalog::unversioned,
     sign_in::{Asked, Keystone},
     v2, v3,
 };
+
 use crate::{
     credentials::{Domain, IdentityVersion, Project, Proof, Scope},
     error::{Class, Error},
@@ -30,7 +32,7 @@ pub(super) async fn explain(keystone: &Keystone<'_>, asked: &Asked, answer: &Ans
             "Keystone does not take the token: it has expired, or was revoked".to_owned(),
             "get another (`openstack token issue`), or use an application credential, which lasts".to_owned(),
         ),
-        (401, Proof::Password { .. }) => password(keystone, asked).await,
+        (401, Proof::Password { .. }) => password(keystone, asked, answer).await,
         (403 | 404, _) if matches!(keystone.credentials.scope, Scope::Trust(_)) => trust(),
         _ => return refusal.with_class(Class::Credentials),
     };
@@ -63,15 +65,20 @@ fn trust() -> (String, String) {
     )
 }
 
-async fn password(keystone: &Keystone<'_>, asked: &Asked) -> (String, String) {
+async fn password(keystone: &Keystone<'_>, asked: &Asked, answer: &Answer) -> (String, String) {
     let user = match &keystone.credentials.proof {
         Proof::Password { user, .. } => user.to_string(),
         _ => String::new(),
     };
     let Some(projects) = projects(keystone, asked).await else {
+        let place = &keystone.credentials.auth_url.place;
+        // Any service says 401; each names Keystone, which may call itself by another name than we do.
+        let other = answer.keystone.as_ref().filter(|named| unversioned(named) != unversioned(&asked.url));
+        let other =
+            other.map(|it| format!("; it calls {it} Keystone: is auth_url right?")).unwrap_or_default();
         return (
             format!("Keystone does not know {user}, or the password is wrong"),
-            format!("check user, password and the user's domain (as beside {})", place(keystone)),
+            format!("check user, password and the user's domain (auth_url: {place}){other}"),
         );
     };
     match &keystone.credentials.scope {
@@ -137,10 +144,6 @@ impl Reachable {
             _ => false,
         }
     }
-}
-
-fn place(keystone: &Keystone<'_>) -> String {
-    keystone.credentials.auth_url.place.to_string()
 }
 
 /// What the user may use, if user and password are right.

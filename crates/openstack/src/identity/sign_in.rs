@@ -273,10 +273,10 @@ fn said_by_keystone(answer: &Answer) -> bool {
         && !(answer.status == 404 && is_about_the_path(answer))
 }
 
-/// `404` with "The resource could not be found." is what Keystone says of unknown paths; of things it says which.
+/// Some versions say that of unknown paths; of things they say which one.
 fn is_about_the_path(answer: &Answer) -> bool {
     let message = answer.body.json().pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
-    !message.starts_with("Could not find")
+    message.starts_with("The resource could not be found")
 }
 
 fn no_list(answer: &Answer) -> String {

@@ -1,0 +1,253 @@
+//! How calls are made: what is repeated and what is not, within which limits, and what is told of them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use seaway_openstack::{Accept, Backoff, Call, Class, Limits, Method, Retry, Service, Settings, Timing};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::{
+    counted::Counted,
+    hurried::Hurried,
+    keystone::{TOKEN, connect, granted, quick, signs_in},
+    scripted::{Act, Request, Scripted},
+};
+
+fn networks() -> Call {
+    Call::get(Service::Network, "list networks", "/networks")
+}
+
+fn new_port() -> Call {
+    Call::post(Service::Network, "make a port", "/ports", json!({"port": {"name": "p"}}))
+}
+
+/// A cloud that answers calls with these acts, in turn, the last one for ever.
+fn in_turn(acts: Vec<fn() -> Act>) -> Scripted {
+    let turn = AtomicUsize::new(0);
+    Scripted::start(move |request| {
+        if signs_in(request) {
+            return granted(request);
+        }
+        let turn = turn.fetch_add(1, Ordering::SeqCst);
+        acts[turn.min(acts.len() - 1)]()
+    })
+}
+
+fn fine() -> Act {
+    Act::Json(200, json!({"networks": []}))
+}
+
+fn patient(clock: &Arc<Hurried>) -> Settings {
+    Settings {
+        timing: Timing { call: Duration::from_secs(60), ..quick().timing },
+        backoff: Backoff::default(),
+        clock: clock.clone(),
+        ..quick()
+    }
+}
+
+/// How many requests a call comes to, and how it ends.
+#[track_caller]
+fn check_repeats(call: Call, acts: Vec<fn() -> Act>, requests: usize, class: Option<Class>) {
+    let told = call.to_string();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let server = in_turn(acts);
+        let cloud = connect(&server, patient(&Arc::new(Hurried::new()))).await.expect("let in");
+        let outcome = cloud.call(call).await;
+        assert_eq!(outcome.as_ref().err().map(|error| error.class()), class.as_ref(), "{told}: {outcome:?}");
+        assert_eq!(server.seen().len() - 1, requests, "{told}");
+    });
+}
+
+#[test]
+fn what_may_be_repeated_is_and_what_may_have_been_done_is_not() {
+    let busy: fn() -> Act = || Act::Json(503, json!(null));
+    let many: fn() -> Act = || Act::Json(429, json!(null));
+    let gateway: fn() -> Act = || Act::Json(502, json!(null));
+    let broken: fn() -> Act = || Act::Json(500, json!(null));
+    let lost: fn() -> Act = || Act::HangUp;
+    let put = || Call::put(Service::Network, "change a port", "/ports/1", json!({}));
+    let delete = || Call::delete(Service::Network, "delete a port", "/ports/1");
+
+    for again in [busy, many, gateway, lost] {
+        for call in [networks(), put(), delete()] {
+            check_repeats(call, vec![again, again, fine], 3, None);
+        }
+    }
+    check_repeats(networks(), vec![broken, fine], 1, Some(Class::Broken));
+    check_repeats(networks(), vec![busy], 5, Some(Class::Busy));
+    check_repeats(networks(), vec![lost], 5, Some(Class::Unreachable));
+
+    check_repeats(new_port(), vec![busy, many, fine], 3, None);
+    for unknown in [gateway, broken, lost] {
+        check_repeats(new_port(), vec![unknown, fine], 1, Some(Class::Lost));
+    }
+}
+
+#[tokio::test]
+async fn a_cloud_that_says_when_is_asked_then() {
+    let server = in_turn(vec![
+        || Act::JsonWith(503, ("retry-after", "17"), json!(null)),
+        || Act::JsonWith(429, ("retry-after", "3"), json!(null)),
+        fine,
+    ]);
+    let clock = Arc::new(Hurried::new());
+    let cloud = connect(&server, patient(&clock)).await.expect("let in");
+    cloud.call(networks()).await.expect("works in the end");
+    assert_eq!(clock.slept(), [Duration::from_secs(17), Duration::from_secs(3)]);
+}
+
+#[tokio::test]
+async fn a_cloud_that_wants_a_longer_pause_than_a_call_has_is_not_waited_for() {
+    let server = in_turn(vec![|| Act::JsonWith(503, ("retry-after", "3600"), json!(null))]);
+    let clock = Arc::new(Hurried::new());
+    let cloud = connect(&server, patient(&clock)).await.expect("let in");
+    let error = cloud.call(networks()).await.unwrap_err();
+    assert_eq!(error.retry(), Retry::After(Duration::from_secs(3600)));
+    assert!(clock.slept().is_empty(), "{:?}", clock.slept());
+}
+
+#[tokio::test]
+async fn no_more_requests_are_under_way_than_the_limit_and_none_is_lost() {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let server = {
+        let (now, most) = (now.clone(), most.clone());
+        Scripted::start(move |request| {
+            if signs_in(request) {
+                return granted(request);
+            }
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // Long enough for others to come, were they let through.
+            std::thread::sleep(Duration::from_millis(10));
+            now.fetch_sub(1, Ordering::SeqCst);
+            fine()
+        })
+    };
+    let limits = Limits { per_second: 100_000, in_flight: 3 };
+    let cloud = connect(&server, Settings { limits, ..quick() }).await.expect("let in");
+    let mut calls = JoinSet::new();
+    for _ in 0..40 {
+        let cloud = cloud.clone();
+        calls.spawn(async move { cloud.call(networks()).await });
+    }
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn requests_are_spread_when_there_are_more_than_the_limit_per_second() {
+    let server = in_turn(vec![fine]);
+    let clock = Arc::new(Hurried::new());
+    let limits = Limits { per_second: 10, in_flight: 1 };
+    let cloud = connect(&server, Settings { limits, ..patient(&clock) }).await.expect("let in");
+    for _ in 0..29 {
+        cloud.call(networks()).await.expect("works");
+    }
+    let slept: Duration = clock.slept().iter().sum();
+    assert_eq!(slept, Duration::from_secs(2), "thirty requests, ten of them at once");
+}
+
+#[tokio::test]
+async fn a_dry_run_reads_and_lists_what_it_did_not_write() {
+    let server = in_turn(vec![fine]);
+    let cloud = connect(&server, Settings { dry_run: true, ..quick() }).await.expect("let in");
+    cloud.call(networks()).await.expect("reads are real");
+    let error = cloud.call(new_port()).await.expect_err("writes are not");
+    assert_eq!(error.class(), &Class::DryRun);
+    _ = cloud.call(Call::delete(Service::LoadBalancer, "delete", "/lbaas/loadbalancers/1")).await;
+    assert_eq!(
+        cloud.refused_writes(),
+        ["POST network /ports", "DELETE load-balancer /lbaas/loadbalancers/1"]
+    );
+    assert_eq!(server.count("POST", "/ports") + server.count("DELETE", "/"), 0);
+}
+
+#[tokio::test]
+async fn a_request_says_all_that_the_call_does() {
+    let server = in_turn(vec![fine]);
+    let cloud = connect(&server, quick()).await.expect("let in");
+    let call = Call::new(Service::Network, Method::PUT, "change a port", "/ports/1")
+        .query("fixed_ips", "subnet_id=a b")
+        .query("fixed_ips", "ip_address=::1&")
+        .body(json!({"port": {}}))
+        .microversion(2, 96)
+        .revision(7);
+    cloud.call(call).await.expect("works");
+    let sent = server.seen().pop().expect("a request");
+    assert_eq!(
+        sent.path,
+        "/network/v2.0/ports/1?fixed_ips=subnet_id%3Da+b&fixed_ips=ip_address%3D%3A%3A1%26"
+    );
+    assert_eq!((sent.method.as_str(), &sent.body), ("PUT", &json!({"port": {}})));
+    for (name, value) in [
+        ("x-auth-token", TOKEN),
+        ("if-match", "revision_number=7"),
+        ("openstack-api-version", "network 2.96"),
+        ("accept", "application/json"),
+        ("content-type", "application/json"),
+    ] {
+        assert_eq!(sent.headers.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    let id = &sent.headers["x-openstack-request-id"];
+    assert!(id.len() == 40 && id.starts_with("req-"), "{id}");
+}
+
+#[tokio::test]
+async fn a_payload_comes_as_text_and_an_empty_reply_as_null() {
+    let server = in_turn(vec![
+        || Act::Raw(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 4\r\n\r\n1234".to_vec()),
+        || Act::Raw(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec()),
+    ]);
+    let cloud = connect(&server, quick()).await.expect("let in");
+    let payload = networks().accept(Accept::Text);
+    assert_eq!(cloud.call(payload).await.expect("works").body, Value::String("1234".into()));
+    let reply = cloud.call(Call::delete(Service::Network, "delete", "/ports/1")).await.expect("works");
+    assert_eq!((reply.status, reply.body), (204, Value::Null));
+}
+
+#[tokio::test]
+async fn ten_thousand_members_fit_into_a_reply_and_what_never_ends_does_not() {
+    let member = json!({"id": "0".repeat(36), "name": "x".repeat(60), "address": "10.0.0.1", "protocol_port": 80,
+        "more": "y".repeat(400)});
+    let members = json!({"members": vec![member; 10_000]});
+    let body = members.clone();
+    let server = Scripted::start(move |request| match request {
+        _ if signs_in(request) => granted(request),
+        Request { path, .. } if path.contains("members") => Act::Json(200, body.clone()),
+        _ => {
+            let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n".to_vec();
+            Act::Raw([head, vec![b' '; 65 << 20]].concat())
+        }
+    });
+    let timing = Timing { attempt: Duration::from_secs(60), call: Duration::from_secs(60), ..quick().timing };
+    let cloud = connect(&server, Settings { timing, ..quick() }).await.expect("let in");
+    let reply = cloud.call(Call::get(Service::LoadBalancer, "list members", "/members")).await.expect("fits");
+    assert_eq!(reply.body, members);
+    assert_eq!(cloud.call(networks()).await.expect_err("too large").class(), &Class::TooLarge);
+}
+
+#[tokio::test]
+async fn calls_are_counted_and_timed_by_service_operation_and_outcome() {
+    let server =
+        in_turn(vec![|| Act::Json(503, json!(null)), fine, || Act::Json(404, json!({"NeutronError": "no"}))]);
+    let counted = Counted::default();
+    let cloud = connect(&server, Settings { metrics: counted.metrics(), ..quick() }).await.expect("let in");
+    cloud.call(networks()).await.expect("works");
+    cloud.call(networks()).await.expect_err("not found");
+    let labels = "service=\"network\",operation=\"list networks\"";
+    for (series, value) in [
+        (format!("seaway_openstack_calls_total{{{labels},outcome=\"ok\"}}"), 1),
+        (format!("seaway_openstack_calls_total{{{labels},outcome=\"not-found\"}}"), 1),
+        (format!("seaway_openstack_call_duration_seconds_count{{{labels}}}"), 2),
+        (format!("seaway_openstack_repeats_total{{{labels}}}"), 1),
+    ] {
+        assert_eq!(counted.value(&series), value, "{series} of\n{}", counted.text());
+    }
+}

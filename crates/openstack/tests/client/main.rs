@@ -1,0 +1,28 @@
+//! Signing in and calling, against servers that do what a test says, down to the bytes.
+
+mod calls;
+mod certificates;
+mod counted;
+mod credentials;
+mod hurried;
+mod keystone;
+mod proxies;
+mod scripted;
+mod secrets;
+mod session;
+mod trouble;
+
+use std::{
+    env,
+    process::{Command, Output},
+};
+
+/// This program in a process of its own, asked for one test, for what belongs to a process.
+pub(crate) fn again(test: &str, environment: &[(&str, &str)]) -> Output {
+    let this = env::current_exe().expect("this program");
+    Command::new(this)
+        .args([test, "--exact", "--nocapture"])
+        .envs(environment.iter().copied())
+        .output()
+        .expect("it runs")
+}

@@ -1,0 +1,70 @@
+//! A whole session, logged as loudly as can be: no log and no debug text shows the password or the token. A process
+//! of its own does it, for there is one log in a process.
+
+use std::{
+    env,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use seaway_openstack::{Call, Cloud, Service, Source};
+use serde_json::json;
+
+use crate::{
+    again,
+    keystone::{PASSWORD, TOKEN, credentials, granted, quick, signs_in, unauthorized},
+    scripted::{Act, Scripted},
+};
+
+const LOUD: &str = "SEAWAY_TEST_LOUD";
+
+/// Not a test of itself: what the other one runs.
+#[tokio::test]
+async fn a_process_that_logs_all_there_is() {
+    if env::var_os(LOUD).is_none() {
+        return;
+    }
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_span_events(tracing_subscriber::fmt::format::FmtSpan::FULL)
+        .init();
+    let turn = AtomicUsize::new(0);
+    let server = Scripted::start(move |request| {
+        if signs_in(request) {
+            return granted(request);
+        }
+        match turn.fetch_add(1, Ordering::SeqCst) {
+            0 => Act::Json(503, json!(null)),
+            1 => unauthorized(),
+            2 => Act::Json(200, json!({"networks": []})),
+            3 => Act::HangUp,
+            _ => Act::Html(200, "<html>"),
+        }
+    });
+    let given = credentials(&format!("{}/v3", server.url()));
+    let source = Source::Given(given.clone());
+    let mut shown = format!("{source:?} {given:?}");
+    let cloud = Cloud::connect(source, quick()).await.expect("let in");
+    let networks = || Call::get(Service::Network, "list networks", "/networks");
+    let port = Call::post(Service::Network, "make a port", "/ports", json!({}));
+    for call in [networks(), port, networks()] {
+        shown += &format!("{:?} {:?}", cloud.call(call).await, cloud.session());
+    }
+    assert_eq!(server.count("POST", "/auth/tokens"), 2, "the token was renewed, too");
+
+    tracing::debug!(shown);
+}
+
+#[test]
+fn no_log_and_no_debug_text_shows_the_password_or_the_token() {
+    let output = again("secrets::a_process_that_logs_all_there_is", &[(LOUD, "yes")]);
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    for told in ["signed in", "list networks", "once more", "answered", "Session {"] {
+        assert!(log.contains(told), "the log tells something: {log}");
+    }
+    for secret in [PASSWORD, TOKEN] {
+        assert!(!log.contains(secret), "the log shows {secret}");
+    }
+}
