@@ -11,8 +11,7 @@ use serde_json::Value;
 use crate::{
     Accept, Error, Method, Service,
     resource::{
-        Collection, Creatable, Id, KnownBy, Noun, Resource, Standing, Stateful, Wrong, noun, resource,
-        strange, words,
+        Collection, Creatable, Id, KnownBy, Noun, Resource, Standing, Wrong, noun, resource, strange, words,
     },
 };
 
@@ -123,6 +122,10 @@ impl Resource for Secret {
     const PATH: &'static str = "/secrets";
     const NOUN: Noun = noun!("secret", "secrets", None, "secrets");
     const ID: &'static str = "secret_ref";
+
+    fn standing(&self) -> Standing {
+        standing(&self.status)
+    }
 }
 
 impl Creatable for Secret {
@@ -131,30 +134,22 @@ impl Creatable for Secret {
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "secret_type", "expiration"]);
 }
 
-impl Stateful for Secret {
-    fn standing(&self) -> Standing {
-        standing(&self.status)
-    }
-}
-
 impl Resource for Container {
     type Home = ();
     const SERVICE: Service = Service::KeyManager;
     const PATH: &'static str = "/containers";
     const NOUN: Noun = noun!("container", "containers", None, "containers");
     const ID: &'static str = "container_ref";
+
+    fn standing(&self) -> Standing {
+        standing(&self.status)
+    }
 }
 
 impl Creatable for Container {
     type New = NewContainer;
     const ECHOES: bool = false;
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "type"]);
-}
-
-impl Stateful for Container {
-    fn standing(&self) -> Standing {
-        standing(&self.status)
-    }
 }
 
 fn standing(status: &SecretStatus) -> Standing {

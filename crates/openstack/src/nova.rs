@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Service,
     neutron::{FixedIp, Network, Port, SecurityGroup},
-    resource::{
-        Creatable, Id, KnownBy, Noun, Resource, Rest, Standing, Stateful, noun, or_default, resource, words,
-    },
+    resource::{Creatable, Id, KnownBy, Noun, Resource, Rest, Standing, noun, or_default, resource, words},
 };
 
 words! {
@@ -121,16 +119,7 @@ impl Resource for Server {
     const PATH: &'static str = "/servers";
     const LIST: &'static str = "/servers/detail";
     const NOUN: Noun = noun!("server", "servers");
-}
 
-impl Creatable for Server {
-    type New = NewServer;
-    // Nova answers with an id and a password; the rest is read.
-    const ECHOES: bool = false;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name"]);
-}
-
-impl Stateful for Server {
     fn standing(&self) -> Standing {
         match &self.status {
             ServerStatus::Active => Standing::Ready,
@@ -146,6 +135,13 @@ impl Stateful for Server {
             other => Standing::Pending(other.to_string()),
         }
     }
+}
+
+impl Creatable for Server {
+    type New = NewServer;
+    // Nova answers with an id and a password; the rest is read.
+    const ECHOES: bool = false;
+    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name"]);
 }
 
 impl Resource for Interface {

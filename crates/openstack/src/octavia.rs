@@ -19,7 +19,7 @@ mod offer;
 mod pool;
 mod tree;
 
-use crate::resource::{Standing, Stateful, words};
+use crate::resource::{Standing, words};
 
 pub use health_monitor::{HealthMonitor, HealthMonitorChange, MonitorType, NewHealthMonitor};
 pub use l7::{
@@ -81,14 +81,13 @@ impl Provisioning {
     }
 }
 
+/// How each kind stands, in its `impl Resource`.
 macro_rules! provisioned {
-    ($($kind:ty),*) => {
-        $(impl Stateful for $kind {
-            fn standing(&self) -> Standing {
-                self.provisioning_status.standing(&self.operating_status)
-            }
-        })*
+    () => {
+        fn standing(&self) -> $crate::resource::Standing {
+            self.provisioning_status.standing(&self.operating_status)
+        }
     };
 }
 
-provisioned!(LoadBalancer, Listener, Pool, Member, HealthMonitor, L7Policy, L7Rule);
+use provisioned;

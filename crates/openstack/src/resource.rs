@@ -4,7 +4,7 @@
 //!     cloud.all::<LoadBalancer>()  ┐                 ┌ pages, list, read, find           View      (pages.rs)
 //!     cloud.within::<Member>(&pool)┴─► Collection ───┼ create: looks before it repeats   Creatable (lost.rs)
 //!                                                    ├ change, change_if                 Changeable
-//!     resource! { … } (table.rs) makes the types     └ delete, until_gone, until_ready   Stateful  (wait.rs)
+//!     resource! { … } (table.rs) makes the types     └ delete, until_gone, until_ready             (wait.rs)
 //! ```
 
 mod edit;
@@ -27,7 +27,7 @@ pub use fields::{Fields, Rest, Wrong};
 pub use id::{Id, NotAnId, Ref};
 pub use pages::{Broken, Page, Pages};
 pub use query::Query;
-pub use wait::{Standing, Stateful};
+pub use wait::Standing;
 
 pub(crate) use fields::or_default;
 pub(crate) use id::encoded;
@@ -49,6 +49,11 @@ pub trait Resource: View<Of = Self> {
     const LIST: &'static str = Self::PATH;
     const NOUN: Noun;
     const ID: &'static str = "id";
+
+    /// Most kinds are ready as soon as they are there.
+    fn standing(&self) -> Standing {
+        Standing::Ready
+    }
 }
 
 /// What is read of a resource: all of it, or the few fields that are needed of many.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Operating, Pool, Provisioning};
+use super::{Operating, Pool, Provisioning, provisioned};
 use crate::{
     Service,
     resource::{Changeable, Creatable, Id, KnownBy, Noun, Ref, Resource, noun, resource, words},
@@ -68,6 +68,8 @@ impl Resource for HealthMonitor {
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/healthmonitors";
     const NOUN: Noun = noun!("health monitor", "health monitors" as "healthmonitor", "healthmonitors");
+
+    provisioned!();
 }
 
 impl Creatable for HealthMonitor {

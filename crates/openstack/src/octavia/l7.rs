@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Listener, NewPool, Operating, Pool, Provisioning};
+use super::{Listener, NewPool, Operating, Pool, Provisioning, provisioned};
 use crate::{
     Service,
     resource::{Changeable, Creatable, Id, KnownBy, Noun, Ref, Resource, noun, resource, words},
@@ -109,6 +109,8 @@ impl Resource for L7Policy {
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/l7policies";
     const NOUN: Noun = noun!("L7 policy", "L7 policies" as "l7policy", "l7policies");
+
+    provisioned!();
 }
 
 impl Creatable for L7Policy {
@@ -125,6 +127,8 @@ impl Resource for L7Rule {
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/l7policies/{}/rules";
     const NOUN: Noun = noun!("L7 rule", "L7 rules" as "rule", "rules");
+
+    provisioned!();
 }
 
 impl Creatable for L7Rule {

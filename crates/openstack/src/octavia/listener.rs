@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    L7Policy, LoadBalancer, NewL7Policy, NewPool, Operating, Pool, Provisioning, Statistics, read_statistics,
+    L7Policy, LoadBalancer, NewL7Policy, NewPool, Operating, Pool, Provisioning, Statistics, provisioned,
+    read_statistics,
 };
 use crate::{
     Error, Method, Service,
@@ -93,6 +94,8 @@ impl Resource for Listener {
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/listeners";
     const NOUN: Noun = noun!("listener", "listeners");
+
+    provisioned!();
 }
 
 impl Creatable for Listener {

@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, net::IpAddr};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Listener, NewListener, NewPool, Operating, Pool, Provisioning, Statistics, Tree, read_statistics,
-    read_tree,
+    Listener, NewListener, NewPool, Operating, Pool, Provisioning, Statistics, Tree, provisioned,
+    read_statistics, read_tree,
 };
 use crate::{
     Error, Method, Service,
@@ -78,6 +78,8 @@ impl Resource for LoadBalancer {
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/loadbalancers";
     const NOUN: Noun = noun!("load balancer", "load balancers" as "loadbalancer", "loadbalancers");
+
+    provisioned!();
 }
 
 impl Creatable for LoadBalancer {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use serde_json::json;
 
-use super::{Operating, Pool, Provisioning};
+use super::{Operating, Pool, Provisioning, provisioned};
 use crate::{
     Error, Method, Service,
     neutron::Subnet,
@@ -51,6 +51,8 @@ impl Resource for Member {
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/pools/{}/members";
     const NOUN: Noun = noun!("member", "members");
+
+    provisioned!();
 }
 
 impl Creatable for Member {

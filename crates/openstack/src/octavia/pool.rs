@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     HealthMonitor, Listener, LoadBalancer, Member, NewHealthMonitor, NewMember, Operating, Provisioning,
+    provisioned,
 };
 use crate::{
     Service,
@@ -116,6 +117,8 @@ impl Resource for Pool {
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/pools";
     const NOUN: Noun = noun!("pool", "pools");
+
+    provisioned!();
 }
 
 impl Creatable for Pool {

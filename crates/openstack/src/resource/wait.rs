@@ -16,16 +16,11 @@ pub enum Standing {
     Gone,
 }
 
-/// What is not ready when it was asked for.
-pub trait Stateful: Resource {
-    fn standing(&self) -> Standing;
-}
-
 /// Each pause is half as long again as the one before: a quick service is not waited for, a slow one not asked often.
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-impl<R: Stateful> Collection<R> {
+impl<R: Resource> Collection<R> {
     /// The object as soon as it is ready. One that failed is an error at once, one that is gone is `NotFound`.
     pub async fn until_ready(&self, id: &Id<R>, patience: Duration) -> Result<R, Error> {
         let mut waiting = Waiting::new(self, id, patience);

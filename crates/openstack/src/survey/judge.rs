@@ -1,5 +1,7 @@
 //! What is missing for load balancers, and what to type about it. Pure.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::{Found, Quota, Survey};
@@ -54,9 +56,7 @@ pub fn judge(survey: &Survey) -> Vec<Finding> {
     if has(Service::Network) {
         judge_outside(survey, &mut findings);
     }
-    for quota in &survey.quotas {
-        judge_quota(quota, &mut findings);
-    }
+    judge_quotas(&survey.quotas, &mut findings);
     findings.sort_by_key(|it| it.weight);
     findings
 }
@@ -170,25 +170,34 @@ fn judge_outside(survey: &Survey, findings: &mut Vec<Finding>) {
     }
 }
 
-fn judge_quota(quota: &Quota, findings: &mut Vec<Finding>) {
-    let what = quota.what;
-    let (Some(left), Some(limit)) = (quota.left(), quota.limit.told()) else {
+fn judge_quotas(quotas: &[Quota], findings: &mut Vec<Finding>) {
+    // One service that does not answer is one trouble, however many quotas it has.
+    let mut unread: BTreeMap<&str, (Vec<&str>, String)> = BTreeMap::new();
+    for quota in quotas {
         if let Some(error) = quota.limit.failed() {
-            findings.push(warning(
-                format!("the quota of {what} cannot be read: {}", error.message()),
-                fix_of(error),
-            ));
+            unread.entry(error.message()).or_insert_with(|| (Vec::new(), fix_of(error))).0.push(quota.what);
         }
+        if let (Some(left), Some(limit)) = (quota.left(), quota.limit.told()) {
+            judge_quota(quota.what, limit.unsigned_abs(), left, findings);
+        }
+    }
+    for (why, (what, fix)) in unread {
+        findings.push(warning(format!("the quotas of {} cannot be read: {why}", what.join(", ")), fix));
+    }
+}
+
+/// Those of what is not made for each load balancer may be full.
+const OF_THE_SURROUNDINGS: [&str; 4] = ["networks", "subnets", "routers", "RBAC policies"];
+
+fn judge_quota(what: &str, limit: u64, left: u64, findings: &mut Vec<Finding>) {
+    if OF_THE_SURROUNDINGS.contains(&what) {
         return;
-    };
+    }
     let fix =
         format!("an operator raises it (`openstack quota set --help`), or remove {what} that nobody needs");
-    let limit = limit.unsigned_abs();
-    // What is not made for each load balancer may be full.
-    let needed = !["networks", "subnets", "routers", "RBAC policies"].contains(&what);
-    if left == 0 && needed {
+    if left == 0 {
         findings.push(missing(format!("all {limit} {what} of the quota are used"), fix));
-    } else if left.saturating_mul(NEARLY) <= limit && needed {
+    } else if left.saturating_mul(NEARLY) <= limit {
         findings.push(warning(format!("{} of {limit} {what} are used", limit - left), fix));
     }
 }

@@ -118,6 +118,15 @@ fn what_is_missing_is_told_with_what_to_type() {
 }
 
 #[test]
+fn a_service_that_tells_no_quota_is_one_trouble() {
+    let unread = |what| Quota { what, limit: Found::Failed(refused(Class::Broken)), used: Found::Told(1) };
+    let survey = Survey { quotas: vec![unread("pools"), unread("members")], ..good() };
+    let findings = judge(&survey);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].what.contains("pools, members") && findings[0].fix == "do this", "{findings:?}");
+}
+
+#[test]
 fn a_quota_without_a_limit_is_never_used_up_and_one_for_the_surroundings_may_be() {
     for quota in [quota("ports", -1, 1_000_000), quota("networks", 1, 1), quota("pools", 100, 80)] {
         let survey = Survey { quotas: vec![quota], ..good() };

@@ -1,0 +1,129 @@
+use std::collections::BTreeSet;
+
+use seaway_openstack::{
+    Class, Cloud,
+    neutron::{
+        AddressPair, Direction, EtherType, Extension, FixedIp, FloatingIp, FloatingIpChange, Gateway,
+        Network, NetworkChange, NewFloatingIp, NewPort, NewRouter, NewSecurityGroup, NewSecurityGroupRule,
+        Port, PortChange, Route, Router, SecurityGroup, SecurityGroupChange, SecurityGroupRule, Subnet,
+    },
+    resource::{Query, To},
+};
+
+use super::{network, outside};
+
+fn route(destination: &str, nexthop: &str) -> Route {
+    Route { destination: destination.to_owned(), nexthop: nexthop.parse().expect("an address") }
+}
+
+pub(crate) async fn networks_and_routers(cloud: &Cloud) {
+    let extensions = cloud.all::<Extension>().list::<Extension>(Query::all()).await.expect("extensions");
+    assert!(extensions.iter().any(|it| it.id.as_str() == "extraroute-atomic"), "{extensions:?}");
+    let (network, subnet) = network(cloud, "walk", "10.33.0.0/24").await;
+
+    let networks = cloud.all::<Network>();
+    let read = networks.read::<Network>(&network).await.expect("it is there");
+    let revision = read.revision_number.expect("Neutron counts");
+    let renamed = NetworkChange { description: "walked over".into(), ..Default::default() };
+    let changed = networks.change_if(revision, &network, &renamed).await.expect("nobody was faster");
+    assert_eq!((changed.name.as_str(), changed.description.as_str()), ("walk", "walked over"));
+    let stale = networks.change_if(revision, &network, &renamed).await.expect_err("we were faster ourselves");
+    assert_eq!(stale.class(), &Class::Stale, "{stale}");
+
+    let tags: BTreeSet<String> = ["a", "b"].map(str::to_owned).into();
+    networks.replace_tags(&network, &tags).await.expect("tagged");
+    networks.add_tag(&network, "c d").await.expect("tagged");
+    networks.remove_tag(&network, "a").await.expect("a tag less");
+    networks.remove_tag(&network, "a").await.expect("what is not there is removed");
+    let tagged = networks.list::<Network>(Query::all().tagged(["b", "c d"])).await.expect("networks");
+    assert_eq!(tagged.iter().map(|it| &it.id).collect::<Vec<_>>(), [&network]);
+    let none = networks.list::<Network>(Query::named("walk").not_tagged_any(["b"])).await.expect("networks");
+    assert_eq!(none, []);
+
+    let routers = cloud.all::<Router>();
+    let new = NewRouter {
+        name: "walk".into(),
+        external_gateway_info: Some(Gateway::to(outside(cloud).await)).into(),
+        ..NewRouter::new()
+    };
+    let router = routers.create(&new).await.expect("a router").id;
+    for _ in 0..2 {
+        routers.add_interface(&router, &subnet).await.expect("plugged in, once or twice");
+    }
+    let routes = [route("10.90.0.0/16", "10.33.0.9"), route("10.91.0.0/16", "10.33.0.9")];
+    for _ in 0..2 {
+        let read = routers.add_routes(&router, &routes).await.expect("added, once or twice");
+        assert_eq!(read.routes.len(), 2, "{read:?}");
+    }
+    for _ in 0..2 {
+        let read = routers.remove_routes(&router, &routes[..1]).await.expect("removed, once or twice");
+        assert_eq!(read.routes, &routes[1..]);
+    }
+    routers.remove_routes(&router, &routes).await.expect("removed");
+    let taken = cloud.all::<Subnet>().delete(&subnet).await.expect_err("the router is on it");
+    assert_eq!(taken.class(), &Class::InUse, "{taken}");
+    for _ in 0..2 {
+        routers.remove_interface(&router, &subnet).await.expect("unplugged, once or twice");
+    }
+    routers.delete(&router).await.expect("deleted");
+    networks.delete(&network).await.expect("deleted");
+    assert_eq!(networks.find::<Network>(&network).await.expect("an answer"), None);
+}
+
+pub(crate) async fn addresses_and_groups(cloud: &Cloud) {
+    let outside = outside(cloud).await;
+    let (network, subnet) = network(cloud, "groups", "10.34.0.0/24").await;
+    let groups = cloud.all::<SecurityGroup>();
+    let new = NewSecurityGroup { name: "walk".into(), ..NewSecurityGroup::new() };
+    let group = groups.create(&new).await.expect("a group").id;
+    let rules = cloud.all::<SecurityGroupRule>();
+    let new = NewSecurityGroupRule {
+        ethertype: Some(EtherType::V4).into(),
+        protocol: Some("tcp".to_owned()).into(),
+        port_range_min: Some(80).into(),
+        port_range_max: Some(90).into(),
+        remote_ip_prefix: Some("10.0.0.0/8".to_owned()).into(),
+        ..NewSecurityGroupRule::new(group.clone(), Direction::Ingress)
+    };
+    let rule = rules.create(&new).await.expect("a rule");
+    let twice = rules.create(&new).await.expect_err("it is there");
+    assert_eq!(twice.class(), &Class::Duplicate, "{twice}");
+    let read = groups.read::<SecurityGroup>(&group).await.expect("it is there");
+    assert!(read.security_group_rules.0.iter().any(|it| it.id == rule.id), "{read:?}");
+    let change = SecurityGroupChange { description: "walked over".into(), ..Default::default() };
+    groups.change(&group, &change).await.expect("changed");
+
+    let ports = cloud.all::<Port>();
+    let new = NewPort {
+        name: "walk".into(),
+        fixed_ips: vec![FixedIp::on(subnet)].into(),
+        security_groups: vec![group.clone()].into(),
+        ..NewPort::new(network.clone())
+    };
+    let port = ports.create(&new).await.expect("a port");
+    let change = PortChange {
+        allowed_address_pairs: vec![AddressPair::of("10.90.0.0/16")].into(),
+        ..Default::default()
+    };
+    let port = ports.change(&port.id, &change).await.expect("changed");
+    assert_eq!((port.allowed_address_pairs.len(), &port.security_groups), (1, &vec![group.clone()]));
+    let at = port.fixed_ips[0].ip_address.expect("an address");
+    let query = Query::all().with("network_id", &network).with("fixed_ips", format!("ip_address={at}"));
+    let found = ports.list::<Port>(query).await.expect("ports");
+    assert_eq!(found.iter().map(|it| &it.id).collect::<Vec<_>>(), [&port.id]);
+    let taken = groups.delete(&group).await.expect_err("the port has it");
+    assert_eq!(taken.class(), &Class::InUse, "{taken}");
+
+    let floating = cloud.all::<FloatingIp>();
+    let new = NewFloatingIp { description: "walk".into(), ..NewFloatingIp::new(outside) };
+    let address = floating.create(&new).await.expect("a floating IP");
+    assert_eq!(address.port_id, None);
+    let unreachable = FloatingIpChange { port_id: To(Some(port.id.clone())), ..Default::default() };
+    let refused = floating.change(&address.id, &unreachable).await.expect_err("no router is between them");
+    assert!(matches!(refused.class(), Class::NotFound | Class::Invalid | Class::Conflict), "{refused:?}");
+    floating.delete(&address.id).await.expect("deleted");
+    ports.delete(&port.id).await.expect("deleted");
+    rules.delete(&rule.id).await.expect("deleted");
+    groups.delete(&group).await.expect("deleted");
+    cloud.all::<Network>().delete(&network).await.expect("deleted");
+}

@@ -1,0 +1,44 @@
+//! Walks over all kinds of objects, which a real cloud and the fake have to survive alike.
+
+mod barbican;
+mod lists;
+mod neutron;
+mod nova;
+mod octavia;
+
+use std::time::Duration;
+
+use seaway_openstack::{
+    Cloud,
+    neutron::{Network, NewNetwork, NewSubnet, Subnet},
+    resource::{Id, Query},
+};
+
+pub(crate) use barbican::secrets_and_containers;
+pub(crate) use lists::{what_goes_between_two_pages, whole_lists};
+pub(crate) use neutron::{addresses_and_groups, networks_and_routers};
+pub(crate) use nova::servers_and_interfaces;
+pub(crate) use octavia::{one_by_one, refusals};
+
+/// For whatever a cloud does in its own time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A network of the test's own, with room for addresses.
+pub(crate) async fn network(cloud: &Cloud, name: &str, cidr: &str) -> (Id<Network>, Id<Subnet>) {
+    let network = NewNetwork { name: name.into(), ..NewNetwork::new() };
+    let network = cloud.all::<Network>().create(&network).await.expect("a network").id;
+    let subnet = NewSubnet {
+        name: name.into(),
+        cidr: Some(cidr.to_owned()).into(),
+        ..NewSubnet::new(network.clone(), 4)
+    };
+    let subnet = cloud.all::<Subnet>().create(&subnet).await.expect("a subnet").id;
+    (network, subnet)
+}
+
+/// The first network that floating IPs come from.
+pub(crate) async fn outside(cloud: &Cloud) -> Id<Network> {
+    let query = Query::all().with("router:external", true);
+    let networks = cloud.all::<Network>().list::<Network>(query).await.expect("networks");
+    networks.into_iter().next().expect("an external network").id
+}
