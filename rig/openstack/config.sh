@@ -63,20 +63,25 @@ database() {
 [${2:-database}]
 connection = $(db_url "$1")
 max_pool_size = 5
-max_overflow = 20
+# Some calls that Octavia refuses keep their connection for minutes.
+max_overflow = 1000
 E
 }
 
 # uwsgi_ini NAME PORT MODULE|FILE [LINES]
 uwsgi_ini() {
-    local app="module = $3"
+    local app="module = $3" workers="processes = $API_WORKERS
+threads = 4"
     case $3 in /*) app="wsgi-file = $3" ;; esac
+    # In threads, Keystone gives a request the roles of another (seen as 400 `unassigned role`). A second process is for
+    # when a client that does not speak holds the first.
+    [ "$1" != keystone ] || workers="processes = 2
+threads = 1"
     put "$etc/uwsgi-$1.ini" <<E
 [uwsgi]
 $app
 http-socket = $IP:$2
-processes = ${API_WORKERS}
-threads = 4
+$workers
 enable-threads = true
 master = true
 need-app = true

@@ -50,13 +50,23 @@ def create(name, folder):
 
 def quotas(cloud, project):
     """As if somebody had asked an administrator for them."""
-    cloud.call("PUT", "network", f"/v2.0/quotas/{project}", {"quota": {
+    put(cloud, "network", f"/v2.0/quotas/{project}", {"quota": {
         "network": 1000, "subnet": 1000, "port": 5000, "router": 500, "floatingip": 500, "security_group": 1000,
         "security_group_rule": 10000}})
-    cloud.call("PUT", "compute", f"/os-quota-sets/{project}", {"quota_set": {
+    put(cloud, "compute", f"/os-quota-sets/{project}", {"quota_set": {
         "instances": 1000, "cores": 4000, "ram": 8192000, "force": True}})
-    cloud.call("PUT", "load-balancer", f"/v2/lbaas/quotas/{project}", {"quota": {
+    put(cloud, "load-balancer", f"/v2/lbaas/quotas/{project}", {"quota": {
         "load_balancer": 1000, "listener": 5000, "pool": 5000, "member": 50000, "health_monitor": 5000}})
+
+
+def put(cloud, service, path, body):
+    """Octavia answers 500 to some of those who ask for quotas at once: its database sees a deadlock."""
+    for attempt in range(5):
+        try:
+            return cloud.call("PUT", service, path, body)
+        except Refused as refused:
+            if refused.status != 500 or attempt == 4:
+                raise
 
 
 def delete(name, folder):

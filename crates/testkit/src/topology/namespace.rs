@@ -30,6 +30,8 @@ impl Namespace {
         command("ip", &["netns", "add", &name]);
         let namespace = Namespace { name, foreign: false, plugged: AtomicBool::new(false) };
         namespace.ip(&["link", "set", "lo", "up"]);
+        // Links that come are not silent for two seconds, in fear of duplicates that cannot be.
+        namespace.write("ipv6/conf/default/accept_dad", "0");
         namespace
     }
 
@@ -104,11 +106,8 @@ impl Namespace {
 
     /// Makes this namespace pass on what is not for itself.
     pub fn forward(&self) {
-        self.run(|| {
-            for setting in ["ipv4/ip_forward", "ipv6/conf/all/forwarding"] {
-                std::fs::write(format!("/proc/sys/net/{setting}"), "1").expect("this is root");
-            }
-        });
+        self.write("ipv4/ip_forward", "1");
+        self.write("ipv6/conf/all/forwarding", "1");
     }
 
     /// What a web server says to `curl` from in there, without its end of line; else what curl says.
@@ -124,6 +123,11 @@ impl Namespace {
     pub fn plug(&self, port: &str) {
         self.plugged.store(true, Ordering::Relaxed);
         openstack::rig("plug", &[&self.name, port]);
+    }
+
+    /// A setting below `/proc/sys/net`, which shows the network of whoever opens it.
+    fn write(&self, setting: &str, value: &str) {
+        self.run(|| std::fs::write(format!("/proc/sys/net/{setting}"), value).expect("this is root"));
     }
 
     fn file(&self) -> PathBuf {
