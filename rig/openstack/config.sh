@@ -73,8 +73,8 @@ uwsgi_ini() {
     local app="module = $3" workers="processes = $API_WORKERS
 threads = 4"
     case $3 in /*) app="wsgi-file = $3" ;; esac
-    # In threads, Keystone gives a request the roles of another (seen as 400 `unassigned role`). A second process is for
-    # when a client that does not speak holds the first.
+    # In threads of one process, Keystone refuses now and then what comes at once (seen: 400 `unassigned role`); in
+    # processes it does not. The second is for when a client that does not speak holds the first.
     [ "$1" != keystone ] || workers="processes = 2
 threads = 1"
     put "$etc/uwsgi-$1.ini" <<E
