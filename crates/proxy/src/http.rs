@@ -15,28 +15,32 @@
 //! request needs ([`scratch::Scratch`]) comes from a shelf and goes back there.
 
 mod answer;
+mod arrival;
+mod end;
 mod exchange;
 mod flow;
 mod hall;
 mod heads;
 mod kept;
+mod multi;
 mod rules;
 mod scratch;
 mod serve;
 mod session;
 mod stream;
+mod streams;
 
 use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
-    sync::Arc,
-    task::{Context, Poll, Waker},
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Wake, Waker},
 };
 
 use seaway_model::L4;
 
-use self::hall::{Hall, Own};
+use self::hall::{Begun, Hall, Own};
 use crate::{
     doors::{Admission, Newcomer},
     running::RunningListener,
@@ -50,11 +54,34 @@ pub(crate) struct Http {
     wheel: Wheel,
     /// When drains end.
     sweeps: Vec<u64>,
+    /// Tasks that others have woken.
+    woken: Arc<Mutex<Vec<u32>>>,
+}
+
+/// An index that has become another's wakes that one in vain, which does no harm.
+struct Waking {
+    index: u32,
+    woken: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Wake for Waking {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        if !woken.contains(&self.index) {
+            woken.push(self.index);
+        }
+    }
 }
 
 struct Task {
     future: Pin<Box<dyn Future<Output = ()>>>,
     own: Rc<Own>,
+    /// For what is not a stream of its own: the other streams of a connection of HTTP/2.
+    waker: Waker,
     link: Link,
     /// When the wheel looks at it.
     due: u64,
@@ -67,6 +94,7 @@ impl Http {
             tasks: Slab::default(),
             wheel: Wheel::new(turn.now),
             sweeps: Vec::new(),
+            woken: Arc::default(),
         }
     }
 
@@ -90,18 +118,38 @@ impl Http {
     }
 
     fn welcome(&mut self, newcomer: Newcomer, turn: &Turn) {
-        let own = Rc::new(Own::new(self.tasks.next().0, newcomer.listener.clone(), turn.now));
-        let future = Box::pin(serve::serve(self.hall.clone(), own.clone(), newcomer));
-        let index = self.tasks.insert(Task { future, own, link: Link::default(), due: u64::MAX });
+        let own = Rc::new(Own::new(newcomer.listener.clone(), turn.now));
+        let future = Box::pin(arrival::arrive(self.hall.clone(), own.clone(), newcomer));
         // It registers its stream, and awaits the first bytes.
+        self.begin((own, future));
+    }
+
+    fn begin(&mut self, (own, future): Begun) {
+        let index = self.tasks.next().0;
+        own.sit(index);
+        let waker = Arc::new(Waking { index, woken: self.woken.clone() }).into();
+        self.tasks.insert(Task { future, own, waker, link: Link::default(), due: u64::MAX });
         self.run(index);
+    }
+
+    /// Lets those go on whom others have woken, and those that others have begun.
+    fn run_woken(&mut self) {
+        loop {
+            let woken = std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
+            let begun = self.hall.begun();
+            if woken.is_empty() && begun.is_empty() {
+                return;
+            }
+            begun.into_iter().for_each(|task| self.begin(task));
+            woken.into_iter().for_each(|index| self.run(index));
+        }
     }
 
     /// Lets a task go on as far as it can.
     fn run(&mut self, index: u32) {
         let Some(task) = self.tasks.get_mut(index) else { return };
         self.hall.enter(&task.own);
-        if task.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(()) {
+        if task.future.as_mut().poll(&mut Context::from_waker(&task.waker)) == Poll::Ready(()) {
             return self.end(index);
         }
         let deadline = task.own.deadline();
@@ -182,6 +230,7 @@ impl Source for Http {
         }
         if let Some(task) = self.hall.note(token, event) {
             self.run(task);
+            self.run_woken();
         }
     }
 
@@ -217,6 +266,7 @@ impl Source for Http {
         }
         self.expire(turn.now);
         self.sweep(turn.now);
+        self.run_woken();
         self.hall.tick(turn);
     }
 

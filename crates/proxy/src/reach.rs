@@ -65,14 +65,11 @@ pub(crate) fn note_failure(
 /// The PROXY header that tells a member who the client is, and where it wanted to go.
 pub(crate) fn introduction(
     version: ProxyVersion,
-    client: BorrowedFd<'_>,
     peer: SocketAddr,
     destination: Option<SocketAddr>,
     listener: SocketAddr,
 ) -> Vec<u8> {
-    let destination = destination.unwrap_or_else(|| {
-        if listener.ip().is_unspecified() { sys::local_address(client).unwrap_or(listener) } else { listener }
-    });
+    let destination = destination.unwrap_or(listener);
     let version = match version {
         ProxyVersion::V1 => Version::V1,
         ProxyVersion::V2 => Version::V2,
@@ -81,6 +78,11 @@ pub(crate) fn introduction(
     let mut bytes = Vec::with_capacity(128);
     proxy::encode(version, &origin, &mut bytes);
     bytes
+}
+
+/// Where a client has come to: the listener's address, or the one of those that it stands for.
+pub(crate) fn arrived_at(client: BorrowedFd<'_>, listener: SocketAddr) -> SocketAddr {
+    if listener.ip().is_unspecified() { sys::local_address(client).unwrap_or(listener) } else { listener }
 }
 
 /// `free` gives back a descriptor that was held for this.

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId};
+use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_balancer::Protocol};
 
 use crate::tls::{Slot, Terms, Tickets};
 
@@ -66,8 +66,11 @@ impl LoadBalancerState {
     }
 
     pub(crate) fn tune(&mut self, key: &LbKey, listener: Arc<Listener>, tickets: &Tickets) -> Tuned {
+        // The first that the client knows, too. What is not HTTP has no name.
+        let protocols: &[&[u8]] =
+            if listener.protocol == Protocol::Http { &[b"h2", b"http/1.1"] } else { &[] };
         let terms = listener.tls.as_ref().filter(|tls| !tls.passthrough);
-        let terms = terms.map(|tls| Terms::new(tls, tickets, |name| self.certificate(name)));
+        let terms = terms.map(|tls| Terms::new(tls, protocols, tickets, |name| self.certificate(name)));
         let terms = terms.and_then(|terms| {
             terms
                 .inspect_err(

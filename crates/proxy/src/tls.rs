@@ -75,6 +75,7 @@ impl Tickets {
 impl Terms {
     pub(crate) fn new(
         tls: &TlsByName,
+        protocols: &[&[u8]],
         tickets: &Tickets,
         mut slot: impl FnMut(&ObjectRef) -> Arc<Slot>,
     ) -> Result<Terms, TermsError> {
@@ -98,7 +99,7 @@ impl Terms {
             }
         };
         let mut config = builder.with_cert_resolver(Arc::new(names));
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
         // Tickets are held by clients: nothing is stored here for those who do not come back.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         if let Some(tickets) = &tickets.0 {

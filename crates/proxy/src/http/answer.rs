@@ -1,5 +1,7 @@
 //! Answers of our own.
 
+use std::borrow::Cow;
+
 /// The usual words for a status.
 pub(super) fn reason(status: u16) -> &'static str {
     match status {
@@ -47,28 +49,23 @@ impl<'a> Answer<'a> {
         Answer { status, location: None, body: None, head_only: false, persists: false }
     }
 
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let usual = reason(self.status);
-        let (status, plain);
+    /// Fields as lines, and the body.
+    pub(super) fn parts(&self) -> (String, Cow<'a, str>) {
         let body = match self.body {
-            Some(body) => body,
-            None => {
-                plain = format!("{} {usual}\n", self.status);
-                &plain
-            }
+            Some(body) => Cow::Borrowed(body),
+            None => Cow::Owned(format!("{} {}\n", self.status, reason(self.status))),
         };
-        let location = match self.location {
-            Some(location) => format!("Location: {location}\r\n"),
-            None => String::new(),
-        };
+        let location = self.location.map(|location| format!("Location: {location}\r\n")).unwrap_or_default();
         let kind = if body.trim_start().starts_with('<') { "text/html" } else { "text/plain" };
+        let length = body.len();
+        (format!("{location}Content-Type: {kind}; charset=utf-8\r\nContent-Length: {length}\r\n"), body)
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let (fields, body) = self.parts();
         let connection = if self.persists { "" } else { "Connection: close\r\n" };
-        status = format!(
-            "HTTP/1.1 {} {usual}\r\n{location}Content-Type: {kind}; charset=utf-8\r\nContent-Length: {}\r\n{connection}\r\n",
-            self.status,
-            body.len()
-        );
-        out.extend_from_slice(status.as_bytes());
+        let head = format!("HTTP/1.1 {} {}\r\n{fields}{connection}\r\n", self.status, reason(self.status));
+        out.extend_from_slice(head.as_bytes());
         if !self.head_only {
             out.extend_from_slice(body.as_bytes());
         }

@@ -12,12 +12,12 @@ use seaway_wire::http::{Body, Limits, Method, Reading, Version};
 
 use super::{
     answer::Answer,
+    end::End,
     flow::Broken,
     heads::{self, Onward},
     rules::{Answering, Asking, Nothing, Seen, redirected, rewritten},
     scratch::Scratch,
     serve::Client,
-    stream::Stream,
 };
 use crate::{
     reach::{self, RETRIES, note_failure},
@@ -56,8 +56,8 @@ enum Unanswered {
     Wrong(&'static str),
 }
 
-pub(super) async fn exchange(client: &mut Client, scratch: &mut Scratch) -> After {
-    let tuned = client.listener.tuned_now();
+pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
+    let tuned = client.who.listener.tuned_now();
     let head = &scratch.asked.filled()[..scratch.request.length];
     let seen = Seen { head, request: &scratch.request };
     let found = tuned.routes.find(&seen);
@@ -88,12 +88,19 @@ pub(super) async fn exchange(client: &mut Client, scratch: &mut Scratch) -> Afte
     }
     let number = client.hall.cursors().draw();
     let Some(pool) = tuned.pool_of(found.rule, || number).cloned() else {
-        client.listener.refuse(Refusal::NoMember);
+        client.who.listener.refuse(Refusal::NoMember);
         return refuse(client, scratch, 503).await;
     };
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
-    heads::question(&mut scratch.question, head, &scratch.request, &client.told, rewritten, &Asking(rule));
+    heads::question(
+        &mut scratch.question,
+        head,
+        &scratch.request,
+        &client.who.told,
+        rewritten,
+        &Asking(rule),
+    );
     let body = scratch.request.body;
     scratch.asked.consume(scratch.request.length);
     forward(client, scratch, short, body, &pool, &tuned).await
@@ -101,7 +108,7 @@ pub(super) async fn exchange(client: &mut Client, scratch: &mut Scratch) -> Afte
 
 /// Tries members until one answers.
 async fn forward(
-    client: &mut Client,
+    client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
     body: Body,
@@ -109,12 +116,18 @@ async fn forward(
     tuned: &Tuned,
 ) -> After {
     scratch.upward.clear();
-    scratch.upward.begin(body, body == Body::Chunked);
+    let coming = match (&client.end, body) {
+        // A stream has frames of its own around its body; it is chunked from here on.
+        (End::Multi(_), Body::Chunked) => Body::UntilClose,
+        _ => body,
+    };
+    scratch.upward.begin(coming, body == Body::Chunked);
     // What came with the head goes with it, and can be sent again.
     if scratch.upward.join(&mut scratch.asked).is_err() {
         return refuse(client, scratch, 400).await;
     }
     scratch.question.append(&mut scratch.upward.out);
+    scratch.upward.was_joined();
     let mut tried: Vec<Arc<RunningMember>> = Vec::new();
     // What a PROXY header says of one client holds for the whole connection.
     let introduces = pool.live().compiled.pool().proxy.is_some();
@@ -122,7 +135,7 @@ async fn forward(
     loop {
         let member = choose(client, pool, &tried);
         let Some(member) = member.filter(|_| tried.len() <= RETRIES) else {
-            client.listener.refuse(Refusal::NoMember);
+            client.who.listener.refuse(Refusal::NoMember);
             return refuse(client, scratch, 503).await;
         };
         let kept = if fresh_only { None } else { client.hall.kept().take(&member) };
@@ -130,8 +143,8 @@ async fn forward(
         client.own.engage(Some(member.clone()));
         let result = match kept {
             Some(stream) => {
-                stream.belong_to(Some(client.own.index));
-                Ok(stream)
+                stream.belong_to(Some(client.own.index()));
+                Ok(End::Wire(stream))
             }
             None => connect(client, pool, &member, tuned).await,
         };
@@ -155,19 +168,19 @@ async fn forward(
                 continue;
             }
             Unanswered::Again(why) => {
-                note_failure(&client.listener, pool, &member, &why, client.hall.now());
-                client.listener.retries.fetch_add(1, Relaxed);
+                note_failure(&client.who.listener, pool, &member, &why, client.hall.now());
+                client.who.listener.retries.fetch_add(1, Relaxed);
                 member.retries.fetch_add(1, Relaxed);
                 tried.push(member);
                 continue;
             }
             Unanswered::Lost(why) => {
-                note_failure(&client.listener, pool, &member, &why, client.hall.now());
+                note_failure(&client.who.listener, pool, &member, &why, client.hall.now());
                 502
             }
             Unanswered::Wrong(why) => {
                 tracing::debug!(member = %member.at, why, "an answer that is none");
-                note_failure(&client.listener, pool, &member, why, client.hall.now());
+                note_failure(&client.who.listener, pool, &member, why, client.hall.now());
                 502
             }
             Unanswered::Late => 504,
@@ -183,7 +196,7 @@ fn choose(
 ) -> Option<Arc<RunningMember>> {
     let live = pool.live();
     let mut cursors = client.hall.cursors();
-    pool.choose(&live, client.peer.ip(), cursors.of(pool), tried, client.hall.now()).cloned()
+    pool.choose(&live, client.who.peer.ip(), cursors.of(pool), tried, client.hall.now()).cloned()
 }
 
 async fn connect(
@@ -191,18 +204,18 @@ async fn connect(
     pool: &RunningPool,
     member: &RunningMember,
     tuned: &Tuned,
-) -> io::Result<Stream> {
+) -> io::Result<End> {
     let fd = reach::connect(member, || client.hall.doors().give_up_spare())?;
-    let stream = client.hall.watch(fd, client.own.index)?;
+    let stream = client.hall.watch(fd, client.own.index())?;
     let patience = tuned.listener.timeouts.connect.as_millis() as u64;
     client.own.set_deadline(client.hall.now() + patience);
     stream.connected().await?;
     if let Some(version) = pool.live().compiled.pool().proxy {
-        let (fd, at) = (client.stream.fd(), client.listener.at);
-        let header = reach::introduction(version, fd, client.peer, client.destination, at);
+        let who = &client.who;
+        let header = reach::introduction(version, who.peer, who.destination, who.listener.at);
         stream.write_all(&header).await?;
     }
-    Ok(stream)
+    Ok(End::Wire(stream))
 }
 
 /// Sends the request, and reads the head of the answer.
@@ -210,7 +223,7 @@ async fn ask(
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
-    stream: &Stream,
+    stream: &End,
     reused: bool,
 ) -> Result<(), Unanswered> {
     client.own.set_deadline(client.hall.now() + client.timeout(|it| it.answer));
@@ -219,12 +232,12 @@ async fn ask(
     scratch.answered.clear();
     scratch.response.begin();
     let mut sent = 0;
-    let result = poll_fn(|_| -> Poll<Result<(), Unanswered>> {
+    let result = poll_fn(|cx| -> Poll<Result<(), Unanswered>> {
         let hall = &client.hall;
         loop {
             let mut may_go_on = true;
             while sent < scratch.question.len() {
-                match stream.poll_write(&scratch.question[sent..]) {
+                match stream.poll_write(cx, &scratch.question[sent..]) {
                     Poll::Ready(Ok(written)) => sent += written,
                     // It may have answered before it closed.
                     Poll::Ready(Err(_)) => {
@@ -236,7 +249,7 @@ async fn ask(
             }
             if may_go_on && sent == scratch.question.len() && !scratch.upward.is_through() {
                 let before = scratch.upward.moved;
-                match scratch.upward.poll(hall, &client.stream, &mut scratch.asked, stream) {
+                match scratch.upward.poll(cx, hall, &client.end, &mut scratch.asked, stream) {
                     Poll::Ready(Err(Broken::Source(error))) => {
                         return Poll::Ready(Err(match error.kind() {
                             io::ErrorKind::InvalidData => Unanswered::Refused(400),
@@ -250,7 +263,7 @@ async fn ask(
                     client.own.set_deadline(hall.now() + client.timeout(|it| it.answer));
                 }
             }
-            if client.stream.has_failed() {
+            if client.end.is_gone(cx) {
                 return Poll::Ready(Err(Unanswered::Client));
             }
             let untouched = scratch.answered.is_empty();
@@ -258,7 +271,7 @@ async fn ask(
             let gone = |why: String| {
                 Poll::Ready(Err(if may_repeat { Unanswered::Again(why) } else { Unanswered::Lost(why) }))
             };
-            match scratch.answered.poll_fill(stream) {
+            match stream.poll_fill(cx, &mut scratch.answered) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
                     return Poll::Ready(Err(Unanswered::Late));
@@ -284,10 +297,10 @@ async fn ask(
 
 /// Passes the answer on, with the interim ones before it.
 async fn relay(
-    client: &mut Client,
+    client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
-    stream: Stream,
+    stream: End,
     member: &Arc<RunningMember>,
     keep: bool,
 ) -> After {
@@ -295,12 +308,14 @@ async fn relay(
         let Scratch { response, answered, downward, .. } = scratch;
         let head = &answered.filled()[..response.length];
         if response.is_interim() {
-            if short.version == Version::Http11 {
+            if let End::Wire(_) = client.end
+                && short.version == Version::Http11
+            {
                 heads::answer(&mut downward.out, head, response, short.version, short.persists, &Nothing);
             }
             answered.consume(response.length);
             downward.begin(Body::None, false);
-            let written = poll_fn(|_| downward.poll_write(&client.stream)).await;
+            let written = poll_fn(|cx| downward.poll_write(cx, &client.end)).await;
             if written.is_err() {
                 return After::Close;
             }
@@ -312,21 +327,27 @@ async fn relay(
         break;
     }
     let status = scratch.response.status;
+    let tunnels = scratch.response.body == Body::Tunnel;
     if status == 101 && !short.upgrade {
         return refuse(client, scratch, 502).await;
     }
-    client.listener.count_answer(status);
+    client.who.listener.count_answer(status);
     let may_persist = short.persists && !client.is_over();
-    let hsts = client.terms.as_ref().and_then(|terms| terms.hsts.as_deref());
+    let hsts = client.who.terms.as_ref().and_then(|terms| terms.hsts.as_deref());
     let answering = Answering { rule: short.rule, hsts };
     let Scratch { response, answered, downward, upward, asked, .. } = scratch;
     let head = &answered.filled()[..response.length];
     downward.clear();
-    let Onward { chunked, persists } =
-        heads::answer(&mut downward.out, head, response, short.version, may_persist, &answering);
+    let onward = match &client.end {
+        End::Wire(_) => {
+            Ok(heads::answer(&mut downward.out, head, response, short.version, may_persist, &answering))
+        }
+        End::Multi(multi) => multi.answer(head, response, &answering),
+    };
+    let Ok(Onward { chunked, persists }) = onward else { return After::Close };
     answered.consume(response.length);
     downward.begin(response.body, chunked);
-    if response.body == Body::Tunnel {
+    if tunnels {
         upward.begin(Body::Tunnel, false);
         return tunnel(client, scratch, &stream).await;
     }
@@ -337,22 +358,22 @@ async fn relay(
     let timeout = client.timeout(|it| it.answer);
     client.own.set_deadline(client.hall.now() + timeout);
     let mut asking = true;
-    let result = poll_fn(|_| {
+    let result = poll_fn(|cx| {
         let before = downward.moved + upward.moved;
         // The client may still be sending while it is answered.
         if asking && !upward.is_through() {
             asking =
-                !matches!(upward.poll(&client.hall, &client.stream, asked, &stream), Poll::Ready(Err(_)));
+                !matches!(upward.poll(cx, &client.hall, &client.end, asked, &stream), Poll::Ready(Err(_)));
         }
-        let result = downward.poll(&client.hall, &stream, answered, &client.stream);
+        let result = downward.poll(cx, &client.hall, &stream, answered, &client.end);
         if downward.moved + upward.moved != before {
             client.own.set_deadline(client.hall.now() + timeout);
         }
         result
     })
     .await;
-    client.listener.bytes_in.fetch_add(upward.moved, Relaxed);
-    client.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    client.who.listener.bytes_in.fetch_add(upward.moved, Relaxed);
+    client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
     member.bytes_in.fetch_add(upward.moved, Relaxed);
     member.bytes_out.fetch_add(downward.moved, Relaxed);
     client.own.engage(None);
@@ -361,7 +382,7 @@ async fn relay(
         Err(Broken::Source(_)) => {
             // The client must see that something is missing.
             member.resets.fetch_add(1, Relaxed);
-            client.stream.reset();
+            client.end.reset();
             return After::Close;
         }
         Err(Broken::Sink) => {
@@ -371,7 +392,9 @@ async fn relay(
     }
     let asked_all = upward.is_through();
     if keep && response.persists && asked_all && answered.is_empty() {
-        client.hall.kept().keep(stream, member, client.hall.now());
+        if let End::Wire(stream) = stream {
+            client.hall.kept().keep(stream, member, client.hall.now());
+        }
     }
     if persists && asked_all { After::Next } else { After::Close }
 }
@@ -381,12 +404,12 @@ async fn next_head(
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
-    stream: &Stream,
+    stream: &End,
 ) -> Result<(), u16> {
     client.own.set_deadline(client.hall.now() + client.timeout(|it| it.answer));
     let limits = Limits::default();
     scratch.response.begin();
-    poll_fn(|_| {
+    poll_fn(|cx| {
         loop {
             match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
                 Reading::More => {}
@@ -394,9 +417,9 @@ async fn next_head(
                 Reading::Refused(_) => return Poll::Ready(Err(502)),
             }
             if !scratch.upward.is_through() {
-                let _ = scratch.upward.poll(&client.hall, &client.stream, &mut scratch.asked, stream);
+                let _ = scratch.upward.poll(cx, &client.hall, &client.end, &mut scratch.asked, stream);
             }
-            match scratch.answered.poll_fill(stream) {
+            match stream.poll_fill(cx, &mut scratch.answered) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
@@ -410,21 +433,21 @@ async fn next_head(
 }
 
 /// Bytes both ways until both have finished.
-async fn tunnel(client: &mut Client, scratch: &mut Scratch, stream: &Stream) -> After {
+async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End) -> After {
     let Scratch { answered, downward, upward, asked, .. } = scratch;
     let timeout = client.timeout(|it| it.idle);
     client.own.set_deadline(client.hall.now() + timeout);
     let (mut up, mut down) = (true, true);
-    poll_fn(|_| {
+    poll_fn(|cx| {
         let before = downward.moved + upward.moved;
         for (open, from, buffer, flow, to) in [
-            (&mut up, &client.stream, &mut *asked, &mut *upward, stream),
-            (&mut down, stream, &mut *answered, &mut *downward, &client.stream),
+            (&mut up, &client.end, &mut *asked, &mut *upward, stream),
+            (&mut down, stream, &mut *answered, &mut *downward, &client.end),
         ] {
             if !*open {
                 continue;
             }
-            match flow.poll(&client.hall, from, buffer, to) {
+            match flow.poll(cx, &client.hall, from, buffer, to) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(())) => {
                     *open = false;
@@ -439,17 +462,17 @@ async fn tunnel(client: &mut Client, scratch: &mut Scratch, stream: &Stream) -> 
         if up || down { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
-    client.listener.bytes_in.fetch_add(upward.moved, Relaxed);
-    client.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    client.who.listener.bytes_in.fetch_add(upward.moved, Relaxed);
+    client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
     After::Close
 }
 
 /// TLS ends here, and what is in it goes on as it is.
-pub(super) async fn pass_through(client: &mut Client) {
-    let tuned = client.listener.tuned_now();
+pub(super) async fn pass_through(client: &Client) {
+    let tuned = client.who.listener.tuned_now();
     let number = client.hall.cursors().draw();
     let Some(pool) = tuned.pool(|| number).cloned() else {
-        return client.listener.refuse(Refusal::NoMember);
+        return client.who.listener.refuse(Refusal::NoMember);
     };
     let mut tried = Vec::new();
     while tried.len() <= RETRIES {
@@ -465,13 +488,13 @@ pub(super) async fn pass_through(client: &mut Client) {
             }
             Err(error) => {
                 client.own.engage(None);
-                note_failure(&client.listener, &pool, &member, &error.to_string(), client.hall.now());
+                note_failure(&client.who.listener, &pool, &member, &error.to_string(), client.hall.now());
                 tried.push(member);
             }
         }
     }
-    client.listener.refuse(Refusal::NoMember);
-    client.stream.reset();
+    client.who.listener.refuse(Refusal::NoMember);
+    client.end.reset();
 }
 
 /// Answers a request that goes nowhere. Its body, if there is one, is not waited for.

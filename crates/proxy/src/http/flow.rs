@@ -2,12 +2,12 @@
 
 use std::{
     io,
-    task::{Poll, ready},
+    task::{Context, Poll, ready},
 };
 
 use seaway_wire::http::{Body, Chunks, Limits, Piece};
 
-use super::{hall::Hall, scratch::Buffer, stream::Stream};
+use super::{end::End, hall::Hall, scratch::Buffer};
 
 /// One direction: what comes, how it goes on, and what waits to be written.
 #[derive(Default)]
@@ -21,6 +21,10 @@ pub(super) struct Flow {
     sent: usize,
     /// Bytes of the body so far.
     pub(super) moved: u64,
+    /// Lines after the body, for who does not get them in chunks.
+    trailers: Vec<u8>,
+    /// Whom it goes to knows that it is whole.
+    closed: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -59,6 +63,8 @@ impl Flow {
         self.chunks.begin();
         self.sent = 0;
         self.moved = 0;
+        self.trailers.clear();
+        self.closed = false;
     }
 
     pub(super) fn clear(&mut self) {
@@ -74,7 +80,12 @@ impl Flow {
 
     /// All of it has come and was written.
     pub(super) fn is_through(&self) -> bool {
-        self.is_over() && self.sent == self.out.len()
+        self.is_over() && self.sent == self.out.len() && self.closed
+    }
+
+    /// All of it is in what was joined, which goes by another way.
+    pub(super) fn was_joined(&mut self) {
+        self.closed = self.is_over();
     }
 
     /// Joins what has come already to what is to be written.
@@ -113,22 +124,14 @@ impl Flow {
                     self.moved += length as u64;
                 }
                 Piece::End { length } => {
-                    if self.chunked {
-                        self.out.extend_from_slice(b"0\r\n");
-                        for trailer in &self.chunks.trailers {
-                            for part in [
-                                trailer.name.of(from.filled()),
-                                b": ",
-                                trailer.value.of(from.filled()),
-                                b"\r\n",
-                            ] {
-                                self.out.extend_from_slice(part);
-                            }
+                    for trailer in &self.chunks.trailers {
+                        let (name, value) = (trailer.name.of(from.filled()), trailer.value.of(from.filled()));
+                        for part in [name, b": ", value, b"\r\n"] {
+                            self.trailers.extend_from_slice(part);
                         }
-                        self.out.extend_from_slice(b"\r\n");
                     }
                     from.consume(length);
-                    self.coming = Coming::Over;
+                    self.finish();
                 }
                 Piece::Refused(refusal) => {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, refusal.why));
@@ -150,7 +153,9 @@ impl Flow {
 
     fn finish(&mut self) {
         if self.chunked {
-            self.out.extend_from_slice(b"0\r\n\r\n");
+            for part in [b"0\r\n", &self.trailers[..], b"\r\n"] {
+                self.out.extend_from_slice(part);
+            }
         }
         self.coming = Coming::Over;
     }
@@ -165,9 +170,9 @@ impl Flow {
     }
 
     /// Writes what waits.
-    pub(super) fn poll_write(&mut self, to: &Stream) -> Poll<Result<(), Broken>> {
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, to: &End) -> Poll<Result<(), Broken>> {
         while self.sent < self.out.len() {
-            self.sent += ready!(to.poll_write(&self.out[self.sent..])).map_err(|_| Broken::Sink)?;
+            self.sent += ready!(to.poll_write(cx, &self.out[self.sent..])).map_err(|_| Broken::Sink)?;
         }
         self.out.clear();
         self.sent = 0;
@@ -177,21 +182,26 @@ impl Flow {
     /// Goes on until all is through.
     pub(super) fn poll(
         &mut self,
+        cx: &mut Context<'_>,
         hall: &Hall,
-        from: &Stream,
+        from: &End,
         buffer: &mut Buffer,
-        to: &Stream,
+        to: &End,
     ) -> Poll<Result<(), Broken>> {
         for _ in 0..ROUNDS {
-            ready!(self.poll_write(to))?;
+            ready!(self.poll_write(cx, to))?;
             if self.is_over() {
+                if !self.closed {
+                    self.closed = true;
+                    to.close_body(&self.trailers).map_err(|_| Broken::Sink)?;
+                }
                 return Poll::Ready(Ok(()));
             }
             if !buffer.is_empty() {
                 if let Some(most) = self.as_they_are() {
                     let count = most.min(buffer.filled().len());
-                    let written =
-                        ready!(to.poll_write(&buffer.filled()[..count])).map_err(|_| Broken::Sink)?;
+                    let write = to.poll_write(cx, &buffer.filled()[..count]);
+                    let written = ready!(write).map_err(|_| Broken::Sink)?;
                     buffer.consume(written);
                     self.passed(written);
                     continue;
@@ -205,10 +215,11 @@ impl Flow {
                     return Poll::Ready(Err(Broken::Source(error)));
                 }
             }
-            if ready!(buffer.poll_fill(from)).map_err(Broken::Source)? == 0 {
+            if ready!(from.poll_fill(cx, buffer)).map_err(Broken::Source)? == 0 {
                 if self.coming != Coming::UntilEnd {
                     return Poll::Ready(Err(Broken::Source(io::ErrorKind::UnexpectedEof.into())));
                 }
+                self.trailers = from.trailers();
                 self.finish();
             }
         }

@@ -2,8 +2,10 @@
 
 use std::{
     cell::{Cell, RefCell, RefMut},
+    future::Future,
     io,
     os::fd::OwnedFd,
+    pin::Pin,
     rc::Rc,
     sync::Arc,
 };
@@ -37,11 +39,16 @@ pub(super) struct Hall {
     stopping: Cell<bool>,
     /// Tasks that had more to do than is fair in one turn.
     unfinished: RefCell<Vec<u32>>,
+    /// Tasks that tasks have begun.
+    begun: RefCell<Vec<Begun>>,
 }
+
+/// A task that has no place yet.
+pub(super) type Begun = (Rc<Own>, Pin<Box<dyn Future<Output = ()>>>);
 
 /// What is known of a task from outside.
 pub(super) struct Own {
-    pub(super) index: u32,
+    index: Cell<u32>,
     deadline: Cell<u64>,
     listener: Arc<RunningListener>,
     member: RefCell<Option<Arc<RunningMember>>>,
@@ -52,8 +59,23 @@ pub(super) struct Own {
 const MOST_ON_SHELF: usize = 128;
 
 impl Own {
-    pub(super) fn new(index: u32, listener: Arc<RunningListener>, now: u64) -> Own {
-        Own { index, deadline: Cell::new(u64::MAX), listener, member: RefCell::new(None), began: now }
+    pub(super) fn new(listener: Arc<RunningListener>, now: u64) -> Own {
+        Own {
+            index: Cell::new(u32::MAX),
+            deadline: Cell::new(u64::MAX),
+            listener,
+            member: RefCell::new(None),
+            began: now,
+        }
+    }
+
+    /// Where its task is.
+    pub(super) fn index(&self) -> u32 {
+        self.index.get()
+    }
+
+    pub(super) fn sit(&self, index: u32) {
+        self.index.set(index);
     }
 
     pub(super) fn deadline(&self) -> u64 {
@@ -103,6 +125,7 @@ impl Hall {
             current: RefCell::new(None),
             stopping: Cell::new(false),
             unfinished: RefCell::default(),
+            begun: RefCell::default(),
         })
     }
 
@@ -138,8 +161,17 @@ impl Hall {
     /// The running task has more to do.
     pub(super) fn go_on_next_turn(&self) {
         if let Some(own) = &*self.current.borrow() {
-            self.unfinished.borrow_mut().push(own.index);
+            self.unfinished.borrow_mut().push(own.index());
         }
+    }
+
+    /// Another task goes on beside this one.
+    pub(super) fn begin(&self, own: Rc<Own>, future: impl Future<Output = ()> + 'static) {
+        self.begun.borrow_mut().push((own, Box::pin(future)));
+    }
+
+    pub(super) fn begun(&self) -> Vec<Begun> {
+        self.begun.take()
     }
 
     pub(super) fn unfinished(&self) -> Vec<u32> {

@@ -105,7 +105,7 @@ pub(super) fn rewritten<'r>(rule: &'r Rule, found: Found, asked: &impl Asked) ->
 /// Where a redirect sends the client: what it does not name stays as it was asked for.
 pub(super) fn redirected(redirect: &Redirect, asked: &Seen<'_>, found: Found, client: &Client) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let scheme = redirect.scheme.as_deref().unwrap_or(client.told.scheme());
+    let scheme = redirect.scheme.as_deref().unwrap_or(client.who.told.scheme());
     let (host, asked_port) = split_port(asked.host());
     let host = redirect.host.as_deref().map_or_else(|| text(host), str::to_owned);
     let usual = if scheme == "https" { 443 } else { 80 };

@@ -76,6 +76,18 @@ impl Buffer {
         self.end - self.start >= BUFFER
     }
 
+    /// Takes what came in another way.
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        if self.start == self.end {
+            self.clear();
+        }
+        if self.bytes.len() < self.end + bytes.len() {
+            self.bytes.resize(self.end + bytes.len(), 0);
+        }
+        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
     /// Reads once. What is there moves to the front if it has no room behind it.
     pub(super) fn poll_fill(&mut self, from: &Stream) -> Poll<io::Result<usize>> {
         if self.end == self.bytes.len() {

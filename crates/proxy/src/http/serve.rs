@@ -1,174 +1,57 @@
-//! One client, from its first byte to its last.
+//! One client, from its first request to its last.
 
 use std::{
     future::poll_fn,
     io,
     rc::Rc,
-    sync::Arc,
     sync::atomic::Ordering::Relaxed,
-    task::{Poll, ready},
+    task::{Context, Poll, ready},
 };
 
-use rustls::ServerConnection;
-use seaway_model::load_balancer::Protocol;
-use seaway_wire::{
-    http::{Limits, Reading},
-    proxy::{self, Parsed},
-};
+use seaway_wire::http::{Limits, Reading};
 
 use super::{
     answer::Answer,
+    arrival::Who,
+    end::End,
     exchange::{self, After},
     hall::{Hall, Own},
-    heads::Told,
     scratch::Scratch,
-    session::Session,
-    stream::Stream,
-};
-use crate::{
-    doors::Newcomer,
-    running::{Refusal, RunningListener},
-    shared::Shared,
-    tls::Terms,
+    streams,
 };
 
+/// Whoever asks: a connection of HTTP/1.1, one request after the other, or one stream of HTTP/2.
 pub(super) struct Client {
     pub(super) hall: Rc<Hall>,
     pub(super) own: Rc<Own>,
-    pub(super) stream: Stream,
-    pub(super) peer: std::net::SocketAddr,
-    /// Where it wanted to go, as a PROXY header says.
-    pub(super) destination: Option<std::net::SocketAddr>,
-    pub(super) listener: Arc<RunningListener>,
-    pub(super) told: Told,
-    /// How TLS is spoken with it.
-    pub(super) terms: Option<Arc<Terms>>,
-    /// Came together with the header of a PROXY.
-    begun: Option<Box<Scratch>>,
-    _counted: Counted,
+    pub(super) end: End,
+    pub(super) who: Rc<Who>,
 }
 
-/// As long as it lives, the listener and the process count it.
-struct Counted {
-    listener: Arc<RunningListener>,
-    shared: Arc<Shared>,
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.listener.leave();
-        self.shared.connection_ended();
-    }
-}
-
-pub(super) async fn serve(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
-    let Newcomer { fd, peer, listener, trusted } = newcomer;
-    let _counted = Counted { listener: listener.clone(), shared: hall.shared.clone() };
-    let stream = match hall.watch(fd, own.index) {
-        Ok(stream) => stream,
-        Err(error) => return hall.shared.out_of_descriptors(&error),
-    };
-    let told = Told::new(peer, listener.at.port(), false);
-    let mut client = Client {
-        hall,
-        own,
-        stream,
-        peer,
-        destination: None,
-        listener,
-        told,
-        terms: None,
-        begun: None,
-        _counted,
-    };
-    if trusted && !client.introduced().await {
-        return client.stream.reset();
-    }
-    let tuned = client.listener.tuned_now();
-    if tuned.listener.tls.is_some() {
-        // Without terms nobody is served: what is asked for in TLS is never said in the open.
-        let Some(terms) = tuned.terms.clone() else { return client.listener.refuse(Refusal::Tls) };
-        if let Err(error) = client.secured(terms).await {
-            tracing::debug!(listener = %client.listener.at, peer = %client.peer, %error, "no TLS");
-            return client.listener.refuse(Refusal::Tls);
-        }
-    }
-    if tuned.listener.protocol == Protocol::Opaque {
-        return exchange::pass_through(&mut client).await;
-    }
-    drop(tuned);
-    client.served_on().await;
-}
+/// How a connection of HTTP/2 begins (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 impl Client {
-    /// Reads the PROXY header that trusted peers must send first. `false`: there is none, or its client may not come.
-    async fn introduced(&mut self) -> bool {
-        self.own.set_deadline(self.hall.now() + self.timeout(|it| it.header));
-        let mut scratch = self.hall.scratch();
-        let header = poll_fn(|_| {
-            loop {
-                match proxy::parse(scratch.asked.filled()) {
-                    Parsed::Header(header) => {
-                        return Poll::Ready(Some((header.length, header.source(), header.destination())));
-                    }
-                    Parsed::Need(_) => {}
-                    Parsed::Invalid(_) => return Poll::Ready(None),
-                }
-                match ready!(scratch.asked.poll_fill(&self.stream)) {
-                    Ok(1..) => {}
-                    _ => return Poll::Ready(None),
-                }
-            }
-        })
-        .await;
-        let Some((length, source, destination)) = header else {
-            self.listener.refuse(Refusal::Header);
-            return false;
-        };
-        scratch.asked.consume(length);
-        if let Some(source) = source {
-            self.peer = source;
-            self.destination = destination;
-            self.told = Told::new(source, self.listener.at.port(), false);
-        }
-        if !self.listener.tuned().admits(self.peer.ip()) {
-            self.listener.refuse(Refusal::Source);
-            return false;
-        }
-        self.begun = (!scratch.asked.is_empty()).then_some(scratch);
-        true
-    }
-
-    async fn secured(&mut self, terms: Arc<Terms>) -> io::Result<()> {
-        let connection = ServerConnection::new(terms.config.clone()).map_err(io::Error::other)?;
-        self.own.set_deadline(self.hall.now() + self.timeout(|it| it.header));
-        self.stream.secure(Session::new(connection));
-        self.stream.shaken_hands().await?;
-        self.told = Told::new(self.peer, self.listener.at.port(), true);
-        if let Some(session) = self.stream.session()
-            && let Some([certificate, ..]) = session.connection().peer_certificates()
-        {
-            self.told = Told::new(self.peer, self.listener.at.port(), true).with_certificate(certificate);
-        }
-        self.terms = Some(terms);
-        Ok(())
-    }
-
-    async fn served_on(&mut self) {
+    /// `begun`: what has come already.
+    pub(super) async fn serve(self, mut begun: Option<Box<Scratch>>) {
         let mut first = true;
         loop {
+            let End::Wire(stream) = &self.end else { return };
             // Nobody holds a buffer while nothing comes.
             let patience =
                 if first { self.timeout(|it| it.header) } else { self.timeout(|it| it.keep_alive) };
             self.own.set_deadline(self.hall.now() + patience);
-            let begun = self.begun.take();
-            if begun.is_none() && !self.stream.wakes(|| self.is_over()).await {
+            if begun.is_none() && !stream.wakes(|| self.is_over()).await {
                 return;
             }
-            let mut scratch = begun.unwrap_or_else(|| self.hall.scratch());
+            let mut scratch = begun.take().unwrap_or_else(|| self.hall.scratch());
+            if first && self.begins_many(&mut scratch).await {
+                let End::Wire(stream) = self.end else { return };
+                return streams::serve(self.hall, self.own, self.who, stream, Some(scratch)).await;
+            }
             loop {
                 match self.one(&mut scratch, &mut first).await {
-                    After::Next if scratch.asked.is_empty() && !self.stream.is_readable() => break,
+                    After::Next if scratch.asked.is_empty() && !stream.is_readable() => break,
                     After::Next => {}
                     After::Close => return self.hall.put_back(scratch),
                 }
@@ -177,45 +60,46 @@ impl Client {
         }
     }
 
+    /// Whether this is HTTP/2 by prior knowledge.
+    async fn begins_many(&self, scratch: &mut Scratch) -> bool {
+        poll_fn(|cx| {
+            loop {
+                let seen = scratch.asked.filled();
+                let common = seen.len().min(PREFACE.len());
+                if seen[..common] != PREFACE[..common] {
+                    return Poll::Ready(false);
+                }
+                if common == PREFACE.len() {
+                    return Poll::Ready(true);
+                }
+                match ready!(self.end.poll_fill(cx, &mut scratch.asked)) {
+                    Ok(1..) => {}
+                    // Whoever reads next finds the same.
+                    _ => return Poll::Ready(false),
+                }
+            }
+        })
+        .await
+    }
+
     /// Reads one head and answers it.
-    async fn one(&mut self, scratch: &mut Scratch, first: &mut bool) -> After {
+    async fn one(&self, scratch: &mut Scratch, first: &mut bool) -> After {
         let patience = if *first || !scratch.asked.is_empty() {
             self.timeout(|it| it.header)
         } else {
             self.timeout(|it| it.keep_alive)
         };
         self.own.set_deadline(self.hall.now() + patience);
-        let limits = Limits::default();
         scratch.request.begin();
-        let read = poll_fn(|_| -> Poll<io::Result<Option<Reading>>> {
-            loop {
-                if !scratch.asked.is_empty() {
-                    match scratch.request.read(scratch.asked.filled(), &limits) {
-                        Reading::More => {}
-                        whole => return Poll::Ready(Ok(Some(whole))),
-                    }
-                } else if self.is_over() && !self.stream.is_readable() {
-                    return Poll::Ready(Ok(None));
-                }
-                let nothing_yet = scratch.asked.is_empty();
-                if ready!(scratch.asked.poll_fill(&self.stream))? == 0 {
-                    return Poll::Ready(Ok(None));
-                }
-                if nothing_yet && !*first {
-                    // The head has begun: from now on it has its own time.
-                    self.own.set_deadline(self.hall.now() + self.timeout(|it| it.header));
-                }
-            }
-        })
-        .await;
+        let read = poll_fn(|cx| self.poll_head(cx, scratch, *first)).await;
         *first = false;
         match read {
             Ok(Some(Reading::Refused(refusal))) => {
-                tracing::debug!(listener = %self.listener.at, peer = %self.peer, why = refusal.why, "refused");
+                tracing::debug!(listener = %self.who.listener.at, peer = %self.who.peer, why = refusal.why, "refused");
                 self.say(scratch, &Answer::last(refusal.status)).await
             }
             Ok(Some(_)) => {
-                self.listener.requests.fetch_add(1, Relaxed);
+                self.who.listener.requests.fetch_add(1, Relaxed);
                 exchange::exchange(self, scratch).await
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut && !scratch.asked.is_empty() => {
@@ -225,9 +109,36 @@ impl Client {
         }
     }
 
+    fn poll_head(
+        &self,
+        cx: &mut Context<'_>,
+        scratch: &mut Scratch,
+        first: bool,
+    ) -> Poll<io::Result<Option<Reading>>> {
+        let limits = Limits::default();
+        loop {
+            if !scratch.asked.is_empty() {
+                match scratch.request.read(scratch.asked.filled(), &limits) {
+                    Reading::More => {}
+                    whole => return Poll::Ready(Ok(Some(whole))),
+                }
+            } else if self.is_over() && !matches!(&self.end, End::Wire(stream) if stream.is_readable()) {
+                return Poll::Ready(Ok(None));
+            }
+            let nothing_yet = scratch.asked.is_empty();
+            if ready!(self.end.poll_fill(cx, &mut scratch.asked))? == 0 {
+                return Poll::Ready(Ok(None));
+            }
+            if nothing_yet && !first {
+                // The head has begun: from now on it has its own time.
+                self.own.set_deadline(self.hall.now() + self.timeout(|it| it.header));
+            }
+        }
+    }
+
     /// No further request is awaited from it.
     pub(super) fn is_over(&self) -> bool {
-        self.hall.is_stopping() || self.listener.closed_at().is_some()
+        self.hall.is_stopping() || self.who.listener.closed_at().is_some()
     }
 
     /// In milliseconds.
@@ -235,16 +146,20 @@ impl Client {
         &self,
         which: impl Fn(&seaway_model::load_balancer::Timeouts) -> std::time::Duration,
     ) -> u64 {
-        which(&self.listener.tuned().listener.timeouts).as_millis() as u64
+        self.who.timeout(which)
     }
 
     /// Answers in the place of a member.
     pub(super) async fn say(&self, scratch: &mut Scratch, answer: &Answer<'_>) -> After {
-        self.listener.count_answer(answer.status);
+        self.who.listener.count_answer(answer.status);
         self.own.set_deadline(self.hall.now() + self.timeout(|it| it.answer));
+        if let End::Multi(multi) = &self.end {
+            multi.say(answer);
+            return After::Close;
+        }
         scratch.downward.clear();
         answer.write(&mut scratch.downward.out);
-        let written = poll_fn(|_| scratch.downward.poll_write(&self.stream)).await;
+        let written = poll_fn(|cx| scratch.downward.poll_write(cx, &self.end)).await;
         match written {
             Ok(()) if answer.persists => After::Next,
             _ => After::Close,

@@ -33,6 +33,17 @@ impl Session {
         &self.connection
     }
 
+    /// Takes what has come in another way.
+    pub(super) fn receive(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.connection.read_tls(&mut bytes)?;
+            self.connection
+                .process_new_packets()
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        }
+        Ok(())
+    }
+
     pub(super) fn poll_handshake(&mut self, stream: &Stream) -> Poll<io::Result<()>> {
         while self.connection.is_handshaking() {
             ready!(self.poll_flush(stream))?;

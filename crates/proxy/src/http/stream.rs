@@ -18,6 +18,8 @@ pub(super) struct Stream {
     ready: Rc<Ready>,
     index: u32,
     tls: Option<Box<RefCell<Session>>>,
+    /// The deadline of its task is not about single reads and writes.
+    patient: Cell<bool>,
 }
 
 /// What edges have told.
@@ -55,7 +57,7 @@ impl Ready {
 
 impl Stream {
     pub(super) fn new(hall: Rc<Hall>, fd: OwnedFd, ready: Rc<Ready>, index: u32) -> Stream {
-        Stream { hall, fd, ready, index, tls: None }
+        Stream { hall, fd, ready, index, tls: None, patient: Cell::new(false) }
     }
 
     pub(super) fn index(&self) -> u32 {
@@ -69,6 +71,10 @@ impl Stream {
     /// Whose task goes on when something happens; nobody's while it is kept.
     pub(super) fn belong_to(&self, task: Option<u32>) {
         self.ready.task.set(task);
+    }
+
+    pub(super) fn be_patient(&self) {
+        self.patient.set(true);
     }
 
     /// Both directions are broken.
@@ -98,7 +104,11 @@ impl Stream {
     }
 
     fn later<T>(&self) -> Poll<io::Result<T>> {
-        if self.hall.is_late() { Poll::Ready(Err(io::ErrorKind::TimedOut.into())) } else { Poll::Pending }
+        if !self.patient.get() && self.hall.is_late() {
+            Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        } else {
+            Poll::Pending
+        }
     }
 
     /// `Ok(0)`: the peer has finished.

@@ -9,7 +9,7 @@ use super::{
     connection::{Carried, Connection, Delay, Phase, Side, Socket},
 };
 use crate::{
-    reach::{RETRIES, connect, introduction, note_failure},
+    reach::{RETRIES, arrived_at, connect, introduction, note_failure},
     running::Refusal,
     sys::{self, Event},
     worker::Turn,
@@ -109,8 +109,8 @@ fn announce_client(connection: &mut Connection, version: ProxyVersion) {
         return;
     }
     let destination = connection.rare.as_ref().and_then(|rare| rare.destination);
-    let client = connection.client.fd.as_fd();
-    let mut bytes = introduction(version, client, connection.peer, destination, connection.listener.at);
+    let arrived = arrived_at(connection.client.fd.as_fd(), connection.listener.at);
+    let mut bytes = introduction(version, connection.peer, destination, arrived);
     if let Carried::Bytes { bytes: more, from } = &connection.client.carried {
         bytes.extend_from_slice(&more[*from..]);
     }

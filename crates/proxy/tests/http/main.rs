@@ -8,5 +8,6 @@ mod members;
 mod scene;
 #[path = "../tcp/stage.rs"]
 mod stage;
+mod streams;
 mod times;
 mod tls;

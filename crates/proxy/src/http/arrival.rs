@@ -1,0 +1,161 @@
+//! From an accepted socket to a client that is known: PROXY header, TLS, and which HTTP it speaks.
+
+use std::{
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    task::{Poll, ready},
+    time::Duration,
+};
+
+use rustls::ServerConnection;
+use seaway_model::load_balancer::{Protocol, Timeouts};
+use seaway_wire::proxy::{self, Parsed};
+
+use super::{
+    end::End,
+    exchange,
+    hall::{Hall, Own},
+    heads::Told,
+    scratch::Scratch,
+    serve::Client,
+    session::Session,
+    stream::Stream,
+    streams,
+};
+use crate::{
+    doors::Newcomer,
+    reach,
+    running::{Refusal, RunningListener},
+    shared::Shared,
+    tls::Terms,
+};
+
+/// Who the client is: the same for all that it asks.
+pub(super) struct Who {
+    pub(super) peer: SocketAddr,
+    /// Where it wanted to go.
+    pub(super) destination: Option<SocketAddr>,
+    pub(super) listener: Arc<RunningListener>,
+    pub(super) told: Told,
+    /// How TLS is spoken with it.
+    pub(super) terms: Option<Arc<Terms>>,
+    shared: Arc<Shared>,
+}
+
+/// As long as it lives, the listener and the process count it.
+impl Drop for Who {
+    fn drop(&mut self) {
+        self.listener.leave();
+        self.shared.connection_ended();
+    }
+}
+
+impl Who {
+    pub(super) fn timeout(&self, which: impl Fn(&Timeouts) -> Duration) -> u64 {
+        which(&self.listener.tuned().listener.timeouts).as_millis() as u64
+    }
+}
+
+pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
+    let Newcomer { fd, peer, listener, trusted } = newcomer;
+    let told = Told::new(peer, listener.at.port(), false);
+    let shared = hall.shared.clone();
+    let mut who = Who { peer, destination: None, listener, told, terms: None, shared };
+    let mut stream = match hall.watch(fd, own.index()) {
+        Ok(stream) => stream,
+        Err(error) => return hall.shared.out_of_descriptors(&error),
+    };
+    own.set_deadline(hall.now() + who.timeout(|it| it.header));
+    let mut begun = None;
+    if trusted {
+        let mut scratch = hall.scratch();
+        if let Err(refusal) = introduced(&mut who, &stream, &mut scratch).await {
+            who.listener.refuse(refusal);
+            return stream.reset();
+        }
+        begun = (!scratch.asked.is_empty()).then_some(scratch);
+    }
+    who.destination = who.destination.or_else(|| Some(reach::arrived_at(stream.fd(), who.listener.at)));
+    let tuned = who.listener.tuned_now();
+    let mut many = false;
+    if tuned.listener.tls.is_some() {
+        // Without terms nobody is served: what is asked for in TLS is never said in the open.
+        let Some(terms) = tuned.terms.clone() else { return who.listener.refuse(Refusal::Tls) };
+        let early = begun.take();
+        match secured(&mut who, &mut stream, terms, early.as_deref()).await {
+            Ok(is_http_2) => many = is_http_2,
+            Err(error) => {
+                tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "no TLS");
+                return who.listener.refuse(Refusal::Tls);
+            }
+        }
+        early.into_iter().for_each(|scratch| hall.put_back(scratch));
+    }
+    let protocol = tuned.listener.protocol;
+    drop(tuned);
+    let who = Rc::new(who);
+    if many {
+        return streams::serve(hall, own, who, stream, None).await;
+    }
+    let client = Client { hall, own, end: End::Wire(stream), who };
+    if protocol == Protocol::Opaque {
+        return exchange::pass_through(&client).await;
+    }
+    client.serve(begun).await;
+}
+
+/// Reads the PROXY header that trusted peers must send first.
+async fn introduced(who: &mut Who, stream: &Stream, scratch: &mut Scratch) -> Result<(), Refusal> {
+    let header = poll_fn(|_| {
+        loop {
+            match proxy::parse(scratch.asked.filled()) {
+                Parsed::Header(header) => {
+                    return Poll::Ready(Some((header.length, header.source(), header.destination())));
+                }
+                Parsed::Need(_) => {}
+                Parsed::Invalid(_) => return Poll::Ready(None),
+            }
+            match ready!(scratch.asked.poll_fill(stream)) {
+                Ok(1..) => {}
+                _ => return Poll::Ready(None),
+            }
+        }
+    });
+    let (length, source, destination) = header.await.ok_or(Refusal::Header)?;
+    scratch.asked.consume(length);
+    if let Some(source) = source {
+        who.peer = source;
+        who.destination = destination;
+        who.told = Told::new(source, who.listener.at.port(), false);
+    }
+    if who.listener.tuned().admits(who.peer.ip()) { Ok(()) } else { Err(Refusal::Source) }
+}
+
+/// Tells whether HTTP/2 was agreed on. What came `early` is the beginning of the hello.
+async fn secured(
+    who: &mut Who,
+    stream: &mut Stream,
+    terms: Arc<Terms>,
+    early: Option<&Scratch>,
+) -> io::Result<bool> {
+    let connection = ServerConnection::new(terms.config.clone()).map_err(io::Error::other)?;
+    let mut session = Session::new(connection);
+    if let Some(scratch) = early {
+        session.receive(scratch.asked.filled())?;
+    }
+    stream.secure(session);
+    stream.shaken_hands().await?;
+    who.told = Told::new(who.peer, who.listener.at.port(), true);
+    let mut many = false;
+    if let Some(session) = stream.session() {
+        if let Some([certificate, ..]) = session.connection().peer_certificates() {
+            who.told = Told::new(who.peer, who.listener.at.port(), true).with_certificate(certificate);
+        }
+        many = session.connection().alpn_protocol() == Some(b"h2");
+    }
+    who.terms = Some(terms);
+    Ok(many)
+}

@@ -1,0 +1,78 @@
+//! One end of an exchange: a connection of its own, or one stream among many on a connection of HTTP/2.
+
+use std::{
+    io,
+    task::{Context, Poll},
+};
+
+use super::{multi::Multi, scratch::Buffer, stream::Stream};
+
+pub(super) enum End {
+    Wire(Stream),
+    Multi(Multi),
+}
+
+impl End {
+    /// `Ok(0)`: the body is over, or the peer has finished.
+    pub(super) fn poll_fill(&self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
+        match self {
+            End::Wire(stream) => buffer.poll_fill(stream),
+            End::Multi(multi) => multi.poll_fill(cx, buffer),
+        }
+    }
+
+    pub(super) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            End::Wire(stream) => stream.poll_write(bytes),
+            End::Multi(multi) => multi.poll_write(cx, bytes),
+        }
+    }
+
+    pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
+        match self {
+            End::Wire(stream) => stream.poll_flush(),
+            End::Multi(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Fields that came after the body, as lines, where the framing itself does not carry them.
+    pub(super) fn trailers(&self) -> Vec<u8> {
+        match self {
+            End::Wire(_) => Vec::new(),
+            End::Multi(multi) => multi.trailers(),
+        }
+    }
+
+    /// The body is whole; these lines come after it.
+    pub(super) fn close_body(&self, trailers: &[u8]) -> io::Result<()> {
+        match self {
+            End::Wire(_) => Ok(()),
+            End::Multi(multi) => multi.close_body(trailers),
+        }
+    }
+
+    /// Nobody is there any more.
+    pub(super) fn is_gone(&self, cx: &mut Context<'_>) -> bool {
+        match self {
+            End::Wire(stream) => stream.has_failed(),
+            End::Multi(multi) => multi.is_gone(cx),
+        }
+    }
+
+    /// Nothing more comes from us.
+    pub(super) fn finish(&self) {
+        match self {
+            End::Wire(stream) => stream.finish(),
+            // Who has gone needs not be told.
+            End::Multi(multi) => drop(multi.close_body(&[])),
+        }
+    }
+
+    /// The peer is to see a failure.
+    pub(super) fn reset(&self) {
+        match self {
+            End::Wire(stream) => stream.reset(),
+            End::Multi(multi) => multi.reset(),
+        }
+    }
+}

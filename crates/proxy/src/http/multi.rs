@@ -1,0 +1,193 @@
+//! One stream of HTTP/2 as the end of an exchange.
+
+use std::{
+    cell::RefCell,
+    io,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream, SendStream, server::SendResponse};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use seaway_wire::http::{Body, Known, Response};
+
+use super::{
+    answer::Answer,
+    heads::{Changes, Onward},
+    scratch::Buffer,
+};
+
+pub(super) struct Multi(RefCell<Both>);
+
+struct Both {
+    from: RecvStream,
+    /// Until the head of the answer is sent.
+    respond: Option<SendResponse<Bytes>>,
+    to: Option<SendStream<Bytes>>,
+    trailers: Option<HeaderMap>,
+    /// An answer to `CONNECT` with a protocol: a tunnel (RFC 8441).
+    pub(super) switches: bool,
+}
+
+/// Sent at a time, and asked of the peer's window.
+const PIECE: usize = 16 << 10;
+
+impl Multi {
+    pub(super) fn new(from: RecvStream, respond: SendResponse<Bytes>, switches: bool) -> Multi {
+        Multi(RefCell::new(Both { from, respond: Some(respond), to: None, trailers: None, switches }))
+    }
+
+    pub(super) fn poll_fill(&self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
+        let both = &mut *self.0.borrow_mut();
+        loop {
+            match ready!(both.from.poll_data(cx)) {
+                Some(Ok(bytes)) if bytes.is_empty() => {}
+                Some(Ok(bytes)) => {
+                    buffer.put(&bytes);
+                    // The window opens again as bytes are taken; they are passed on before more are asked for.
+                    both.from.flow_control().release_capacity(bytes.len()).map_err(other)?;
+                    return Poll::Ready(Ok(bytes.len()));
+                }
+                Some(Err(error)) => return Poll::Ready(Err(other(error))),
+                None => {
+                    both.trailers = ready!(both.from.poll_trailers(cx)).map_err(other)?;
+                    return Poll::Ready(Ok(0));
+                }
+            }
+        }
+    }
+
+    /// As lines.
+    pub(super) fn trailers(&self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for (name, value) in self.0.borrow_mut().trailers.take().iter().flatten() {
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                lines.extend_from_slice(part);
+            }
+        }
+        lines
+    }
+
+    pub(super) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let both = &mut *self.0.borrow_mut();
+        let Some(to) = &mut both.to else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        let wanted = bytes.len().min(PIECE);
+        to.reserve_capacity(wanted);
+        let mut room = to.capacity();
+        while room == 0 {
+            room = match ready!(to.poll_capacity(cx)) {
+                Some(room) => room.map_err(other)?,
+                None => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            };
+        }
+        let count = wanted.min(room);
+        to.send_data(Bytes::copy_from_slice(&bytes[..count]), false).map_err(other)?;
+        Poll::Ready(Ok(count))
+    }
+
+    pub(super) fn close_body(&self, trailers: &[u8]) -> io::Result<()> {
+        let both = &mut *self.0.borrow_mut();
+        let Some(mut to) = both.to.take() else { return Ok(()) };
+        let fields = fields_of(trailers);
+        if fields.is_empty() {
+            to.send_data(Bytes::new(), true).map_err(other)
+        } else {
+            to.send_trailers(fields).map_err(other)
+        }
+    }
+
+    /// The peer has given the stream up, or is gone.
+    pub(super) fn is_gone(&self, cx: &mut Context<'_>) -> bool {
+        let both = &mut *self.0.borrow_mut();
+        let reset = match (&mut both.respond, &mut both.to) {
+            (Some(respond), _) => respond.poll_reset(cx),
+            (None, Some(to)) => to.poll_reset(cx),
+            (None, None) => Poll::Pending,
+        };
+        reset.is_ready()
+    }
+
+    pub(super) fn reset(&self) {
+        let both = &mut *self.0.borrow_mut();
+        match (&mut both.respond, &mut both.to) {
+            (Some(respond), _) => respond.send_reset(Reason::INTERNAL_ERROR),
+            (None, Some(to)) => to.send_reset(Reason::INTERNAL_ERROR),
+            (None, None) => {}
+        }
+    }
+
+    /// Sends the head of a member's answer.
+    pub(super) fn answer(
+        &self,
+        head: &[u8],
+        response: &Response,
+        changes: &impl Changes,
+    ) -> io::Result<Onward> {
+        let mut fields = HeaderMap::with_capacity(response.fields.len());
+        let mut lines = Vec::new();
+        changes.put_new(&mut lines);
+        for field in &response.fields {
+            let frames = field.known == Known::ContentLength;
+            if field.hop || (!frames && changes.replaces(head, field)) {
+                continue;
+            }
+            put(&mut fields, field.name.of(head), field.value.of(head));
+        }
+        for (name, value) in &fields_of(&lines) {
+            fields.append(name, value.clone());
+        }
+        let switches = self.0.borrow().switches && response.status == 101;
+        let status = if switches { 200 } else { response.status };
+        let ends = response.body == Body::None;
+        self.send_head(status, fields, ends)?;
+        Ok(Onward { chunked: false, persists: true })
+    }
+
+    fn send_head(&self, status: u16, fields: HeaderMap, ends: bool) -> io::Result<()> {
+        let both = &mut *self.0.borrow_mut();
+        let Some(mut respond) = both.respond.take() else { return Ok(()) };
+        let mut head = http::Response::new(());
+        *head.status_mut() = StatusCode::from_u16(status).map_err(io::Error::other)?;
+        *head.headers_mut() = fields;
+        let to = respond.send_response(head, ends).map_err(other)?;
+        both.to = (!ends).then_some(to);
+        Ok(())
+    }
+
+    /// An answer of our own. Who has gone is not told.
+    pub(super) fn say(&self, answer: &Answer<'_>) {
+        let (fields, body) = answer.parts();
+        let ends = answer.head_only || body.is_empty();
+        if self.send_head(answer.status, fields_of(fields.as_bytes()), ends).is_err() || ends {
+            return;
+        }
+        if let Some(mut to) = self.0.borrow_mut().to.take() {
+            let _ = to.send_data(Bytes::copy_from_slice(body.as_bytes()), true);
+        }
+    }
+}
+
+/// Lines to fields; what HTTP/2 does not take is left out.
+fn fields_of(lines: &[u8]) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    for line in lines.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if let Some(colon) = line.iter().position(|byte| *byte == b':') {
+            put(&mut fields, &line[..colon], line[colon + 1..].trim_ascii());
+        }
+    }
+    fields
+}
+
+fn put(fields: &mut HeaderMap, name: &[u8], value: &[u8]) {
+    if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        fields.append(name, value);
+    }
+}
+
+fn other(error: h2::Error) -> io::Error {
+    match error.is_io() {
+        true => error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()),
+        false => io::Error::other(error),
+    }
+}

@@ -1,0 +1,210 @@
+//! A connection of HTTP/2: one task for its frames, one for each of its streams.
+
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    rc::Rc,
+    sync::atomic::Ordering::Relaxed,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use h2::{
+    Reason, RecvStream,
+    server::{Builder, SendResponse},
+};
+use http::{Method, Request};
+use seaway_wire::http::{Limits, Reading};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::{
+    answer::Answer,
+    arrival::Who,
+    end::End,
+    exchange,
+    hall::{Hall, Own},
+    multi::Multi,
+    scratch::Scratch,
+    serve::Client,
+    stream::Stream,
+};
+
+/// A window for one stream that keeps a fast line over a long way busy, and one for all that is no more than memory
+/// should hold for one client.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+const MOST_STREAMS: u32 = 256;
+/// Of all fields of a request together.
+const FIELDS: u32 = 16 << 10;
+
+pub(super) async fn serve(
+    hall: Rc<Hall>,
+    own: Rc<Own>,
+    who: Rc<Who>,
+    stream: Stream,
+    begun: Option<Box<Scratch>>,
+) {
+    // Its deadline is about the whole connection, not about each read.
+    stream.be_patient();
+    let line = Line { stream, begun, hall: hall.clone() };
+    let handshake = Builder::new()
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(MOST_STREAMS)
+        .max_header_list_size(FIELDS)
+        .max_send_buffer_size(256 << 10)
+        .enable_connect_protocol()
+        .handshake::<_, Bytes>(line);
+    let mut handshake = std::pin::pin!(handshake);
+    let shaken = poll_fn(|cx| match handshake.as_mut().poll(cx) {
+        Poll::Pending if hall.is_late() => Poll::Ready(None),
+        other => other.map(Result::ok),
+    });
+    let Some(mut connection) = shaken.await else { return };
+    let mut leaving = false;
+    let keep_alive = who.timeout(|it| it.keep_alive);
+    own.set_deadline(hall.now() + keep_alive);
+    loop {
+        let next = poll_fn(|cx| {
+            let over = hall.is_stopping() || who.listener.closed_at().is_some();
+            let late = hall.is_late();
+            if late {
+                own.set_deadline(hall.now() + keep_alive);
+            }
+            if !leaving && (over || (late && !connection.has_streams())) {
+                leaving = true;
+                // Whoever opens a stream meanwhile is told that it was not looked at.
+                connection.graceful_shutdown();
+            } else if late && leaving && !connection.has_streams() {
+                // The peer does not close its side.
+                return Poll::Ready(None);
+            }
+            connection.poll_accept(cx)
+        })
+        .await;
+        let Some(Ok((request, respond))) = next else { return };
+        own.set_deadline(hall.now() + keep_alive);
+        let stream_own = Rc::new(Own::new(who.listener.clone(), hall.now()));
+        let future = one(hall.clone(), stream_own.clone(), who.clone(), request, respond);
+        hall.begin(stream_own, future);
+    }
+}
+
+/// Answers one stream.
+async fn one(
+    hall: Rc<Hall>,
+    own: Rc<Own>,
+    who: Rc<Who>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let (head, body) = request.into_parts();
+    let switches = head.extensions.get::<h2::ext::Protocol>().is_some();
+    let mut scratch = hall.scratch();
+    let Some(written) = write_head(&head, switches, body.is_end_stream()) else {
+        respond.send_reset(Reason::PROTOCOL_ERROR);
+        return hall.put_back(scratch);
+    };
+    scratch.asked.put(&written);
+    who.listener.requests.fetch_add(1, Relaxed);
+    let client =
+        Client { hall: hall.clone(), own, end: End::Multi(Multi::new(body, respond, switches)), who };
+    scratch.request.begin();
+    // As strictly as what comes by HTTP/1.1: it goes on as that.
+    match scratch.request.read(&written, &Limits::default()) {
+        Reading::Whole => {
+            exchange::exchange(&client, &mut scratch).await;
+        }
+        Reading::Refused(refusal) => {
+            client.say(&mut scratch, &Answer::last(refusal.status)).await;
+        }
+        Reading::More => {
+            client.say(&mut scratch, &Answer::last(400)).await;
+        }
+    }
+    hall.put_back(scratch);
+}
+
+/// The head as HTTP/1.1 would say it. `None`: it cannot be said.
+fn write_head(head: &http::request::Parts, switches: bool, ends: bool) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(512);
+    let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
+    let authority = head.uri.authority().map(|it| it.as_str());
+    let authority = authority.or_else(|| head.headers.get(http::header::HOST)?.to_str().ok())?;
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let method = if switches { "GET" } else { head.method.as_str() };
+    let target = if head.method == Method::CONNECT && !switches { authority } else { path };
+    put(&[method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\nHost: ", authority.as_bytes(), b"\r\n"]);
+    if switches {
+        let protocol = head.extensions.get::<h2::ext::Protocol>()?;
+        put(&[b"Connection: upgrade\r\nUpgrade: ", protocol.as_str().as_bytes(), b"\r\n"]);
+        if protocol.as_str() == "websocket" && !head.headers.contains_key("sec-websocket-key") {
+            // In HTTP/2 there is none; what it guards against cannot happen on this way.
+            put(&[b"Sec-WebSocket-Key: c2Vhd2F5LXNlYXdheS1zZQ==\r\n"]);
+        }
+    }
+    let mut cookies = Vec::new();
+    for (name, value) in &head.headers {
+        match name.as_str() {
+            "host" => {}
+            // Split by HTTP/2 for its tables; one field again for everybody else.
+            "cookie" => cookies.push(value.as_bytes()),
+            _ => put(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]),
+        }
+    }
+    if !cookies.is_empty() {
+        put(&[b"cookie: ", &cookies.join(&b"; "[..]), b"\r\n"]);
+    }
+    let sized = head.headers.contains_key(http::header::CONTENT_LENGTH);
+    if !ends && !sized && !switches && head.method != Method::CONNECT {
+        put(&[b"transfer-encoding: chunked\r\n"]);
+    }
+    put(&[b"\r\n"]);
+    Some(out)
+}
+
+/// The stream below, with what has come before it was known to be HTTP/2.
+struct Line {
+    stream: Stream,
+    begun: Option<Box<Scratch>>,
+    hall: Rc<Hall>,
+}
+
+impl AsyncRead for Line {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(begun) = &mut self.begun {
+            let count = begun.asked.filled().len().min(into.remaining());
+            into.put_slice(&begun.asked.filled()[..count]);
+            begun.asked.consume(count);
+            if begun.asked.is_empty()
+                && let Some(begun) = self.begun.take()
+            {
+                self.hall.put_back(begun);
+            }
+            return Poll::Ready(Ok(()));
+        }
+        let read = ready!(self.stream.poll_read(into.initialize_unfilled()))?;
+        into.advance(read);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.stream.poll_write(bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_flush()
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.finish();
+        Poll::Ready(Ok(()))
+    }
+}
