@@ -3,15 +3,19 @@
 //! ```text
 //!   event ──► stream (readable? writable?) ──► its task goes on                    stream.rs, hall.rs
 //!
-//!   one task per client:   serve.rs        await a head, answer it, again
-//!                            └ exchange.rs   route, choose a member, send, relay the answer, or try another
-//!                                └ heads.rs    what is changed on the way
-//!                                └ flow.rs     bodies, however they are framed
-//!                                └ kept.rs     connections to members that wait for the next request
+//!   one task per client:   arrival.rs     PROXY header, TLS, which HTTP
+//!                          serve.rs       HTTP/1.1: await a head, answer it, again
+//!                          streams.rs     HTTP/2: a task of its own for every stream
+//!                            └ exchange.rs  route, choose a member, ask it, or another
+//!                            └ relay.rs     its answer back to the client
+//!                                └ heads.rs   what is changed on the way
+//!                                └ flow.rs    bodies, however they are framed
+//!                                └ kept.rs    connections to members that wait for the next request
+//!   an end of an exchange:   end.rs       a connection (stream.rs, session.rs) or a stream of HTTP/2 (multi.rs)
 //! ```
 //!
 //! A task is a future that only ever runs on its worker, and awaits only streams and its own deadline: an event leads
-//! straight to it, no waker is asked. Nothing is allocated for a request on a connection that is kept alive: what a
+//! straight to it, no waker is asked. (The streams of HTTP/2 wake each other: they share a connection.) Nothing is allocated for a request on a connection that is kept alive: what a
 //! request needs ([`scratch::Scratch`]) comes from a shelf and goes back there.
 
 mod answer;
@@ -23,6 +27,7 @@ mod hall;
 mod heads;
 mod kept;
 mod multi;
+mod relay;
 mod rules;
 mod scratch;
 mod serve;

@@ -1,0 +1,196 @@
+//! A member's answer on its way to the client.
+
+use std::{
+    future::poll_fn,
+    io,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
+};
+
+use seaway_wire::http::{Body, Limits, Reading, Version};
+
+use super::{
+    end::End,
+    exchange::{After, Short, refuse},
+    flow::Broken,
+    heads::{self, Onward},
+    rules::{Answering, Nothing},
+    scratch::Scratch,
+    serve::Client,
+};
+use crate::running::RunningMember;
+
+/// Passes the answer on, with the interim ones before it.
+pub(super) async fn relay(
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short<'_>,
+    stream: End,
+    member: &Arc<RunningMember>,
+    keep: bool,
+) -> After {
+    loop {
+        let Scratch { response, answered, downward, .. } = scratch;
+        let head = &answered.filled()[..response.length];
+        if response.is_interim() {
+            if let End::Wire(_) = client.end
+                && short.version == Version::Http11
+            {
+                heads::answer(&mut downward.out, head, response, short.version, short.persists, &Nothing);
+            }
+            answered.consume(response.length);
+            downward.begin(Body::None, false);
+            let written = poll_fn(|cx| downward.poll_write(cx, &client.end)).await;
+            if written.is_err() {
+                return After::Close;
+            }
+            match next_head(client, scratch, short, &stream).await {
+                Ok(()) => continue,
+                Err(status) => return refuse(client, scratch, status).await,
+            }
+        }
+        break;
+    }
+    let status = scratch.response.status;
+    let tunnels = scratch.response.body == Body::Tunnel;
+    if status == 101 && !short.upgrade {
+        return refuse(client, scratch, 502).await;
+    }
+    client.who.listener.count_answer(status);
+    let may_persist = short.persists && !client.is_over();
+    let hsts = client.who.terms.as_ref().and_then(|terms| terms.hsts.as_deref());
+    let answering = Answering { rule: short.rule, hsts };
+    let Scratch { response, answered, downward, upward, asked, .. } = scratch;
+    let head = &answered.filled()[..response.length];
+    downward.clear();
+    let onward = match &client.end {
+        End::Wire(_) => {
+            Ok(heads::answer(&mut downward.out, head, response, short.version, may_persist, &answering))
+        }
+        End::Multi(multi) => multi.answer(head, response, &answering),
+    };
+    let Ok(Onward { chunked, persists }) = onward else { return After::Close };
+    answered.consume(response.length);
+    downward.begin(response.body, chunked);
+    if tunnels {
+        upward.begin(Body::Tunnel, false);
+        return tunnel(client, scratch, &stream).await;
+    }
+    if downward.join(answered).is_err() {
+        stream.reset();
+        return refuse(client, scratch, 502).await;
+    }
+    let timeout = client.timeout(|it| it.answer);
+    client.own.set_deadline(client.hall.now() + timeout);
+    let mut asking = true;
+    let result = poll_fn(|cx| {
+        let before = downward.moved + upward.moved;
+        // The client may still be sending while it is answered.
+        if asking && !upward.is_through() {
+            asking =
+                !matches!(upward.poll(cx, &client.hall, &client.end, asked, &stream), Poll::Ready(Err(_)));
+        }
+        let result = downward.poll(cx, &client.hall, &stream, answered, &client.end);
+        if downward.moved + upward.moved != before {
+            client.own.set_deadline(client.hall.now() + timeout);
+        }
+        result
+    })
+    .await;
+    client.who.listener.bytes_in.fetch_add(upward.moved, Relaxed);
+    client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    member.bytes_in.fetch_add(upward.moved, Relaxed);
+    member.bytes_out.fetch_add(downward.moved, Relaxed);
+    client.own.engage(None);
+    match result {
+        Ok(()) => {}
+        Err(Broken::Source(_)) => {
+            // The client must see that something is missing.
+            member.resets.fetch_add(1, Relaxed);
+            client.end.reset();
+            return After::Close;
+        }
+        Err(Broken::Sink) => {
+            stream.reset();
+            return After::Close;
+        }
+    }
+    let asked_all = upward.is_through();
+    if let End::Wire(stream) = stream
+        && keep
+        && response.persists
+        && asked_all
+        && answered.is_empty()
+    {
+        client.hall.kept().keep(stream, member, client.hall.now());
+    }
+    if persists && asked_all { After::Next } else { After::Close }
+}
+
+/// The head after an interim one.
+async fn next_head(
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short<'_>,
+    stream: &End,
+) -> Result<(), u16> {
+    client.own.set_deadline(client.hall.now() + client.timeout(|it| it.answer));
+    let limits = Limits::default();
+    scratch.response.begin();
+    poll_fn(|cx| {
+        loop {
+            match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
+                Reading::More => {}
+                Reading::Whole => return Poll::Ready(Ok(())),
+                Reading::Refused(_) => return Poll::Ready(Err(502)),
+            }
+            if !scratch.upward.is_through() {
+                let _ = scratch.upward.poll(cx, &client.hall, &client.end, &mut scratch.asked, stream);
+            }
+            match stream.poll_fill(cx, &mut scratch.answered) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Poll::Ready(Err(504));
+                }
+                Poll::Ready(_) => return Poll::Ready(Err(502)),
+            }
+        }
+    })
+    .await
+}
+
+/// Bytes both ways until both have finished.
+pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End) -> After {
+    let Scratch { answered, downward, upward, asked, .. } = scratch;
+    let timeout = client.timeout(|it| it.idle);
+    client.own.set_deadline(client.hall.now() + timeout);
+    let (mut up, mut down) = (true, true);
+    poll_fn(|cx| {
+        let before = downward.moved + upward.moved;
+        for (open, from, buffer, flow, to) in [
+            (&mut up, &client.end, &mut *asked, &mut *upward, stream),
+            (&mut down, stream, &mut *answered, &mut *downward, &client.end),
+        ] {
+            if !*open {
+                continue;
+            }
+            match flow.poll(cx, &client.hall, from, buffer, to) {
+                Poll::Pending => {}
+                Poll::Ready(Ok(())) => {
+                    *open = false;
+                    to.finish();
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+            }
+        }
+        if downward.moved + upward.moved != before {
+            client.own.set_deadline(client.hall.now() + timeout);
+        }
+        if up || down { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    client.who.listener.bytes_in.fetch_add(upward.moved, Relaxed);
+    client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    After::Close
+}
