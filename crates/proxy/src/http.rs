@@ -20,12 +20,14 @@
 
 mod answer;
 mod arrival;
+mod cors;
 mod end;
 mod exchange;
 mod flow;
 mod hall;
 mod heads;
 mod kept;
+mod mirror;
 mod multi;
 mod relay;
 mod rules;

@@ -20,7 +20,7 @@ use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_ba
 use crate::tls::{Slot, Terms, Tickets};
 
 pub use listener::Refusal;
-pub(crate) use listener::{RunningListener, Tuned};
+pub(crate) use listener::{Mirror, RunningListener, Tuned};
 pub(crate) use member::RunningMember;
 pub use member::{Health, Story};
 pub(crate) use pool::RunningPool;

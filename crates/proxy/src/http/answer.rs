@@ -6,6 +6,7 @@ use std::borrow::Cow;
 pub(super) fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
+        204 => "No Content",
         301 => "Moved Permanently",
         302 => "Found",
         303 => "See Other",
@@ -33,8 +34,8 @@ pub(super) fn reason(status: u16) -> &'static str {
 
 pub(super) struct Answer<'a> {
     pub(super) status: u16,
-    /// `Location`, where there is one.
-    pub(super) location: Option<&'a str>,
+    /// More of its head, as lines.
+    pub(super) fields: &'a str,
     /// `None`: the usual words for the status.
     pub(super) body: Option<&'a str>,
     /// Only the head is wanted.
@@ -46,7 +47,7 @@ pub(super) struct Answer<'a> {
 impl<'a> Answer<'a> {
     /// The connection ends with it.
     pub(super) fn last(status: u16) -> Answer<'a> {
-        Answer { status, location: None, body: None, head_only: false, persists: false }
+        Answer { status, fields: "", body: None, head_only: false, persists: false }
     }
 
     /// Fields as lines, and the body.
@@ -55,10 +56,14 @@ impl<'a> Answer<'a> {
             Some(body) => Cow::Borrowed(body),
             None => Cow::Owned(format!("{} {}\n", self.status, reason(self.status))),
         };
-        let location = self.location.map(|location| format!("Location: {location}\r\n")).unwrap_or_default();
+        let more = self.fields;
+        // By definition without a body, and without a word on its length (RFC 9110, section 8.6).
+        if self.status == 204 {
+            return (more.to_owned(), Cow::Borrowed(""));
+        }
         let kind = if body.trim_start().starts_with('<') { "text/html" } else { "text/plain" };
         let length = body.len();
-        (format!("{location}Content-Type: {kind}; charset=utf-8\r\nContent-Length: {length}\r\n"), body)
+        (format!("{more}Content-Type: {kind}; charset=utf-8\r\nContent-Length: {length}\r\n"), body)
     }
 
     pub(super) fn write(&self, out: &mut Vec<u8>) {

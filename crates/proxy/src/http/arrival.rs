@@ -1,6 +1,7 @@
 //! From an accepted socket to a client that is known: PROXY header, TLS, and which HTTP it speaks.
 
 use std::{
+    cell::Cell,
     future::poll_fn,
     io,
     net::SocketAddr,
@@ -94,13 +95,15 @@ pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
         }
         early.into_iter().for_each(|scratch| hall.put_back(scratch));
     }
+    let mut proxies = tuned.listener.http.trusted.iter();
+    who.told.believed = proxies.any(|range| range.contains(&who.peer.ip()));
     let protocol = tuned.listener.protocol;
     drop(tuned);
     let who = Rc::new(who);
     if many {
         return streams::serve(hall, own, who, stream, None).await;
     }
-    let client = Client { hall, own, end: End::Wire(stream), who };
+    let client = Client { hall, own, end: End::Wire(stream), who, limit: Cell::new(u64::MAX) };
     if protocol == Protocol::Opaque {
         return exchange::pass_through(&client).await;
     }

@@ -3,6 +3,7 @@
 use std::{
     future::poll_fn,
     io,
+    rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::Poll,
 };
@@ -12,17 +13,20 @@ use seaway_wire::http::{Body, Limits, Method, Reading, Version};
 
 use super::{
     answer::Answer,
+    arrival::Who,
+    cors,
     end::End,
     flow::Broken,
-    heads,
+    hall::{Hall, Own},
+    heads, mirror,
     relay::{relay, tunnel},
-    rules::{Asking, Seen, redirected, rewritten},
+    rules::{self, Asking, Seen, redirected, rewritten},
     scratch::Scratch,
     serve::Client,
 };
 use crate::{
     reach::{self, RETRIES, note_failure},
-    running::{Refusal, RunningMember, RunningPool, Tuned},
+    running::{Mirror, Refusal, RunningMember, RunningPool, Tuned},
 };
 
 /// What becomes of the client's connection.
@@ -36,6 +40,8 @@ pub(super) enum After {
 #[derive(Clone, Copy)]
 pub(super) struct Short<'r> {
     pub(super) rule: &'r Rule,
+    /// That every answer gets.
+    pub(super) lines: &'r str,
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) persists: bool,
@@ -65,25 +71,39 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let Some((found, rule)) = found.and_then(|it| Some((it, tuned.listener.rules.get(it.rule)?))) else {
         return refuse(client, scratch, 404).await;
     };
-    let short = Short {
+    let mut short = Short {
         rule,
+        lines: "",
         method: scratch.request.method,
         version: scratch.request.version,
         persists: scratch.request.persists,
         upgrade: scratch.request.upgrade,
     };
+    client.limit(rule.timeout);
+    if cors::is_preflight(&seen)
+        && let Some((cors, origin)) = cors::of(rule, &seen)
+    {
+        let mut fields = String::new();
+        cors::for_preflight(cors, &origin, &seen, &mut fields);
+        let persists = skip_request(scratch) && short.persists;
+        return client.say(scratch, &Answer { fields: &fields, persists, ..Answer::last(204) }).await;
+    }
+    let lines = rules::lines(rule, &seen, client);
+    short.lines = &lines;
     match &rule.action {
         Action::Forward(_) => {}
         Action::Respond { code, body } => {
-            let (body, persists) = (Some(body.as_str()), skip_request(scratch) && short.persists);
+            let body = Some(body.as_str()).filter(|body| !body.is_empty()).or(page(&tuned, *code));
+            let persists = skip_request(scratch) && short.persists;
             let head_only = short.method == Method::Head;
-            let answer = Answer { status: *code, location: None, body, head_only, persists };
+            let answer = Answer { status: *code, fields: &lines, body, head_only, persists };
             return client.say(scratch, &answer).await;
         }
         Action::Redirect(redirect) => {
             let location = redirected(redirect, &seen, found, client);
+            let fields = format!("Location: {location}\r\n{lines}");
             let persists = skip_request(scratch) && short.persists;
-            let answer = Answer { location: Some(&location), persists, ..Answer::last(redirect.code) };
+            let answer = Answer { fields: &fields, persists, ..Answer::last(redirect.code) };
             return client.say(scratch, &answer).await;
         }
     }
@@ -104,7 +124,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     );
     let body = scratch.request.body;
     scratch.asked.consume(scratch.request.length);
-    forward(client, scratch, short, body, &pool, &tuned).await
+    forward(client, scratch, short, body, &pool, tuned.mirrors_of(found.rule)).await
 }
 
 /// Tries members until one answers.
@@ -114,7 +134,7 @@ async fn forward(
     short: Short<'_>,
     body: Body,
     pool: &Arc<RunningPool>,
-    tuned: &Tuned,
+    mirrors: &[Mirror],
 ) -> After {
     scratch.upward.clear();
     let coming = match (&client.end, body) {
@@ -129,13 +149,15 @@ async fn forward(
     }
     scratch.question.append(&mut scratch.upward.out);
     scratch.upward.was_joined();
+    mirror::reflect(client, scratch, mirrors);
     let mut tried: Vec<Arc<RunningMember>> = Vec::new();
+    let retries = short.rule.retries.map_or(RETRIES, usize::from);
     // What a PROXY header says of one client holds for the whole connection.
     let introduces = pool.live().compiled.pool().proxy.is_some();
     let mut fresh_only = introduces;
     loop {
-        let member = choose(client, pool, &tried);
-        let Some(member) = member.filter(|_| tried.len() <= RETRIES) else {
+        let member = choose(&client.hall, &client.who, pool, &tried);
+        let Some(member) = member.filter(|_| tried.len() <= retries) else {
             client.who.listener.refuse(Refusal::NoMember);
             return refuse(client, scratch, 503).await;
         };
@@ -147,7 +169,10 @@ async fn forward(
                 stream.belong_to(Some(client.own.index()));
                 Ok(End::Wire(stream))
             }
-            None => connect(client, pool, &member, tuned).await,
+            None => {
+                client.allow(client.timeout(|it| it.connect));
+                connect(&client.hall, &client.own, &client.who, pool, &member).await
+            }
         };
         let unanswered = match result {
             Err(error) => Unanswered::Again(error.to_string()),
@@ -190,29 +215,30 @@ async fn forward(
     }
 }
 
-fn choose(
-    client: &Client,
+/// Somebody of the pool who has not been tried in vain.
+pub(super) fn choose(
+    hall: &Hall,
+    who: &Who,
     pool: &Arc<RunningPool>,
     tried: &[Arc<RunningMember>],
 ) -> Option<Arc<RunningMember>> {
     let live = pool.live();
-    let mut cursors = client.hall.cursors();
-    pool.choose(&live, client.who.peer.ip(), cursors.of(pool), tried, client.hall.now()).cloned()
+    let mut cursors = hall.cursors();
+    pool.choose(&live, who.peer.ip(), cursors.of(pool), tried, hall.now()).cloned()
 }
 
-async fn connect(
-    client: &Client,
+/// Whoever goes on `own` has set a deadline for it.
+pub(super) async fn connect(
+    hall: &Rc<Hall>,
+    own: &Own,
+    who: &Who,
     pool: &RunningPool,
     member: &RunningMember,
-    tuned: &Tuned,
 ) -> io::Result<End> {
-    let fd = reach::connect(member, || client.hall.doors().give_up_spare())?;
-    let stream = client.hall.watch(fd, client.own.index())?;
-    let patience = tuned.listener.timeouts.connect.as_millis() as u64;
-    client.own.set_deadline(client.hall.now() + patience);
+    let fd = reach::connect(member, || hall.doors().give_up_spare())?;
+    let stream = hall.watch(fd, own.index())?;
     stream.connected().await?;
     if let Some(version) = pool.live().compiled.pool().proxy {
-        let who = &client.who;
         let header = reach::introduction(version, who.peer, who.destination, who.listener.at);
         stream.write_all(&header).await?;
     }
@@ -227,7 +253,8 @@ async fn ask(
     stream: &End,
     reused: bool,
 ) -> Result<(), Unanswered> {
-    client.own.set_deadline(client.hall.now() + client.timeout(|it| it.answer));
+    let patience = client.timeout(|it| it.answer);
+    client.allow(short.rule.attempt_timeout.map_or(patience, |time| patience.min(time.as_millis() as u64)));
     let limits = Limits::default();
     let all_in_question = scratch.upward.is_over();
     scratch.answered.clear();
@@ -261,7 +288,7 @@ async fn ask(
                     Poll::Ready(_) | Poll::Pending => {}
                 }
                 if scratch.upward.moved != before {
-                    client.own.set_deadline(hall.now() + client.timeout(|it| it.answer));
+                    client.allow(client.timeout(|it| it.answer));
                 }
             }
             if client.end.is_gone(cx) {
@@ -305,9 +332,10 @@ pub(super) async fn pass_through(client: &Client) {
     };
     let mut tried = Vec::new();
     while tried.len() <= RETRIES {
-        let Some(member) = choose(client, &pool, &tried) else { break };
+        let Some(member) = choose(&client.hall, &client.who, &pool, &tried) else { break };
         client.own.engage(Some(member.clone()));
-        match connect(client, &pool, &member, &tuned).await {
+        client.allow(client.timeout(|it| it.connect));
+        match connect(&client.hall, &client.own, &client.who, &pool, &member).await {
             Ok(stream) => {
                 let mut scratch = client.hall.scratch();
                 scratch.upward.begin(Body::Tunnel, false);
@@ -329,7 +357,13 @@ pub(super) async fn pass_through(client: &Client) {
 /// Answers a request that goes nowhere. Its body, if there is one, is not waited for.
 pub(super) async fn refuse(client: &Client, scratch: &mut Scratch, status: u16) -> After {
     let head_only = scratch.request.method == Method::Head;
-    client.say(scratch, &Answer { head_only, ..Answer::last(status) }).await
+    let tuned = client.who.listener.tuned_now();
+    client.say(scratch, &Answer { head_only, body: page(&tuned, status), ..Answer::last(status) }).await
+}
+
+/// What the operator wants to be said for that status.
+fn page(tuned: &Tuned, status: u16) -> Option<&str> {
+    tuned.listener.http.pages.get(&status).map(|page| page.as_str())
 }
 
 /// `true`: the next request begins right behind this one.

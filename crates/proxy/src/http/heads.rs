@@ -55,6 +55,10 @@ pub(super) trait Changes {
 
     /// This field does not go on as it is.
     fn replaces(&self, head: &[u8], field: &Field) -> bool {
+        self.is_changed(head, field)
+    }
+
+    fn is_changed(&self, head: &[u8], field: &Field) -> bool {
         let name = field.name.of(head);
         self.changes().any(|change| {
             let mut gone = change.remove.iter().chain(change.set.iter().map(|(name, _)| name));

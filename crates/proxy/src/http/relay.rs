@@ -58,8 +58,7 @@ pub(super) async fn relay(
     }
     client.who.listener.count_answer(status);
     let may_persist = short.persists && !client.is_over();
-    let hsts = client.who.terms.as_ref().and_then(|terms| terms.hsts.as_deref());
-    let answering = Answering { rule: short.rule, hsts };
+    let answering = Answering { rule: short.rule, lines: short.lines };
     let Scratch { response, answered, downward, upward, asked, .. } = scratch;
     let head = &answered.filled()[..response.length];
     downward.clear();
@@ -81,7 +80,7 @@ pub(super) async fn relay(
         return refuse(client, scratch, 502).await;
     }
     let timeout = client.timeout(|it| it.answer);
-    client.own.set_deadline(client.hall.now() + timeout);
+    client.allow(timeout);
     let mut asking = true;
     let result = poll_fn(|cx| {
         let before = downward.moved + upward.moved;
@@ -92,7 +91,7 @@ pub(super) async fn relay(
         }
         let result = downward.poll(cx, &client.hall, &stream, answered, &client.end);
         if downward.moved + upward.moved != before {
-            client.own.set_deadline(client.hall.now() + timeout);
+            client.allow(timeout);
         }
         result
     })
@@ -134,7 +133,7 @@ async fn next_head(
     short: Short<'_>,
     stream: &End,
 ) -> Result<(), u16> {
-    client.own.set_deadline(client.hall.now() + client.timeout(|it| it.answer));
+    client.allow(client.timeout(|it| it.answer));
     let limits = Limits::default();
     scratch.response.begin();
     poll_fn(|cx| {
@@ -164,7 +163,7 @@ async fn next_head(
 pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End) -> After {
     let Scratch { answered, downward, upward, asked, .. } = scratch;
     let timeout = client.timeout(|it| it.idle);
-    client.own.set_deadline(client.hall.now() + timeout);
+    client.allow(timeout);
     let (mut up, mut down) = (true, true);
     poll_fn(|cx| {
         let before = downward.moved + upward.moved;
@@ -185,7 +184,7 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
             }
         }
         if downward.moved + upward.moved != before {
-            client.own.set_deadline(client.hall.now() + timeout);
+            client.allow(timeout);
         }
         if up || down { Poll::Pending } else { Poll::Ready(()) }
     })

@@ -2,9 +2,10 @@
 
 use seaway_model::load_balancer::{Filter, HeaderChange, PathMatch, Redirect, Rule};
 use seaway_snapshot::{Asked, Found};
-use seaway_wire::http::Request;
+use seaway_wire::http::{Field, Request};
 
 use super::{
+    cors,
     heads::{Changes, Rewritten},
     serve::Client,
 };
@@ -45,8 +46,22 @@ pub(super) struct Asking<'r>(pub(super) &'r Rule);
 /// What is done to an answer's fields.
 pub(super) struct Answering<'r> {
     pub(super) rule: &'r Rule,
-    /// That this host is to be asked over TLS from now on.
-    pub(super) hsts: Option<&'r str>,
+    /// More lines: that this host is to be asked over TLS, what other origins may do.
+    pub(super) lines: &'r str,
+}
+
+/// Lines that every answer to this request gets. Mostly none, which costs nothing.
+pub(super) fn lines(rule: &Rule, asked: &impl Asked, client: &Client) -> String {
+    let mut lines = String::new();
+    if let Some(hsts) = client.who.terms.as_ref().and_then(|terms| terms.hsts.as_deref()) {
+        for part in ["Strict-Transport-Security: ", hsts, "\r\n"] {
+            lines.push_str(part);
+        }
+    }
+    if let Some((cors, origin)) = cors::of(rule, asked) {
+        cors::for_answer(cors, &origin, &mut lines);
+    }
+    lines
 }
 
 pub(super) struct Nothing;
@@ -62,12 +77,16 @@ impl Changes for Asking<'_> {
 
 impl Changes for Answering<'_> {
     fn put_new(&self, out: &mut Vec<u8>) {
-        if let Some(hsts) = self.hsts {
-            for part in ["Strict-Transport-Security: ", hsts, "\r\n"] {
-                out.extend_from_slice(part.as_bytes());
-            }
-        }
+        out.extend_from_slice(self.lines.as_bytes());
         self.put_changes(out);
+    }
+
+    /// What a member says of other origins is not added to what the rule says.
+    fn replaces(&self, head: &[u8], field: &Field) -> bool {
+        const CORS: &[u8] = b"access-control-";
+        let name = field.name.of(head);
+        let is_cors = name.get(..CORS.len()).is_some_and(|start| start.eq_ignore_ascii_case(CORS));
+        (is_cors && self.lines.contains("Access-Control-")) || self.is_changed(head, field)
     }
 
     fn changes(&self) -> impl Iterator<Item = &HeaderChange> {

@@ -1,11 +1,13 @@
 //! One client, from its first request to its last.
 
 use std::{
+    cell::Cell,
     future::poll_fn,
     io,
     rc::Rc,
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use seaway_wire::http::{Limits, Reading};
@@ -26,6 +28,8 @@ pub(super) struct Client {
     pub(super) own: Rc<Own>,
     pub(super) end: End,
     pub(super) who: Rc<Who>,
+    /// When a rule's own time is over, whatever goes on.
+    pub(super) limit: Cell<u64>,
 }
 
 /// How a connection of HTTP/2 begins (RFC 9113, section 3.4).
@@ -96,14 +100,14 @@ impl Client {
         match read {
             Ok(Some(Reading::Refused(refusal))) => {
                 tracing::debug!(listener = %self.who.listener.at, peer = %self.who.peer, why = refusal.why, "refused");
-                self.say(scratch, &Answer::last(refusal.status)).await
+                exchange::refuse(self, scratch, refusal.status).await
             }
             Ok(Some(_)) => {
                 self.who.listener.requests.fetch_add(1, Relaxed);
                 exchange::exchange(self, scratch).await
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut && !scratch.asked.is_empty() => {
-                self.say(scratch, &Answer::last(408)).await
+                exchange::refuse(self, scratch, 408).await
             }
             Ok(None) | Err(_) => After::Close,
         }
@@ -142,17 +146,25 @@ impl Client {
     }
 
     /// In milliseconds.
-    pub(super) fn timeout(
-        &self,
-        which: impl Fn(&seaway_model::load_balancer::Timeouts) -> std::time::Duration,
-    ) -> u64 {
+    pub(super) fn timeout(&self, which: impl Fn(&seaway_model::load_balancer::Timeouts) -> Duration) -> u64 {
         self.who.timeout(which)
+    }
+
+    /// Lets what comes next take so long, in milliseconds, within the limit of its rule.
+    pub(super) fn allow(&self, patience: u64) {
+        self.own.set_deadline((self.hall.now() + patience).min(self.limit.get()));
+    }
+
+    /// From now on a rule's own time runs, too.
+    pub(super) fn limit(&self, time: Option<Duration>) {
+        self.limit.set(time.map_or(u64::MAX, |time| self.hall.now() + time.as_millis() as u64));
     }
 
     /// Answers in the place of a member.
     pub(super) async fn say(&self, scratch: &mut Scratch, answer: &Answer<'_>) -> After {
         self.who.listener.count_answer(answer.status);
-        self.own.set_deadline(self.hall.now() + self.timeout(|it| it.answer));
+        self.limit(None);
+        self.allow(self.timeout(|it| it.answer));
         if let End::Multi(multi) = &self.end {
             multi.say(answer);
             return After::Close;

@@ -1,6 +1,7 @@
 //! A connection of HTTP/2: one task for its frames, one for each of its streams.
 
 use std::{
+    cell::Cell,
     future::poll_fn,
     io,
     pin::Pin,
@@ -108,8 +109,8 @@ async fn one(
     };
     scratch.asked.put(&written);
     who.listener.requests.fetch_add(1, Relaxed);
-    let client =
-        Client { hall: hall.clone(), own, end: End::Multi(Multi::new(body, respond, switches)), who };
+    let end = End::Multi(Multi::new(body, respond, switches));
+    let client = Client { hall: hall.clone(), own, end, who, limit: Cell::new(u64::MAX) };
     scratch.request.begin();
     // As strictly as what comes by HTTP/1.1: it goes on as that.
     match scratch.request.read(&written, &Limits::default()) {

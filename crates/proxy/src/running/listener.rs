@@ -12,7 +12,7 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     LbKey, Listener, ListenerId, PoolId,
-    load_balancer::{Action, Protocol},
+    load_balancer::{Action, Filter, Protocol},
 };
 
 use seaway_snapshot::Routes;
@@ -51,8 +51,15 @@ pub(crate) struct Tuned {
     /// Of HTTP: which rule, and where each leads.
     pub(crate) routes: Routes,
     choices: Vec<Choice>,
+    mirrors: Vec<Vec<Mirror>>,
     /// How TLS is spoken, where it is.
     pub(crate) terms: Option<Arc<Terms>>,
+}
+
+/// Who gets a copy of some requests.
+pub(crate) struct Mirror {
+    pub(crate) pool: Arc<RunningPool>,
+    pub(crate) per_mille: u16,
 }
 
 /// Pools by weight.
@@ -121,11 +128,21 @@ impl Tuned {
             });
         }
         if listener.protocol == Protocol::Http {
+            let mirrors = listener.rules.iter().map(|rule| {
+                let mirrors = rule.filters.iter().filter_map(|filter| match filter {
+                    Filter::Mirror { to, per_mille } => {
+                        Some(Mirror { pool: pool(to), per_mille: *per_mille })
+                    }
+                    _ => None,
+                });
+                mirrors.collect()
+            });
+            let mirrors = mirrors.collect();
             let routes = Routes::compile(&listener.rules);
-            return Tuned { listener, first: Choice::default(), routes, choices, terms };
+            return Tuned { listener, first: Choice::default(), routes, choices, mirrors, terms };
         }
         let first = choices.into_iter().find(|choice| !choice.pools.is_empty()).unwrap_or_default();
-        Tuned { listener, first, routes: Routes::default(), choices: Vec::new(), terms }
+        Tuned { listener, first, routes: Routes::default(), choices: Vec::new(), mirrors: Vec::new(), terms }
     }
 
     pub(crate) fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
@@ -140,6 +157,10 @@ impl Tuned {
     /// Of that rule.
     pub(crate) fn pool_of(&self, rule: usize, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
         self.choices.get(rule)?.pool(number)
+    }
+
+    pub(crate) fn mirrors_of(&self, rule: usize) -> &[Mirror] {
+        self.mirrors.get(rule).map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn admits(&self, ip: IpAddr) -> bool {

@@ -5,6 +5,7 @@ mod bodies;
 mod framing;
 mod heads;
 mod members;
+mod rules;
 mod scene;
 #[path = "../tcp/stage.rs"]
 mod stage;

@@ -72,6 +72,8 @@ impl Request {
     /// Before the first byte of the next head.
     pub fn begin(&mut self) {
         self.search = Search::default();
+        // What cannot be read is nothing in particular.
+        self.method = Method::default();
     }
 
     /// Reads the head at the start of `bytes`, which grow from one call to the next.
