@@ -3,10 +3,10 @@
 mod check;
 mod show;
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use seaway_openstack::{Cloud, Settings, Source};
+use seaway_openstack::{Cloud, Settings, Source, Timing};
 
 use crate::{
     args::{OpenStack, OpenStackCommand, WhichCloud},
@@ -31,7 +31,10 @@ async fn connect(which: &WhichCloud) -> Result<Cloud, seaway_openstack::Error> {
         Some(file) => Source::cloud_conf(file),
         None => Source::client(which.cloud.as_deref()),
     };
-    let cloud = Cloud::connect(source, Settings::default()).await?;
+    // Somebody is waiting in front of a terminal.
+    let timing =
+        Timing { attempt: Duration::from_secs(30), call: Duration::from_secs(60), ..Timing::default() };
+    let cloud = Cloud::connect(source, Settings { timing, ..Settings::default() }).await?;
     for warning in cloud.warnings() {
         output::error(&format!("warning: {warning}"));
     }

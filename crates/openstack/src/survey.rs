@@ -14,7 +14,10 @@ pub mod forest;
 mod judge;
 mod quotas;
 
-use std::time::SystemTime;
+use std::{
+    future::Future,
+    time::{Duration, Instant, SystemTime},
+};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
@@ -140,18 +143,19 @@ impl<T> From<Result<T, Error>> for Found<T> {
     }
 }
 
-/// Looks at everything. `tell` is given a line whenever something begins that takes time.
+/// Looks at everything. `tell` is given a line whenever something takes time.
 pub async fn survey(cloud: &Cloud, tell: &Tell) -> Survey {
     let identity = identity(cloud);
     let project = identity.project.as_ref().map(|it| it.id.clone());
     tell("asking all services for their versions, providers, networks and quotas");
+    let slow = Slow { cloud, tell, since: cloud.clock().now() };
     let (services, octavia, flavors, zones, outside, quotas) = tokio::join!(
-        services(cloud),
-        octavia(cloud),
-        names::<Flavor>(cloud, |it| if it.enabled { Some(it.name) } else { None }),
+        slow.noted("versions", services(cloud)),
+        slow.noted("providers", octavia(cloud)),
+        names::<Flavor>(cloud, |it| it.enabled.then_some(it.name)),
         names::<AvailabilityZone>(cloud, |it| it.enabled.then(|| it.id.to_string())),
-        external_networks(cloud),
-        quotas::quotas(cloud, project.as_deref(), tell),
+        slow.noted("external networks", external_networks(cloud)),
+        slow.noted("quotas", quotas::quotas(cloud, project.as_deref(), tell)),
     );
     let (providers, listed) = octavia;
     Survey {
@@ -163,6 +167,24 @@ pub async fn survey(cloud: &Cloud, tell: &Tell) -> Survey {
         external_networks: outside.into(),
         load_balancers_listed: listed.into(),
         quotas,
+    }
+}
+
+/// Tells what is done, once the whole has taken longer than anybody waits without asking.
+struct Slow<'a> {
+    cloud: &'a Cloud,
+    tell: &'a Tell,
+    since: Instant,
+}
+
+impl Slow<'_> {
+    async fn noted<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
+        let done = work.await;
+        let took = self.cloud.clock().now().saturating_duration_since(self.since);
+        if took > Duration::from_secs(2) {
+            (self.tell)(&format!("{what}: done after {} s", took.as_secs()));
+        }
+        done
     }
 }
 
@@ -181,16 +203,24 @@ fn identity(cloud: &Cloud) -> Identity {
 }
 
 async fn services(cloud: &Cloud) -> Vec<FoundService> {
-    let mut found = Vec::new();
-    for service in Service::ALL {
-        let endpoint = cloud.endpoint(service);
-        let versions = match &endpoint {
-            Ok(_) => cloud.versions(service).await.map(|it| spoken(&it)),
-            Err(error) => Err(error.clone()),
-        };
-        found.push(FoundService { service, endpoint: endpoint.into(), versions: versions.into() });
-    }
-    found
+    // One that does not answer makes nobody else wait.
+    let (identity, network, load_balancer, compute, keys) = tokio::join!(
+        service(cloud, Service::Identity),
+        service(cloud, Service::Network),
+        service(cloud, Service::LoadBalancer),
+        service(cloud, Service::Compute),
+        service(cloud, Service::KeyManager),
+    );
+    vec![identity, network, load_balancer, compute, keys]
+}
+
+async fn service(cloud: &Cloud, service: Service) -> FoundService {
+    let endpoint = cloud.endpoint(service);
+    let versions = match &endpoint {
+        Ok(_) => cloud.versions(service).await.map(|it| spoken(&it)),
+        Err(error) => Err(error.clone()),
+    };
+    FoundService { service, endpoint: endpoint.into(), versions: versions.into() }
 }
 
 fn spoken(versions: &Versions) -> Spoken {

@@ -89,7 +89,7 @@ impl Scene {
 
     pub(crate) fn backend(&self, name: &'static str) -> Backend {
         let (machine, address) = self.machine(name);
-        let web = machine.run(|| Web::start_at(name, &format!("0.0.0.0:{PORT}")));
+        let web = machine.run(|| Web::start_at(name, format!("0.0.0.0:{PORT}")));
         Backend { name, address, web: Some(web), _machine: machine }
     }
 }
