@@ -1,22 +1,31 @@
 //! Every annotation that our own data plane honours, in one table: its names (ours first, then those of the systems
 //! we replace) and what it sets.
 
+mod http;
 mod table;
 
-use std::{net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
 use seaway_model::{
     Name, Problem, Reason,
     config::Defaults,
     fact::Labels,
-    load_balancer::{Balance, CheckKind, HealthCheck, Limits, Passive, ProxyVersion, Timeouts},
+    load_balancer::{
+        Balance, CheckKind, CookieMode, HealthCheck, HostPattern, Limits, Passive, ProxyVersion, Timeouts,
+    },
     name::ObjectRef,
 };
 
 use crate::spelling::nearest;
 
-pub use table::{ROWS, Row};
+pub use http::{FRONT_DOOR, HOST, PATH};
+pub use table::Row;
+
+/// All that is honoured, in the order in which it is read.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    table::ROWS.iter().chain(http::ROWS)
+}
 
 /// What an owner asked for beyond its spec, resolved: defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +45,23 @@ pub struct Wishes {
     pub requested_field: Name,
     pub pool: Option<Name>,
     pub sharing: Option<Name>,
+    pub http: HttpWishes,
+    /// By our names: where each thing that was asked for stands.
+    pub written: BTreeMap<&'static str, Name>,
+}
+
+/// What is asked of HTTP.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HttpWishes {
+    /// The Service's own listeners speak it.
+    pub spoken: bool,
+    /// At the front door, whatever is usual there; or not.
+    pub front_door: Option<bool>,
+    pub hosts: Vec<HostPattern>,
+    /// Instead of the paths that its name makes.
+    pub paths: Vec<Name>,
+    pub strip_prefix: Option<bool>,
+    pub cookie: Option<(Name, CookieMode)>,
 }
 
 impl Wishes {
@@ -55,13 +81,20 @@ impl Wishes {
             requested_field: Name::default(),
             pool: None,
             sharing: None,
+            http: HttpWishes::default(),
+            written: BTreeMap::new(),
         }
+    }
+
+    /// Where an option stands that was asked for: `metadata.annotations[…]`.
+    pub fn field_of(&self, option: &'static str) -> Name {
+        self.written.get(option).cloned().unwrap_or_else(|| "metadata.annotations".into())
     }
 
     /// Reads an object's annotations. One that is not understood is a Problem and leaves its default.
     pub fn read(&mut self, object: &ObjectRef, annotations: &Labels) -> Vec<Problem> {
         let mut problems = Vec::new();
-        for row in ROWS {
+        for row in rows() {
             let mut written = row.names.iter().filter_map(|name| Some((*name, annotations.get(*name)?)));
             let Some((name, value)) = written.next() else { continue };
             let field = format!("metadata.annotations[{name}]");
@@ -77,8 +110,12 @@ impl Wishes {
                 );
             }
             match (row.set)(self, value.trim()) {
-                Ok(()) if row.names[0] == table::ADDRESS => self.requested_field = field.into(),
-                Ok(()) => {}
+                Ok(()) => {
+                    if row.names[0] == table::ADDRESS {
+                        self.requested_field = field.as_str().into();
+                    }
+                    self.written.insert(row.names[0], field.into());
+                }
                 Err(why) => problems.push(
                     Problem::new(
                         object.clone(),
@@ -91,7 +128,7 @@ impl Wishes {
             }
         }
         for key in annotations.keys().filter(|key| key.starts_with("seaway.dev/")) {
-            if !ROWS.iter().any(|row| row.names.contains(&key.as_str())) {
+            if !rows().any(|row| row.names.contains(&key.as_str())) {
                 problems.push(unknown(object, key));
             }
         }
@@ -116,7 +153,7 @@ impl Wishes {
 }
 
 fn unknown(object: &ObjectRef, key: &Name) -> Problem {
-    let names: Vec<&str> = ROWS.iter().map(|row| row.names[0]).collect();
+    let names: Vec<&str> = rows().map(|row| row.names[0]).collect();
     let problem =
         Problem::new(object.clone(), Reason::BadAnnotation, format!("nothing is known by the name {key}"))
             .at(format!("metadata.annotations[{key}]"));
@@ -188,8 +225,45 @@ mod tests {
     }
 
     #[test]
+    fn the_words_of_the_old_bank_for_http_are_understood() {
+        let (wishes, problems) = read(&[
+            ("serviceloadbalancer/lb.host", "Shop.example., *.shop.example"),
+            ("serviceloadbalancer/lb.aclMatch", "/cart/, /basket"),
+            ("serviceloadbalancer/lb.cookie-sticky-session", "true"),
+        ]);
+        assert!(problems.is_empty(), "{problems:?}");
+        let hosts: Vec<String> = wishes.http.hosts.iter().map(ToString::to_string).collect();
+        assert_eq!(hosts, ["shop.example", "*.shop.example"]);
+        let paths: Vec<&str> = wishes.http.paths.iter().map(Name::as_str).collect();
+        assert_eq!(paths, ["/cart", "/basket"]);
+        assert_eq!(wishes.http.cookie, Some(("SERVERID".into(), CookieMode::Insert)));
+        assert_eq!(wishes.field_of(HOST).as_str(), "metadata.annotations[serviceloadbalancer/lb.host]");
+    }
+
+    #[test]
+    fn what_no_host_and_no_path_can_be_is_told() {
+        for (name, value) in [
+            ("seaway.dev/host", "shop example"),
+            ("seaway.dev/host", "shop.*"),
+            ("seaway.dev/host", "*"),
+            ("seaway.dev/host", ""),
+            ("seaway.dev/path", "cart"),
+            ("seaway.dev/path", "/cart?x"),
+            ("seaway.dev/path", "/a//b"),
+            ("seaway.dev/path", "/a/../b"),
+            ("seaway.dev/protocol", "https"),
+            ("seaway.dev/front-door", "perhaps"),
+            ("seaway.dev/sticky-cookie", "a b"),
+        ] {
+            let (wishes, problems) = read(&[(name, value)]);
+            assert_eq!(problems.len(), 1, "{name}: {value}");
+            assert_eq!(wishes.http, HttpWishes::default(), "{name}: {value}");
+        }
+    }
+
+    #[test]
     fn every_row_has_a_name_of_ours_and_a_help() {
-        for row in ROWS {
+        for row in rows() {
             assert!(row.names[0].starts_with("seaway.dev/"), "{:?}", row.names);
             assert!(!row.help.is_empty());
         }

@@ -2,16 +2,18 @@
 //!
 //! A Service of type LoadBalancer and an entry of `tcpServices` differ only here; after it both are a Demand.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
-    Config, ListenerId, Name, Owner, Problem, Reason,
+    Config, L4, ListenerId, Name, Owner, Problem, Reason,
     config::Exposed,
     fact::{Service, ServiceKind, ServicePort, TargetPort},
+    load_balancer::Protocol,
 };
 
 use crate::{
     annotations::Wishes,
+    http::{Spoken, spoken},
     index::{Index, ServiceKey},
     members::is_served,
 };
@@ -24,6 +26,8 @@ pub struct Demand {
     pub wishes: Wishes,
     /// Only on the host's own addresses, whatever pools there are; on this one of them, if given.
     pub hosts_only: bool,
+    /// At its own listeners, where its ports do not say otherwise.
+    pub speaks_http: bool,
     pub address: Option<std::net::IpAddr>,
     pub problems: Vec<Problem>,
 }
@@ -49,16 +53,13 @@ impl Demand {
         if service.kind != ServiceKind::LoadBalancer || !is_ours(service, config) {
             return None;
         }
-        let owner = Owner::Object {
-            object: ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone()).object(),
-            uid: service.meta.uid.clone(),
-        };
-        let ports = service.ports.iter().enumerate().map(|(i, port)| DemandPort {
-            listen: port.port,
-            port: port.clone(),
-            field: format!("spec.ports[{i}]"),
-        });
-        Some(Demand::new(owner, service, ports.collect(), config))
+        Some(Demand::new(whose(service), service, own_ports(service).collect(), config))
+    }
+
+    /// What is wanted of those ports of a Service that the front door leads to.
+    pub(crate) fn at_front_door(service: &Arc<Service>, wanted: &BTreeSet<u16>, config: &Config) -> Demand {
+        let led_to = |it: &DemandPort| it.port.protocol == L4::Tcp && wanted.contains(&it.listen);
+        Demand::new(whose(service), service, own_ports(service).filter(led_to).collect(), config)
     }
 
     /// What an entry of `tcpServices` or `udpServices` asks. Without its Service: a Problem.
@@ -83,6 +84,8 @@ impl Demand {
         let ports = vec![DemandPort { listen, port, field: exposed.key.to_string() }];
         let mut demand = Demand::new(owner, service, ports, config);
         demand.hosts_only = true;
+        // tcpServices and udpServices say what it is.
+        demand.speaks_http = false;
         demand.address = exposed.address;
         Ok(demand)
     }
@@ -117,6 +120,7 @@ impl Demand {
                 ),
             }
         }
+        let speaks_http = wishes.http.spoken;
         let mut served = Vec::new();
         for port in ports {
             if is_served(port.port.protocol) {
@@ -138,8 +142,17 @@ impl Demand {
             ports: served,
             wishes,
             hosts_only: false,
+            speaks_http,
             address: None,
             problems,
+        }
+    }
+
+    /// What a listener at this port understands: HTTP if the Service says so, unless the port says otherwise.
+    pub fn protocol(&self, port: &ServicePort) -> Protocol {
+        match (self.speaks_http, spoken(port)) {
+            (true, Spoken::Http(_) | Spoken::Unknown) => Protocol::Http,
+            _ => Protocol::Opaque,
         }
     }
 
@@ -152,6 +165,19 @@ impl Demand {
             format!("{}/{}:{}", meta.namespace, meta.name, port.name).into()
         }
     }
+}
+
+fn whose(service: &Service) -> Owner {
+    let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    Owner::Object { object: key.object(), uid: service.meta.uid.clone() }
+}
+
+fn own_ports(service: &Service) -> impl Iterator<Item = DemandPort> + '_ {
+    service.ports.iter().enumerate().map(|(i, port)| DemandPort {
+        listen: port.port,
+        port: port.clone(),
+        field: format!("spec.ports[{i}]"),
+    })
 }
 
 /// A Service without a class is anybody's, so ours too if we are told to; one with a class is whose it names.

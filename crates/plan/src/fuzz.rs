@@ -3,7 +3,7 @@
 use seaway_model::{Config, Kind, Name, name::ObjectRef};
 
 use crate::{
-    annotations::{ROWS, Wishes},
+    annotations::{Wishes, rows},
     quantity,
 };
 
@@ -12,7 +12,7 @@ pub fn wish(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let object = ObjectRef::new(Kind::Service, "default", "shop");
     let defaults = Wishes::of(&Config::default().defaults);
-    for row in ROWS {
+    for row in rows() {
         let name = row.names[0];
         let mut wishes = defaults.clone();
         let problems = wishes.read(&object, &[(Name::from(name), Name::from(text))].into_iter().collect());

@@ -7,8 +7,8 @@ use std::{
 };
 
 use seaway_model::{
-    Fact, Name,
-    fact::{Endpoints, FactRef, HostReport, Labels, NameAnswer, Namespace, Node, Service},
+    Config, Fact, Name,
+    fact::{Endpoints, FactRef, HostReport, HttpRoute, Labels, NameAnswer, Namespace, Node, Service},
     name::{Kind, ObjectRef},
 };
 
@@ -36,7 +36,17 @@ pub enum Touched {
     Service(ServiceKey),
     Namespace(Name),
     Name(Name),
+    Route(ObjectRef),
     Host,
+}
+
+/// What planning looks at.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) index: &'a Index,
+    pub(crate) config: &'a Config,
+    /// Who serves here.
+    pub(crate) host: Option<&'a Name>,
 }
 
 type EndpointsKey = (ObjectRef, u16);
@@ -50,6 +60,7 @@ pub struct Index {
     namespaces: HashMap<Name, Arc<Namespace>>,
     answers: HashMap<Name, Arc<NameAnswer>>,
     hosts: BTreeMap<Name, Arc<HostReport>>,
+    routes: BTreeMap<ObjectRef, Arc<HttpRoute>>,
 }
 
 impl Index {
@@ -75,7 +86,11 @@ impl Index {
                 changed(self.answers.insert(it.name.clone(), it.clone()), it, Touched::Name(it.name.clone()))
             }
             Fact::Host(it) => changed(self.hosts.insert(it.host.clone(), it.clone()), it, Touched::Host),
-            Fact::AddressPool(_) | Fact::HttpRoute(_) | Fact::Secret(_) | Fact::Address(_) => Vec::new(),
+            Fact::HttpRoute(it) => {
+                let object = it.object();
+                changed(self.routes.insert(object.clone(), it.clone()), it, Touched::Route(object))
+            }
+            Fact::AddressPool(_) | Fact::Secret(_) | Fact::Address(_) => Vec::new(),
         }
     }
 
@@ -110,6 +125,7 @@ impl Index {
                     self.nodes.remove(&object.name);
                     None
                 }
+                Kind::HTTPRoute => self.routes.remove(object).map(|_| Touched::Route(object.clone())),
                 _ => None,
             },
             FactRef::Endpoints(object, part) => {
@@ -141,6 +157,14 @@ impl Index {
 
     pub fn services(&self) -> impl Iterator<Item = (&ServiceKey, &Arc<Service>)> {
         self.services.iter()
+    }
+
+    pub(crate) fn route(&self, object: &ObjectRef) -> Option<&Arc<HttpRoute>> {
+        self.routes.get(object)
+    }
+
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.routes.keys()
     }
 
     /// In a stable order.

@@ -16,7 +16,9 @@
 pub mod annotations;
 pub mod demand;
 pub mod explain;
+mod front_door;
 pub mod fuzz;
+mod http;
 pub mod index;
 pub mod ledger;
 mod members;
@@ -26,5 +28,6 @@ pub mod spelling;
 mod world;
 
 pub use demand::Demand;
+pub use front_door::{Entrance, FrontDoorView, Lost};
 pub use index::ServiceKey;
 pub use world::{Overview, Placement, Roles, World, dry_run};

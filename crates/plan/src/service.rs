@@ -7,14 +7,15 @@ use std::{
 };
 
 use seaway_model::{
-    Listener, ListenerId, LoadBalancer, Name, Pool, PoolId, Problem, Reason,
+    Config, Listener, ListenerId, LoadBalancer, Name, Pool, PoolId, Problem, Reason,
     fact::{ServiceKind, ServicePort, TargetPort},
     load_balancer::{Affinity, BackendProtocol, Bind, HttpOptions, Options, Protocol, Rule},
 };
 
 use crate::{
     demand::{Demand, DemandPort},
-    index::Index,
+    http::spoken,
+    index::Given,
     members::{Members, members},
 };
 
@@ -34,10 +35,10 @@ pub(crate) fn plan(
     demand: &Demand,
     binds: Vec<Bind>,
     spoiled: &BTreeSet<ListenerId>,
-    index: &Index,
-    host: Option<&Name>,
+    given: Given<'_>,
     before: &LoadBalancer,
 ) -> Planned {
+    let Given { index, config, host } = given;
     let mut planned = Planned { problems: demand.problems.clone(), ..Planned::default() };
     let mut listeners = BTreeMap::new();
     let mut pools = BTreeMap::new();
@@ -46,11 +47,15 @@ pub(crate) fn plan(
         planned.names.extend(found.names.iter().cloned());
         planned.members += found.list.len();
         planned.problems.extend(noticed(demand, wanted, &found));
-        let pool = pool(demand, &wanted.port, found);
-        let id = pool.id.clone();
+        let id = PoolId(format!("{}/{}", wanted.port.port, wanted.port.protocol).into());
+        let protocol = match demand.protocol(&wanted.port) {
+            Protocol::Http => spoken(&wanted.port).to_members(),
+            Protocol::Opaque => BackendProtocol::Opaque,
+        };
+        let pool = pool(demand, &wanted.port, id.clone(), protocol, found);
         pools.insert(id.clone(), kept(before.pools.get(&id), pool));
         if !spoiled.contains(&wanted.id()) {
-            let listener = listener(demand, wanted, id);
+            let listener = listener(demand, wanted, id, config);
             let before = before.listeners.get(&listener.id());
             listeners.insert(listener.id(), kept(before, listener));
         }
@@ -65,25 +70,30 @@ pub(crate) fn plan(
     planned
 }
 
-fn kept<T: PartialEq>(before: Option<&Arc<T>>, now: T) -> Arc<T> {
+pub(crate) fn kept<T: PartialEq>(before: Option<&Arc<T>>, now: T) -> Arc<T> {
     before.filter(|before| ***before == now).cloned().unwrap_or_else(|| Arc::new(now))
 }
 
-fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId) -> Listener {
+fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, config: &Config) -> Listener {
     let wishes = &demand.wishes;
     let mut sources = wishes.sources.clone();
     sources.extend(&demand.service.source_ranges);
     sources.sort();
     sources.dedup();
+    let protocol = demand.protocol(&wanted.port);
+    let http = match protocol {
+        Protocol::Http => config.front_door.http.clone(),
+        Protocol::Opaque => HttpOptions::default(),
+    };
     Listener {
         owner: demand.owner.clone(),
         name: demand.name(&wanted.port),
         l4: wanted.port.protocol,
         port: wanted.listen,
-        protocol: Protocol::Opaque,
+        protocol,
         tls: None,
         rules: vec![Rule::everything_to(demand.owner.clone(), pool)],
-        http: HttpOptions::default(),
+        http,
         sources,
         proxy_from: wishes.proxy_from.clone(),
         limits: wishes.limits,
@@ -91,20 +101,28 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId) -> Listener {
     }
 }
 
-fn pool(demand: &Demand, port: &ServicePort, found: Members) -> Pool {
+pub(crate) fn pool(
+    demand: &Demand,
+    port: &ServicePort,
+    id: PoolId,
+    protocol: BackendProtocol,
+    found: Members,
+) -> Pool {
     let wishes = &demand.wishes;
     let mut health = wishes.health.clone();
     if let Some(check) = &mut health {
         check.kind = check.kind.for_transport(port.protocol);
     }
+    let cookie = wishes.http.cookie.clone().filter(|_| protocol != BackendProtocol::Opaque);
+    let cookie = cookie.map(|(name, mode)| Affinity::Cookie { name, mode });
     Pool {
-        id: PoolId(format!("{}/{}", port.port, port.protocol).into()),
+        id,
         owner: demand.owner.clone(),
         l4: port.protocol,
-        protocol: BackendProtocol::Opaque,
+        protocol,
         tls: None,
         balance: wishes.balance,
-        affinity: demand.service.affinity.map(Affinity::ClientIp),
+        affinity: cookie.or(demand.service.affinity.map(Affinity::ClientIp)),
         health,
         passive: wishes.passive,
         slow_start: wishes.slow_start,
@@ -115,7 +133,7 @@ fn pool(demand: &Demand, port: &ServicePort, found: Members) -> Pool {
 }
 
 /// What is told about a port's members: nobody there, a port that no slice has, a name without an answer.
-fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> Vec<Problem> {
+pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> Vec<Problem> {
     let object = demand.owner.object();
     let service = &demand.service;
     let problem =

@@ -1,5 +1,6 @@
 //! Index, ledger and last outcomes in one value. Its owner is one task; it alone decides which Units exist.
 
+mod door;
 mod dry;
 mod owners;
 mod status;
@@ -15,7 +16,7 @@ use seaway_model::{
     PoolId, Problem, Unit, fact::FactRef, outcome::UnitState, unit::LbKey,
 };
 
-use self::owners::OwnerState;
+use self::{door::Door, owners::OwnerState};
 pub use self::{dry::dry_run, status::Overview};
 use crate::{
     demand::Demand,
@@ -35,6 +36,11 @@ pub struct Roles {
 /// A driver's pure mapping from what an owner asks to the Units that make it real.
 pub trait Placement: Send + Sync {
     fn units(&self, demand: &Demand) -> Vec<Unit>;
+
+    /// The Units of the front door, which is one for many Services; a place that cannot have one has none.
+    fn front_door(&self, _owner: &Owner) -> Vec<Unit> {
+        Vec::new()
+    }
 }
 
 /// Nothing is planned before a source has told all it knows of these.
@@ -49,6 +55,7 @@ pub struct World {
     /// As they are written, which is later than as the ledger wants them.
     addresses: BTreeMap<IpAddr, Arc<Address>>,
     owners: HashMap<Owner, OwnerState>,
+    door: Door,
     of_service: HashMap<ServiceKey, Vec<Owner>>,
     unit_owners: HashMap<Unit, Vec<Owner>>,
     outcomes: HashMap<Unit, Outcome>,
@@ -69,6 +76,7 @@ impl World {
             ledger: Ledger::default(),
             addresses: BTreeMap::new(),
             owners: HashMap::new(),
+            door: Door::default(),
             of_service: HashMap::new(),
             unit_owners: HashMap::new(),
             outcomes: HashMap::new(),
@@ -94,6 +102,9 @@ impl World {
     /// What should be at a Unit.
     pub fn desire(&self, unit: &Unit) -> Desired {
         match unit {
+            Unit::LoadBalancer(..) if self.door.units.contains(unit) => {
+                Desired::LoadBalancer(self.door_load_balancer())
+            }
             Unit::LoadBalancer(_, LbKey::Of(owner)) => match self.owners.get(owner) {
                 Some(state) if state.units.contains(unit) => {
                     Desired::LoadBalancer(state.planned.load_balancer.clone())
@@ -115,6 +126,9 @@ impl World {
 
     /// One pool of a Unit, for a change of its members alone.
     pub fn pool(&self, unit: &Unit, id: &PoolId) -> Option<Arc<Pool>> {
+        if let Some(pool) = self.door_pool(unit, id) {
+            return Some(pool);
+        }
         match self.desire(unit) {
             Desired::LoadBalancer(it) => it.pools.get(id).cloned(),
             _ => None,
@@ -233,10 +247,12 @@ impl World {
                 }
             }
             Touched::Name(name) => {
-                for owner in self.unit_owners.get(&Unit::Name(name)).cloned().unwrap_or_default() {
+                for owner in self.unit_owners.get(&Unit::Name(name.clone())).cloned().unwrap_or_default() {
                     self.replan(&owner);
                 }
+                self.refresh_name_at_door(&name);
             }
+            Touched::Route(route) => self.refresh_route(&route),
         }
     }
 
@@ -297,6 +313,9 @@ impl World {
             );
             concerned.retain(|owner| self.owners.contains_key(owner));
             self.dirt.extend(concerned.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
+            if self.door.units.contains(&unit) {
+                self.tell_guests();
+            }
         }
         self.free_released();
     }

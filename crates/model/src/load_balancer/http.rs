@@ -47,6 +47,7 @@ pub enum Action<To = PoolId> {
     /// Pools by weight; all weights 0 means nobody.
     Forward(Vec<(To, u32)>),
     Redirect(Redirect),
+    /// Without a body: the page for that code, or the usual words.
     Respond {
         code: u16,
         body: Name,

@@ -17,7 +17,7 @@ pub struct Row {
 pub(super) const ADDRESS: &str = "seaway.dev/address";
 
 /// The order matters where one row refines another: `health-check` comes before its details.
-pub const ROWS: &[Row] = &[
+pub(super) const ROWS: &[Row] = &[
     Row {
         names: &["seaway.dev/balance", "serviceloadbalancer/lb.algorithm"],
         help: "round-robin, least-connections, random-two or source-hash",

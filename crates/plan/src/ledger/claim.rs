@@ -31,8 +31,8 @@ pub struct Claim {
     pub selector: Labels,
     /// On the hosts' own addresses, whatever pools there are: the configuration's ports.
     pub hosts_only: bool,
-    /// With `hosts_only`: on this address alone, reported by a host or not (`127.0.0.1`).
-    pub address: Option<IpAddr>,
+    /// With `hosts_only`: on these alone, reported by a host or not (`127.0.0.1`, `::`).
+    pub exactly: Vec<IpAddr>,
 }
 
 impl Claim {
@@ -53,7 +53,7 @@ impl Claim {
             local_only: false,
             selector: Labels::new(),
             hosts_only: false,
-            address: None,
+            exactly: Vec::new(),
         }
     }
 

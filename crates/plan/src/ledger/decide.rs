@@ -256,9 +256,9 @@ impl View<'_> {
 
     /// None if the hosts do not have such addresses.
     fn publish_hosts(&self, claim: &Claim, pool: &Name, wish: &Wish, partly: Partly) -> Option<Decision> {
-        let addresses = match claim.address {
-            Some(ip) => vec![ip],
-            None => wish.0.iter().find_map(|families| self.own(claim, families))?,
+        let addresses = match &*claim.exactly {
+            [] => wish.0.iter().find_map(|families| self.own(claim, families))?,
+            exactly => exactly.to_vec(),
         };
         let mut granted = self.with_ports(claim, addresses, pool.clone(), true);
         let grant = granted.grant.as_mut()?;

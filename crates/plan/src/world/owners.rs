@@ -13,6 +13,7 @@ use seaway_model::{
 use super::World;
 use crate::{
     demand::Demand,
+    front_door,
     index::ServiceKey,
     ledger::{Claim, Grant},
     service::{Planned, plan},
@@ -51,11 +52,16 @@ impl World {
         for exposed in self.config.clone().exposed.iter() {
             self.refresh_exposed(&Owner::Config(exposed.key.clone()));
         }
+        self.refresh_door();
         let mut keys: Vec<_> =
             self.index.services().map(|(key, it)| (it.meta.created, key.clone())).collect();
         keys.sort();
         for (_, key) in keys {
             self.refresh_service(&key);
+        }
+        let routes: Vec<ObjectRef> = self.index.routes().cloned().collect();
+        for route in routes {
+            self.refresh_route(&route);
         }
     }
 
@@ -81,6 +87,7 @@ impl World {
         for owner in exposed {
             self.refresh_exposed(&owner);
         }
+        self.refresh_guest(key);
     }
 
     fn refresh_exposed(&mut self, owner: &Owner) {
@@ -144,26 +151,22 @@ impl World {
             local_only: service.local_only,
             selector: service.selector.clone(),
             hosts_only: demand.hosts_only,
-            address: demand.address,
+            exactly: demand.address.into_iter().collect(),
         }
     }
 
     /// Plans one owner anew from what is known, and marks what came out different.
     pub(super) fn replan(&mut self, owner: &Owner) {
+        if *owner == front_door::owner() {
+            return self.replan_door();
+        }
         let Some(state) = self.owners.get(owner) else { return };
         let Some(demand) = &state.demand else { return };
         let (grant, mut ledger_problems) = self.ledger.grant(owner);
         let binds = grant.as_ref().map(|it| self.binds(owner, it)).unwrap_or_default();
         let spoiled: BTreeSet<ListenerId> =
             grant.iter().flat_map(|it| it.conflicts.iter().map(|(_, id, _)| *id)).collect();
-        let mut planned = plan(
-            demand,
-            binds,
-            &spoiled,
-            &self.index,
-            self.roles.host.as_ref(),
-            &state.planned.load_balancer,
-        );
+        let mut planned = plan(demand, binds, &spoiled, self.given(), &state.planned.load_balancer);
         planned.problems.append(&mut ledger_problems);
         if let Some(grant) = &grant {
             planned.problems.extend(conflicts(demand, grant));
@@ -226,7 +229,7 @@ impl World {
         }
     }
 
-    fn disown(&mut self, owner: &Owner, unit: &Unit) {
+    pub(super) fn disown(&mut self, owner: &Owner, unit: &Unit) {
         if let Some(owners) = self.unit_owners.get_mut(unit) {
             owners.retain(|it| it != owner);
             if owners.is_empty() {
@@ -261,16 +264,21 @@ impl World {
 
     pub(super) fn refresh_statuses(&mut self) {
         self.dirt.extend(self.owners.keys().map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+        if self.settled {
+            self.tell_guests();
+        }
     }
 
     pub(super) fn owners_of(&self, object: &ObjectRef) -> Vec<Owner> {
         let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
-        self.of_service.get(&key).into_iter().flatten().cloned().collect()
+        let mut owners: Vec<Owner> = self.of_service.get(&key).into_iter().flatten().cloned().collect();
+        owners.extend(self.door.guests.owner_of(object));
+        owners
     }
 }
 
 /// A handful of owners at most, so a list is enough.
-fn add(owners: &mut Vec<Owner>, owner: &Owner) {
+pub(super) fn add(owners: &mut Vec<Owner>, owner: &Owner) {
     if !owners.contains(owner) {
         owners.push(owner.clone());
     }

@@ -10,7 +10,7 @@ use seaway_model::{
 };
 
 use super::World;
-use crate::{demand::Demand, ledger::PoolUse};
+use crate::{demand::Demand, front_door, ledger::PoolUse};
 
 /// One owner, for people: what `seaway plan` prints and the status page shows.
 #[derive(Clone, Debug)]
@@ -23,6 +23,13 @@ pub struct Overview {
 impl World {
     /// What an owner is told now; nothing, if there is no such owner.
     pub fn status(&self, owner: &Owner) -> Option<Status> {
+        if *owner == front_door::owner() {
+            return self.door_status();
+        }
+        self.guest_status(owner, self.own_status(owner))
+    }
+
+    fn own_status(&self, owner: &Owner) -> Option<Status> {
         let state = self.owners.get(owner)?;
         let load_balancer = &state.planned.load_balancer;
         let mut serving = Vec::new();
@@ -66,6 +73,7 @@ impl World {
         for state in self.owners.values() {
             all.extend(state.planned.problems.iter().cloned());
         }
+        all.extend(self.door_problems());
         all.extend(self.outcomes.values().flat_map(|it| &it.problems).map(|(_, problem)| problem.clone()));
         all.into_iter().collect()
     }
@@ -81,6 +89,11 @@ impl World {
                 })
             })
             .collect();
+        all.extend(self.door_status().map(|status| Overview {
+            status,
+            load_balancer: self.door_load_balancer(),
+            demand: None,
+        }));
         all.sort_by_key(|it| it.status.owner.object());
         all
     }

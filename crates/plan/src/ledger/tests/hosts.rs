@@ -86,10 +86,10 @@ fn the_configuration_listens_on_hosts_whatever_pools_there_are() {
     let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
     ledger.put_host(&report("one", &["192.0.2.1", "2001:db8::1"]));
     let families = Families { policy: FamilyPolicy::Prefer, first: None, second: None };
-    let entry = |key: &str, address| Claim {
+    let entry = |key: &str, address: Option<IpAddr>| Claim {
         hosts_only: true,
         families,
-        address,
+        exactly: address.into_iter().collect(),
         ports: [tcp(5432)].into(),
         ..Claim::new(Owner::Config(key.into()))
     };

@@ -1,0 +1,298 @@
+//! The front door: one listener that many share, each by its paths and host names.
+//!
+//! ```text
+//!     Service ──► service::guest ─┐
+//!                                 ├─► Guest { rules, claims, backends } ─► rules in the order of age ─► Listener
+//!     HTTPRoute ─► route::guest ──┘            │          └──────────────► pools of the Services led to
+//!                                              └─► Claims: who has which path and host, and who came too late
+//! ```
+//!
+//! Everything is kept up by what changed alone, but for the list of rules, which is put together when somebody asks
+//! for it: a thousand changes told at once make one list. The order of the list decides between equal claims, so that
+//! whoever plans from the same facts decides alike.
+
+mod claims;
+mod guest;
+mod route;
+mod served;
+mod service;
+#[cfg(test)]
+mod tests;
+mod told;
+mod view;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, OnceLock},
+};
+
+use seaway_model::{
+    Config, L4, Listener, ListenerId, Name, ObjectRef, Owner, Pool, PoolId,
+    config::{FrontDoor as Settings, Opens},
+    load_balancer::{Action, Match, Protocol, Rule},
+};
+
+use self::{
+    claims::Claims,
+    guest::{Guest, Rank},
+    served::Served,
+};
+pub use self::{
+    told::Lost,
+    view::{Entrance, FrontDoorView},
+};
+use crate::index::{Given, ServiceKey};
+
+/// What the configuration calls it.
+const KEY: &str = "frontDoor";
+
+pub(crate) fn owner() -> Owner {
+    Owner::Config(KEY.into())
+}
+
+/// What a change came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// Rules, or which pools there are.
+    pub(crate) shape: bool,
+    /// Pools whose members alone are others now.
+    pub(crate) pools: BTreeSet<PoolId>,
+    /// Who is told something else than before.
+    pub(crate) told: BTreeSet<Owner>,
+    /// DNS names that are wanted now, or no more.
+    pub(crate) names: BTreeSet<Name>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct FrontDoor {
+    /// In the order of their rules.
+    guests: BTreeMap<Rank, Guest>,
+    ranks: HashMap<ObjectRef, Rank>,
+    claims: Claims,
+    /// Which ports of a Service are led to, and by whom.
+    uses: HashMap<ServiceKey, BTreeMap<Rank, BTreeSet<u16>>>,
+    served: BTreeMap<ServiceKey, Served>,
+    pools: BTreeMap<PoolId, Arc<Pool>>,
+    names: BTreeMap<Name, BTreeSet<ServiceKey>>,
+    /// Put together when it is asked for.
+    listener: OnceLock<Arc<Listener>>,
+}
+
+impl FrontDoor {
+    /// A Service or its endpoints changed, came or went.
+    pub(crate) fn refresh_service(&mut self, key: &ServiceKey, given: Given<'_>) -> Effects {
+        let mut effects = Effects::default();
+        let service = given.index.service(key);
+        let seated = service.and_then(|it| Some((Rank::of_service(it), service::guest(it, given.config)?)));
+        let mut touched = self.seat(&key.object(), seated, &mut effects);
+        let routes: Vec<Rank> = self
+            .uses
+            .get(key)
+            .into_iter()
+            .flat_map(BTreeMap::keys)
+            .filter(|it| it.is_route())
+            .cloned()
+            .collect();
+        for rank in routes {
+            touched.extend(self.seat_route(&rank.object(), given, &mut effects));
+        }
+        touched.insert(key.clone());
+        self.serve(touched, given, &mut effects);
+        effects
+    }
+
+    /// A route came, changed or went.
+    pub(crate) fn refresh_route(&mut self, object: &ObjectRef, given: Given<'_>) -> Effects {
+        let mut effects = Effects::default();
+        let touched = self.seat_route(object, given, &mut effects);
+        self.serve(touched, given, &mut effects);
+        effects
+    }
+
+    /// A name has another answer.
+    pub(crate) fn refresh_name(&mut self, name: &Name, given: Given<'_>) -> Effects {
+        let mut effects = Effects::default();
+        let touched = self.names.get(name).cloned().unwrap_or_default();
+        self.serve(touched, given, &mut effects);
+        effects
+    }
+
+    /// The configuration changed: nothing that was put together holds.
+    pub(crate) fn forget_listener(&mut self) {
+        self.listener = OnceLock::new();
+    }
+
+    fn seat_route(
+        &mut self,
+        object: &ObjectRef,
+        given: Given<'_>,
+        effects: &mut Effects,
+    ) -> BTreeSet<ServiceKey> {
+        let route = given.index.route(object);
+        let seated = route.map(|it| (Rank::of_route(it), route::guest(it, given.index)));
+        self.seat(object, seated, effects)
+    }
+
+    /// Puts a guest in the place of what it was before. Says which Services are led to by others, or by other ports.
+    fn seat(
+        &mut self,
+        object: &ObjectRef,
+        seated: Option<(Rank, Guest)>,
+        effects: &mut Effects,
+    ) -> BTreeSet<ServiceKey> {
+        let before = self.ranks.get(object).cloned();
+        if let (Some(rank), Some((now, guest))) = (&before, &seated)
+            && rank == now
+            && self.guests.get(rank) == Some(guest)
+        {
+            return BTreeSet::new();
+        }
+        let mut touched = BTreeSet::new();
+        let left = before.and_then(|rank| Some((self.guests.remove(&rank)?, rank)));
+        let mut stirred: BTreeSet<Rank> = BTreeSet::new();
+        if let Some((guest, rank)) = &left {
+            self.ranks.remove(object);
+            stirred.extend(self.claims.remove(rank, &guest.claims));
+            for key in guest.backends.keys() {
+                if let Some(users) = self.uses.get_mut(key) {
+                    users.remove(rank);
+                    if users.is_empty() {
+                        self.uses.remove(key);
+                    }
+                }
+                touched.insert(key.clone());
+            }
+            effects.told.insert(guest.owner.clone());
+        }
+        let same_rules = match (&left, &seated) {
+            (Some((before, old)), Some((rank, now))) => old == rank && before.rules == now.rules,
+            (None, Some((_, only))) | (Some((only, _)), None) => only.rules.is_empty(),
+            (None, None) => true,
+        };
+        if let Some((rank, guest)) = seated {
+            stirred.extend(self.claims.add(&rank, &guest.claims));
+            for (key, ports) in &guest.backends {
+                self.uses.entry(key.clone()).or_default().insert(rank.clone(), ports.clone());
+                touched.insert(key.clone());
+            }
+            effects.told.insert(guest.owner.clone());
+            self.ranks.insert(object.clone(), rank.clone());
+            self.guests.insert(rank, guest);
+        }
+        effects.told.extend(stirred.iter().filter_map(|rank| Some(self.guests.get(rank)?.owner.clone())));
+        if !same_rules {
+            effects.shape = true;
+            self.forget_listener();
+        }
+        touched
+    }
+
+    /// Works out anew who answers for these Services.
+    fn serve(&mut self, keys: BTreeSet<ServiceKey>, given: Given<'_>, effects: &mut Effects) {
+        for key in keys {
+            let ports: BTreeSet<u16> =
+                self.uses.get(&key).into_iter().flat_map(BTreeMap::values).flatten().copied().collect();
+            let service = given.index.service(&key).filter(|_| !ports.is_empty());
+            let now = service.map(|it| Served::new(it, &ports, given, &self.pools));
+            let before = self.served.get(&key);
+            if before == now.as_ref() {
+                continue;
+            }
+            effects.told.extend(before.iter().chain(&now.as_ref()).map(|it| it.owner.clone()));
+            let (old, new) = (before.map(Served::pools), now.as_ref().map(Served::pools));
+            let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
+            for id in old.keys().filter(|id| !new.contains_key(*id)) {
+                self.pools.remove(id);
+                effects.shape = true;
+            }
+            for (id, pool) in new {
+                match self.pools.insert(id.clone(), pool.clone()) {
+                    None => effects.shape = true,
+                    Some(known) if !Arc::ptr_eq(&known, &pool) => {
+                        effects.pools.insert(id);
+                    }
+                    Some(_) => {}
+                }
+            }
+            let wanted = |it: Option<&Served>| it.map(|it| it.names.clone()).unwrap_or_default();
+            let (old, new) = (wanted(before), wanted(now.as_ref()));
+            for name in old.symmetric_difference(&new) {
+                let users = self.names.entry(name.clone()).or_default();
+                if new.contains(name) {
+                    users.insert(key.clone());
+                } else {
+                    users.remove(&key);
+                }
+                if users.is_empty() {
+                    self.names.remove(name);
+                }
+                effects.names.insert(name.clone());
+            }
+            match now {
+                Some(now) => self.served.insert(key, now),
+                None => self.served.remove(&key),
+            };
+        }
+    }
+
+    /// Whether it is to be open.
+    pub(crate) fn opens(&self, settings: &Settings) -> bool {
+        match settings.opens {
+            Opens::Never => false,
+            Opens::Always => true,
+            Opens::WhenNeeded => self.guests.values().any(|guest| !guest.rules.is_empty()),
+        }
+    }
+
+    pub(crate) fn id(settings: &Settings) -> ListenerId {
+        ListenerId { l4: L4::Tcp, port: settings.port }
+    }
+
+    pub(crate) fn listener(&self, config: &Config) -> Arc<Listener> {
+        self.listener.get_or_init(|| Arc::new(self.put_together(config))).clone()
+    }
+
+    fn put_together(&self, config: &Config) -> Listener {
+        let settings = &config.front_door;
+        let rules = self.guests.values().flat_map(|guest| guest.rules.iter().cloned());
+        Listener {
+            owner: owner(),
+            name: format!("{KEY}:http").into(),
+            l4: L4::Tcp,
+            port: settings.port,
+            protocol: Protocol::Http,
+            tls: None,
+            rules: rules.chain(unmatched(settings)).collect(),
+            http: settings.http.clone(),
+            sources: Vec::new(),
+            proxy_from: Vec::new(),
+            limits: config.defaults.limits,
+            timeouts: config.defaults.timeouts,
+        }
+    }
+
+    pub(crate) fn pools(&self) -> &BTreeMap<PoolId, Arc<Pool>> {
+        &self.pools
+    }
+
+    pub(crate) fn wants_name(&self, name: &Name) -> bool {
+        self.names.contains_key(name)
+    }
+}
+
+/// The rule for whatever no other one wants.
+fn unmatched(settings: &Settings) -> Option<Rule> {
+    let answer = settings.unmatched.as_ref()?;
+    let page = answer.page.as_ref().or_else(|| settings.http.pages.get(&answer.code));
+    let body = page.cloned().unwrap_or_default();
+    Some(Rule {
+        owner: owner(),
+        hosts: Vec::new(),
+        matches: vec![Match::default()],
+        filters: Vec::new(),
+        action: Action::Respond { code: answer.code, body },
+        timeout: None,
+        attempt_timeout: None,
+        retries: None,
+    })
+}

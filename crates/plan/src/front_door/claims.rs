@@ -1,0 +1,100 @@
+//! Who has which path of which host.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use seaway_model::{
+    Name,
+    load_balancer::{HostPattern, Match, PathMatch, TextMatch},
+};
+
+use super::guest::Rank;
+
+/// What a request would have to be. Two claims that are equal are for the same requests, and only one can have them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Claim {
+    host: Option<HostPattern>,
+    asked: Match,
+}
+
+impl Claim {
+    pub(super) fn new(host: Option<&HostPattern>, asked: &Match) -> Claim {
+        let mut asked = asked.clone();
+        asked.path = Some(match asked.path.take() {
+            Some(PathMatch::Prefix(path)) => PathMatch::Prefix(path.trim_end_matches('/').into()),
+            Some(other) => other,
+            None => PathMatch::Prefix(Name::default()),
+        });
+        for (name, _) in &mut asked.headers {
+            *name = name.to_ascii_lowercase().into();
+        }
+        asked.headers.sort();
+        asked.query.sort();
+        Claim { host: host.cloned(), asked }
+    }
+}
+
+/// `shop.example/cart`, as people would say it.
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(method) = &self.asked.method {
+            write!(f, "{method} ")?;
+        }
+        if let Some(host) = &self.host {
+            host.fmt(f)?;
+        }
+        match &self.asked.path {
+            Some(PathMatch::Exact(path)) => write!(f, "{path} (exactly)")?,
+            Some(PathMatch::Prefix(path)) if path.is_empty() => f.write_str("/")?,
+            Some(PathMatch::Prefix(path)) => path.fmt(f)?,
+            Some(PathMatch::Regex(pattern)) => write!(f, " ~ {pattern}")?,
+            None => {}
+        }
+        for (what, texts) in [("header", &self.asked.headers), ("parameter", &self.asked.query)] {
+            for (name, text) in texts {
+                match text {
+                    TextMatch::Exact(text) => write!(f, " with {what} {name}: {text}")?,
+                    TextMatch::Regex(pattern) => write!(f, " with {what} {name} ~ {pattern}")?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All claims, each with those who make it: the first has it.
+#[derive(Debug, Default)]
+pub(super) struct Claims(BTreeMap<Claim, BTreeSet<Rank>>);
+
+impl Claims {
+    /// Says who else makes one of them.
+    pub(super) fn add(&mut self, rank: &Rank, claims: &BTreeMap<Claim, Name>) -> Vec<Rank> {
+        let mut stirred = Vec::new();
+        for claim in claims.keys() {
+            let all = self.0.entry(claim.clone()).or_default();
+            stirred.extend(all.iter().cloned());
+            all.insert(rank.clone());
+        }
+        stirred
+    }
+
+    /// As [`Claims::add`].
+    pub(super) fn remove(&mut self, rank: &Rank, claims: &BTreeMap<Claim, Name>) -> Vec<Rank> {
+        let mut stirred = Vec::new();
+        for claim in claims.keys() {
+            let Some(all) = self.0.get_mut(claim) else { continue };
+            all.remove(rank);
+            stirred.extend(all.iter().cloned());
+            if all.is_empty() {
+                self.0.remove(claim);
+            }
+        }
+        stirred
+    }
+
+    pub(super) fn holder(&self, claim: &Claim) -> Option<&Rank> {
+        self.0.get(claim)?.first()
+    }
+}

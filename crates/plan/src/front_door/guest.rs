@@ -1,0 +1,104 @@
+//! Who appears at the front door: a Service by itself, or a route.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use seaway_model::{
+    Kind, Name, ObjectRef, Owner, PoolId, Problem, Time,
+    fact::{HttpRoute, Meta, Service},
+    load_balancer::Rule,
+};
+
+use super::claims::Claim;
+use crate::index::ServiceKey;
+
+/// Where a guest stands among all: the older first, then by name; what a route says before what a Service of that
+/// name has by itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// Absent is oldest.
+    created: Option<Time>,
+    namespace: Name,
+    name: Name,
+    kind: GuestKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum GuestKind {
+    Route,
+    Service,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Guest {
+    pub(super) owner: Owner,
+    pub(super) rules: Vec<Rule>,
+    /// Each with the field that makes it.
+    pub(super) claims: BTreeMap<Claim, Name>,
+    /// Services that it leads to, or would, with the ports that they have of those it names.
+    pub(super) backends: BTreeMap<ServiceKey, BTreeSet<u16>>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Rank {
+    pub(super) fn of_service(service: &Service) -> Rank {
+        Rank::new(&service.meta, GuestKind::Service)
+    }
+
+    pub(super) fn of_route(route: &HttpRoute) -> Rank {
+        Rank::new(&route.meta, GuestKind::Route)
+    }
+
+    fn new(meta: &Meta, kind: GuestKind) -> Rank {
+        Rank { created: meta.created, namespace: meta.namespace.clone(), name: meta.name.clone(), kind }
+    }
+
+    pub(super) fn is_route(&self) -> bool {
+        self.kind == GuestKind::Route
+    }
+
+    pub(super) fn created(&self) -> Option<Time> {
+        self.created
+    }
+
+    pub(super) fn object(&self) -> ObjectRef {
+        let kind = match self.kind {
+            GuestKind::Route => Kind::HTTPRoute,
+            GuestKind::Service => Kind::Service,
+        };
+        ObjectRef::new(kind, self.namespace.clone(), self.name.clone())
+    }
+}
+
+impl Guest {
+    pub(super) fn new(object: ObjectRef, uid: &Name) -> Guest {
+        Guest {
+            owner: Owner::Object { object, uid: uid.clone() },
+            rules: Vec::new(),
+            claims: BTreeMap::new(),
+            backends: BTreeMap::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Adds a rule, and claims for it all that it matches.
+    pub(super) fn rule(&mut self, rule: Rule, field: impl Fn(usize) -> Name) {
+        for (index, asked) in rule.matches.iter().enumerate() {
+            let hosts = rule.hosts.iter().map(Some);
+            for host in hosts.chain(rule.hosts.is_empty().then_some(None)) {
+                self.claims.entry(Claim::new(host, asked)).or_insert_with(|| field(index));
+            }
+        }
+        self.rules.push(rule);
+    }
+
+    /// The pool of a port, which is led to from now on.
+    pub(super) fn lead_to(&mut self, key: &ServiceKey, port: u16) -> PoolId {
+        self.backends.entry(key.clone()).or_default().insert(port);
+        pool_id(key, port)
+    }
+}
+
+/// Unique at the front door, where many Services meet.
+pub(super) fn pool_id(key: &ServiceKey, port: u16) -> PoolId {
+    PoolId(format!("{}/{}:{port}", key.namespace, key.name).into())
+}

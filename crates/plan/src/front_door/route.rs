@@ -1,0 +1,199 @@
+//! An HTTPRoute at the front door: its rules, led to the Services that it names.
+
+use regex::bytes::RegexBuilder;
+use seaway_model::{
+    L4, Name, PoolId, Problem, Reason,
+    fact::{BackendRef, HttpRoute, RouteRule},
+    load_balancer::{Action, Filter, Match, PathMatch, Rule, TextMatch},
+};
+
+use super::guest::Guest;
+use crate::index::{Index, ServiceKey};
+
+/// What `snapshot` lets a compiled pattern take.
+const PATTERN_SIZE: usize = 1 << 20;
+
+pub(super) fn guest(route: &HttpRoute, index: &Index) -> Guest {
+    let mut guest = Guest::new(route.object(), &route.meta.uid);
+    for (number, written) in route.rules.iter().enumerate() {
+        let field = format!("spec.rules[{number}]");
+        let rule = Reader { route, index, guest: &mut guest }.rule(written, &field);
+        guest.rule(rule, |matched| format!("{field}.matches[{matched}]").into());
+    }
+    guest
+}
+
+struct Reader<'a> {
+    route: &'a HttpRoute,
+    index: &'a Index,
+    guest: &'a mut Guest,
+}
+
+impl Reader<'_> {
+    /// One who does not understand all of a rule must not follow a part of it: what it would have answered is an error.
+    fn rule(&mut self, written: &RouteRule, field: &str) -> Rule {
+        let mut understood = written.unsupported.is_empty();
+        for it in &written.unsupported {
+            self.tell(Reason::Unsupported, &it.field, format!("{} is not supported", it.what)).fix =
+                "Remove it; until then the rule answers 500.".to_owned();
+        }
+        for (number, asked) in written.matches.iter().enumerate() {
+            understood &= self.patterns(asked, &format!("{field}.matches[{number}]"));
+        }
+        let (filters, action) = match understood {
+            true => (self.filters(&written.filters), self.action(&written.action, field)),
+            false => (Vec::new(), broken()),
+        };
+        Rule {
+            owner: self.guest.owner.clone(),
+            hosts: self.route.hosts.clone(),
+            matches: written.matches.clone(),
+            filters,
+            action,
+            timeout: written.timeout,
+            attempt_timeout: written.attempt_timeout,
+            retries: written.retries,
+        }
+    }
+
+    fn action(&mut self, written: &Action<BackendRef>, field: &str) -> Action {
+        match written {
+            Action::Redirect(redirect) => Action::Redirect(redirect.clone()),
+            Action::Respond { code, body } => Action::Respond { code: *code, body: body.clone() },
+            Action::Forward(backends) if backends.is_empty() => {
+                self.tell(
+                    Reason::NoSuchService,
+                    &field.into(),
+                    "it leads nowhere: it has no backendRefs".to_owned(),
+                )
+                .fix = "Name a Service in backendRefs; until then the rule answers 500.".to_owned();
+                broken()
+            }
+            Action::Forward(backends) => {
+                let pools: Vec<(Option<PoolId>, u32)> =
+                    backends.iter().map(|(to, weight)| (self.backend(to), *weight)).collect();
+                if pools.iter().all(|(pool, _)| pool.is_none()) {
+                    return broken();
+                }
+                // The share of who is not there is answered with an error, not by the others.
+                let nobody = |to: &BackendRef| super::guest::pool_id(&key(to), to.port);
+                let all = pools.into_iter().zip(backends);
+                Action::Forward(
+                    all.map(|((pool, weight), (to, _))| (pool.unwrap_or_else(|| nobody(to)), weight))
+                        .collect(),
+                )
+            }
+        }
+    }
+
+    /// Mirrors that lead to nobody are left out: nobody waits for their answers.
+    fn filters(&mut self, written: &[Filter<BackendRef>]) -> Vec<Filter> {
+        let mut filters = Vec::new();
+        for filter in written {
+            filters.push(match filter {
+                Filter::RequestHeaders(change) => Filter::RequestHeaders(change.clone()),
+                Filter::ResponseHeaders(change) => Filter::ResponseHeaders(change.clone()),
+                Filter::RewritePrefix(by) => Filter::RewritePrefix(by.clone()),
+                Filter::RewritePath(by) => Filter::RewritePath(by.clone()),
+                Filter::RewriteHost(by) => Filter::RewriteHost(by.clone()),
+                Filter::Cors(cors) => Filter::Cors(cors.clone()),
+                Filter::Mirror { to, per_mille } => match self.backend(to) {
+                    Some(to) => Filter::Mirror { to, per_mille: *per_mille },
+                    None => continue,
+                },
+            });
+        }
+        filters
+    }
+
+    /// The pool of a Service's port, if there is one.
+    fn backend(&mut self, to: &BackendRef) -> Option<PoolId> {
+        let key = key(to);
+        if to.namespace != self.route.meta.namespace {
+            self.tell(
+                Reason::Unsupported,
+                &to.field,
+                format!("Service {}/{} is in another namespace", key.namespace, key.name),
+            )
+            .fix = "Write the route in the Service's namespace: ReferenceGrants are not read yet.".to_owned();
+            return None;
+        }
+        // It may come, or get the port.
+        self.guest.backends.entry(key.clone()).or_default();
+        let Some(service) = self.index.service(&key) else {
+            self.tell(
+                Reason::NoSuchService,
+                &to.field,
+                format!("there is no Service {}/{}", key.namespace, key.name),
+            )
+            .fix = "Write the Service, or name another.".to_owned();
+            return None;
+        };
+        if !service.ports.iter().any(|it| it.protocol == L4::Tcp && it.port == to.port) {
+            let has: Vec<String> =
+                service.ports.iter().map(|it| format!("{}/{} {}", it.port, it.protocol, it.name)).collect();
+            self.tell(
+                Reason::NoSuchPort,
+                &format!("{}.port", to.field).into(),
+                format!("Service {}/{} has no TCP port {}", key.namespace, key.name, to.port),
+            )
+            .fix = format!("It has: {}.", has.join(", "));
+            return None;
+        }
+        Some(self.guest.lead_to(&key, to.port))
+    }
+
+    /// Whether all patterns of a match are regular expressions.
+    fn patterns(&mut self, asked: &Match, field: &str) -> bool {
+        let path = match &asked.path {
+            Some(PathMatch::Regex(pattern)) => Some((format!("{field}.path.value"), pattern)),
+            _ => None,
+        };
+        let texts = [("headers", &asked.headers), ("queryParams", &asked.query)];
+        let texts = texts.into_iter().flat_map(|(list, texts)| {
+            texts.iter().enumerate().filter_map(move |(number, (_, text))| match text {
+                TextMatch::Regex(pattern) => Some((format!("{field}.{list}[{number}].value"), pattern)),
+                TextMatch::Exact(_) => None,
+            })
+        });
+        let mut right = true;
+        for (field, pattern) in path.into_iter().chain(texts) {
+            if let Err(why) = pattern_of(pattern) {
+                right = false;
+                self.tell(
+                    Reason::Invalid,
+                    &field.into(),
+                    format!("{:?} is no regular expression: {why}", pattern.as_str()),
+                )
+                .fix = "The syntax is that of RE2: no backreferences, no look-around. Until it is mended the rule \
+                        answers 500."
+                    .to_owned();
+            }
+        }
+        right
+    }
+
+    fn tell(&mut self, reason: Reason, field: &Name, message: String) -> &mut Problem {
+        let problem = Problem::new(self.route.object(), reason, message).at(field.clone());
+        self.guest.problems.push(problem);
+        self.guest.problems.last_mut().expect("it was just put there")
+    }
+}
+
+fn key(to: &BackendRef) -> ServiceKey {
+    ServiceKey::new(to.namespace.clone(), to.service.clone())
+}
+
+/// What Gateway API asks for where a rule cannot be followed.
+fn broken() -> Action {
+    Action::Respond { code: 500, body: Name::default() }
+}
+
+fn pattern_of(pattern: &str) -> Result<(), String> {
+    // As `snapshot` compiles it: it speaks of the whole text.
+    let compiled = RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(PATTERN_SIZE).build();
+    compiled.map(drop).map_err(|error| {
+        let text = error.to_string();
+        text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    })
+}

@@ -1,0 +1,62 @@
+//! A Service that the front door leads to: who answers at each of its ports.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use seaway_model::{Name, Owner, Pool, PoolId, Problem, fact::Service};
+
+use super::guest::pool_id;
+use crate::{
+    demand::Demand,
+    http::spoken,
+    index::{Given, ServiceKey},
+    members::members,
+    service::{kept, noticed, pool},
+};
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Served {
+    pub(super) owner: Owner,
+    pools: BTreeMap<PoolId, Arc<Pool>>,
+    pub(super) problems: Vec<Problem>,
+    /// DNS names that its members need.
+    pub(super) names: BTreeSet<Name>,
+}
+
+impl Served {
+    /// Pools that come out as they were are the very same `Arc`.
+    pub(super) fn new(
+        service: &Arc<Service>,
+        ports: &BTreeSet<u16>,
+        given: Given<'_>,
+        before: &BTreeMap<PoolId, Arc<Pool>>,
+    ) -> Served {
+        let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+        let demand = Demand::at_front_door(service, ports, given.config);
+        let mut served = Served {
+            owner: demand.owner.clone(),
+            pools: BTreeMap::new(),
+            problems: demand.problems.clone(),
+            names: BTreeSet::new(),
+        };
+        for wanted in &demand.ports {
+            let found = members(given.index, service, &wanted.port, given.host);
+            served.problems.extend(noticed(&demand, wanted, &found));
+            served.names.extend(found.names.iter().cloned());
+            let id = pool_id(&key, wanted.port.port);
+            let pool = pool(&demand, &wanted.port, id.clone(), spoken(&wanted.port).to_members(), found);
+            served.pools.insert(id.clone(), kept(before.get(&id), pool));
+        }
+        served
+    }
+
+    pub(super) fn pools(&self) -> BTreeMap<PoolId, Arc<Pool>> {
+        self.pools.clone()
+    }
+
+    pub(super) fn members(&self) -> usize {
+        self.pools.values().map(|pool| pool.members.len()).sum()
+    }
+}

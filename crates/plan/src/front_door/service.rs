@@ -1,0 +1,124 @@
+//! A Service at the front door: which of its ports speak HTTP, and which paths and hosts lead there.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Config, Name, Problem, Reason,
+    config::Admission,
+    fact::{Service, ServiceKind, ServicePort, TargetPort},
+    load_balancer::{Action, Filter, HostPattern, Match, PathMatch, Rule},
+};
+
+use super::guest::Guest;
+use crate::{
+    annotations::{self, Wishes},
+    http::{Spoken, spoken},
+    index::ServiceKey,
+};
+
+/// The field that makes the paths of a Service's name.
+pub(super) const NAME: &str = "metadata.name";
+
+/// The Service as a guest; nothing, if it is none.
+pub(super) fn guest(service: &Arc<Service>, config: &Config) -> Option<Guest> {
+    let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    let mut wishes = Wishes::of(&config.defaults);
+    let mut guest = Guest::new(key.object(), &service.meta.uid);
+    guest.problems = wishes.read(&key.object(), &service.meta.annotations);
+    let asks = match asks(&wishes) {
+        Some(false) => return None,
+        Some(true) => true,
+        None => match (config.front_door.services, &service.kind) {
+            // It has an address of its own.
+            (_, ServiceKind::LoadBalancer) | (Admission::Annotated, _) => return None,
+            (Admission::All, _) => false,
+        },
+    };
+    let problem = |reason, message: &str| {
+        Problem::new(key.object(), reason, message).at(wishes.field_of(asking_option(&wishes)))
+    };
+    if !wishes.sources.is_empty() || !service.source_ranges.is_empty() {
+        // Whoever may not come in at its own door may not come in at this one.
+        guest.problems.push(
+            problem(Reason::Unsupported, "a Service with source ranges is not let in at the front door")
+                .fix("Remove the ranges, or seaway.dev/front-door and what else asks for it."),
+        );
+        return asks.then_some(guest);
+    }
+    let ports: Vec<&ServicePort> =
+        service.ports.iter().filter(|it| speaks_http(service, it, config)).collect();
+    let Some(first) = ports.iter().find(|it| it.port == 80).or(ports.first()) else {
+        guest.problems.push(
+            problem(Reason::NoSuchPort, "none of its ports speaks HTTP")
+                .fix("Say so with appProtocol: http, or take it out of tcpServices."),
+        );
+        return asks.then_some(guest);
+    };
+    let strip = wishes.http.strip_prefix;
+    if wishes.http.paths.is_empty() {
+        for port in &ports {
+            let paths = paths(&key, port.port, port.port == first.port);
+            let strips = strip.unwrap_or(config.front_door.strip_prefix);
+            let rule = rule(&mut guest, &key, port.port, &paths, strips);
+            guest.rule(rule, |_| NAME.into());
+        }
+    } else {
+        let rule = rule(&mut guest, &key, first.port, &wishes.http.paths, strip.unwrap_or(false));
+        guest.rule(rule, |_| wishes.field_of(annotations::PATH));
+    }
+    if !wishes.http.hosts.is_empty() {
+        let rule = rule(&mut guest, &key, first.port, &["/".into()], false);
+        let hosts: Vec<HostPattern> = wishes.http.hosts.clone();
+        guest.rule(Rule { hosts, ..rule }, |_| wishes.field_of(annotations::HOST));
+    }
+    Some(guest)
+}
+
+/// Whether the Service wants to be here; nothing, if it does not care.
+fn asks(wishes: &Wishes) -> Option<bool> {
+    let http = &wishes.http;
+    http.front_door.or((!http.hosts.is_empty() || !http.paths.is_empty()).then_some(true))
+}
+
+fn asking_option(wishes: &Wishes) -> &'static str {
+    let asking = [annotations::FRONT_DOOR, annotations::HOST, annotations::PATH];
+    asking.into_iter().find(|it| wishes.written.contains_key(it)).unwrap_or(annotations::FRONT_DOOR)
+}
+
+/// A port of which nobody says what it speaks is taken for HTTP, unless the configuration serves it as something else.
+fn speaks_http(service: &Service, port: &ServicePort, config: &Config) -> bool {
+    match spoken(port) {
+        Spoken::Http(_) => true,
+        Spoken::Else => false,
+        Spoken::Unknown => !config.exposed.iter().any(|it| {
+            it.namespace == service.meta.namespace
+                && it.service == service.meta.name
+                && match &it.port {
+                    TargetPort::Number(number) => *number == port.port,
+                    TargetPort::Name(name) => *name == port.name,
+                }
+        }),
+    }
+}
+
+/// `/cart` and `/shop/cart`, each with the port too.
+fn paths(key: &ServiceKey, port: u16, is_first: bool) -> Vec<Name> {
+    let (short, long) = (format!("/{}", key.name), format!("/{}/{}", key.namespace, key.name));
+    let with_port = [format!("{short}:{port}"), format!("{long}:{port}")];
+    let plain = is_first.then_some([short, long]);
+    plain.into_iter().flatten().chain(with_port).map(Name::from).collect()
+}
+
+fn rule(guest: &mut Guest, key: &ServiceKey, port: u16, paths: &[Name], strips: bool) -> Rule {
+    let prefix = |path: &Name| Match { path: Some(PathMatch::Prefix(path.clone())), ..Match::default() };
+    Rule {
+        owner: guest.owner.clone(),
+        hosts: Vec::new(),
+        matches: paths.iter().map(prefix).collect(),
+        filters: if strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() },
+        action: Action::Forward(vec![(guest.lead_to(key, port), 1)]),
+        timeout: None,
+        attempt_timeout: None,
+        retries: None,
+    }
+}

@@ -1,0 +1,275 @@
+use seaway_model::{
+    Config, L4, PoolId, Reason,
+    config::{Admission, Exposed, FrontDoor, Opens, Unmatched},
+    fact::{ServiceKind, TargetPort},
+    load_balancer::{Action, Affinity, BackendProtocol, Bind, CookieMode, Filter, Protocol},
+};
+use seaway_testkit::facts::{self, ip};
+
+use super::scene::*;
+
+fn exposed(l4: L4, service: &str, port: u16) -> Exposed {
+    Exposed {
+        key: "tcpServices[0]".into(),
+        l4,
+        namespace: "default".into(),
+        service: service.into(),
+        port: TargetPort::Number(port),
+        listen: None,
+        address: None,
+    }
+}
+
+/// The entrances of one Service, told alone.
+fn alone(config: Config, service: &seaway_model::fact::Service) -> Vec<String> {
+    entrances(&world(config, [put(service), backed(service)]))
+}
+
+#[test]
+fn a_service_is_at_its_name_and_below_its_namespace_with_and_without_its_port() {
+    assert_eq!(
+        alone(Config::default(), &service("shop/cart", &[80])),
+        [
+            "/cart -> shop/cart:80",
+            "/shop/cart -> shop/cart:80",
+            "/cart:80 -> shop/cart:80",
+            "/shop/cart:80 -> shop/cart:80",
+        ]
+    );
+}
+
+#[test]
+fn of_several_ports_80_has_the_name_alone_and_else_the_first() {
+    let table: [(&[u16], u16); 4] =
+        [(&[80, 443], 80), (&[443, 80], 80), (&[8080], 8080), (&[8080, 9090], 8080)];
+    for (ports, first) in table {
+        let found = alone(Config::default(), &service("web", ports));
+        assert!(found.contains(&format!("/web -> default/web:{first}")), "{ports:?}: {found:?}");
+        for port in ports {
+            assert!(found.contains(&format!("/web:{port} -> default/web:{port}")), "{ports:?}: {found:?}");
+            assert!(found.contains(&format!("/default/web:{port} -> default/web:{port}")), "{found:?}");
+        }
+        assert_eq!(found.len(), 2 + 2 * ports.len(), "{found:?}");
+    }
+}
+
+#[test]
+fn what_speaks_something_else_is_not_there() {
+    let with = |exposed: &[Exposed]| Config { exposed: exposed.to_vec(), ..Config::default() };
+    let web = service("web", &[80]);
+    let mut udp = web.clone();
+    udp.ports[0].protocol = L4::Udp;
+    let none: [&str; 0] = [];
+    let table = [
+        ("plain", Config::default(), web.clone(), true),
+        ("http", Config::default(), speaking(web.clone(), 0, "kubernetes.io/h2c"), true),
+        ("https", Config::default(), speaking(web.clone(), 0, "https"), false),
+        ("mysql", Config::default(), speaking(web.clone(), 0, "mysql"), false),
+        ("udp", Config::default(), udp, false),
+        ("in tcpServices", with(&[exposed(L4::Tcp, "web", 80)]), web.clone(), false),
+        ("in udpServices", with(&[exposed(L4::Udp, "web", 80)]), web.clone(), false),
+        ("another port in tcpServices", with(&[exposed(L4::Tcp, "web", 81)]), web.clone(), true),
+        ("another Service there", with(&[exposed(L4::Tcp, "db", 80)]), web.clone(), true),
+        ("in tcpServices, but HTTP", with(&[exposed(L4::Tcp, "web", 80)]), speaking(web, 0, "http"), true),
+    ];
+    for (name, config, service, there) in table {
+        let found = alone(config, &service);
+        assert_eq!(found != none, there, "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn the_old_bank_s_example_comes_out_as_it_did() {
+    // Two Services with ports 10 and 20, one of them in --tcp-services: three entrances are left.
+    let config = Config { exposed: vec![exposed(L4::Tcp, "svc1", 20)], ..Config::default() };
+    let (one, two) = (service("svc1", &[10, 20]), service("svc2", &[10, 20]));
+    let world = world(config, [put(&one), put(&two), backed(&one), backed(&two)]);
+    let found = entrances(&world);
+    for (claim, there) in [("/svc1:10", true), ("/svc1:20", false), ("/svc2:10", true), ("/svc2:20", true)] {
+        assert_eq!(found.iter().any(|it| it.starts_with(&format!("{claim} "))), there, "{claim}: {found:?}");
+    }
+    assert_eq!(problems(&world), [""; 0]);
+}
+
+#[test]
+fn who_is_let_in_is_asked_of_type_annotations_and_configuration() {
+    let annotated = || with(FrontDoor { services: Admission::Annotated, ..FrontDoor::default() });
+    let of = |kind: ServiceKind, annotations: &[(&str, &str)]| {
+        let mut service = saying(service("web", &[80]), annotations);
+        service.kind = kind;
+        service
+    };
+    let outside = || ServiceKind::ExternalName("web.example".into());
+    let (asks, hides) = (("seaway.dev/front-door", "true"), ("seaway.dev/front-door", "false"));
+    let hosted = ("seaway.dev/host", "a.example");
+    let table = [
+        ("ClusterIP", Config::default(), of(ServiceKind::ClusterIp, &[]), true),
+        ("NodePort", Config::default(), of(ServiceKind::NodePort, &[]), true),
+        ("outside", Config::default(), of(outside(), &[]), true),
+        ("LoadBalancer", Config::default(), of(ServiceKind::LoadBalancer, &[]), false),
+        ("LoadBalancer that asks", Config::default(), of(ServiceKind::LoadBalancer, &[asks]), true),
+        ("LoadBalancer with a host", Config::default(), of(ServiceKind::LoadBalancer, &[hosted]), true),
+        ("hidden", Config::default(), of(ServiceKind::ClusterIp, &[hides]), false),
+        ("hidden with a host", Config::default(), of(ServiceKind::ClusterIp, &[hides, hosted]), false),
+        ("annotated only", annotated(), of(ServiceKind::ClusterIp, &[]), false),
+        ("annotated only, and it asks", annotated(), of(ServiceKind::ClusterIp, &[asks]), true),
+        ("annotated only, with a host", annotated(), of(ServiceKind::ClusterIp, &[hosted]), true),
+    ];
+    for (name, config, service, there) in table {
+        let found = alone(config, &service);
+        assert_eq!(!found.is_empty(), there, "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn who_may_not_come_in_at_its_own_door_may_not_come_in_here() {
+    let ranges = ("seaway.dev/source-ranges", "10.0.0.0/8");
+    let silent = world(Config::default(), [put(&saying(service("web", &[80]), &[ranges]))]);
+    assert_eq!((entrances(&silent), problems(&silent)), (vec![], vec![]));
+    let asks = saying(service("web", &[80]), &[ranges, ("seaway.dev/host", "a.example")]);
+    let told = world(Config::default(), [put(&asks)]);
+    assert!(entrances(&told).is_empty());
+    let problem = told.problems().remove(0);
+    assert_eq!(
+        (problem.reason, problem.field.as_str()),
+        (Reason::Unsupported, "metadata.annotations[seaway.dev/host]")
+    );
+}
+
+#[test]
+fn hosts_and_paths_of_its_own_lead_to_its_first_port_as_they_are() {
+    let hosted = saying(service("web", &[8080, 80]), &[("seaway.dev/host", "shop.example,*.shop.example")]);
+    let found = alone(Config::default(), &hosted);
+    assert!(found.contains(&"shop.example/ -> default/web:80".to_owned()), "{found:?}");
+    assert!(found.contains(&"*.shop.example/ -> default/web:80".to_owned()), "{found:?}");
+    assert!(found.contains(&"/web -> default/web:80".to_owned()), "{found:?}");
+
+    let placed = saying(service("web", &[80]), &[("serviceloadbalancer/lb.aclMatch", "/shop,/")]);
+    let world = world(Config::default(), [put(&placed), backed(&placed)]);
+    assert_eq!(entrances(&world), ["/shop -> default/web:80", "/ -> default/web:80"]);
+    assert_eq!(listener(&world).rules[0].filters, []);
+}
+
+#[test]
+fn prefixes_are_taken_away_unless_the_configuration_or_the_service_says_otherwise() {
+    let table =
+        [(true, None, true), (true, Some("false"), false), (false, None, false), (false, Some("true"), true)];
+    for (strip_prefix, said, stripped) in table {
+        let said: Vec<(&str, &str)> = said.iter().map(|value| ("seaway.dev/strip-prefix", *value)).collect();
+        let web = saying(service("web", &[80]), &said);
+        let config = with(FrontDoor { strip_prefix, ..FrontDoor::default() });
+        let listener = listener(&world(config, [put(&web)]));
+        let expected = if stripped { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() };
+        assert_eq!(listener.rules[0].filters, expected, "{strip_prefix} {said:?}");
+    }
+}
+
+#[test]
+fn it_opens_as_soon_as_somebody_is_there_unless_told_otherwise() {
+    let web = service("web", &[80]);
+    let table = [
+        (Opens::Never, false, false),
+        (Opens::Never, true, false),
+        (Opens::WhenNeeded, false, false),
+        (Opens::WhenNeeded, true, true),
+        (Opens::Always, false, true),
+        (Opens::Always, true, true),
+    ];
+    for (opens, somebody, open) in table {
+        let changes = somebody.then(|| put(&web));
+        let world = world(with(FrontDoor { opens, ..FrontDoor::default() }), changes);
+        assert_eq!(load_balancer(&world).is_some(), open, "{opens:?} {somebody}");
+        assert_eq!(world.front_door().is_some(), open, "{opens:?} {somebody}");
+    }
+}
+
+#[test]
+fn it_stands_on_all_addresses_and_is_not_in_the_way_of_others() {
+    let mut other = facts::service("other", &[("", 80, TargetPort::Number(80))]);
+    other.kind = ServiceKind::LoadBalancer;
+    let web = service("web", &[80]);
+    let world = world(Config::default(), [put(&web), put(&other), backed(&web)]);
+    let door = load_balancer(&world).expect("it is open");
+    assert_eq!(door.binds, [Bind::Host(ip("::")), Bind::Host(ip("0.0.0.0"))]);
+    let listener = listener(&world);
+    assert_eq!((listener.port, listener.protocol), (80, Protocol::Http));
+    let seaway_model::Desired::LoadBalancer(beside) = world.desire(&unit(&facts::owner(&other))) else {
+        panic!("it is served");
+    };
+    assert_eq!(beside.listeners.len(), 1, "{:?}", world.problems());
+}
+
+#[test]
+fn an_address_and_port_that_a_service_has_is_a_problem_of_the_younger_alone() {
+    let mut other = facts::service("other", &[("", 80, TargetPort::Number(80))]);
+    other.kind = ServiceKind::LoadBalancer;
+    let web = service("web", &[80]);
+    let at_one = FrontDoor { addresses: vec![ip("192.0.2.5")], ..FrontDoor::default() };
+    let world = world(with(at_one), [put(&web), put(&other), backed(&web)]);
+    assert_eq!(load_balancer(&world).expect("open").binds, [Bind::Host(ip("192.0.2.5"))]);
+    let conflicts: Vec<String> = world
+        .problems()
+        .iter()
+        .filter(|it| it.reason == Reason::PortConflict)
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(conflicts.len(), 1, "{conflicts:?}");
+    assert!(conflicts[0].contains("belongs to configuration frontDoor"), "{conflicts:?}");
+}
+
+#[test]
+fn pools_speak_what_their_port_speaks_and_stick_as_they_are_asked_to() {
+    let grpc = speaking(service("grpc", &[80]), 0, "grpc");
+    let plain = saying(
+        service("web", &[80]),
+        &[("seaway.dev/sticky-cookie", "id"), ("seaway.dev/sticky-cookie-mode", "rewrite")],
+    );
+    let world = world(Config::default(), [put(&grpc), put(&plain), backed(&grpc), backed(&plain)]);
+    let pools = &load_balancer(&world).expect("open").pools;
+    let pool = |id: &str| pools.get(&PoolId(id.into())).expect("it is there");
+    assert_eq!(pool("default/grpc:80").protocol, BackendProtocol::Http2);
+    assert_eq!(pool("default/web:80").protocol, BackendProtocol::Http1);
+    assert_eq!(
+        pool("default/web:80").affinity,
+        Some(Affinity::Cookie { name: "id".into(), mode: CookieMode::Rewrite })
+    );
+    assert_eq!(pool("default/web:80").members.len(), 1);
+}
+
+#[test]
+fn what_nobody_wants_is_answered_as_the_configuration_says() {
+    let web = service("web", &[80]);
+    let page = FrontDoor {
+        unmatched: Some(Unmatched { code: 410, page: Some("gone".into()) }),
+        ..FrontDoor::default()
+    };
+    let rules = listener(&world(with(page), [put(&web)])).rules.clone();
+    assert_eq!(rules.last().expect("it is there").action, Action::Respond { code: 410, body: "gone".into() });
+    let usual = listener(&world(Config::default(), [put(&web)]));
+    assert!(usual.rules.iter().all(|rule| matches!(rule.action, Action::Forward(_))));
+}
+
+#[test]
+fn a_load_balancer_speaks_http_only_if_it_says_so() {
+    let table = [
+        (None, None, Protocol::Opaque, BackendProtocol::Opaque),
+        (None, Some("http"), Protocol::Opaque, BackendProtocol::Opaque),
+        (Some("http"), None, Protocol::Http, BackendProtocol::Http1),
+        (Some("http"), Some("kubernetes.io/h2c"), Protocol::Http, BackendProtocol::Http2),
+        (Some("http"), Some("mysql"), Protocol::Opaque, BackendProtocol::Opaque),
+        (Some("tcp"), Some("http"), Protocol::Opaque, BackendProtocol::Opaque),
+    ];
+    for (said, spoken, protocol, backend) in table {
+        let mut shop = facts::shop();
+        shop.ports[0].app_protocol = spoken.map(Into::into);
+        shop.meta.annotations.extend(said.map(|it| ("seaway.dev/protocol".into(), it.into())));
+        let world = world(Config::default(), [put(&shop), backed(&shop)]);
+        let seaway_model::Desired::LoadBalancer(it) = world.desire(&unit(&facts::owner(&shop))) else {
+            panic!("it is served");
+        };
+        let listener = it.listeners.values().next().expect("one");
+        let pool = it.pools.values().next().expect("one");
+        assert_eq!((listener.protocol, pool.protocol), (protocol, backend), "{said:?} {spoken:?}");
+        assert!(world.front_door().is_none());
+    }
+}

@@ -1,0 +1,122 @@
+//! What guests are told: who answers for them, and what is wrong.
+
+use std::collections::BTreeSet;
+
+use seaway_model::{Name, ObjectRef, Owner, Problem, Reason};
+
+use super::{
+    FrontDoor,
+    guest::{Guest, Rank},
+    served::Served,
+    service,
+};
+use crate::index::ServiceKey;
+
+/// What one of the guests is told.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) members: usize,
+    pub(crate) problems: Vec<Problem>,
+    /// Something leads to it.
+    pub(crate) leads: bool,
+}
+
+/// Claims of a guest that somebody else has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    pub claims: Vec<String>,
+    pub field: Name,
+    pub to: ObjectRef,
+    /// Or only of a name that comes first.
+    pub older: bool,
+}
+
+impl FrontDoor {
+    /// Everybody who is told something.
+    pub(crate) fn owners(&self) -> BTreeSet<Owner> {
+        let guests = self.guests.values().map(|guest| &guest.owner);
+        guests.chain(self.served.values().map(|it| &it.owner)).cloned().collect()
+    }
+
+    pub(crate) fn owner_of(&self, object: &ObjectRef) -> Option<Owner> {
+        self.ranks.get(object).and_then(|rank| self.guests.get(rank)).map(|guest| guest.owner.clone())
+    }
+
+    /// What an owner is told of its being here: how many answer for it, and what is wrong. Nothing, if it is not.
+    pub(crate) fn told(&self, owner: &Owner) -> Option<Told> {
+        let object = owner.object();
+        let seated = self.ranks.get(&object).and_then(|rank| Some((rank, self.guests.get(rank)?)));
+        let seated = seated.filter(|(_, guest)| guest.owner == *owner);
+        let served = self.served.get(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
+        let served = served.filter(|it| it.owner == *owner);
+        if seated.is_none() && served.is_none() {
+            return None;
+        }
+        let mut problems: BTreeSet<Problem> =
+            served.iter().flat_map(|it| it.problems.iter().cloned()).collect();
+        if let Some((rank, guest)) = seated {
+            problems.extend(guest.problems.iter().cloned());
+            problems.extend(self.lost(rank, guest).iter().map(|lost| lost.problem(&guest.owner)));
+        }
+        let members = seated.map_or_else(
+            || served.map_or(0, Served::members),
+            |(_, guest)| {
+                guest.backends.keys().filter_map(|key| self.served.get(key)).map(Served::members).sum()
+            },
+        );
+        let leads = seated.is_some_and(|(_, guest)| !guest.rules.is_empty());
+        Some(Told { members, problems: problems.into_iter().collect(), leads })
+    }
+
+    pub(crate) fn problems(&self) -> BTreeSet<Problem> {
+        self.owners().iter().filter_map(|owner| self.told(owner)).flat_map(|it| it.problems).collect()
+    }
+
+    /// By who has them, and by the field that makes them.
+    pub(super) fn lost(&self, rank: &Rank, guest: &Guest) -> Vec<Lost> {
+        let mut lost: Vec<Lost> = Vec::new();
+        for (claim, field) in &guest.claims {
+            let Some(holder) = self.claims.holder(claim).filter(|holder| *holder != rank) else { continue };
+            if self.leads_to(holder, rank) {
+                continue;
+            }
+            let to = holder.object();
+            match lost.iter_mut().find(|it| it.to == to && it.field == *field) {
+                Some(it) => it.claims.push(claim.to_string()),
+                None => lost.push(Lost {
+                    claims: vec![claim.to_string()],
+                    field: field.clone(),
+                    to,
+                    older: holder.created() != rank.created(),
+                }),
+            }
+        }
+        lost
+    }
+
+    /// Who is reached through a route by what it would have claimed by itself has lost nothing.
+    fn leads_to(&self, route: &Rank, service: &Rank) -> bool {
+        let object = service.object();
+        let key = ServiceKey::new(object.namespace, object.name);
+        route.is_route()
+            && !service.is_route()
+            && self.guests.get(route).is_some_and(|guest| guest.backends.contains_key(&key))
+    }
+}
+
+impl Lost {
+    fn problem(&self, loser: &Owner) -> Problem {
+        let why = if self.older { "which is older" } else { "whose name comes first" };
+        let leads = if self.claims.len() == 1 { "leads" } else { "lead" };
+        let message = format!("{} {leads} to {} already, {why}", self.claims.join(", "), self.to);
+        let object = loser.object();
+        let problem = Problem::new(object.clone(), Reason::RouteConflict, message).at(self.field.clone());
+        let own = "a path or a host name of its own: seaway.dev/path, seaway.dev/host";
+        let path = format!("/{}/{}", object.namespace, object.name);
+        match *self.field == *service::NAME {
+            true if self.claims.contains(&path) => problem.fix(format!("Give it {own}.")),
+            true => problem.fix(format!("Ask for it at {path}, or give it {own}.")),
+            false => problem.fix("Claim another path or host name, or remove one of the two."),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The words of HTTP: what a port speaks, what can be a host, a path, a token.
+
+use seaway_model::{
+    L4, Name,
+    fact::ServicePort,
+    load_balancer::{BackendProtocol, HostPattern},
+};
+
+/// What is spoken at a Service's port, as far as its `appProtocol` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    Http(BackendProtocol),
+    /// Nobody says.
+    Unknown,
+    Else,
+}
+
+/// With and without the prefix that Kubernetes gives names of its own (KEP-3726).
+pub(crate) fn spoken(port: &ServicePort) -> Spoken {
+    if port.protocol != L4::Tcp {
+        return Spoken::Else;
+    }
+    let Some(written) = &port.app_protocol else { return Spoken::Unknown };
+    match written.strip_prefix("kubernetes.io/").unwrap_or(written) {
+        "http" | "ws" | "wss" => Spoken::Http(BackendProtocol::Http1),
+        "h2c" | "grpc" => Spoken::Http(BackendProtocol::Http2),
+        _ => Spoken::Else,
+    }
+}
+
+impl Spoken {
+    /// How a member is spoken to where HTTP comes in.
+    pub(crate) fn to_members(self) -> BackendProtocol {
+        match self {
+            Spoken::Http(protocol) => protocol,
+            Spoken::Unknown | Spoken::Else => BackendProtocol::Http1,
+        }
+    }
+}
+
+/// `shop.example`, or `*.shop.example` for all names below it.
+pub(crate) fn host(text: &str) -> Result<HostPattern, String> {
+    let lower = text.trim_end_matches('.').to_ascii_lowercase();
+    let (below, name) = match lower.strip_prefix("*.") {
+        Some(name) => (true, name),
+        None => (false, &*lower),
+    };
+    let label = |it: &str| {
+        let plain = it.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        (1..=63).contains(&it.len()) && plain && !it.starts_with('-') && !it.ends_with('-')
+    };
+    if name.len() > 253 || !name.split('.').all(label) {
+        return Err(format!("{text:?} is no host name; write one like shop.example or *.shop.example"));
+    }
+    Ok(if below { HostPattern::Under(name.into()) } else { HostPattern::Exact(name.into()) })
+}
+
+/// The beginning of a path, without a slash at its end; `/` is the beginning of all.
+pub(crate) fn path(text: &str) -> Result<Name, String> {
+    let wrong = !text.starts_with('/')
+        || text.contains("//")
+        || text.split('/').any(|segment| matches!(segment, "." | ".."))
+        || !text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b'"' | b'\\'));
+    if wrong {
+        return Err(format!("{text:?} is no path; write one like /shop"));
+    }
+    Ok(match text.trim_end_matches('/') {
+        "" => "/".into(),
+        path => path.into(),
+    })
+}
+
+/// A name in the grammar of HTTP (RFC 9110, section 5.6.2).
+pub(crate) fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::fact::TargetPort;
+
+    use super::*;
+
+    #[test]
+    fn what_a_port_speaks_is_told_by_its_application_protocol() {
+        let (http1, http2) = (Spoken::Http(BackendProtocol::Http1), Spoken::Http(BackendProtocol::Http2));
+        let table = [
+            (L4::Tcp, None, Spoken::Unknown),
+            (L4::Tcp, Some("http"), http1),
+            (L4::Tcp, Some("kubernetes.io/http"), http1),
+            (L4::Tcp, Some("ws"), http1),
+            (L4::Tcp, Some("kubernetes.io/ws"), http1),
+            (L4::Tcp, Some("wss"), http1),
+            (L4::Tcp, Some("kubernetes.io/wss"), http1),
+            (L4::Tcp, Some("h2c"), http2),
+            (L4::Tcp, Some("kubernetes.io/h2c"), http2),
+            (L4::Tcp, Some("grpc"), http2),
+            (L4::Tcp, Some("kubernetes.io/grpc"), http2),
+            (L4::Tcp, Some("https"), Spoken::Else),
+            (L4::Tcp, Some("mysql"), Spoken::Else),
+            (L4::Tcp, Some("example.com/http"), Spoken::Else),
+            (L4::Udp, None, Spoken::Else),
+            (L4::Udp, Some("http"), Spoken::Else),
+        ];
+        for (protocol, app_protocol, expected) in table {
+            let port = ServicePort {
+                name: Name::default(),
+                protocol,
+                port: 80,
+                target: TargetPort::Number(80),
+                node_port: None,
+                app_protocol: app_protocol.map(Name::from),
+            };
+            assert_eq!(spoken(&port), expected, "{protocol} {app_protocol:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_paths_are_kept_in_one_form() {
+        assert_eq!(host("Shop.Example."), Ok(HostPattern::Exact("shop.example".into())));
+        assert_eq!(host("*.Example"), Ok(HostPattern::Under("example".into())));
+        for text in ["", ".", "*", "*.", "a..b", "-a", "a b", "a:80", "[::1]", "*.*.a", "a.*"] {
+            assert!(host(text).is_err(), "{text}");
+        }
+        assert_eq!(path("/"), Ok("/".into()));
+        assert_eq!(path("/a/"), Ok("/a".into()));
+        for text in ["", "a", "//", "/a//", "/./a", "/a/..", "/a?b", "/a#b", "/a b", "/ä"] {
+            assert!(path(text).is_err(), "{text}");
+        }
+    }
+}

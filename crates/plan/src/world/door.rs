@@ -1,0 +1,228 @@
+//! The front door in the World: one more owner, named in the configuration, with one Unit on each host.
+
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+
+use seaway_model::{
+    Dirt, LoadBalancer, Name, ObjectRef, Owner, PoolId, Problem, Reason, Status, Unit, load_balancer::Bind,
+    outcome::Serving,
+};
+
+use super::World;
+use crate::{
+    front_door::{self, Effects, FrontDoor, FrontDoorView},
+    index::{Given, ServiceKey},
+    ledger::{Claim, Grant},
+};
+
+/// What of the front door is not its guests'.
+#[derive(Default)]
+pub(super) struct Door {
+    pub(super) guests: FrontDoor,
+    grant: Option<Grant>,
+    problems: Vec<Problem>,
+    /// While it is open.
+    pub(super) units: Vec<Unit>,
+}
+
+impl World {
+    pub(super) fn given(&self) -> Given<'_> {
+        Given { index: &self.index, config: &self.config, host: self.roles.host.as_ref() }
+    }
+
+    pub(super) fn refresh_guest(&mut self, key: &ServiceKey) {
+        self.guests_changed(|door, given| door.refresh_service(key, given));
+    }
+
+    pub(super) fn refresh_route(&mut self, route: &ObjectRef) {
+        if self.settled {
+            self.guests_changed(|door, given| door.refresh_route(route, given));
+        }
+    }
+
+    pub(super) fn refresh_name_at_door(&mut self, name: &Name) {
+        self.guests_changed(|door, given| door.refresh_name(name, given));
+    }
+
+    fn guests_changed(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> Effects) {
+        let given = Given { index: &self.index, config: &self.config, host: self.roles.host.as_ref() };
+        let effects = change(&mut self.door.guests, given);
+        if effects == Effects::default() {
+            return;
+        }
+        self.dirt.extend(effects.told.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
+        let owner = front_door::owner();
+        for name in effects.names {
+            let unit = Unit::Name(name.clone());
+            if self.door.guests.wants_name(&name) {
+                super::owners::add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
+                self.dirt.insert(Dirt::Unit(unit));
+            } else {
+                self.disown(&owner, &unit);
+            }
+        }
+        if effects.shape {
+            self.open_or_close_door();
+            self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
+        } else {
+            for unit in &self.door.units {
+                self.dirt.extend(effects.pools.iter().map(|id| Dirt::Pool(unit.clone(), id.clone())));
+            }
+        }
+        self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+    }
+
+    /// The configuration is another, or is heard for the first time.
+    pub(super) fn refresh_door(&mut self) {
+        self.door.guests.forget_listener();
+        self.open_or_close_door();
+        self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
+        self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+    }
+
+    fn open_or_close_door(&mut self) {
+        let owner = front_door::owner();
+        let settings = &self.config.front_door;
+        if !self.door.guests.opens(settings) {
+            for unit in std::mem::take(&mut self.door.units) {
+                self.disown(&owner, &unit);
+            }
+            let touched = self.ledger.release(&owner);
+            self.regrant(touched);
+            (self.door.grant, self.door.problems) = (None, Vec::new());
+            return;
+        }
+        let claim = Claim {
+            ports: BTreeSet::from([FrontDoor::id(settings)]),
+            hosts_only: true,
+            exactly: settings.addresses.clone(),
+            ..Claim::new(owner.clone())
+        };
+        let touched = self.ledger.claim(claim);
+        let mut units: Vec<Unit> = self.placements.iter().flat_map(|it| it.front_door(&owner)).collect();
+        units.sort();
+        let before = std::mem::replace(&mut self.door.units, units.clone());
+        for unit in before.iter().filter(|unit| !units.contains(unit)) {
+            self.disown(&owner, unit);
+        }
+        for unit in units.into_iter().filter(|unit| !before.contains(unit)) {
+            super::owners::add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
+            self.dirt.insert(Dirt::Unit(unit));
+        }
+        self.regrant(touched);
+        self.replan_door();
+    }
+
+    /// Its addresses may be others now.
+    pub(super) fn replan_door(&mut self) {
+        let owner = front_door::owner();
+        let (grant, mut problems) = self.ledger.grant(&owner);
+        for (ip, id, other) in grant.iter().flat_map(|it| &it.conflicts) {
+            let message = format!("port {id} on {ip} belongs to {other}");
+            problems.push(
+                Problem::new(owner.object(), Reason::PortConflict, message)
+                    .at("frontDoor.port")
+                    .fix("Give the front door another port or address: frontDoor: {port: 8080}."),
+            );
+        }
+        if self.door.grant != grant || self.door.problems != problems {
+            (self.door.grant, self.door.problems) = (grant, problems);
+            self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
+            self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+        }
+    }
+
+    fn door_binds(&self) -> Vec<Bind> {
+        self.door.grant.iter().flat_map(|it| &it.addresses).copied().map(Bind::Host).collect()
+    }
+
+    pub(super) fn door_load_balancer(&self) -> Arc<LoadBalancer> {
+        let listener = self.door.guests.listener(&self.config);
+        Arc::new(LoadBalancer {
+            binds: self.door_binds(),
+            listeners: [(listener.id(), listener)].into(),
+            pools: self.door.guests.pools().clone(),
+            ..LoadBalancer::default()
+        })
+    }
+
+    pub(super) fn door_pool(&self, unit: &Unit, id: &PoolId) -> Option<Arc<seaway_model::Pool>> {
+        self.door.units.contains(unit).then(|| self.door.guests.pools().get(id).cloned())?
+    }
+
+    fn door_serving(&self) -> Vec<Serving> {
+        let outcomes = self.door.units.iter().filter_map(|unit| self.outcomes.get(unit));
+        let mut serving: Vec<Serving> = outcomes.flat_map(|it| it.serving.iter().cloned()).collect();
+        serving.sort();
+        serving.dedup();
+        serving
+    }
+
+    /// What the front door itself is told, while it is open.
+    pub(super) fn door_status(&self) -> Option<Status> {
+        if self.door.units.is_empty() {
+            return None;
+        }
+        let owner = front_door::owner();
+        let outcomes = self.door.units.iter().filter_map(|unit| self.outcomes.get(unit));
+        let told = outcomes.flat_map(|it| &it.problems).filter(|(whose, _)| *whose == owner);
+        let problems: BTreeSet<Problem> =
+            told.map(|(_, problem)| problem).chain(&self.door.problems).cloned().collect();
+        let serving = self.door_serving();
+        Some(Status {
+            owner,
+            addresses: self.door_binds().iter().filter_map(Bind::ip).collect(),
+            ready: !serving.is_empty() && problems.is_empty(),
+            serving,
+            members: self.door.guests.pools().values().map(|pool| pool.members.len()).sum(),
+            problems: problems.into_iter().collect(),
+            pool: None,
+        })
+    }
+
+    /// What somebody is told who is there only through the front door; or what that adds to what it is told anyway.
+    pub(super) fn guest_status(&self, owner: &Owner, own: Option<Status>) -> Option<Status> {
+        let Some(told) = self.door.guests.told(owner) else { return own };
+        let mut status = own.unwrap_or_else(|| {
+            let serving = if told.leads { self.door_serving() } else { Vec::new() };
+            Status {
+                owner: owner.clone(),
+                addresses: if told.leads {
+                    self.door_binds().iter().filter_map(Bind::ip).collect()
+                } else {
+                    Vec::new()
+                },
+                ready: !serving.is_empty() && told.members > 0,
+                serving,
+                members: told.members,
+                problems: self.reported.get(&owner.object()).into_iter().flatten().cloned().collect(),
+                pool: None,
+            }
+        });
+        let mut problems: BTreeSet<Problem> = status.problems.into_iter().collect();
+        problems.extend(told.problems);
+        status.problems = problems.into_iter().collect();
+        Some(status)
+    }
+
+    /// The door's Unit came out otherwise: everybody who is there hears of it.
+    pub(super) fn tell_guests(&mut self) {
+        let owners = self.door.guests.owners().into_iter().chain([front_door::owner()]);
+        self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner))));
+    }
+
+    pub(super) fn door_problems(&self) -> BTreeSet<Problem> {
+        let mut problems = self.door.guests.problems();
+        problems.extend(self.door.problems.iter().cloned());
+        problems
+    }
+
+    /// The front door for people; nothing, while it is shut.
+    pub fn front_door(&self) -> Option<FrontDoorView> {
+        if self.door.units.is_empty() {
+            return None;
+        }
+        let port = self.config.front_door.port;
+        let at = self.door_binds().iter().filter_map(Bind::ip).map(|ip| SocketAddr::new(ip, port)).collect();
+        Some(FrontDoorView { at, entrances: self.door.guests.entrances() })
+    }
+}
