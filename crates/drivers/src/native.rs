@@ -11,7 +11,8 @@ use std::{
 
 use seaway_engine::{Conclusion, Driver, Failure, chain};
 use seaway_model::{
-    Desired, ListenerId, Name, Owner, Place, Pool, Problem, Reason, Unit, outcome::Serving, unit::LbKey,
+    Desired, ListenerId, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
+    load_balancer::TlsByName, outcome::Serving, unit::LbKey,
 };
 use seaway_plan::{Demand, Placement};
 use seaway_proxy::{OpenError, Proxy, Running};
@@ -44,16 +45,31 @@ pub struct Native {
     place: Place,
 }
 
-/// What runs for a Unit, and which listeners could not be opened.
+/// What runs for a Unit, which listeners could not be opened, and which certificates cannot be used.
 #[derive(Debug, Default)]
 pub struct Observed {
     pub running: Running,
     pub spoiled: BTreeMap<(IpAddr, ListenerId), (Owner, Problem)>,
+    /// Certificates that cannot be used.
+    pub unusable: BTreeMap<ObjectRef, Problem>,
 }
 
 impl Native {
     pub fn new(proxy: Proxy, host: Name) -> Native {
         Native { proxy, place: OnHost(host).place() }
+    }
+
+    fn problems(&self, desired: &Desired, observed: &Observed) -> Vec<(Owner, Problem)> {
+        let mut problems: Vec<_> = observed.spoiled.values().cloned().collect();
+        if let Desired::LoadBalancer(wanted) = desired {
+            // Whoever's listener names it suffers from it.
+            for listener in wanted.listeners.values() {
+                let named = listener.tls.as_ref().map(TlsByName::objects).unwrap_or_default();
+                let unusable = named.iter().filter_map(|name| observed.unusable.get(name));
+                problems.extend(unusable.map(|problem| (listener.owner.clone(), problem.clone())));
+            }
+        }
+        problems
     }
 
     fn open(&self, key: &LbKey, ip: IpAddr, listener: &Arc<seaway_model::Listener>, observed: &mut Observed) {
@@ -88,7 +104,7 @@ impl Driver for Native {
 
     async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Observed, Failure> {
         let running = key(unit).and_then(|key| self.proxy.running(key)).unwrap_or_default();
-        Ok(Observed { running, spoiled: BTreeMap::new() })
+        Ok(Observed { running, ..Observed::default() })
     }
 
     async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
@@ -101,6 +117,21 @@ impl Driver for Native {
             Step::RemovePool(id) => {
                 self.proxy.remove_pool(key, id);
                 observed.running.pools.remove(id);
+            }
+            Step::PutCertificate(name, certificate) => {
+                let done = self.proxy.put_certificate(key, name, certificate);
+                // Tried, and not tried again before it is another.
+                observed.running.certificates.insert(name.clone(), certificate.clone());
+                if let Err(error) = done {
+                    let message = format!("{name} cannot be used for TLS: {}", chain(&error));
+                    let problem = Problem::new(name.clone(), Reason::BadCertificate, message)
+                        .fix("Put a PEM certificate chain into tls.crt and its PEM key into tls.key.");
+                    observed.unusable.insert(name.clone(), problem);
+                }
+            }
+            Step::RemoveCertificate(name) => {
+                self.proxy.remove_certificate(key, name);
+                observed.running.certificates.remove(name);
             }
             Step::Open(ip, listener) => self.open(key, *ip, listener, observed),
             Step::Retune(ip, listener) => {
@@ -129,7 +160,7 @@ impl Driver for Native {
         Conclusion {
             facts: Vec::new(),
             serving: serving.into_iter().collect(),
-            problems: observed.spoiled.values().cloned().collect(),
+            problems: self.problems(desired, observed),
             again,
         }
     }

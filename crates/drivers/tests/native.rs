@@ -8,9 +8,10 @@ use std::{
 
 use proptest::prelude::*;
 use seaway_drivers::native::{Native, OnHost, Step, steps};
+use seaway_engine::Driver;
 use seaway_model::{
-    Desired, LbKey, Listener, LoadBalancer, Pool, PoolId, Unit,
-    load_balancer::{Bind, Limits, Rule},
+    Desired, Kind, LbKey, Listener, LoadBalancer, ObjectRef, Pool, PoolId, Reason, Unit,
+    load_balancer::{Bind, Certificate, Limits, Protocol, Rule, TlsByName},
 };
 use seaway_proxy::{Proxy, Running, Settings};
 use seaway_testkit::{
@@ -42,6 +43,26 @@ fn load_balancer(ips: &[IpAddr], ports: &[(u16, Option<u32>)], pools: &[(u16, u1
     }
 }
 
+fn secret(name: &str) -> ObjectRef {
+    ObjectRef::new(Kind::Secret, "default", name)
+}
+
+fn certificate(chain: &str, key: &str) -> Arc<Certificate> {
+    Arc::new(Certificate { chain: chain.into(), key: key.to_owned().into(), staple: None })
+}
+
+/// A listener that speaks HTTP in TLS, and what it shows.
+fn secured(ip: IpAddr, port: u16, certificate: &Arc<Certificate>) -> LoadBalancer {
+    let mut all = load_balancer(&[ip], &[(port, None)], &[(80, 1)]);
+    for listener in all.listeners.values_mut() {
+        let listener = Arc::make_mut(listener);
+        listener.protocol = Protocol::Http;
+        listener.tls = Some(TlsByName { default: vec![secret("shown")], ..TlsByName::default() });
+    }
+    all.certificates.insert(secret("shown"), certificate.clone());
+    all
+}
+
 /// Ports that are free now; each test has an address of its own.
 fn free_ports(ip: Ipv4Addr) -> [u16; 3] {
     let held = [(); 3].map(|()| TcpListener::bind((ip, 0)).expect("a port"));
@@ -62,6 +83,8 @@ async fn native_passes_the_suite_of_all_drivers() {
         load_balancer(&ips, &[(c, None)], &[(80, 2)]),
         load_balancer(&[], &[(c, None)], &[(80, 2)]),
         load_balancer(&ips, &[(a, None), (b, None), (c, None)], &[(80, 0)]),
+        secured(ips[0], a, &made()),
+        secured(ips[0], a, &made()),
     ]
     .map(|it| Desired::LoadBalancer(Arc::new(it)));
     converges(&driver, &unit, &wanted).await;
@@ -69,11 +92,44 @@ async fn native_passes_the_suite_of_all_drivers() {
     assert_eq!(proxy.keys(), [], "nothing is left");
 }
 
+fn made() -> Arc<Certificate> {
+    let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).expect("a certificate");
+    certificate(&made.cert.pem(), &made.signing_key.serialize_pem())
+}
+
+#[tokio::test]
+async fn a_certificate_that_cannot_be_used_is_told_to_whom_it_was_for_and_the_last_one_stays() {
+    let ip = Ipv4Addr::new(127, 61, (std::process::id() >> 8) as u8, std::process::id() as u8);
+    let [port, ..] = free_ports(ip);
+    let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
+    let driver = Native::new(proxy.clone(), "edge-1".into());
+    let key = LbKey::Of(owner());
+    let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), key.clone());
+    let (good, broken) = (made(), certificate("nonsense", "nonsense"));
+    for (wanted, problems) in [(&good, 0), (&broken, 1), (&broken, 1), (&good, 0)] {
+        let desired = Desired::LoadBalancer(Arc::new(secured(ip.into(), port, wanted)));
+        let mut observed = driver.observe(&unit, &desired).await.expect("observed");
+        for step in driver.steps(&desired, &observed) {
+            driver.apply(&unit, &step, &mut observed).await.expect("applied");
+        }
+        let told = driver.conclude(&unit, &desired, &observed).problems;
+        assert_eq!(told.len(), problems, "{told:?}");
+        assert!(
+            told.iter().all(|(whose, it)| *whose == owner() && it.reason == Reason::BadCertificate),
+            "{told:?}"
+        );
+        let running = proxy.running(&key).expect("it runs");
+        assert_eq!(running.certificates, [(secret("shown"), good.clone())].into());
+    }
+}
+
 /// What applying a step makes of what runs.
 fn applied(running: &mut Running, step: &Step) {
     match step {
         Step::PutPool(pool) => drop(running.pools.insert(pool.id.clone(), pool.clone())),
         Step::RemovePool(id) => drop(running.pools.remove(id)),
+        Step::PutCertificate(name, it) => drop(running.certificates.insert(name.clone(), it.clone())),
+        Step::RemoveCertificate(name) => drop(running.certificates.remove(name)),
         Step::Open(ip, it) | Step::Retune(ip, it) => drop(running.sockets.insert((*ip, it.id()), it.clone())),
         Step::Close(ip, id) => drop(running.sockets.remove(&(*ip, *id))),
     }
@@ -83,10 +139,25 @@ fn any_load_balancer() -> impl Strategy<Value = LoadBalancer> {
     let ips = prop::collection::btree_set(1_u8..4, 0..3);
     let ports = prop::collection::btree_map(1_u16..5, prop::option::of(1_u32..3), 0..4);
     let pools = prop::collection::btree_map(80_u16..83, 0_u16..3, 0..3);
-    (ips, ports, pools).prop_map(|(ips, ports, pools): (_, BTreeMap<_, _>, BTreeMap<_, _>)| {
-        let ips: Vec<IpAddr> = ips.into_iter().map(|last| Ipv4Addr::new(192, 0, 2, last).into()).collect();
-        load_balancer(&ips, &ports.into_iter().collect::<Vec<_>>(), &pools.into_iter().collect::<Vec<_>>())
-    })
+    let certificates = prop::collection::btree_map(1_u8..4, 1_u8..3, 0..3);
+    let parts = (ips, ports, pools, certificates, any::<bool>());
+    parts.prop_map(
+        |(ips, ports, pools, certificates, http): (_, BTreeMap<_, _>, BTreeMap<_, _>, BTreeMap<_, _>, _)| {
+            let ips: Vec<IpAddr> =
+                ips.into_iter().map(|last| Ipv4Addr::new(192, 0, 2, last).into()).collect();
+            let ports: Vec<_> = ports.into_iter().collect();
+            let mut all = load_balancer(&ips, &ports, &pools.into_iter().collect::<Vec<_>>());
+            for (name, text) in certificates {
+                all.certificates.insert(secret(&name.to_string()), certificate(&text.to_string(), ""));
+            }
+            if http {
+                for listener in all.listeners.values_mut() {
+                    Arc::make_mut(listener).protocol = Protocol::Http;
+                }
+            }
+            all
+        },
+    )
 }
 
 proptest! {

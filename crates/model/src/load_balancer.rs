@@ -128,6 +128,11 @@ impl Listener {
     pub fn id(&self) -> ListenerId {
         ListenerId { l4: self.l4, port: self.port }
     }
+
+    /// What flows through it is not merely passed on: HTTP, or TLS that ends here.
+    pub fn is_understood(&self) -> bool {
+        self.protocol == Protocol::Http || self.tls.as_ref().is_some_and(|tls| !tls.passthrough)
+    }
 }
 
 /// What a listener understands of what flows through it.

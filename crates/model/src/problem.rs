@@ -64,6 +64,8 @@ pub enum Reason {
     RouteConflict,
     /// A process that is not ours listens there.
     PortInUse,
+    /// What an object holds is no certificate, or its key is another's.
+    BadCertificate,
     /// Pools overlap.
     PoolOverlap,
     /// A capability, a sysctl, a descriptor limit is missing.
@@ -94,6 +96,7 @@ impl Reason {
             Reason::PortConflict => "PortConflict",
             Reason::RouteConflict => "RouteConflict",
             Reason::PortInUse => "PortInUse",
+            Reason::BadCertificate => "BadCertificate",
             Reason::PoolOverlap => "PoolOverlap",
             Reason::NotPermitted => "NotPermitted",
             Reason::Unsupported => "Unsupported",

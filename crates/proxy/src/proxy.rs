@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId};
+use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_balancer::Certificate};
 
 use crate::{
     health::{HealthChanges, Prober},
@@ -19,7 +19,7 @@ use crate::{
     shared::Shared,
     statistics::Statistics,
     sys,
-    tls::Keys,
+    tls::{KeyError, Keys},
     worker::{Command, Mailbox, Worker},
 };
 
@@ -58,6 +58,7 @@ struct Engine {
 pub struct Running {
     pub sockets: BTreeMap<(IpAddr, ListenerId), Arc<Listener>>,
     pub pools: BTreeMap<PoolId, Arc<Pool>>,
+    pub certificates: BTreeMap<ObjectRef, Arc<Certificate>>,
 }
 
 /// How a drain ended.
@@ -109,8 +110,12 @@ impl Proxy {
             let live = pool.live();
             live.present.then(|| (id.clone(), live.compiled.pool().clone()))
         });
-        let running = Running { sockets, pools: pools.collect() };
-        (!running.sockets.is_empty() || !running.pools.is_empty()).then_some(running)
+        let certificates = state
+            .certificates
+            .iter()
+            .filter_map(|(name, slot)| slot.keys().map(|keys| (name.clone(), keys.source.clone())));
+        let running = Running { sockets, pools: pools.collect(), certificates: certificates.collect() };
+        (running != Running::default()).then_some(running)
     }
 
     pub fn keys(&self) -> Vec<LbKey> {
@@ -138,8 +143,23 @@ impl Proxy {
         }
     }
 
-    /// New, or renewed: whoever shakes hands from now on gets it. `None` takes it away.
-    pub fn put_certificate(&self, key: &LbKey, name: &ObjectRef, keys: Option<Arc<Keys>>) {
+    /// New, or renewed: whoever shakes hands from now on gets it. One that cannot be used changes nothing.
+    pub fn put_certificate(
+        &self,
+        key: &LbKey,
+        name: &ObjectRef,
+        certificate: &Arc<Certificate>,
+    ) -> Result<(), KeyError> {
+        let keys = Keys::read(certificate)?;
+        self.change_certificate(key, name, Some(Arc::new(keys)));
+        Ok(())
+    }
+
+    pub fn remove_certificate(&self, key: &LbKey, name: &ObjectRef) {
+        self.change_certificate(key, name, None);
+    }
+
+    fn change_certificate(&self, key: &LbKey, name: &ObjectRef, keys: Option<Arc<Keys>>) {
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
         state.certificate(name).put(keys);

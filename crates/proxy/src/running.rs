@@ -98,6 +98,7 @@ impl LoadBalancerState {
             let listeners_know_it = Arc::strong_count(pool) > 1;
             pool.live().present || listeners_know_it || !pool.leaving().is_empty()
         });
+        self.certificates.retain(|_, slot| slot.keys().is_some() || Arc::strong_count(slot) > 1);
     }
 
     /// Nobody wants it any more. A pool that somebody holds may be about to be put: [`put_pool`] does that unlocked.
@@ -105,7 +106,8 @@ impl LoadBalancerState {
         let gone = |pool: &Arc<RunningPool>| {
             Arc::strong_count(pool) == 1 && !pool.live().present && pool.leaving().is_empty()
         };
-        self.listeners.is_empty() && self.closed.is_empty() && self.pools.values().all(gone)
+        let certified = self.certificates.values().any(|slot| slot.keys().is_some());
+        self.listeners.is_empty() && self.closed.is_empty() && !certified && self.pools.values().all(gone)
     }
 }
 

@@ -25,7 +25,8 @@ use seaway_model::{
     load_balancer::{HostPattern, TlsByName, TlsProfile},
 };
 
-pub use keys::{KeyError, Keys};
+pub use keys::KeyError;
+pub(crate) use keys::Keys;
 
 /// Where a certificate of that name is, or will be.
 #[derive(Debug, Default)]

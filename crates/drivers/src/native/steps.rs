@@ -2,24 +2,28 @@
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
-use seaway_model::{Listener, ListenerId, LoadBalancer, Pool, PoolId};
+use seaway_model::{Listener, ListenerId, LoadBalancer, ObjectRef, Pool, PoolId, load_balancer::Certificate};
 use seaway_proxy::Running;
 
-/// One write. The order of steps is: pools first, so that a listener never leads nowhere; then what opens; then what
-/// closes; pools that nobody uses any more at last.
+/// One write. The order of steps is: pools and certificates first, so that a listener never leads nowhere; then what
+/// opens; then what closes; pools and certificates that nobody uses any more at last.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     PutPool(Arc<Pool>),
+    PutCertificate(ObjectRef, Arc<Certificate>),
     Open(IpAddr, Arc<Listener>),
     Retune(IpAddr, Arc<Listener>),
     Close(IpAddr, ListenerId),
     RemovePool(PoolId),
+    RemoveCertificate(ObjectRef),
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::PutPool(pool) => write!(f, "pool {} gets {} members", pool.id, pool.members.len()),
+            Step::PutCertificate(name, _) => write!(f, "certificate of {name}"),
+            Step::RemoveCertificate(name) => write!(f, "remove the certificate of {name}"),
             Step::Open(ip, listener) => write!(f, "open {} on {ip} for {}", listener.id(), listener.name),
             Step::Retune(ip, listener) => write!(f, "retune {} on {ip}", listener.id()),
             Step::Close(ip, id) => write!(f, "close {id} on {ip}"),
@@ -38,10 +42,20 @@ pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
             steps.push(Step::PutPool(pool.clone()));
         }
     }
+    for (name, certificate) in &wanted.certificates {
+        if running.certificates.get(name).is_none_or(|it| !same(it, certificate)) {
+            steps.push(Step::PutCertificate(name.clone(), certificate.clone()));
+        }
+    }
     let sockets = sockets(wanted);
     for ((ip, id), listener) in &sockets {
         match running.sockets.get(&(*ip, *id)) {
             None => steps.push(Step::Open(*ip, (*listener).clone())),
+            // What is understood and what is only passed on are served by different hands.
+            Some(it) if it.is_understood() != listener.is_understood() => {
+                steps.push(Step::Close(*ip, *id));
+                steps.push(Step::Open(*ip, (*listener).clone()));
+            }
             Some(it) if !same(it, listener) => steps.push(Step::Retune(*ip, (*listener).clone())),
             Some(_) => {}
         }
@@ -51,6 +65,9 @@ pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
     }
     for id in running.pools.keys().filter(|id| !wanted.pools.contains_key(id)) {
         steps.push(Step::RemovePool(id.clone()));
+    }
+    for name in running.certificates.keys().filter(|name| !wanted.certificates.contains_key(*name)) {
+        steps.push(Step::RemoveCertificate(name.clone()));
     }
     steps
 }

@@ -21,6 +21,18 @@ pub struct TlsByName {
     pub hsts: Option<u32>,
 }
 
+impl TlsByName {
+    /// All whose certificates are needed, each once.
+    pub fn objects(&self) -> Vec<&ObjectRef> {
+        let clients = self.clients.iter().map(|clients| &clients.authorities);
+        let named = self.by_name.values().flatten();
+        let mut objects: Vec<_> = self.default.iter().chain(named).chain(clients).collect();
+        objects.sort_unstable();
+        objects.dedup();
+        objects
+    }
+}
+
 /// Clients show a certificate of one of these authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAuth {

@@ -227,8 +227,7 @@ impl RunningListener {
 
     /// Its connections are tasks of their own, not bytes that are passed on as they come.
     pub(crate) fn is_understood(&self) -> bool {
-        let listener = &self.tuned.load().listener;
-        listener.protocol == Protocol::Http || listener.tls.as_ref().is_some_and(|tls| !tls.passthrough)
+        self.tuned.load().listener.is_understood()
     }
 
     /// To be held for longer than a moment.

@@ -12,7 +12,9 @@ use seaway_model::load_balancer::Certificate;
 
 /// Of one object.
 #[derive(Debug)]
-pub struct Keys {
+pub(crate) struct Keys {
+    /// What they were read from.
+    pub(crate) source: Arc<Certificate>,
     chain: Vec<CertificateDer<'static>>,
     /// Authorities have none.
     certified: Option<Arc<CertifiedKey>>,
@@ -34,7 +36,8 @@ pub enum KeyError {
 }
 
 impl Keys {
-    pub fn read(certificate: &Certificate) -> Result<Keys, KeyError> {
+    pub(crate) fn read(certificate: &Arc<Certificate>) -> Result<Keys, KeyError> {
+        let source = certificate.clone();
         use secrecy::ExposeSecret;
         let chain = CertificateDer::pem_slice_iter(certificate.chain.as_bytes());
         let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(KeyError::Chain)?;
@@ -43,7 +46,7 @@ impl Keys {
         }
         let key = certificate.key.expose_secret();
         if key.trim().is_empty() {
-            return Ok(Keys { chain, certified: None });
+            return Ok(Keys { source, chain, certified: None });
         }
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(KeyError::Key)?;
         let key = any_supported_type(&key).map_err(KeyError::Kind)?;
@@ -54,7 +57,7 @@ impl Keys {
             Err(_) => return Err(KeyError::Mismatch),
         }
         certified.ocsp = certificate.staple.as_ref().map(|staple| staple.to_vec());
-        Ok(Keys { chain, certified: Some(Arc::new(certified)) })
+        Ok(Keys { source, chain, certified: Some(Arc::new(certified)) })
     }
 
     pub(super) fn chain(&self) -> &[CertificateDer<'static>] {

@@ -14,7 +14,6 @@ use seaway_model::{
     Kind, ObjectRef,
     load_balancer::{Certificate, ClientAuth, HostPattern, Protocol, TlsByName, TlsProfile},
 };
-use seaway_proxy::Keys;
 
 use crate::{scene::*, stage::*};
 
@@ -56,7 +55,7 @@ fn object(name: &str) -> ObjectRef {
 }
 
 fn give(stage: &Stage, name: &str, certificate: &Certificate) {
-    stage.proxy.put_certificate(&stage.key, &object(name), Some(Arc::new(Keys::read(certificate).unwrap())));
+    stage.proxy.put_certificate(&stage.key, &object(name), &Arc::new(certificate.clone())).unwrap();
 }
 
 type Secured = StreamOwned<ClientConnection, TcpStream>;
@@ -287,13 +286,23 @@ fn tls_ends_here_before_a_member_that_speaks_something_else() {
 fn what_is_no_certificate_is_named() {
     let authority = Authority::new();
     let (one, other) = (authority.certificate("a"), authority.certificate("b"));
+    let stage = Stage::new();
+    give(&stage, "a", &one);
     let with = |chain: &str, key: &Certificate| Certificate { chain: chain.into(), ..key.clone() };
     for (certificate, expected) in [
         (with("nonsense", &one), "there is no certificate in it"),
         (with(&other.chain, &one), "the key is not that of the certificate"),
         (Certificate { key: "nonsense".to_owned().into(), ..one.clone() }, "the key is no PEM"),
     ] {
-        let told = Keys::read(&certificate).unwrap_err().to_string();
+        let told = stage
+            .proxy
+            .put_certificate(&stage.key, &object("a"), &Arc::new(certificate))
+            .unwrap_err()
+            .to_string();
         assert!(told.starts_with(expected), "{told}");
     }
+    let running = stage.proxy.running(&stage.key).unwrap();
+    assert_eq!(running.certificates, [(object("a"), Arc::new(one))].into(), "the good one stays");
+    stage.proxy.remove_certificate(&stage.key, &object("a"));
+    assert_eq!(stage.proxy.running(&stage.key), None);
 }
