@@ -3,18 +3,21 @@
 //! SO_REUSEPORT joins a worker's socket with those of the others, and would as silently join it with sockets of
 //! another process of the same user. So the first one is bound without it: then the kernel refuses what anybody else
 //! holds, at that moment and with no gap. Only after a refusal is it asked who that is.
+//!
+//! One socket for all addresses and one for a single address of the same port would refuse each other as well. Both
+//! being ours, they are joined: the kernel then gives a client to the one that names its address.
 
 use std::{
     collections::HashMap,
     io,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex, PoisonError, Weak},
     thread,
     time::{Duration, Instant},
 };
 
-use seaway_announce::{Process, Sockets, Wanted};
+use seaway_announce::{Conflict, Process, Sockets, Wanted};
 use seaway_model::L4;
 
 use crate::sys::{self, KernelAddress};
@@ -48,6 +51,31 @@ type Place = (SocketAddr, L4);
 #[derive(Default)]
 pub(crate) struct Closing(Mutex<HashMap<Place, Vec<Weak<OwnedFd>>>>);
 
+/// Sockets of ours that stand for all addresses, for as long as they are open.
+#[derive(Default)]
+pub(crate) struct Wide(Mutex<HashMap<Place, Vec<Weak<OwnedFd>>>>);
+
+impl Wide {
+    pub(crate) fn add(&self, at: SocketAddr, l4: L4, sockets: &[Arc<OwnedFd>]) {
+        if at.ip().is_unspecified() {
+            let mut wide = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            wide.insert((at, l4), sockets.iter().map(Arc::downgrade).collect());
+        }
+    }
+
+    /// One of them has this port of all addresses, so that no stranger can have it of one.
+    fn covers(&self, at: SocketAddr, l4: L4) -> bool {
+        let all = match at.ip() {
+            _ if at.ip().is_unspecified() => return false,
+            IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let wide = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sockets = wide.get(&(SocketAddr::new(all, at.port()), l4));
+        sockets.is_some_and(|it| it.iter().any(|socket| socket.strong_count() > 0))
+    }
+}
+
 /// A worker does what it is told within a turn of its loop.
 const TURN: Duration = Duration::from_millis(500);
 
@@ -76,6 +104,7 @@ pub(crate) fn sockets(
     l4: L4,
     workers: usize,
     adopted: Vec<OwnedFd>,
+    wide: &Wide,
 ) -> Result<Vec<OwnedFd>, OpenError> {
     if l4 == L4::Udp && !adopted.is_empty() {
         // One more would change which socket the kernel gives a client's datagrams to, and so tear flows apart.
@@ -83,8 +112,14 @@ pub(crate) fn sockets(
     }
     let mut sockets = adopted;
     while sockets.len() < workers {
-        let joins = !sockets.is_empty();
-        sockets.push(bound(at, l4, joins).map_err(|error| refused(error, at, l4))?);
+        let joins = !sockets.is_empty() || wide.covers(at, l4);
+        let socket = match bound(at, l4, joins) {
+            Err(error) if !joins && error.kind() == io::ErrorKind::AddrInUse && only_ours(at, l4) => {
+                bound(at, l4, true)
+            }
+            result => result,
+        };
+        sockets.push(socket.map_err(|error| refused(error, at, l4))?);
     }
     if l4 == L4::Tcp {
         for socket in &sockets {
@@ -131,11 +166,23 @@ fn refused(error: io::Error, at: SocketAddr, l4: L4) -> OpenError {
     }
 }
 
+/// All that is in the way of a socket for all addresses are our own for single ones.
+fn only_ours(at: SocketAddr, protocol: L4) -> bool {
+    let ours = |conflict: &Conflict| {
+        let process = conflict.process.as_ref().map(|it| it.pid);
+        process == Some(std::process::id()) && conflict.listener.at.ip() != at.ip()
+    };
+    at.ip().is_unspecified()
+        && conflicts(at, protocol).is_ok_and(|all| !all.is_empty() && all.iter().all(ours))
+}
+
+fn conflicts(at: SocketAddr, protocol: L4) -> Result<Vec<Conflict>, seaway_announce::Error> {
+    Sockets::open()?.conflicts(&[Wanted { at, protocol }], &Default::default())
+}
+
 /// Who has it, as far as the kernel tells.
 fn holder(at: SocketAddr, protocol: L4) -> Option<String> {
-    let wanted = [Wanted { at, protocol }];
-    let conflicts = Sockets::open().and_then(|mut sockets| sockets.conflicts(&wanted, &Default::default()));
-    match conflicts {
+    match conflicts(at, protocol) {
         Ok(conflicts) => conflicts.first().map(|conflict| match &conflict.process {
             Some(Process { pid, .. }) if *pid == std::process::id() => "this very process".into(),
             Some(process) => process.to_string(),
@@ -150,9 +197,46 @@ fn holder(at: SocketAddr, protocol: L4) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    /// An address of this test alone, on which every port is free.
+    const OWN: Ipv4Addr = Ipv4Addr::new(127, 19, 83, 1);
+
+    fn opened(at: SocketAddr, wide: &Wide) -> Result<Vec<Arc<OwnedFd>>, OpenError> {
+        let opened: Vec<_> = sockets(at, L4::Tcp, 2, Vec::new(), wide)?.into_iter().map(Arc::new).collect();
+        wide.add(at, L4::Tcp, &opened);
+        Ok(opened)
+    }
+
+    fn port_of(sockets: &[Arc<OwnedFd>]) -> u16 {
+        sys::local_address(sockets[0].as_fd()).expect("it is bound").port()
+    }
+
+    #[test]
+    fn a_socket_for_all_addresses_and_one_for_a_single_one_stand_beside_each_other() {
+        let wide = Wide::default();
+        let all = sockets((Ipv4Addr::UNSPECIFIED, 0).into(), L4::Tcp, 1, Vec::new(), &wide).expect("opened");
+        let all: Vec<_> = all.into_iter().map(Arc::new).collect();
+        let port = port_of(&all);
+        wide.add((Ipv4Addr::UNSPECIFIED, port).into(), L4::Tcp, &all);
+        let single = opened((OWN, port).into(), &wide).expect("beside it");
+        drop(all);
+        let again = opened((Ipv4Addr::UNSPECIFIED, port).into(), &wide).expect("the other way round");
+        drop((single, again));
+        assert!(!wide.covers((OWN, port).into(), L4::Tcp), "it is closed");
+    }
+
+    #[test]
+    fn who_does_not_share_is_not_joined() {
+        let stranger = TcpListener::bind((OWN, 0)).expect("bound");
+        let port = stranger.local_addr().expect("bound").port();
+        for ip in [Ipv4Addr::UNSPECIFIED, OWN] {
+            let refused = opened((ip, port).into(), &Wide::default()).expect_err("it is taken");
+            assert!(matches!(refused, OpenError::Foreign { .. }), "{refused:?}");
+        }
+    }
 
     #[test]
     fn a_client_that_vanishes_is_found_out_by_the_kernel() {

@@ -194,8 +194,10 @@ impl Proxy {
         };
         let workers = &self.shared().workers;
         self.shared().closing.wait(at, id.l4);
-        let sockets: Vec<_> =
-            open::sockets(at, id.l4, workers.len(), adopted)?.into_iter().map(Arc::new).collect();
+        let wide = &self.shared().wide;
+        let sockets = open::sockets(at, id.l4, workers.len(), adopted, wide)?;
+        let sockets: Vec<_> = sockets.into_iter().map(Arc::new).collect();
+        wide.add(at, id.l4, &sockets);
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
         let tuned = state.tune(key, listener, &self.shared().tickets);

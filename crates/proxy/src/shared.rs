@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    open::{Adopted, Closing},
+    open::{Adopted, Closing, Wide},
     running::Registry,
     sys,
     takeover::Inheritance,
@@ -29,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) inheritance: Inheritance,
     /// Sockets of listeners that were closed, as long as a worker has not let go of them.
     pub(crate) closing: Closing,
+    pub(crate) wide: Wide,
     /// Connections of all workers; UDP flows do not count.
     connections: AtomicUsize,
     flows: AtomicUsize,
@@ -48,6 +49,7 @@ impl Shared {
             workers,
             adopted: Mutex::default(),
             closing: Closing::default(),
+            wide: Wide::default(),
             inheritance: Inheritance::default(),
             connections: AtomicUsize::new(0),
             flows: AtomicUsize::new(0),

@@ -1,0 +1,59 @@
+//! Requests on connections that are kept alive cost no allocation.
+#![allow(clippy::unwrap_used)]
+
+#[path = "tcp/stage.rs"]
+mod stage;
+
+use std::{
+    alloc::System,
+    io::{Read, Write},
+    net::TcpStream,
+};
+
+use seaway_model::load_balancer::Protocol;
+use stage::*;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const QUESTION: &[u8] =
+    b"GET /a/path?and=query HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: test\r\nAccept: */*\r\n\r\n";
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: test\r\n\r\nhello";
+const REQUESTS: usize = 1_000;
+
+/// Reads until the end of a head with this body, allocating nothing.
+fn read_message(stream: &mut TcpStream, end: &[u8]) -> Option<()> {
+    let (mut buffer, mut filled) = ([0; 2048], 0);
+    while !buffer[..filled].ends_with(end) {
+        match stream.read(&mut buffer[filled..]) {
+            Ok(read @ 1..) => filled += read,
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+#[test]
+fn a_request_on_a_connection_that_is_kept_alive_allocates_nothing() {
+    let stage = Stage::new();
+    let backend = Backend::new(HERE, |mut stream| {
+        while read_message(&mut stream, b"\r\n\r\n").is_some() && stream.write_all(ANSWER).is_ok() {}
+    });
+    stage.put(pool(&[backend.at]));
+    let (at, _) = stage.open(HERE, |listener| listener.protocol = Protocol::Http);
+    let mut client = connect(at);
+    let mut ask = |times| {
+        for _ in 0..times {
+            client.write_all(QUESTION).unwrap();
+            read_message(&mut client, b"hello").unwrap();
+        }
+    };
+    // Everything has its place afterwards.
+    ask(50);
+    let region = Region::new(COUNTED);
+    ask(REQUESTS);
+    let counted = region.change();
+    // The prober and the like may have something to do once in a while.
+    assert!(counted.allocations < REQUESTS / 50, "{counted:?} for {REQUESTS} requests");
+}
