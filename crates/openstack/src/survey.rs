@@ -23,7 +23,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 pub use abilities::{Abilities, Ability};
 pub use forest::{Forest, Tell, Wanted, forest};
-pub use judge::{Finding, Weight, judge};
+pub use judge::{Finding, Weight, is_absence, judge};
 pub use quotas::Quota;
 
 use crate::{

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use seaway_openstack::{
     Error,
-    survey::{Ability, Finding, Found, FoundProvider, Survey, Weight, date, judge, survey},
+    survey::{Ability, Finding, Found, FoundProvider, Survey, Weight, date, is_absence, judge, survey},
 };
 use serde_json::json;
 
@@ -92,7 +92,7 @@ fn lines(survey: &Survey) -> Vec<String> {
     }
     match &survey.providers {
         Found::Told(providers) => lines.extend(providers.iter().flat_map(provider)),
-        Found::Failed(error) => lines.push(row("providers", &format!("- ({})", error.message()))),
+        Found::Failed(error) => lines.extend(untold("providers", error)),
     }
     for (word, names) in [("flavors", &survey.flavors), ("zones", &survey.availability_zones)] {
         // Most clouds have none, and some do not let them be listed.
@@ -134,10 +134,15 @@ fn provider(it: &FoundProvider) -> Vec<String> {
     lines
 }
 
+/// Of a service that is not there, its own line is enough.
+fn untold(word: &str, error: &Error) -> Option<String> {
+    (!is_absence(error)).then(|| row(word, &format!("- ({})", error.message())))
+}
+
 fn outside(survey: &Survey) -> Vec<String> {
     let networks = match &survey.external_networks {
         Found::Told(networks) => networks,
-        Found::Failed(error) => return vec![row("outside", &format!("- ({})", error.message()))],
+        Found::Failed(error) => return untold("outside", error).into_iter().collect(),
     };
     let told = networks.iter().map(|it| {
         let subnets: Vec<&str> = it.subnets.iter().map(|it| it.cidr.as_str()).collect();
@@ -149,7 +154,8 @@ fn outside(survey: &Survey) -> Vec<String> {
 }
 
 fn quotas(survey: &Survey) -> Vec<String> {
-    let told = survey.quotas.iter().map(|it| {
+    let there = survey.quotas.iter().filter(|it| !it.limit.failed().is_some_and(is_absence));
+    let told = there.map(|it| {
         let used = match &it.used {
             Found::Told(used) => used.to_string(),
             Found::Failed(_) => "?".to_owned(),

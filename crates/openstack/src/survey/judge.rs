@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Found, Quota, Survey};
+use super::{Found, FoundService, Quota, Survey};
 use crate::{Class, Error, Service};
 
 /// Something that is not as it should be.
@@ -41,13 +41,7 @@ const MAKERS: [&str; 6] = [
 pub fn judge(survey: &Survey) -> Vec<Finding> {
     let mut findings = Vec::new();
     judge_project(survey, &mut findings);
-    for found in &survey.services {
-        judge_service(
-            found.service,
-            found.endpoint.failed().or_else(|| found.versions.failed()),
-            &mut findings,
-        );
-    }
+    judge_services(survey, &mut findings);
     let has =
         |service| survey.services.iter().any(|it| it.service == service && it.endpoint.told().is_some());
     if has(Service::LoadBalancer) {
@@ -71,18 +65,40 @@ fn judge_project(survey: &Survey, findings: &mut Vec<Finding>) {
     }
 }
 
-fn judge_service(service: Service, failed: Option<&Error>, findings: &mut Vec<Finding>) {
-    let Some(error) = failed else { return };
-    let name = format!("{} ({service})", service.project());
-    let (what, fix) = if error.class() == &Class::NoService {
-        (format!("{name} is not in the catalog"), absent(service).to_owned())
-    } else {
-        (format!("{name} does not answer: {}", error.message()), fix_of(error))
-    };
-    findings.push(match service {
-        Service::Network | Service::LoadBalancer | Service::Identity => missing(what, fix),
-        Service::Compute | Service::KeyManager => warning(what, fix),
-    });
+fn judge_services(survey: &Survey, findings: &mut Vec<Finding>) {
+    let failed = |it: &FoundService| it.endpoint.failed().or_else(|| it.versions.failed()).cloned();
+    let mut elsewhere: Option<(Vec<&str>, Weight, String)> = None;
+    for (found, error) in survey.services.iter().filter_map(|it| Some((it, failed(it)?))) {
+        let (service, weight) = (found.service, weight_of(found.service));
+        let name = format!("{} ({service})", service.project());
+        let (what, fix) = match error.class() {
+            // They have one fix.
+            Class::NoRegion => {
+                let (names, worst, _) = elsewhere.get_or_insert_with(|| (Vec::new(), weight, fix_of(&error)));
+                names.push(service.as_str());
+                *worst = weight.min(*worst);
+                continue;
+            }
+            Class::NoService => (format!("{name} is not in the catalog"), absent(service).to_owned()),
+            _ => (format!("{name} does not answer: {}", error.message()), fix_of(&error)),
+        };
+        findings.push(Finding { weight, what, fix });
+    }
+    if let Some((names, weight, fix)) = elsewhere {
+        let region = survey.identity.region.as_deref().unwrap_or("that is asked for");
+        findings.push(Finding {
+            weight,
+            what: format!("the region {region} has no {}", names.join(", ")),
+            fix,
+        });
+    }
+}
+
+fn weight_of(service: Service) -> Weight {
+    match service {
+        Service::Network | Service::LoadBalancer | Service::Identity => Weight::Missing,
+        Service::Compute | Service::KeyManager => Weight::Warning,
+    }
 }
 
 fn absent(service: Service) -> &'static str {
@@ -174,7 +190,7 @@ fn judge_quotas(quotas: &[Quota], findings: &mut Vec<Finding>) {
     // One service that does not answer is one trouble, however many quotas it has.
     let mut unread: BTreeMap<&str, (Vec<&str>, String)> = BTreeMap::new();
     for quota in quotas {
-        if let Some(error) = quota.limit.failed() {
+        if let Some(error) = quota.limit.failed().filter(|it| !is_absence(it)) {
             unread.entry(error.message()).or_insert_with(|| (Vec::new(), fix_of(error))).0.push(quota.what);
         }
         if let (Some(left), Some(limit)) = (quota.left(), quota.limit.told()) {
@@ -200,6 +216,11 @@ fn judge_quota(what: &str, limit: u64, left: u64, findings: &mut Vec<Finding>) {
     } else if left.saturating_mul(NEARLY) <= limit {
         findings.push(warning(format!("{} of {limit} {what} are used", limit - left), fix));
     }
+}
+
+/// What a service that is not there at all cannot tell needs no word of its own.
+pub fn is_absence(error: &Error) -> bool {
+    matches!(error.class(), Class::NoService | Class::NoRegion)
 }
 
 fn fix_of(error: &Error) -> String {

@@ -118,6 +118,22 @@ fn what_is_missing_is_told_with_what_to_type() {
 }
 
 #[test]
+fn a_region_that_is_not_there_is_one_trouble() {
+    let mut survey = good();
+    survey.identity.region = Some("West".to_owned());
+    for found in &mut survey.services[1..] {
+        found.endpoint = Found::Failed(refused(Class::NoRegion));
+    }
+    for quota in &mut survey.quotas {
+        quota.limit = Found::Failed(refused(Class::NoRegion));
+    }
+    let findings = judge(&survey);
+    let [finding] = &*findings else { panic!("{findings:?}") };
+    assert_eq!(finding.weight, Weight::Missing);
+    assert_eq!(finding.what, "the region West has no network, load-balancer, compute, key-manager");
+}
+
+#[test]
 fn a_service_that_tells_no_quota_is_one_trouble() {
     let unread = |what| Quota { what, limit: Found::Failed(refused(Class::Broken)), used: Found::Told(1) };
     let survey = Survey { quotas: vec![unread("pools"), unread("members")], ..good() };
