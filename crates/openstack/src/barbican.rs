@@ -131,7 +131,7 @@ impl Resource for Secret {
 impl Creatable for Secret {
     type New = NewSecret;
     const ECHOES: bool = false;
-    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "secret_type", "expiration"]);
+    const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "secret_type"]);
 }
 
 impl Resource for Container {

@@ -142,6 +142,12 @@ impl Creatable for Server {
     // Nova answers with an id and a password; the rest is read.
     const ECHOES: bool = false;
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name"]);
+
+    /// Nova takes names for regular expressions.
+    fn sought(_field: &str, text: &str) -> Option<String> {
+        let escaped = |c: char| if c.is_alphanumeric() { c.to_string() } else { format!("\\{c}") };
+        Some(format!("^{}$", text.chars().map(escaped).collect::<String>()))
+    }
 }
 
 impl Resource for Interface {
@@ -156,4 +162,16 @@ impl Resource for Interface {
 impl Creatable for Interface {
     type New = NewInterface;
     const KNOWN_BY: KnownBy = KnownBy::Nature(&["port_id"]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_sought_as_it_is() {
+        let sought = |name| <Server as Creatable>::sought("name", name);
+        assert_eq!(sought("web").as_deref(), Some("^web$"));
+        assert_eq!(sought("web-1.a+b").as_deref(), Some(r"^web\-1\.a\+b$"));
+    }
 }

@@ -89,6 +89,11 @@ pub trait Creatable: Resource {
     const KNOWN_BY: KnownBy;
     /// Whether the reply is the new object. If not it has the id alone.
     const ECHOES: bool = true;
+
+    /// How a service is asked for what has this in a field; none where it has no such filter.
+    fn sought(_field: &str, text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
 }
 
 /// What can be changed.

@@ -51,9 +51,10 @@ resource! {
     needed {
         security_group_id: Id<SecurityGroup>,
         direction: Direction,
+        /// Neutron would take IPv4.
+        ethertype: EtherType,
     }
     fixed {
-        ethertype: Option<EtherType>,
         /// A name or a number; none: all.
         protocol: Option<String>,
         port_range_min: Option<u16>,

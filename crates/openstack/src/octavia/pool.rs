@@ -125,6 +125,11 @@ impl Creatable for Pool {
     type New = NewPool;
     const KNOWN_BY: KnownBy =
         KnownBy::Marks(&["name", "description", "tags", "loadbalancer_id", "listener_id", "protocol"]);
+
+    /// Octavia refuses to be asked for the pools of a listener.
+    fn sought(field: &str, text: &str) -> Option<String> {
+        (field != "listener_id").then(|| text.to_owned())
+    }
 }
 
 impl Changeable for Pool {

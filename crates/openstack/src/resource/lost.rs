@@ -117,38 +117,61 @@ impl<R: Resource> Seen<R> {
     }
 }
 
-/// What we would know a new object by.
+/// What we would know a new object by: each field as it was sent, and those as empty that were left.
 #[derive(Debug)]
-struct Likeness(Vec<(&'static str, Value)>);
+struct Likeness {
+    fields: Vec<(&'static str, Value)>,
+    sought: fn(&str, &str) -> Option<String>,
+}
+
+/// What a human would tell objects apart by.
+const MARKS: [&str; 3] = ["name", "description", "tags"];
 
 impl Likeness {
     /// None if others may well be the same.
     fn of<R: Creatable>(sent: &Value) -> Option<Likeness> {
-        Likeness::by(R::KNOWN_BY, sent)
+        Likeness::by(R::KNOWN_BY, R::sought, sent)
     }
 
-    fn by(known_by: KnownBy, sent: &Value) -> Option<Likeness> {
+    fn by(known_by: KnownBy, sought: fn(&str, &str) -> Option<String>, sent: &Value) -> Option<Likeness> {
         let (fields, unique) = match known_by {
             KnownBy::Marks(fields) => (fields, false),
             KnownBy::Nature(fields) => (fields, true),
         };
-        let said: Vec<(&'static str, Value)> = fields
-            .iter()
-            .filter_map(|field| Some((*field, sent.get(*field)?.clone())))
-            .filter(|(_, value)| !text_of(value).is_empty())
-            .collect();
-        let marked = said.iter().any(|(field, _)| ["name", "description", "tags"].contains(field));
-        ((unique && !said.is_empty()) || marked).then_some(Likeness(said))
+        let said = |field: &str| sent.get(field).filter(|it| !is_empty(it));
+        let marked = fields.iter().any(|it| said(it).is_some() && (unique || MARKS.contains(it)));
+        let fields = fields.iter().filter_map(|field| match said(field) {
+            Some(value) => Some((*field, value.clone())),
+            // Of what else was left, the cloud has chosen something.
+            None => (unique || MARKS.contains(field)).then_some((*field, Value::Null)),
+        });
+        marked.then(|| Likeness { fields: fields.collect(), sought })
     }
 
     fn query(&self) -> Query {
-        self.0.iter().fold(Query::all(), |query, (field, value)| query.with(field, text_of(value)))
+        let said = self.fields.iter().filter(|(_, value)| !value.is_null());
+        let sought = said.filter_map(|(field, value)| Some((field, (self.sought)(field, &text_of(value))?)));
+        sought.fold(Query::all(), |query, (field, text)| query.with(field, text))
     }
 
-    /// What an object does not tell (a listener its `loadbalancer_id`), the service has looked at.
+    /// What an object does not tell at all, the service has looked at.
     fn fits(&self, told: &Map<String, Value>) -> bool {
-        self.0.iter().all(|(field, value)| told.get(*field).is_none_or(|told| same(value, told)))
+        self.fields.iter().all(|(field, value)| match (told.get(*field), parents(told, field)) {
+            (Some(told), _) => same(value, told),
+            (None, Some(mut parents)) => parents.any(|it| it == value),
+            (None, None) => true,
+        })
     }
+}
+
+/// A listener that was made with a `loadbalancer_id` tells `loadbalancers: [{id}]`.
+fn parents<'a>(told: &'a Map<String, Value>, field: &str) -> Option<impl Iterator<Item = &'a Value>> {
+    let parents = told.get(&format!("{}s", field.strip_suffix("_id")?))?.as_array()?;
+    Some(parents.iter().filter_map(|it| it.get("id")))
+}
+
+fn is_empty(value: &Value) -> bool {
+    matches!(value, Value::Bool(false)) || text_of(value).is_empty()
 }
 
 /// As a filter has it; nothing for what is null or empty.
@@ -163,6 +186,9 @@ fn text_of(value: &Value) -> String {
 }
 
 fn same(sent: &Value, told: &Value) -> bool {
+    if sent.is_null() {
+        return is_empty(told);
+    }
     let set =
         |value: &Value| -> Option<BTreeSet<String>> { Some(value.as_array()?.iter().map(text_of).collect()) };
     let ip = |value: &Value| value.as_str()?.parse::<IpAddr>().ok();
@@ -187,7 +213,11 @@ mod tests {
     use super::*;
 
     const LOAD_BALANCER: KnownBy = KnownBy::Marks(&["name", "description", "tags", "vip_subnet_id"]);
-    const MEMBER: KnownBy = KnownBy::Nature(&["address", "protocol_port", "name"]);
+    const RULE: KnownBy = KnownBy::Nature(&["group", "protocol", "port"]);
+
+    fn likeness(known_by: KnownBy, sent: &Value) -> Option<Likeness> {
+        Likeness::by(known_by, |field, text| (field != "port").then(|| text.to_owned()), sent)
+    }
 
     #[test]
     fn what_has_no_mark_of_its_own_is_not_looked_for() {
@@ -196,29 +226,58 @@ mod tests {
             (LOAD_BALANCER, json!({"tags": ["ours"]}), true),
             (LOAD_BALANCER, json!({"name": "", "tags": [], "vip_subnet_id": "s"}), false),
             (LOAD_BALANCER, json!({"vip_subnet_id": "s"}), false),
-            (MEMBER, json!({"address": "10.0.0.1", "protocol_port": 80}), true),
-            (MEMBER, json!({}), false),
+            (RULE, json!({"group": "g"}), true),
+            (RULE, json!({}), false),
         ] {
-            assert_eq!(Likeness::by(known_by, &sent).is_some(), looked_for, "{sent}");
+            assert_eq!(likeness(known_by, &sent).is_some(), looked_for, "{sent}");
         }
     }
 
     #[test]
+    fn only_what_can_be_sought_is_a_filter() {
+        let sent = json!({"group": "g", "protocol": null, "port": 80});
+        let query = likeness(RULE, &sent).expect("it has a group").query();
+        assert_eq!(query, Query::all().with("group", "g"));
+    }
+
+    #[test]
     fn only_what_is_alike_in_every_mark_is_ours() {
-        let sent =
-            json!({"name": "a", "tags": ["x", "y"], "description": "", "address": "fd00:0::1", "port": 80});
-        let fields = KnownBy::Nature(&["name", "tags", "description", "address", "port", "loadbalancer_id"]);
-        let likeness = Likeness::by(fields, &sent).expect("it has a name");
-        for (told, fits) in [
-            (json!({"name": "a", "tags": ["y", "x"], "address": "fd00::1", "port": "80"}), true),
-            (json!({"name": "a", "tags": ["y", "x"]}), true),
-            (json!({"name": "a", "tags": ["y", "x", "z"]}), false),
-            (json!({"name": "b", "tags": ["y", "x"]}), false),
-            (json!({"name": "a", "tags": null}), false),
-            (json!({"name": "a", "tags": ["x", "y"], "address": "fd00::2"}), false),
+        let balancer = json!({"name": "a", "tags": ["x", "y"], "vip_subnet_id": "s"});
+        let rule = json!({"group": "g", "port": 80});
+        for (known_by, sent, told, fits) in [
+            (LOAD_BALANCER, &balancer, json!({"name": "a", "tags": ["y", "x"], "vip_subnet_id": "s"}), true),
+            (LOAD_BALANCER, &balancer, json!({"name": "a", "tags": ["y", "x"]}), true),
+            (LOAD_BALANCER, &balancer, json!({"name": "a", "tags": ["y", "x", "z"]}), false),
+            (LOAD_BALANCER, &balancer, json!({"name": "b", "tags": ["y", "x"]}), false),
+            (LOAD_BALANCER, &balancer, json!({"name": "a", "tags": null}), false),
+            (
+                LOAD_BALANCER,
+                &balancer,
+                json!({"name": "a", "tags": ["x", "y"], "description": "other"}),
+                false,
+            ),
+            (RULE, &rule, json!({"group": "g", "port": "80"}), true),
+            (RULE, &rule, json!({"group": "g", "port": 80, "protocol": null}), true),
+            (RULE, &rule, json!({"group": "g", "port": 80, "protocol": "tcp"}), false),
+            (RULE, &json!({"group": "g"}), json!({"group": "g", "port": 80}), false),
         ] {
             let Value::Object(told) = told else { unreachable!("written above") };
-            assert_eq!(likeness.fits(&told), fits, "{told:?}");
+            assert_eq!(likeness(known_by, sent).expect("marks").fits(&told), fits, "{sent} {told:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_the_same_however_it_is_written_and_a_parent_however_it_is_told() {
+        const CHILD: KnownBy = KnownBy::Nature(&["address", "listener_id"]);
+        let sent = json!({"address": "fd00:0::1", "listener_id": "l"});
+        for (told, fits) in [
+            (json!({"address": "fd00::1", "listeners": [{"id": "k"}, {"id": "l"}]}), true),
+            (json!({"address": "fd00::1"}), true),
+            (json!({"address": "fd00::1", "listeners": [{"id": "k"}]}), false),
+            (json!({"address": "fd00::2", "listeners": [{"id": "l"}]}), false),
+        ] {
+            let Value::Object(told) = told else { unreachable!("written above") };
+            assert_eq!(likeness(CHILD, &sent).expect("it is unique").fits(&told), fits, "{told:?}");
         }
     }
 }

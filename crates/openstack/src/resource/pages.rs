@@ -14,7 +14,8 @@ pub struct Pages<V: View> {
     query: Query,
     /// Where the next page begins; none at the first.
     cursor: Option<Cursor>,
-    /// The ids of the last page in their order: each may serve as the marker, should those after it be deleted.
+    /// The ids of the last page in their order: each may serve as the marker, should those after it be deleted. Further
+    /// and further back, so that few calls find one that is left.
     last: Vec<Id<V::Of>>,
     ended: bool,
     of: PhantomData<fn() -> V>,
@@ -53,11 +54,13 @@ impl<V: View> Pages<V> {
             return Ok(None);
         }
         let known: HashSet<Id<V::Of>> = self.last.iter().cloned().collect();
+        let mut back = 1;
         let body = loop {
             match self.cloud.call(self.call()).await {
                 Ok(reply) => break reply.body,
                 Err(error) if self.marker_may_be_gone(&error) => {
-                    self.last.pop();
+                    self.last.truncate(self.last.len().saturating_sub(back));
+                    back *= 2;
                     match self.last.last() {
                         Some(id) => self.cursor = Some(Cursor::Marker(id.to_string())),
                         None => return Err(error),
@@ -66,7 +69,7 @@ impl<V: View> Pages<V> {
                 Err(error) => return Err(error),
             }
         };
-        let next = next_link(&body, V::Of::NOUN.keys).and_then(cursor_of);
+        let next = next_link(&body).and_then(cursor_of);
         let mut page = one_page::<V>(body)?;
         self.last = page.items.iter().map(|it| it.id().clone()).collect();
         page.items.retain(|it| !known.contains(it.id()));
@@ -138,10 +141,11 @@ pub(crate) fn one_page<V: View>(mut body: Value) -> Result<Page<V>, Error> {
     Ok(page)
 }
 
-/// `loadbalancers_links: [{rel: next, href}]`, or `next` as Barbican has it.
-fn next_link<'a>(body: &'a Value, keys: &str) -> Option<&'a str> {
-    let links = body.get(format!("{keys}_links")).and_then(Value::as_array);
-    let next = links.into_iter().flatten().find(|it| it.get("rel").is_some_and(|rel| rel == "next"));
+/// `loadbalancers_links: [{rel: next, href}]` (but `flavorprofile_links`), or `next` as Barbican has it.
+fn next_link(body: &Value) -> Option<&str> {
+    let links = body.as_object()?.iter().filter(|(key, _)| key.ends_with("_links"));
+    let links = links.filter_map(|(_, links)| links.as_array()).flatten();
+    let next = links.into_iter().find(|it| it.get("rel").is_some_and(|rel| rel == "next"));
     next.and_then(|it| it.get("href")).or_else(|| body.get("next"))?.as_str()
 }
 
@@ -186,18 +190,15 @@ mod tests {
             {"rel": "previous", "href": "http://inside/v2/lbaas/pools?marker=a"},
             {"rel": "next", "href": "http://inside/v2/lbaas/pools?limit=2&marker=b%2Fc&name=x"},
         ]});
-        let link = next_link(&octavia, "pools").expect("a next page");
+        let link = next_link(&octavia).expect("a next page");
         assert_eq!(cursor_of(link), Some(Cursor::Marker("b/c".to_owned())));
         let barbican =
             json!({"secrets": [], "total": 30, "next": "http://inside/v1/secrets?limit=10&offset=10"});
-        assert_eq!(
-            next_link(&barbican, "secrets").and_then(cursor_of),
-            Some(Cursor::Offset("10".to_owned()))
-        );
+        assert_eq!(next_link(&barbican).and_then(cursor_of), Some(Cursor::Offset("10".to_owned())));
         for last in
             [json!({"pools": []}), json!({"pools": [], "pools_links": []}), json!({"pools_links": null})]
         {
-            assert_eq!(next_link(&last, "pools"), None);
+            assert_eq!(next_link(&last), None);
         }
     }
 

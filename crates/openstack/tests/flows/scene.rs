@@ -133,9 +133,8 @@ async fn open(cloud: &Cloud) -> Id<SecurityGroup> {
     let new = NewSecurityGroup { name: "flows".into(), ..NewSecurityGroup::new() };
     let group = cloud.all::<SecurityGroup>().create(&new).await.expect("a group").id;
     let rule = NewSecurityGroupRule {
-        ethertype: Some(EtherType::V4).into(),
         protocol: Some("tcp".to_owned()).into(),
-        ..NewSecurityGroupRule::new(group.clone(), Direction::Ingress)
+        ..NewSecurityGroupRule::new(group.clone(), Direction::Ingress, EtherType::V4)
     };
     cloud.all::<SecurityGroupRule>().create(&rule).await.expect("a rule");
     group

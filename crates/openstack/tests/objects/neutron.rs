@@ -78,12 +78,11 @@ pub(crate) async fn addresses_and_groups(cloud: &Cloud) {
     let group = groups.create(&new).await.expect("a group").id;
     let rules = cloud.all::<SecurityGroupRule>();
     let new = NewSecurityGroupRule {
-        ethertype: Some(EtherType::V4).into(),
         protocol: Some("tcp".to_owned()).into(),
         port_range_min: Some(80).into(),
         port_range_max: Some(90).into(),
         remote_ip_prefix: Some("10.0.0.0/8".to_owned()).into(),
-        ..NewSecurityGroupRule::new(group.clone(), Direction::Ingress)
+        ..NewSecurityGroupRule::new(group.clone(), Direction::Ingress, EtherType::V4)
     };
     let rule = rules.create(&new).await.expect("a rule");
     let twice = rules.create(&new).await.expect_err("it is there");

@@ -13,13 +13,13 @@ pub(crate) async fn servers_and_interfaces(cloud: &Cloud) {
         flavor_id: first(cloud, "flavors").await.into(),
         image_id: first(cloud, "images").await.into(),
         networks: vec![Attachment::Network(network.clone())].into(),
-        ..NewServer::new("walk")
+        ..NewServer::new("walk.1")
     };
     let servers = cloud.all::<Server>();
     let made = servers.create(&new).await.expect("a server");
     let server = servers.until_ready(&made.id, PATIENCE).await.expect("it becomes ACTIVE");
     assert_eq!(server.addresses["servers"][0].kind, "fixed", "{server:?}");
-    let listed = servers.list::<Server>(Query::named("^walk$")).await.expect("servers");
+    let listed = servers.list::<Server>(Query::named(r"^walk\.1$")).await.expect("servers");
     assert_eq!(listed.iter().map(|it| &it.id).collect::<Vec<_>>(), [&server.id]);
 
     let port = NewPort { name: "second".into(), ..NewPort::new(network) };
