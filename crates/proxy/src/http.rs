@@ -11,6 +11,7 @@
 //!                                └ heads.rs   what is changed on the way
 //!                                └ flow.rs    bodies, however they are framed
 //!                                └ kept.rs    connections to members that wait for the next request
+//!                                └ trunk.rs   connections of HTTP/2 to members, which requests share
 //!   an end of an exchange:   end.rs       a connection (stream.rs, session.rs) or a stream of HTTP/2 (multi.rs)
 //! ```
 //!
@@ -27,6 +28,7 @@ mod flow;
 mod hall;
 mod heads;
 mod kept;
+mod line;
 mod mirror;
 mod multi;
 mod relay;
@@ -36,6 +38,7 @@ mod serve;
 mod session;
 mod stream;
 mod streams;
+mod trunk;
 
 use std::{
     future::Future,
@@ -125,7 +128,7 @@ impl Http {
     }
 
     fn welcome(&mut self, newcomer: Newcomer, turn: &Turn) {
-        let own = Rc::new(Own::new(newcomer.listener.clone(), turn.now));
+        let own = Rc::new(Own::new(Some(newcomer.listener.clone()), turn.now));
         let future = Box::pin(arrival::arrive(self.hall.clone(), own.clone(), newcomer));
         // It registers its stream, and awaits the first bytes.
         self.begin((own, future));

@@ -32,6 +32,8 @@ pub enum OpenError {
     Foreign { at: SocketAddr, holder: String },
     #[error("{at} may not be opened by this user: ports below 1024 need CAP_NET_BIND_SERVICE")]
     Denied { at: SocketAddr },
+    #[error("this machine has no addresses of the family of {at}")]
+    NoFamily { at: SocketAddr },
     #[error("out of descriptors or memory for {at}")]
     Exhausted { at: SocketAddr },
     #[error("{at} cannot be opened")]
@@ -161,6 +163,7 @@ fn refused(error: io::Error, at: SocketAddr, l4: L4) -> OpenError {
             None => OpenError::Io { at, source: error },
         },
         io::ErrorKind::PermissionDenied => OpenError::Denied { at },
+        _ if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => OpenError::NoFamily { at },
         _ if sys::out_of_descriptors(&error) => OpenError::Exhausted { at },
         _ => OpenError::Io { at, source: error },
     }

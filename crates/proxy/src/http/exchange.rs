@@ -8,7 +8,7 @@ use std::{
     task::Poll,
 };
 
-use seaway_model::load_balancer::{Action, Rule};
+use seaway_model::load_balancer::{Action, BackendProtocol, Rule};
 use seaway_wire::http::{Body, Limits, Method, Reading, Version};
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
     rules::{self, Asking, Seen, redirected, rewritten},
     scratch::Scratch,
     serve::Client,
+    trunk,
 };
 use crate::{
     reach::{self, RETRIES, note_failure},
@@ -49,7 +50,7 @@ pub(super) struct Short<'r> {
 }
 
 /// Why a member did not answer.
-enum Unanswered {
+pub(super) enum Unanswered {
     /// The client is gone, or has broken the protocol: there is nobody to answer.
     Client,
     /// What the client sends is not what it said: so many as a status.
@@ -142,7 +143,8 @@ async fn forward(
         (End::Multi(_), Body::Chunked) => Body::UntilClose,
         _ => body,
     };
-    scratch.upward.begin(coming, body == Body::Chunked);
+    let many = pool.live().compiled.pool().protocol == BackendProtocol::Http2;
+    scratch.upward.begin(coming, body == Body::Chunked && !many);
     // What came with the head goes with it, and can be sent again.
     if scratch.upward.join(&mut scratch.asked).is_err() {
         return refuse(client, scratch, 400).await;
@@ -161,28 +163,18 @@ async fn forward(
             client.who.listener.refuse(Refusal::NoMember);
             return refuse(client, scratch, 503).await;
         };
-        let kept = if fresh_only { None } else { client.hall.kept().take(&member) };
-        let reused = kept.is_some();
         client.own.engage(Some(member.clone()));
-        let result = match kept {
-            Some(stream) => {
-                stream.belong_to(Some(client.own.index()));
-                Ok(End::Wire(stream))
-            }
-            None => {
-                client.allow(client.timeout(|it| it.connect));
-                connect(&client.hall, &client.own, &client.who, pool, &member).await
-            }
+        let (result, reused) = if many {
+            trunk::ask(client, scratch, short, &member, fresh_only).await
+        } else {
+            ask_alone(client, scratch, short, pool, &member, fresh_only).await
         };
         let unanswered = match result {
-            Err(error) => Unanswered::Again(error.to_string()),
-            Ok(stream) => match ask(client, scratch, short, &stream, reused).await {
-                Ok(()) => {
-                    member.served();
-                    return relay(client, scratch, short, stream, &member, !introduces).await;
-                }
-                Err(unanswered) => unanswered,
-            },
+            Ok(end) => {
+                member.served();
+                return relay(client, scratch, short, end, &member, !introduces).await;
+            }
+            Err(unanswered) => unanswered,
         };
         client.own.engage(None);
         let status = match unanswered {
@@ -213,6 +205,33 @@ async fn forward(
         };
         return refuse(client, scratch, status).await;
     }
+}
+
+/// On a connection that nobody else uses meanwhile. Tells whether it had been used before.
+async fn ask_alone(
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short<'_>,
+    pool: &RunningPool,
+    member: &Arc<RunningMember>,
+    fresh_only: bool,
+) -> (Result<End, Unanswered>, bool) {
+    let kept = if fresh_only { None } else { client.hall.kept().take(member) };
+    let reused = kept.is_some();
+    let end = match kept {
+        Some(stream) => {
+            stream.belong_to(Some(client.own.index()));
+            End::Wire(stream)
+        }
+        None => {
+            client.allow(client.timeout(|it| it.connect));
+            match connect(&client.hall, &client.own, &client.who, pool, member).await {
+                Ok(end) => end,
+                Err(error) => return (Err(Unanswered::Again(error.to_string())), false),
+            }
+        }
+    };
+    (ask(client, scratch, short, &end, reused).await.map(|()| end), reused)
 }
 
 /// Somebody of the pool who has not been tried in vain.

@@ -14,6 +14,7 @@ use super::{
     kept::Kept,
     scratch::Scratch,
     stream::{Ready, Stream},
+    trunk::Trunks,
 };
 use crate::{
     doors::Doors,
@@ -32,6 +33,7 @@ pub(super) struct Hall {
     streams: RefCell<Slab<Rc<Ready>>>,
     cursors: RefCell<Cursors>,
     kept: RefCell<Kept>,
+    trunks: RefCell<Trunks>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
     shelf: RefCell<Vec<Box<Scratch>>>,
     /// The task that runs.
@@ -50,7 +52,8 @@ pub(super) type Begun = (Rc<Own>, Pin<Box<dyn Future<Output = ()>>>);
 pub(super) struct Own {
     index: Cell<u32>,
     deadline: Cell<u64>,
-    listener: Arc<RunningListener>,
+    /// `None`: of the worker itself.
+    listener: Option<Arc<RunningListener>>,
     member: RefCell<Option<Arc<RunningMember>>>,
     began: u64,
 }
@@ -59,7 +62,7 @@ pub(super) struct Own {
 const MOST_ON_SHELF: usize = 128;
 
 impl Own {
-    pub(super) fn new(listener: Arc<RunningListener>, now: u64) -> Own {
+    pub(super) fn new(listener: Option<Arc<RunningListener>>, now: u64) -> Own {
         Own {
             index: Cell::new(u32::MAX),
             deadline: Cell::new(u64::MAX),
@@ -99,8 +102,9 @@ impl Own {
     /// Its listener was closed, or its member removed, and the time to finish is over.
     pub(super) fn is_drained(&self, now: u64) -> bool {
         let member = self.member.borrow().as_ref().and_then(|member| member.leaving_since());
-        let since = [member.map(|since| since.max(self.began)), self.listener.closed_at()];
-        let drain = self.listener.tuned().listener.timeouts.drain.as_millis() as u64;
+        let Some(listener) = &self.listener else { return false };
+        let since = [member.map(|since| since.max(self.began)), listener.closed_at()];
+        let drain = listener.tuned().listener.timeouts.drain.as_millis() as u64;
         since.into_iter().flatten().any(|since| since.saturating_add(drain) <= now)
     }
 }
@@ -121,6 +125,7 @@ impl Hall {
             streams: RefCell::default(),
             cursors: RefCell::new(Cursors::new(turn.worker)),
             kept: RefCell::default(),
+            trunks: RefCell::default(),
             shelf: RefCell::default(),
             current: RefCell::new(None),
             stopping: Cell::new(false),
@@ -147,6 +152,10 @@ impl Hall {
 
     pub(super) fn kept(&self) -> RefMut<'_, Kept> {
         self.kept.borrow_mut()
+    }
+
+    pub(super) fn trunks(&self) -> RefMut<'_, Trunks> {
+        self.trunks.borrow_mut()
     }
 
     pub(super) fn enter(&self, own: &Rc<Own>) {
@@ -182,6 +191,7 @@ impl Hall {
     pub(super) fn stop(&self) {
         self.stopping.set(true);
         self.kept().clear();
+        self.trunks().clear();
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -231,6 +241,7 @@ impl Hall {
         self.cursors().forget_gone();
         let gone = self.kept().without_those_that_leave();
         drop(gone);
+        self.trunks().forget_those_that_leave();
     }
 
     pub(super) fn tick(&self, turn: &mut Turn) {

@@ -20,7 +20,8 @@ use super::{
 pub(super) struct Multi(RefCell<Both>);
 
 struct Both {
-    from: RecvStream,
+    /// Of a member, once its answer has begun.
+    from: Option<RecvStream>,
     /// Until the head of the answer is sent.
     respond: Option<SendResponse<Bytes>>,
     to: Option<SendStream<Bytes>>,
@@ -34,23 +35,36 @@ const PIECE: usize = 16 << 10;
 
 impl Multi {
     pub(super) fn new(from: RecvStream, respond: SendResponse<Bytes>, switches: bool) -> Multi {
-        Multi(RefCell::new(Both { from, respond: Some(respond), to: None, trailers: None, switches }))
+        let (from, respond) = (Some(from), Some(respond));
+        Multi(RefCell::new(Both { from, respond, to: None, trailers: None, switches }))
+    }
+
+    /// To a member, who is asked by this.
+    pub(super) fn asking(to: SendStream<Bytes>) -> Multi {
+        let to = Some(to);
+        Multi(RefCell::new(Both { from: None, respond: None, to, trailers: None, switches: false }))
+    }
+
+    /// The member answers by this.
+    pub(super) fn answered_by(&self, from: RecvStream) {
+        self.0.borrow_mut().from = Some(from);
     }
 
     pub(super) fn poll_fill(&self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         let both = &mut *self.0.borrow_mut();
+        let Some(from) = &mut both.from else { return Poll::Pending };
         loop {
-            match ready!(both.from.poll_data(cx)) {
+            match ready!(from.poll_data(cx)) {
                 Some(Ok(bytes)) if bytes.is_empty() => {}
                 Some(Ok(bytes)) => {
                     buffer.put(&bytes);
                     // The window opens again as bytes are taken; they are passed on before more are asked for.
-                    both.from.flow_control().release_capacity(bytes.len()).map_err(other)?;
+                    from.flow_control().release_capacity(bytes.len()).map_err(other)?;
                     return Poll::Ready(Ok(bytes.len()));
                 }
                 Some(Err(error)) => return Poll::Ready(Err(other(error))),
                 None => {
-                    both.trailers = ready!(both.from.poll_trailers(cx)).map_err(other)?;
+                    both.trailers = ready!(from.poll_trailers(cx)).map_err(other)?;
                     return Poll::Ready(Ok(0));
                 }
             }
@@ -60,10 +74,8 @@ impl Multi {
     /// As lines.
     pub(super) fn trailers(&self) -> Vec<u8> {
         let mut lines = Vec::new();
-        for (name, value) in self.0.borrow_mut().trailers.take().iter().flatten() {
-            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-                lines.extend_from_slice(part);
-            }
+        if let Some(trailers) = self.0.borrow_mut().trailers.take() {
+            lines_of(&trailers, &mut lines);
         }
         lines
     }
@@ -167,6 +179,15 @@ impl Multi {
     }
 }
 
+/// Lines of fields.
+pub(super) fn lines_of(fields: &HeaderMap, out: &mut Vec<u8>) {
+    for (name, value) in fields {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
+}
+
 /// Lines to fields; what HTTP/2 does not take is left out.
 fn fields_of(lines: &[u8]) -> HeaderMap {
     let mut fields = HeaderMap::new();
@@ -179,13 +200,13 @@ fn fields_of(lines: &[u8]) -> HeaderMap {
     fields
 }
 
-fn put(fields: &mut HeaderMap, name: &[u8], value: &[u8]) {
+pub(super) fn put(fields: &mut HeaderMap, name: &[u8], value: &[u8]) {
     if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
         fields.append(name, value);
     }
 }
 
-fn other(error: h2::Error) -> io::Error {
+pub(super) fn other(error: h2::Error) -> io::Error {
     match error.is_io() {
         true => error.into_io().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()),
         false => io::Error::other(error),

@@ -53,6 +53,10 @@ impl Ready {
     pub(super) fn task(&self) -> Option<u32> {
         self.task.get()
     }
+
+    pub(super) fn belong_to(&self, task: Option<u32>) {
+        self.task.set(task);
+    }
 }
 
 impl Stream {
@@ -70,7 +74,12 @@ impl Stream {
 
     /// Whose task goes on when something happens; nobody's while it is kept.
     pub(super) fn belong_to(&self, task: Option<u32>) {
-        self.ready.task.set(task);
+        self.ready.belong_to(task);
+    }
+
+    /// For who cannot reach the stream itself any more.
+    pub(super) fn ready(&self) -> Rc<Ready> {
+        self.ready.clone()
     }
 
     pub(super) fn be_patient(&self) {

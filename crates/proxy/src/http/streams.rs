@@ -3,11 +3,9 @@
 use std::{
     cell::Cell,
     future::poll_fn,
-    io,
-    pin::Pin,
     rc::Rc,
     sync::atomic::Ordering::Relaxed,
-    task::{Context, Poll, ready},
+    task::Poll,
 };
 
 use bytes::Bytes;
@@ -17,7 +15,6 @@ use h2::{
 };
 use http::{Method, Request};
 use seaway_wire::http::{Limits, Reading};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     answer::Answer,
@@ -25,6 +22,7 @@ use super::{
     end::End,
     exchange,
     hall::{Hall, Own},
+    line::Line,
     multi::Multi,
     scratch::Scratch,
     serve::Client,
@@ -33,8 +31,8 @@ use super::{
 
 /// A window for one stream that keeps a fast line over a long way busy, and one for all that is no more than memory
 /// should hold for one client.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
+pub(super) const STREAM_WINDOW: u32 = 1 << 20;
+pub(super) const CONNECTION_WINDOW: u32 = 4 << 20;
 const MOST_STREAMS: u32 = 256;
 /// Of all fields of a request together.
 const FIELDS: u32 = 16 << 10;
@@ -46,9 +44,7 @@ pub(super) async fn serve(
     stream: Stream,
     begun: Option<Box<Scratch>>,
 ) {
-    // Its deadline is about the whole connection, not about each read.
-    stream.be_patient();
-    let line = Line { stream, begun, hall: hall.clone() };
+    let line = Line::new(stream, begun, hall.clone());
     let handshake = Builder::new()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -86,7 +82,7 @@ pub(super) async fn serve(
         .await;
         let Some(Ok((request, respond))) = next else { return };
         own.set_deadline(hall.now() + keep_alive);
-        let stream_own = Rc::new(Own::new(who.listener.clone(), hall.now()));
+        let stream_own = Rc::new(Own::new(Some(who.listener.clone()), hall.now()));
         let future = one(hall.clone(), stream_own.clone(), who.clone(), request, respond);
         hall.begin(stream_own, future);
     }
@@ -163,49 +159,4 @@ fn write_head(head: &http::request::Parts, switches: bool, ends: bool) -> Option
     }
     put(&[b"\r\n"]);
     Some(out)
-}
-
-/// The stream below, with what has come before it was known to be HTTP/2.
-struct Line {
-    stream: Stream,
-    begun: Option<Box<Scratch>>,
-    hall: Rc<Hall>,
-}
-
-impl AsyncRead for Line {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if let Some(begun) = &mut self.begun {
-            let count = begun.asked.filled().len().min(into.remaining());
-            into.put_slice(&begun.asked.filled()[..count]);
-            begun.asked.consume(count);
-            if begun.asked.is_empty()
-                && let Some(begun) = self.begun.take()
-            {
-                self.hall.put_back(begun);
-            }
-            return Poll::Ready(Ok(()));
-        }
-        let read = ready!(self.stream.poll_read(into.initialize_unfilled()))?;
-        into.advance(read);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Line {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream.poll_write(bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_flush()
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.finish();
-        Poll::Ready(Ok(()))
-    }
 }

@@ -5,6 +5,7 @@ mod bodies;
 mod framing;
 mod heads;
 mod members;
+mod peer;
 mod rules;
 mod scene;
 #[path = "../tcp/stage.rs"]
@@ -12,3 +13,4 @@ mod stage;
 mod streams;
 mod times;
 mod tls;
+mod trunks;

@@ -1,94 +1,13 @@
 //! HTTP/2 from clients, HTTP/1.1 to members.
 
 use std::{
-    future::poll_fn,
     io::{Read, Write},
-    net::SocketAddr,
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use h2::{RecvStream, SendStream, client::SendRequest};
-use http::{HeaderMap, Method, Request, Response};
-use tokio::{
-    runtime::{Builder, Runtime},
-    task::JoinHandle,
-};
+use http::{HeaderMap, Method, Request};
 
-use crate::{scene::*, stage::*};
-
-/// One connection, driven in the background.
-struct Peer {
-    runtime: Runtime,
-    requests: SendRequest<Bytes>,
-    connection: JoinHandle<Result<(), h2::Error>>,
-}
-
-impl Peer {
-    fn new(at: SocketAddr) -> Peer {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (requests, connection) = runtime.block_on(async {
-            let stream = tokio::net::TcpStream::connect(at).await.unwrap();
-            let mut builder = h2::client::Builder::new();
-            builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20).enable_push(false);
-            let (requests, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
-            (requests, tokio::spawn(connection))
-        });
-        Peer { runtime, requests, connection }
-    }
-
-    fn ask(
-        &mut self,
-        request: Request<()>,
-        body: Option<&[u8]>,
-    ) -> Result<(Response<()>, Vec<u8>, HeaderMap), h2::Error> {
-        let (answer, to) = self.requests.send_request(request, body.is_none()).unwrap();
-        let body = body.map(<[u8]>::to_vec);
-        self.runtime.block_on(async {
-            if let Some(body) = body {
-                send(to, &body, None).await;
-            }
-            let (head, mut from) = answer.await?.into_parts();
-            let (body, trailers) = receive(&mut from).await?;
-            Ok((Response::from_parts(head, ()), body, trailers))
-        })
-    }
-
-    fn get(&mut self, path: &str) -> (u16, Vec<u8>) {
-        let (head, body, _) = self.ask(get(path), None).unwrap();
-        (head.status().as_u16(), body)
-    }
-}
-
-fn get(path: &str) -> Request<()> {
-    Request::get(format!("http://a.example{path}")).body(()).unwrap()
-}
-
-async fn send(mut to: SendStream<Bytes>, body: &[u8], trailers: Option<HeaderMap>) {
-    let mut rest = body;
-    while !rest.is_empty() {
-        to.reserve_capacity(rest.len());
-        // Who answers before it has heard all may stop listening.
-        let Some(Ok(room)) = poll_fn(|cx| to.poll_capacity(cx)).await else { return };
-        let (now, later) = rest.split_at(room.min(rest.len()));
-        to.send_data(Bytes::copy_from_slice(now), false).unwrap();
-        rest = later;
-    }
-    match trailers {
-        Some(trailers) => to.send_trailers(trailers).unwrap(),
-        None => to.send_data(Bytes::new(), true).unwrap(),
-    }
-}
-
-async fn receive(from: &mut RecvStream) -> Result<(Vec<u8>, HeaderMap), h2::Error> {
-    let mut body = Vec::new();
-    while let Some(bytes) = from.data().await {
-        let bytes = bytes?;
-        from.flow_control().release_capacity(bytes.len())?;
-        body.extend_from_slice(&bytes);
-    }
-    Ok((body, from.trailers().await?.unwrap_or_default()))
-}
+use crate::{peer::*, scene::*, stage::*};
 
 #[test]
 fn many_requests_share_a_connection() {

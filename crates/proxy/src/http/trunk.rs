@@ -1,0 +1,247 @@
+//! Connections of HTTP/2 to members: requests of all clients of a worker share one per member.
+
+use std::{
+    collections::HashMap,
+    future::{Future, poll_fn},
+    io,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::Poll,
+};
+
+use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use http::{HeaderMap, Uri};
+use seaway_wire::http::{Body, Known, Limits, Method, Reading, Request};
+
+use super::{
+    end::End,
+    exchange::{Short, Unanswered},
+    flow::Broken,
+    hall::Own,
+    line::Line,
+    multi::{Multi, lines_of, other, put},
+    scratch::Scratch,
+    serve::Client,
+    stream::Ready,
+    streams::{CONNECTION_WINDOW, STREAM_WINDOW},
+};
+use crate::{reach, running::RunningMember};
+
+#[derive(Default)]
+pub(super) struct Trunks {
+    /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
+    by_member: HashMap<usize, (Arc<RunningMember>, SendRequest<Bytes>)>,
+}
+
+fn key(member: &Arc<RunningMember>) -> usize {
+    Arc::as_ptr(member) as usize
+}
+
+impl Trunks {
+    /// A connection ends when nobody asks by it any more.
+    pub(super) fn forget_those_that_leave(&mut self) {
+        self.by_member.retain(|_, (member, _)| member.leaving_since().is_none());
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.by_member.clear();
+    }
+
+    fn forget(&mut self, member: &Arc<RunningMember>) {
+        self.by_member.remove(&key(member));
+    }
+}
+
+/// Sends the request, and reads the head of the answer. Tells whether the connection had been used before.
+pub(super) async fn ask(
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short<'_>,
+    member: &Arc<RunningMember>,
+    fresh_only: bool,
+) -> (Result<End, Unanswered>, bool) {
+    if fresh_only {
+        client.hall.trunks().forget(member);
+    }
+    let known = client.hall.trunks().by_member.get(&key(member)).map(|(_, requests)| requests.clone());
+    let reused = known.is_some();
+    let requests = match known {
+        Some(requests) => requests,
+        None => {
+            client.allow(client.timeout(|it| it.connect));
+            match connect(client, member).await {
+                Ok(requests) => requests,
+                Err(error) => return (Err(Unanswered::Again(error.to_string())), false),
+            }
+        }
+    };
+    let result = ask_by(requests, client, scratch, short).await;
+    if result.is_err() {
+        // It may be the connection's fault; those who are on it go on.
+        client.hall.trunks().forget(member);
+    }
+    (result, reused)
+}
+
+async fn connect(client: &Client, member: &Arc<RunningMember>) -> io::Result<SendRequest<Bytes>> {
+    let hall = &client.hall;
+    let fd = reach::connect(member, || hall.doors().give_up_spare())?;
+    let stream = hall.watch(fd, client.own.index())?;
+    stream.connected().await?;
+    let own = Rc::new(Own::new(None, hall.now()));
+    let ready = stream.ready();
+    let handshake = Builder::new()
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .enable_push(false)
+        .handshake::<_, Bytes>(Line::new(stream, None, hall.clone()));
+    // It only writes: what the member says first is read by the connection's own task.
+    let (requests, connection) = handshake.await.map_err(other)?;
+    hall.begin(own.clone(), drive(own, ready, connection));
+    hall.trunks().by_member.insert(key(member), (member.clone(), requests.clone()));
+    Ok(requests)
+}
+
+/// Reads and writes for all who share the connection.
+async fn drive(own: Rc<Own>, ready: Rc<Ready>, connection: h2::client::Connection<Line, Bytes>) {
+    // Until now the stream was that of the task that connected.
+    ready.belong_to(Some(own.index()));
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a connection to a member has ended");
+    }
+}
+
+async fn ask_by(
+    requests: SendRequest<Bytes>,
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short<'_>,
+) -> Result<End, Unanswered> {
+    let Some((request, joined)) = request(&scratch.question) else {
+        return Err(Unanswered::Refused(400));
+    };
+    client.allow(client.timeout(|it| it.answer));
+    let mut requests = Some(requests);
+    let ready = poll_fn(|cx| match requests.as_mut().map(|it| it.poll_ready(cx)) {
+        Some(Poll::Pending) if client.hall.is_late() => Poll::Ready(Err(Unanswered::Late)),
+        Some(poll) => poll.map_err(|error| Unanswered::Again(error.to_string())),
+        None => Poll::Ready(Ok(())),
+    });
+    ready.await?;
+    let Some(mut requests) = requests else { return Err(Unanswered::Late) };
+    let body = scratch.question.get(joined..).unwrap_or_default();
+    let whole = scratch.upward.is_over();
+    let ends = whole && body.is_empty();
+    let sent = requests.send_request(request, ends);
+    let (mut answer, mut to) = sent.map_err(|error| Unanswered::Again(error.to_string()))?;
+    if !body.is_empty() {
+        // No more than was joined, which waits in the connection for its window.
+        let sent = to.send_data(Bytes::copy_from_slice(body), whole);
+        sent.map_err(|error| Unanswered::Again(error.to_string()))?;
+    }
+    let end = End::Multi(Multi::asking(to));
+    let hall = &client.hall;
+    let answer = poll_fn(|cx| {
+        if !scratch.upward.is_through() {
+            let before = scratch.upward.moved;
+            match scratch.upward.poll(cx, hall, &client.end, &mut scratch.asked, &end) {
+                Poll::Ready(Err(Broken::Source(error))) => {
+                    return Poll::Ready(Err(match error.kind() {
+                        io::ErrorKind::InvalidData => Unanswered::Refused(400),
+                        io::ErrorKind::TimedOut => Unanswered::Refused(408),
+                        _ => Unanswered::Client,
+                    }));
+                }
+                Poll::Ready(_) | Poll::Pending => {}
+            }
+            if scratch.upward.moved != before {
+                client.allow(client.timeout(|it| it.answer));
+            }
+        }
+        if client.end.is_gone(cx) {
+            return Poll::Ready(Err(Unanswered::Client));
+        }
+        match Pin::new(&mut answer).poll(cx) {
+            Poll::Pending if hall.is_late() => Poll::Ready(Err(Unanswered::Late)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(answer)) => Poll::Ready(Ok(answer)),
+            Poll::Ready(Err(error)) => {
+                // Refused streams were not looked at (RFC 9113, section 8.7).
+                let untouched = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+                let may_repeat = whole && (untouched || short.method.is_idempotent());
+                let why = error.to_string();
+                Poll::Ready(Err(if may_repeat { Unanswered::Again(why) } else { Unanswered::Lost(why) }))
+            }
+        }
+    })
+    .await;
+    let (head, from) = match answer {
+        Ok(answer) => answer.into_parts(),
+        Err(unanswered) => {
+            end.reset();
+            return Err(unanswered);
+        }
+    };
+    let ended = from.is_end_stream();
+    if let End::Multi(multi) = &end {
+        multi.answered_by(from);
+    }
+    read_head(scratch, short, head.status.as_u16(), &head.headers, ended)?;
+    Ok(end)
+}
+
+/// The question as HTTP/2 says it, and where its body begins.
+fn request(question: &[u8]) -> Option<(http::Request<()>, usize)> {
+    let mut read = Request::default();
+    if read.read(question, &Limits { head: 64 << 10, ..Limits::default() }) != Reading::Whole {
+        return None;
+    }
+    let target = match read.body {
+        Body::Tunnel => return None,
+        _ => read.path_and_query().of(question),
+    };
+    let uri = Uri::builder().scheme("http").authority(read.authority.of(question)).path_and_query(target);
+    let mut request = http::Request::new(());
+    *request.method_mut() = http::Method::from_bytes(read.method_name.of(question)).ok()?;
+    *request.uri_mut() = uri.build().ok()?;
+    let mut fields = HeaderMap::with_capacity(read.fields.len());
+    for field in &read.fields {
+        match field.known {
+            Known::Host => {}
+            // The only one that is allowed, and what gRPC asks for.
+            Known::Te => put(&mut fields, b"te", b"trailers"),
+            _ if field.hop => {}
+            _ => put(&mut fields, field.name.of(question), field.value.of(question)),
+        }
+    }
+    *request.headers_mut() = fields;
+    Some((request, read.length))
+}
+
+/// The head as HTTP/1.1 would have said it, read as strictly.
+fn read_head(
+    scratch: &mut Scratch,
+    short: Short<'_>,
+    status: u16,
+    fields: &HeaderMap,
+    ended: bool,
+) -> Result<(), Unanswered> {
+    let mut lines = format!("HTTP/1.1 {status} \r\n").into_bytes();
+    lines_of(fields, &mut lines);
+    // Without a body there would be no end of it in HTTP/1.1.
+    let bodiless = short.method == Method::Head || matches!(status, 100..=199 | 204 | 304);
+    if ended && !bodiless && !fields.contains_key(http::header::CONTENT_LENGTH) {
+        lines.extend_from_slice(b"content-length: 0\r\n");
+    }
+    lines.extend_from_slice(b"\r\n");
+    scratch.answered.clear();
+    scratch.answered.put(&lines);
+    scratch.response.begin();
+    match scratch.response.read(&lines, short.method, &Limits { head: 64 << 10, ..Limits::default() }) {
+        Reading::Whole => Ok(()),
+        Reading::Refused(refusal) => Err(Unanswered::Wrong(refusal.why)),
+        Reading::More => Err(Unanswered::Wrong("no head")),
+    }
+}
