@@ -41,6 +41,8 @@ def identity():
     def user(name, password, project, grants):
         if name not in users:
             users[name] = make("users", "user", name=name, password=password, domain_id="default")
+        elif password:
+            cloud.call("PATCH", "identity", "/users/" + users[name], {"user": {"password": password}})
         for role in grants:
             cloud.call("PUT", "identity", f"/projects/{projects[project]}/users/{users[name]}/roles/{roles[role]}")
 
@@ -55,13 +57,13 @@ def identity():
     for name, kind, port, path in CATALOG:
         url = f"http://127.0.0.1:{os.environ[port]}{path}"
         service = services.get(kind) or make("services", "service", name=name, type=kind)
+        where = {"url": url, "region_id": os.environ["REGION"]}
         for interface in ["public", "internal", "admin"]:
             old = endpoints.get((service, interface))
             if old is None:
-                make("endpoints", "endpoint", service_id=service, interface=interface, url=url,
-                     region_id=os.environ["REGION"])
-            elif old["url"] != url:
-                cloud.call("PATCH", "identity", "/endpoints/" + old["id"], {"endpoint": {"url": url}})
+                make("endpoints", "endpoint", service_id=service, interface=interface, **where)
+            elif any(old[key] != value for key, value in where.items()):
+                cloud.call("PATCH", "identity", "/endpoints/" + old["id"], {"endpoint": where})
 
 
 def resources(file):
