@@ -133,7 +133,7 @@ impl Folder {
             demo.port,
         );
         let config = format!(
-            "host:\n  name: demo\n  addresses: [127.0.0.1]\nadmin:\n  listen: [\"127.0.0.1:{}\"]\ndataPlane:\n  workers: 1\n",
+            "host:\n  name: demo\n  addresses: [127.0.0.1]\nadmin:\n  listen: [\"127.0.0.1:{}\"]\ndataPlane:\n  workers: 1\nfrontDoor:\n  enabled: false\n",
             demo.status_port,
         );
         for (file, text) in [("manifests/hello.yaml", service + &slice), ("seaway.yaml", config)] {

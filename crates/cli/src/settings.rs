@@ -4,6 +4,8 @@
 //! `example.yaml` beside this file shows all of them, and a test holds it to that.
 
 mod balancing;
+mod exposed;
+mod front_door;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -15,7 +17,7 @@ use seaway_files::{
     decode::{Fault, Faults, Field},
     tree,
 };
-use seaway_model::{Config, L4, Name, config::Exposed, fact::TargetPort};
+use seaway_model::{Config, L4, Name};
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
@@ -91,20 +93,22 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Settings, Wrong> {
     let Some(file) = file else { return Ok(Settings::default()) };
     let text =
         std::fs::read_to_string(file).map_err(|error| Wrong(vec![format!("{}: {error}", file.display())]))?;
-    parse(&text).map_err(|faults| {
+    let beside = file.parent().unwrap_or(Path::new(""));
+    parse(&text, beside).map_err(|faults| {
         let told = |it: &Fault| format!("{}:{}:{}: {it}", file.display(), it.at.line, it.at.column);
         Wrong(faults.iter().map(told).collect())
     })
 }
 
-fn parse(text: &str) -> Result<Settings, Vec<Fault>> {
+/// `beside`: where files are that it names.
+fn parse(text: &str, beside: &Path) -> Result<Settings, Vec<Fault>> {
     let roots = tree::parse(text).map_err(|error| {
         vec![Fault { field: String::new(), at: error.at, message: error.message.clone() }]
     })?;
     let faults = Faults::default();
     let settings = match roots.as_slice() {
         [] => Settings::default(),
-        [root] => read(&Field::root(root, &faults)),
+        [root] => read(&Field::root(root, &faults), beside),
         [_, second, ..] => {
             let message = "a configuration is one document".to_owned();
             return Err(vec![Fault { field: String::new(), at: second.at, message }]);
@@ -113,7 +117,7 @@ fn parse(text: &str) -> Result<Settings, Vec<Fault>> {
     if faults.is_empty() { Ok(settings) } else { Err(faults.into_sorted()) }
 }
 
-fn read(root: &Field<'_>) -> Settings {
+fn read(root: &Field<'_>, beside: &Path) -> Settings {
     let mut settings = Settings::default();
     let file = root.object();
     host(&file.take("host"), &mut settings);
@@ -135,9 +139,10 @@ fn read(root: &Field<'_>) -> Settings {
     if let Some(classless) = file.take("serveClassless").bool() {
         settings.config.classless = classless;
     }
-    let mut exposed = exposed(&file.take("tcpServices"), "tcpServices", L4::Tcp);
-    exposed.extend(self::exposed(&file.take("udpServices"), "udpServices", L4::Udp));
+    let mut exposed = exposed::read(&file.take("tcpServices"), "tcpServices", L4::Tcp);
+    exposed.extend(exposed::read(&file.take("udpServices"), "udpServices", L4::Udp));
     settings.config.exposed = exposed;
+    front_door::read(&file.take("frontDoor"), beside, &mut settings.config.front_door);
     balancing::read(&file.take("defaults"), &mut settings.config.defaults);
     file.finish();
     settings
@@ -194,74 +199,6 @@ fn sockets(field: &Field<'_>, port: u16) -> Vec<SocketAddr> {
     all
 }
 
-/// `mysql:3306` (as the old --tcp-services wrote it), `shop/mysql:3306`, or a map.
-fn exposed(field: &Field<'_>, list: &str, l4: L4) -> Vec<Exposed> {
-    let mut all = Vec::new();
-    for (index, item) in field.items().enumerate() {
-        let key = Name::from(format!("{list}[{index}]"));
-        let found = match item.node().map(|node| &node.value) {
-            Some(tree::Value::Map(_)) => exposed_map(&item, key, l4),
-            _ => exposed_text(&item, key, l4),
-        };
-        all.extend(found);
-    }
-    all
-}
-
-fn exposed_text(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
-    let text = item.text()?;
-    let parsed =
-        text.rsplit_once(':').and_then(|(service, port)| Some((service_name(service)?, port_name(port)?)));
-    if parsed.is_none() {
-        item.invalid(text, "must name a Service and one of its ports, such as mysql:3306 or shop/mysql:db");
-    }
-    let ((namespace, service), port) = parsed?;
-    Some(Exposed { key, l4, namespace, service, port, listen: None, address: None })
-}
-
-fn exposed_map(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
-    let entry = item.object();
-    let (service, port) = (entry.take("service"), entry.take("port"));
-    let named = service.text().and_then(|text| {
-        let named = service_name(text);
-        if named.is_none() {
-            service.invalid(text, "must be NAME or NAMESPACE/NAME");
-        }
-        named
-    });
-    if !service.is_set() {
-        service.required("NAME or NAMESPACE/NAME");
-    }
-    let target = match port.integer_or_text() {
-        Some(seaway_files::decode::IntOrText::Int(_)) => port.port().map(TargetPort::Number),
-        Some(seaway_files::decode::IntOrText::Text(text)) => port_name(text),
-        None => {
-            if !port.is_set() {
-                port.required("the Service's port, by number or by name");
-            }
-            None
-        }
-    };
-    let (listen, address) = (entry.take("listen").port(), entry.take("address").ip());
-    entry.finish();
-    let (namespace, service) = named?;
-    Some(Exposed { key, l4, namespace, service, port: target?, listen, address })
-}
-
-fn service_name(text: &str) -> Option<(Name, Name)> {
-    let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
-    let plain = |it: &str| !it.is_empty() && !it.contains(['/', ':', ' ']);
-    (plain(namespace) && plain(name)).then(|| (namespace.into(), name.into()))
-}
-
-fn port_name(text: &str) -> Option<TargetPort> {
-    match text.parse::<u16>() {
-        Ok(0) => None,
-        Ok(number) => Some(TargetPort::Number(number)),
-        Err(_) => (!text.is_empty() && !text.contains(['/', ' '])).then(|| TargetPort::Name(text.into())),
-    }
-}
-
 fn host_name() -> Name {
     nix::unistd::gethostname()
         .ok()
@@ -272,7 +209,13 @@ fn host_name() -> Name {
 
 #[cfg(test)]
 mod tests {
+    use seaway_model::fact::TargetPort;
+
     use super::*;
+
+    fn parse(text: &str) -> Result<Settings, Vec<Fault>> {
+        super::parse(text, Path::new(""))
+    }
 
     fn faults(text: &str) -> Vec<String> {
         let faults = parse(text).expect_err("it is wrong");

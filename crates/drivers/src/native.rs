@@ -14,7 +14,7 @@ use seaway_model::{
     Desired, ListenerId, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
     load_balancer::TlsByName, outcome::Serving, unit::LbKey,
 };
-use seaway_plan::{Demand, Placement};
+use seaway_plan::{Demand, FRONT_DOOR, Placement};
 use seaway_proxy::{OpenError, Proxy, Running};
 use tracing::info;
 
@@ -37,6 +37,10 @@ impl OnHost {
 impl Placement for OnHost {
     fn units(&self, demand: &Demand) -> Vec<Unit> {
         vec![Unit::LoadBalancer(self.place(), LbKey::Of(demand.owner.clone()))]
+    }
+
+    fn front_door(&self, owner: &Owner) -> Vec<Unit> {
+        vec![Unit::LoadBalancer(self.place(), LbKey::Of(owner.clone()))]
     }
 }
 
@@ -79,6 +83,8 @@ impl Native {
                 info!(listener = %listener.name, %at, "serving");
                 observed.running.sockets.insert((ip, listener.id()), listener.clone());
             }
+            // Nobody can come by an address that no kernel here knows.
+            Err(OpenError::NoFamily { .. }) if ip.is_unspecified() => {}
             Err(error) => {
                 let problem = spoiled(ip, listener, &error);
                 observed.spoiled.insert((ip, listener.id()), (listener.owner.clone(), problem));
@@ -198,6 +204,13 @@ fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> 
         _ => (Reason::Failed, String::new()),
     };
     let id = listener.id();
+    // What the configuration asked for, it can ask for elsewhere.
+    let elsewhere = match &listener.owner {
+        Owner::Config(key) if **key == *FRONT_DOOR => {
+            " Or give it another port in seaway.yaml: frontDoor: {port: 8080}. frontDoor: {enabled: false} shuts it."
+        }
+        _ => "",
+    };
     Problem::new(listener.owner.object(), reason, format!("{id} on {ip} cannot be served: {}", chain(error)))
-        .fix(fix)
+        .fix(format!("{fix}{elsewhere}"))
 }

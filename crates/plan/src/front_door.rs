@@ -44,10 +44,10 @@ pub use self::{
 use crate::index::{Given, ServiceKey};
 
 /// What the configuration calls it.
-const KEY: &str = "frontDoor";
+pub const FRONT_DOOR: &str = "frontDoor";
 
 pub(crate) fn owner() -> Owner {
-    Owner::Config(KEY.into())
+    Owner::Config(FRONT_DOOR.into())
 }
 
 /// What a change came to.
@@ -257,7 +257,7 @@ impl FrontDoor {
         let rules = self.guests.values().flat_map(|guest| guest.rules.iter().cloned());
         Listener {
             owner: owner(),
-            name: format!("{KEY}:http").into(),
+            name: format!("{FRONT_DOOR}:http").into(),
             l4: L4::Tcp,
             port: settings.port,
             protocol: Protocol::Http,

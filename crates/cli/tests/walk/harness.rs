@@ -166,8 +166,10 @@ impl Setup {
                 .collect();
             format!("\n  addresses: [{}]", all.join(", "))
         });
+        // Many run at once, and port 80 of all addresses is not theirs: who wants a front door says where.
+        let door = if self.config.contains("frontDoor:") { "" } else { "frontDoor: {enabled: false}\n" };
         let text = format!(
-            "host:\n  name: edge-1{}\nadmin:\n  listen: [\"127.0.0.1:0\"]\n{}",
+            "host:\n  name: edge-1{}\nadmin:\n  listen: [\"127.0.0.1:0\"]\n{door}{}",
             own.unwrap_or_default(),
             self.config
         );

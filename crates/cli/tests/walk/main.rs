@@ -14,6 +14,7 @@ mod demo;
 mod disk;
 mod endpoints;
 mod folder;
+mod front_door;
 mod harness;
 mod health;
 mod holding_up;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 #[derive(Clone)]
 pub(crate) struct Service {
     name: String,
+    namespace: &'static str,
     port: u16,
     protocol: &'static str,
     kind: &'static str,
@@ -18,6 +19,7 @@ impl Service {
     pub(crate) fn tcp(name: &str, port: u16) -> Service {
         Service {
             name: name.to_owned(),
+            namespace: "default",
             port,
             protocol: "TCP",
             kind: "LoadBalancer",
@@ -33,6 +35,16 @@ impl Service {
 
     pub(crate) fn cluster_ip(mut self) -> Service {
         self.kind = "ClusterIP";
+        self
+    }
+
+    /// One that the front door takes for HTTP.
+    pub(crate) fn web(name: &str) -> Service {
+        Service::tcp(name, 80).cluster_ip()
+    }
+
+    pub(crate) fn within(mut self, namespace: &'static str) -> Service {
+        self.namespace = namespace;
         self
     }
 
@@ -67,9 +79,9 @@ impl Service {
 
     fn slice(mut self, at: SocketAddr, metadata: &str, conditions: &str) -> Service {
         let family = if at.is_ipv4() { "IPv4" } else { "IPv6" };
-        let (name, number) = (&self.name, self.slices.len());
+        let (name, namespace, number) = (&self.name, self.namespace, self.slices.len());
         self.slices.push(format!(
-            "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-{number}\n{metadata}  labels: {{kubernetes.io/service-name: {name}}}\naddressType: {family}\nendpoints:\n- addresses: [\"{}\"]{conditions}\nports:\n- {{name: main, protocol: {}, port: {}}}\n",
+            "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-{number}\n  namespace: {namespace}\n{metadata}  labels: {{kubernetes.io/service-name: {name}}}\naddressType: {family}\nendpoints:\n- addresses: [\"{}\"]{conditions}\nports:\n- {{name: main, protocol: {}, port: {}}}\n",
             at.ip(),
             self.protocol,
             at.port(),
@@ -78,8 +90,9 @@ impl Service {
     }
 
     pub(crate) fn text(&self) -> String {
-        let Service { name, port, protocol, kind, .. } = self;
-        let mut text = format!("apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n");
+        let Service { name, namespace, port, protocol, kind, .. } = self;
+        let mut text =
+            format!("apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  namespace: {namespace}\n");
         if !self.annotations.is_empty() {
             text.push_str("  annotations:\n");
         }

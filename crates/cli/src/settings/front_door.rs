@@ -1,0 +1,141 @@
+//! `frontDoor`: the listener that Services share, by path and host name.
+
+use std::{collections::BTreeMap, path::Path};
+
+use seaway_files::decode::Field;
+use seaway_model::{
+    Name,
+    config::{Admission, FrontDoor, Opens, Unmatched},
+};
+use seaway_plan::quantity::network;
+
+/// More than this is no page to answer with.
+const LARGEST_PAGE: u64 = 1 << 20;
+
+pub(super) fn read(field: &Field<'_>, beside: &Path, door: &mut FrontDoor) {
+    let section = field.object();
+    match section.take("enabled").bool() {
+        Some(true) => door.opens = Opens::Always,
+        Some(false) => door.opens = Opens::Never,
+        None => {}
+    }
+    let addresses = section.take("addresses");
+    if addresses.is_set() {
+        door.addresses = addresses.items().filter_map(|it| it.ip()).collect();
+        if addresses.items().len() == 0 {
+            addresses.required("an address; [\"::\", 0.0.0.0] are all of this host");
+        }
+    }
+    door.port = section.take("port").port().unwrap_or(door.port);
+    let services = [("all", Admission::All), ("annotated", Admission::Annotated)];
+    door.services = section.take("services").one_of(&services).unwrap_or(door.services);
+    door.strip_prefix = section.take("stripPrefix").bool().unwrap_or(door.strip_prefix);
+    door.unmatched = unmatched(&section.take("unmatched"), beside);
+    door.http.pages = pages(&section.take("pages"), beside);
+    let trusted = section.take("trusted");
+    for item in trusted.items() {
+        let Some(text) = item.text() else { continue };
+        match network(text) {
+            Ok(net) => door.http.trusted.push(net),
+            Err(_) => {
+                item.invalid(text, "must be a network or an address, such as 10.0.0.0/8 or 2001:db8::1")
+            }
+        }
+    }
+    section.finish();
+}
+
+fn unmatched(field: &Field<'_>, beside: &Path) -> Option<Unmatched> {
+    let section = field.object();
+    let code = section.take("code").within(200, 599);
+    let page = page(&section.take("page"), beside);
+    section.finish();
+    field.is_set().then(|| Unmatched { code: code.unwrap_or(404), page })
+}
+
+/// `{503: sorry.html}`
+fn pages(field: &Field<'_>, beside: &Path) -> BTreeMap<u16, Name> {
+    let mut pages = BTreeMap::new();
+    for (key, file) in field.entries() {
+        match key.parse::<u16>() {
+            Ok(code @ 400..=599) => pages.extend(page(&file, beside).map(|page| (code, page))),
+            _ => file.invalid(key, "must be the status of an error, 400 to 599"),
+        }
+    }
+    pages
+}
+
+/// What a file says; one that is not absolute is beside the configuration.
+fn page(field: &Field<'_>, beside: &Path) -> Option<Name> {
+    let name = field.name()?;
+    let path = beside.join(name);
+    let told = match std::fs::metadata(&path) {
+        Ok(it) if it.len() > LARGEST_PAGE => format!("must have at most {LARGEST_PAGE} bytes"),
+        Ok(_) => match std::fs::read_to_string(&path) {
+            Ok(text) => return Some(text.into()),
+            Err(error) => format!("must be a file that can be read: {error}"),
+        },
+        Err(error) => format!("must be a file that can be read: {error}"),
+    };
+    field.invalid(name, &told);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::config::FrontDoor;
+
+    use super::super::{Settings, parse};
+    use super::*;
+
+    fn door(text: &str, beside: &Path) -> FrontDoor {
+        parse(text, beside).expect("it is right").config.front_door
+    }
+
+    #[test]
+    fn every_key_of_the_front_door_is_heeded() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("404.html"), "<p>not here</p>").expect("written");
+        std::fs::write(folder.path().join("503.html"), "<p>later</p>").expect("written");
+        let text = "frontDoor:\n  enabled: true\n  addresses: [127.0.0.1]\n  port: 8080\n  services: annotated\n  \
+                    stripPrefix: false\n  unmatched: {code: 410, page: 404.html}\n  pages: {503: 503.html}\n  \
+                    trusted: [10.0.0.0/8, '::1']\n";
+        let door = door(text, folder.path());
+        assert_eq!((door.opens, door.port, door.services), (Opens::Always, 8080, Admission::Annotated));
+        assert_eq!(door.addresses, ["127.0.0.1".parse::<std::net::IpAddr>().expect("an address")]);
+        assert!(!door.strip_prefix);
+        assert_eq!(door.unmatched, Some(Unmatched { code: 410, page: Some("<p>not here</p>".into()) }));
+        assert_eq!(door.http.pages, BTreeMap::from([(503, "<p>later</p>".into())]));
+        let trusted: Vec<String> = door.http.trusted.iter().map(ToString::to_string).collect();
+        assert_eq!(trusted, ["10.0.0.0/8", "::1/128"]);
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_usual() {
+        let usual = Settings::default().config.front_door;
+        assert_eq!(door("frontDoor: {}\n", Path::new("")), usual);
+        let off = door("frontDoor: {enabled: false}\n", Path::new(""));
+        assert_eq!(off, FrontDoor { opens: Opens::Never, ..usual });
+    }
+
+    #[test]
+    fn mistakes_are_told_at_their_places() {
+        let text = "frontDoor:\n  prot: 80\n  port: 0\n  addresses: []\n  services: some\n  pages:\n    200: a\n    \
+                    404: nowhere.html\n  unmatched: {code: 99}\n  trusted: [everybody]\n";
+        let faults = parse(text, Path::new("/nonexistent")).expect_err("it is wrong");
+        let told: Vec<String> = faults.iter().map(|it| format!("{} {it}", it.at.line)).collect();
+        assert_eq!(
+            told,
+            [
+                "2 frontDoor.prot: unknown field (did you mean \"port\"?)",
+                "3 frontDoor.port: Invalid value: 0: must be between 1 and 65535, inclusive",
+                "4 frontDoor.addresses: Required value: an address; [\"::\", 0.0.0.0] are all of this host",
+                "5 frontDoor.services: Unsupported value: \"some\": supported values: \"all\", \"annotated\"",
+                "7 frontDoor.pages[200]: Invalid value: \"200\": must be the status of an error, 400 to 599",
+                "8 frontDoor.pages[404]: Invalid value: \"nowhere.html\": must be a file that can be read: No such file or directory (os error 2)",
+                "9 frontDoor.unmatched.code: Invalid value: 99: must be between 200 and 599, inclusive",
+                "10 frontDoor.trusted[0]: Invalid value: \"everybody\": must be a network or an address, such as 10.0.0.0/8 or 2001:db8::1",
+            ]
+        );
+    }
+}

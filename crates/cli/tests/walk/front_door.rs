@@ -1,0 +1,252 @@
+//! The front door: many Services behind one listener, by path and by host name.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    backends::Web,
+    harness::{PATIENCE, Seaway, Setup, until},
+    manifests::Service,
+    namespace::{Outside, in_a_network_of_its_own},
+};
+
+/// Where the doors of these tests are, each on an address of its own.
+const PORT: u16 = 8080;
+
+/// What a client gets.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then_some(value.trim())
+        })
+    }
+}
+
+/// Asks for `host/path`, with more lines of a head.
+pub(crate) fn ask(at: SocketAddr, method: &str, url: &str, more: &str) -> Answer {
+    let (host, path) = url.split_at(url.find('/').unwrap_or(url.len()));
+    let asked = || -> std::io::Result<Answer> {
+        let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{more}\r\n")?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split_whitespace().nth(1).and_then(|it| it.parse().ok()).unwrap_or(0);
+        Ok(Answer { status, head: head.to_owned(), body: body.trim().to_owned() })
+    };
+    asked().unwrap_or_default()
+}
+
+fn get(seaway: &Seaway, url: &str) -> Answer {
+    ask(seaway.at(PORT), "GET", url, "")
+}
+
+/// A door on the test's own address, with more keys.
+pub(crate) fn with_door(more: &str) -> Setup {
+    let setup = Setup::new();
+    let ip = setup.ip;
+    setup.config(&door(ip.into(), more))
+}
+
+fn door(ip: IpAddr, more: &str) -> String {
+    format!("frontDoor:\n  addresses: [\"{ip}\"]\n  port: {PORT}\n{more}")
+}
+
+/// The first line that a member was sent: `GET /cart HTTP/1.1`.
+fn asked_for(web: &Web) -> String {
+    web.asked().lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn services_are_reached_by_their_names_and_namespaces_and_see_paths_without_them() {
+    let (cart, one, two) = (Web::start("cart"), Web::start("one"), Web::start("two"));
+    let seaway = with_door("")
+        .write("cart.yaml", &Service::web("cart").to(cart.at).text())
+        .write("one.yaml", &Service::web("web").within("one").to(one.at).text())
+        .write("two.yaml", &Service::web("web").within("two").to(two.at).text())
+        .start();
+    for (url, name, seen) in [
+        ("any.example/cart", "cart", "/"),
+        ("any.example/cart/", "cart", "/"),
+        ("any.example/cart/items?of=me", "cart", "/items?of=me"),
+        ("any.example/cart:80/x", "cart", "/x"),
+        ("any.example/default/cart/x", "cart", "/x"),
+        ("any.example/web/x", "one", "/x"),
+        ("any.example/one/web/x", "one", "/x"),
+        ("any.example/two/web/x", "two", "/x"),
+        ("any.example/two/web:80/x", "two", "/x"),
+    ] {
+        let answer = get(&seaway, url);
+        assert_eq!((answer.status, answer.body.as_str()), (200, name), "{url}");
+        let web = [&cart, &one, &two].into_iter().find(|it| asked_for(it) == format!("GET {seen} HTTP/1.1"));
+        assert!(web.is_some(), "{url}: {:?}", [asked_for(&cart), asked_for(&one), asked_for(&two)]);
+    }
+    for url in ["any.example/", "any.example/carts", "any.example/three/web", "any.example/cart:81"] {
+        assert_eq!(get(&seaway, url).status, 404, "{url}");
+    }
+}
+
+#[test]
+fn host_names_lead_to_a_service_exactly_or_by_their_end() {
+    let (shop, all) = (Web::start("shop"), Web::start("all"));
+    let seaway = with_door("")
+        .write("shop.yaml", &Service::web("shop").with("host", "shop.example").to(shop.at).text())
+        .write("all.yaml", &Service::web("all").with("host", "*.shop.example").to(all.at).text())
+        .start();
+    for (url, expected) in [
+        ("shop.example/", "shop"),
+        ("SHOP.example:8080/cart?x", "shop"),
+        ("eu.shop.example/", "all"),
+        ("a.eu.shop.example/", "all"),
+    ] {
+        assert_eq!(get(&seaway, url).body, expected, "{url}");
+    }
+    assert_eq!(asked_for(&shop), "GET /cart?x HTTP/1.1", "paths of a host stay whole");
+    assert_eq!(get(&seaway, "example/").status, 404);
+}
+
+#[test]
+fn of_two_that_claim_the_same_the_older_has_it_until_it_goes() {
+    let (old, new) = (Web::start("old"), Web::start("new"));
+    let born = |name: &str, web: &Web, year: u16| {
+        let text = Service::web(name).with("host", "shop.example").to(web.at).text();
+        text.replacen("metadata:", &format!("metadata:\n  creationTimestamp: {year}-01-01T00:00:00Z"), 1)
+    };
+    let seaway = with_door("")
+        .write("a-new.yaml", &born("a-new", &new, 2025))
+        .write("z-old.yaml", &born("z-old", &old, 2020))
+        .start();
+    assert_eq!(get(&seaway, "shop.example/").body, "old");
+    until("the younger is told who has it", || {
+        seaway.problems().iter().any(|(reason, message, place)| {
+            reason == "RouteConflict"
+                && message.contains("shop.example/ leads to Service default/z-old already, which is older")
+                && place.contains("a-new.yaml")
+        })
+    });
+    assert_eq!(get(&seaway, "other.example/a-new").body, "new", "and is served where it is alone");
+    seaway.folder.remove("z-old.yaml");
+    until("the younger gets it", || get(&seaway, "shop.example/").body == "new");
+    until("and has no problem any more", || !seaway.has_problem("RouteConflict"));
+}
+
+#[test]
+fn a_service_that_comes_and_goes_is_served_and_missed_at_once() {
+    let seaway = with_door("  enabled: true\n").start();
+    assert_eq!(get(&seaway, "any.example/web").status, 404);
+    let web = Web::start("web");
+    seaway.folder.write("web.yaml", &Service::web("web").to(web.at).text());
+    until("it is served", || get(&seaway, "any.example/web").status == 200);
+    seaway.folder.write("web.yaml", &Service::web("web").text());
+    until("nobody is behind it", || get(&seaway, "any.example/web").status == 503);
+    seaway.folder.remove("web.yaml");
+    until("it is gone", || get(&seaway, "any.example/web").status == 404);
+}
+
+#[test]
+fn the_configuration_says_what_is_stripped_and_what_the_unmatched_get() {
+    let web = Web::start("web");
+    let setup = with_door("  stripPrefix: false\n  unmatched: {code: 410, page: gone.html}\n");
+    let (folder, ip) = (setup.folder.clone(), setup.ip);
+    std::fs::write(folder.0.path().join("gone.html"), "<p>long gone</p>").expect("written");
+    let seaway = setup.write("web.yaml", &Service::web("web").to(web.at).text()).start();
+    assert_eq!(get(&seaway, "any.example/web/x").status, 200);
+    assert_eq!(asked_for(&web), "GET /web/x HTTP/1.1");
+    let gone = get(&seaway, "any.example/");
+    assert_eq!((gone.status, gone.body.as_str()), (410, "<p>long gone</p>"));
+    assert!(gone.header("content-type").is_some_and(|it| it.starts_with("text/html")), "{gone:?}");
+
+    let text = format!("host:\n  name: edge-1\n  addresses: [{ip}]\n{}", door(ip.into(), ""));
+    folder.config(&text);
+    seaway.signal(Signal::SIGHUP);
+    until("the new configuration holds", || get(&seaway, "any.example/").status == 404);
+    assert_eq!(get(&seaway, "any.example/web/x").status, 200);
+    assert_eq!(asked_for(&web), "GET /x HTTP/1.1");
+}
+
+#[test]
+fn a_load_balancer_that_speaks_http_has_its_own_listener_and_may_change_its_mind() {
+    let web = Web::start("web");
+    let service = |said: &str| Service::tcp("shop", 8081).with("protocol", said).to(web.at).text();
+    let seaway = Setup::new().write("shop.yaml", &service("http")).start();
+    let asked = || ask(seaway.at(8081), "GET", "any.example/x", "");
+    assert_eq!((asked().status, asked().body.as_str()), (200, "web"));
+    assert!(web.asked().to_lowercase().contains("x-forwarded-for: "), "{}", web.asked());
+    seaway.folder.write("shop.yaml", &service("tcp"));
+    until("bytes are passed on as they are", || {
+        asked();
+        !web.asked().to_lowercase().contains("x-forwarded-for: ")
+    });
+}
+
+#[test]
+fn a_port_that_somebody_else_has_is_a_problem_of_the_door_alone() {
+    let (web, other) = (Web::start("web"), Web::start("other"));
+    let setup = with_door("");
+    let taken = TcpListener::bind((setup.ip, PORT)).expect("it is free");
+    let seaway = setup
+        .write("web.yaml", &Service::web("web").to(web.at).text())
+        .write("other.yaml", &Service::tcp("other", 8081).to(other.at).text())
+        .start();
+    until("it is told", || {
+        seaway.problems().iter().any(|it| it.0 == "PortInUse" && it.1.contains(&format!("{PORT}/TCP")))
+    });
+    assert_eq!(ask(seaway.at(8081), "GET", "any.example/", "").body, "other", "others are served");
+    assert!(seaway.get("/ready").is_ok_and(|(status, _)| status == 200));
+    drop(taken);
+    until("it opens by itself", || get(&seaway, "any.example/web").status == 200);
+    until("and has no problem any more", || !seaway.has_problem("PortInUse"));
+}
+
+#[test]
+fn by_default_it_is_on_all_addresses_beside_services_with_addresses_of_their_own() {
+    in_a_network_of_its_own(|| {
+        let outside = Outside::connect();
+        let (web, own) = (Web::start("web"), Web::start("own"));
+        let pool = "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: public}\nspec: {addresses: [192.0.2.5]}\n";
+        let seaway = Setup::new()
+            .finding_addresses()
+            .config("frontDoor: {}\n")
+            .write("pool.yaml", pool)
+            .write("web.yaml", &Service::web("web").to(web.at).text())
+            .write("own.yaml", &Service::tcp("own", 80).to(own.at).text())
+            .start();
+        for (at, expected) in [("10.9.0.1:80", "web"), ("[fd00:9::1]:80", "web"), ("192.0.2.5:80", "own")] {
+            let at: SocketAddr = at.parse().expect("an address");
+            let answer = || outside.run(|| ask(at, "GET", "any.example/web", ""));
+            until(&format!("{expected} answers at {at}"), || answer().body == expected);
+        }
+        assert!(seaway.problems().is_empty(), "{:?}", seaway.problems());
+    });
+}
+
+#[test]
+fn who_may_not_have_port_80_is_told_what_to_do_and_serves_the_rest() {
+    in_a_network_of_its_own(|| {
+        let (web, other) = (Web::start("web"), Web::start("other"));
+        let seaway = Setup::new()
+            .by(&["setpriv", "--bounding-set=-net_bind_service", "--inh-caps=-all"])
+            .config("frontDoor: {}\n")
+            .write("web.yaml", &Service::web("web").to(web.at).text())
+            .write("other.yaml", &Service::tcp("other", 8081).to(other.at).text())
+            .start();
+        until("it is told", || seaway.has_problem("NotPermitted"));
+        let fixes = seaway.state()["problems"].to_string();
+        assert!(fixes.contains("frontDoor: {port: 8080}"), "{fixes}");
+        assert_eq!(ask(seaway.at(8081), "GET", "any.example/", "").body, "other", "others are served");
+    });
+}
