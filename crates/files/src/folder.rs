@@ -40,7 +40,7 @@ use crate::{
 
 /// How long an emptied file, or a folder that came back without its files, is believed to be on its way.
 const PATIENCE: Duration = Duration::from_secs(1);
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Service,
     Kind::EndpointSlice,
     Kind::Endpoints,
@@ -49,6 +49,7 @@ const KINDS: [Kind; 8] = [
     Kind::Secret,
     Kind::AddressPool,
     Kind::IPAddressPool,
+    Kind::HTTPRoute,
 ];
 
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod endpoints;
+mod http_route;
 mod meta;
 mod pool;
 mod secret;
@@ -183,6 +184,13 @@ const KNOWN: &[Known] = &[
         version: "v1",
         namespaced: false,
         read: things::namespace,
+    },
+    Known {
+        kind: Kind::HTTPRoute,
+        name: "HTTPRoute",
+        version: "gateway.networking.k8s.io/v1",
+        namespaced: true,
+        read: http_route::read,
     },
     Known {
         kind: Kind::AddressPool,
