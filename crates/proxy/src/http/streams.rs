@@ -1,12 +1,6 @@
 //! A connection of HTTP/2: one task for its frames, one for each of its streams.
 
-use std::{
-    cell::Cell,
-    future::poll_fn,
-    rc::Rc,
-    sync::atomic::Ordering::Relaxed,
-    task::Poll,
-};
+use std::{cell::Cell, future::poll_fn, rc::Rc, sync::atomic::Ordering::Relaxed, task::Poll};
 
 use bytes::Bytes;
 use h2::{
