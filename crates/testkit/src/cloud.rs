@@ -19,12 +19,17 @@
 //! assert_eq!(cloud.count("POST *"), 0);
 //! ```
 
+mod barbican;
 mod clock;
 mod exchange;
 mod faults;
 mod identity;
 mod journal;
+mod neutron;
+mod nova;
 mod octavia;
+mod operator;
+mod python;
 mod routes;
 mod server;
 mod state;
@@ -45,11 +50,13 @@ use self::{
 };
 pub use self::{
     faults::{Fault, Hold, On},
+    identity::Speaks,
     journal::Recorded,
     octavia::Pace,
 };
 
-const SERVICES: [Service; 2] = [identity::SERVICE, octavia::SERVICE];
+const SERVICES: [Service; 5] =
+    [identity::SERVICE, neutron::SERVICE, octavia::SERVICE, nova::SERVICE, barbican::SERVICE];
 
 /// A running fake. Dropping it closes its sockets.
 #[derive(Debug)]
@@ -177,7 +184,7 @@ impl Shared {
         let service = SERVICES.iter().find(|it| request.path.starts_with(it.prefix));
         let mut reply = match (body, service) {
             (Canned::Json(body), _) => Reply::json(status, body),
-            (Canned::Html(page), _) => Reply::text(status, page, "text/html"),
+            (Canned::Html(page), _) => Reply::raw(status, page, "text/html"),
             (Canned::OwnWords, Some(service)) => {
                 (service.refuse)(&Refusal::new(status, "Scripted by a test."))
             }
@@ -190,5 +197,6 @@ impl Shared {
 
 fn respond(state: &mut State, request: Request) -> Reply {
     state.settle();
+    state.settle_servers();
     routes::answer(state, &SERVICES, request)
 }

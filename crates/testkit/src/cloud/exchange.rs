@@ -65,7 +65,7 @@ pub(super) enum Body {
     Nothing,
     Json(Value),
     /// With its content type.
-    Text(String, &'static str),
+    Raw(Vec<u8>, &'static str),
 }
 
 impl Reply {
@@ -77,8 +77,8 @@ impl Reply {
         Reply { status, headers: Vec::new(), body: Body::Nothing }
     }
 
-    pub(super) fn text(status: u16, body: impl Into<String>, content: &'static str) -> Reply {
-        Reply { status, headers: Vec::new(), body: Body::Text(body.into(), content) }
+    pub(super) fn raw(status: u16, body: impl Into<Vec<u8>>, content: &'static str) -> Reply {
+        Reply { status, headers: Vec::new(), body: Body::Raw(body.into(), content) }
     }
 
     #[must_use]

@@ -1,18 +1,36 @@
 //! Octavia: what its API accepts, what it locks, and what becomes of it.
 
 mod balancers;
+mod forms;
 mod kinds;
+mod listeners;
 mod listing;
 mod locks;
+mod members;
+mod monitors;
+mod offer;
+mod policies;
+mod pools;
+mod providers;
+mod quotas;
+mod rules;
 mod schema;
 mod settling;
 mod showing;
+mod tls;
+mod tree;
+mod vips;
+mod whole;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::json;
 
-use self::{kinds::BALANCER, schema::Kind, settling::Pending};
+pub(super) use self::schema::Kind;
+use self::{
+    kinds::{BALANCER, LISTENER, MEMBER, MONITOR, POLICY, POOL, RULE},
+    settling::Pending,
+};
 use super::{
     exchange::{Answer, Caller, Refusal, Reply, Request},
     routes::{Route, Service, delete, get, post, put},
@@ -27,11 +45,59 @@ pub(super) const SERVICE: Service =
 
 const ROUTES: &[Route] = &[
     get("", versions).open(),
+    get("/lbaas/providers", offer::providers),
+    get("/lbaas/providers/{}/flavor_capabilities", offer::flavor_capabilities),
+    get("/lbaas/providers/{}/availability_zone_capabilities", offer::zone_capabilities),
+    get("/lbaas/flavors", offer::flavors),
+    get("/lbaas/flavors/{}", offer::flavor),
+    get("/lbaas/availabilityzones", offer::zones),
+    get("/lbaas/availabilityzones/{}", offer::zone),
+    get("/lbaas/quotas", quotas::list),
+    get("/lbaas/quotas/{}", quotas::show),
+    get("/lbaas/quotas/{}/default", quotas::show_default),
+    put("/lbaas/quotas/{}", quotas::change),
+    delete("/lbaas/quotas/{}", quotas::reset),
     get("/lbaas/loadbalancers", balancers::list),
     post("/lbaas/loadbalancers", balancers::create),
     get("/lbaas/loadbalancers/{}", balancers::show),
     put("/lbaas/loadbalancers/{}", balancers::change),
     delete("/lbaas/loadbalancers/{}", balancers::delete),
+    get("/lbaas/loadbalancers/{}/status", balancers::status),
+    get("/lbaas/loadbalancers/{}/statuses", balancers::status),
+    get("/lbaas/loadbalancers/{}/stats", balancers::statistics),
+    put("/lbaas/loadbalancers/{}/failover", balancers::failover),
+    get("/lbaas/listeners", listeners::list),
+    post("/lbaas/listeners", listeners::create),
+    get("/lbaas/listeners/{}", |state, request| listing::show(state, request, &LISTENER, &request.at[0])),
+    put("/lbaas/listeners/{}", listeners::change),
+    delete("/lbaas/listeners/{}", listeners::delete),
+    get("/lbaas/listeners/{}/stats", listeners::statistics),
+    get("/lbaas/pools", pools::list),
+    post("/lbaas/pools", pools::create),
+    get("/lbaas/pools/{}", |state, request| listing::show(state, request, &POOL, &request.at[0])),
+    put("/lbaas/pools/{}", pools::change),
+    delete("/lbaas/pools/{}", pools::delete),
+    get("/lbaas/pools/{}/members", members::list),
+    post("/lbaas/pools/{}/members", members::create),
+    put("/lbaas/pools/{}/members", members::replace),
+    get("/lbaas/pools/{}/members/{}", members::show),
+    put("/lbaas/pools/{}/members/{}", members::change),
+    delete("/lbaas/pools/{}/members/{}", members::delete),
+    get("/lbaas/healthmonitors", monitors::list),
+    post("/lbaas/healthmonitors", monitors::create),
+    get("/lbaas/healthmonitors/{}", |state, request| listing::show(state, request, &MONITOR, &request.at[0])),
+    put("/lbaas/healthmonitors/{}", monitors::change),
+    delete("/lbaas/healthmonitors/{}", monitors::delete),
+    get("/lbaas/l7policies", policies::list),
+    post("/lbaas/l7policies", policies::create),
+    get("/lbaas/l7policies/{}", |state, request| listing::show(state, request, &POLICY, &request.at[0])),
+    put("/lbaas/l7policies/{}", policies::change),
+    delete("/lbaas/l7policies/{}", policies::delete),
+    get("/lbaas/l7policies/{}/rules", rules::list),
+    post("/lbaas/l7policies/{}/rules", rules::create),
+    get("/lbaas/l7policies/{}/rules/{}", rules::show),
+    put("/lbaas/l7policies/{}/rules/{}", rules::change),
+    delete("/lbaas/l7policies/{}/rules/{}", rules::delete),
 ];
 
 #[derive(Clone, Debug, Default)]
@@ -43,10 +109,19 @@ pub(super) struct Octavia {
     monitors: Table,
     policies: Table,
     rules: Table,
+    flavors: Table,
+    /// By their names, which are their ids.
+    zones: Table,
+    quotas: BTreeMap<String, BTreeMap<String, i64>>,
     /// What goes on at which load balancer.
     pending: HashMap<String, Pending>,
     pub(super) pace: Pace,
+    pub(super) default_provider: String,
+    /// The kinds of which the next one that is made or changed is to end in ERROR.
+    failing: Vec<&'static str>,
 }
+
+const KINDS: [&Kind; 7] = [&BALANCER, &LISTENER, &POOL, &MEMBER, &MONITOR, &POLICY, &RULE];
 
 /// Versions 2.0 to 2.30, with the days on which they were made.
 const VERSIONS: [&str; 31] = [
@@ -100,12 +175,29 @@ fn versions(state: &mut State, _: &Request) -> Answer {
 }
 
 fn refuse(refusal: &Refusal) -> Reply {
+    match refusal.kind {
+        // What is refused before it is known who answers, has the form of the framework below.
+        "lookup" => {
+            let body =
+                json!({"code": refusal.status, "title": "Bad Request", "description": refusal.message});
+            return Reply::json(refusal.status, body);
+        }
+        "Not Found" | "Method Not Allowed" => {
+            let body = json!({"code": refusal.status, "title": refusal.kind, "description": ""});
+            return Reply::json(refusal.status, body);
+        }
+        _ => {}
+    }
     let code = if refusal.status < 500 { "Client" } else { "Server" };
     Reply::json(refusal.status, json!({"debuginfo": null, "faultcode": code, "faultstring": refusal.message}))
 }
 
 impl Octavia {
-    fn table(&self, kind: &Kind) -> &Table {
+    pub(super) fn new(default_provider: &str) -> Octavia {
+        Octavia { default_provider: default_provider.to_owned(), ..Octavia::default() }
+    }
+
+    pub(super) fn table(&self, kind: &Kind) -> &Table {
         match kind.one {
             "loadbalancer" => &self.balancers,
             "listener" => &self.listeners,
@@ -117,7 +209,7 @@ impl Octavia {
         }
     }
 
-    fn table_mut(&mut self, kind: &Kind) -> &mut Table {
+    pub(super) fn table_mut(&mut self, kind: &Kind) -> &mut Table {
         match kind.one {
             "loadbalancer" => &mut self.balancers,
             "listener" => &mut self.listeners,
@@ -139,6 +231,23 @@ impl Octavia {
     fn owned<'o>(&'o self, kind: &Kind, id: &str, caller: &Caller) -> Result<&'o Row, Refusal> {
         let row = self.table(kind).row(id).ok_or_else(|| not_found(kind.title, id))?;
         if may_write(caller, &row.project) { Ok(row) } else { Err(forbidden()) }
+    }
+}
+
+/// What an operator, or bad luck, does to it.
+impl Octavia {
+    /// False if there is no such object.
+    pub(super) fn mark(&mut self, id: &str, attribute: &str, status: &str) -> bool {
+        let row = KINDS.into_iter().find(|kind| self.table(kind).row(id).is_some());
+        let row = row.and_then(|kind| self.table_mut(kind).row_mut(id));
+        row.map(|row| row.set(attribute, status)).is_some()
+    }
+
+    /// False if there is no such kind.
+    pub(super) fn fail_next(&mut self, kind: &str) -> bool {
+        let kind = KINDS.into_iter().find(|it| it.one == kind);
+        self.failing.extend(kind.map(|it| it.one));
+        kind.is_some()
     }
 }
 

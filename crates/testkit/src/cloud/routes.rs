@@ -19,7 +19,7 @@ pub(super) struct Route {
     method: &'static str,
     /// `{}` stands for one part of the path.
     path: &'static str,
-    answer: fn(&mut State, &Request) -> Answer,
+    answer: Handler,
     open: bool,
 }
 
@@ -35,6 +35,10 @@ pub(super) const fn post(path: &'static str, answer: Handler) -> Route {
 
 pub(super) const fn put(path: &'static str, answer: Handler) -> Route {
     Route { method: "PUT", path, answer, open: false }
+}
+
+pub(super) const fn patch(path: &'static str, answer: Handler) -> Route {
+    Route { method: "PATCH", path, answer, open: false }
 }
 
 pub(super) const fn delete(path: &'static str, answer: Handler) -> Route {
@@ -53,7 +57,7 @@ pub(super) fn answer(state: &mut State, services: &[Service], mut request: Reque
     let Some((service, below)) =
         services.iter().find_map(|it| Some((it, request.path.strip_prefix(it.prefix)?.to_owned())))
     else {
-        return Reply::text(404, "There is no such service.", "text/plain");
+        return Reply::raw(404, "There is no such service.", "text/plain");
     };
     match route(service, &below, &request.method) {
         Err(refusal) => (service.refuse)(&refusal),

@@ -173,7 +173,7 @@ fn written(reply: Reply, number: usize, cut: bool) -> Response<Outgoing> {
     let (content, body) = match reply.body {
         Body::Nothing => (None, Bytes::new()),
         Body::Json(value) => (Some("application/json"), Bytes::from(value.to_string())),
-        Body::Text(text, content) => (Some(content), Bytes::from(text)),
+        Body::Raw(bytes, content) => (Some(content), Bytes::from(bytes)),
     };
     let mut response = Response::builder().status(reply.status);
     if let Some(content) = content {

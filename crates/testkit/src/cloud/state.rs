@@ -1,8 +1,11 @@
 //! The whole cloud as one plain value: a copy of it is the world as it was.
 
 use super::{
+    barbican::Barbican,
     clock::{Ids, Moment},
     identity::Identity,
+    neutron::Neutron,
+    nova::Nova,
     octavia::Octavia,
 };
 
@@ -14,13 +17,28 @@ pub(super) struct State {
     pub(super) ids: Ids,
     pub(super) identity: Identity,
     pub(super) octavia: Octavia,
+    pub(super) neutron: Neutron,
+    pub(super) nova: Nova,
+    pub(super) barbican: Barbican,
 }
 
 impl State {
-    /// An empty cloud with the users and projects that the real rig has.
+    /// A cloud with the users, the projects and the external network that the real rig has, and nothing else.
     pub(super) fn new(base: &str, now: Moment) -> State {
         let mut ids = Ids::default();
         let identity = Identity::new(base, &mut ids);
-        State { base: base.to_owned(), now, ids, identity, octavia: Octavia::default() }
+        let operator = identity.project_id("admin").unwrap_or_default();
+        let mut state = State {
+            base: base.to_owned(),
+            now,
+            ids,
+            identity,
+            octavia: Octavia::new("ovn"),
+            neutron: Neutron::default(),
+            nova: Nova::default(),
+            barbican: Barbican::default(),
+        };
+        state.open_to_the_world(&operator);
+        state
     }
 }

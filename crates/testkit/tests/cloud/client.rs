@@ -29,10 +29,22 @@ impl Got {
 
 impl Client {
     pub(crate) fn signed_in(cloud: &Cloud, user: &str) -> Client {
-        let address = cloud.url().trim_start_matches("http://").to_owned();
-        let mut client = Client { address, token: String::new() };
+        let got = Client::sign_in(cloud, user, if user == "admin" { "adminpw" } else { "demopw" });
+        let token = got.header("x-subject-token").expect("a token").to_owned();
+        Client { token, ..Client::nobody(cloud) }
+    }
+
+    pub(crate) fn signed_in_by_v2(cloud: &Cloud, user: &str) -> Client {
+        let nobody = Client::nobody(cloud);
+        let password = json!({"username": user, "password": "demopw"});
+        let body = json!({"auth": {"tenantName": user, "passwordCredentials": password}});
+        let got = nobody.send("POST", "/identity/v2.0/tokens", Some(body)).expect("a reply");
+        let token = got.body["access"]["token"]["id"].as_str().expect("a token").to_owned();
+        Client { token, ..nobody }
+    }
+
+    pub(crate) fn sign_in(cloud: &Cloud, user: &str, password: &str) -> Got {
         let domain = json!({"id": "default"});
-        let password = if user == "admin" { "adminpw" } else { "demopw" };
         let body = json!({"auth": {
             "identity": {
                 "methods": ["password"],
@@ -40,9 +52,11 @@ impl Client {
             },
             "scope": {"project": {"name": user, "domain": domain}},
         }});
-        let got = client.send("POST", "/identity/v3/auth/tokens", Some(body)).expect("a reply");
-        client.token = got.header("x-subject-token").expect("a token").to_owned();
-        client
+        Client::nobody(cloud).send("POST", "/identity/v3/auth/tokens", Some(body)).expect("a reply")
+    }
+
+    fn nobody(cloud: &Cloud) -> Client {
+        Client { address: cloud.url().trim_start_matches("http://").to_owned(), token: String::new() }
     }
 
     /// Expects success, and tells the body.

@@ -2,15 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::REGION;
 use crate::cloud::clock::Ids;
 
+pub(super) const REGION: &str = "RegionOne";
+
 #[derive(Clone, Debug)]
-pub(super) struct Endpoint {
+pub(in crate::cloud) struct Endpoint {
     service: String,
-    kind: &'static str,
+    pub(in crate::cloud) kind: String,
     name: &'static str,
-    url: String,
+    pub(in crate::cloud) url: String,
+    pub(in crate::cloud) region: String,
     /// One id for each interface: public, internal, admin.
     ids: [String; 3],
 }
@@ -28,9 +30,10 @@ pub(super) fn all(base: &str, ids: &mut Ids) -> Vec<Endpoint> {
     .into_iter()
     .map(|(kind, name, path)| Endpoint {
         service: ids.hex(),
-        kind,
+        kind: kind.to_owned(),
         name,
         url: format!("{base}{path}"),
+        region: REGION.to_owned(),
         ids: [ids.hex(), ids.hex(), ids.hex()],
     })
     .collect()
@@ -38,9 +41,27 @@ pub(super) fn all(base: &str, ids: &mut Ids) -> Vec<Endpoint> {
 
 pub(super) fn v3(endpoints: &[Endpoint]) -> Value {
     let service = |it: &Endpoint| {
-        let at = |(interface, id): (&str, &String)| json!({"id": id, "interface": interface, "region": REGION, "region_id": REGION, "url": it.url});
+        let at = |(interface, id): (&str, &String)| json!({"id": id, "interface": interface, "region": it.region, "region_id": it.region, "url": it.url});
         let endpoints: Vec<Value> = INTERFACES.into_iter().zip(&it.ids).map(at).collect();
         json!({"id": it.service, "type": it.kind, "name": it.name, "endpoints": endpoints})
+    };
+    endpoints.iter().map(service).collect()
+}
+
+pub(super) fn v2(endpoints: &[Endpoint]) -> Value {
+    let service = |it: &Endpoint| {
+        json!({
+            "type": it.kind,
+            "name": it.name,
+            "endpoints_links": [],
+            "endpoints": [{
+                "id": it.ids[0],
+                "region": it.region,
+                "publicURL": it.url,
+                "internalURL": it.url,
+                "adminURL": it.url,
+            }],
+        })
     };
     endpoints.iter().map(service).collect()
 }

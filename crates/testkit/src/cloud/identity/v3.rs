@@ -1,93 +1,101 @@
-//! Version 3 of the identity API.
-
-use std::time::Duration;
+//! Version 3 of the identity API, and the door before all versions.
 
 use serde_json::{Value, json};
 
-use super::{DEFAULT, Project, Token, User};
+use super::{
+    Speaks, catalog, credentials, not_allowed, people, sign_in, trusts,
+    v2::{self, is_v2},
+};
 use crate::cloud::{
     exchange::{Answer, Refusal, Reply, Request},
-    routes::{Route, get, post},
+    routes::{Route, delete, get, patch, post, put},
     state::State,
 };
 
-pub(super) const ROUTES: &[Route] = &[get("", version).open(), post("/auth/tokens", sign_in).open()];
+pub(super) const ROUTES: &[Route] = &[
+    get("", version).open(),
+    post("/tokens", v2::sign_in).open(),
+    get("/tenants", v2::tenants),
+    post("/auth/tokens", sign_in::sign_in).open(),
+    get("/auth/tokens", show),
+    delete("/auth/tokens", revoke),
+    get("/auth/projects", projects),
+    get("/auth/catalog", show_catalog),
+    get("/projects", people::projects),
+    post("/projects", people::create_project),
+    delete("/projects/{}", people::delete_project),
+    get("/users", people::users),
+    post("/users", people::create_user),
+    patch("/users/{}", people::change_user),
+    delete("/users/{}", people::delete_user),
+    get("/roles", people::roles),
+    put("/projects/{}/users/{}/roles/{}", people::grant),
+    delete("/projects/{}/users/{}/roles/{}", people::revoke),
+    get("/users/{}/application_credentials", credentials::list),
+    post("/users/{}/application_credentials", credentials::create),
+    get("/users/{}/application_credentials/{}", credentials::show),
+    delete("/users/{}/application_credentials/{}", credentials::delete),
+    post("/OS-TRUST/trusts", trusts::create),
+    get("/OS-TRUST/trusts/{}", trusts::show),
+    delete("/OS-TRUST/trusts/{}", trusts::delete),
+];
 
-fn version(state: &mut State, _: &Request) -> Answer {
-    Ok(Reply::json(200, json!({"version": described(state)})))
-}
-
-fn described(state: &State) -> Value {
-    json!({
+/// What is at the roots of this version and of all of them.
+fn version(state: &mut State, request: &Request) -> Answer {
+    let (base, speaks) = (format!("{}/identity", state.base), state.identity.speaks);
+    let path = request.path.trim_end_matches('/');
+    let v3 = json!({
         "id": "v3.14",
         "status": "stable",
         "updated": "2020-04-07T00:00:00Z",
-        "links": [{"rel": "self", "href": format!("{}/identity/v3/", state.base)}],
+        "links": [{"rel": "self", "href": format!("{base}/v3/")}],
         "media-types": [{"base": "application/json", "type": "application/vnd.openstack.identity-v3+json"}],
-    })
+    });
+    if is_v2(request) {
+        return if speaks == Speaks::V3 {
+            Err(nowhere())
+        } else {
+            Ok(Reply::one(200, "version", v2::version(&base)))
+        };
+    }
+    if path.ends_with("v3") {
+        return if speaks == Speaks::V2 { Err(nowhere()) } else { Ok(Reply::one(200, "version", v3)) };
+    }
+    let values = match speaks {
+        Speaks::V3 => vec![v3],
+        Speaks::V2 => vec![v2::version(&base)],
+        Speaks::Both => vec![v3, v2::version(&base)],
+    };
+    Ok(Reply::json(300, json!({"versions": {"values": values}})))
 }
 
-fn sign_in(state: &mut State, request: &Request) -> Answer {
-    let body = request.json().unwrap_or_default();
-    let auth = &body["auth"];
-    let methods: Vec<&str> =
-        auth["identity"]["methods"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let user = match methods[..] {
-        ["password"] => by_password(state, &auth["identity"]["password"]["user"])?,
-        _ => return Err(unauthorized()),
-    };
-    let project = match &auth["scope"]["project"] {
-        Value::Null => None,
-        wanted => Some(project(state, wanted)?),
-    };
-    let roles = match &project {
-        None => Vec::new(),
-        Some(project) => {
-            let grant = state.identity.grants.get(&(user.clone(), project.clone()));
-            grant.cloned().ok_or_else(unauthorized)?
-        }
-    };
-    let token = Token {
-        id: format!("gAAAA{}", state.ids.hex()),
-        user,
-        project,
-        roles,
-        methods: methods.iter().map(|it| (*it).to_owned()).collect(),
-        audit: state.ids.hex()[..22].to_owned(),
-        issued: state.now,
-        expires: state.now.after(Duration::from_secs(state.identity.lifetime)),
-    };
-    let reply = Reply::json(201, state.identity.described(&token)).with("x-subject-token", &token.id);
-    state.identity.tokens.insert(token.id.clone(), token);
-    Ok(reply)
+pub(super) fn nowhere() -> Refusal {
+    Refusal::new(404, "The resource could not be found.")
 }
 
-fn by_password(state: &State, user: &Value) -> Result<String, Refusal> {
-    let found: Option<&User> = match (user["id"].as_str(), user["name"].as_str()) {
-        (Some(id), _) => state.identity.users.get(id),
-        (_, Some(name)) if is_default(&user["domain"]) => state.identity.user_named(name),
-        _ => None,
-    };
-    found
-        .filter(|it| user["password"].as_str() == Some(&it.password))
-        .map(|it| it.id.clone())
-        .ok_or_else(unauthorized)
+fn show(state: &mut State, request: &Request) -> Answer {
+    let token = state.identity.valid(request.header("x-subject-token").unwrap_or_default(), state.now)?;
+    Ok(Reply::json(200, state.identity.told_by_v3(token)).with("x-subject-token", &token.id))
 }
 
-fn project(state: &State, wanted: &Value) -> Result<String, Refusal> {
-    let found: Option<&Project> = match (wanted["id"].as_str(), wanted["name"].as_str()) {
-        (Some(id), _) => state.identity.projects.get(id),
-        (_, Some(name)) if is_default(&wanted["domain"]) => state.identity.project_named(name),
-        _ => None,
-    };
-    found.map(|it| it.id.clone()).ok_or_else(unauthorized)
+fn revoke(state: &mut State, request: &Request) -> Answer {
+    let id = request.header("x-subject-token").unwrap_or_default();
+    state.identity.valid(id, state.now)?;
+    state.identity.tokens.remove(id);
+    Ok(Reply::empty(204))
 }
 
-fn is_default(domain: &Value) -> bool {
-    domain["id"] == DEFAULT || domain["name"] == "Default"
+/// Where the caller has roles.
+fn projects(state: &mut State, request: &Request) -> Answer {
+    let mine = state.identity.grants.keys().filter(|(user, _)| *user == request.caller.user);
+    let mine = mine.filter_map(|(_, project)| state.identity.projects.get(project));
+    let all: Vec<Value> = mine.map(people::project).collect();
+    Ok(Reply::json(200, json!({"projects": all, "links": {}})))
 }
 
-/// Why, is never told.
-fn unauthorized() -> Refusal {
-    Refusal::new(401, "The request you have made requires authentication.")
+fn show_catalog(state: &mut State, request: &Request) -> Answer {
+    if request.caller.project.is_empty() {
+        return Err(not_allowed(""));
+    }
+    Ok(Reply::json(200, json!({"catalog": catalog::v3(&state.identity.endpoints), "links": {}})))
 }

@@ -1,19 +1,18 @@
 //! The attributes of each kind, as `octavia/api/v2/types` has them.
 
-use super::schema::{
-    Attribute,
-    Form::{
+use super::{
+    forms::Form::{
         Address, Alpn, Bool, Choice, Cidrs, Code, Int, Many, Matching, One, Text, Texts, Url, UrlPath, Uuid,
         Uuids, Version, Words,
     },
-    Kind, fixed, free, link, nested, told,
+    schema::{Attribute, Kind, fixed, free, link, nested, told},
 };
 
 const NO_LIMIT: i64 = i64::MAX;
 /// 24 days, in milliseconds.
 const LONGEST: i64 = 24 * 24 * 60 * 60 * 1000;
 
-const TAGS: Attribute = free("tags", Texts(255)).empty();
+const TAGS: Attribute = free("tags", Texts);
 const PROJECT: Attribute = fixed("project_id", Text(36)).never_nested();
 /// The old name of the same.
 const TENANT: Attribute = fixed("tenant_id", Text(36)).never_nested().silent();
@@ -73,7 +72,7 @@ pub(super) static LISTENER: Kind = Kind {
         fixed("protocol_port", Int(1, 65535)).required(),
         free("connection_limit", Int(-1, NO_LIMIT)).int(-1),
         free("default_tls_container_ref", Text(255)),
-        free("sni_container_refs", Texts(255)).empty(),
+        free("sni_container_refs", Texts),
         PROJECT,
         TENANT,
         free("default_pool_id", Uuid),
@@ -91,7 +90,7 @@ pub(super) static LISTENER: Kind = Kind {
         free("client_crl_container_ref", Text(255)),
         free("allowed_cidrs", Cidrs),
         free("tls_ciphers", Text(2048)),
-        free("tls_versions", Texts(32)),
+        free("tls_versions", Texts),
         free("alpn_protocols", Alpn),
         free("hsts_max_age", Int(0, NO_LIMIT)),
         free("hsts_include_subdomains", Bool).flag(false),
@@ -127,7 +126,7 @@ pub(super) static POOL: Kind = Kind {
         free("crl_container_ref", Text(255)),
         free("tls_enabled", Bool).flag(false),
         free("tls_ciphers", Text(2048)),
-        free("tls_versions", Texts(32)),
+        free("tls_versions", Texts),
         free("alpn_protocols", Alpn),
         told("provisioning_status"),
         told("operating_status"),
@@ -164,8 +163,8 @@ pub(super) static MEMBER: Kind = Kind {
         fixed("subnet_id", Uuid),
         PROJECT,
         TENANT,
-        free("monitor_port", Int(1, 65535)),
-        free("monitor_address", Address),
+        free("monitor_port", Int(1, 65535)).null(),
+        free("monitor_address", Address).null(),
         TAGS,
         nested("request_sriov", Bool).flag(false),
         told("vnic_type"),

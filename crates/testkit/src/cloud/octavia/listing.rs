@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Value, json};
 
-use super::{Octavia, forbidden, is_operator, may_read, schema::Kind, showing};
+use super::{forbidden, is_operator, may_read, schema::Kind, showing};
 use crate::cloud::{
     exchange::{Answer, Caller, Refusal, Reply, Request},
     state::State,
@@ -105,7 +105,7 @@ impl<'r> Wanted<'r> {
                 Ok(number) => Some(usize::try_from(number).map_or(PAGE, |it| it.min(PAGE))),
                 Err(_) => {
                     let message = format!("Supplied pagination limit '{text}' is not valid.");
-                    return Err(Refusal::new(400, message));
+                    return Err(Refusal::of(400, "lookup", message));
                 }
             },
         };
@@ -213,7 +213,7 @@ fn order(request: &Request, kind: &Kind) -> Result<Vec<(String, bool)>, Refusal>
     let descends = |direction: &str| match direction.to_lowercase().as_str() {
         "asc" => Ok(false),
         "desc" => Ok(true),
-        other => Err(Refusal::new(400, format!("Supplied sort direction '{other}' is not valid."))),
+        other => Err(Refusal::of(400, "lookup", format!("Supplied sort direction '{other}' is not valid."))),
     };
     let mut order = Vec::new();
     if let Some(sort) = request.param("sort") {
@@ -250,12 +250,5 @@ fn value(row: &Row, name: &str) -> (i64, String) {
             Some(Value::Bool(flag)) => (i64::from(*flag), String::new()),
             _ => (0, String::new()),
         },
-    }
-}
-
-impl Octavia {
-    /// Where a number of objects is asked for: in quotas.
-    pub(super) fn used(&self, kind: &Kind, project: &str) -> usize {
-        self.table(kind).count_of_project(project)
     }
 }

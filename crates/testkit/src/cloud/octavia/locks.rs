@@ -21,22 +21,34 @@ impl Octavia {
         Ok(())
     }
 
+    /// Whether the load balancer can be locked; looked at before anything is checked that is no fault of a wait.
+    pub(super) fn must_be_free(&self, balancer: &str) -> Result<(), Refusal> {
+        if self.status(&BALANCER, balancer) == ACTIVE {
+            Ok(())
+        } else {
+            Err(immutable(BALANCER.title, balancer))
+        }
+    }
+
     /// Takes the lock for a change below the load balancer, and marks what is touched on the way down to it.
     pub(super) fn lock_below(
         &mut self,
         balancer: &str,
         listeners: &[String],
         also: &[(&'static Kind, &str, &str)],
+        now: &str,
     ) -> Result<(), Refusal> {
-        if self.status(&BALANCER, balancer) != ACTIVE {
-            return Err(immutable(BALANCER.title, balancer));
-        }
-        self.set_status(&BALANCER, balancer, "PENDING_UPDATE");
-        for listener in listeners {
-            self.set_status(&LISTENER, listener, "PENDING_UPDATE");
-        }
-        for (kind, id, status) in also {
+        self.must_be_free(balancer)?;
+        let listeners = listeners.iter().map(|it| (&LISTENER, it.as_str(), "PENDING_UPDATE"));
+        let marked = [(&BALANCER, balancer, "PENDING_UPDATE")]
+            .into_iter()
+            .chain(listeners)
+            .chain(also.iter().copied());
+        for (kind, id, status) in marked {
             self.set_status(kind, id, status);
+            if let Some(row) = self.table_mut(kind).row_mut(id) {
+                row.set("updated_at", now);
+            }
         }
         Ok(())
     }

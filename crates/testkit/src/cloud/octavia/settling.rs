@@ -1,10 +1,14 @@
 //! How what is pending ends: after some looks, or when the fake's clock says so.
+//!
+//! With `ovn` it may end in two steps, as there: a load balancer that was created whole is ACTIVE before what is below it, and
+//! members that a batch removes are ACTIVE once more before they are gone.
 
 use std::time::Duration;
 
 use super::{
     Octavia,
-    kinds::{BALANCER, LISTENER, POLICY, POOL},
+    kinds::{BALANCER, LISTENER, MEMBER, POLICY, POOL},
+    providers::{Provider, operating},
     schema::Kind,
 };
 use crate::cloud::{clock::Moment, state::State};
@@ -29,19 +33,44 @@ impl Default for Pace {
 /// A change that goes on at a load balancer.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
-    looks_left: u32,
-    due: Option<Moment>,
+    end: End,
+    step: Step,
+    /// Members that only the second step removes.
+    late: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Looks(u32),
+    At(Moment),
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    First,
+    Second,
 }
 
 impl State {
     /// Something at this load balancer has begun.
     pub(super) fn began(&mut self, balancer: &str) {
-        let pending = match self.octavia.pace {
-            Pace::Looks(looks) => Pending { looks_left: looks, due: None },
-            Pace::Time(time) => Pending { looks_left: u32::MAX, due: Some(self.now.after(time)) },
-            Pace::Never => Pending { looks_left: u32::MAX, due: None },
+        // A change amid the two steps of another one does not start that anew.
+        let other = self.octavia.pending.remove(balancer).filter(|it| it.step == Step::Second);
+        let (step, late) = other.map_or((Step::First, Vec::new()), |it| (it.step, it.late));
+        self.begin(balancer, step, late);
+    }
+
+    fn begin(&mut self, balancer: &str, step: Step, late: Vec<String>) {
+        let is_noop =
+            self.octavia.balancers.row(balancer).is_some_and(|it| Provider::of(it) == Provider::Noop);
+        let end = match self.octavia.pace {
+            _ if is_noop => End::Never,
+            Pace::Looks(looks) => End::Looks(looks),
+            Pace::Time(time) => End::At(self.now.after(time)),
+            Pace::Never => End::Never,
         };
-        self.octavia.pending.insert(balancer.to_owned(), pending);
+        self.octavia.pending.insert(balancer.to_owned(), Pending { end, step, late });
     }
 
     /// These objects were told to somebody: what goes on at their load balancers draws nearer to its end.
@@ -54,46 +83,168 @@ impl State {
         balancers.sort();
         balancers.dedup();
         for balancer in balancers {
-            let Some(pending) = self.octavia.pending.get_mut(&balancer) else { continue };
-            pending.looks_left = pending.looks_left.saturating_sub(1);
+            if let Some(Pending { end: End::Looks(looks), .. }) = self.octavia.pending.get_mut(&balancer) {
+                *looks = looks.saturating_sub(1);
+            }
         }
     }
 
     /// Ends what has had its time. Called before each request.
     pub(in crate::cloud) fn settle(&mut self) {
-        let now = self.now;
-        let over = |it: &Pending| it.looks_left == 0 || it.due.is_some_and(|due| due <= now);
-        let done: Vec<String> =
-            self.octavia.pending.iter().filter(|(_, it)| over(it)).map(|(id, _)| id.clone()).collect();
-        for balancer in done {
-            self.octavia.pending.remove(&balancer);
-            self.finish(&balancer);
-        }
-    }
-
-    fn finish(&mut self, balancer: &str) {
-        let updated = self.now.bare();
-        if self.octavia.status(&BALANCER, balancer) == "PENDING_DELETE" {
-            self.octavia.remove(&BALANCER, balancer);
+        if self.octavia.pending.is_empty() {
             return;
         }
-        for (kind, id) in self.octavia.family(balancer) {
-            let status = self.octavia.status(kind, &id);
-            if status == "PENDING_DELETE" {
-                self.octavia.remove(kind, &id);
-            } else if status.starts_with("PENDING") {
-                let Some(row) = self.octavia.table_mut(kind).row_mut(&id) else { continue };
-                row.set("provisioning_status", "ACTIVE");
-                row.set("updated_at", updated.clone());
-                if row.text("operating_status") == "OFFLINE" {
-                    row.set("operating_status", "ONLINE");
+        let now = self.now;
+        let is_over = |it: &Pending| match it.end {
+            End::Looks(left) => left == 0,
+            End::At(due) => due <= now,
+            End::Never => false,
+        };
+        let done: Vec<String> =
+            self.octavia.pending.iter().filter(|(_, it)| is_over(it)).map(|(id, _)| id.clone()).collect();
+        for balancer in done {
+            let Some(pending) = self.octavia.pending.remove(&balancer) else { continue };
+            match pending.step {
+                Step::First => self.first_step(&balancer, pending.late),
+                Step::Second => {
+                    for member in pending.late {
+                        self.octavia.remove(&MEMBER, &member);
+                    }
+                    self.finish(&balancer, &[]);
+                    self.freshen(&balancer);
                 }
             }
         }
     }
+
+    /// Which often is the only one.
+    fn first_step(&mut self, balancer: &str, late: Vec<String>) {
+        let Some(row) = self.octavia.balancers.row(balancer) else { return };
+        let status = row.text("provisioning_status").to_owned();
+        let has_children =
+            BALANCER.below.iter().any(|it| self.octavia.table(it).children(balancer).next().is_some());
+        let has_two = Provider::of(row) == Provider::Ovn && self.octavia.failing.is_empty();
+        match status.as_str() {
+            "PENDING_CREATE" if has_two && has_children => {
+                self.octavia.set_status(&BALANCER, balancer, "ACTIVE");
+                self.begin(balancer, Step::Second, Vec::new());
+            }
+            _ if has_two && !late.is_empty() => {
+                self.finish(balancer, &late);
+                for member in &late {
+                    self.octavia.set_status(&MEMBER, member, "ACTIVE");
+                }
+                self.begin(balancer, Step::Second, late);
+            }
+            _ => self.finish(balancer, &[]),
+        }
+    }
+
+    fn finish(&mut self, balancer: &str, except: &[String]) {
+        if self.octavia.status(&BALANCER, balancer) == "PENDING_DELETE" {
+            self.remove_balancer(balancer);
+            return;
+        }
+        let updated = self.now.bare();
+        let failed = self.take_failures(balancer);
+        let provider = self.octavia.balancers.row(balancer).map(Provider::of);
+        for (kind, id) in self.octavia.family(balancer) {
+            let status = self.octavia.status(kind, &id);
+            if except.contains(&id) || !status.starts_with("PENDING") {
+                continue;
+            }
+            if status == "PENDING_DELETE" {
+                self.octavia.remove(kind, &id);
+                continue;
+            }
+            let row = self.octavia.table(kind).row(&id);
+            let operating =
+                provider.zip(row).and_then(|(it, row)| operating(&self.octavia, it, kind.one, row));
+            let Some(row) = self.octavia.table_mut(kind).row_mut(&id) else { continue };
+            row.set("provisioning_status", if failed.contains(&kind.one) { "ERROR" } else { "ACTIVE" });
+            row.set("updated_at", updated.clone());
+            if let Some(operating) = operating {
+                row.set("operating_status", operating);
+            }
+        }
+    }
+
+    /// The last thing that was done below it tells how the load balancer is.
+    fn freshen(&mut self, balancer: &str) {
+        let updated = self.now.bare();
+        let row = self.octavia.balancers.row(balancer);
+        let told = row.and_then(|row| operating(&self.octavia, Provider::of(row), BALANCER.one, row));
+        if let (Some(told), Some(row)) = (told, self.octavia.balancers.row_mut(balancer)) {
+            row.set("operating_status", told);
+            row.set("updated_at", updated);
+        }
+    }
+
+    fn remove_balancer(&mut self, id: &str) {
+        if let Some(row) = self.octavia.balancers.row(id).cloned() {
+            self.drop_vip(&row);
+        }
+        self.octavia.pending.remove(id);
+        self.octavia.remove(&BALANCER, id);
+    }
+
+    /// Ends all that is pending in a project, whatever its provider does.
+    pub(in crate::cloud) fn settle_all(&mut self, project: &str) {
+        let balancers: Vec<String> =
+            self.octavia.balancers.of_project(project).map(|it| it.id.clone()).collect();
+        for balancer in balancers {
+            self.octavia.pending.remove(&balancer);
+            if self.octavia.status(&BALANCER, &balancer) == "PENDING_DELETE" {
+                self.remove_balancer(&balancer);
+                continue;
+            }
+            for (kind, id) in self.octavia.family(&balancer) {
+                match self.octavia.status(kind, &id).as_str() {
+                    "PENDING_DELETE" => self.octavia.remove(kind, &id),
+                    status if status.starts_with("PENDING") => self.octavia.set_status(kind, &id, "ACTIVE"),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The kinds of which something is pending here that a test wants to fail.
+    fn take_failures(&mut self, balancer: &str) -> Vec<&'static str> {
+        if self.octavia.failing.is_empty() {
+            return Vec::new();
+        }
+        let family = self.octavia.family(balancer);
+        let is_pending = |name: &str| {
+            family
+                .iter()
+                .any(|(kind, id)| kind.one == name && self.octavia.status(kind, id).starts_with("PENDING"))
+        };
+        let failed: Vec<&'static str> =
+            self.octavia.failing.iter().copied().filter(|it| is_pending(it)).collect();
+        for name in &failed {
+            if let Some(at) = self.octavia.failing.iter().position(|it| it == name) {
+                self.octavia.failing.remove(at);
+            }
+        }
+        failed
+    }
 }
 
 impl Octavia {
+    /// What goes on there never ends.
+    pub(super) fn hang(&mut self, balancer: &str) {
+        if let Some(pending) = self.pending.get_mut(balancer) {
+            pending.end = End::Never;
+        }
+    }
+
+    /// These members are removed in a second step.
+    pub(super) fn delay(&mut self, balancer: &str, members: &[String]) {
+        if let Some(pending) = self.pending.get_mut(balancer) {
+            pending.late.extend_from_slice(members);
+        }
+    }
+
     /// The load balancer and all that is below it.
     pub(super) fn family(&self, balancer: &str) -> Vec<(&'static Kind, String)> {
         let mut family: Vec<(&'static Kind, String)> = vec![(&BALANCER, balancer.to_owned())];
@@ -107,14 +258,27 @@ impl Octavia {
         family
     }
 
-    /// With all that is below it.
+    /// With all that is below it; who refers to it lets go.
     pub(super) fn remove(&mut self, kind: &'static Kind, id: &str) {
         for &child in kind.below {
             for id in self.table(child).child_ids(id) {
                 self.remove(child, &id);
             }
         }
-        self.table_mut(kind).remove(id);
+        let Some(row) = self.table_mut(kind).remove(id) else { return };
+        let parent = row.parent.unwrap_or_default();
+        if kind.one == POOL.one {
+            for listener in self.listeners.child_ids(&parent) {
+                if let Some(row) =
+                    self.listeners.row_mut(&listener).filter(|it| it.text("default_pool_id") == id)
+                {
+                    row.set("default_pool_id", serde_json::Value::Null);
+                }
+            }
+        }
+        if kind.one == POLICY.one {
+            self.close_ranks(&parent);
+        }
     }
 
     pub(super) fn balancer_of(&self, kind: &Kind, id: &str) -> Option<String> {

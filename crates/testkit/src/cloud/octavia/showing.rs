@@ -25,8 +25,9 @@ pub(super) fn one(octavia: &Octavia, kind: &Kind, row: &Row) -> Fields {
             tell("loadbalancers", parent(row));
             tell("listeners", ids(octavia.listeners_of(row).into_iter()));
             tell("members", ids(octavia.members.children(&row.id)));
-            let monitor = octavia.monitors.children(&row.id).next();
-            tell("healthmonitor_id", monitor.map_or(Value::Null, |it| it.id.clone().into()));
+            if let Some(monitor) = octavia.monitors.children(&row.id).next() {
+                tell("healthmonitor_id", monitor.id.clone().into());
+            }
         }
         "healthmonitor" => {
             tell("pools", parent(row));
@@ -59,9 +60,9 @@ pub(super) fn whole(octavia: &Octavia, row: &Row) -> Fields {
         let mut shown = one(octavia, &POOL, pool);
         shown.remove("loadbalancers");
         shown.remove("healthmonitor_id");
-        if let Some(monitor) = octavia.monitors.children(&pool.id).next() {
-            shown.insert("healthmonitor".to_owned(), plain(&MONITOR, monitor).into());
-        }
+        let monitor = octavia.monitors.children(&pool.id).next();
+        let monitor = monitor.map_or(Value::Null, |it| plain(&MONITOR, it).into());
+        shown.insert("healthmonitor".to_owned(), monitor);
         let members = octavia.members.children(&pool.id).map(|member| Value::from(plain(&MEMBER, member)));
         shown.insert("members".to_owned(), members.collect());
         Value::from(shown)
@@ -75,8 +76,14 @@ fn plain(kind: &Kind, row: &Row) -> Fields {
     let mut shown = Fields::new();
     for attribute in kind.attributes.iter().filter(|it| it.is_told()) {
         let kept = row.fields.get(attribute.name).filter(|it| !it.is_null()).cloned();
-        // What was never named has an empty name.
-        let none = || if ["name", "description"].contains(&attribute.name) { json!("") } else { Value::Null };
+        let none = || match attribute.name {
+            // What was never named has an empty name.
+            "name" | "description" => json!(""),
+            "tags" | "sni_container_refs" => json!([]),
+            "insert_headers" => json!({}),
+            "vip_sg_ids" => json!([]),
+            _ => Value::Null,
+        };
         shown.insert(attribute.name.to_owned(), kept.unwrap_or_else(none));
     }
     shown.insert("id".to_owned(), row.id.clone().into());
