@@ -136,9 +136,9 @@ fn judge_octavia(survey: &Survey, findings: &mut Vec<Finding>) {
         Found::Told(()) => {
             let roles = &survey.identity.roles;
             if !roles.is_empty() && !roles.iter().any(|it| MAKERS.contains(&it.as_str())) {
-                findings.push(warning(
+                findings.push(missing(
                     format!(
-                        "{user} may see load balancers, but perhaps not make any (roles: {})",
+                        "{user} may see load balancers, but has no role to make any (roles: {})",
                         listed(roles)
                     ),
                     grant,

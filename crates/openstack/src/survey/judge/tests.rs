@@ -80,7 +80,7 @@ fn what_is_missing_is_told_with_what_to_type() {
             "alice may not list load balancers",
             "openstack role add --user alice --project shop load-balancer_member",
         ),
-        (|it| it.identity.roles = vec!["reader".to_owned()], Warning, "roles: reader", "role add"),
+        (|it| it.identity.roles = vec!["reader".to_owned()], Missing, "roles: reader", "role add"),
         (|it| it.providers = Found::Told(vec![]), Missing, "no provider", "enabled_provider_drivers"),
         (|it| it.external_networks = Found::Told(vec![]), Missing, "no external network", "internal-lb"),
         (
