@@ -10,7 +10,9 @@ use anyhow::{Context, Result, bail};
 use seaway_drivers::{native::OnHost, presence::Presence};
 use seaway_files::{Folder, read_folder};
 use seaway_model::{Address, Change, Fact, Kind, Problem, fact::HostReport};
-use seaway_plan::{Overview, Roles, ServiceKey, World, dry_run, explain::explain as tell};
+use seaway_plan::{
+    FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run, explain::explain as tell,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -85,9 +87,43 @@ pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
 fn table(look: &Look) -> String {
     let rows: Vec<Vec<String>> = look.world.overview().iter().map(row).collect();
     if rows.is_empty() {
-        return "Nothing would be served: there is no Service of type LoadBalancer, and no tcpServices entry.".to_owned();
+        return "Nothing would be served: there is no Service of type LoadBalancer, none for the front door, and no \
+                tcpServices entry."
+            .to_owned();
     }
-    output::table(&["OWNER", "POOL", "ADDRESSES", "PORTS", "MEMBERS", "PROBLEMS"], &rows)
+    let mut text = output::table(&["OWNER", "POOL", "ADDRESSES", "PORTS", "MEMBERS", "PROBLEMS"], &rows);
+    if let Some(door) = look.world.front_door() {
+        text.push_str(&front_door(&door));
+    }
+    text
+}
+
+/// A line for all paths and host names that lead to one thing.
+fn front_door(door: &FrontDoorView) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut lost = String::new();
+    for entrance in &door.entrances {
+        let name = entrance.object.to_string();
+        for lead in &entrance.leads {
+            match rows.iter_mut().find(|row| row[0] == name && row[1] == lead.to) {
+                Some(row) => row[3] = format!("{} {}", row[3], lead.at),
+                None => rows.push(vec![name.clone(), lead.to.clone(), members_of(lead), lead.at.clone()]),
+            }
+        }
+        for it in &entrance.lost {
+            lost.push_str(&format!("{name} is not at {}: {} is\n", it.claims.join(" "), it.to));
+        }
+    }
+    let at: Vec<String> = door.at.iter().map(ToString::to_string).collect();
+    let table = output::table(&["WHO", "LEADS TO", "MEMBERS", "AT"], &rows);
+    format!("\nThe front door, at {}:\n{table}{lost}", at.join(" "))
+}
+
+fn members_of(lead: &Lead) -> String {
+    match lead.pools.as_slice() {
+        [] => "-".to_owned(),
+        pools => pools.iter().map(|(_, members)| members).sum::<usize>().to_string(),
+    }
 }
 
 fn row(overview: &Overview) -> Vec<String> {
@@ -111,7 +147,24 @@ fn row(overview: &Overview) -> Vec<String> {
 
 fn as_json(look: &Look) -> Value {
     let services: Vec<Value> = look.world.overview().iter().map(service_json).collect();
-    json!({ "services": services, "problems": look.problems })
+    let front_door = look.world.front_door().map(|it| front_door_json(&it));
+    json!({ "services": services, "frontDoor": front_door, "problems": look.problems })
+}
+
+fn front_door_json(door: &FrontDoorView) -> Value {
+    let entrances = door.entrances.iter().map(|it| {
+        json!({
+            "object": it.object,
+            "leads": it.leads.iter().map(lead_json).collect::<Vec<_>>(),
+            "lost": it.lost.iter().map(|lost| json!({ "at": lost.claims, "to": lost.to })).collect::<Vec<_>>(),
+        })
+    });
+    json!({ "at": door.at, "entrances": entrances.collect::<Vec<_>>() })
+}
+
+fn lead_json(lead: &Lead) -> Value {
+    let pools = lead.pools.iter().map(|(id, members)| json!({ "id": id, "members": members }));
+    json!({ "at": lead.at, "to": lead.to, "pools": pools.collect::<Vec<_>>() })
 }
 
 fn service_json(overview: &Overview) -> Value {

@@ -1,15 +1,16 @@
 //! Why this address, why these members, and why not: the plan of one Service, told to people.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
 use seaway_model::{
-    Name, Owner, Problem,
+    Name, Owner, Pool, Problem,
     fact::{EndpointAddress, Service, ServiceKind, TargetPort},
     load_balancer::{Affinity, Bind, MemberState},
 };
 
 use crate::{
     demand::is_ours,
+    front_door,
     index::ServiceKey,
     world::{Overview, World},
 };
@@ -22,12 +23,13 @@ pub fn explain(world: &World, key: &ServiceKey) -> Result<String, String> {
         .filter(|it| it.demand.as_ref().is_some_and(|demand| demand.service.meta == service.meta))
         .collect();
     kind(&mut text, world, service, &owners);
+    front_door(&mut text, world, key, service);
     for owner in &owners {
         addresses(&mut text, owner);
         listeners(&mut text, owner);
     }
     members(&mut text, world, key, service, &owners);
-    problems(&mut text, &owners);
+    problems(&mut text, world, key, service, &owners);
     Ok(text)
 }
 
@@ -53,10 +55,11 @@ fn kind(text: &mut String, world: &World, service: &Service, owners: &[Overview]
     if service.kind == ServiceKind::LoadBalancer && !is_ours(service, world.config()) {
         let ours: Vec<&str> = world.config().classes.iter().map(Name::as_str).collect();
         let _ = writeln!(text, "  not served: its class is somebody else's; ours are {}", ours.join(", "));
-    } else if owners.is_empty() {
+    } else if owners.is_empty() && world.pools_at_door(&key_of(service)).is_empty() {
         let _ = writeln!(
             text,
-            "  not served: it is no LoadBalancer, and neither tcpServices nor udpServices names it"
+            "  not served: it is no LoadBalancer, not at the front door, and neither tcpServices nor udpServices \
+             names it"
         );
     }
     for owner in owners {
@@ -64,6 +67,38 @@ fn kind(text: &mut String, world: &World, service: &Service, owners: &[Overview]
             let _ = writeln!(text, "  served because {key} of the configuration names it");
         }
     }
+}
+
+/// Under which paths and host names it is there, by itself or through routes; or why not.
+fn front_door(text: &mut String, world: &World, key: &ServiceKey, service: &Service) {
+    let view = world.front_door();
+    let own = format!("{}/{}:", key.namespace, key.name);
+    let mut told = String::new();
+    for entrance in view.iter().flat_map(|it| &it.entrances) {
+        for lead in
+            entrance.leads.iter().filter(|lead| lead.pools.iter().any(|(id, _)| id.0.starts_with(&own)))
+        {
+            let through = if entrance.object == key.object() {
+                String::new()
+            } else {
+                format!(", through {}", entrance.object)
+            };
+            let _ = writeln!(told, "  {}  leads to {}{through}", lead.at, lead.to);
+        }
+        for lost in entrance.lost.iter().filter(|_| entrance.object == key.object()) {
+            let _ = writeln!(told, "  {}  leads to {} instead", lost.claims.join(", "), lost.to);
+        }
+    }
+    if let Some(view) = view.filter(|_| !told.is_empty()) {
+        let at: Vec<String> = view.at.iter().map(ToString::to_string).collect();
+        let _ = write!(text, "Front door, at {}:\n{told}", at.join(", "));
+    } else if let Some(why) = front_door::why_not(service, world.config()) {
+        let _ = writeln!(text, "  not at the front door: {why}");
+    }
+}
+
+fn key_of(service: &Service) -> ServiceKey {
+    ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone())
 }
 
 fn addresses(text: &mut String, overview: &Overview) {
@@ -114,27 +149,9 @@ fn listeners(text: &mut String, overview: &Overview) {
 }
 
 fn members(text: &mut String, world: &World, key: &ServiceKey, service: &Service, owners: &[Overview]) {
-    for overview in owners {
-        for (id, pool) in &overview.load_balancer.pools {
-            let _ = write!(text, "Members of {id}: {}", pool.balance.as_str());
-            if let Some(Affinity::ClientIp(time)) = pool.affinity {
-                let _ = write!(text, ", a client keeps its member for {}s", time.as_secs());
-            }
-            let _ = writeln!(text);
-            for member in &pool.members {
-                let state = match member.state {
-                    MemberState::Ready => "ready",
-                    MemberState::Draining => "draining: it is terminating, and still serves what it has",
-                };
-                let name = member.host_name.as_ref().map_or(String::new(), |it| format!(" ({it})"));
-                let weight =
-                    if member.weight == 1 { String::new() } else { format!(", weight {}", member.weight) };
-                let _ = writeln!(text, "  {}{name}  {state}{weight}", member.at);
-            }
-            if pool.members.is_empty() {
-                let _ = writeln!(text, "  nobody");
-            }
-        }
+    let own = owners.iter().flat_map(|it| it.load_balancer.pools.values().cloned());
+    for pool in own.chain(world.pools_at_door(key)) {
+        members_of(text, &pool);
     }
     for port in &service.ports {
         let target = match &port.target {
@@ -164,8 +181,36 @@ fn members(text: &mut String, world: &World, key: &ServiceKey, service: &Service
     }
 }
 
-fn problems(text: &mut String, owners: &[Overview]) {
-    let all: Vec<&Problem> = owners.iter().flat_map(|it| &it.status.problems).collect();
+fn members_of(text: &mut String, pool: &Pool) {
+    let _ = write!(text, "Members of {}: {}", pool.id, pool.balance.as_str());
+    match &pool.affinity {
+        Some(Affinity::ClientIp(time)) => {
+            let _ = write!(text, ", a client keeps its member for {}s", time.as_secs());
+        }
+        Some(Affinity::Cookie { name, .. }) => {
+            let _ = write!(text, ", a client keeps its member by the cookie {name}");
+        }
+        None => {}
+    }
+    let _ = writeln!(text);
+    for member in &pool.members {
+        let state = match member.state {
+            MemberState::Ready => "ready",
+            MemberState::Draining => "draining: it is terminating, and still serves what it has",
+        };
+        let name = member.host_name.as_ref().map_or(String::new(), |it| format!(" ({it})"));
+        let weight = if member.weight == 1 { String::new() } else { format!(", weight {}", member.weight) };
+        let _ = writeln!(text, "  {}{name}  {state}{weight}", member.at);
+    }
+    if pool.members.is_empty() {
+        let _ = writeln!(text, "  nobody");
+    }
+}
+
+fn problems(text: &mut String, world: &World, key: &ServiceKey, service: &Service, owners: &[Overview]) {
+    let itself = Owner::Object { object: key.object(), uid: service.meta.uid.clone() };
+    let told = world.status(&itself).map(|it| it.problems).unwrap_or_default();
+    let all: BTreeSet<&Problem> = owners.iter().flat_map(|it| &it.status.problems).chain(&told).collect();
     if all.is_empty() {
         return;
     }

@@ -32,6 +32,7 @@ use seaway_model::{
     load_balancer::{Action, Match, Protocol, Rule},
 };
 
+pub(crate) use self::view::why_not;
 use self::{
     claims::Claims,
     guest::{Guest, Rank},
@@ -39,7 +40,7 @@ use self::{
 };
 pub use self::{
     told::Lost,
-    view::{Entrance, FrontDoorView},
+    view::{Entrance, FrontDoorView, Lead},
 };
 use crate::index::{Given, ServiceKey};
 

@@ -28,6 +28,6 @@ pub mod spelling;
 mod world;
 
 pub use demand::Demand;
-pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lost};
+pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
 pub use index::ServiceKey;
 pub use world::{Overview, Placement, Roles, World, dry_run};

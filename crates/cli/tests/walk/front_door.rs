@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::{
     backends::Web,
-    harness::{PATIENCE, Seaway, Setup, until},
+    harness::{Folder, PATIENCE, Seaway, Setup, path, run, stdout, until},
     manifests::Service,
     namespace::{Outside, in_a_network_of_its_own},
 };
@@ -210,6 +210,59 @@ fn a_port_that_somebody_else_has_is_a_problem_of_the_door_alone() {
     drop(taken);
     until("it opens by itself", || get(&seaway, "any.example/web").status == 200);
     until("and has no problem any more", || !seaway.has_problem("PortInUse"));
+}
+
+#[test]
+fn plan_check_and_explain_tell_who_is_there_and_who_came_too_late() {
+    let folder = Folder::new();
+    let at: SocketAddr = "127.0.0.1:9".parse().expect("an address");
+    let web = |namespace| Service::web("web").within(namespace).to(at).text();
+    folder.write("one.yaml", &web("one"));
+    folder.write("two.yaml", &web("two"));
+    folder.write("cart.yaml", &Service::web("cart").with("host", "shop.example").to(at).text());
+    let manifests = folder.manifests();
+    let asked = |arguments: &[&str]| stdout(&run(arguments));
+
+    let table = asked(&["plan", "--manifests", path(&manifests)]);
+    for part in [
+        "The front door, at [::]:80 0.0.0.0:80:",
+        "Service default/cart  default/cart:80  1        /cart /default/cart /cart:80 /default/cart:80 shop.example/",
+        "Service two/web       two/web:80       1        /two/web /two/web:80\n",
+        "Service two/web is not at /web /web:80: Service one/web is",
+    ] {
+        assert!(table.contains(part), "{part} is missing:\n{table}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&asked(&["plan", "--manifests", path(&manifests), "-o", "json"]))
+            .expect("it is JSON");
+    let entrances = json["frontDoor"]["entrances"].as_array().expect("a list");
+    let two = entrances.iter().find(|it| it["object"]["namespace"] == "two").expect("it is there");
+    assert_eq!(two["leads"][0]["at"], "/two/web");
+    assert_eq!(two["lost"][0]["at"], serde_json::json!(["/web", "/web:80"]));
+
+    let checked = run(&["check", path(&manifests)]);
+    assert_eq!(checked.status.code(), Some(1));
+    let told = stdout(&checked);
+    assert!(
+        told.contains(
+            "two.yaml:4:3: Service two/web: metadata.name: /web, /web:80 lead to Service one/web already"
+        ),
+        "{told}"
+    );
+
+    let explained = asked(&["explain", "two/web", "--manifests", path(&manifests)]);
+    for part in [
+        "Front door, at [::]:80, 0.0.0.0:80:",
+        "  /two/web  leads to two/web:80",
+        "  /web, /web:80  leads to Service one/web instead",
+        "Members of two/web:80: round-robin",
+        "  127.0.0.1:9  ready",
+    ] {
+        assert!(explained.contains(part), "{part} is missing:\n{explained}");
+    }
+    folder.write("own.yaml", &Service::tcp("own", 8080).to(at).text());
+    let outside = asked(&["explain", "own", "--manifests", path(&manifests)]);
+    assert!(outside.contains("not at the front door: it has an address of its own"), "{outside}");
 }
 
 #[test]

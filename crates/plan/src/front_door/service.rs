@@ -19,59 +19,103 @@ use crate::{
 /// The field that makes the paths of a Service's name.
 pub(super) const NAME: &str = "metadata.name";
 
+/// Why a Service is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stays {
+    AsItAsks,
+    WithItsOwnAddress,
+    Unasked,
+    ForItsSources,
+    WithoutHttp,
+}
+
+impl Stays {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Stays::AsItAsks => "seaway.dev/front-door keeps it out",
+            Stays::WithItsOwnAddress => {
+                "it has an address of its own; seaway.dev/front-door: \"true\" lets it in"
+            }
+            Stays::Unasked => "only those that ask for it are let in; seaway.dev/front-door: \"true\" asks",
+            Stays::ForItsSources => "a Service with source ranges is not let in at the front door",
+            Stays::WithoutHttp => "none of its ports speaks HTTP",
+        }
+    }
+}
+
 /// The Service as a guest; nothing, if it is none.
 pub(super) fn guest(service: &Arc<Service>, config: &Config) -> Option<Guest> {
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let mut wishes = Wishes::of(&config.defaults);
     let mut guest = Guest::new(key.object(), &service.meta.uid);
     guest.problems = wishes.read(&key.object(), &service.meta.annotations);
-    let asks = match asks(&wishes) {
-        Some(false) => return None,
-        Some(true) => true,
-        None => match (config.front_door.services, &service.kind) {
-            // It has an address of its own.
-            (_, ServiceKind::LoadBalancer) | (Admission::Annotated, _) => return None,
-            (Admission::All, _) => false,
-        },
+    let ports = match ports(service, &wishes, config) {
+        Ok(ports) => ports,
+        Err(why) => {
+            guest.problems.extend(refused(&key, &wishes, why));
+            return (asks(&wishes) == Some(true)).then_some(guest);
+        }
     };
-    let problem = |reason, message: &str| {
-        Problem::new(key.object(), reason, message).at(wishes.field_of(asking_option(&wishes)))
-    };
-    if !wishes.sources.is_empty() || !service.source_ranges.is_empty() {
-        // Whoever may not come in at its own door may not come in at this one.
-        guest.problems.push(
-            problem(Reason::Unsupported, "a Service with source ranges is not let in at the front door")
-                .fix("Remove the ranges, or seaway.dev/front-door and what else asks for it."),
-        );
-        return asks.then_some(guest);
-    }
-    let ports: Vec<&ServicePort> =
-        service.ports.iter().filter(|it| speaks_http(service, it, config)).collect();
-    let Some(first) = ports.iter().find(|it| it.port == 80).or(ports.first()) else {
-        guest.problems.push(
-            problem(Reason::NoSuchPort, "none of its ports speaks HTTP")
-                .fix("Say so with appProtocol: http, or take it out of tcpServices."),
-        );
-        return asks.then_some(guest);
-    };
+    let first = ports.iter().find(|it| it.port == 80).unwrap_or(&ports[0]).port;
     let strip = wishes.http.strip_prefix;
     if wishes.http.paths.is_empty() {
         for port in &ports {
-            let paths = paths(&key, port.port, port.port == first.port);
+            let paths = paths(&key, port.port, port.port == first);
             let strips = strip.unwrap_or(config.front_door.strip_prefix);
             let rule = rule(&mut guest, &key, port.port, &paths, strips);
             guest.rule(rule, |_| NAME.into());
         }
     } else {
-        let rule = rule(&mut guest, &key, first.port, &wishes.http.paths, strip.unwrap_or(false));
+        let rule = rule(&mut guest, &key, first, &wishes.http.paths, strip.unwrap_or(false));
         guest.rule(rule, |_| wishes.field_of(annotations::PATH));
     }
     if !wishes.http.hosts.is_empty() {
-        let rule = rule(&mut guest, &key, first.port, &["/".into()], false);
+        let rule = rule(&mut guest, &key, first, &["/".into()], false);
         let hosts: Vec<HostPattern> = wishes.http.hosts.clone();
         guest.rule(Rule { hosts, ..rule }, |_| wishes.field_of(annotations::HOST));
     }
     Some(guest)
+}
+
+pub(super) fn why_not(service: &Service, config: &Config) -> Option<Stays> {
+    let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    let mut wishes = Wishes::of(&config.defaults);
+    wishes.read(&key.object(), &service.meta.annotations);
+    ports(service, &wishes, config).err()
+}
+
+/// Its ports that are there: one at least.
+fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<Vec<&'s ServicePort>, Stays> {
+    match (asks(wishes), config.front_door.services, &service.kind) {
+        (Some(true), ..) => {}
+        (Some(false), ..) => return Err(Stays::AsItAsks),
+        (None, _, ServiceKind::LoadBalancer) => return Err(Stays::WithItsOwnAddress),
+        (None, Admission::Annotated, _) => return Err(Stays::Unasked),
+        (None, Admission::All, _) => {}
+    }
+    if !wishes.sources.is_empty() || !service.source_ranges.is_empty() {
+        // Whoever may not come in at its own door may not come in at this one.
+        return Err(Stays::ForItsSources);
+    }
+    let ports: Vec<&ServicePort> =
+        service.ports.iter().filter(|it| speaks_http(service, it, config)).collect();
+    if ports.is_empty() { Err(Stays::WithoutHttp) } else { Ok(ports) }
+}
+
+/// What somebody is told who asked to be there in vain.
+fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
+    let (reason, fix) = match why {
+        Stays::ForItsSources => (
+            Reason::Unsupported,
+            "Remove the ranges, or seaway.dev/front-door and whatever else asks for it.",
+        ),
+        Stays::WithoutHttp => {
+            (Reason::NoSuchPort, "Say that one does, with appProtocol: http, or take it out of tcpServices.")
+        }
+        Stays::AsItAsks | Stays::WithItsOwnAddress | Stays::Unasked => return None,
+    };
+    let field = wishes.field_of(asking_option(wishes));
+    Some(Problem::new(key.object(), reason, why.as_str()).at(field).fix(fix))
 }
 
 /// Whether the Service wants to be here; nothing, if it does not care.

@@ -1,13 +1,22 @@
 //! The front door, for people: who is there under which paths and host names, and who came too late.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use seaway_model::{
-    ObjectRef, Problem,
+    Config, ObjectRef, Pool, PoolId, Problem,
+    config::Opens,
+    fact::Service,
     load_balancer::{Action, Rule},
 };
 
-use super::{FrontDoor, claims::Claim, guest::Guest, told::Lost};
+use super::{
+    FrontDoor,
+    claims::Claim,
+    guest::Guest,
+    service::{self, Stays},
+    told::Lost,
+};
+use crate::index::ServiceKey;
 
 /// What `seaway plan` prints.
 #[derive(Clone, Debug)]
@@ -21,11 +30,18 @@ pub struct FrontDoorView {
 #[derive(Clone, Debug)]
 pub struct Entrance {
     pub object: ObjectRef,
-    /// Paths and host names, each with what it leads to: `/shop` ─► `default/shop:80`.
-    pub leads: Vec<(String, String)>,
-    pub members: usize,
+    pub leads: Vec<Lead>,
     pub lost: Vec<Lost>,
     pub problems: Vec<Problem>,
+}
+
+/// A path of a host, and what it leads to: `shop.example/cart` ─► `default/cart:80`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lead {
+    pub at: String,
+    pub to: String,
+    /// Each with how many answer.
+    pub pools: Vec<(PoolId, usize)>,
 }
 
 impl FrontDoor {
@@ -35,34 +51,42 @@ impl FrontDoor {
             let told = self.told(&guest.owner)?;
             let lost = self.lost(rank, guest);
             let kept = |claim: &String| !lost.iter().any(|it| it.claims.contains(claim));
-            let leads = guest.rules.iter().flat_map(leads).filter(|(claim, _)| kept(claim)).collect();
-            Some(Entrance {
-                object: guest.owner.object(),
-                leads,
-                members: told.members,
-                lost,
-                problems: told.problems,
-            })
+            let leads =
+                guest.rules.iter().flat_map(|rule| self.leads(rule)).filter(|lead| kept(&lead.at)).collect();
+            Some(Entrance { object: guest.owner.object(), leads, lost, problems: told.problems })
         };
         self.guests.iter().filter_map(entrance).collect()
     }
+
+    fn leads(&self, rule: &Rule) -> Vec<Lead> {
+        let answering = |id: &PoolId| self.pools.get(id).map_or(0, |pool| pool.members.len());
+        let (to, pools) = match &rule.action {
+            Action::Forward(pools) => {
+                let told: Vec<String> = match pools.as_slice() {
+                    [(only, _)] => vec![only.to_string()],
+                    several => several.iter().map(|(id, weight)| format!("{id} ({weight})")).collect(),
+                };
+                (told.join(", "), pools.iter().map(|(id, _)| (id.clone(), answering(id))).collect())
+            }
+            Action::Redirect(redirect) => (format!("redirect {}", redirect.code), Vec::new()),
+            Action::Respond { code, .. } => (format!("answer {code}"), Vec::new()),
+        };
+        let hosts = rule.hosts.iter().map(Some).chain(rule.hosts.is_empty().then_some(None));
+        let claims =
+            hosts.flat_map(|host| rule.matches.iter().map(move |asked| Claim::new(host, asked).to_string()));
+        claims.map(|at| Lead { at, to: to.clone(), pools: pools.clone() }).collect()
+    }
+
+    /// Pools of one Service.
+    pub(crate) fn pools_of(&self, key: &ServiceKey) -> Vec<Arc<Pool>> {
+        self.served.get(key).map(|it| it.pools().into_values().collect()).unwrap_or_default()
+    }
 }
 
-fn leads(rule: &Rule) -> Vec<(String, String)> {
-    let to = match &rule.action {
-        Action::Forward(pools) => match pools.as_slice() {
-            [(only, _)] => only.to_string(),
-            several => {
-                let each: Vec<String> =
-                    several.iter().map(|(id, weight)| format!("{id} ({weight})")).collect();
-                each.join(", ")
-            }
-        },
-        Action::Redirect(redirect) => format!("redirect {}", redirect.code),
-        Action::Respond { code, .. } => format!("answer {code}"),
-    };
-    let hosts = rule.hosts.iter().map(Some).chain(rule.hosts.is_empty().then_some(None));
-    let claims =
-        hosts.flat_map(|host| rule.matches.iter().map(move |asked| Claim::new(host, asked).to_string()));
-    claims.map(|claim| (claim, to.clone())).collect()
+/// Why a Service is not there by itself; nothing, if it is.
+pub(crate) fn why_not(service: &Service, config: &Config) -> Option<&'static str> {
+    match config.front_door.opens {
+        Opens::Never => Some("the configuration keeps it shut"),
+        Opens::WhenNeeded | Opens::Always => service::why_not(service, config).map(Stays::as_str),
+    }
 }

@@ -216,6 +216,10 @@ impl World {
         problems
     }
 
+    pub(crate) fn pools_at_door(&self, key: &ServiceKey) -> Vec<Arc<seaway_model::Pool>> {
+        self.door.guests.pools_of(key)
+    }
+
     /// The front door for people; nothing, while it is shut.
     pub fn front_door(&self) -> Option<FrontDoorView> {
         if self.door.units.is_empty() {

@@ -132,7 +132,7 @@ pub(super) fn listener(world: &World) -> Arc<Listener> {
 /// `"/cart /shop/cart -> shop/cart:80"`, a line for each entrance, what was lost left out.
 pub(super) fn entrances(world: &World) -> Vec<String> {
     let view = world.front_door().map(|it| it.entrances).unwrap_or_default();
-    view.iter().flat_map(|it| it.leads.iter().map(|(claim, to)| format!("{claim} -> {to}"))).collect()
+    view.iter().flat_map(|it| it.leads.iter().map(|lead| format!("{} -> {}", lead.at, lead.to))).collect()
 }
 
 /// `"Service default/shop: field: message"`
