@@ -1,6 +1,7 @@
 //! What is measured, against whom, and what must be reached: the table of issue 3, section 5.
 
 pub mod alone;
+pub mod cloud;
 pub mod held;
 pub mod loaded;
 
@@ -23,6 +24,8 @@ pub enum Case {
     Latency,
     Folder,
     Idle,
+    OpenstackList,
+    OpenstackMembers,
 }
 
 /// A number that a run yields.
@@ -48,6 +51,13 @@ pub enum Metric {
     Resident,
     /// Percent of one core while nothing happens.
     CpuAtRest,
+    /// HTTP requests to a cloud.
+    Calls,
+    /// MiB, the most that was resident at once.
+    Peak,
+    /// Milliseconds that a command ran on a core, and until it had ended.
+    CpuTime,
+    UntilDone,
 }
 
 /// A figure that must not exceed a limit: times a peer's, or by itself.
@@ -84,11 +94,22 @@ pub struct Effort {
     pub at_rest: f64,
     /// All fixed rates are multiplied by it, for machines much slower or faster than the one they were chosen on.
     pub rate_scale: f64,
+    /// Load balancers of a cloud, and members of one of them.
+    pub balancers: usize,
+    pub members: usize,
 }
 
 impl Effort {
-    pub const FULL: Self = Self { warm_up: 0.5, seconds: 3.0, at_rest: 20.0, rate_scale: 1.0 };
-    pub const QUICK: Self = Self { warm_up: 0.1, seconds: 0.4, at_rest: 1.0, rate_scale: 0.2 };
+    pub const FULL: Self = Self {
+        warm_up: 0.5,
+        seconds: 3.0,
+        at_rest: 20.0,
+        rate_scale: 1.0,
+        balancers: 5_000,
+        members: 10_000,
+    };
+    pub const QUICK: Self =
+        Self { warm_up: 0.1, seconds: 0.4, at_rest: 1.0, rate_scale: 0.2, balancers: 100, members: 200 };
 }
 
 /// What a whole run of the bench shares.
@@ -99,10 +120,11 @@ pub struct Bench {
     /// Nobody else's sockets, rules or limits are in the network that is measured.
     pub own_network: bool,
     pub rig: Rig,
+    pub crowd: Option<cloud::Crowd>,
 }
 
 impl Case {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::TcpKeepalive,
         Self::TcpConnect,
         Self::TcpBulk,
@@ -111,6 +133,8 @@ impl Case {
         Self::Latency,
         Self::Folder,
         Self::Idle,
+        Self::OpenstackList,
+        Self::OpenstackMembers,
     ];
 
     pub fn contenders(self) -> &'static [Contender] {
@@ -118,7 +142,7 @@ impl Case {
         match self {
             // HAProxy does not balance UDP.
             Self::Udp => &[Seaway, Nginx],
-            Self::Folder | Self::Idle => &[Seaway],
+            Self::Folder | Self::Idle | Self::OpenstackList | Self::OpenstackMembers => &[Seaway],
             _ => &[Seaway, Haproxy, Nginx],
         }
     }
@@ -148,6 +172,16 @@ impl Case {
                     alone(Metric::CpuAtRest, 0.1),
                 ]
             }
+            Self::OpenstackList => vec![
+                alone(Metric::Calls, 40.0),
+                alone(Metric::Peak, 120.0),
+                alone(Metric::UntilDone, 5_000.0),
+            ],
+            Self::OpenstackMembers => vec![
+                alone(Metric::Calls, 20.0),
+                alone(Metric::Peak, 120.0),
+                alone(Metric::UntilDone, 2_000.0),
+            ],
         }
     }
 
@@ -183,6 +217,8 @@ impl Case {
             Self::IdleConnections => held::sample(bench, contender),
             Self::Folder => alone::large_folder(bench),
             Self::Idle => alone::at_rest(bench),
+            Self::OpenstackList => cloud::list(bench),
+            Self::OpenstackMembers => cloud::members(bench),
             _ => loaded::sample(bench, self, contender, rate.unwrap_or(1_000.0)),
         }
     }
@@ -197,6 +233,18 @@ impl Case {
             Self::Latency => "p99 latency at half of HAProxy's maximum, 64 connections, 1 KiB".into(),
             Self::Folder => "5,000 Services × 4 endpoints in the folder, 100 of them hashing".into(),
             Self::Idle => "small folder, no traffic".into(),
+            Self::OpenstackList => {
+                format!(
+                    "`openstack show --no-members` of a cloud with {} load balancers",
+                    bench.effort.balancers
+                )
+            }
+            Self::OpenstackMembers => {
+                let Effort { balancers, members, .. } = bench.effort;
+                format!(
+                    "`openstack show crowded`: one of {balancers} load balancers, its pool has {members} members"
+                )
+            }
         }
     }
 }
@@ -212,6 +260,8 @@ impl fmt::Display for Case {
             Self::Latency => "latency",
             Self::Folder => "folder",
             Self::Idle => "idle",
+            Self::OpenstackList => "openstack-list",
+            Self::OpenstackMembers => "openstack-members",
         })
     }
 }
@@ -231,6 +281,10 @@ impl Metric {
             Self::UntilChanged => "change applied after, ms",
             Self::Resident => "resident, MiB",
             Self::CpuAtRest => "CPU at rest, %",
+            Self::Calls => "calls",
+            Self::Peak => "peak memory, MiB",
+            Self::CpuTime => "CPU, ms",
+            Self::UntilDone => "done after, ms",
         }
     }
 }

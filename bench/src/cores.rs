@@ -150,6 +150,13 @@ fn parse_rollup(text: &str) -> Option<Memory> {
     Some(Memory { resident: bytes("Rss:")?, proportional: bytes("Pss:")? })
 }
 
+/// The most bytes that were resident at once, of a process that has not ended.
+pub fn peak_memory(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    Some(nth_number(line, 1)? * 1024)
+}
+
 /// The processes of a group: the contender and whatever it started.
 pub fn group(leader: u32) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return vec![] };

@@ -95,7 +95,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     for contender in &arguments.contenders {
         versions.push((*contender, contender.version(&programs)?));
     }
-    let mut bench = Bench { programs, effort, open_files, own_network, rig: Rig::new()? };
+    let mut bench = Bench { programs, effort, open_files, own_network, rig: Rig::new()?, crowd: None };
     let plan = rounds::Plan {
         rounds: if arguments.quick { 1 } else { arguments.rounds },
         contenders: arguments.contenders,

@@ -141,6 +141,10 @@ fn short(metric: Metric) -> (&'static str, usize) {
         Metric::UntilChanged => ("ms to change", 1),
         Metric::Resident => ("MiB resident", 1),
         Metric::CpuAtRest => ("% at rest", 3),
+        Metric::Calls => ("calls", 0),
+        Metric::Peak => ("MiB peak", 1),
+        Metric::CpuTime => ("ms CPU", 0),
+        Metric::UntilDone => ("ms to end", 0),
     }
 }
 

@@ -339,6 +339,16 @@ pub fn ticks_per_second() -> u64 {
     u64::try_from(ticks).unwrap_or(100)
 }
 
+/// Seconds that children which were waited for ran on a core.
+pub fn children_time() -> io::Result<f64> {
+    // SAFETY: an all-zero rusage is a valid one.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    // SAFETY: the kernel writes one rusage.
+    check(unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) })?;
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Ok(seconds(usage.ru_utime) + seconds(usage.ru_stime))
+}
+
 pub fn own_thread() -> i32 {
     // SAFETY: no pointers are passed, and it cannot fail.
     unsafe { libc::gettid() }
