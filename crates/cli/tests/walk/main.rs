@@ -26,6 +26,7 @@ mod manifests;
 mod mistakes;
 mod names;
 mod namespace;
+mod openstack;
 mod pressure;
 mod proxy_protocol;
 mod seeing;

@@ -179,7 +179,7 @@ impl Neutron {
 
     fn sees(&self, kind: &Kind, row: &Row, caller: &Caller) -> bool {
         let is_open = match kind.one {
-            "network" => row.is("shared") || row.is("router:external"),
+            "network" | "subnet" => row.is("shared") || row.is("router:external"),
             _ => false,
         };
         caller.is_admin() || row.project == caller.project || is_open
