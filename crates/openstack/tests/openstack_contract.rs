@@ -33,7 +33,7 @@ use serde_json::Value;
 use stage::{Operator, Stage};
 
 /// How many scripts are played at once: the cloud has two cores, and scripts mostly wait.
-const AT_ONCE: usize = 10;
+const AT_ONCE: usize = 6;
 const AUTH_URL: &str = "http://127.0.0.1:5000/v3";
 
 #[test]
@@ -43,8 +43,8 @@ fn the_real_cloud_answers_as_the_golden_files_say() {
     let scripts =
         scripts::all().into_iter().filter(|path| only.as_deref().is_none_or(|it| is_named(path, it)));
     let mut scripts: Vec<PathBuf> = scripts.collect();
-    // The long ones first: the last one is waited for alone.
-    scripts.sort_by_key(|path| path.metadata().map_or(0, |it| it.len()));
+    // The long ones first, amphorae before all: the last one is waited for alone.
+    scripts.sort_by_key(|path| (is_named(path, "octavia_amphora"), path.metadata().map_or(0, |it| it.len())));
     let left = Mutex::new(scripts);
     let next = || locked(&left).pop();
     let faults = Mutex::new(String::new());
@@ -53,8 +53,12 @@ fn the_real_cloud_answers_as_the_golden_files_say() {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 while let Some(path) = next() {
-                    let fault = play(&cloud, &path, &stages)
-                        .unwrap_or_else(|it| format!("\n{}: {it:#}\n", path.display()));
+                    let once = |turn| {
+                        let fault = play(&cloud, &path, turn, &stages);
+                        fault.unwrap_or_else(|it| format!("\n{}: {it:#}\n", path.display()))
+                    };
+                    // A state that passes by is seen or not: what differs counts if it differs again.
+                    let fault = Some(once(1)).filter(String::is_empty).unwrap_or_else(|| once(2));
                     *locked(&faults) += &fault;
                 }
             });
@@ -78,12 +82,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Plays one script in a project of its own, and tells what differs.
-fn play(cloud: &OpenStack, path: &Path, stages: &Mutex<Vec<Stage>>) -> Result<String> {
+fn play(cloud: &OpenStack, path: &Path, turn: u8, stages: &Mutex<Vec<Stage>>) -> Result<String> {
     let recorded = Script::read(path)?;
     if recorded.only_fake {
         return Ok(String::new());
     }
-    let name = format!("contract-{}-{}", recorded.name.replace('_', "-"), std::process::id());
+    let name = format!("contract-{}-{}-{turn}", recorded.name.replace('_', "-"), std::process::id());
     let operator =
         Box::new(Database { socket: cloud.clouds_yaml().with_file_name("run").join("mysql.sock") });
     let mut played = runtime()?.block_on(async {
