@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Config(ConfigArgs),
     /// See it work: three backends, a load balancer before them, one backend killed and noticed
     Demo(Demo),
+    /// Turn the configuration of another load balancer into a seaway.yaml
+    Import(Import),
     /// Look at an OpenStack cloud: what it has and can do, and the load balancers there
     #[command(name = "openstack")]
     OpenStack(OpenStack),
@@ -139,6 +141,34 @@ pub(crate) struct ConfigArgs {
     /// Read FILE and report its mistakes
     #[arg(long, value_name = "FILE", required_unless_present = "example")]
     pub(crate) check: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    pub(crate) source: ImportSource,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportSource {
+    /// From Kubernetes' old service-loadbalancer: its flags as they were, and its loadbalancer.json
+    ///
+    /// Prints a seaway.yaml; what has no counterpart is in it as a comment that says what to do instead.
+    ///
+    ///     seaway import service-loadbalancer --tcp-services=mysql:3306 --balance-algorithm=leastconn > seaway.yaml
+    ///     seaway import service-loadbalancer --config loadbalancer.json --http-port=8080
+    #[command(verbatim_doc_comment)]
+    ServiceLoadbalancer(ImportBank),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportBank {
+    /// Its loadbalancer.json
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Its flags, as they were
+    #[arg(value_name = "FLAGS", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) flags: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -3,12 +3,14 @@
 //! ```text
 //!   args ─► settings ─► run      folder ─► engine ─► host; admin beside them        run.rs, control.rs
 //!                    └► plan, check, explain: the same folder, planned and not done  look.rs
+//!        ├► import: another load balancer's configuration as a seaway.yaml              import.rs
 //!        └► openstack check, show: a cloud looked at with the user's credentials     openstack.rs
 //! ```
 
 mod args;
 mod control;
 mod demo;
+mod import;
 mod look;
 mod openstack;
 mod output;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
             None => demo::run(&arguments),
         }
         .map(|()| ExitCode::SUCCESS),
+        Command::Import(arguments) => import::run(&arguments),
         Command::OpenStack(arguments) => openstack::run(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "seaway", &mut std::io::stdout());

@@ -109,3 +109,35 @@ fn help_version_completions_and_manual_are_there() {
     assert!(stdout(&run(&["completions", "bash"])).contains("complete"));
     assert!(stdout(&run(&["man"])).contains(".TH"));
 }
+
+#[test]
+fn flags_of_the_old_bank_become_a_configuration_that_is_accepted() {
+    let folder = Folder::new();
+    let json = folder.0.path().join("loadbalancer.json");
+    std::fs::write(&json, r#"{"name": "haproxy", "reloadCmd": "./haproxy_reload", "algorithm": "source"}"#)
+        .expect("written");
+    let page = folder.0.path().join("gone.html");
+    std::fs::write(&page, "gone").expect("written");
+    let page = format!("--error-page=file://{}", path(&page));
+    let output = run(&[
+        "import",
+        "service-loadbalancer",
+        "--config",
+        path(&json),
+        "--tcp-services=mysql:3306,nginxsvc:443",
+        "--use-kubernetes-cluster-service=false",
+        "--http-port",
+        "8080",
+        &page,
+        "--default-return-code=410",
+    ]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in ["port: 8080", "- mysql:3306", "balance: source-hash", "code: 410", "there is no cluster"] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    let checked = run(&["config", "--check", path(&folder.config(&text))]);
+    assert!(checked.status.success(), "{}", stdout(&checked));
+    let wrong = run(&["import", "service-loadbalancer", "--tcp-services=mysql"]);
+    assert!(!wrong.status.success() && stderr(&wrong).contains("mysql:3306"), "{}", stderr(&wrong));
+}
