@@ -106,6 +106,18 @@ fn request_lines_that_two_might_read_in_two_ways_are_refused() {
 }
 
 #[test]
+fn what_is_another_protocol_is_known_as_that() {
+    for line in ["INVALID CONNECTION PREFACE", "PRI * HTTP/2.0", "EHLO example test"] {
+        let refusal = read(format!("{line}\r\n\r\n").as_bytes()).expect_err(line);
+        assert_eq!(refusal, Refusal::ANOTHER_PROTOCOL, "{line}");
+    }
+    for line in ["GET / http/1.1", "GET /", "GET a HTTP/1.1", "GET / HTTP/2.0", "CONNECT a:1 x"] {
+        let refusal = read(format!("{line}\r\n\r\n").as_bytes()).expect_err(line);
+        assert_ne!(refusal, Refusal::ANOTHER_PROTOCOL, "{line}");
+    }
+}
+
+#[test]
 fn fields_that_two_might_read_in_two_ways_are_refused() {
     for (fields, status) in [
         ("A: b\n", 400),

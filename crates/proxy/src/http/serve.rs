@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_wire::http::{Limits, Reading};
+use seaway_wire::http::{Limits, Reading, Refusal};
 
 use super::{
     answer::Answer,
@@ -100,6 +100,9 @@ impl Client {
         match read {
             Ok(Some(Reading::Refused(refusal))) => {
                 tracing::debug!(listener = %self.who.listener.at, peer = %self.who.peer, why = refusal.why, "refused");
+                if refusal == Refusal::ANOTHER_PROTOCOL {
+                    return After::Close;
+                }
                 exchange::refuse(self, scratch, refusal.status).await
             }
             Ok(Some(_)) => {

@@ -72,6 +72,17 @@ fn nothing_that_could_be_read_in_two_ways_reaches_a_member() {
 }
 
 #[test]
+fn who_speaks_another_protocol_is_told_nothing_in_this_one() {
+    let member = Member::saying("reached");
+    let (_stage, at) = front(&[member.at()]);
+    for start in ["INVALID CONNECTION PREFACE\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n"] {
+        let mut client = Client::new(at);
+        client.send(start);
+        assert!(client.is_over(), "{start:?}");
+    }
+}
+
+#[test]
 fn a_body_that_is_no_proper_chunks_ends_everything() {
     for chunks in [
         "3\nabc\r\n0\r\n\r\n",

@@ -55,6 +55,9 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Neither a target nor a version of HTTP/1: an answer in HTTP/1 would not be understood.
+    pub const ANOTHER_PROTOCOL: Refusal = Refusal::bad("another protocol than HTTP/1");
+
     pub(super) const fn bad(why: &'static str) -> Refusal {
         Refusal { status: 400, why }
     }

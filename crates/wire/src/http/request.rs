@@ -98,6 +98,9 @@ impl Request {
         let (name, rest) = line.split_at(length);
         let rest = rest.strip_prefix(b" ").filter(|_| length > 0).ok_or(Refusal::bad("no request line"))?;
         let space = memchr::memrchr(b' ', rest).ok_or(Refusal::bad("no request line"))?;
+        if is_another_protocol(name, &rest[..space], &rest[space + 1..]) {
+            return Err(Refusal::ANOTHER_PROTOCOL);
+        }
         self.version = head::version(&rest[space + 1..])?;
         if space > limits.target {
             return Err(Refusal::new(414, "a target that is too long"));
@@ -171,6 +174,13 @@ impl Request {
     pub fn field(&self, known: Known) -> Option<Span> {
         self.fields.iter().find(|field| field.known == known).map(|field| field.value)
     }
+}
+
+/// Three words that are no more like HTTP/1 than that, or the preface of HTTP/2 where it is not followed by the rest
+/// (RFC 9113, section 3.4).
+fn is_another_protocol(name: &[u8], target: &[u8], version: &[u8]) -> bool {
+    let is_target = target.iter().any(|byte| matches!(byte, b'/' | b':' | b'*'));
+    name == b"PRI" || (!is_target && !version.starts_with(b"HTTP/"))
 }
 
 fn too_long(bytes: &[u8]) -> Refusal {
