@@ -6,7 +6,7 @@
 //!   one task per client:   arrival.rs     PROXY header, TLS, which HTTP
 //!                          serve.rs       HTTP/1.1: await a head, answer it, again
 //!                          streams.rs     HTTP/2: a task of its own for every stream
-//!                            └ exchange.rs  route, choose a member, ask it, or another
+//!                            └ exchange.rs  route, choose a member (sticky.rs), ask it, or another
 //!                            └ relay.rs     its answer back to the client
 //!                                └ heads.rs   what is changed on the way
 //!                                └ flow.rs    bodies, however they are framed
@@ -21,6 +21,7 @@
 
 mod answer;
 mod arrival;
+mod believed;
 mod cors;
 mod end;
 mod exchange;
@@ -36,6 +37,7 @@ mod rules;
 mod scratch;
 mod serve;
 mod session;
+mod sticky;
 mod stream;
 mod streams;
 mod trunk;

@@ -14,12 +14,14 @@
 
 mod hash;
 mod maglev;
+mod marks;
 mod pick;
 mod pool;
 mod routes;
 
 pub use hash::{client_hash, mix};
 pub use maglev::Maglev;
+pub use marks::Mark;
 pub use pick::{Conditions, Cursor, Standing};
 pub use pool::CompiledPool;
 pub use routes::{Asked, Found, Routes};

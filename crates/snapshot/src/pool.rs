@@ -7,10 +7,14 @@ use std::{
 
 use seaway_model::{
     Member, Pool,
-    load_balancer::{Balance, MemberState},
+    load_balancer::{Affinity, Balance, MemberState},
 };
 
-use crate::{hash::member_hash, maglev::Maglev};
+use crate::{
+    hash::member_hash,
+    maglev::Maglev,
+    marks::{Mark, Marks},
+};
 
 /// Immutable; swapped in whole. Members keep the order (and so the indexes) of the pool it was made from.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub struct CompiledPool {
     pub(crate) sums: Box<[u64]>,
     pub(crate) hashes: Box<[u64]>,
     table: OnceLock<Option<Maglev>>,
+    /// Where clients keep their member by a cookie; else nobody has one.
+    marks: Marks,
 }
 
 impl CompiledPool {
@@ -50,7 +56,11 @@ impl CompiledPool {
                 .collect()
         };
         let hashes = pool.members.iter().map(|member| member_hash(member.at)).collect();
-        CompiledPool { ready, draining, sums, hashes, table: OnceLock::new(), pool }
+        let marks = match pool.affinity {
+            Some(Affinity::Cookie { .. }) => Marks::of(&pool),
+            Some(Affinity::ClientIp(_)) | None => Marks::default(),
+        };
+        CompiledPool { ready, draining, sums, hashes, table: OnceLock::new(), marks, pool }
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
@@ -66,9 +76,18 @@ impl CompiledPool {
         self.pool.members.binary_search_by(|member| member.at.cmp(&at)).ok()
     }
 
-    /// New clients are placed by their address: asked for, or because what sticks should fall alike everywhere.
+    /// Who has this mark.
+    pub fn marked(&self, mark: Mark) -> Option<usize> {
+        self.marks.position(mark)
+    }
+
+    pub fn mark_of(&self, at: SocketAddr) -> Option<Mark> {
+        self.marks.at(self.position(at)?)
+    }
+
+    /// New clients are placed by their address: asked for, or because what sticks to it should fall alike everywhere.
     pub fn hashes_clients(&self) -> bool {
-        self.pool.balance == Balance::SourceHash || self.pool.affinity.is_some()
+        self.pool.balance == Balance::SourceHash || matches!(self.pool.affinity, Some(Affinity::ClientIp(_)))
     }
 
     /// Built at the first question, by the thread that asks: most pools never hash.

@@ -3,18 +3,20 @@
 use std::{
     future::poll_fn,
     io,
+    net::IpAddr,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::Poll,
 };
 
 use seaway_model::load_balancer::{Action, BackendProtocol, Rule};
-use seaway_wire::http::{Body, Limits, Method, Reading, Version};
+use seaway_snapshot::Asked;
+use seaway_wire::http::{Body, Limits, Method, Reading, Request, Version};
 
 use super::{
     answer::Answer,
     arrival::Who,
-    cors,
+    believed, cors,
     end::End,
     flow::Broken,
     hall::{Hall, Own},
@@ -23,6 +25,7 @@ use super::{
     rules::{self, Asking, Seen, redirected, rewritten},
     scratch::Scratch,
     serve::Client,
+    sticky::Sticky,
     trunk,
 };
 use crate::{
@@ -40,9 +43,13 @@ pub(super) enum After {
 /// What is still needed of a request when its head has made room for the body.
 #[derive(Clone, Copy)]
 pub(super) struct Short<'r> {
+    /// Who asks, as far as anybody is believed.
+    pub(super) client: IpAddr,
     pub(super) rule: &'r Rule,
     /// That every answer gets.
     pub(super) lines: &'r str,
+    /// By which the client keeps its member, and in which pool.
+    pub(super) sticky: Option<(&'r Sticky, &'r RunningPool)>,
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) persists: bool,
@@ -72,9 +79,15 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let Some((found, rule)) = found.and_then(|it| Some((it, tuned.listener.rules.get(it.rule)?))) else {
         return refuse(client, scratch, 404).await;
     };
+    let peer = client.who.peer.ip();
     let mut short = Short {
+        client: match client.who.told.believed {
+            true => believed::client(peer, head, &scratch.request, &tuned.listener.http.trusted),
+            false => peer,
+        },
         rule,
         lines: "",
+        sticky: None,
         method: scratch.request.method,
         version: scratch.request.version,
         persists: scratch.request.persists,
@@ -109,10 +122,22 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         }
     }
     let number = client.hall.cursors().draw();
-    let Some(pool) = tuned.pool_of(found.rule, || number).cloned() else {
+    let Some(pool) = tuned.pool_of(found.rule, || number) else {
         client.who.listener.refuse(Refusal::NoMember);
         return refuse(client, scratch, 503).await;
     };
+    let mut pool = pool.clone();
+    let mut sticky = Sticky::of(&pool, head, &scratch.request);
+    if sticky.as_ref().is_none_or(|it| it.mark.is_none())
+        && let Some((theirs, known)) = kept_pool(&tuned, found.rule, head, &scratch.request)
+    {
+        (pool, sticky) = (theirs.clone(), Some(known));
+    }
+    if let Some(sticky) = &mut sticky {
+        let secure = believed::asks_securely(&client.who.told, head, &scratch.request);
+        sticky.within(rule, found, seen.path(), secure);
+    }
+    short.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
     heads::question(
@@ -121,11 +146,27 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         &scratch.request,
         &client.who.told,
         rewritten,
-        &Asking(rule),
+        &Asking { rule, sticky: sticky.as_ref() },
     );
     let body = scratch.request.body;
     scratch.asked.consume(scratch.request.length);
     forward(client, scratch, short, body, &pool, tuned.mirrors_of(found.rule)).await
+}
+
+/// The pool that a client's cookie is of, where several share the requests: it keeps its member there, even of a pool
+/// that gets nothing new any more.
+fn kept_pool<'t>(
+    tuned: &'t Tuned,
+    rule: usize,
+    head: &[u8],
+    request: &Request,
+) -> Option<(&'t Arc<RunningPool>, Sticky)> {
+    let pools = tuned.pools_of(rule);
+    let mut several = pools.iter().filter(|_| pools.len() > 1);
+    several.find_map(|(pool, _)| {
+        let sticky = Sticky::of(pool, head, request).filter(|it| it.mark.is_some())?;
+        Some((pool, sticky))
+    })
 }
 
 /// Tries members until one answers.
@@ -158,7 +199,8 @@ async fn forward(
     let introduces = pool.live().compiled.pool().proxy.is_some();
     let mut fresh_only = introduces;
     loop {
-        let member = choose(&client.hall, &client.who, pool, &tried);
+        let known = short.sticky.and_then(|(sticky, _)| pool.marked(sticky.mark?, &tried, client.hall.now()));
+        let member = known.or_else(|| choose(&client.hall, short.client, pool, &tried));
         let Some(member) = member.filter(|_| tried.len() <= retries) else {
             client.who.listener.refuse(Refusal::NoMember);
             return refuse(client, scratch, 503).await;
@@ -237,13 +279,13 @@ async fn ask_alone(
 /// Somebody of the pool who has not been tried in vain.
 pub(super) fn choose(
     hall: &Hall,
-    who: &Who,
+    client: IpAddr,
     pool: &Arc<RunningPool>,
     tried: &[Arc<RunningMember>],
 ) -> Option<Arc<RunningMember>> {
     let live = pool.live();
     let mut cursors = hall.cursors();
-    pool.choose(&live, who.peer.ip(), cursors.of(pool), tried, hall.now()).cloned()
+    pool.choose(&live, client, cursors.of(pool), tried, hall.now()).cloned()
 }
 
 /// Whoever goes on `own` has set a deadline for it.
@@ -351,7 +393,7 @@ pub(super) async fn pass_through(client: &Client) {
     };
     let mut tried = Vec::new();
     while tried.len() <= RETRIES {
-        let Some(member) = choose(&client.hall, &client.who, &pool, &tried) else { break };
+        let Some(member) = choose(&client.hall, client.who.peer.ip(), &pool, &tried) else { break };
         client.own.engage(Some(member.clone()));
         client.allow(client.timeout(|it| it.connect));
         match connect(&client.hall, &client.own, &client.who, &pool, &member).await {

@@ -59,7 +59,10 @@ pub(super) trait Changes {
     }
 
     fn is_changed(&self, head: &[u8], field: &Field) -> bool {
-        let name = field.name.of(head);
+        self.changes_name(field.name.of(head))
+    }
+
+    fn changes_name(&self, name: &[u8]) -> bool {
         self.changes().any(|change| {
             let mut gone = change.remove.iter().chain(change.set.iter().map(|(name, _)| name));
             gone.any(|it| it.as_bytes().eq_ignore_ascii_case(name))

@@ -42,7 +42,7 @@ fn closing(question: &[u8]) -> Vec<u8> {
 }
 
 async fn send(hall: Rc<Hall>, own: Rc<Own>, who: Rc<Who>, pool: Arc<RunningPool>, question: Vec<u8>) {
-    let Some(member) = choose(&hall, &who, &pool, &[]) else { return };
+    let Some(member) = choose(&hall, who.peer.ip(), &pool, &[]) else { return };
     own.engage(Some(member.clone()));
     own.set_deadline(hall.now() + who.timeout(|it| it.connect));
     let Ok(End::Wire(stream)) = connect(&hall, &own, &who, &pool, &member).await else { return };

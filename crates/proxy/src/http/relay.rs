@@ -58,9 +58,15 @@ pub(super) async fn relay(
     }
     client.who.listener.count_answer(status);
     let may_persist = short.persists && !client.is_over();
-    let answering = Answering { rule: short.rule, lines: short.lines };
     let Scratch { response, answered, downward, upward, asked, .. } = scratch;
     let head = &answered.filled()[..response.length];
+    let cookies = short.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
+    let answering = Answering {
+        rule: short.rule,
+        lines: short.lines,
+        sticky: short.sticky.map(|(sticky, _)| sticky),
+        cookies: cookies.as_deref().unwrap_or_default(),
+    };
     downward.clear();
     let onward = match &client.end {
         End::Wire(_) => {

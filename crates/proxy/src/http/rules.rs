@@ -2,12 +2,13 @@
 
 use seaway_model::load_balancer::{Filter, HeaderChange, PathMatch, Redirect, Rule};
 use seaway_snapshot::{Asked, Found};
-use seaway_wire::http::{Field, Request};
+use seaway_wire::http::{Field, Known, Request};
 
 use super::{
-    cors,
+    believed, cors,
     heads::{Changes, Rewritten},
     serve::Client,
+    sticky::Sticky,
 };
 
 /// A request as rules look at it.
@@ -41,13 +42,19 @@ impl Asked for Seen<'_> {
 }
 
 /// What is done to a request's fields.
-pub(super) struct Asking<'r>(pub(super) &'r Rule);
+pub(super) struct Asking<'r> {
+    pub(super) rule: &'r Rule,
+    pub(super) sticky: Option<&'r Sticky>,
+}
 
 /// What is done to an answer's fields.
 pub(super) struct Answering<'r> {
     pub(super) rule: &'r Rule,
     /// More lines: that this host is to be asked over TLS, what other origins may do.
     pub(super) lines: &'r str,
+    pub(super) sticky: Option<&'r Sticky>,
+    /// Lines by which the client keeps its member.
+    pub(super) cookies: &'r str,
 }
 
 /// Lines that every answer to this request gets. Mostly none, which costs nothing.
@@ -66,9 +73,26 @@ pub(super) fn lines(rule: &Rule, asked: &impl Asked, client: &Client) -> String 
 
 pub(super) struct Nothing;
 
+impl Asking<'_> {
+    fn sticky(&self) -> Option<&Sticky> {
+        self.sticky.filter(|it| it.changes_cookies())
+    }
+}
+
 impl Changes for Asking<'_> {
+    fn replaces(&self, head: &[u8], field: &Field) -> bool {
+        (field.known == Known::Cookie && self.sticky().is_some()) || self.is_changed(head, field)
+    }
+
+    fn put_new(&self, out: &mut Vec<u8>) {
+        if let Some(sticky) = self.sticky().filter(|_| !self.changes_name(b"cookie")) {
+            sticky.put_cookies(out);
+        }
+        self.put_changes(out);
+    }
+
     fn changes(&self) -> impl Iterator<Item = &HeaderChange> {
-        self.0.filters.iter().filter_map(|filter| match filter {
+        self.rule.filters.iter().filter_map(|filter| match filter {
             Filter::RequestHeaders(change) => Some(change),
             _ => None,
         })
@@ -78,6 +102,7 @@ impl Changes for Asking<'_> {
 impl Changes for Answering<'_> {
     fn put_new(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.lines.as_bytes());
+        out.extend_from_slice(self.cookies.as_bytes());
         self.put_changes(out);
     }
 
@@ -86,7 +111,9 @@ impl Changes for Answering<'_> {
         const CORS: &[u8] = b"access-control-";
         let name = field.name.of(head);
         let is_cors = name.get(..CORS.len()).is_some_and(|start| start.eq_ignore_ascii_case(CORS));
-        (is_cors && self.lines.contains("Access-Control-")) || self.is_changed(head, field)
+        (is_cors && self.lines.contains("Access-Control-"))
+            || self.sticky.is_some_and(|sticky| sticky.replaces(head, field))
+            || self.is_changed(head, field)
     }
 
     fn changes(&self) -> impl Iterator<Item = &HeaderChange> {
@@ -124,7 +151,11 @@ pub(super) fn rewritten<'r>(rule: &'r Rule, found: Found, asked: &impl Asked) ->
 /// Where a redirect sends the client: what it does not name stays as it was asked for.
 pub(super) fn redirected(redirect: &Redirect, asked: &Seen<'_>, found: Found, client: &Client) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let scheme = redirect.scheme.as_deref().unwrap_or(client.who.told.scheme());
+    let asked_by = match believed::asks_securely(&client.who.told, asked.head, asked.request) {
+        true => "https",
+        false => "http",
+    };
+    let scheme = redirect.scheme.as_deref().unwrap_or(asked_by);
     let (host, asked_port) = split_port(asked.host());
     let host = redirect.host.as_deref().map_or_else(|| text(host), str::to_owned);
     let usual = if scheme == "https" { 443 } else { 80 };

@@ -159,6 +159,11 @@ impl Tuned {
         self.choices.get(rule)?.pool(number)
     }
 
+    /// All that a rule leads to, with their weights.
+    pub(crate) fn pools_of(&self, rule: usize) -> &[(Arc<RunningPool>, u32)] {
+        self.choices.get(rule).map_or(&[], |choice| &choice.pools)
+    }
+
     pub(crate) fn mirrors_of(&self, rule: usize) -> &[Mirror] {
         self.mirrors.get(rule).map_or(&[], Vec::as_slice)
     }

@@ -14,7 +14,7 @@ use seaway_model::{
     load_balancer::{Affinity, BackendProtocol, Balance, MemberState},
     name::Owner,
 };
-use seaway_snapshot::{CompiledPool, Conditions, Cursor, Standing};
+use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
 
 use super::{Health, RunningMember, affinity::AffinityTable};
 use crate::health::Desk;
@@ -153,6 +153,22 @@ impl RunningPool {
     /// Has ejections told to the prober, which logs and publishes them.
     pub(crate) fn report_to(&self, desk: impl FnOnce() -> Arc<Desk>) {
         self.desk.get_or_init(desk);
+    }
+
+    /// Who has this mark, if it may serve: one without weight gets nobody new, and keeps whom it has.
+    pub(crate) fn marked(
+        &self,
+        mark: Mark,
+        tried: &[Arc<RunningMember>],
+        now: u64,
+    ) -> Option<Arc<RunningMember>> {
+        let live = self.live.load();
+        let index = live.compiled.marked(mark)?;
+        let member = &live.members[index];
+        let serves = live.compiled.members()[index].state == MemberState::Ready
+            && member.standing(now) == Standing::Usable
+            && !tried.iter().any(|it| Arc::ptr_eq(it, member));
+        serves.then(|| member.clone())
     }
 
     /// The member for a new client, and its index in `live`.

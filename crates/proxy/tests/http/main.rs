@@ -10,6 +10,7 @@ mod rules;
 mod scene;
 #[path = "../tcp/stage.rs"]
 mod stage;
+mod sticky;
 mod streams;
 mod times;
 mod tls;

@@ -1,0 +1,137 @@
+//! What a cookie says of the member that a client keeps: the same on every host and after every restart, and nothing
+//! to anybody who does not know the pool.
+
+use std::net::{IpAddr, SocketAddr};
+
+use seaway_model::{Owner, Pool};
+use sha2::{Digest, Sha256};
+
+/// 96 bits of a keyed hash of the member's address, in letters that may stand in a cookie (RFC 4648, section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mark([u8; Mark::LENGTH]);
+
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+impl Mark {
+    pub const LENGTH: usize = 16;
+
+    /// What has the form of one; whose it is, a pool knows.
+    pub fn read(bytes: &[u8]) -> Option<Mark> {
+        let letters: [u8; Mark::LENGTH] = bytes.try_into().ok()?;
+        letters.iter().all(|it| LETTERS.contains(it)).then_some(Mark(letters))
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The marks of one pool's members, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    marks: Box<[Mark]>,
+    /// Indexes in the order of the marks.
+    sorted: Box<[u32]>,
+}
+
+impl Marks {
+    /// The key is who asked for the pool: in a cluster its uid is known to no client.
+    pub(crate) fn of(pool: &Pool) -> Marks {
+        let mut keyed = Sha256::new_with_prefix(b"seaway mark\0");
+        match &pool.owner {
+            Owner::Object { uid, .. } => keyed.update(uid.as_bytes()),
+            Owner::Config(name) => keyed.update(name.as_bytes()),
+        }
+        keyed.update([0]);
+        keyed.update(pool.id.0.as_bytes());
+        keyed.update([0]);
+        let marks: Box<[Mark]> = pool.members.iter().map(|member| mark(keyed.clone(), member.at)).collect();
+        let mut sorted: Box<[u32]> = (0..marks.len() as u32).collect();
+        sorted.sort_unstable_by_key(|index| marks[*index as usize]);
+        Marks { marks, sorted }
+    }
+
+    pub(crate) fn at(&self, index: usize) -> Option<Mark> {
+        self.marks.get(index).copied()
+    }
+
+    pub(crate) fn position(&self, mark: Mark) -> Option<usize> {
+        let found = self.sorted.binary_search_by_key(&mark, |index| self.marks[*index as usize]);
+        found.ok().map(|at| self.sorted[at] as usize)
+    }
+}
+
+fn mark(mut keyed: Sha256, at: SocketAddr) -> Mark {
+    match at.ip().to_canonical() {
+        IpAddr::V4(ip) => keyed.update(ip.octets()),
+        IpAddr::V6(ip) => keyed.update(ip.octets()),
+    }
+    keyed.update(at.port().to_be_bytes());
+    let digest = keyed.finalize();
+    let mut letters = [0; Mark::LENGTH];
+    for (four, three) in letters.chunks_exact_mut(4).zip(digest.chunks_exact(3)) {
+        let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+        for (place, letter) in four.iter_mut().enumerate() {
+            *letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
+        }
+    }
+    Mark(letters)
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::{PoolId, load_balancer::CookieMode};
+    use seaway_testkit::balancing;
+
+    use super::*;
+    use crate::CompiledPool;
+
+    fn pool(members: &[&str]) -> Pool {
+        let members: Vec<SocketAddr> =
+            members.iter().map(|at| at.parse().expect("an address and a port")).collect();
+        let mode = CookieMode::Insert;
+        let affinity = Some(seaway_model::load_balancer::Affinity::Cookie { name: "id".into(), mode });
+        Pool { affinity, ..balancing::pool(&members) }
+    }
+
+    fn marks(pool: Pool) -> Vec<String> {
+        let compiled = CompiledPool::compile(pool.into());
+        let marks = compiled.members().iter().map(|member| compiled.mark_of(member.at).expect("one each"));
+        marks.map(|mark| String::from_utf8_lossy(mark.as_bytes()).into_owned()).collect()
+    }
+
+    #[test]
+    fn a_mark_is_the_same_everywhere_and_for_ever() {
+        // Written down once: cookies outlive processes, and hosts run different versions for a while.
+        assert_eq!(
+            marks(pool(&["10.0.0.1:80", "[2001:db8::1]:80"])),
+            ["4x9slQI7jgfiJIFL", "SJOB1zVhMEZRV4lO"]
+        );
+    }
+
+    #[test]
+    fn a_mark_depends_on_the_pool_and_on_the_whole_address() {
+        let one = pool(&["10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80"]);
+        let mut all = marks(one.clone());
+        all.extend(marks(Pool { id: PoolId("other".into()), ..one.clone() }));
+        all.extend(marks(Pool { owner: Owner::Config("else".into()), ..one }));
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 9);
+    }
+
+    #[test]
+    fn members_are_found_by_their_marks_alone() {
+        let compiled = CompiledPool::compile(pool(&["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"]).into());
+        for (index, member) in compiled.members().iter().enumerate() {
+            let mark = compiled.mark_of(member.at).expect("every member has one");
+            assert_eq!(Mark::read(mark.as_bytes()), Some(mark));
+            assert_eq!(compiled.marked(mark), Some(index));
+        }
+        for text in ["", "0", "aaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaa;"] {
+            assert_eq!(Mark::read(text.as_bytes()).and_then(|mark| compiled.marked(mark)), None, "{text}");
+        }
+        let unasked = CompiledPool::compile(Pool { affinity: None, ..pool(&["10.0.0.1:80"]) }.into());
+        assert_eq!(unasked.mark_of(unasked.members()[0].at), None, "nobody pays who does not ask");
+    }
+}
