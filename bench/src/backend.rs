@@ -1,8 +1,14 @@
-//! The servers behind every contender: four members that answer requests of TCP and UDP, on one shared epoll.
+//! The servers behind every contender: four members that answer requests of TCP, UDP and HTTP, on one shared epoll.
+
+mod server;
+mod web;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
+
+use server::Server;
+use web::Web;
 
 use crate::message::{ANSWER_HEAD, PATTERN, REQUEST_HEAD, Request, intact};
 use crate::sys::{self, Datagrams, Epoll, Event, READABLE, WRITABLE};
@@ -15,6 +21,7 @@ pub const MEMBERS: [Ipv4Addr; 4] = [
 ];
 pub const TCP_PORT: u16 = 9201;
 pub const UDP_PORT: u16 = 9203;
+pub const WEB_PORT: u16 = 9202;
 
 /// What the backend saw since it began. Whoever compares takes differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,12 +41,14 @@ pub struct Backend {
     free: Vec<usize>,
     buffer: Vec<u8>,
     batch: Datagrams,
+    web: Server<Web>,
     pub seen: Seen,
 }
 
 pub const FIRST_TOKEN: u64 = 1 << 32;
 const DATAGRAM_TOKEN: u64 = FIRST_TOKEN + 1_000;
 const CONNECTION_TOKEN: u64 = FIRST_TOKEN + 2_000;
+const WEB_TOKEN: u64 = 2 << 32;
 
 struct Connection {
     fd: OwnedFd,
@@ -66,6 +75,7 @@ impl Backend {
             free: Vec::new(),
             buffer: vec![0; 1 << 16],
             batch: Datagrams::new(),
+            web: Server::start(epoll, WEB_PORT, WEB_TOKEN)?,
             seen: Seen::default(),
         };
         for (index, fd) in backend.listeners.iter().enumerate() {
@@ -81,10 +91,13 @@ impl Backend {
     pub fn forget_connections(&mut self) {
         self.connections.clear();
         self.free.clear();
+        self.web.forget_connections();
     }
 
     pub fn event(&mut self, epoll: &Epoll, event: Event) -> io::Result<()> {
-        if event.token >= CONNECTION_TOKEN {
+        if event.token >= WEB_TOKEN {
+            self.web.event(epoll, event, &mut self.buffer, &mut self.seen)
+        } else if event.token >= CONNECTION_TOKEN {
             self.serve(epoll, (event.token - CONNECTION_TOKEN) as usize)
         } else if event.token >= DATAGRAM_TOKEN {
             self.echo((event.token - DATAGRAM_TOKEN) as usize)

@@ -1,16 +1,18 @@
-//! What is measured, against whom, and what must be reached: the table of issue 3, section 5.
+//! What is measured, against whom, and what must be reached.
 
 pub mod alone;
 pub mod cloud;
 pub mod held;
 pub mod loaded;
+mod web;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use anyhow::Result;
+use clap::ValueEnum as _;
 
-use crate::contender::{Contender, Programs};
+use crate::contender::{Contender, Programs, Role};
 use crate::load::Rig;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
@@ -26,6 +28,12 @@ pub enum Case {
     Idle,
     OpenstackList,
     OpenstackMembers,
+    Http100,
+    Http1k,
+    HttpMany100,
+    HttpMany1k,
+    HttpBulk,
+    HttpConnect,
 }
 
 /// A number that a run yields.
@@ -124,22 +132,27 @@ pub struct Bench {
 }
 
 impl Case {
-    pub const ALL: [Self; 10] = [
-        Self::TcpKeepalive,
-        Self::TcpConnect,
-        Self::TcpBulk,
-        Self::Udp,
-        Self::IdleConnections,
-        Self::Latency,
-        Self::Folder,
-        Self::Idle,
-        Self::OpenstackList,
-        Self::OpenstackMembers,
-    ];
+    /// Speaks HTTP with peers beside it.
+    fn is_web(self) -> bool {
+        self.role() == Role::Web
+    }
+
+    pub fn role(self) -> Role {
+        match self {
+            Self::Http100
+            | Self::Http1k
+            | Self::HttpMany100
+            | Self::HttpMany1k
+            | Self::HttpBulk
+            | Self::HttpConnect => Role::Web,
+            _ => Role::Stream,
+        }
+    }
 
     pub fn contenders(self) -> &'static [Contender] {
         use Contender::{Haproxy, Nginx, Seaway};
         match self {
+            _ if self.is_web() => web::contenders(self),
             // HAProxy does not balance UDP.
             Self::Udp => &[Seaway, Nginx],
             Self::Folder | Self::Idle | Self::OpenstackList | Self::OpenstackMembers => &[Seaway],
@@ -182,6 +195,7 @@ impl Case {
                 alone(Metric::Peak, 120.0),
                 alone(Metric::UntilDone, 2_000.0),
             ],
+            _ => web::targets(self),
         }
     }
 
@@ -193,6 +207,7 @@ impl Case {
             Self::TcpConnect => Some(5_000.0),
             Self::TcpBulk => Some(600.0),
             Self::Udp => Some(30_000.0),
+            _ if self.is_web() => web::rate(self),
             _ => None,
         }
     }
@@ -245,24 +260,15 @@ impl Case {
                     "`openstack show crowded`: one of {balancers} load balancers, its pool has {members} members"
                 )
             }
+            _ => web::describe(self),
         }
     }
 }
 
+/// As it is named on the command line.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TcpKeepalive => "tcp-keepalive",
-            Self::TcpConnect => "tcp-connect",
-            Self::TcpBulk => "tcp-bulk",
-            Self::Udp => "udp",
-            Self::IdleConnections => "idle-connections",
-            Self::Latency => "latency",
-            Self::Folder => "folder",
-            Self::Idle => "idle",
-            Self::OpenstackList => "openstack-list",
-            Self::OpenstackMembers => "openstack-members",
-        })
+        f.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
     }
 }
 

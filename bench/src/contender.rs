@@ -20,13 +20,26 @@ use crate::sys;
 pub const SMALL: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9101);
 pub const BULK: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9102);
 pub const DATAGRAMS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9103);
+pub const WEB: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9111);
+/// As `WEB`, where HAProxy has `option splice-auto`.
+pub const SPLICED: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9112);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Contender {
     Seaway,
     Haproxy,
     Nginx,
+    /// With `option splice-auto`, where bodies are large enough for it.
+    HaproxySplice,
+}
+
+/// What a contender is told to be: each kind of work has configurations of its own, so that none carries the others'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// TCP and UDP, byte by byte.
+    Stream,
+    Web,
 }
 
 impl fmt::Display for Contender {
@@ -35,6 +48,7 @@ impl fmt::Display for Contender {
             Self::Seaway => "Seaway",
             Self::Haproxy => "HAProxy",
             Self::Nginx => "nginx",
+            Self::HaproxySplice => "HAProxy with splice-auto",
         })
     }
 }
@@ -51,26 +65,32 @@ impl Contender {
     pub fn version(self, programs: &Programs) -> Result<String> {
         match self {
             Self::Seaway => seaway::version(&programs.seaway),
-            Self::Haproxy => peers::haproxy_version(),
+            Self::Haproxy | Self::HaproxySplice => peers::haproxy_version(),
             Self::Nginx => peers::nginx_version(),
         }
     }
 
     /// Starts the contender in front of the bench's backends and waits until it serves.
-    pub fn start(self, programs: &Programs) -> Result<Running> {
+    pub fn start(self, programs: &Programs, role: Role) -> Result<Running> {
         let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
         let running = match self {
             Self::Seaway => {
-                seaway::write_small_folder(folder.path())?;
+                seaway::write_small_folder(folder.path(), role)?;
                 let mut running =
                     Running::launch(seaway::command(&programs.seaway, folder.path()), Some(folder))?;
                 running.ready_after = Some(running.wait_until(Duration::from_secs(10), seaway::is_ready)?);
                 running
             }
-            Self::Haproxy => Running::launch(peers::haproxy(&programs.peers), Some(folder))?,
-            Self::Nginx => Running::launch(peers::nginx(&programs.peers), Some(folder))?,
+            Self::Haproxy | Self::HaproxySplice => {
+                Running::launch(peers::haproxy(&programs.peers, role), Some(folder))?
+            }
+            Self::Nginx => Running::launch(peers::nginx(&programs.peers, role), Some(folder))?,
         };
-        running.wait_until(Duration::from_secs(10), || TcpStream::connect(SMALL).is_ok())?;
+        let door = match role {
+            Role::Stream => SMALL,
+            Role::Web => WEB,
+        };
+        running.wait_until(Duration::from_secs(10), || TcpStream::connect(door).is_ok())?;
         Ok(running)
     }
 }

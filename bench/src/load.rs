@@ -11,6 +11,8 @@
 pub mod connect;
 pub mod exchange;
 pub mod flows;
+pub mod web;
+mod wire;
 
 use std::collections::VecDeque;
 

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
 
 use case::{Bench, Case, Effort};
 use contender::{Contender, Programs};
@@ -44,7 +44,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Contenders to run
-    #[arg(long, value_delimiter = ',', default_values = ["seaway", "haproxy", "nginx"])]
+    #[arg(long, value_delimiter = ',', default_values = ["seaway", "haproxy", "nginx", "haproxy-splice"])]
     contenders: Vec<Contender>,
     /// Multiply all fixed rates, for a machine that is much slower or faster
     #[arg(long, default_value_t = 1.0)]
@@ -103,7 +103,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     };
     ensure!(plan.rounds > 0, "at least one round is needed");
 
-    let cases = if arguments.cases.is_empty() { Case::ALL.to_vec() } else { arguments.cases };
+    let cases = if arguments.cases.is_empty() { Case::value_variants().to_vec() } else { arguments.cases };
     let mut measured = vec![];
     for case in cases {
         measured.extend(rounds::measure(&mut bench, case, &plan)?);

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Bench, Metric, Sample};
 use crate::contender::seaway::{self, large};
-use crate::contender::{Contender, Running};
+use crate::contender::{Contender, Role, Running};
 use crate::cores::{Look, Memory};
 use crate::sys::{self, Epoll, READABLE};
 
@@ -54,7 +54,7 @@ pub fn large_folder(bench: &mut Bench) -> Result<Sample> {
 }
 
 pub fn at_rest(bench: &mut Bench) -> Result<Sample> {
-    let running = Contender::Seaway.start(&bench.programs)?;
+    let running = Contender::Seaway.start(&bench.programs, Role::Stream)?;
     let ready = running.ready_after.context("Seaway says when it is ready")?;
     // What a start leaves behind (first checks, freed memory) is over after a second.
     let step = Duration::from_millis(100);

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use super::{Bench, Metric, Sample};
-use crate::contender::{Contender, SMALL};
+use crate::contender::{Contender, Role, SMALL};
 use crate::cores::Memory;
 use crate::load::Tally;
 use crate::load::exchange::{Exchanges, Shape};
@@ -21,7 +21,7 @@ pub fn connections(bench: &Bench) -> u64 {
 
 pub fn sample(bench: &mut Bench, contender: Contender) -> Result<Sample> {
     let count = connections(bench);
-    let running = contender.start(&bench.programs)?;
+    let running = contender.start(&bench.programs, Role::Stream)?;
     let before = Memory::of(&running.processes())?;
     let mut clients = Exchanges::new(SMALL, Shape { request: 1024, answer: 1024, inspect: true });
     // In steps, so that no queue of new connections overflows.

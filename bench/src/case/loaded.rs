@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{Bench, Case, Metric, Sample};
-use crate::contender::{BULK, Contender, DATAGRAMS, Running, SMALL};
+use super::{Bench, Case, Metric, Sample, web};
+use crate::contender::{BULK, Contender, DATAGRAMS, Role, Running, SMALL};
 use crate::cores::{Look, Spent};
 use crate::load::connect::Connects;
 use crate::load::exchange::{Exchanges, Shape};
@@ -32,8 +32,11 @@ const FOREIGN_OR_INTERRUPT: f64 = 0.15;
 const STOLEN: f64 = 0.02;
 
 pub fn sample(bench: &mut Bench, case: Case, contender: Contender, rate: f64) -> Result<Sample> {
-    let running = contender.start(&bench.programs)?;
-    let clients = clients(&mut bench.rig, case)?;
+    let running = contender.start(&bench.programs, case.role())?;
+    let clients = match case.role() {
+        Role::Web => web::clients(&mut bench.rig, case, contender)?,
+        Role::Stream => clients(&mut bench.rig, case)?,
+    };
     let (run, spent) = measure(bench, &running, clients, Some(rate))?;
     // One disturbed request in a hundred is all that a p99 shows.
     let strictness = if case == Case::Latency { 5.0 } else { 1.0 };
@@ -51,7 +54,7 @@ pub struct Highest {
 
 /// Requests per second over 64 connections when the next request follows each answer at once.
 pub fn highest_rate(bench: &mut Bench, contender: Contender) -> Result<Highest> {
-    let running = contender.start(&bench.programs)?;
+    let running = contender.start(&bench.programs, Role::Stream)?;
     let clients = clients(&mut bench.rig, Case::Latency)?;
     let (run, spent) = measure(bench, &running, clients, None)?;
     let load = spent.busy / spent.wall * 100.0;

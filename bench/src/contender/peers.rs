@@ -5,18 +5,25 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::first_line;
+use super::{Role, first_line};
 
-pub(super) fn haproxy(peers: &Path) -> Command {
+pub(super) fn haproxy(peers: &Path, role: Role) -> Command {
     let mut command = Command::new("haproxy");
     // -db: stay in the foreground, one process.
-    command.args(["-db", "-f"]).arg(peers.join("haproxy.cfg"));
+    command.args(["-db", "-f"]).arg(peers.join(match role {
+        Role::Stream => "haproxy.cfg",
+        Role::Web => "haproxy-web.cfg",
+    }));
     command
 }
 
-pub(super) fn nginx(peers: &Path) -> Command {
+pub(super) fn nginx(peers: &Path, role: Role) -> Command {
     let mut command = Command::new("/usr/sbin/nginx");
-    command.arg("-c").arg(peers.join("nginx.conf"));
+    let file = match role {
+        Role::Stream => "nginx.conf",
+        Role::Web => "nginx-web.conf",
+    };
+    command.arg("-c").arg(peers.join(file));
     command
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{BULK, DATAGRAMS, SMALL, first_line};
-use crate::backend::{MEMBERS, TCP_PORT, UDP_PORT};
+use super::{BULK, DATAGRAMS, Role, SMALL, WEB, first_line};
+use crate::backend::{MEMBERS, TCP_PORT, UDP_PORT, WEB_PORT};
 
 pub const ADMIN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1936);
 /// Where the members of the large folder listen.
@@ -25,6 +25,7 @@ const CONFIG: &str = "dataPlane:\n  workers: 1\nhost:\n  name: bench\n  addresse
 const ADDRESS: &str = "  loadBalancerIP: 127.0.0.1\n";
 /// Makes a Service hash by the client's address.
 const HASHING: &str = "seaway.dev/balance: source-hash";
+const SPEAKING_HTTP: &str = "seaway.dev/protocol: http";
 
 pub fn version(program: &Path) -> Result<String> {
     first_line(program, &["--version"])
@@ -69,17 +70,21 @@ fn answers_ready() -> Result<bool> {
     Ok(&answer == b"HTTP/1.1 200")
 }
 
-/// The three Services that the cases with peers use, at the addresses where the peers listen.
-pub fn write_small_folder(folder: &Path) -> Result<()> {
+/// The Services that the cases with peers use, at the addresses where the peers listen.
+pub fn write_small_folder(folder: &Path, role: Role) -> Result<()> {
     prepare(folder)?;
     let mut text = String::new();
-    for (name, listen, port, protocol) in [
-        ("small", SMALL, TCP_PORT, "TCP"),
-        ("bulk", BULK, TCP_PORT, "TCP"),
-        ("datagrams", DATAGRAMS, UDP_PORT, "UDP"),
-    ] {
+    let services: &[_] = match role {
+        Role::Stream => &[
+            ("small", SMALL, TCP_PORT, "TCP", ""),
+            ("bulk", BULK, TCP_PORT, "TCP", ""),
+            ("datagrams", DATAGRAMS, UDP_PORT, "UDP", ""),
+        ],
+        Role::Web => &[("web", WEB, WEB_PORT, "TCP", SPEAKING_HTTP)],
+    };
+    for (name, listen, port, protocol, annotation) in services {
         let members: Vec<String> = MEMBERS.iter().map(Ipv4Addr::to_string).collect();
-        service(&mut text, name, listen.port(), port, protocol, &members, false);
+        service(&mut text, name, listen.port(), *port, protocol, &members, annotation);
     }
     fs::write(folder.join(MANIFESTS).join("bench.yaml"), text).context("cannot write manifests")
 }
@@ -135,7 +140,7 @@ pub fn large_port(service: usize) -> u16 {
 }
 
 fn large_service(text: &mut String, index: usize, members: &[String]) {
-    let hashing = index < large::HASHING;
+    let annotation = if index < large::HASHING { HASHING } else { "" };
     service(
         text,
         &format!("service-{index:04}"),
@@ -143,7 +148,7 @@ fn large_service(text: &mut String, index: usize, members: &[String]) {
         LARGE_MEMBERS_PORT,
         "TCP",
         members,
-        hashing,
+        annotation,
     );
 }
 
@@ -160,9 +165,12 @@ fn service(
     port: u16,
     protocol: &str,
     members: &[String],
-    hashing: bool,
+    annotation: &str,
 ) {
-    let annotations = if hashing { format!("  annotations:\n    {HASHING}\n") } else { String::new() };
+    let annotations = match annotation {
+        "" => String::new(),
+        one => format!("  annotations:\n    {one}\n"),
+    };
     let endpoints: String = members.iter().map(|ip| format!("- addresses: [{ip}]\n")).collect();
     write!(
         text,

@@ -1,0 +1,121 @@
+//! The same messages over HTTP: a question's head is written into its path, an answer is its body.
+
+use super::{REQUEST_HEAD, Request};
+
+/// Longer than any head that a contender makes of ours.
+pub const LONGEST_HEAD: usize = 8 << 10;
+const END: &[u8] = b"\r\n\r\n";
+
+/// Appends a question as a program with a few usual fields asks it.
+pub fn ask(out: &mut Vec<u8>, host: &str, before: &str, request: &Request) {
+    let close = if request.close { "Connection: close\r\n" } else { "" };
+    for part in ["GET ", before, "/"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    for byte in request.head() {
+        out.extend([byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
+    }
+    for part in [" HTTP/1.1\r\nHost: ", host, FIELDS, close, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+const FIELDS: &str =
+    "\r\nUser-Agent: seaway-bench/1\r\nAccept: */*\r\nAccept-Encoding: gzip, br\r\nAccept-Language: en\r\n";
+
+/// Whether this is the head of a question, all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    More,
+    Whole(Request),
+    Broken,
+}
+
+pub fn asked(bytes: &[u8]) -> Asked {
+    if !bytes.ends_with(END) {
+        return if bytes.len() > LONGEST_HEAD { Asked::Broken } else { Asked::More };
+    }
+    let line = bytes.iter().position(|byte| *byte == b'\r').map_or(bytes, |at| &bytes[..at]);
+    let target = line.strip_prefix(b"GET ").and_then(|rest| rest.strip_suffix(b" HTTP/1.1"));
+    match target.and_then(digits) {
+        // Our client asked its contender to close, which is none of ours.
+        Some(request) => Asked::Whole(Request { close: false, ..request }),
+        None => Asked::Broken,
+    }
+}
+
+/// The request that the last segment of a path says.
+fn digits(target: &[u8]) -> Option<Request> {
+    let text = target.rsplit(|byte| *byte == b'/').next()?;
+    let digit = |byte: u8| (byte as char).to_digit(16);
+    if text.len() != 2 * REQUEST_HEAD {
+        return None;
+    }
+    let mut head = [0; REQUEST_HEAD];
+    for (byte, two) in head.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = (digit(two[0])? << 4 | digit(two[1])?) as u8;
+    }
+    Request::parse(&head)
+}
+
+/// Appends the head of an answer with a body of this length.
+pub fn answer(out: &mut Vec<u8>, length: usize) {
+    use std::io::Write as _;
+    out.extend_from_slice(
+        b"HTTP/1.1 200 OK\r\nServer: bench\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nContent-Type: text/plain\r\n",
+    );
+    // A Vec takes all that is written to it.
+    let _infallible = write!(out, "Content-Length: {length}\r\n\r\n");
+}
+
+/// How long the head of an answer is, or what is wrong with it. `None`: it is not whole yet.
+pub fn answered(bytes: &[u8], expected: usize) -> Option<Result<usize, String>> {
+    let Some(end) = bytes.windows(END.len()).position(|four| four == END) else {
+        return (bytes.len() > LONGEST_HEAD).then(|| Err("an endless head".to_owned()));
+    };
+    let head = &bytes[..end];
+    if !head.starts_with(b"HTTP/1.1 200 ") {
+        let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        return Some(Err(format!("answered {}", String::from_utf8_lossy(line))));
+    }
+    let length = head.split(|byte| *byte == b'\n').find_map(|line| {
+        let (name, value) = line.split_at_checked(LENGTH.len())?;
+        name.eq_ignore_ascii_case(LENGTH).then_some(value)
+    });
+    let length: Option<usize> =
+        length.and_then(|value| std::str::from_utf8(value.trim_ascii()).ok()?.parse().ok());
+    Some(match length {
+        Some(length) if expected == length => Ok(end + END.len()),
+        _ => Err(format!("a body of {length:?} bytes instead of {expected}")),
+    })
+}
+
+const LENGTH: &[u8] = b"content-length:";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REQUEST: Request = Request { sequence: 7, len: REQUEST_HEAD, answer_len: 4096, close: false };
+
+    #[test]
+    fn a_question_survives_the_wire_and_what_a_contender_puts_before_it() {
+        let mut out = Vec::new();
+        ask(&mut out, "bench.example", "/some/where", &REQUEST);
+        assert_eq!(asked(&out), Asked::Whole(REQUEST));
+        assert_eq!(asked(&out[..out.len() - 1]), Asked::More);
+        assert_eq!(asked(b"GET / HTTP/1.1\r\n\r\n"), Asked::Broken);
+    }
+
+    #[test]
+    fn an_answer_is_known_by_its_status_and_its_length() {
+        let mut out = Vec::new();
+        answer(&mut out, 1024);
+        assert_eq!(answered(&out, 1024), Some(Ok(out.len())));
+        assert_eq!(answered(&out[..out.len() - 1], 1024), None);
+        assert!(answered(&out, 1025).unwrap().unwrap_err().contains("1024"));
+        let refused = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+        assert!(answered(refused, 1024).unwrap().unwrap_err().contains("503 Service"));
+    }
+}
