@@ -102,12 +102,13 @@ pub struct FoundProvider {
     pub flavor_capabilities: Option<Vec<String>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Debug, Serialize)]
 pub struct ExternalNetwork {
     pub id: Id<Network>,
     pub name: String,
     pub shared: bool,
-    pub subnets: Vec<ExternalSubnet>,
+    /// Those that are shown to us.
+    pub subnets: Found<Vec<ExternalSubnet>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -266,21 +267,18 @@ async fn external_networks(cloud: &Cloud) -> Result<Vec<ExternalNetwork>, Error>
     let mut found = Vec::new();
     for network in networks {
         let query = Query::all().with("network_id", &network.id);
-        // Subnets of a network that is not ours may be hidden; Octavia takes floating IPs from it all the same.
-        let subnets = cloud.all::<Subnet>().list::<Subnet>(query).await.unwrap_or_default();
+        let subnets = cloud.all::<Subnet>().list::<Subnet>(query).await;
+        let subnet = |it: Subnet| ExternalSubnet {
+            id: it.id,
+            name: it.name,
+            ip_version: it.ip_version,
+            cidr: it.cidr.unwrap_or_default(),
+        };
         found.push(ExternalNetwork {
             id: network.id,
             name: network.name,
             shared: network.shared.unwrap_or(false),
-            subnets: subnets
-                .into_iter()
-                .map(|it| ExternalSubnet {
-                    id: it.id,
-                    name: it.name,
-                    ip_version: it.ip_version,
-                    cidr: it.cidr.unwrap_or_default(),
-                })
-                .collect(),
+            subnets: subnets.map(|it| it.into_iter().map(subnet).collect()).into(),
         });
     }
     Ok(found)

@@ -145,9 +145,11 @@ fn outside(survey: &Survey) -> Vec<String> {
         Found::Failed(error) => return untold("outside", error).into_iter().collect(),
     };
     let told = networks.iter().map(|it| {
-        let subnets: Vec<&str> = it.subnets.iter().map(|it| it.cidr.as_str()).collect();
-        let subnets =
-            if subnets.is_empty() { "no subnet is to be seen".to_owned() } else { subnets.join(", ") };
+        let subnets = match &it.subnets {
+            Found::Told(subnets) if subnets.is_empty() => "no subnet is to be seen".to_owned(),
+            Found::Told(subnets) => subnets.iter().map(|it| it.cidr.as_str()).collect::<Vec<_>>().join(", "),
+            Found::Failed(error) => format!("- ({})", error.message()),
+        };
         row("outside", &format!("{} ({}): {subnets}", it.name, it.id))
     });
     told.collect()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Found, FoundService, Quota, Survey};
+use super::{ExternalNetwork, Found, FoundService, Quota, Survey};
 use crate::{Class, Error, Service};
 
 /// Something that is not as it should be.
@@ -176,14 +176,30 @@ fn judge_outside(survey: &Survey, findings: &mut Vec<Finding>) {
              (`internal-lb=true`)"
                 .to_owned(),
         ));
-    } else if networks.iter().flat_map(|it| &it.subnets).all(|it| it.ip_version != 4) {
-        let names: Vec<String> = networks.iter().map(|it| it.name.clone()).collect();
-        findings.push(missing(
+        return;
+    }
+    let subnets =
+        |it: &ExternalNetwork| it.subnets.told().is_some_and(|it| it.iter().any(|it| it.ip_version == 4));
+    if networks.iter().any(subnets) {
+        return;
+    }
+    let names: Vec<String> = networks.iter().map(|it| it.name.clone()).collect();
+    let (what, fix) = match networks.iter().find_map(|it| it.subnets.failed()) {
+        Some(error) => (
+            format!(
+                "the subnets of external networks ({}) cannot be listed: {}",
+                listed(&names),
+                error.message()
+            ),
+            fix_of(error),
+        ),
+        None => (
             format!("no IPv4 subnet of an external network is to be seen ({})", listed(&names)),
             "an operator types: openstack subnet create --network NAME --subnet-range CIDR --no-dhcp …"
                 .to_owned(),
-        ));
-    }
+        ),
+    };
+    findings.push(missing(what, fix));
 }
 
 fn judge_quotas(quotas: &[Quota], findings: &mut Vec<Finding>) {

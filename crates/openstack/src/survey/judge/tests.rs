@@ -1,9 +1,7 @@
 use super::*;
 use crate::{
     Class,
-    survey::{
-        Abilities, ExternalNetwork, ExternalSubnet, FoundProvider, FoundService, Identity, Named, Spoken,
-    },
+    survey::{Abilities, ExternalSubnet, FoundProvider, FoundService, Identity, Named, Spoken},
 };
 
 /// A cloud that lacks nothing.
@@ -20,7 +18,7 @@ fn good() -> Survey {
         id: "n".parse().expect("an id"),
         name: "public".to_owned(),
         shared: false,
-        subnets: vec![subnet],
+        subnets: Found::Told(vec![subnet]),
     };
     let provider = FoundProvider {
         name: "ovn".to_owned(),
@@ -60,6 +58,14 @@ fn without(survey: &mut Survey, service: Service) {
     }
 }
 
+fn subnets(survey: &mut Survey, change: fn(&mut Vec<ExternalSubnet>)) {
+    if let Found::Told(networks) = &mut survey.external_networks
+        && let Found::Told(subnets) = &mut networks[0].subnets
+    {
+        change(subnets);
+    }
+}
+
 #[test]
 fn nothing_is_missing_where_all_is_there() {
     assert_eq!(judge(&good()), []);
@@ -84,10 +90,7 @@ fn what_is_missing_is_told_with_what_to_type() {
         (|it| it.providers = Found::Told(vec![]), Missing, "no provider", "enabled_provider_drivers"),
         (|it| it.external_networks = Found::Told(vec![]), Missing, "no external network", "internal-lb"),
         (
-            |it| match &mut it.external_networks {
-                Found::Told(networks) => networks[0].subnets[0].ip_version = 6,
-                Found::Failed(_) => {}
-            },
+            |it| subnets(it, |subnets| subnets[0].ip_version = 6),
             Missing,
             "no IPv4 subnet",
             "openstack subnet create",
