@@ -1,34 +1,28 @@
 //! Where credentials come from: which file, which cloud, which value wins, and what is said of mistakes.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt, symlink},
-    path::Path,
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use seaway_openstack::{
     Credentials, Error, Reading, Service, Source, Surroundings,
-    credentials::{
-        ApplicationCredential, CloudConf, Domain, IdentityVersion, Interface, Project, Proof, Scope, User,
-    },
+    credentials::{ApplicationCredential, Domain, IdentityVersion, Interface, Project, Proof, Scope, User},
 };
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
 
 /// A folder that stands for a whole machine: `.` is where we are, `home` and `etc` are those.
-struct Machine {
+pub(crate) struct Machine {
     folder: TempDir,
-    around: Surroundings,
+    pub(crate) around: Surroundings,
 }
 
 impl Machine {
-    fn new() -> Machine {
+    pub(crate) fn new() -> Machine {
         let folder = tempfile::tempdir().expect("a folder");
         let around = Surroundings::within(folder.path());
         Machine { folder, around }
     }
 
-    fn with(files: &[(&str, &str)]) -> Machine {
+    pub(crate) fn with(files: &[(&str, &str)]) -> Machine {
         let machine = Machine::new();
         for (path, text) in files {
             machine.write(path, text);
@@ -36,18 +30,18 @@ impl Machine {
         machine
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(crate) fn write(&self, path: &str, text: &str) {
         let path = self.path(path);
         fs::create_dir_all(Path::new(&path).parent().expect("a folder")).expect("made");
         fs::write(&path, text).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
     }
 
-    fn path(&self, path: &str) -> String {
+    pub(crate) fn path(&self, path: &str) -> String {
         self.folder.path().join(path).display().to_string()
     }
 
-    fn set(mut self, variables: &[(&str, &str)]) -> Machine {
+    pub(crate) fn set(mut self, variables: &[(&str, &str)]) -> Machine {
         for (name, value) in variables {
             self.around = self.around.with(name, value);
         }
@@ -67,17 +61,12 @@ impl Machine {
         self.short(&self.read(cloud).expect_err("not readable").to_string())
     }
 
-    fn short(&self, text: &str) -> String {
+    pub(crate) fn short(&self, text: &str) -> String {
         text.replace(&self.folder.path().display().to_string(), ".")
     }
 
     fn warnings(&self, cloud: Option<&str>) -> Vec<String> {
         self.read(cloud).expect("readable").warnings.iter().map(|it| self.short(it)).collect()
-    }
-
-    fn conf(&self, text: &str) -> Result<Reading, Error> {
-        self.write("cloud.conf", text);
-        Source::CloudConf { file: self.path("cloud.conf").into(), around: self.around.clone() }.read()
     }
 }
 
@@ -89,11 +78,11 @@ fn cloud(name: &str, password: &str) -> String {
     )
 }
 
-fn clouds(names: &[&str]) -> String {
+pub(crate) fn clouds(names: &[&str]) -> String {
     names.iter().fold("clouds:\n".to_owned(), |text, name| text + &cloud(name, "pw"))
 }
 
-fn password(credentials: &Credentials) -> &str {
+pub(crate) fn password(credentials: &Credentials) -> &str {
     match &credentials.proof {
         Proof::Password { password, .. } => password.expose_secret(),
         Proof::Token(token) => token.expose_secret(),
@@ -101,7 +90,7 @@ fn password(credentials: &Credentials) -> &str {
     }
 }
 
-fn url(credentials: &Credentials) -> &str {
+pub(crate) fn url(credentials: &Credentials) -> &str {
     &credentials.auth_url.value
 }
 
@@ -417,97 +406,6 @@ fn files_that_others_can_read_are_warned_about_and_such_that_they_can_write_refu
         machine.error(None),
         "read the credentials: others can write ./secure.yaml (mode 620); type: chmod go-w ./secure.yaml"
     );
-}
-
-const GLOBAL: &str =
-    "[Global]\nauth-url=http://k:5000/v3\nUsername=u\npassword=\"p#w\"\ntenant-name=t\ndomain-name=Corp\n";
-
-#[test]
-fn cloud_conf_is_read_as_the_cloud_controller_manager_reads_it() {
-    let machine = Machine::new();
-    let text = GLOBAL.to_owned()
-        + "region = RegionOne # here\nos-endpoint-type = internal\ntls-insecure = false\nca-file=/ca.pem\n\
-           [Metadata]\nrequest-timeout = 45s\n[BlockStorage]\nbs-version=v3\n[LoadBalancerClass \"gold\"]\nsubnet-id=s1\n";
-    let reading = machine.conf(&text).expect("readable");
-    let credentials = &reading.credentials;
-    assert_eq!((url(credentials), password(credentials)), ("http://k:5000/v3", "p#w"));
-    assert_eq!(credentials.timeout.map(|it| it.as_secs()), Some(45));
-    assert_eq!(credentials.interface, Interface::Internal);
-    let region = credentials.region.as_ref().expect("a region");
-    assert_eq!(
-        (region.value.as_str(), machine.short(&region.place.0)),
-        ("RegionOne", "./cloud.conf:7".into())
-    );
-    assert!(
-        matches!(&credentials.scope, Scope::Project(Project::Name { domain: Domain::Name(domain), .. }) if domain == "Corp")
-    );
-    let warnings: Vec<String> = reading.warnings.iter().map(|it| machine.short(it)).collect();
-    assert_eq!(warnings, ["./cloud.conf:13: the section [BlockStorage] is not used here"]);
-
-    let conf = CloudConf::read(Path::new(&machine.path("cloud.conf"))).expect("readable");
-    let gold = conf.ini.named("LoadBalancerClass").next().expect("a class");
-    assert_eq!(
-        (gold.sub.as_deref(), gold.entries[0].value()),
-        (Some("gold"), "s1"),
-        "the driver finds its part"
-    );
-}
-
-#[test]
-fn trustees_and_application_credentials_of_cloud_conf_are_understood() {
-    let machine = Machine::new();
-    let trust = "[Global]\nauth-url=http://k\ntrust-id=t1\ntrustee-id=u1\ntrustee-password=tp\nuser-id=other\npassword=op\n";
-    let credentials = machine.conf(trust).expect("readable").credentials;
-    assert_eq!(credentials.scope, Scope::Trust("t1".into()));
-    assert!(matches!(&credentials.proof, Proof::Password { user: User::Id(id), .. } if id == "u1"));
-    assert_eq!(password(&credentials), "tp");
-    let credential =
-        "[Global]\nauth-url=http://k\napplication-credential-id=a1\napplication-credential-secret=s\n";
-    let credentials = machine.conf(credential).expect("readable").credentials;
-    assert!(matches!(credentials.proof, Proof::ApplicationCredential { .. }));
-}
-
-#[test]
-fn cloud_conf_may_send_us_to_clouds_yaml_and_counts_more() {
-    let machine = Machine::with(&[("other/clouds.yaml", &clouds(&["a", "b"]))]);
-    let text = format!(
-        "[Global]\nuse-clouds = true\nclouds-file = {}\ncloud = b\nregion = R9\n",
-        machine.path("other/clouds.yaml")
-    );
-    let reading = machine.conf(&text).expect("readable");
-    assert_eq!(url(&reading.credentials), "http://b:5000/v3");
-    assert_eq!(reading.credentials.region.expect("a region").value, "R9");
-    assert_eq!(reading.files.len(), 2, "both are watched");
-}
-
-#[test]
-fn mistakes_in_cloud_conf_are_told_by_line() {
-    let machine = Machine::new();
-    for (text, told) in [
-        ("[Global\n", "./cloud.conf:1: this is no section"),
-        ("[Global]\nauth-url=k\n", "./cloud.conf:2: auth_url: \"k\" has to begin with http://"),
-        ("[Global]\nauth-url=http://k\nusername=u\n", "[Global] of ./cloud.conf has no password; "),
-        (
-            "[Global]\nuse-clouds=perhaps\n",
-            "./cloud.conf:2: use-clouds: \"perhaps\" is neither true nor false",
-        ),
-        ("", "[Global] of ./cloud.conf has no auth_url; "),
-    ] {
-        let error = machine.short(&machine.conf(text).expect_err("a mistake").to_string());
-        assert!(error.starts_with(&format!("read the credentials: {told}")), "{text:?}: {error}");
-    }
-}
-
-#[test]
-fn cloud_conf_in_a_secret_volume_is_readable_by_design() {
-    let machine = Machine::new();
-    machine.write("..v1/cloud.conf", GLOBAL);
-    fs::set_permissions(machine.path("..v1/cloud.conf"), fs::Permissions::from_mode(0o644)).expect("set");
-    symlink("..v1", machine.path("..data")).expect("linked");
-    symlink("..data/cloud.conf", machine.path("cloud.conf")).expect("linked");
-    let source =
-        Source::CloudConf { file: machine.path("cloud.conf").into(), around: machine.around.clone() };
-    assert!(source.read().expect("readable").warnings.is_empty());
 }
 
 #[test]

@@ -2,14 +2,17 @@
 
 mod calls;
 mod certificates;
+mod cloud_conf;
 mod counted;
 mod credentials;
 mod hurried;
 mod keystone;
+mod kinds;
 mod proxies;
 mod scripted;
 mod secrets;
 mod session;
+mod sign_in;
 mod trouble;
 
 use std::{

@@ -39,7 +39,6 @@ pub(crate) trait Operator: Send + Sync {
 
 /// What new players may do.
 const ROLES: [&str; 3] = ["member", "creator", "load-balancer_member"];
-const IMAGE: &str = "7a6d1c52-4f5b-4d55-9a0b-8f1b0c0e0001";
 const PASSWORD: &str = "a password of the play";
 /// What a cloud with caches may need to take notice of a new user.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -96,13 +95,11 @@ impl Stage {
         Ok(stage)
     }
 
-    /// What servers start from. Where there are no images, any id will do.
+    /// What servers start from.
     async fn image(&self) -> Result<String> {
-        let Some(images) = self.services.get("image") else { return Ok(IMAGE.to_owned()) };
         let token = self.tokens.get("admin").context("an admin")?;
-        let request =
-            self.http.get(format!("{images}/v2/images?name=test-image")).header("x-auth-token", token);
-        let found: Value = request.send().await?.json().await?;
+        let url = self.url("compute", "/images?name=test-image")?;
+        let found: Value = self.http.get(url).header("x-auth-token", token).send().await?.json().await?;
         Ok(found["images"][0]["id"].as_str().context("an image")?.to_owned())
     }
 

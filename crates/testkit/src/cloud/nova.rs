@@ -1,6 +1,7 @@
 //! Nova, as far as the client uses it: servers, and what they are plugged into.
 
 mod interfaces;
+mod offer;
 mod servers;
 mod showing;
 
@@ -32,6 +33,8 @@ const ROUTES: &[Route] = &[
     post("/servers/{}/os-interface", interfaces::attach),
     get("/servers/{}/os-interface/{}", interfaces::show),
     delete("/servers/{}/os-interface/{}", interfaces::detach),
+    get("/flavors", offer::flavors),
+    get("/images", offer::images),
     get("/limits", limits),
     get("/os-quota-sets/{}", quota),
     put("/os-quota-sets/{}", change_quota),

@@ -50,6 +50,7 @@ pub(super) fn v3(endpoints: &[Endpoint]) -> Value {
 
 pub(super) fn v2(endpoints: &[Endpoint]) -> Value {
     let service = |it: &Endpoint| {
+        let url = it.url.replace("/identity/v3", "/identity/v2.0");
         json!({
             "type": it.kind,
             "name": it.name,
@@ -57,9 +58,9 @@ pub(super) fn v2(endpoints: &[Endpoint]) -> Value {
             "endpoints": [{
                 "id": it.ids[0],
                 "region": it.region,
-                "publicURL": it.url,
-                "internalURL": it.url,
-                "adminURL": it.url,
+                "publicURL": url,
+                "internalURL": url,
+                "adminURL": url,
             }],
         })
     };

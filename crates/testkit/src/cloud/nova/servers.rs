@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{check_version, forbidden, showing};
+use super::{check_version, forbidden, offer, showing};
 use crate::cloud::{
     exchange::{Answer, Refusal, Reply, Request},
     neutron::{NETWORK, PORT, Wanted},
@@ -30,9 +30,6 @@ const KNOWN: [&str; 16] = [
     "OS-DCF:diskConfig",
     "os:scheduler_hints",
 ];
-/// The flavors of the rig.
-const FLAVORS: [&str; 5] = ["1", "2", "3", "4", "amphora"];
-/// An id that no image has.
 const OWNER: &str = "compute:nova";
 
 pub(super) fn list(state: &mut State, request: &Request) -> Answer {
@@ -95,13 +92,15 @@ fn is_wanted(row: &Row, request: &Request) -> bool {
     })
 }
 
-/// A name is looked for by a regular expression; of those, the ends alone are understood here.
+/// A name is looked for by a regular expression; of those, the ends alone are understood here, and what is meant as it stands.
 fn has_name(name: &str, wanted: &str) -> bool {
-    match (wanted.strip_prefix('^'), wanted.strip_suffix('$')) {
-        (Some(rest), Some(_)) => name == rest.trim_end_matches('$'),
-        (Some(start), None) => name.starts_with(start),
-        (None, Some(end)) => name.ends_with(end),
-        (None, None) => name.contains(wanted),
+    let (start, end) = (wanted.starts_with('^'), wanted.ends_with('$'));
+    let text = wanted.trim_start_matches('^').trim_end_matches('$').replace('\\', "");
+    match (start, end) {
+        (true, true) => name == text,
+        (true, false) => name.starts_with(&text),
+        (false, true) => name.ends_with(&text),
+        (false, false) => name.contains(&text),
     }
 }
 
@@ -129,10 +128,10 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
         return invalid(format!("'{name}' is a required property"));
     }
     let flavor = said(&wanted["flavorRef"]);
-    if !FLAVORS.contains(&flavor.as_str()) {
+    if !offer::has_flavor(&flavor) {
         return bad(format!("Flavor {flavor} could not be found."));
     }
-    if wanted.get("imageRef").and_then(Value::as_str).is_none_or(|it| it.starts_with("2f8b4f0e")) {
+    if !wanted.get("imageRef").and_then(Value::as_str).is_some_and(offer::has_image) {
         return bad("Can not find requested image".to_owned());
     }
     let project = request.caller.project.clone();

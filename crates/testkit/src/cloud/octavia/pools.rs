@@ -85,7 +85,12 @@ pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     if changes.get("admin_state_up").is_some_and(Value::is_null) {
         changes.insert("admin_state_up".to_owned(), json!(false));
     }
+    let is_name_only = !changes.contains_key("session_persistence");
+    let says_up = changes.contains_key("admin_state_up");
     state.changed_row(&POOL, id, changes);
+    if Provider::of(&parent) == Provider::Ovn && !says_up {
+        state.octavia.misjudge(id, &touched, is_name_only);
+    }
     state.began(&balancer);
     told(state, 200, id)
 }

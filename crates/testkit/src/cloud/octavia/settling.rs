@@ -30,6 +30,11 @@ impl Default for Pace {
     }
 }
 
+/// On what the provider is going to fail with.
+const DOOMED: &str = "doomed";
+/// On what the provider is going to forget this time.
+const FORGOTTEN: &str = "forgotten";
+
 /// A change that goes on at a load balancer.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
@@ -161,7 +166,11 @@ impl State {
             let operating =
                 provider.zip(row).and_then(|(it, row)| operating(&self.octavia, it, kind.one, row));
             let Some(row) = self.octavia.table_mut(kind).row_mut(&id) else { continue };
-            row.set("provisioning_status", if failed.contains(&kind.one) { "ERROR" } else { "ACTIVE" });
+            if row.fields.remove(FORGOTTEN).is_some() {
+                continue;
+            }
+            let is_doomed = row.fields.remove(DOOMED).is_some() || failed.contains(&kind.one);
+            row.set("provisioning_status", if is_doomed { "ERROR" } else { "ACTIVE" });
             row.set("updated_at", updated.clone());
             if let Some(operating) = operating {
                 row.set("operating_status", operating);
@@ -231,6 +240,22 @@ impl State {
 }
 
 impl Octavia {
+    /// OVN's provider, told nothing of `admin_state_up`, forgets the listeners of a pool whose name changes, which stay
+    /// PENDING_UPDATE until their next change, and trips over a session persistence.
+    pub(super) fn misjudge(&mut self, pool: &str, listeners: &[String], is_name_only: bool) {
+        if !is_name_only {
+            if let Some(row) = self.pools.row_mut(pool) {
+                row.set(DOOMED, true);
+            }
+            return;
+        }
+        for id in listeners {
+            if let Some(row) = self.listeners.row_mut(id) {
+                row.set(FORGOTTEN, true);
+            }
+        }
+    }
+
     /// What goes on there never ends.
     pub(super) fn hang(&mut self, balancer: &str) {
         if let Some(pending) = self.pending.get_mut(balancer) {
