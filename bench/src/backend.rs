@@ -1,5 +1,6 @@
-//! The servers behind every contender: four members that answer requests of TCP, UDP and HTTP, on one shared epoll.
+//! The servers behind every contender: four members that answer requests of TCP, UDP, HTTP and gRPC, on one shared epoll.
 
+mod grpc;
 mod server;
 mod web;
 
@@ -7,6 +8,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 
+use grpc::Grpc;
 use server::Server;
 use web::Web;
 
@@ -22,6 +24,7 @@ pub const MEMBERS: [Ipv4Addr; 4] = [
 pub const TCP_PORT: u16 = 9201;
 pub const UDP_PORT: u16 = 9203;
 pub const WEB_PORT: u16 = 9202;
+pub const GRPC_PORT: u16 = 9204;
 
 /// What the backend saw since it began. Whoever compares takes differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,7 @@ pub struct Backend {
     buffer: Vec<u8>,
     batch: Datagrams,
     web: Server<Web>,
+    grpc: Server<Grpc>,
     pub seen: Seen,
 }
 
@@ -49,6 +53,7 @@ pub const FIRST_TOKEN: u64 = 1 << 32;
 const DATAGRAM_TOKEN: u64 = FIRST_TOKEN + 1_000;
 const CONNECTION_TOKEN: u64 = FIRST_TOKEN + 2_000;
 const WEB_TOKEN: u64 = 2 << 32;
+const GRPC_TOKEN: u64 = 3 << 32;
 
 struct Connection {
     fd: OwnedFd,
@@ -76,6 +81,7 @@ impl Backend {
             buffer: vec![0; 1 << 16],
             batch: Datagrams::new(),
             web: Server::start(epoll, WEB_PORT, WEB_TOKEN)?,
+            grpc: Server::start(epoll, GRPC_PORT, GRPC_TOKEN)?,
             seen: Seen::default(),
         };
         for (index, fd) in backend.listeners.iter().enumerate() {
@@ -92,10 +98,13 @@ impl Backend {
         self.connections.clear();
         self.free.clear();
         self.web.forget_connections();
+        self.grpc.forget_connections();
     }
 
     pub fn event(&mut self, epoll: &Epoll, event: Event) -> io::Result<()> {
-        if event.token >= WEB_TOKEN {
+        if event.token >= GRPC_TOKEN {
+            self.grpc.event(epoll, event, &mut self.buffer, &mut self.seen)
+        } else if event.token >= WEB_TOKEN {
             self.web.event(epoll, event, &mut self.buffer, &mut self.seen)
         } else if event.token >= CONNECTION_TOKEN {
             self.serve(epoll, (event.token - CONNECTION_TOKEN) as usize)

@@ -34,6 +34,8 @@ pub enum Case {
     HttpMany1k,
     HttpBulk,
     HttpConnect,
+    Http2,
+    Grpc,
 }
 
 /// A number that a run yields.
@@ -144,7 +146,9 @@ impl Case {
             | Self::HttpMany100
             | Self::HttpMany1k
             | Self::HttpBulk
-            | Self::HttpConnect => Role::Web,
+            | Self::HttpConnect
+            | Self::Http2
+            | Self::Grpc => Role::Web,
             _ => Role::Stream,
         }
     }

@@ -23,6 +23,10 @@ pub const DATAGRAMS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9103)
 pub const WEB: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9111);
 /// As `WEB`, where HAProxy has `option splice-auto`.
 pub const SPLICED: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9112);
+/// HTTP/2 without TLS, to members that speak HTTP/1.1.
+pub const STREAMS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9113);
+/// gRPC without TLS.
+pub const CALLS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9114);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]

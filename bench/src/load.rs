@@ -11,6 +11,7 @@
 pub mod connect;
 pub mod exchange;
 pub mod flows;
+pub mod streams;
 pub mod web;
 mod wire;
 

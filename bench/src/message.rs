@@ -4,6 +4,8 @@
 //! answer with 16 (magic, length, the same sequence number). All that follows is one fixed pattern, so that either side
 //! can tell a byte that was lost, doubled or moved.
 
+pub mod frames;
+pub mod grpc;
 pub mod http;
 
 use std::sync::LazyLock;

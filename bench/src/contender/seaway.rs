@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{BULK, DATAGRAMS, Role, SMALL, WEB, first_line};
-use crate::backend::{MEMBERS, TCP_PORT, UDP_PORT, WEB_PORT};
+use super::{BULK, CALLS, DATAGRAMS, Role, SMALL, STREAMS, WEB, first_line};
+use crate::backend::{GRPC_PORT, MEMBERS, TCP_PORT, UDP_PORT, WEB_PORT};
 
 pub const ADMIN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1936);
 /// Where the members of the large folder listen.
@@ -74,17 +74,30 @@ fn answers_ready() -> Result<bool> {
 pub fn write_small_folder(folder: &Path, role: Role) -> Result<()> {
     prepare(folder)?;
     let mut text = String::new();
-    let services: &[_] = match role {
-        Role::Stream => &[
-            ("small", SMALL, TCP_PORT, "TCP", ""),
-            ("bulk", BULK, TCP_PORT, "TCP", ""),
-            ("datagrams", DATAGRAMS, UDP_PORT, "UDP", ""),
+    let services = match role {
+        Role::Stream => vec![
+            Service { name: "small", listen: SMALL.port(), port: TCP_PORT, ..Service::default() },
+            Service { name: "bulk", listen: BULK.port(), port: TCP_PORT, ..Service::default() },
+            Service {
+                name: "datagrams",
+                listen: DATAGRAMS.port(),
+                port: UDP_PORT,
+                l4: "UDP",
+                ..Service::default()
+            },
         ],
-        Role::Web => &[("web", WEB, WEB_PORT, "TCP", SPEAKING_HTTP)],
+        Role::Web => {
+            let web = Service { annotation: SPEAKING_HTTP, port: WEB_PORT, ..Service::default() };
+            vec![
+                Service { name: "web", listen: WEB.port(), ..web },
+                Service { name: "streams", listen: STREAMS.port(), ..web },
+                Service { name: "calls", listen: CALLS.port(), port: GRPC_PORT, speaks: "grpc", ..web },
+            ]
+        }
     };
-    for (name, listen, port, protocol, annotation) in services {
-        let members: Vec<String> = MEMBERS.iter().map(Ipv4Addr::to_string).collect();
-        service(&mut text, name, listen.port(), *port, protocol, &members, annotation);
+    let members: Vec<String> = MEMBERS.iter().map(Ipv4Addr::to_string).collect();
+    for one in services {
+        service(&mut text, &one, &members);
     }
     fs::write(folder.join(MANIFESTS).join("bench.yaml"), text).context("cannot write manifests")
 }
@@ -140,16 +153,14 @@ pub fn large_port(service: usize) -> u16 {
 }
 
 fn large_service(text: &mut String, index: usize, members: &[String]) {
-    let annotation = if index < large::HASHING { HASHING } else { "" };
-    service(
-        text,
-        &format!("service-{index:04}"),
-        large_port(index),
-        LARGE_MEMBERS_PORT,
-        "TCP",
-        members,
-        annotation,
-    );
+    let service_of = Service {
+        name: &format!("service-{index:04}"),
+        listen: large_port(index),
+        port: LARGE_MEMBERS_PORT,
+        annotation: if index < large::HASHING { HASHING } else { "" },
+        ..Service::default()
+    };
+    service(text, &service_of, members);
 }
 
 fn prepare(folder: &Path) -> Result<()> {
@@ -158,27 +169,40 @@ fn prepare(folder: &Path) -> Result<()> {
     fs::write(folder.join("seaway.yaml"), CONFIG).context("cannot write seaway.yaml")
 }
 
-fn service(
-    text: &mut String,
-    name: &str,
+#[derive(Clone, Copy)]
+struct Service<'a> {
+    name: &'a str,
     listen: u16,
+    /// Of its members.
     port: u16,
-    protocol: &str,
-    members: &[String],
-    annotation: &str,
-) {
-    let annotations = match annotation {
+    l4: &'a str,
+    annotation: &'a str,
+    /// Its `appProtocol`, or nothing.
+    speaks: &'a str,
+}
+
+impl Default for Service<'_> {
+    fn default() -> Self {
+        Self { name: "", listen: 0, port: 0, l4: "TCP", annotation: "", speaks: "" }
+    }
+}
+
+fn service(text: &mut String, service: &Service<'_>, members: &[String]) {
+    let Service { name, listen, port, l4, annotation, speaks } = service;
+    let line = |before: &str, value: &str| match value {
         "" => String::new(),
-        one => format!("  annotations:\n    {one}\n"),
+        one => format!("{before}{one}\n"),
     };
+    let annotations = line("  annotations:\n    ", annotation);
+    let speaks = line("    appProtocol: ", speaks);
     let endpoints: String = members.iter().map(|ip| format!("- addresses: [{ip}]\n")).collect();
     write!(
         text,
         "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n{annotations}spec:\n  type: LoadBalancer\n{ADDRESS}  \
-         ports:\n  - name: main\n    port: {listen}\n    targetPort: {port}\n    protocol: {protocol}\n---\n\
+         ports:\n  - name: main\n    port: {listen}\n    targetPort: {port}\n    protocol: {l4}\n{speaks}---\n\
          apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-1\n  labels:\n    \
          kubernetes.io/service-name: {name}\naddressType: IPv4\nports:\n- name: main\n  port: {port}\n  \
-         protocol: {protocol}\nendpoints:\n{endpoints}---\n"
+         protocol: {l4}\nendpoints:\n{endpoints}---\n"
     )
     .expect("writing to a String cannot fail");
 }

@@ -9,14 +9,19 @@ const END: &[u8] = b"\r\n\r\n";
 /// Appends a question as a program with a few usual fields asks it.
 pub fn ask(out: &mut Vec<u8>, host: &str, before: &str, request: &Request) {
     let close = if request.close { "Connection: close\r\n" } else { "" };
-    for part in ["GET ", before, "/"] {
-        out.extend_from_slice(part.as_bytes());
-    }
-    for byte in request.head() {
-        out.extend([byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
-    }
+    out.extend_from_slice(b"GET ");
+    path(out, before, request);
     for part in [" HTTP/1.1\r\nHost: ", host, FIELDS, close, "\r\n"] {
         out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// Appends the path that says this question.
+pub fn path(out: &mut Vec<u8>, before: &str, request: &Request) {
+    out.extend_from_slice(before.as_bytes());
+    out.push(b'/');
+    for byte in request.head() {
+        out.extend([byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]));
     }
 }
 
