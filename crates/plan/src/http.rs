@@ -71,7 +71,7 @@ pub(crate) fn path(text: &str) -> Result<Name, String> {
 }
 
 /// A name in the grammar of HTTP (RFC 9110, section 5.6.2).
-pub(crate) fn is_token(text: &str) -> bool {
+pub fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }

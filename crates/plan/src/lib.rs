@@ -29,5 +29,6 @@ mod world;
 
 pub use demand::Demand;
 pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
+pub use http::is_token;
 pub use index::ServiceKey;
 pub use world::{Overview, Placement, Roles, World, dry_run};

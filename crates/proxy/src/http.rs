@@ -6,9 +6,9 @@
 //!   one task per client:   arrival.rs     PROXY header, TLS, which HTTP
 //!                          serve.rs       HTTP/1.1: await a head, answer it, again
 //!                          streams.rs     HTTP/2: a task of its own for every stream
-//!                            └ exchange.rs  route, choose a member (sticky.rs), ask it, or another
+//!                            └ exchange.rs  route, choose a member (sticky.rs), ask it (ask.rs), or another
 //!                            └ relay.rs     its answer back to the client
-//!                                └ heads.rs   what is changed on the way
+//!                                └ question.rs, heads.rs   what is changed on the way, there and back
 //!                                └ flow.rs    bodies, however they are framed
 //!                                └ kept.rs    connections to members that wait for the next request
 //!                                └ trunk.rs   connections of HTTP/2 to members, which requests share
@@ -21,6 +21,7 @@
 
 mod answer;
 mod arrival;
+mod ask;
 mod believed;
 mod cors;
 mod end;
@@ -28,10 +29,12 @@ mod exchange;
 mod flow;
 mod hall;
 mod heads;
+mod identity;
 mod kept;
 mod line;
 mod mirror;
 mod multi;
+mod question;
 mod relay;
 mod rules;
 mod scratch;

@@ -6,8 +6,9 @@ use seaway_files::decode::Field;
 use seaway_model::{
     Name,
     config::{Admission, FrontDoor, Opens, Unmatched},
+    load_balancer::Trace,
 };
-use seaway_plan::quantity::network;
+use seaway_plan::{is_token, quantity::network};
 
 /// More than this is no page to answer with.
 const LARGEST_PAGE: u64 = 1 << 20;
@@ -32,6 +33,22 @@ pub(super) fn read(field: &Field<'_>, beside: &Path, door: &mut FrontDoor) {
     door.strip_prefix = section.take("stripPrefix").bool().unwrap_or(door.strip_prefix);
     door.unmatched = unmatched(&section.take("unmatched"), beside);
     door.http.pages = pages(&section.take("pages"), beside);
+    let http = &mut door.http;
+    http.request_id = section.take("requestId").bool().unwrap_or(http.request_id);
+    let traces = [("keep", Trace::Keep), ("make", Trace::Make)];
+    http.trace = section.take("traceparent").one_of(&traces).unwrap_or(http.trace);
+    http.forwarded = section.take("forwarded").bool().unwrap_or(http.forwarded);
+    let via = section.take("via");
+    http.via = via
+        .name()
+        .filter(|it| {
+            let named = is_token(it);
+            if !named {
+                via.invalid(*it, "must be a name of letters, digits and signs such as - and _");
+            }
+            named
+        })
+        .map(Name::from);
     let trusted = section.take("trusted");
     for item in trusted.items() {
         let Some(text) = item.text() else { continue };
@@ -99,13 +116,17 @@ mod tests {
         std::fs::write(folder.path().join("503.html"), "<p>later</p>").expect("written");
         let text = "frontDoor:\n  enabled: true\n  addresses: [127.0.0.1]\n  port: 8080\n  services: annotated\n  \
                     stripPrefix: false\n  unmatched: {code: 410, page: 404.html}\n  pages: {503: 503.html}\n  \
-                    trusted: [10.0.0.0/8, '::1']\n";
+                    trusted: [10.0.0.0/8, '::1']\n  requestId: false\n  traceparent: make\n  forwarded: true\n  \
+                    via: edge-1\n";
         let door = door(text, folder.path());
         assert_eq!((door.opens, door.port, door.services), (Opens::Always, 8080, Admission::Annotated));
         assert_eq!(door.addresses, ["127.0.0.1".parse::<std::net::IpAddr>().expect("an address")]);
         assert!(!door.strip_prefix);
         assert_eq!(door.unmatched, Some(Unmatched { code: 410, page: Some("<p>not here</p>".into()) }));
         assert_eq!(door.http.pages, BTreeMap::from([(503, "<p>later</p>".into())]));
+        let http = &door.http;
+        assert_eq!((http.request_id, http.trace, http.forwarded), (false, Trace::Make, true));
+        assert_eq!(http.via, Some("edge-1".into()));
         let trusted: Vec<String> = door.http.trusted.iter().map(ToString::to_string).collect();
         assert_eq!(trusted, ["10.0.0.0/8", "::1/128"]);
     }
@@ -121,7 +142,7 @@ mod tests {
     #[test]
     fn mistakes_are_told_at_their_places() {
         let text = "frontDoor:\n  prot: 80\n  port: 0\n  addresses: []\n  services: some\n  pages:\n    200: a\n    \
-                    404: nowhere.html\n  unmatched: {code: 99}\n  trusted: [everybody]\n";
+                    404: nowhere.html\n  unmatched: {code: 99}\n  trusted: [everybody]\n  via: a b\n";
         let faults = parse(text, Path::new("/nonexistent")).expect_err("it is wrong");
         let told: Vec<String> = faults.iter().map(|it| format!("{} {it}", it.at.line)).collect();
         assert_eq!(
@@ -135,6 +156,7 @@ mod tests {
                 "8 frontDoor.pages[404]: Invalid value: \"nowhere.html\": must be a file that can be read: No such file or directory (os error 2)",
                 "9 frontDoor.unmatched.code: Invalid value: 99: must be between 200 and 599, inclusive",
                 "10 frontDoor.trusted[0]: Invalid value: \"everybody\": must be a network or an address, such as 10.0.0.0/8 or 2001:db8::1",
+                "11 frontDoor.via: Invalid value: \"a b\": must be a name of letters, digits and signs such as - and _",
             ]
         );
     }

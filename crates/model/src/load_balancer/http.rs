@@ -153,12 +153,41 @@ impl fmt::Display for Origin {
 }
 
 /// What a listener does with HTTP whatever its rules say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpOptions {
-    /// Proxies before us, whose word on the client (`X-Forwarded-…`, `Forwarded`) is believed.
+    /// Proxies before us, whose word on the client (`X-Forwarded-…`, `Forwarded`, `X-Request-Id`) is believed.
     pub trusted: Vec<IpNet>,
     /// Instead of our own words for a status, where no rule has a body of its own.
     pub pages: BTreeMap<u16, Name>,
+    /// Every request has an `X-Request-Id`.
+    pub request_id: bool,
+    pub trace: Trace,
+    /// Say `Forwarded` (RFC 7239) beside `X-Forwarded-…`.
+    pub forwarded: bool,
+    /// What we call ourselves in `Via`, if there.
+    pub via: Option<Name>,
+}
+
+impl Default for HttpOptions {
+    fn default() -> HttpOptions {
+        HttpOptions {
+            trusted: Vec::new(),
+            pages: BTreeMap::new(),
+            request_id: true,
+            trace: Trace::Keep,
+            forwarded: false,
+            via: None,
+        }
+    }
+}
+
+/// What becomes of `traceparent` (W3C Trace Context). One that is no proper one never goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// Who has none gets none: to say that a trace is recorded or is not decides for everybody behind us.
+    Keep,
+    /// Who has none gets one that is to be recorded.
+    Make,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

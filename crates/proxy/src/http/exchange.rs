@@ -1,26 +1,21 @@
 //! One request and its answer.
 
 use std::{
-    future::poll_fn,
-    io,
     net::IpAddr,
-    rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::Poll,
 };
 
-use seaway_model::load_balancer::{Action, BackendProtocol, Rule};
+use seaway_model::load_balancer::{Action, BackendProtocol, HttpOptions, Rule};
 use seaway_snapshot::Asked;
-use seaway_wire::http::{Body, Limits, Method, Reading, Request, Version};
+use seaway_wire::http::{Body, Method, Request, Version};
 
 use super::{
     answer::Answer,
-    arrival::Who,
+    ask::{Unanswered, ask_alone, choose, connect},
     believed, cors,
     end::End,
-    flow::Broken,
-    hall::{Hall, Own},
-    heads, mirror,
+    mirror,
+    question::{Introduction, version_of},
     relay::{relay, tunnel},
     rules::{self, Asking, Seen, redirected, rewritten},
     scratch::Scratch,
@@ -29,7 +24,7 @@ use super::{
     trunk,
 };
 use crate::{
-    reach::{self, RETRIES, note_failure},
+    reach::{RETRIES, note_failure},
     running::{Mirror, Refusal, RunningMember, RunningPool, Tuned},
 };
 
@@ -46,6 +41,7 @@ pub(super) struct Short<'r> {
     /// Who asks, as far as anybody is believed.
     pub(super) client: IpAddr,
     pub(super) rule: &'r Rule,
+    pub(super) options: &'r HttpOptions,
     /// That every answer gets.
     pub(super) lines: &'r str,
     /// By which the client keeps its member, and in which pool.
@@ -56,24 +52,14 @@ pub(super) struct Short<'r> {
     pub(super) upgrade: bool,
 }
 
-/// Why a member did not answer.
-pub(super) enum Unanswered {
-    /// The client is gone, or has broken the protocol: there is nobody to answer.
-    Client,
-    /// What the client sends is not what it said: so many as a status.
-    Refused(u16),
-    /// Nothing of a request has reached it, or what did may be repeated.
-    Again(String),
-    /// Nobody knows what it did.
-    Lost(String),
-    Late,
-    /// What it said is no answer.
-    Wrong(&'static str),
-}
-
 pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let tuned = client.who.listener.tuned_now();
     let head = &scratch.asked.filled()[..scratch.request.length];
+    scratch.id.clear();
+    if tuned.listener.http.request_id {
+        let believed = client.who.told.believed;
+        client.hall.identities().name(&mut scratch.id, head, &scratch.request, believed);
+    }
     let seen = Seen { head, request: &scratch.request };
     let found = tuned.routes.find(&seen);
     let Some((found, rule)) = found.and_then(|it| Some((it, tuned.listener.rules.get(it.rule)?))) else {
@@ -86,6 +72,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             false => peer,
         },
         rule,
+        options: &tuned.listener.http,
         lines: "",
         sticky: None,
         method: scratch.request.method,
@@ -140,14 +127,15 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     short.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
-    heads::question(
-        &mut scratch.question,
-        head,
-        &scratch.request,
-        &client.who.told,
-        rewritten,
-        &Asking { rule, sticky: sticky.as_ref() },
-    );
+    let introduction = Introduction {
+        told: &client.who.told,
+        options: short.options,
+        id: &scratch.id,
+        version: version_of(&scratch.request, matches!(client.end, End::Multi(_))),
+    };
+    let asking = Asking { rule, sticky: sticky.as_ref() };
+    let (out, identities) = (&mut scratch.question, client.hall.identities());
+    introduction.question(out, head, &scratch.request, rewritten, &asking, identities);
     let body = scratch.request.body;
     scratch.asked.consume(scratch.request.length);
     forward(client, scratch, short, body, &pool, tuned.mirrors_of(found.rule)).await
@@ -247,141 +235,6 @@ async fn forward(
         };
         return refuse(client, scratch, status).await;
     }
-}
-
-/// On a connection that nobody else uses meanwhile. Tells whether it had been used before.
-async fn ask_alone(
-    client: &Client,
-    scratch: &mut Scratch,
-    short: Short<'_>,
-    pool: &RunningPool,
-    member: &Arc<RunningMember>,
-    fresh_only: bool,
-) -> (Result<End, Unanswered>, bool) {
-    let kept = if fresh_only { None } else { client.hall.kept().take(member) };
-    let reused = kept.is_some();
-    let end = match kept {
-        Some(stream) => {
-            stream.belong_to(Some(client.own.index()));
-            End::Wire(stream)
-        }
-        None => {
-            client.allow(client.timeout(|it| it.connect));
-            match connect(&client.hall, &client.own, &client.who, pool, member).await {
-                Ok(end) => end,
-                Err(error) => return (Err(Unanswered::Again(error.to_string())), false),
-            }
-        }
-    };
-    (ask(client, scratch, short, &end, reused).await.map(|()| end), reused)
-}
-
-/// Somebody of the pool who has not been tried in vain.
-pub(super) fn choose(
-    hall: &Hall,
-    client: IpAddr,
-    pool: &Arc<RunningPool>,
-    tried: &[Arc<RunningMember>],
-) -> Option<Arc<RunningMember>> {
-    let live = pool.live();
-    let mut cursors = hall.cursors();
-    pool.choose(&live, client, cursors.of(pool), tried, hall.now()).cloned()
-}
-
-/// Whoever goes on `own` has set a deadline for it.
-pub(super) async fn connect(
-    hall: &Rc<Hall>,
-    own: &Own,
-    who: &Who,
-    pool: &RunningPool,
-    member: &RunningMember,
-) -> io::Result<End> {
-    let fd = reach::connect(member, || hall.doors().give_up_spare())?;
-    let stream = hall.watch(fd, own.index())?;
-    stream.connected().await?;
-    if let Some(version) = pool.live().compiled.pool().proxy {
-        let header = reach::introduction(version, who.peer, who.destination, who.listener.at);
-        stream.write_all(&header).await?;
-    }
-    Ok(End::Wire(stream))
-}
-
-/// Sends the request, and reads the head of the answer.
-async fn ask(
-    client: &Client,
-    scratch: &mut Scratch,
-    short: Short<'_>,
-    stream: &End,
-    reused: bool,
-) -> Result<(), Unanswered> {
-    let patience = client.timeout(|it| it.answer);
-    client.allow(short.rule.attempt_timeout.map_or(patience, |time| patience.min(time.as_millis() as u64)));
-    let limits = Limits::default();
-    let all_in_question = scratch.upward.is_over();
-    scratch.answered.clear();
-    scratch.response.begin();
-    let mut sent = 0;
-    let result = poll_fn(|cx| -> Poll<Result<(), Unanswered>> {
-        let hall = &client.hall;
-        loop {
-            let mut may_go_on = true;
-            while sent < scratch.question.len() {
-                match stream.poll_write(cx, &scratch.question[sent..]) {
-                    Poll::Ready(Ok(written)) => sent += written,
-                    // It may have answered before it closed.
-                    Poll::Ready(Err(_)) => {
-                        may_go_on = false;
-                        break;
-                    }
-                    Poll::Pending => break,
-                }
-            }
-            if may_go_on && sent == scratch.question.len() && !scratch.upward.is_through() {
-                let before = scratch.upward.moved;
-                match scratch.upward.poll(cx, hall, &client.end, &mut scratch.asked, stream) {
-                    Poll::Ready(Err(Broken::Source(error))) => {
-                        return Poll::Ready(Err(match error.kind() {
-                            io::ErrorKind::InvalidData => Unanswered::Refused(400),
-                            io::ErrorKind::TimedOut => Unanswered::Refused(408),
-                            _ => Unanswered::Client,
-                        }));
-                    }
-                    Poll::Ready(_) | Poll::Pending => {}
-                }
-                if scratch.upward.moved != before {
-                    client.allow(client.timeout(|it| it.answer));
-                }
-            }
-            if client.end.is_gone(cx) {
-                return Poll::Ready(Err(Unanswered::Client));
-            }
-            let untouched = scratch.answered.is_empty();
-            let may_repeat = untouched && all_in_question && (sent == 0 || short.method.is_idempotent());
-            let gone = |why: String| {
-                Poll::Ready(Err(if may_repeat { Unanswered::Again(why) } else { Unanswered::Lost(why) }))
-            };
-            match stream.poll_fill(cx, &mut scratch.answered) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
-                    return Poll::Ready(Err(Unanswered::Late));
-                }
-                Poll::Ready(Err(error)) => return gone(error.to_string()),
-                Poll::Ready(Ok(0)) => return gone("closed before an answer".to_owned()),
-                Poll::Ready(Ok(_)) => {}
-            }
-            match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
-                Reading::More => {}
-                Reading::Whole => return Poll::Ready(Ok(())),
-                Reading::Refused(refusal) => return Poll::Ready(Err(Unanswered::Wrong(refusal.why))),
-            }
-        }
-    })
-    .await;
-    // One that stays open after its head was not read whole is no good to anybody.
-    if result.is_err() && !reused {
-        stream.reset();
-    }
-    result
 }
 
 /// TLS ends here, and what is in it goes on as it is.

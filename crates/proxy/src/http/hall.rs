@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{
+    identity::Identities,
     kept::Kept,
     scratch::Scratch,
     stream::{Ready, Stream},
@@ -32,6 +33,7 @@ pub(super) struct Hall {
     doors: RefCell<Doors>,
     streams: RefCell<Slab<Rc<Ready>>>,
     cursors: RefCell<Cursors>,
+    identities: RefCell<Identities>,
     kept: RefCell<Kept>,
     trunks: RefCell<Trunks>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
@@ -124,6 +126,7 @@ impl Hall {
             doors: RefCell::new(Doors::new(Kind::HttpListener)),
             streams: RefCell::default(),
             cursors: RefCell::new(Cursors::new(turn.worker)),
+            identities: RefCell::new(Identities::new()),
             kept: RefCell::default(),
             trunks: RefCell::default(),
             shelf: RefCell::default(),
@@ -148,6 +151,10 @@ impl Hall {
 
     pub(super) fn cursors(&self) -> RefMut<'_, Cursors> {
         self.cursors.borrow_mut()
+    }
+
+    pub(super) fn identities(&self) -> RefMut<'_, Identities> {
+        self.identities.borrow_mut()
     }
 
     pub(super) fn kept(&self) -> RefMut<'_, Kept> {

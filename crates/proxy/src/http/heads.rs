@@ -3,17 +3,17 @@
 use std::{io::Write, net::SocketAddr};
 
 use seaway_model::load_balancer::HeaderChange;
-use seaway_wire::http::{Body, Field, Known, Request, Response, Version};
+use seaway_wire::http::{Body, Field, Known, Response, Version};
 
 use super::answer::reason;
 
 /// The client, in the words that members are told.
 pub(super) struct Told {
-    peer: Vec<u8>,
-    port: Vec<u8>,
+    pub(super) peer: Vec<u8>,
+    pub(super) port: Vec<u8>,
     scheme: &'static str,
     /// The certificate that the client has shown, as RFC 9440 writes it.
-    certificate: Option<Vec<u8>>,
+    pub(super) certificate: Option<Vec<u8>>,
     /// What the client says of those before it is believed.
     pub(super) believed: bool,
 }
@@ -38,15 +38,6 @@ impl Told {
     pub(super) fn scheme(&self) -> &'static str {
         self.scheme
     }
-}
-
-/// Where the path begins to be another: so many bytes of it are replaced by these.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Rewritten<'a> {
-    pub(super) replaced: usize,
-    pub(super) by: &'a [u8],
-    /// Instead of the host that the client named.
-    pub(super) host: Option<&'a [u8]>,
 }
 
 /// What a rule does to fields. Those that frame or are for one hop are nobody's to change.
@@ -78,97 +69,6 @@ pub(super) trait Changes {
             for part in [name.as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
                 out.extend_from_slice(part);
             }
-        }
-    }
-}
-
-/// The head that the member gets.
-pub(super) fn question(
-    out: &mut Vec<u8>,
-    head: &[u8],
-    request: &Request,
-    told: &Told,
-    rewritten: Rewritten<'_>,
-    changes: &impl Changes,
-) {
-    let put = |out: &mut Vec<u8>, parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
-    put(out, &[request.method_name.of(head), b" "]);
-    target(out, head, request, rewritten);
-    let host = rewritten.host.unwrap_or(request.authority.of(head));
-    put(out, &[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
-    let mut forwarded_for: Option<&[u8]> = None;
-    let mut trailers = false;
-    for field in &request.fields {
-        let value = field.value.of(head);
-        match field.known {
-            // Nobody says of himself that he has shown a certificate.
-            Known::Host | Known::ClientCert => continue,
-            // Nobody changes how long a body is.
-            Known::ContentLength => {}
-            Known::Te => {
-                trailers |= value.to_ascii_lowercase().windows(8).any(|it| it == b"trailers");
-                continue;
-            }
-            Known::ForwardedFor => {
-                if told.believed {
-                    forwarded_for = Some(value);
-                }
-                continue;
-            }
-            Known::ForwardedProto | Known::ForwardedHost | Known::ForwardedPort if !told.believed => continue,
-            Known::Forwarded if !told.believed => continue,
-            _ if field.hop || changes.replaces(head, field) => continue,
-            _ => {}
-        }
-        put(out, &[field.name.of(head), b": ", value, b"\r\n"]);
-    }
-    put(out, &[b"X-Forwarded-For: "]);
-    if let Some(before) = forwarded_for {
-        put(out, &[before, b", "]);
-    }
-    put(out, &[&told.peer, b"\r\n"]);
-    for (known, name, value) in [
-        (Known::ForwardedProto, &b"X-Forwarded-Proto: "[..], told.scheme.as_bytes()),
-        (Known::ForwardedHost, b"X-Forwarded-Host: ", request.authority.of(head)),
-        (Known::ForwardedPort, b"X-Forwarded-Port: ", &told.port),
-    ] {
-        if !told.believed || request.field(known).is_none() {
-            put(out, &[name, value, b"\r\n"]);
-        }
-    }
-    if let Some(certificate) = &told.certificate {
-        put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
-    }
-    changes.put_new(out);
-    if request.body == Body::Chunked {
-        put(out, &[b"Transfer-Encoding: chunked\r\n"]);
-    }
-    if request.upgrade {
-        let protocol = request.field(Known::Upgrade).unwrap_or_default();
-        put(out, &[b"Connection: upgrade\r\nUpgrade: ", protocol.of(head), b"\r\n"]);
-    } else if trailers {
-        put(out, &[b"Connection: te\r\nTE: trailers\r\n"]);
-    }
-    put(out, &[b"\r\n"]);
-}
-
-fn target(out: &mut Vec<u8>, head: &[u8], request: &Request, rewritten: Rewritten<'_>) {
-    let whole = request.path_and_query().of(head);
-    if whole.is_empty() && request.body == Body::Tunnel {
-        return out.extend_from_slice(request.authority.of(head));
-    }
-    let rest = whole.get(rewritten.replaced..).unwrap_or_default();
-    out.extend_from_slice(rewritten.by);
-    // The path is never empty, and never gets two slashes where it is joined.
-    let ends = rewritten.by.ends_with(b"/");
-    match rest.first() {
-        Some(b'/') if ends => out.extend_from_slice(&rest[1..]),
-        Some(b'/' | b'*') => out.extend_from_slice(rest),
-        _ => {
-            if rewritten.by.is_empty() {
-                out.push(b'/');
-            }
-            out.extend_from_slice(rest);
         }
     }
 }

@@ -9,8 +9,8 @@ use std::{
 
 use super::{
     arrival::Who,
+    ask::{choose, connect},
     end::End,
-    exchange::{choose, connect},
     hall::{Hall, Own},
     scratch::Scratch,
     serve::Client,

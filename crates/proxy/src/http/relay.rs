@@ -66,6 +66,11 @@ pub(super) async fn relay(
         lines: short.lines,
         sticky: short.sticky.map(|(sticky, _)| sticky),
         cookies: cookies.as_deref().unwrap_or_default(),
+        via: short.options.via.as_deref().map(|name| match &stream {
+            End::Wire(_) if response.version == Version::Http10 => (name, "1.0"),
+            End::Wire(_) => (name, "1.1"),
+            End::Multi(_) => (name, "2"),
+        }),
     };
     downward.clear();
     let onward = match &client.end {

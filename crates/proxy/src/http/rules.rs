@@ -6,7 +6,8 @@ use seaway_wire::http::{Field, Known, Request};
 
 use super::{
     believed, cors,
-    heads::{Changes, Rewritten},
+    heads::Changes,
+    question::{Rewritten, put},
     serve::Client,
     sticky::Sticky,
 };
@@ -55,6 +56,8 @@ pub(super) struct Answering<'r> {
     pub(super) sticky: Option<&'r Sticky>,
     /// Lines by which the client keeps its member.
     pub(super) cookies: &'r str,
+    /// What we call ourselves, if there, and the version of HTTP that the member speaks.
+    pub(super) via: Option<(&'r str, &'static str)>,
 }
 
 /// Lines that every answer to this request gets. Mostly none, which costs nothing.
@@ -103,6 +106,9 @@ impl Changes for Answering<'_> {
     fn put_new(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.lines.as_bytes());
         out.extend_from_slice(self.cookies.as_bytes());
+        if let Some((name, version)) = self.via {
+            put(out, &[b"Via: ", version.as_bytes(), b" ", name.as_bytes(), b"\r\n"]);
+        }
         self.put_changes(out);
     }
 

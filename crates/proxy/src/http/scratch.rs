@@ -14,6 +14,8 @@ pub(super) struct Scratch {
     /// From the client.
     pub(super) asked: Buffer,
     pub(super) request: Request,
+    /// What this request is called; empty where nobody wants to know.
+    pub(super) id: Vec<u8>,
     /// The head for the member, and what of the body came with it: kept as long as another member may be asked.
     pub(super) question: Vec<u8>,
     pub(super) upward: Flow,

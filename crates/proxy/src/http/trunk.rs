@@ -16,8 +16,9 @@ use http::{HeaderMap, Uri};
 use seaway_wire::http::{Body, Known, Limits, Method, Reading, Request};
 
 use super::{
+    ask::Unanswered,
     end::End,
-    exchange::{Short, Unanswered},
+    exchange::Short,
     flow::Broken,
     hall::Own,
     line::Line,

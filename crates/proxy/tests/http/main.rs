@@ -4,6 +4,7 @@
 mod bodies;
 mod framing;
 mod heads;
+mod introduced;
 mod members;
 mod peer;
 mod rules;

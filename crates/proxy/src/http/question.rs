@@ -1,0 +1,192 @@
+//! The head that a member gets: the client's, with what is for one hop taken out and what we know of the client put in.
+
+use std::ops::DerefMut;
+
+use seaway_model::load_balancer::{HttpOptions, Trace};
+use seaway_wire::http::{Body, Field, Known, Request, Version};
+
+use super::{
+    heads::{Changes, Told},
+    identity::{self, Identities},
+};
+
+/// Where the path begins to be another: so many bytes of it are replaced by these.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Rewritten<'a> {
+    pub(super) replaced: usize,
+    pub(super) by: &'a [u8],
+    /// Instead of the host that the client named.
+    pub(super) host: Option<&'a [u8]>,
+}
+
+/// What is told besides what the client says itself.
+pub(super) struct Introduction<'a> {
+    pub(super) told: &'a Told,
+    pub(super) options: &'a HttpOptions,
+    /// The name of this request; empty where nobody wants one.
+    pub(super) id: &'a [u8],
+    /// The version of HTTP that the client speaks.
+    pub(super) version: &'static str,
+}
+
+/// The version that `Via` names.
+pub(super) fn version_of(request: &Request, many: bool) -> &'static str {
+    match (many, request.version) {
+        (true, _) => "2",
+        (false, Version::Http10) => "1.0",
+        (false, Version::Http11) => "1.1",
+    }
+}
+
+pub(super) fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+impl Introduction<'_> {
+    pub(super) fn question(
+        &self,
+        out: &mut Vec<u8>,
+        head: &[u8],
+        request: &Request,
+        rewritten: Rewritten<'_>,
+        changes: &impl Changes,
+        mut identities: impl DerefMut<Target = Identities>,
+    ) {
+        put(out, &[request.method_name.of(head), b" "]);
+        target(out, head, request, rewritten);
+        let host = rewritten.host.unwrap_or(request.authority.of(head));
+        put(out, &[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
+        let traced = identity::is_traced(head, request);
+        let mut trailers = false;
+        for field in &request.fields {
+            let value = field.value.of(head);
+            match field.known {
+                Known::Te => {
+                    trailers |= value.to_ascii_lowercase().windows(8).any(|it| it == b"trailers");
+                    continue;
+                }
+                Known::TraceParent if !traced => continue,
+                _ if self.is_ours_to_tell(head, field) => continue,
+                // Nobody changes how long a body is.
+                Known::ContentLength => {}
+                Known::Other if !traced && identity::is_trace_state(field.name.of(head)) => continue,
+                _ if field.hop || changes.replaces(head, field) => continue,
+                _ => {}
+            }
+            put(out, &[field.name.of(head), b": ", value, b"\r\n"]);
+        }
+        self.forwarded(out, head, request, changes);
+        if !self.id.is_empty() && !changes.changes_name(b"x-request-id") {
+            put(out, &[b"X-Request-Id: ", self.id, b"\r\n"]);
+        }
+        if self.options.trace == Trace::Make && !traced {
+            out.extend_from_slice(b"traceparent: ");
+            identities.put_trace(out);
+            out.extend_from_slice(b"\r\n");
+        }
+        if let Some(name) = &self.options.via {
+            put(out, &[b"Via: ", self.version.as_bytes(), b" ", name.as_bytes(), b"\r\n"]);
+        }
+        if let Some(certificate) = &self.told.certificate {
+            put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
+        }
+        changes.put_new(out);
+        if request.body == Body::Chunked {
+            put(out, &[b"Transfer-Encoding: chunked\r\n"]);
+        }
+        if request.upgrade {
+            let protocol = request.field(Known::Upgrade).unwrap_or_default();
+            put(out, &[b"Connection: upgrade\r\nUpgrade: ", protocol.of(head), b"\r\n"]);
+        } else if trailers {
+            put(out, &[b"Connection: te\r\nTE: trailers\r\n"]);
+        }
+        put(out, &[b"\r\n"]);
+    }
+
+    /// What the client says of this itself does not go on as it stands: it is told anew, or not believed.
+    fn is_ours_to_tell(&self, head: &[u8], field: &Field) -> bool {
+        match field.known {
+            // Nobody says of himself that he has shown a certificate.
+            Known::Host | Known::ClientCert => true,
+            Known::ForwardedFor => true,
+            Known::RequestId => self.options.request_id,
+            Known::Forwarded => !self.told.believed || self.options.forwarded,
+            Known::ForwardedProto | Known::ForwardedHost | Known::ForwardedPort => !self.told.believed,
+            Known::Other => is_lookalike(field.name.of(head)),
+            _ => false,
+        }
+    }
+
+    /// Who the client is: what trusted proxies say of it, and ourselves behind them.
+    fn forwarded(&self, out: &mut Vec<u8>, head: &[u8], request: &Request, changes: &impl Changes) {
+        let Told { peer, port, believed, .. } = self.told;
+        if !changes.changes_name(b"x-forwarded-for") {
+            put(out, &[b"X-Forwarded-For: "]);
+            self.put_before(out, head, request, Known::ForwardedFor);
+            put(out, &[peer, b"\r\n"]);
+        }
+        let scheme = self.told.scheme();
+        let host = request.authority.of(head);
+        for (known, name, value) in [
+            (Known::ForwardedProto, "X-Forwarded-Proto", scheme.as_bytes()),
+            (Known::ForwardedHost, "X-Forwarded-Host", host),
+            (Known::ForwardedPort, "X-Forwarded-Port", port),
+        ] {
+            let said = *believed && request.field(known).is_some();
+            if !said && !changes.changes_name(name.as_bytes()) {
+                put(out, &[name.as_bytes(), b": ", value, b"\r\n"]);
+            }
+        }
+        if self.options.forwarded && !changes.changes_name(b"forwarded") {
+            put(out, &[b"Forwarded: "]);
+            self.put_before(out, head, request, Known::Forwarded);
+            // What has a colon is quoted (RFC 7239, section 6).
+            let for_ = if peer.contains(&b':') { [&b"\"["[..], b"]\""] } else { [&b""[..], b""] };
+            put(out, &[b"for=", for_[0], peer, for_[1]]);
+            if !host.is_empty() {
+                put(out, &[b";host=\"", host, b"\""]);
+            }
+            put(out, &[b";proto=", scheme.as_bytes(), b"\r\n"]);
+        }
+    }
+
+    /// All that trusted proxies say in fields of that name, in their order.
+    fn put_before(&self, out: &mut Vec<u8>, head: &[u8], request: &Request, known: Known) {
+        let fields = request.fields.iter().filter(|field| self.told.believed && field.known == known);
+        for value in fields.map(|field| field.value.of(head)).filter(|value| !value.is_empty()) {
+            put(out, &[value, b", "]);
+        }
+    }
+}
+
+/// `X_Forwarded_For` and the like: behind a gateway of CGI's kind nobody could tell it from ours.
+fn is_lookalike(name: &[u8]) -> bool {
+    const LONGEST: usize = 32;
+    let mut plain = [0; LONGEST];
+    let Some(plain) = plain.get_mut(..name.len()).filter(|_| name.contains(&b'_')) else { return false };
+    for (to, from) in plain.iter_mut().zip(name) {
+        *to = if *from == b'_' { b'-' } else { *from };
+    }
+    !matches!(Known::of(plain), Known::Other | Known::Cookie | Known::SetCookie)
+}
+
+fn target(out: &mut Vec<u8>, head: &[u8], request: &Request, rewritten: Rewritten<'_>) {
+    let whole = request.path_and_query().of(head);
+    if whole.is_empty() && request.body == Body::Tunnel {
+        return out.extend_from_slice(request.authority.of(head));
+    }
+    let rest = whole.get(rewritten.replaced..).unwrap_or_default();
+    out.extend_from_slice(rewritten.by);
+    // The path is never empty, and never gets two slashes where it is joined.
+    let ends = rewritten.by.ends_with(b"/");
+    match rest.first() {
+        Some(b'/') if ends => out.extend_from_slice(&rest[1..]),
+        Some(b'/' | b'*') => out.extend_from_slice(rest),
+        _ => {
+            if rewritten.by.is_empty() {
+                out.push(b'/');
+            }
+            out.extend_from_slice(rest);
+        }
+    }
+}
