@@ -13,6 +13,9 @@
 //! Refused, though others take it: a line that ends with LF alone; a folded field; white space before a colon;
 //! Content-Length with Transfer-Encoding, or twice, even if they agree; any coding but `chunked`; a field or a target
 //! with control bytes; a path with dot segments, however they are spelled; more than one Host, or none.
+//!
+//! Not passed on, though it is read: what is for one hop; `Content_Length` and its like, which some take for another
+//! field; trailers that frame, lead or identify; an upgrade to HTTP/2, or one with a body.
 
 mod bytes;
 mod chunked;
@@ -25,7 +28,7 @@ mod status;
 mod target;
 
 pub use chunked::{Chunks, Piece};
-pub use field::{Field, Known};
+pub use field::{Field, Known, may_trail};
 pub use framing::Body;
 pub use head::{Limits, Reading, Refusal, Span, Version};
 pub use request::{Method, Request};

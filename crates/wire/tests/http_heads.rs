@@ -1,6 +1,8 @@
 //! Heads of HTTP/1.1: what is understood, and what is refused with which status.
 
-use seaway_wire::http::{Body, Known, Limits, Method, Reading, Refusal, Request, Response, Version};
+use seaway_wire::http::{
+    Body, Known, Limits, Method, Reading, Refusal, Request, Response, Version, may_trail,
+};
 
 fn read(bytes: &[u8]) -> Result<Request, Refusal> {
     let mut request = Request::default();
@@ -201,6 +203,29 @@ fn what_is_for_one_hop_is_marked() {
 }
 
 #[test]
+fn a_name_that_some_read_as_another_goes_no_further() {
+    let bytes = with(
+        "POST",
+        "Content_Length: 5\r\nTRANSFER_ENCODING: chunked\r\nX_Forwarded-For: b\r\nClient_Cert: c\r\nx_mine: d\r\n",
+    );
+    let request = read(&bytes).unwrap();
+    let going_on: Vec<&[u8]> =
+        request.fields.iter().filter(|it| !it.hop).map(|it| it.name.of(&bytes)).collect();
+    assert_eq!(going_on, [&b"Host"[..], b"x_mine"]);
+    assert_eq!(request.body, Body::None);
+    for (name, may) in [
+        ("Grpc-Status", true),
+        ("x_mine", true),
+        ("Content-Length", false),
+        ("host", false),
+        ("TE", false),
+        ("x_forwarded_for", false),
+    ] {
+        assert_eq!(may_trail(name.as_bytes()), may, "{name}");
+    }
+}
+
+#[test]
 fn connections_persist_as_their_version_says() {
     for (head, persists) in [
         ("GET / HTTP/1.1\r\nHost: a\r\n", true),
@@ -213,7 +238,15 @@ fn connections_persist_as_their_version_says() {
     }
     let upgrade = read(&with("GET", "Connection: Upgrade\r\nUpgrade: websocket\r\n")).unwrap();
     assert!(upgrade.upgrade);
-    assert!(!read(&with("GET", "Upgrade: websocket\r\n")).unwrap().upgrade);
+    for no in [
+        "Upgrade: websocket\r\n",
+        "Connection: upgrade\r\nUpgrade: h2c\r\n",
+        "Connection: upgrade\r\nUpgrade: websocket, H2C\r\n",
+        "Connection: upgrade\r\nUpgrade: h2c\r\nUpgrade: websocket\r\n",
+        "Connection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n",
+    ] {
+        assert!(!read(&with("GET", no)).unwrap().upgrade, "{no:?}");
+    }
     assert!(read(&with("POST", "Content-Length: 1\r\nExpect: 100-Continue\r\n")).unwrap().expects_continue);
     assert!(!read(&with("POST", "Expect: 100-continue\r\n")).unwrap().expects_continue, "there is no body");
 }

@@ -32,6 +32,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     Next,
+    /// It ends as soon as the client has heard the answer.
+    Last,
     Close,
 }
 
@@ -170,6 +172,8 @@ async fn forward(
     let coming = match (&client.end, body) {
         // A stream has frames of its own around its body; it is chunked from here on.
         (End::Multi(_), Body::Chunked) => Body::UntilClose,
+        // Before the member has agreed, what comes next may as well be another request.
+        (_, Body::Tunnel) => Body::None,
         _ => body,
     };
     let many = pool.live().compiled.pool().protocol == BackendProtocol::Http2;

@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use seaway_wire::http::{Body, Chunks, Limits, Piece};
+use seaway_wire::http::{Body, Chunks, Limits, Piece, may_trail};
 
 use super::{end::End, hall::Hall, scratch::Buffer};
 
@@ -83,6 +83,11 @@ impl Flow {
         self.is_over() && self.sent == self.out.len() && self.closed
     }
 
+    /// Lines after the body, as far as they have come.
+    pub(super) fn trailers(&self) -> &[u8] {
+        &self.trailers
+    }
+
     /// All of it is in what was joined, which goes by another way.
     pub(super) fn was_joined(&mut self) {
         self.closed = self.is_over();
@@ -126,6 +131,9 @@ impl Flow {
                 Piece::End { length } => {
                     for trailer in &self.chunks.trailers {
                         let (name, value) = (trailer.name.of(from.filled()), trailer.value.of(from.filled()));
+                        if !may_trail(name) {
+                            continue;
+                        }
                         for part in [name, b": ", value, b"\r\n"] {
                             self.trailers.extend_from_slice(part);
                         }

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use h2::{Reason, RecvStream, SendStream, server::SendResponse};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use seaway_wire::http::{Body, Known, Response};
+use seaway_wire::http::{Body, Known, Response, may_trail};
 
 use super::{
     answer::Answer,
@@ -75,7 +75,7 @@ impl Multi {
     pub(super) fn trailers(&self) -> Vec<u8> {
         let mut lines = Vec::new();
         if let Some(trailers) = self.0.borrow_mut().trailers.take() {
-            lines_of(&trailers, &mut lines);
+            lines_of(trailers.iter().filter(|(name, _)| may_trail(name.as_str().as_bytes())), &mut lines);
         }
         lines
     }
@@ -180,7 +180,10 @@ impl Multi {
 }
 
 /// Lines of fields.
-pub(super) fn lines_of(fields: &HeaderMap, out: &mut Vec<u8>) {
+pub(super) fn lines_of<'f>(
+    fields: impl IntoIterator<Item = (&'f HeaderName, &'f HeaderValue)>,
+    out: &mut Vec<u8>,
+) {
     for (name, value) in fields {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
             out.extend_from_slice(part);
@@ -189,7 +192,7 @@ pub(super) fn lines_of(fields: &HeaderMap, out: &mut Vec<u8>) {
 }
 
 /// Lines to fields; what HTTP/2 does not take is left out.
-fn fields_of(lines: &[u8]) -> HeaderMap {
+pub(super) fn fields_of(lines: &[u8]) -> HeaderMap {
     let mut fields = HeaderMap::new();
     for line in lines.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);

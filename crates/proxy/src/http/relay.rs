@@ -134,7 +134,11 @@ pub(super) async fn relay(
     {
         client.hall.kept().keep(stream, member, client.hall.now());
     }
-    if persists && asked_all { After::Next } else { After::Close }
+    match &client.end {
+        _ if persists && asked_all => After::Next,
+        End::Wire(stream) if asked_all && asked.is_empty() && !stream.is_readable() => After::Close,
+        _ => After::Last,
+    }
 }
 
 /// The head after an interim one.

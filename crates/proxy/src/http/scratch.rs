@@ -90,6 +90,15 @@ impl Buffer {
         self.end += bytes.len();
     }
 
+    /// Reads once, what nobody will look at.
+    pub(super) fn poll_let_go(&mut self, from: &Stream) -> Poll<io::Result<usize>> {
+        self.clear();
+        if self.bytes.is_empty() {
+            self.bytes.resize(FIRST, 0);
+        }
+        from.poll_receive(&mut self.bytes)
+    }
+
     /// Reads once. What is there moves to the front if it has no room behind it.
     pub(super) fn poll_fill(&mut self, from: &Stream) -> Poll<io::Result<usize>> {
         if self.end == self.bytes.len() {

@@ -32,6 +32,11 @@ pub(super) struct Client {
     pub(super) limit: Cell<u64>,
 }
 
+/// In milliseconds: long enough to hear an answer over a long way.
+const LINGER: u64 = 2_000;
+/// Reads in one turn of who is only let go by.
+const ROUNDS: usize = 8;
+
 /// How a connection of HTTP/2 begins (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -57,6 +62,10 @@ impl Client {
                 match self.one(&mut scratch, &mut first).await {
                     After::Next if scratch.asked.is_empty() && !stream.is_readable() => break,
                     After::Next => {}
+                    After::Last => {
+                        self.linger(&mut scratch).await;
+                        return self.hall.put_back(scratch);
+                    }
                     After::Close => return self.hall.put_back(scratch),
                 }
             }
@@ -177,7 +186,27 @@ impl Client {
         let written = poll_fn(|cx| scratch.downward.poll_write(cx, &self.end)).await;
         match written {
             Ok(()) if answer.persists => After::Next,
-            _ => After::Close,
+            Ok(()) => After::Last,
+            Err(_) => After::Close,
         }
+    }
+
+    /// Who still sends when we close would get a reset, and with it lose the answer (RFC 9112, section 9.6): for a while
+    /// what comes is let go by, until the client has noticed.
+    async fn linger(&self, scratch: &mut Scratch) {
+        let End::Wire(stream) = &self.end else { return };
+        stream.finish();
+        self.own.set_deadline(self.hall.now() + LINGER);
+        poll_fn(|_| {
+            for _ in 0..ROUNDS {
+                match ready!(scratch.asked.poll_let_go(stream)) {
+                    Ok(1..) if !self.hall.is_late() => {}
+                    _ => return Poll::Ready(()),
+                }
+            }
+            self.hall.go_on_next_turn();
+            Poll::Pending
+        })
+        .await;
     }
 }

@@ -121,8 +121,10 @@ async fn one(
 fn write_head(head: &http::request::Parts, switches: bool, ends: bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(512);
     let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
-    let authority = head.uri.authority().map(|it| it.as_str());
-    let authority = authority.or_else(|| head.headers.get(http::header::HOST)?.to_str().ok())?;
+    let authority = authority(head)?;
+    if head.uri.scheme().is_some_and(|it| *it != http::uri::Scheme::HTTP && *it != http::uri::Scheme::HTTPS) {
+        return None;
+    }
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     let method = if switches { "GET" } else { head.method.as_str() };
     let target = if head.method == Method::CONNECT && !switches { authority } else { path };
@@ -137,6 +139,10 @@ fn write_head(head: &http::request::Parts, switches: bool, ends: bool) -> Option
     }
     let mut cookies = Vec::new();
     for (name, value) in &head.headers {
+        // Who trims it reads another value (RFC 9113, section 8.2.1).
+        if value.as_bytes().trim_ascii().len() != value.len() {
+            return None;
+        }
         match name.as_str() {
             "host" => {}
             // Split by HTTP/2 for its tables; one field again for everybody else.
@@ -153,4 +159,18 @@ fn write_head(head: &http::request::Parts, switches: bool, ends: bool) -> Option
     }
     put(&[b"\r\n"]);
     Some(out)
+}
+
+/// One, however it is told (RFC 9113, section 8.3.1).
+fn authority(head: &http::request::Parts) -> Option<&str> {
+    let mut hosts = head.headers.get_all(http::header::HOST).iter();
+    let host = hosts.next().map(|host| host.to_str().ok());
+    if hosts.next().is_some() {
+        return None;
+    }
+    match (head.uri.authority().map(|it| it.as_str()), host) {
+        (Some(authority), None) => Some(authority),
+        (Some(authority), Some(host)) => host.filter(|host| host.eq_ignore_ascii_case(authority)),
+        (None, host) => host.flatten(),
+    }
 }

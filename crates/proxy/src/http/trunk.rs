@@ -22,7 +22,7 @@ use super::{
     flow::Broken,
     hall::Own,
     line::Line,
-    multi::{Multi, lines_of, other, put},
+    multi::{Multi, fields_of, lines_of, other, put},
     scratch::Scratch,
     serve::Client,
     stream::Ready,
@@ -134,12 +134,19 @@ async fn ask_by(
     let Some(mut requests) = requests else { return Err(Unanswered::Late) };
     let body = scratch.question.get(joined..).unwrap_or_default();
     let whole = scratch.upward.is_over();
-    let ends = whole && body.is_empty();
+    let ends = whole && body.is_empty() && scratch.upward.trailers().is_empty();
     let sent = requests.send_request(request, ends);
     let (mut answer, mut to) = sent.map_err(|error| Unanswered::Again(error.to_string()))?;
-    if !body.is_empty() {
+    if !ends {
         // No more than was joined, which waits in the connection for its window.
-        let sent = to.send_data(Bytes::copy_from_slice(body), whole);
+        let trailers = fields_of(scratch.upward.trailers());
+        let sent = if body.is_empty() {
+            Ok(())
+        } else {
+            to.send_data(Bytes::copy_from_slice(body), whole && trailers.is_empty())
+        };
+        let sent = sent
+            .and_then(|()| if whole && !trailers.is_empty() { to.send_trailers(trailers) } else { Ok(()) });
         sent.map_err(|error| Unanswered::Again(error.to_string()))?;
     }
     let end = End::Multi(Multi::asking(to));

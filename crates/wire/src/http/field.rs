@@ -15,8 +15,29 @@ pub struct Field {
 impl Field {
     pub(super) fn new(name: &[u8], at: Span, value: Span) -> Field {
         let known = Known::of(name);
-        Field { name: at, value, known, hop: known.is_hop() }
+        Field { name: at, value, known, hop: known.is_hop() || (known == Known::Other && looks_known(name)) }
     }
+}
+
+/// Whether such a field may come after a body: nothing may that frames, leads, or says whose it is (RFC 9110, section
+/// 6.5.1).
+pub fn may_trail(name: &[u8]) -> bool {
+    Known::of(name) == Known::Other && !looks_known(name)
+}
+
+/// `Content_Length` is another field than `Content-Length`, but not to those who hand fields on as variables (CGI and
+/// its heirs): they would hear from the client what only we may say.
+fn looks_known(name: &[u8]) -> bool {
+    const LONGEST: usize = 32;
+    let mut plain = [0; LONGEST];
+    let Some(plain) = plain.get_mut(..name.len()) else { return false };
+    if !name.contains(&b'_') {
+        return false;
+    }
+    for (to, from) in plain.iter_mut().zip(name) {
+        *to = if *from == b'_' { b'-' } else { *from };
+    }
+    Known::of(plain) != Known::Other
 }
 
 macro_rules! known {

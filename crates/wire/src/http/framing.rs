@@ -34,7 +34,7 @@ impl Says {
     pub(super) fn of(head: &[u8], fields: &mut [Field], version: Version) -> Result<Says, Refusal> {
         let mut says = Says::default();
         let mut codings = 0;
-        let (mut upgrades, mut wants_upgrade) = (false, false);
+        let (mut upgrades, mut hides, mut wants_upgrade) = (false, false, false);
         for at in 0..fields.len() {
             let value = fields[at].value.of(head);
             match fields[at].known {
@@ -61,7 +61,11 @@ impl Says {
                         });
                     }
                 }
-                Known::Upgrade => upgrades = !value.is_empty(),
+                Known::Upgrade => {
+                    upgrades |= !value.is_empty();
+                    // HTTP/2 in a tunnel: requests in it would follow nobody's rules (it is also obsolete: RFC 9113, 3.1).
+                    hides |= bytes::list(value).any(|it| it.eq_ignore_ascii_case(b"h2c"));
+                }
                 Known::Connection => {
                     for token in bytes::list(value) {
                         if token.eq_ignore_ascii_case(b"close") {
@@ -87,7 +91,7 @@ impl Says {
         if says.chunked && version == Version::Http10 {
             return Err(Refusal::bad("Transfer-Encoding in HTTP/1.0"));
         }
-        says.upgrade = upgrades && wants_upgrade && version == Version::Http11;
+        says.upgrade = upgrades && !hides && wants_upgrade && version == Version::Http11;
         Ok(says)
     }
 

@@ -119,7 +119,6 @@ impl Request {
     fn frame(&mut self, head: &[u8]) -> Result<(), Refusal> {
         let says = Says::of(head, &mut self.fields, self.version)?;
         self.persists = says.persists(self.version);
-        self.upgrade = says.upgrade;
         self.body = match (says.chunked, says.length) {
             (false, None) if self.method == Method::Connect => Body::Tunnel,
             _ if self.method == Method::Connect => return Err(Refusal::bad("CONNECT with a body")),
@@ -127,6 +126,8 @@ impl Request {
             (false, None | Some(0)) => Body::None,
             (false, Some(length)) => Body::Length(length),
         };
+        // Where a body ends and the other protocol begins is nothing to disagree about.
+        self.upgrade = says.upgrade && self.body == Body::None;
         self.expects_continue = false;
         for field in self.fields.iter().filter(|field| field.known == Known::Expect) {
             if !field.value.of(head).eq_ignore_ascii_case(b"100-continue") {
