@@ -12,7 +12,8 @@ use seaway_model::{
     config::Defaults,
     fact::Labels,
     load_balancer::{
-        Balance, CheckKind, CookieMode, HealthCheck, HostPattern, Limits, Passive, ProxyVersion, Timeouts,
+        Balance, CheckKind, CookieMode, HealthCheck, HostPattern, HttpTerms, Limits, Passive, ProxyVersion,
+        Timeouts,
     },
     name::ObjectRef,
 };
@@ -62,6 +63,7 @@ pub struct HttpWishes {
     pub paths: Vec<Name>,
     pub strip_prefix: Option<bool>,
     pub cookie: Option<(Name, CookieMode)>,
+    pub terms: HttpTerms,
 }
 
 impl Wishes {

@@ -31,6 +31,23 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wrong()) } else { Ok(sum) }
 }
 
+/// Bytes as Kubernetes writes them: `1048576`, `1Mi`, `10M`; a `B` behind it is all right.
+pub fn size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a size; write one like 1048576, 512Ki, 10Mi or 1Gi");
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let factor = match unit.strip_suffix('B').unwrap_or(unit) {
+        "" => 1,
+        "k" | "K" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    number.parse::<u64>().ok().and_then(|it| it.checked_mul(factor)).ok_or_else(wrong)
+}
+
 /// `192.0.2.0/24`, `192.0.2.10-192.0.2.20` or one address.
 pub fn range(text: &str) -> Result<IpRange, String> {
     let text = text.trim();
@@ -90,6 +107,25 @@ mod tests {
                 continue;
             }
             assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_as_kubernetes_writes_them() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("512", 512),
+            ("1k", 1_000),
+            ("10M", 10_000_000),
+            ("10Mi", 10 << 20),
+            ("10MiB", 10 << 20),
+            ("1Gi", 1 << 30),
+            ("7B", 7),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "Mi", "-1", "1.5Mi", "1 Mi", "1m", "18446744073709551615Gi"] {
+            assert!(size(text).is_err(), "{text}");
         }
     }
 

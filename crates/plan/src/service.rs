@@ -128,6 +128,7 @@ pub(crate) fn pool(
         slow_start: wishes.slow_start,
         panic_threshold: wishes.panic_threshold,
         proxy: wishes.proxy,
+        http: wishes.http.terms,
         members: found.list,
     }
 }

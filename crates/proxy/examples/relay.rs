@@ -7,8 +7,8 @@ use std::{error::Error, net::SocketAddr, sync::Arc};
 use seaway_model::{
     L4, LbKey, Listener, Member, Pool, PoolId,
     load_balancer::{
-        BackendProtocol, Balance, HealthCheck, HttpOptions, Limits, MemberState, Passive, Protocol, Rule,
-        Timeouts,
+        BackendProtocol, Balance, HealthCheck, HttpOptions, HttpTerms, Limits, MemberState, Passive,
+        Protocol, Rule, Timeouts,
     },
     name::Owner,
 };
@@ -71,6 +71,7 @@ fn relay_pool(owner: Owner, id: PoolId, members: &[SocketAddr]) -> Pool {
         slow_start: None,
         panic_threshold: 0,
         proxy: None,
+        http: HttpTerms::default(),
         members: members.iter().map(member).collect(),
     }
 }

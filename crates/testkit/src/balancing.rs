@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use seaway_model::{
     L4, Listener, Member, Owner, Pool, PoolId,
-    load_balancer::{BackendProtocol, Balance, HttpOptions, Limits, MemberState, Protocol, Rule, Timeouts},
+    load_balancer::{
+        BackendProtocol, Balance, HttpOptions, HttpTerms, Limits, MemberState, Protocol, Rule, Timeouts,
+    },
 };
 
 pub fn owner() -> Owner {
@@ -37,6 +39,7 @@ pub fn pool(members: &[SocketAddr]) -> Pool {
         slow_start: None,
         panic_threshold: 0,
         proxy: None,
+        http: HttpTerms::default(),
         members,
     }
 }

@@ -92,6 +92,8 @@ fn timeouts(field: &Field<'_>, defaults: &mut Defaults) {
         ("udp", &mut times.udp_idle),
         ("drain", &mut times.drain),
         ("header", &mut times.header),
+        ("keepAlive", &mut times.keep_alive),
+        ("answer", &mut times.answer),
     ] {
         let field = section.take(key);
         match field.duration() {

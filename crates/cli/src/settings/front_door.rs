@@ -6,7 +6,7 @@ use seaway_files::decode::Field;
 use seaway_model::{
     Name,
     config::{Admission, FrontDoor, Opens, Unmatched},
-    load_balancer::Trace,
+    load_balancer::{HttpLimits, Trace},
 };
 use seaway_plan::{is_token, quantity::network};
 
@@ -49,6 +49,7 @@ pub(super) fn read(field: &Field<'_>, beside: &Path, door: &mut FrontDoor) {
             named
         })
         .map(Name::from);
+    limits(&section.take("limits"), &mut http.limits);
     let trusted = section.take("trusted");
     for item in trusted.items() {
         let Some(text) = item.text() else { continue };
@@ -59,6 +60,24 @@ pub(super) fn read(field: &Field<'_>, beside: &Path, door: &mut FrontDoor) {
             }
         }
     }
+    section.finish();
+}
+
+fn limits(field: &Field<'_>, limits: &mut HttpLimits) {
+    let section = field.object();
+    let body = section.take("body");
+    if let Some(most) = body.size() {
+        limits.body = if most == 0 { u64::MAX } else { most };
+    }
+    for (key, limit) in [("head", &mut limits.head), ("target", &mut limits.target)] {
+        let field = section.take(key);
+        match field.size() {
+            Some(most @ 1_024..=65_536) => *limit = most as u32,
+            Some(most) => field.invalid(most as i64, "must be between 1Ki and 64Ki, inclusive"),
+            None => {}
+        }
+    }
+    limits.fields = section.take("fields").within(8, 1_024).unwrap_or(limits.fields);
     section.finish();
 }
 
@@ -117,7 +136,7 @@ mod tests {
         let text = "frontDoor:\n  enabled: true\n  addresses: [127.0.0.1]\n  port: 8080\n  services: annotated\n  \
                     stripPrefix: false\n  unmatched: {code: 410, page: 404.html}\n  pages: {503: 503.html}\n  \
                     trusted: [10.0.0.0/8, '::1']\n  requestId: false\n  traceparent: make\n  forwarded: true\n  \
-                    via: edge-1\n";
+                    via: edge-1\n  limits: {body: 10Mi, head: 32Ki, target: 4096, fields: 100}\n";
         let door = door(text, folder.path());
         assert_eq!((door.opens, door.port, door.services), (Opens::Always, 8080, Admission::Annotated));
         assert_eq!(door.addresses, ["127.0.0.1".parse::<std::net::IpAddr>().expect("an address")]);
@@ -127,6 +146,8 @@ mod tests {
         let http = &door.http;
         assert_eq!((http.request_id, http.trace, http.forwarded), (false, Trace::Make, true));
         assert_eq!(http.via, Some("edge-1".into()));
+        let limits = HttpLimits { body: 10 << 20, head: 32 << 10, target: 4 << 10, fields: 100 };
+        assert_eq!(http.limits, limits);
         let trusted: Vec<String> = door.http.trusted.iter().map(ToString::to_string).collect();
         assert_eq!(trusted, ["10.0.0.0/8", "::1/128"]);
     }
@@ -142,7 +163,8 @@ mod tests {
     #[test]
     fn mistakes_are_told_at_their_places() {
         let text = "frontDoor:\n  prot: 80\n  port: 0\n  addresses: []\n  services: some\n  pages:\n    200: a\n    \
-                    404: nowhere.html\n  unmatched: {code: 99}\n  trusted: [everybody]\n  via: a b\n";
+                    404: nowhere.html\n  unmatched: {code: 99}\n  trusted: [everybody]\n  via: a b\n  limits: {head: 1Mi, \
+                    body: much}\n";
         let faults = parse(text, Path::new("/nonexistent")).expect_err("it is wrong");
         let told: Vec<String> = faults.iter().map(|it| format!("{} {it}", it.at.line)).collect();
         assert_eq!(
@@ -157,6 +179,8 @@ mod tests {
                 "9 frontDoor.unmatched.code: Invalid value: 99: must be between 200 and 599, inclusive",
                 "10 frontDoor.trusted[0]: Invalid value: \"everybody\": must be a network or an address, such as 10.0.0.0/8 or 2001:db8::1",
                 "11 frontDoor.via: Invalid value: \"a b\": must be a name of letters, digits and signs such as - and _",
+                "12 frontDoor.limits.head: Invalid value: 1048576: must be between 1Ki and 64Ki, inclusive",
+                "12 frontDoor.limits.body: Invalid value: \"much\": must be a size (e.g. 1048576, 512Ki, 10Mi or 1Gi)",
             ]
         );
     }

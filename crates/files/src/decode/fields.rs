@@ -3,7 +3,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
-use seaway_plan::quantity::duration;
+use seaway_plan::quantity::{duration, size};
 
 use super::{Field, Shown};
 use crate::tree::Value;
@@ -109,6 +109,20 @@ impl<'a> Field<'a> {
     }
 
     /// `500ms`, `5s`, `1m30s`, `1h`, as Go writes durations.
+    /// Bytes: a number, or text such as `10Mi`.
+    pub fn size(&self) -> Option<u64> {
+        let node = self.node()?;
+        let size = match &node.value {
+            Value::Int(bytes) => u64::try_from(*bytes).ok(),
+            Value::Text(text) => size(text).ok(),
+            _ => None,
+        };
+        if size.is_none() {
+            self.invalid(node, "must be a size (e.g. 1048576, 512Ki, 10Mi or 1Gi)");
+        }
+        size
+    }
+
     pub fn duration(&self) -> Option<Duration> {
         let node = self.node()?;
         let duration = match &node.value {

@@ -166,6 +166,7 @@ pub struct HttpOptions {
     pub forwarded: bool,
     /// What we call ourselves in `Via`, if there.
     pub via: Option<Name>,
+    pub limits: HttpLimits,
 }
 
 impl Default for HttpOptions {
@@ -177,7 +178,25 @@ impl Default for HttpOptions {
             trace: Trace::Keep,
             forwarded: false,
             via: None,
+            limits: HttpLimits::default(),
         }
+    }
+}
+
+/// How much one request may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Bytes; `u64::MAX` is no limit.
+    pub body: u64,
+    /// Bytes of its head, of the target in it, and how many fields.
+    pub head: u32,
+    pub target: u32,
+    pub fields: u16,
+}
+
+impl Default for HttpLimits {
+    fn default() -> HttpLimits {
+        HttpLimits { body: u64::MAX, head: 16 << 10, target: 8 << 10, fields: 128 }
     }
 }
 

@@ -42,8 +42,18 @@ pub struct Pool {
     pub panic_threshold: u8,
     /// Say to the member who the client is.
     pub proxy: Option<ProxyVersion>,
+    pub http: HttpTerms,
     /// Sorted by address, without doubles.
     pub members: Vec<Member>,
+}
+
+/// What holds of requests to these members, where it is not what the listener says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HttpTerms {
+    /// Bytes of a request's body; `u64::MAX` is no limit.
+    pub body: Option<u64>,
+    pub connect: Option<Duration>,
+    pub answer: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -2,8 +2,11 @@
 
 use seaway_model::{Name, load_balancer::CookieMode};
 
-use super::Row;
-use crate::{http, quantity::list};
+use super::{Row, table::positive};
+use crate::{
+    http,
+    quantity::{list, size},
+};
 
 pub const FRONT_DOOR: &str = "seaway.dev/front-door";
 pub const HOST: &str = "seaway.dev/host";
@@ -98,12 +101,74 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     },
+    Row {
+        names: &["seaway.dev/max-body-size"],
+        help: "what a request's body may have, such as 10Mi; 0 is no limit",
+        set: |wishes, text| {
+            wishes.http.terms.body = Some(limit(size(text)?));
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/timeout-answer"],
+        help: "how long nothing may come or go while a request is answered, such as 50s",
+        set: |wishes, text| {
+            wishes.timeouts.answer = positive(text)?;
+            wishes.http.terms.answer = Some(wishes.timeouts.answer);
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/timeout-keep-alive"],
+        help: "how long a client of this LoadBalancer may think between two requests, such as 60s",
+        set: |wishes, text| {
+            wishes.timeouts.keep_alive = positive(text)?;
+            Ok(())
+        },
+    },
 ];
+
+/// As the data plane counts: nothing is no limit.
+fn limit(bytes: u64) -> u64 {
+    if bytes == 0 { u64::MAX } else { bytes }
+}
 
 fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "true" | "on" | "yes" => Ok(true),
         "false" | "off" | "no" => Ok(false),
         _ => Err(format!("{text:?} is neither true nor false")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use seaway_model::{Config, Kind, ObjectRef, load_balancer::HttpTerms};
+
+    use crate::annotations::Wishes;
+
+    #[test]
+    fn a_service_says_how_much_it_takes_and_how_long_it_may_think() {
+        let mut wishes = Wishes::of(&Config::default().defaults);
+        let annotations = [
+            ("seaway.dev/max-body-size", "10Mi"),
+            ("seaway.dev/timeout-connect", "2s"),
+            ("seaway.dev/timeout-answer", "3m"),
+            ("seaway.dev/timeout-keep-alive", "5s"),
+        ];
+        let annotations = annotations.map(|(name, value)| (name.into(), value.into())).into();
+        assert_eq!(wishes.read(&ObjectRef::new(Kind::Service, "default", "shop"), &annotations), []);
+        let terms = HttpTerms {
+            body: Some(10 << 20),
+            connect: Some(Duration::from_secs(2)),
+            answer: Some(Duration::from_secs(180)),
+        };
+        assert_eq!(wishes.http.terms, terms);
+        assert_eq!(wishes.timeouts.keep_alive, Duration::from_secs(5));
+        let unlimited = [("seaway.dev/max-body-size".into(), "0".into())].into();
+        wishes.read(&ObjectRef::new(Kind::Service, "default", "shop"), &unlimited);
+        assert_eq!(wishes.http.terms.body, Some(u64::MAX));
     }
 }

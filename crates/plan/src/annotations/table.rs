@@ -268,6 +268,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "a duration, such as 5s",
         set: |wishes, text| {
             wishes.timeouts.connect = positive(text)?;
+            wishes.http.terms.connect = Some(wishes.timeouts.connect);
             Ok(())
         },
     },
@@ -305,7 +306,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-fn positive(text: &str) -> Result<std::time::Duration, String> {
+pub(super) fn positive(text: &str) -> Result<std::time::Duration, String> {
     match duration(text)? {
         it if it.is_zero() => Err(format!("{text:?} must be more than nothing")),
         it => Ok(it),

@@ -13,7 +13,10 @@ use std::{
 
 use rustls::ServerConnection;
 use seaway_model::load_balancer::{Protocol, Timeouts};
-use seaway_wire::proxy::{self, Parsed};
+use seaway_wire::{
+    http::Limits,
+    proxy::{self, Parsed},
+};
 
 use super::{
     end::End,
@@ -57,6 +60,16 @@ impl Drop for Who {
 impl Who {
     pub(super) fn timeout(&self, which: impl Fn(&Timeouts) -> Duration) -> u64 {
         which(&self.listener.tuned().listener.timeouts).as_millis() as u64
+    }
+
+    /// Of a request's head.
+    pub(super) fn limits(&self) -> Limits {
+        let limits = self.listener.tuned().listener.http.limits;
+        Limits {
+            head: limits.head as usize,
+            target: limits.target as usize,
+            fields: usize::from(limits.fields),
+        }
     }
 }
 

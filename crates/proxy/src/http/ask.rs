@@ -33,6 +33,18 @@ pub(super) enum Unanswered {
     Wrong(&'static str),
 }
 
+impl Unanswered {
+    /// What the client sends cannot go on.
+    pub(super) fn of_client(error: &io::Error) -> Unanswered {
+        match error.kind() {
+            io::ErrorKind::InvalidData => Unanswered::Refused(400),
+            io::ErrorKind::TimedOut => Unanswered::Refused(408),
+            io::ErrorKind::FileTooLarge => Unanswered::Refused(413),
+            _ => Unanswered::Client,
+        }
+    }
+}
+
 /// On a connection that nobody else uses meanwhile. Tells whether it had been used before.
 pub(super) async fn ask_alone(
     client: &Client,
@@ -50,7 +62,7 @@ pub(super) async fn ask_alone(
             End::Wire(stream)
         }
         None => {
-            client.allow(client.timeout(|it| it.connect));
+            client.allow(short.connect);
             match connect(&client.hall, &client.own, &client.who, pool, member).await {
                 Ok(end) => end,
                 Err(error) => return (Err(Unanswered::Again(error.to_string())), false),
@@ -98,8 +110,8 @@ async fn ask(
     stream: &End,
     reused: bool,
 ) -> Result<(), Unanswered> {
-    let patience = client.timeout(|it| it.answer);
-    client.allow(short.rule.attempt_timeout.map_or(patience, |time| patience.min(time.as_millis() as u64)));
+    let attempt = short.rule.attempt_timeout.map_or(u64::MAX, |time| time.as_millis() as u64);
+    client.allow(short.answer.min(attempt));
     let limits = Limits::default();
     let all_in_question = scratch.upward.is_over();
     scratch.answered.clear();
@@ -124,16 +136,12 @@ async fn ask(
                 let before = scratch.upward.moved;
                 match scratch.upward.poll(cx, hall, &client.end, &mut scratch.asked, stream) {
                     Poll::Ready(Err(Broken::Source(error))) => {
-                        return Poll::Ready(Err(match error.kind() {
-                            io::ErrorKind::InvalidData => Unanswered::Refused(400),
-                            io::ErrorKind::TimedOut => Unanswered::Refused(408),
-                            _ => Unanswered::Client,
-                        }));
+                        return Poll::Ready(Err(Unanswered::of_client(&error)));
                     }
                     Poll::Ready(_) | Poll::Pending => {}
                 }
                 if scratch.upward.moved != before {
-                    client.allow(client.timeout(|it| it.answer));
+                    client.allow(short.answer);
                 }
             }
             if client.end.is_gone(cx) {

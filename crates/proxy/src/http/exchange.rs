@@ -3,6 +3,7 @@
 use std::{
     net::IpAddr,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 
 use seaway_model::load_balancer::{Action, BackendProtocol, HttpOptions, Rule};
@@ -52,6 +53,13 @@ pub(super) struct Short<'r> {
     pub(super) version: Version,
     pub(super) persists: bool,
     pub(super) upgrade: bool,
+    /// How long may pass, in milliseconds: to connect to a member, and without a byte either way.
+    pub(super) connect: u64,
+    pub(super) answer: u64,
+}
+
+fn millis(time: Duration) -> u64 {
+    time.as_millis() as u64
 }
 
 pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
@@ -81,6 +89,8 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         version: scratch.request.version,
         persists: scratch.request.persists,
         upgrade: scratch.request.upgrade,
+        connect: millis(tuned.listener.timeouts.connect),
+        answer: millis(tuned.listener.timeouts.answer),
     };
     client.limit(rule.timeout);
     if cors::is_preflight(&seen)
@@ -139,8 +149,15 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let (out, identities) = (&mut scratch.question, client.hall.identities());
     introduction.question(out, head, &scratch.request, rewritten, &asking, identities);
     let body = scratch.request.body;
+    let terms = pool.live().compiled.pool().http;
+    short.connect = terms.connect.map_or(short.connect, millis);
+    short.answer = terms.answer.map_or(short.answer, millis);
+    let most = terms.body.unwrap_or(short.options.limits.body);
+    if matches!(body, Body::Length(length) if length > most) {
+        return refuse(client, scratch, 413).await;
+    }
     scratch.asked.consume(scratch.request.length);
-    forward(client, scratch, short, body, &pool, tuned.mirrors_of(found.rule)).await
+    forward(client, scratch, short, (body, most), &pool, tuned.mirrors_of(found.rule)).await
 }
 
 /// The pool that a client's cookie is of, where several share the requests: it keeps its member there, even of a pool
@@ -164,7 +181,7 @@ async fn forward(
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
-    body: Body,
+    (body, most): (Body, u64),
     pool: &Arc<RunningPool>,
     mirrors: &[Mirror],
 ) -> After {
@@ -178,9 +195,13 @@ async fn forward(
     };
     let many = pool.live().compiled.pool().protocol == BackendProtocol::Http2;
     scratch.upward.begin(coming, body == Body::Chunked && !many);
+    if body != Body::Tunnel {
+        scratch.upward.limit(most);
+    }
     // What came with the head goes with it, and can be sent again.
-    if scratch.upward.join(&mut scratch.asked).is_err() {
-        return refuse(client, scratch, 400).await;
+    if let Err(error) = scratch.upward.join(&mut scratch.asked) {
+        let too_much = error.kind() == std::io::ErrorKind::FileTooLarge;
+        return refuse(client, scratch, if too_much { 413 } else { 400 }).await;
     }
     scratch.question.append(&mut scratch.upward.out);
     scratch.upward.was_joined();

@@ -19,8 +19,9 @@ pub(super) struct Flow {
     /// To be written before anything else, from `sent` on.
     pub(super) out: Vec<u8>,
     sent: usize,
-    /// Bytes of the body so far.
+    /// Bytes of the body so far, and how many there may be.
     pub(super) moved: u64,
+    most: u64,
     /// Lines after the body, for who does not get them in chunks.
     trailers: Vec<u8>,
     /// Whom it goes to knows that it is whole.
@@ -63,8 +64,14 @@ impl Flow {
         self.chunks.begin();
         self.sent = 0;
         self.moved = 0;
+        self.most = u64::MAX;
         self.trailers.clear();
         self.closed = false;
+    }
+
+    /// More than this is not taken of a body that has begun.
+    pub(super) fn limit(&mut self, most: u64) {
+        self.most = most;
     }
 
     pub(super) fn clear(&mut self) {
@@ -107,6 +114,11 @@ impl Flow {
 
     /// Moves one piece from the buffer into `out`.
     fn take(&mut self, from: &mut Buffer) -> io::Result<()> {
+        self.take_piece(from)?;
+        if self.moved > self.most { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(()) }
+    }
+
+    fn take_piece(&mut self, from: &mut Buffer) -> io::Result<()> {
         match self.coming {
             Coming::Over => {}
             Coming::Length(left) => {
@@ -208,6 +220,9 @@ impl Flow {
             if !buffer.is_empty() {
                 if let Some(most) = self.as_they_are() {
                     let count = most.min(buffer.filled().len());
+                    if self.moved + count as u64 > self.most {
+                        return Poll::Ready(Err(Broken::Source(io::ErrorKind::FileTooLarge.into())));
+                    }
                     let write = to.poll_write(cx, &buffer.filled()[..count]);
                     let written = ready!(write).map_err(|_| Broken::Sink)?;
                     buffer.consume(written);

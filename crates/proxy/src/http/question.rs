@@ -66,7 +66,7 @@ impl Introduction<'_> {
                     continue;
                 }
                 Known::TraceParent if !traced => continue,
-                _ if self.is_ours_to_tell(head, field) => continue,
+                _ if self.is_ours_to_tell(field) => continue,
                 // Nobody changes how long a body is.
                 Known::ContentLength => {}
                 Known::Other if !traced && identity::is_trace_state(field.name.of(head)) => continue,
@@ -104,7 +104,7 @@ impl Introduction<'_> {
     }
 
     /// What the client says of this itself does not go on as it stands: it is told anew, or not believed.
-    fn is_ours_to_tell(&self, head: &[u8], field: &Field) -> bool {
+    fn is_ours_to_tell(&self, field: &Field) -> bool {
         match field.known {
             // Nobody says of himself that he has shown a certificate.
             Known::Host | Known::ClientCert => true,
@@ -112,7 +112,6 @@ impl Introduction<'_> {
             Known::RequestId => self.options.request_id,
             Known::Forwarded => !self.told.believed || self.options.forwarded,
             Known::ForwardedProto | Known::ForwardedHost | Known::ForwardedPort => !self.told.believed,
-            Known::Other => is_lookalike(field.name.of(head)),
             _ => false,
         }
     }
@@ -157,17 +156,6 @@ impl Introduction<'_> {
             put(out, &[value, b", "]);
         }
     }
-}
-
-/// `X_Forwarded_For` and the like: behind a gateway of CGI's kind nobody could tell it from ours.
-fn is_lookalike(name: &[u8]) -> bool {
-    const LONGEST: usize = 32;
-    let mut plain = [0; LONGEST];
-    let Some(plain) = plain.get_mut(..name.len()).filter(|_| name.contains(&b'_')) else { return false };
-    for (to, from) in plain.iter_mut().zip(name) {
-        *to = if *from == b'_' { b'-' } else { *from };
-    }
-    !matches!(Known::of(plain), Known::Other | Known::Cookie | Known::SetCookie)
 }
 
 fn target(out: &mut Vec<u8>, head: &[u8], request: &Request, rewritten: Rewritten<'_>) {

@@ -90,7 +90,7 @@ pub(super) async fn relay(
         stream.reset();
         return refuse(client, scratch, 502).await;
     }
-    let timeout = client.timeout(|it| it.answer);
+    let timeout = short.answer;
     client.allow(timeout);
     let mut asking = true;
     let result = poll_fn(|cx| {
@@ -148,7 +148,7 @@ async fn next_head(
     short: Short<'_>,
     stream: &End,
 ) -> Result<(), u16> {
-    client.allow(client.timeout(|it| it.answer));
+    client.allow(short.answer);
     let limits = Limits::default();
     scratch.response.begin();
     poll_fn(|cx| {
@@ -177,8 +177,8 @@ async fn next_head(
 /// Bytes both ways until both have finished.
 pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End) -> After {
     let Scratch { answered, downward, upward, asked, .. } = scratch;
-    let timeout = client.timeout(|it| it.idle);
-    client.allow(timeout);
+    let (idle, half_closed) = (client.timeout(|it| it.idle), client.timeout(|it| it.half_closed));
+    client.allow(idle);
     let (mut up, mut down) = (true, true);
     poll_fn(|cx| {
         let before = downward.moved + upward.moved;
@@ -194,12 +194,13 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
                 Poll::Ready(Ok(())) => {
                     *open = false;
                     to.finish();
+                    client.allow(half_closed);
                 }
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
             }
         }
         if downward.moved + upward.moved != before {
-            client.allow(timeout);
+            client.allow(if up && down { idle } else { half_closed });
         }
         if up || down { Poll::Pending } else { Poll::Ready(()) }
     })

@@ -25,8 +25,10 @@ pub(super) struct Scratch {
     pub(super) downward: Flow,
 }
 
-/// As large as a head may become.
+/// Framing that has no end after this is none.
 pub(super) const BUFFER: usize = 16 << 10;
+/// As large as a head may become, wherever that is allowed.
+const MOST: usize = 64 << 10;
 /// What is kept on the shelf is no larger.
 const KEEP: usize = 64 << 10;
 const FIRST: usize = 4 << 10;
@@ -107,7 +109,7 @@ impl Buffer {
                 (self.start, self.end) = (0, self.end - self.start);
             }
             if self.end == self.bytes.len() {
-                self.bytes.resize((self.bytes.len() * 2).clamp(FIRST, BUFFER + FIRST), 0);
+                self.bytes.resize((self.bytes.len() * 2).clamp(FIRST, MOST + FIRST), 0);
             }
         }
         let read = ready!(from.poll_read(&mut self.bytes[self.end..]))?;

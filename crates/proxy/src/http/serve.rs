@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_wire::http::{Limits, Reading, Refusal};
+use seaway_wire::http::{Reading, Refusal};
 
 use super::{
     answer::Answer,
@@ -131,7 +131,7 @@ impl Client {
         scratch: &mut Scratch,
         first: bool,
     ) -> Poll<io::Result<Option<Reading>>> {
-        let limits = Limits::default();
+        let limits = self.who.limits();
         loop {
             if !scratch.asked.is_empty() {
                 match scratch.request.read(scratch.asked.filled(), &limits) {

@@ -8,10 +8,9 @@ use h2::{
     server::{Builder, SendResponse},
 };
 use http::{Method, Request};
-use seaway_wire::http::{Limits, Reading};
+use seaway_wire::http::Reading;
 
 use super::{
-    answer::Answer,
     arrival::Who,
     end::End,
     exchange,
@@ -28,8 +27,6 @@ use super::{
 pub(super) const STREAM_WINDOW: u32 = 1 << 20;
 pub(super) const CONNECTION_WINDOW: u32 = 4 << 20;
 const MOST_STREAMS: u32 = 256;
-/// Of all fields of a request together.
-const FIELDS: u32 = 16 << 10;
 
 pub(super) async fn serve(
     hall: Rc<Hall>,
@@ -43,7 +40,7 @@ pub(super) async fn serve(
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MOST_STREAMS)
-        .max_header_list_size(FIELDS)
+        .max_header_list_size(who.limits().head as u32)
         .max_send_buffer_size(256 << 10)
         .enable_connect_protocol()
         .handshake::<_, Bytes>(line);
@@ -103,15 +100,15 @@ async fn one(
     let client = Client { hall: hall.clone(), own, end, who, limit: Cell::new(u64::MAX) };
     scratch.request.begin();
     // As strictly as what comes by HTTP/1.1: it goes on as that.
-    match scratch.request.read(&written, &Limits::default()) {
+    match scratch.request.read(&written, &client.who.limits()) {
         Reading::Whole => {
             exchange::exchange(&client, &mut scratch).await;
         }
         Reading::Refused(refusal) => {
-            client.say(&mut scratch, &Answer::last(refusal.status)).await;
+            exchange::refuse(&client, &mut scratch, refusal.status).await;
         }
         Reading::More => {
-            client.say(&mut scratch, &Answer::last(400)).await;
+            exchange::refuse(&client, &mut scratch, 400).await;
         }
     }
     hall.put_back(scratch);

@@ -30,6 +30,9 @@ use super::{
 };
 use crate::{reach, running::RunningMember};
 
+/// What was let in is a little longer by now.
+const OURS: Limits = Limits { head: 128 << 10, target: 128 << 10, fields: 8 << 10 };
+
 #[derive(Default)]
 pub(super) struct Trunks {
     /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
@@ -71,7 +74,7 @@ pub(super) async fn ask(
     let requests = match known {
         Some(requests) => requests,
         None => {
-            client.allow(client.timeout(|it| it.connect));
+            client.allow(short.connect);
             match connect(client, member).await {
                 Ok(requests) => requests,
                 Err(error) => return (Err(Unanswered::Again(error.to_string())), false),
@@ -123,7 +126,7 @@ async fn ask_by(
     let Some((request, joined)) = request(&scratch.question) else {
         return Err(Unanswered::Refused(400));
     };
-    client.allow(client.timeout(|it| it.answer));
+    client.allow(short.answer);
     let mut requests = Some(requests);
     let ready = poll_fn(|cx| match requests.as_mut().map(|it| it.poll_ready(cx)) {
         Some(Poll::Pending) if client.hall.is_late() => Poll::Ready(Err(Unanswered::Late)),
@@ -156,16 +159,12 @@ async fn ask_by(
             let before = scratch.upward.moved;
             match scratch.upward.poll(cx, hall, &client.end, &mut scratch.asked, &end) {
                 Poll::Ready(Err(Broken::Source(error))) => {
-                    return Poll::Ready(Err(match error.kind() {
-                        io::ErrorKind::InvalidData => Unanswered::Refused(400),
-                        io::ErrorKind::TimedOut => Unanswered::Refused(408),
-                        _ => Unanswered::Client,
-                    }));
+                    return Poll::Ready(Err(Unanswered::of_client(&error)));
                 }
                 Poll::Ready(_) | Poll::Pending => {}
             }
             if scratch.upward.moved != before {
-                client.allow(client.timeout(|it| it.answer));
+                client.allow(short.answer);
             }
         }
         if client.end.is_gone(cx) {
@@ -203,7 +202,7 @@ async fn ask_by(
 /// The question as HTTP/2 says it, and where its body begins.
 fn request(question: &[u8]) -> Option<(http::Request<()>, usize)> {
     let mut read = Request::default();
-    if read.read(question, &Limits { head: 64 << 10, ..Limits::default() }) != Reading::Whole {
+    if read.read(question, &OURS) != Reading::Whole {
         return None;
     }
     let target = match read.body {
@@ -247,7 +246,7 @@ fn read_head(
     scratch.answered.clear();
     scratch.answered.put(&lines);
     scratch.response.begin();
-    match scratch.response.read(&lines, short.method, &Limits { head: 64 << 10, ..Limits::default() }) {
+    match scratch.response.read(&lines, short.method, &OURS) {
         Reading::Whole => Ok(()),
         Reading::Refused(refusal) => Err(Unanswered::Wrong(refusal.why)),
         Reading::More => Err(Unanswered::Wrong("no head")),

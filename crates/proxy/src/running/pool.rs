@@ -11,7 +11,7 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     L4, LbKey, Pool, PoolId,
-    load_balancer::{Affinity, BackendProtocol, Balance, MemberState},
+    load_balancer::{Affinity, BackendProtocol, Balance, HttpTerms, MemberState},
     name::Owner,
 };
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
@@ -231,6 +231,7 @@ fn nobody(id: &PoolId) -> Arc<Pool> {
         slow_start: None,
         panic_threshold: 0,
         proxy: None,
+        http: HttpTerms::default(),
         members: Vec::new(),
     })
 }

@@ -5,6 +5,7 @@ mod bodies;
 mod framing;
 mod heads;
 mod introduced;
+mod limits;
 mod members;
 mod peer;
 mod rules;
