@@ -5,13 +5,14 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ops::AddAssign,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use seaway_model::{L4, Time, load_balancer::Balance};
 
 use crate::view::{
-    Bytes, ListenerView, MemberState, MemberView, PoolView, Rate, ServiceView, Sessions, View,
+    Bytes, Http, ListenerView, MemberState, MemberView, PoolView, Rate, ServiceView, Sessions, View,
 };
 
 /// As HAProxy 2.6.12 prints it, the mark in front and the comma at the end included.
@@ -82,8 +83,9 @@ impl Table {
             ("lbtot", member.sessions.total.to_string()),
             ("last_chk", member.last_error.clone()),
             ("addr", member.address.clone()),
-            ("mode", mode(pool.protocol)),
+            ("mode", mode(pool.protocol, member.http)),
         ]);
+        answers(&mut row, member.http, member.rate);
         if let Some(Time(change)) = member.last_change {
             row.push(("lastchg", (self.now.saturating_sub(change) / 1000).to_string()));
         }
@@ -118,11 +120,12 @@ impl Table {
 }
 
 fn frontend(name: &str, protocol: L4, listeners: &[&ListenerView], number: usize) -> Row {
-    let (mut all, mut bytes, mut rate) = (Sessions::default(), Bytes::default(), None);
+    let (mut all, mut bytes, mut rate, mut http) = (Sessions::default(), Bytes::default(), None, None);
     for listener in listeners {
         all = sum(all, &listener.sessions);
         bytes += listener.bytes;
         add(&mut rate, listener.rate);
+        add(&mut http, listener.http);
     }
     let count = |of: fn(&ListenerView) -> u64| listeners.iter().map(|l| of(l)).sum::<u64>().to_string();
     let mut row = sessions(&all, &bytes, rate);
@@ -137,18 +140,20 @@ fn frontend(name: &str, protocol: L4, listeners: &[&ListenerView], number: usize
         ("iid", number.to_string()),
         ("sid", "0".to_owned()),
         ("type", "0".to_owned()),
-        ("mode", mode(protocol)),
+        ("mode", mode(protocol, http)),
         ("conn_tot", all.total.to_string()),
     ]);
+    answers(&mut row, http, rate);
     row
 }
 
 fn backend(name: &str, pool: &PoolView, number: usize) -> Row {
-    let (mut all, mut bytes, mut rate) = (Sessions::default(), Bytes::default(), None);
+    let (mut all, mut bytes, mut rate, mut http) = (Sessions::default(), Bytes::default(), None, None);
     for member in &pool.members {
         all = sum(all, &member.sessions);
         bytes += member.bytes;
         add(&mut rate, member.rate);
+        add(&mut http, member.http);
     }
     let count = |of: fn(&MemberView) -> u64| pool.members.iter().map(of).sum::<u64>().to_string();
     let weight =
@@ -171,9 +176,10 @@ fn backend(name: &str, pool: &PoolView, number: usize) -> Row {
         ("sid", "0".to_owned()),
         ("type", "1".to_owned()),
         ("lbtot", all.total.to_string()),
-        ("mode", mode(pool.protocol)),
+        ("mode", mode(pool.protocol, http)),
         ("algo", algorithm(pool.balance).to_owned()),
     ]);
+    answers(&mut row, http, rate);
     row
 }
 
@@ -194,6 +200,21 @@ fn sessions(sessions: &Sessions, bytes: &Bytes, rate: Option<Rate>) -> Row {
     row
 }
 
+/// Of HTTP alone; `hrsp_other` is what has no status of HTTP, which is never passed on.
+fn answers(row: &mut Row, http: Option<Http>, rate: Option<Rate>) {
+    let Some(http) = http else { return };
+    row.extend([
+        ("hrsp_1xx", http.answers.interim.to_string()),
+        ("hrsp_2xx", http.answers.good.to_string()),
+        ("hrsp_3xx", http.answers.elsewhere.to_string()),
+        ("hrsp_4xx", http.answers.refused.to_string()),
+        ("hrsp_5xx", http.answers.failed.to_string()),
+        ("hrsp_other", "0".to_owned()),
+        ("req_rate", format!("{:.0}", rate.unwrap_or_default().requests)),
+        ("req_tot", http.requests.to_string()),
+    ]);
+}
+
 /// Peaks of different moments add up to an upper bound, which is how HAProxy's own aggregates are read too.
 fn sum(all: Sessions, one: &Sessions) -> Sessions {
     Sessions {
@@ -204,9 +225,9 @@ fn sum(all: Sessions, one: &Sessions) -> Sessions {
     }
 }
 
-fn add(sum: &mut Option<Rate>, rate: Option<Rate>) {
-    if let Some(rate) = rate {
-        *sum.get_or_insert_default() += rate;
+fn add<T: Default + AddAssign>(sum: &mut Option<T>, one: Option<T>) {
+    if let Some(one) = one {
+        *sum.get_or_insert_default() += one;
     }
 }
 
@@ -219,7 +240,7 @@ fn proxy_name(service: &ServiceView, part: &str, protocol: L4) -> String {
     };
     match protocol {
         L4::Tcp => format!("{owner}:{part}"),
-        other => format!("{owner}:{part}/{}", mode(other)),
+        other => format!("{owner}:{part}/{}", mode(other, None)),
     }
 }
 
@@ -232,8 +253,8 @@ fn status(state: MemberState) -> &'static str {
     }
 }
 
-fn mode(protocol: L4) -> String {
-    protocol.as_str().to_lowercase()
+fn mode(protocol: L4, http: Option<Http>) -> String {
+    http.map_or_else(|| protocol.as_str().to_lowercase(), |_| "http".to_owned())
 }
 
 fn algorithm(balance: Balance) -> &'static str {

@@ -14,7 +14,10 @@ use std::{
 
 use seaway_model::L4;
 
-use crate::{process::Usage, view::View};
+use crate::{
+    process::Usage,
+    view::{Http, View},
+};
 
 /// Remembers what has been counted by whatever is gone.
 #[derive(Default)]
@@ -36,6 +39,7 @@ struct Counts {
     connect_errors: u64,
     retries: u64,
     check_failures: u64,
+    http: Http,
 }
 
 impl Metrics {
@@ -57,6 +61,7 @@ impl Metrics {
                     by_source: l.refused.by_source,
                     by_limit: l.refused.by_limit,
                     errors: l.errors,
+                    http: l.http.unwrap_or_default(),
                     ..Counts::default()
                 };
                 let key = self.hasher.hash_one((owner, l.address, l.port, l.protocol));
@@ -110,6 +115,7 @@ impl Counts {
             && self.errors >= old.errors
             && self.connect_errors >= old.connect_errors
             && self.check_failures >= old.check_failures
+            && self.http.requests >= old.http.requests
     }
 }
 
@@ -124,6 +130,7 @@ impl AddAssign for Counts {
         self.connect_errors += other.connect_errors;
         self.retries += other.retries;
         self.check_failures += other.check_failures;
+        self.http += other.http;
     }
 }
 
@@ -143,6 +150,7 @@ mod tests {
             bytes: Bytes::default(),
             refused: Refused::default(),
             errors: 0,
+            http: None,
             rate: None,
         });
         View {

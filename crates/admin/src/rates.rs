@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::view::{Bytes, Rate, Sessions, View};
+use crate::view::{Bytes, Http, Rate, Sessions, View};
 
 /// How far back a rate looks, if there is a sample that old.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -32,6 +32,7 @@ struct Sample {
 #[derive(Clone, Copy)]
 struct Totals {
     connections: u64,
+    requests: u64,
     bytes: Bytes,
 }
 
@@ -51,14 +52,14 @@ impl Sampler {
             let owner = self.hasher.hash_one(&service.owner);
             for listener in &mut service.listeners {
                 let key = self.hasher.hash_one((owner, listener.address, listener.port, listener.protocol));
-                let current = Totals::of(&listener.sessions, &listener.bytes);
+                let current = Totals::of(&listener.sessions, listener.http, &listener.bytes);
                 listener.rate = base.and_then(|base| base.rate(key, current, now));
                 totals.insert(key, current);
             }
             for pool in &mut service.pools {
                 for member in &mut pool.members {
                     let key = self.hasher.hash_one((owner, &pool.id, &member.address));
-                    let current = Totals::of(&member.sessions, &member.bytes);
+                    let current = Totals::of(&member.sessions, member.http, &member.bytes);
                     member.rate = base.and_then(|base| base.rate(key, current, now));
                     totals.insert(key, current);
                 }
@@ -98,6 +99,7 @@ impl Sample {
         let per_second = |current: u64, before: u64| Some(current.checked_sub(before)? as f64 / seconds);
         Some(Rate {
             connections: per_second(current.connections, before.connections)?,
+            requests: per_second(current.requests, before.requests)?,
             bytes_in: per_second(current.bytes.incoming, before.bytes.incoming)?,
             bytes_out: per_second(current.bytes.outgoing, before.bytes.outgoing)?,
         })
@@ -105,8 +107,9 @@ impl Sample {
 }
 
 impl Totals {
-    fn of(sessions: &Sessions, bytes: &Bytes) -> Totals {
-        Totals { connections: sessions.total, bytes: *bytes }
+    fn of(sessions: &Sessions, http: Option<Http>, bytes: &Bytes) -> Totals {
+        let requests = http.map_or(0, |it| it.requests);
+        Totals { connections: sessions.total, requests, bytes: *bytes }
     }
 }
 
@@ -128,6 +131,7 @@ mod tests {
             bytes: Bytes { incoming: total * 10, outgoing: total * 100 },
             refused: Refused::default(),
             errors: 0,
+            http: None,
             rate: None,
         };
         View {

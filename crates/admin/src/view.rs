@@ -74,6 +74,9 @@ pub struct ListenerView {
     pub refused: Refused,
     /// Connections that ended by a fault of the client or of the network.
     pub errors: u64,
+    /// Of HTTP alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
     /// Filled in here, never by the data plane.
     #[serde(default)]
     pub rate: Option<Rate>,
@@ -96,6 +99,45 @@ pub struct Bytes {
     pub incoming: u64,
     #[serde(rename = "out")]
     pub outgoing: u64,
+}
+
+/// Requests, and how they were answered. A listener answers some by itself, and its connections carry many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Http {
+    pub requests: u64,
+    pub answers: Answers,
+}
+
+/// By hundreds of their status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answers {
+    #[serde(rename = "1xx")]
+    pub interim: u64,
+    #[serde(rename = "2xx")]
+    pub good: u64,
+    #[serde(rename = "3xx")]
+    pub elsewhere: u64,
+    #[serde(rename = "4xx")]
+    pub refused: u64,
+    #[serde(rename = "5xx")]
+    pub failed: u64,
+}
+
+impl Answers {
+    /// The first of them counts nothing: there is no status below 100.
+    pub fn by_hundreds([_, interim, good, elsewhere, refused, failed]: [u64; 6]) -> Answers {
+        Answers { interim, good, elsewhere, refused, failed }
+    }
+
+    pub fn classes(&self) -> [(&'static str, u64); 5] {
+        [
+            ("1xx", self.interim),
+            ("2xx", self.good),
+            ("3xx", self.elsewhere),
+            ("4xx", self.refused),
+            ("5xx", self.failed),
+        ]
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,6 +187,9 @@ pub struct MemberView {
     /// Empty when none was seen.
     #[serde(default)]
     pub last_error: String,
+    /// Of HTTP alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
     #[serde(default)]
     pub rate: Option<Rate>,
 }
@@ -217,6 +262,9 @@ impl PoolView {
 #[serde(rename_all = "camelCase")]
 pub struct Rate {
     pub connections: f64,
+    /// Of HTTP.
+    #[serde(default)]
+    pub requests: f64,
     pub bytes_in: f64,
     pub bytes_out: f64,
 }
@@ -224,8 +272,20 @@ pub struct Rate {
 impl std::ops::AddAssign for Rate {
     fn add_assign(&mut self, other: Rate) {
         self.connections += other.connections;
+        self.requests += other.requests;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
+    }
+}
+
+impl std::ops::AddAssign for Http {
+    fn add_assign(&mut self, other: Http) {
+        self.requests += other.requests;
+        self.answers.interim += other.answers.interim;
+        self.answers.good += other.answers.good;
+        self.answers.elsewhere += other.answers.elsewhere;
+        self.answers.refused += other.answers.refused;
+        self.answers.failed += other.answers.failed;
     }
 }
 

@@ -134,7 +134,7 @@ fn a_lost_server_is_said_and_the_last_state_stays() {
         let page = Measured::before(at, true);
         let dom = chromium.dom(&format!("http://{}/", page.at), &DESK, 2500);
         assert!(dom.contains("no answer, trying again"), "{dom}");
-        assert_eq!(found(&dom, "articles"), "3");
+        assert_eq!(found(&dom, "articles"), "4");
     });
 }
 

@@ -107,6 +107,16 @@ fn the_csv_tells_of_frontends_servers_and_backends() {
         let backend = row("default/shop:443", "BACKEND");
         assert_eq!((&*backend["type"], &*backend["act"], &*backend["algo"]), ("1", "2", "leastconn"));
         assert_eq!(row("infra/dns:53/udp", "10.42.0.21:5353")["status"], "no check");
+        assert_eq!((&*backend["req_tot"], &*backend["hrsp_2xx"]), ("", ""), "requests are of HTTP alone");
+        for (part, server, failed) in [
+            ("80", "FRONTEND", "3"),
+            ("default/web:80", "10.42.0.30:8080", "2"),
+            ("default/web:80", "BACKEND", "2"),
+        ] {
+            let row = row(&format!("frontDoor:{part}"), server);
+            let told = ["mode", "req_tot", "hrsp_2xx", "hrsp_4xx", "hrsp_5xx"].map(|column| &*row[column]);
+            assert_eq!(told, ["http", "9000", "9000", "7", failed], "{server}");
+        }
         let hostile = format!("default/{}:5432", view::HOSTILE.replace('"', ""));
         assert_eq!(row(&hostile, "FRONTEND")["status"], "STOP");
         let names: BTreeSet<_> = rows.iter().map(|row| (&row["pxname"], &row["svname"])).collect();
@@ -146,7 +156,7 @@ fn state_is_filtered_and_limited_when_asked() {
             let services = state["services"].as_array().unwrap().iter();
             services.map(|service| service["owner"].as_str().unwrap().to_owned()).collect()
         };
-        assert_eq!(names("/state").len(), 3);
+        assert_eq!(names("/state").len(), 4);
         assert_eq!(names("/state?q=infra%2FDNS"), ["Service infra/dns"]);
         assert_eq!(names("/state?q=10.42.3.2"), ["Service default/shop"]);
         // The one that is not served goes first.
@@ -196,6 +206,7 @@ fn metrics_parse_and_their_labels_are_bounded() {
                         "direction" => &["in", "out"],
                         "state" => &["up", "down", "ejected", "draining", "unchecked", "serving", "failed"],
                         "reason" => &["source", "limit", "PortInUse", "NoEndpoints"],
+                        "status" => &["1xx", "2xx", "3xx", "4xx", "5xx"],
                         "version" => &["0.1.0 (2f1c9ab)"],
                         _ => panic!("{name} has an unknown label {key}"),
                     };
@@ -213,9 +224,11 @@ fn metrics_parse_and_their_labels_are_bounded() {
             assert_eq!(values.len(), 1, "{name} {label}: {series:?}");
             values[0]
         };
-        assert_eq!(value("seaway_connections", "protocol=tcp"), 1345.0);
+        assert_eq!(value("seaway_http_requests", ""), 9000.0);
+        assert_eq!(value("seaway_http_answers", "status=5xx"), 3.0);
+        assert_eq!(value("seaway_connections", "protocol=tcp"), 2345.0);
         assert_eq!(value("seaway_traffic_bytes", "direction=in,protocol=udp"), 4000.0 * 812.0);
-        assert_eq!(value("seaway_refused", "protocol=tcp,reason=source"), 12.0);
+        assert_eq!(value("seaway_refused", "protocol=tcp,reason=source"), 15.0);
         assert_eq!(value("seaway_connect_errors", "protocol=udp"), 3.0);
         assert_eq!(value("seaway_members", "state=down"), 1.0);
         assert_eq!(value("seaway_listeners", "state=failed"), 1.0);
@@ -311,6 +324,11 @@ fn the_page_is_whole_without_a_script_and_escapes_every_name() {
             ["203.0.113.7", "10.42.0.17:<wbr>8443", "connection refused", "PortInUse", "kind: EndpointSlice"]
         {
             assert!(page.contains(told), "{told} is missing");
+        }
+        for http in
+            ["data-label=\"Requests\">9\u{2009}000<", r#"data-label="5xx"><span class="bad">3</span>"#]
+        {
+            assert!(page.contains(http), "{http} is missing");
         }
         assert!(page.contains(r#"<noscript><meta http-equiv="refresh""#));
         let sought = ask(at, "/?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").body;

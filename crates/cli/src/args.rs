@@ -173,9 +173,12 @@ pub(crate) struct ImportBank {
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// The load balancer's port; the status page has 1936
+    /// The port of the load balancer, which passes connections on
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
+    /// The port of the front door, which passes requests of HTTP on
+    #[arg(long, default_value_t = 8081)]
+    pub(crate) http_port: u16,
     /// The status page's port
     #[arg(long, default_value_t = 1936)]
     pub(crate) status_port: u16,

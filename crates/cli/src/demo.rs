@@ -1,7 +1,8 @@
 //! `seaway demo`: the whole thing on one screen, as an ordinary user, on loopback.
 //!
 //! Starts three small web servers and a `seaway run` before them, each a process of its own; asks through the load
-//! balancer; kills one server and shows that it is noticed; starts it again and shows that it comes back.
+//! balancer, by connections and by requests of HTTP; kills one server and shows that it is noticed; starts it again and
+//! shows that it comes back.
 
 mod backend;
 mod client;
@@ -39,11 +40,11 @@ impl Drop for Processes {
 
 pub(crate) fn run(demo: &Demo) -> Result<()> {
     let folder = Folder::new()?;
-    let service: SocketAddr = ([127, 0, 0, 1], demo.port).into();
-    let status: SocketAddr = ([127, 0, 0, 1], demo.status_port).into();
-    for at in [service, status] {
+    let [service, door, status] =
+        [demo.port, demo.http_port, demo.status_port].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    for at in [service, door, status] {
         if let Err(error) = std::net::TcpListener::bind(at) {
-            bail!("{at} is not free ({error}); choose others with --port and --status-port");
+            bail!("{at} is not free ({error}); choose others with --port, --http-port and --status-port");
         }
     }
     let mut processes = Processes(Vec::new());
@@ -65,22 +66,20 @@ pub(crate) fn run(demo: &Demo) -> Result<()> {
     wait("the load balancer is ready", || client::get(status, "/ready").is_ok_and(|it| it.status == 200))?;
 
     say("");
-    say(&format!("  curl http://{service}/          answered by one backend after the other"));
+    say(&format!("  curl http://{service}/          TCP: each connection goes to the next backend"));
+    say(&format!("  curl http://{door}/hello     HTTP: each request does, and a path names the Service"));
     say(&format!("  http://{status}/               the status page: open it in a browser"));
     say(&format!("  curl http://{status}/metrics    for Prometheus"));
     say("");
-    say(&format!("Nine requests: {}", answers(service, 9)));
+    show(service, door);
 
     say("");
     say("Now bob is killed (kill -9):");
     let killed = Instant::now();
     end(&mut processes, "bob")?;
     wait("bob is noticed", || state_of(status, backends[1].1).is_some_and(|it| it != "up"))?;
-    say(&format!(
-        "noticed after {:.1} s. Nine requests: {}",
-        killed.elapsed().as_secs_f64(),
-        answers(service, 9)
-    ));
+    say(&format!("noticed after {:.1} s", killed.elapsed().as_secs_f64()));
+    show(service, door);
 
     say("");
     say("bob comes back:");
@@ -88,11 +87,8 @@ pub(crate) fn run(demo: &Demo) -> Result<()> {
     let back = Instant::now();
     processes.0.push(("bob".to_owned(), child));
     wait("bob is used again", || state_of(status, backends[1].1).is_some_and(|it| it == "up"))?;
-    say(&format!(
-        "used again after {:.1} s. Nine requests: {}",
-        back.elapsed().as_secs_f64(),
-        answers(service, 9)
-    ));
+    say(&format!("used again after {:.1} s", back.elapsed().as_secs_f64()));
+    show(service, door);
     say("");
     if demo.once {
         return Ok(());
@@ -129,12 +125,12 @@ impl Folder {
             ));
         }
         let service = format!(
-            "apiVersion: v1\nkind: Service\nmetadata:\n  name: hello\n  annotations:\n    seaway.dev/health-check: http\n    seaway.dev/health-check-interval: 500ms\n    seaway.dev/health-check-fall: \"2\"\nspec:\n  type: LoadBalancer\n  ports:\n  - {{name: http, port: {}}}\n",
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: hello\n  annotations:\n    seaway.dev/health-check: http\n    seaway.dev/health-check-interval: 500ms\n    seaway.dev/health-check-fall: \"2\"\n    seaway.dev/front-door: \"true\"\nspec:\n  type: LoadBalancer\n  ports:\n  - {{name: http, port: {}}}\n",
             demo.port,
         );
         let config = format!(
-            "host:\n  name: demo\n  addresses: [127.0.0.1]\nadmin:\n  listen: [\"127.0.0.1:{}\"]\ndataPlane:\n  workers: 1\nfrontDoor:\n  enabled: false\n",
-            demo.status_port,
+            "host:\n  name: demo\n  addresses: [127.0.0.1]\nadmin:\n  listen: [\"127.0.0.1:{}\"]\ndataPlane:\n  workers: 1\nfrontDoor:\n  addresses: [127.0.0.1]\n  port: {}\n",
+            demo.status_port, demo.http_port,
         );
         for (file, text) in [("manifests/hello.yaml", service + &slice), ("seaway.yaml", config)] {
             let path = self.0.join(file);
@@ -185,11 +181,18 @@ fn end(processes: &mut Processes, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Who answered, and how often: `alice 3, bob 3, carol 3`.
-fn answers(at: SocketAddr, times: usize) -> String {
+fn show(service: SocketAddr, door: SocketAddr) {
+    let connections = (0..9).map(|_| client::get(service, "/"));
+    say(&format!("  nine connections:                {}", who_answered(connections)));
+    let requests = client::get_in_turn(door, "/hello", 9);
+    say(&format!("  nine requests of one connection: {}", who_answered(requests)));
+}
+
+/// And how often: `alice 3, bob 3, carol 3`.
+fn who_answered(answers: impl IntoIterator<Item = Result<client::Answer>>) -> String {
     let mut counts: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
-    for _ in 0..times {
-        let who = match client::get(at, "/") {
+    for answer in answers {
+        let who = match answer {
             Ok(answer) => answer.body.split_whitespace().last().unwrap_or("nobody").to_owned(),
             Err(error) => format!("failed ({error})"),
         };

@@ -6,12 +6,12 @@ use std::{
 };
 
 use seaway_admin::view::{
-    Bytes, CheckView, ListenerView, MemberState as Shown, MemberView, PoolView, Refused, ServiceView,
-    Sessions,
+    Answers, Bytes, CheckView, Http, ListenerView, MemberState as Shown, MemberView, PoolView, Refused,
+    ServiceView, Sessions,
 };
 use seaway_model::{
     LbKey, Owner, Pool, Time,
-    load_balancer::{CheckKind, HealthCheck, MemberState},
+    load_balancer::{BackendProtocol, CheckKind, HealthCheck, MemberState, Protocol},
 };
 use seaway_plan::Overview;
 use seaway_proxy::{
@@ -86,6 +86,7 @@ fn listener_views(overview: &Overview, statistics: &[&ListenerStatistics]) -> Ve
                         + refused(Refusal::Resources),
                 },
                 errors: refused(Refusal::Header) + refused(Refusal::NoMember),
+                http: (listener.protocol == Protocol::Http).then(|| http(counted)),
                 rate: None,
             });
         }
@@ -130,8 +131,18 @@ fn member_view(it: &MemberStatistics, pool: &Pool) -> MemberView {
         check: check_view(pool.health.as_ref(), it.story.times_down.into()),
         last_change: it.story.changed.map(since_1970),
         last_error: it.story.reason.to_string(),
+        // What goes to a member of HTTP is a request each time.
+        http: (pool.protocol != BackendProtocol::Opaque)
+            .then(|| Http { requests: it.traffic.total, answers: Answers::by_hundreds(it.answers) }),
         rate: None,
     }
+}
+
+fn http(counted: Option<&&ListenerStatistics>) -> Http {
+    counted.map_or_else(Http::default, |it| Http {
+        requests: it.requests,
+        answers: Answers::by_hundreds(it.answers),
+    })
 }
 
 fn since_1970(at: SystemTime) -> Time {

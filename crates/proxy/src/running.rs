@@ -4,6 +4,7 @@
 //! through the `Arc`s that they were given, and read what may change through `ArcSwap` and atomics.
 
 mod affinity;
+mod answers;
 mod listener;
 mod member;
 mod pool;
@@ -19,6 +20,7 @@ use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_ba
 
 use crate::tls::{Slot, Terms, Tickets};
 
+pub(crate) use answers::Answers;
 pub use listener::Refusal;
 pub(crate) use listener::{Mirror, RunningListener, Tuned};
 pub(crate) use member::RunningMember;

@@ -74,6 +74,8 @@ pub struct MemberStatistics {
     pub connect_errors: u64,
     pub retries: u64,
     pub resets: u64,
+    /// Of HTTP, by hundreds of their status.
+    pub answers: [u64; 6],
     pub story: Story,
 }
 
@@ -124,7 +126,7 @@ fn of_listener(listener: &RunningListener) -> ListenerStatistics {
         connect_errors: listener.connect_errors.load(Relaxed),
         retries: listener.retries.load(Relaxed),
         requests: listener.requests.load(Relaxed),
-        answers: std::array::from_fn(|hundred| listener.answers[hundred].load(Relaxed)),
+        answers: listener.answers.told(),
         refused: Refusal::ALL.map(|why| listener.refused(why)),
     }
 }
@@ -168,6 +170,7 @@ fn of_member(
         connect_errors: member.connect_errors.load(Relaxed),
         retries: member.retries.load(Relaxed),
         resets: member.resets.load(Relaxed),
+        answers: member.answers.told(),
         story: member.story(),
     }
 }

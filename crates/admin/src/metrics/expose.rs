@@ -79,6 +79,15 @@ fn traffic(registry: &mut Registry, view: &View, totals: &HashMap<L4, Counts>) {
     );
     registry.register("seaway_refused", "Connections refused by source range or by limit", counters(refused));
 
+    let http = totals.get(&L4::Tcp).map(|counts| counts.http).unwrap_or_default();
+    registry.register("seaway_http_requests", "Requests of HTTP", ConstCounter::new(http.requests));
+    let answers = http.answers.classes().map(|(class, count)| (vec![("status", class)], count));
+    registry.register(
+        "seaway_http_answers",
+        "Answers to them, by hundreds of their status",
+        counters(answers.into()),
+    );
+
     let mut open = HashMap::from([(L4::Tcp, 0), (L4::Udp, 0)]);
     for listener in view.services.iter().flat_map(|service| &service.listeners) {
         *open.entry(listener.protocol).or_default() += listener.sessions.current;

@@ -10,7 +10,9 @@ use super::{
     html::{age, bytes, count, rate, text},
     live::plural,
 };
-use crate::view::{Bytes, ListenerView, MemberState, MemberView, PoolView, Rate, ServiceView, Sessions};
+use crate::view::{
+    Bytes, Http, ListenerView, MemberState, MemberView, PoolView, Rate, ServiceView, Sessions,
+};
 
 pub(super) fn write(page: &mut String, shown: &Shown, filter: &Filter, now: Time) -> fmt::Result {
     let services = &shown.view.services;
@@ -74,8 +76,10 @@ fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
     if service.listeners.is_empty() {
         page.write_str("<p class=\"empty\">Nothing is served for it.</p>\n")?;
     } else {
-        table(page, "Listeners", &owner, LISTENER_COLUMNS, |page| {
-            service.listeners.iter().try_for_each(|one| listener(page, one))
+        let speaks_http = service.listeners.iter().any(|it| it.http.is_some());
+        let columns = columns(&["Listener", "State", "Open"], speaks_http, &["Refused", "Errors"]);
+        table(page, "Listeners", &owner, &columns, |page| {
+            service.listeners.iter().try_for_each(|one| listener(page, one, speaks_http))
         })?;
     }
     for one in &service.pools {
@@ -84,10 +88,15 @@ fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
     page.write_str("</article>\n")
 }
 
-const LISTENER_COLUMNS: &[&str] =
-    &["Listener", "State", "Open", "Peak", "Total", "New/s", "In", "Out", "Refused", "Errors"];
+const TRAFFIC: &[&str] = &["Peak", "Total", "New/s", "In", "Out"];
+/// Instead, where any row of the table speaks HTTP: requests say more than connections.
+const REQUESTS: &[&str] = &["Requests", "Req/s", "4xx", "5xx", "In", "Out"];
 
-fn listener(page: &mut String, listener: &ListenerView) -> fmt::Result {
+fn columns(first: &[&'static str], speaks_http: bool, last: &[&'static str]) -> Vec<&'static str> {
+    [first, if speaks_http { REQUESTS } else { TRAFFIC }, last].concat()
+}
+
+fn listener(page: &mut String, listener: &ListenerView, speaks_http: bool) -> fmt::Result {
     let at = std::net::SocketAddr::new(listener.address, listener.port);
     write!(
         page,
@@ -105,7 +114,10 @@ fn listener(page: &mut String, listener: &ListenerView) -> fmt::Result {
     }
     let limit = listener.sessions.limit.map(|limit| format!("<small> of {}</small>", count(limit)));
     cell(page, "Open", &format!("{}{}", count(listener.sessions.current), limit.unwrap_or_default()))?;
-    traffic(page, &listener.sessions, &listener.bytes, listener.rate)?;
+    match speaks_http {
+        true => requests(page, listener.http, &listener.bytes, listener.rate)?,
+        false => traffic(page, &listener.sessions, &listener.bytes, listener.rate)?,
+    }
     // Refusing strangers is what the ranges are for; a limit that is hit is news.
     let by_limit = match listener.refused.by_limit {
         0 => String::new(),
@@ -115,9 +127,6 @@ fn listener(page: &mut String, listener: &ListenerView) -> fmt::Result {
     cell(page, "Errors", &worrying(listener.errors))?;
     page.write_str("</tr>\n")
 }
-
-const MEMBER_COLUMNS: &[&str] =
-    &["Member", "State", "Weight", "Open", "Peak", "Total", "New/s", "In", "Out", "Errors", "Check"];
 
 fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time) -> fmt::Result {
     let (id, label) = (text(&pool.id), text(pool.label()));
@@ -148,13 +157,16 @@ fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time
         page.write_str("<p class=\"empty\">No members: connections are reset.</p></section>\n")?;
         return Ok(());
     }
-    table(page, "Members", &format_args!("{owner}, pool {label}"), MEMBER_COLUMNS, |page| {
-        pool.members.iter().try_for_each(|one| member(page, one, now))
+    let speaks_http = pool.members.iter().any(|it| it.http.is_some());
+    let of = format_args!("{owner}, pool {label}");
+    let columns = columns(&["Member", "State", "Weight", "Open"], speaks_http, &["Errors", "Check"]);
+    table(page, "Members", &of, &columns, |page| {
+        pool.members.iter().try_for_each(|one| member(page, one, speaks_http, now))
     })?;
     page.write_str("</section>\n")
 }
 
-fn member(page: &mut String, member: &MemberView, now: Time) -> fmt::Result {
+fn member(page: &mut String, member: &MemberView, speaks_http: bool, now: Time) -> fmt::Result {
     let state = member.state.as_str();
     write!(
         page,
@@ -171,7 +183,10 @@ fn member(page: &mut String, member: &MemberView, now: Time) -> fmt::Result {
     cell(page, "State", &format!(r#"<span class="state {state}">{state}</span>{since}"#))?;
     cell(page, "Weight", &count(u64::from(member.weight)))?;
     cell(page, "Open", &count(member.sessions.current))?;
-    traffic(page, &member.sessions, &member.bytes, member.rate)?;
+    match speaks_http {
+        true => requests(page, member.http, &member.bytes, member.rate)?,
+        false => traffic(page, &member.sessions, &member.bytes, member.rate)?,
+    }
     let retries = match member.retries {
         0 => String::new(),
         retries => format!(" <small>{} retried</small>", count(retries)),
@@ -194,8 +209,23 @@ fn traffic(page: &mut String, sessions: &Sessions, bytes_: &Bytes, rate_: Option
     cell(page, "Peak", &count(sessions.peak))?;
     cell(page, "Total", &count(sessions.total))?;
     cell(page, "New/s", &rate_.map_or("–".to_owned(), |r| rate(r.connections)))?;
-    cell(page, "In", &bytes(bytes_.incoming as f64))?;
-    cell(page, "Out", &bytes(bytes_.outgoing as f64))
+    octets(page, bytes_)
+}
+
+/// The same, of HTTP. Of 4xx mostly clients are to blame; of 5xx somebody here is.
+fn requests(page: &mut String, http: Option<Http>, bytes_: &Bytes, rate_: Option<Rate>) -> fmt::Result {
+    let told = |of: fn(&Http) -> String| http.as_ref().map_or("–".to_owned(), of);
+    cell(page, "Requests", &told(|it| count(it.requests)))?;
+    let per_second = rate_.filter(|_| http.is_some()).map_or("–".to_owned(), |it| rate(it.requests));
+    cell(page, "Req/s", &per_second)?;
+    cell(page, "4xx", &told(|it| count(it.answers.refused)))?;
+    cell(page, "5xx", &told(|it| worrying(it.answers.failed)))?;
+    octets(page, bytes_)
+}
+
+fn octets(page: &mut String, octets: &Bytes) -> fmt::Result {
+    cell(page, "In", &bytes(octets.incoming as f64))?;
+    cell(page, "Out", &bytes(octets.outgoing as f64))
 }
 
 fn table(

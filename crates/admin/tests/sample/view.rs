@@ -6,8 +6,8 @@ use std::{
 };
 
 use seaway_admin::view::{
-    Bytes, CheckView, ListenerView, MemberState, MemberView, PoolView, Readiness, Refused, ServiceView,
-    Sessions, View,
+    Answers, Bytes, CheckView, Http, ListenerView, MemberState, MemberView, PoolView, Readiness, Refused,
+    ServiceView, Sessions, View,
 };
 use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
 
@@ -23,7 +23,7 @@ pub(crate) fn at(count: u64) -> View {
         readiness: Readiness::Ready,
         workers: 2,
         unit_failures: 1,
-        services: vec![shop(count), dns(count), legacy()],
+        services: vec![shop(count), door(count), dns(count), legacy()],
         problems: problems(),
     }
 }
@@ -59,6 +59,32 @@ fn shop(count: u64) -> ServiceView {
                 },
             ],
         }],
+    }
+}
+
+fn door(count: u64) -> ServiceView {
+    let http = |requests, failed| {
+        Some(Http { requests, answers: Answers { good: requests, refused: 7, failed, ..Answers::default() } })
+    };
+    ServiceView {
+        owner: "the front door".into(),
+        name: "frontDoor".into(),
+        addresses: vec![ip("203.0.113.80")],
+        listeners: vec![ListenerView {
+            http: http(count * 9, 3),
+            ..listener("203.0.113.80", 80, L4::Tcp, "http", count)
+        }],
+        pools: vec![PoolView {
+            id: "default/web:80".into(),
+            protocol: L4::Tcp,
+            balance: Balance::RoundRobin,
+            panic: false,
+            members: vec![MemberView {
+                http: http(count * 9, 2),
+                ..member("10.42.0.30:8080", "web-7d9f", MemberState::Up, count * 9)
+            }],
+        }],
+        ..ServiceView::default()
     }
 }
 
@@ -132,6 +158,7 @@ fn listener(address: &str, port: u16, protocol: L4, name: &str, total: u64) -> L
         bytes: Bytes { incoming: total * 812, outgoing: total * 24_310 },
         refused: Refused { by_source: 3, by_limit: 0 },
         errors: 0,
+        http: None,
         rate: None,
     }
 }
@@ -155,6 +182,7 @@ fn member(address: &str, name: &str, state: MemberState, total: u64) -> MemberVi
         },
         last_change: Some(ago(7200)),
         last_error: String::new(),
+        http: None,
         rate: None,
     }
 }

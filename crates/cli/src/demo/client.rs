@@ -1,7 +1,7 @@
-//! One GET, for looking at what the demo started.
+//! GET, for looking at what the demo started.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -22,6 +22,37 @@ pub(super) fn get(at: SocketAddr, path: &str) -> Result<Answer> {
     let (head, body) = text.split_once("\r\n\r\n").context("no end of the head")?;
     let status = head.split_whitespace().nth(1).and_then(|it| it.parse().ok()).context("no status")?;
     Ok(Answer { status, body: unchunked(head, body) })
+}
+
+/// So many answers, on one connection.
+pub(super) fn get_in_turn(at: SocketAddr, path: &str, times: usize) -> Vec<Result<Answer>> {
+    let connected = TcpStream::connect_timeout(&at, Duration::from_secs(2));
+    let mut stream = match connected {
+        Ok(stream) => BufReader::new(stream),
+        Err(error) => return vec![Err(error.into())],
+    };
+    (0..times).map(|_| get_next(&mut stream, at, path)).collect()
+}
+
+fn get_next(stream: &mut BufReader<TcpStream>, at: SocketAddr, path: &str) -> Result<Answer> {
+    stream.get_ref().set_read_timeout(Some(Duration::from_secs(5)))?;
+    write!(stream.get_mut(), "GET {path} HTTP/1.1\r\nHost: {at}\r\n\r\n")?;
+    let (mut status, mut length) = (None, 0);
+    loop {
+        let mut line = String::new();
+        anyhow::ensure!(stream.read_line(&mut line)? > 0, "the connection was closed");
+        match line.trim_end().split_once(' ') {
+            None => break,
+            Some((version, rest)) if status.is_none() && version.starts_with("HTTP/") => {
+                status = rest.get(..3).and_then(|it| it.parse().ok());
+            }
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length:") => length = value.parse()?,
+            Some(_) => {}
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body)?;
+    Ok(Answer { status: status.context("no status")?, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
 /// Chunk sizes stand on lines of their own; what is asked here has none within.

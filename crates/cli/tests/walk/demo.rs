@@ -6,11 +6,21 @@ use crate::harness::{run, stderr, stdout};
 fn the_demo_shows_one_backend_being_killed_and_noticed() {
     let free =
         || std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
-    let (port, status) = (free().to_string(), free().to_string());
-    let output = run(&["demo", "--once", "--port", &port, "--status-port", &status]);
+    let [port, http, status] = std::array::from_fn(|_| free().to_string());
+    let ports = ["--port", &port, "--http-port", &http, "--status-port", &status];
+    let output = run(&[&["demo", "--once"][..], &ports].concat());
     let text = stdout(&output);
     assert!(output.status.success(), "{text}\n{}", stderr(&output));
-    for part in ["curl http://127.0.0.1:", "alice 3, bob 3, carol 3", "noticed after", "used again after"] {
+    for part in ["curl http://127.0.0.1:", "noticed after", "used again after"] {
         assert!(text.contains(part), "{part:?} is missing:\n{text}");
+    }
+    for way in ["nine connections:                ", "nine requests of one connection: "] {
+        let shown: Vec<&str> = text.lines().filter_map(|it| it.trim().strip_prefix(way)).collect();
+        assert_eq!(shown.len(), 3, "{way}\n{text}");
+        assert_eq!((shown[0], shown[2]), ("alice 3, bob 3, carol 3", "alice 3, bob 3, carol 3"), "{text}");
+        assert!(
+            shown[1].contains("alice") && shown[1].contains("carol") && !shown[1].contains("bob"),
+            "{text}"
+        );
     }
 }

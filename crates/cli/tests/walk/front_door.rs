@@ -303,3 +303,24 @@ fn who_may_not_have_port_80_is_told_what_to_do_and_serves_the_rest() {
         assert_eq!(ask(seaway.at(8081), "GET", "any.example/", "").body, "other", "others are served");
     });
 }
+
+#[test]
+fn requests_and_their_answers_are_counted_for_people_and_scrapers() {
+    let cart = Web::start("cart");
+    let seaway = with_door("").write("cart.yaml", &Service::web("cart").to(cart.at).text()).start();
+    for url in ["any.example/cart", "any.example/cart/x", "any.example/nothing"] {
+        get(&seaway, url);
+    }
+    let counted = || {
+        let listener = seaway.listener(PORT);
+        (listener["http"]["requests"].as_u64(), listener["http"]["answers"]["2xx"].as_u64())
+    };
+    until("three requests are counted", || counted() == (Some(3), Some(2)));
+    let member = seaway.member(cart.at);
+    assert_eq!((&member["http"]["requests"], &member["http"]["answers"]["2xx"]), (&2.into(), &2.into()));
+    let (_, metrics) = seaway.get("/metrics").unwrap();
+    assert!(metrics.contains("seaway_http_requests_total 3"), "{metrics}");
+    assert!(metrics.contains(r#"seaway_http_answers_total{status="4xx"} 1"#), "{metrics}");
+    let (_, csv) = seaway.get("/;csv").unwrap();
+    assert!(csv.contains(",http,"), "{csv}");
+}

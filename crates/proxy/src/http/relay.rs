@@ -56,7 +56,8 @@ pub(super) async fn relay(
     if status == 101 && !short.upgrade {
         return refuse(client, scratch, 502).await;
     }
-    client.who.listener.count_answer(status);
+    client.who.listener.answers.count(status);
+    member.answers.count(status);
     let may_persist = short.persists && !client.is_over();
     let Scratch { response, answered, downward, upward, asked, .. } = scratch;
     let head = &answered.filled()[..response.length];

@@ -174,7 +174,7 @@ impl Client {
 
     /// Answers in the place of a member.
     pub(super) async fn say(&self, scratch: &mut Scratch, answer: &Answer<'_>) -> After {
-        self.who.listener.count_answer(answer.status);
+        self.who.listener.answers.count(answer.status);
         self.limit(None);
         self.allow(self.timeout(|it| it.answer));
         if let End::Multi(multi) = &self.end {

@@ -17,7 +17,7 @@ use seaway_model::{
 
 use seaway_snapshot::Routes;
 
-use super::RunningPool;
+use super::{Answers, RunningPool};
 use crate::tls::Terms;
 
 pub(crate) struct RunningListener {
@@ -37,9 +37,9 @@ pub(crate) struct RunningListener {
     pub(crate) bytes_out: AtomicU64,
     pub(crate) connect_errors: AtomicU64,
     pub(crate) retries: AtomicU64,
-    /// Of HTTP, as are the answers by hundreds.
+    /// Of HTTP, as are the answers.
     pub(crate) requests: AtomicU64,
-    pub(crate) answers: [AtomicU64; 6],
+    pub(crate) answers: Answers,
     refused: [AtomicU64; Refusal::ALL.len()],
 }
 
@@ -221,7 +221,7 @@ impl RunningListener {
             connect_errors: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             requests: AtomicU64::new(0),
-            answers: Default::default(),
+            answers: Answers::default(),
             refused: Default::default(),
         }
     }
@@ -238,13 +238,6 @@ impl RunningListener {
     /// To be held for longer than a moment.
     pub(crate) fn tuned_now(&self) -> Arc<Tuned> {
         self.tuned.load_full()
-    }
-
-    /// By hundreds: 1 is 1xx; what is no status counts nowhere.
-    pub(crate) fn count_answer(&self, status: u16) {
-        if let Some(count) = self.answers.get(usize::from(status / 100)) {
-            count.fetch_add(1, Relaxed);
-        }
     }
 
     pub(crate) fn retune(&self, tuned: Tuned) {

@@ -12,6 +12,7 @@ use std::{
 use seaway_model::load_balancer::Passive;
 use seaway_snapshot::Standing;
 
+use super::Answers;
 use crate::sys::KernelAddress;
 
 /// All counters are relaxed: they are read by people and by least-connections, to whom a moment's lag is the same.
@@ -29,6 +30,7 @@ pub(crate) struct RunningMember {
     pub(crate) retries: AtomicU64,
     /// Resets of the member in the middle of a connection.
     pub(crate) resets: AtomicU64,
+    pub(crate) answers: Answers,
     health: AtomicU8,
     failures: AtomicU32,
     ejections: AtomicU32,
@@ -71,6 +73,7 @@ impl RunningMember {
             connect_errors: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             resets: AtomicU64::new(0),
+            answers: Answers::default(),
             health: AtomicU8::new(0),
             failures: AtomicU32::new(0),
             ejections: AtomicU32::new(0),

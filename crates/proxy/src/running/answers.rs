@@ -1,0 +1,20 @@
+//! How often what was answered.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Answers of HTTP, by hundreds of their status.
+#[derive(Default)]
+pub(crate) struct Answers([AtomicU64; 6]);
+
+impl Answers {
+    /// 1 is 1xx; what is no status counts nowhere.
+    pub(crate) fn count(&self, status: u16) {
+        if let Some(count) = self.0.get(usize::from(status / 100)) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn told(&self) -> [u64; 6] {
+        std::array::from_fn(|hundred| self.0[hundred].load(Relaxed))
+    }
+}
