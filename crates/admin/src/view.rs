@@ -1,6 +1,6 @@
 //! What is shown: plain data, folded by the caller. All counts are totals since the process started.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use seaway_model::{L4, Problem, Time, load_balancer::Balance};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,19 @@ pub struct View {
     /// Attempts to bring a Unit to its desired state that failed.
     pub unit_failures: u64,
     pub services: Vec<ServiceView>,
+    #[serde(default)]
+    pub certificates: CertificatesView,
     pub problems: Vec<Problem>,
+}
+
+/// All certificates together: by name there would be no end of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificatesView {
+    /// `valid`, `expiring` within thirty days, `expired`, `early`, `broken`.
+    pub by_state: BTreeMap<String, u64>,
+    /// When the first of them expires, or did.
+    pub first_expiry: Option<Time>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,18 +7,27 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result};
-use seaway_admin::{Admin, Binding, Bound, Look, View, view::Readiness};
+use seaway_admin::{
+    Admin, Binding, Bound, Look, View,
+    view::{CertificatesView, Readiness},
+};
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
-use seaway_files::{Addresses, Folder, Ledger, Places, StateDir, StatusFile, Statuses, Watch};
+use seaway_files::{
+    Addresses, Folder, Ledger, Places, StateDir, StatusFile, Statuses, Watch,
+    pem::{PemFiles, PemWatch},
+};
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
 use seaway_node::{AddressWatch, Host};
 use seaway_plan::{Roles, World};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{mpsc::Sender, watch},
+    task::JoinHandle,
+};
 use tracing::{info, warn};
 
 use crate::{run::Process, version};
@@ -28,6 +37,9 @@ pub(crate) struct Control {
     stop: watch::Sender<bool>,
     engine: JoinHandle<World>,
     folder: Watch,
+    pems: PemWatch,
+    /// Tells the time, until it is aborted.
+    clock: JoinHandle<()>,
     addresses: Option<AddressWatch>,
     admin: Admin,
     stopping: Arc<AtomicBool>,
@@ -61,10 +73,16 @@ impl Control {
         })
         .context("status.json cannot be written")?;
         let (early, sink) = std::sync::mpsc::channel::<Vec<Change>>();
+        let renewed = early.clone();
         let watching = folder.watch(move |changes| {
             // As above.
             let _ = early.send(changes);
         })?;
+        let (pems, certificates) = PemWatch::start(&process.settings.pems, move |changes| {
+            // As above.
+            let _ = renewed.send(changes);
+        })
+        .context("certificates in files cannot be watched")?;
         let places = watching.places();
         let drivers = host
             .drivers(Drivers::default())
@@ -79,6 +97,7 @@ impl Control {
         let report = host.report().context("this host's addresses cannot be listed")?;
         let first = held.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
         let first = first.chain([Change::Put(Fact::Host(Arc::new(report)))]);
+        let first = first.chain([Change::Time(now())]).chain(certificates);
         let first = first.chain(problems.into_iter().map(|it| Change::Reported(it.object.clone(), vec![it])));
         let mut told = Told::default();
         for change in first.chain(manifests).chain([Change::Synced(Kind::Address)]) {
@@ -96,6 +115,7 @@ impl Control {
                 }
             }
         })?;
+        let clock = tokio::spawn(tell_time(changes.clone()));
         let tell = changes.clone();
         tokio::spawn(async move {
             let mut told = Told::default();
@@ -123,6 +143,8 @@ impl Control {
             stop,
             engine,
             folder: watching,
+            pems,
+            clock,
             addresses,
             admin,
             stopping,
@@ -143,7 +165,8 @@ impl Control {
         self.was_ready = true;
     }
 
-    pub(crate) async fn configure(&self, config: Config) {
+    pub(crate) async fn configure(&self, config: Config, pems: Vec<PemFiles>) {
+        self.pems.set(pems);
         if self.handle.changes().send(Change::Config(Arc::new(config))).await.is_err() {
             warn!("the engine has ended; the configuration is not applied");
         }
@@ -155,12 +178,31 @@ impl Control {
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);
+        self.clock.abort();
         drop(self.folder);
+        drop(self.pems);
         if let Err(error) = self.engine.await {
             warn!(%error, "the engine did not end well");
         }
         Draining { admin: self.admin, state: self.state }
     }
+}
+
+/// Certificates age by the day; an hour is soon enough.
+const TELL_TIME: Duration = Duration::from_secs(3600);
+
+async fn tell_time(changes: Sender<Change>) {
+    loop {
+        tokio::time::sleep(TELL_TIME).await;
+        if changes.send(Change::Time(now())).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Since 1970.
+pub(crate) fn now() -> Time {
+    Time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
 }
 
 impl Draining {
@@ -202,11 +244,10 @@ fn source(
         .settings
         .workers
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |it| it.get()));
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let base = View {
         version: version::LONG.to_owned(),
         host: host.name.to_string(),
-        started: Time(started.as_millis() as u64),
+        started: now(),
         workers: workers as u32,
         ..View::default()
     };
@@ -226,11 +267,24 @@ fn source(
             if look == Look::Readiness {
                 return Arc::new(view);
             }
-            let told = handle.ask(|world| (world.overview(), world.problems(), world.failures())).await;
-            let (plan, problems, failures) = told.unwrap_or_default();
+            let told = handle
+                .ask(|world| (world.overview(), world.problems(), world.failures(), world.certificates()));
+            let (plan, problems, failures, certificates) = told.await.unwrap_or_default();
             view.services = host.view(&plan);
             view.problems = problems;
             view.unit_failures = failures;
+            view.certificates = CertificatesView {
+                by_state: [
+                    ("valid", certificates.valid),
+                    ("expiring", certificates.expiring),
+                    ("expired", certificates.expired),
+                    ("early", certificates.early),
+                    ("broken", certificates.broken),
+                ]
+                .map(|(state, count)| (state.to_owned(), count))
+                .into(),
+                first_expiry: certificates.first,
+            };
             if !view.problems.is_empty() {
                 places.locate(&mut view.problems);
             }

@@ -1,13 +1,17 @@
 //! `plan`, `check`, `explain`: the folder planned as `run` would, and nothing done.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
 };
 
 use anyhow::{Context, Result, bail};
-use seaway_drivers::{native::OnHost, presence::Presence};
+use seaway_drivers::{
+    native::{OnHost, bad_certificate},
+    presence::Presence,
+};
 use seaway_files::{Folder, read_folder};
 use seaway_model::{Address, Change, Fact, Kind, Problem, fact::HostReport};
 use seaway_plan::{
@@ -17,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{Check, Common, Explain, Output, Plan},
+    control::now,
     output,
     run::{manifests_of, state_dir_of},
     settings::{self, Settings},
@@ -39,10 +44,30 @@ impl Look {
         );
         let stored = addresses.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
         let report = Change::Put(Fact::Host(Arc::new(host_report(settings))));
-        dry_run(&mut world, stored.chain([report]).chain(changes).chain([Change::Synced(Kind::Address)]));
-        let problems = located(&folder, world.problems());
+        let certificates = seaway_files::pem::read(&settings.pems);
+        let first = stored.chain([report, Change::Time(now())]).chain(certificates);
+        dry_run(&mut world, first.chain(changes).chain([Change::Synced(Kind::Address)]));
+        let mut problems = world.problems();
+        problems.extend(unusable(&world));
+        let problems = located(&folder, problems);
         Ok(Look { world, problems })
     }
+}
+
+/// What only who uses a certificate finds out: its key is another's.
+fn unusable(world: &World) -> Vec<Problem> {
+    let mut seen = BTreeSet::new();
+    let mut problems = Vec::new();
+    for overview in world.overview() {
+        for (object, certificate) in overview.load_balancer.certificates.iter() {
+            if seen.insert(object.clone())
+                && let Err(error) = seaway_proxy::look_at(certificate)
+            {
+                problems.push(bad_certificate(object, &error));
+            }
+        }
+    }
+    problems
 }
 
 fn located(folder: &Folder, mut problems: Vec<Problem>) -> Vec<Problem> {

@@ -195,7 +195,7 @@ impl Serving {
                 {
                     error!(%error, "the log level stays");
                 }
-                control.configure(settings.config.clone()).await;
+                control.configure(settings.config.clone(), settings.pems.clone()).await;
                 process.settings = settings;
                 info!("the configuration was read again");
             }

@@ -4,6 +4,7 @@
 //! `example.yaml` beside this file shows all of them, and a test holds it to that.
 
 mod balancing;
+mod certificates;
 mod exposed;
 mod front_door;
 
@@ -15,6 +16,7 @@ use std::{
 
 use seaway_files::{
     decode::{Fault, Faults, Field},
+    pem::PemFiles,
     tree,
 };
 use seaway_model::{Config, L4, Name};
@@ -38,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) resolvers: Vec<SocketAddr>,
     /// How long a clean stop waits for connections.
     pub(crate) drain: Duration,
+    /// Certificates in files.
+    pub(crate) pems: Vec<PemFiles>,
     pub(crate) config: Config,
 }
 
@@ -55,6 +59,7 @@ impl Default for Settings {
             log_level: "info".to_owned(),
             resolvers: Vec::new(),
             drain: Duration::from_secs(30),
+            pems: Vec::new(),
             config: Config::default(),
         }
     }
@@ -142,7 +147,8 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     let mut exposed = exposed::read(&file.take("tcpServices"), "tcpServices", L4::Tcp);
     exposed.extend(exposed::read(&file.take("udpServices"), "udpServices", L4::Udp));
     settings.config.exposed = exposed;
-    front_door::read(&file.take("frontDoor"), beside, &mut settings.config.front_door);
+    let door = &mut settings.config.front_door;
+    front_door::read(&file.take("frontDoor"), beside, door, &mut settings.pems);
     balancing::read(&file.take("defaults"), &mut settings.config.defaults);
     file.finish();
     settings

@@ -11,11 +11,11 @@ use std::{
 
 use seaway_engine::{Conclusion, Driver, Failure, chain};
 use seaway_model::{
-    Desired, ListenerId, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
-    load_balancer::TlsByName, outcome::Serving, unit::LbKey,
+    Desired, Kind, ListenerId, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit, outcome::Serving,
+    unit::LbKey,
 };
 use seaway_plan::{Demand, FRONT_DOOR, Placement};
-use seaway_proxy::{OpenError, Proxy, Running};
+use seaway_proxy::{KeyError, OpenError, Proxy, Running};
 use tracing::info;
 
 pub use steps::{Step, steps};
@@ -68,7 +68,7 @@ impl Native {
         if let Desired::LoadBalancer(wanted) = desired {
             // Whoever's listener names it suffers from it.
             for listener in wanted.listeners.values() {
-                let named = listener.tls.as_ref().map(TlsByName::objects).unwrap_or_default();
+                let named = listener.tls.as_ref().map(|tls| tls.objects()).unwrap_or_default();
                 let unusable = named.iter().filter_map(|name| observed.unusable.get(name));
                 problems.extend(unusable.map(|problem| (listener.owner.clone(), problem.clone())));
             }
@@ -129,10 +129,7 @@ impl Driver for Native {
                 // Tried, and not tried again before it is another.
                 observed.running.certificates.insert(name.clone(), certificate.clone());
                 if let Err(error) = done {
-                    let message = format!("{name} cannot be used for TLS: {}", chain(&error));
-                    let problem = Problem::new(name.clone(), Reason::BadCertificate, message)
-                        .fix("Put a PEM certificate chain into tls.crt and its PEM key into tls.key.");
-                    observed.unusable.insert(name.clone(), problem);
+                    observed.unusable.insert(name.clone(), bad_certificate(name, &error));
                 }
             }
             Step::RemoveCertificate(name) => {
@@ -174,6 +171,17 @@ impl Driver for Native {
     fn width(&self) -> usize {
         // Its calls return at once; more at a time would only queue at the data plane's own lock.
         2
+    }
+}
+
+/// At the key of a Secret, or at the file, that holds it.
+pub fn bad_certificate(object: &ObjectRef, error: &KeyError) -> Problem {
+    let message = format!("it cannot be used for TLS: {}", chain(error));
+    let problem = Problem::new(object.clone(), Reason::BadCertificate, message)
+        .fix("Put a PEM certificate chain into tls.crt and its PEM key into tls.key. What was shown before goes on.");
+    match object.kind {
+        Kind::File => problem.in_file(object.name.clone(), 0, 0),
+        _ => problem.at("data[tls.crt]"),
     }
 }
 

@@ -48,7 +48,12 @@ fn secret(name: &str) -> ObjectRef {
 }
 
 fn certificate(chain: &str, key: &str) -> Arc<Certificate> {
-    Arc::new(Certificate { chain: chain.into(), key: key.to_owned().into(), staple: None })
+    Arc::new(Certificate {
+        chain: chain.into(),
+        key: key.to_owned().into(),
+        authorities: "".into(),
+        staple: None,
+    })
 }
 
 /// A listener that speaks HTTP in TLS, and what it shows.
@@ -57,9 +62,9 @@ fn secured(ip: IpAddr, port: u16, certificate: &Arc<Certificate>) -> LoadBalance
     for listener in all.listeners.values_mut() {
         let listener = Arc::make_mut(listener);
         listener.protocol = Protocol::Http;
-        listener.tls = Some(TlsByName { default: vec![secret("shown")], ..TlsByName::default() });
+        listener.tls = Some(Arc::new(TlsByName { default: vec![secret("shown")], ..TlsByName::default() }));
     }
-    all.certificates.insert(secret("shown"), certificate.clone());
+    all.certificates = Arc::new([(secret("shown"), certificate.clone())].into());
     all
 }
 
@@ -148,7 +153,8 @@ fn any_load_balancer() -> impl Strategy<Value = LoadBalancer> {
             let ports: Vec<_> = ports.into_iter().collect();
             let mut all = load_balancer(&ips, &ports, &pools.into_iter().collect::<Vec<_>>());
             for (name, text) in certificates {
-                all.certificates.insert(secret(&name.to_string()), certificate(&text.to_string(), ""));
+                Arc::make_mut(&mut all.certificates)
+                    .insert(secret(&name.to_string()), certificate(&text.to_string(), ""));
             }
             if http {
                 for listener in all.listeners.values_mut() {

@@ -48,7 +48,7 @@ impl Bell {
         &self.event
     }
 
-    fn ring(&self) {
+    pub(crate) fn ring(&self) {
         // Full means that it rings already.
         let _ = self.event.write(1);
     }

@@ -147,7 +147,12 @@ impl Found {
             (Some(item), Some(tree::Value::List(items))) => items.get(item)?,
             _ => root,
         };
-        Some(node.place_of(field))
+        // What a Secret says in plain text is its data all the same.
+        let plain = field.strip_prefix("data[").and_then(|it| it.strip_suffix(']')).and_then(|key| {
+            let strings = &node.entry("stringData")?.value;
+            Some(strings.entry(key)?.at)
+        });
+        Some(plain.unwrap_or_else(|| node.place_of(field)))
     }
 }
 

@@ -5,6 +5,7 @@
 //!                  places │  faults              ├─ Folder ─► Watch ─► Vec<Change> ─► World
 //!                         └────────► Problem ────┘     ▲
 //!                                        last good ────┘
+//!     PEM files of the configuration ─► pem ─► the same
 //!     state folder:  StateDir ─ lock, identity    Ledger ─ ledger.jsonl    StatusFile ─ status.json
 //! ```
 //! What an API server does between `kubectl apply` and a watch is done here: defaults, validation in its own words,
@@ -23,6 +24,7 @@ mod folder;
 pub mod fuzz;
 mod last_good;
 pub mod object;
+pub mod pem;
 pub mod state;
 pub mod tree;
 mod watch;

@@ -7,8 +7,10 @@ use std::{
 
 use crate::{
     fact::TargetPort,
-    load_balancer::{Balance, HealthCheck, HttpOptions, L4, Limits, Passive, Timeouts},
-    name::Name,
+    load_balancer::{
+        Balance, ClientAuth, HealthCheck, HttpOptions, L4, Limits, Passive, Timeouts, TlsProfile,
+    },
+    name::{Name, ObjectRef},
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +53,37 @@ pub struct FrontDoor {
     /// The answer to what no rule matches, if it is not the usual one.
     pub unmatched: Option<Unmatched>,
     pub http: HttpOptions,
+    pub tls: FrontDoorTls,
+}
+
+/// The front door's other listener, which opens once there is a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrontDoorTls {
+    pub port: u16,
+    /// Beside those that are named here.
+    pub secrets: Secrets,
+    /// Secrets and files, in their order: the first is for clients that ask for a name that nobody has.
+    pub certificates: Vec<ObjectRef>,
+    /// What is asked for in the open is sent here, unless a Service says otherwise.
+    pub redirect: bool,
+    pub terms: TlsTerms,
+}
+
+/// Which Secrets with certificates the front door shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Secrets {
+    /// All of type `kubernetes.io/tls`.
+    All,
+    /// Those that the configuration names.
+    Named,
+}
+
+/// How TLS is spoken, whatever the certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsTerms {
+    pub profile: TlsProfile,
+    pub hsts: Option<u32>,
+    pub clients: Option<ClientAuth>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +120,13 @@ impl Default for FrontDoor {
             strip_prefix: true,
             unmatched: None,
             http: HttpOptions::default(),
+            tls: FrontDoorTls {
+                port: 443,
+                secrets: Secrets::All,
+                certificates: Vec::new(),
+                redirect: false,
+                terms: TlsTerms::default(),
+            },
         }
     }
 }

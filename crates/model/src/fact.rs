@@ -213,19 +213,29 @@ impl Selector {
     }
 }
 
-/// A Secret's values are never printed and never compared in logs.
+/// A Secret's values are never printed and never compared in logs. Files with a certificate and its key are told as one,
+/// under the names that a Secret of type `kubernetes.io/tls` has.
 #[derive(Clone, Debug)]
 pub struct Secret {
     pub object: ObjectRef,
+    /// Absent counts as oldest.
+    pub created: Option<Time>,
     pub kind: Name,
     pub values: BTreeMap<Name, SecretString>,
+    /// `tls.ocsp-staple`, which is no text, and no secret either.
+    pub staple: Option<Box<[u8]>>,
 }
+
+/// The `type` of Secrets with a certificate and its key.
+pub const TLS_SECRET: &str = "kubernetes.io/tls";
 
 impl PartialEq for Secret {
     fn eq(&self, other: &Secret) -> bool {
         use secrecy::ExposeSecret;
         self.object == other.object
+            && self.created == other.created
             && self.kind == other.kind
+            && self.staple == other.staple
             && self.values.len() == other.values.len()
             && self
                 .values

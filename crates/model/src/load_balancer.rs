@@ -25,7 +25,7 @@ pub struct LoadBalancer {
     pub listeners: BTreeMap<ListenerId, Arc<Listener>>,
     pub pools: BTreeMap<PoolId, Arc<Pool>>,
     /// By the object that they are in: what listeners name in their `tls`.
-    pub certificates: BTreeMap<ObjectRef, Arc<Certificate>>,
+    pub certificates: Arc<BTreeMap<ObjectRef, Arc<Certificate>>>,
     pub options: Options,
 }
 
@@ -113,7 +113,7 @@ pub struct Listener {
     pub l4: L4,
     pub port: u16,
     pub protocol: Protocol,
-    pub tls: Option<TlsByName>,
+    pub tls: Option<Arc<TlsByName>>,
     pub rules: Vec<Rule>,
     pub http: HttpOptions,
     /// Who may connect; empty means everybody.

@@ -75,6 +75,8 @@ pub enum Kind {
     Config,
     /// A file of the folder of manifests, where no object can be made out of it.
     Manifest,
+    /// A file that the configuration names.
+    File,
 }
 
 impl Kind {
@@ -92,6 +94,7 @@ impl Kind {
             Kind::HTTPRoute => "HTTPRoute",
             Kind::Config => "Config",
             Kind::Manifest => "Manifest",
+            Kind::File => "File",
         }
     }
 }

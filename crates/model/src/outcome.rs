@@ -8,7 +8,7 @@ use crate::{
     config::Config,
     fact::{Fact, FactRef},
     load_balancer::L4,
-    name::{Kind, Name, ObjectRef, Owner},
+    name::{Kind, Name, ObjectRef, Owner, Time},
     problem::Problem,
     unit::Unit,
 };
@@ -24,6 +24,8 @@ pub enum Change {
     Reported(ObjectRef, Vec<Problem>),
     Outcome(Outcome),
     Config(Arc<Config>),
+    /// What time it is, told now and then: certificates age.
+    Time(Time),
 }
 
 /// What came of working on a Unit.

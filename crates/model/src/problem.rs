@@ -66,6 +66,12 @@ pub enum Reason {
     PortInUse,
     /// What an object holds is no certificate, or its key is another's.
     BadCertificate,
+    /// A certificate that has expired, will soon, or is not in force yet.
+    CertificateExpiry,
+    /// A certificate that is asked for under a name that it does not have.
+    CertificateName,
+    /// No Secret of that name.
+    NoSuchSecret,
     /// Pools overlap.
     PoolOverlap,
     /// A capability, a sysctl, a descriptor limit is missing.
@@ -97,6 +103,9 @@ impl Reason {
             Reason::RouteConflict => "RouteConflict",
             Reason::PortInUse => "PortInUse",
             Reason::BadCertificate => "BadCertificate",
+            Reason::CertificateExpiry => "CertificateExpiry",
+            Reason::CertificateName => "CertificateName",
+            Reason::NoSuchSecret => "NoSuchSecret",
             Reason::PoolOverlap => "PoolOverlap",
             Reason::NotPermitted => "NotPermitted",
             Reason::Unsupported => "Unsupported",

@@ -3,6 +3,7 @@
 
 mod http;
 mod table;
+mod tls;
 
 use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
@@ -22,10 +23,11 @@ use crate::spelling::nearest;
 
 pub use http::{FRONT_DOOR, HOST, PATH};
 pub use table::Row;
+pub use tls::{AUTHORITIES, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    table::ROWS.iter().chain(http::ROWS)
+    table::ROWS.iter().chain(http::ROWS).chain(tls::ROWS)
 }
 
 /// What an owner asked for beyond its spec, resolved: defaults filled in.
@@ -47,6 +49,7 @@ pub struct Wishes {
     pub pool: Option<Name>,
     pub sharing: Option<Name>,
     pub http: HttpWishes,
+    pub tls: TlsWishes,
     /// By our names: where each thing that was asked for stands.
     pub written: BTreeMap<&'static str, Name>,
 }
@@ -54,8 +57,8 @@ pub struct Wishes {
 /// What is asked of HTTP.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HttpWishes {
-    /// The Service's own listeners speak it.
-    pub spoken: bool,
+    /// The Service's own listeners speak it, or not.
+    pub spoken: Option<bool>,
     /// At the front door, whatever is usual there; or not.
     pub front_door: Option<bool>,
     pub hosts: Vec<HostPattern>,
@@ -84,6 +87,7 @@ impl Wishes {
             pool: None,
             sharing: None,
             http: HttpWishes::default(),
+            tls: TlsWishes::default(),
             written: BTreeMap::new(),
         }
     }

@@ -5,7 +5,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
-    Config, L4, ListenerId, Name, Owner, Problem, Reason,
+    Config, L4, ListenerId, Name, ObjectRef, Owner, Problem, Reason,
     config::Exposed,
     fact::{Service, ServiceKind, ServicePort, TargetPort},
     load_balancer::Protocol,
@@ -120,7 +120,8 @@ impl Demand {
                 ),
             }
         }
-        let speaks_http = wishes.http.spoken;
+        // Who ends TLS means HTTP, unless it says otherwise.
+        let speaks_http = wishes.http.spoken.unwrap_or(!wishes.tls.secrets.is_empty());
         let mut served = Vec::new();
         for port in ports {
             if is_served(port.port.protocol) {
@@ -154,6 +155,33 @@ impl Demand {
             (true, Spoken::Http(_) | Spoken::Unknown) => Protocol::Http,
             _ => Protocol::Opaque,
         }
+    }
+
+    /// Whether TLS ends at this port.
+    pub(crate) fn ends_tls(&self, wanted: &DemandPort) -> bool {
+        let wishes = &self.wishes.tls;
+        if wishes.secrets.is_empty() || self.hosts_only || wanted.port.protocol != L4::Tcp {
+            return false;
+        }
+        let named = |it: &TargetPort| match it {
+            TargetPort::Number(number) => *number == wanted.port.port,
+            TargetPort::Name(name) => *name == wanted.port.name,
+        };
+        let in_the_open = wanted.port.port == 80
+            && self.ports.iter().any(|it| it.port.protocol == L4::Tcp && it.port.port != 80);
+        if wishes.ports.is_empty() { !in_the_open } else { wishes.ports.iter().any(named) }
+    }
+
+    /// Where clients are sent to from the open.
+    pub(crate) fn tls_port(&self) -> Option<u16> {
+        let mut ports = self.ports.iter().filter(|it| self.ends_tls(it)).map(|it| it.listen);
+        let first = ports.next()?;
+        Some(if first == 443 { first } else { ports.find(|it| *it == 443).unwrap_or(first) })
+    }
+
+    /// Secrets that it names for itself.
+    pub(crate) fn secrets(&self) -> Vec<ObjectRef> {
+        if self.hosts_only { Vec::new() } else { self.wishes.tls.objects(&self.service.meta.namespace) }
     }
 
     /// `default/shop:http`, as people call a listener.

@@ -13,6 +13,7 @@
 
 mod claims;
 mod guest;
+mod listeners;
 mod route;
 mod served;
 mod service;
@@ -27,9 +28,8 @@ use std::{
 };
 
 use seaway_model::{
-    Config, L4, Listener, ListenerId, Name, ObjectRef, Owner, Pool, PoolId,
+    Listener, Name, ObjectRef, Owner, Pool, PoolId,
     config::{FrontDoor as Settings, Opens},
-    load_balancer::{Action, Match, Protocol, Rule},
 };
 
 pub(crate) use self::view::why_not;
@@ -75,8 +75,10 @@ pub(crate) struct FrontDoor {
     served: BTreeMap<ServiceKey, Served>,
     pools: BTreeMap<PoolId, Arc<Pool>>,
     names: BTreeMap<Name, BTreeSet<ServiceKey>>,
-    /// Put together when it is asked for.
-    listener: OnceLock<Arc<Listener>>,
+    /// Secrets that guests name, and who does.
+    certificates: BTreeMap<ObjectRef, BTreeSet<Rank>>,
+    /// Put together when they are asked for.
+    listeners: OnceLock<Vec<Arc<Listener>>>,
 }
 
 impl FrontDoor {
@@ -84,7 +86,7 @@ impl FrontDoor {
     pub(crate) fn refresh_service(&mut self, key: &ServiceKey, given: Given<'_>) -> Effects {
         let mut effects = Effects::default();
         let service = given.index.service(key);
-        let seated = service.and_then(|it| Some((Rank::of_service(it), service::guest(it, given.config)?)));
+        let seated = service.and_then(|it| Some((Rank::of_service(it), service::guest(it, given)?)));
         let mut touched = self.seat(&key.object(), seated, &mut effects);
         let routes: Vec<Rank> = self
             .uses
@@ -118,9 +120,9 @@ impl FrontDoor {
         effects
     }
 
-    /// The configuration changed: nothing that was put together holds.
-    pub(crate) fn forget_listener(&mut self) {
-        self.listener = OnceLock::new();
+    /// The configuration changed, or which certificates there are: nothing that was put together holds.
+    pub(crate) fn forget_listeners(&mut self) {
+        self.listeners = OnceLock::new();
     }
 
     fn seat_route(
@@ -130,7 +132,7 @@ impl FrontDoor {
         effects: &mut Effects,
     ) -> BTreeSet<ServiceKey> {
         let route = given.index.route(object);
-        let seated = route.map(|it| (Rank::of_route(it), route::guest(it, given.index)));
+        let seated = route.map(|it| (Rank::of_route(it), route::guest(it, given)));
         self.seat(object, seated, effects)
     }
 
@@ -163,11 +165,26 @@ impl FrontDoor {
                 }
                 touched.insert(key.clone());
             }
+            for object in &guest.certificates {
+                if let Some(users) = self.certificates.get_mut(object) {
+                    users.remove(rank);
+                    if users.is_empty() {
+                        self.certificates.remove(object);
+                    }
+                }
+            }
             effects.told.insert(guest.owner.clone());
         }
         let same_rules = match (&left, &seated) {
-            (Some((before, old)), Some((rank, now))) => old == rank && before.rules == now.rules,
-            (None, Some((_, only))) | (Some((only, _)), None) => only.rules.is_empty(),
+            (Some((before, old)), Some((rank, now))) => {
+                old == rank
+                    && before.rules == now.rules
+                    && before.redirect == now.redirect
+                    && before.certificates == now.certificates
+            }
+            (None, Some((_, only))) | (Some((only, _)), None) => {
+                only.rules.is_empty() && only.certificates.is_empty()
+            }
             (None, None) => true,
         };
         if let Some((rank, guest)) = seated {
@@ -176,6 +193,9 @@ impl FrontDoor {
                 self.uses.entry(key.clone()).or_default().insert(rank.clone(), ports.clone());
                 touched.insert(key.clone());
             }
+            for object in &guest.certificates {
+                self.certificates.entry(object.clone()).or_default().insert(rank.clone());
+            }
             effects.told.insert(guest.owner.clone());
             self.ranks.insert(object.clone(), rank.clone());
             self.guests.insert(rank, guest);
@@ -183,7 +203,7 @@ impl FrontDoor {
         effects.told.extend(stirred.iter().filter_map(|rank| Some(self.guests.get(rank)?.owner.clone())));
         if !same_rules {
             effects.shape = true;
-            self.forget_listener();
+            self.forget_listeners();
         }
         touched
     }
@@ -245,33 +265,6 @@ impl FrontDoor {
         }
     }
 
-    pub(crate) fn id(settings: &Settings) -> ListenerId {
-        ListenerId { l4: L4::Tcp, port: settings.port }
-    }
-
-    pub(crate) fn listener(&self, config: &Config) -> Arc<Listener> {
-        self.listener.get_or_init(|| Arc::new(self.put_together(config))).clone()
-    }
-
-    fn put_together(&self, config: &Config) -> Listener {
-        let settings = &config.front_door;
-        let rules = self.guests.values().flat_map(|guest| guest.rules.iter().cloned());
-        Listener {
-            owner: owner(),
-            name: format!("{FRONT_DOOR}:http").into(),
-            l4: L4::Tcp,
-            port: settings.port,
-            protocol: Protocol::Http,
-            tls: None,
-            rules: rules.chain(unmatched(settings)).collect(),
-            http: settings.http.clone(),
-            sources: Vec::new(),
-            proxy_from: Vec::new(),
-            limits: config.defaults.limits,
-            timeouts: config.defaults.timeouts,
-        }
-    }
-
     pub(crate) fn pools(&self) -> &BTreeMap<PoolId, Arc<Pool>> {
         &self.pools
     }
@@ -279,21 +272,4 @@ impl FrontDoor {
     pub(crate) fn wants_name(&self, name: &Name) -> bool {
         self.names.contains_key(name)
     }
-}
-
-/// The rule for whatever no other one wants.
-fn unmatched(settings: &Settings) -> Option<Rule> {
-    let answer = settings.unmatched.as_ref()?;
-    let page = answer.page.as_ref().or_else(|| settings.http.pages.get(&answer.code));
-    let body = page.cloned().unwrap_or_default();
-    Some(Rule {
-        owner: owner(),
-        hosts: Vec::new(),
-        matches: vec![Match::default()],
-        filters: Vec::new(),
-        action: Action::Respond { code: answer.code, body },
-        timeout: None,
-        attempt_timeout: None,
-        retries: None,
-    })
 }

@@ -12,6 +12,8 @@ use seaway_model::{
     name::{Kind, ObjectRef},
 };
 
+use crate::certificates::Certificates;
+
 /// A Service's namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceKey {
@@ -47,6 +49,7 @@ pub(crate) struct Given<'a> {
     pub(crate) config: &'a Config,
     /// Who serves here.
     pub(crate) host: Option<&'a Name>,
+    pub(crate) certificates: &'a Certificates,
 }
 
 type EndpointsKey = (ObjectRef, u16);

@@ -3,6 +3,7 @@
 //! ```text
 //!     Change ─► World ─┬─ index    facts, trimmed and joined
 //!                      ├─ ledger   who has which address of our pools
+//!                      ├─ certificates what Secrets and files hold, by name
 //!                      ├─ owners   what each asks (demand) and gets (service, members, annotations)
 //!                      └─ outcomes what came of each Unit
 //!                           │
@@ -14,6 +15,7 @@
 //! handed in.
 
 pub mod annotations;
+mod certificates;
 pub mod demand;
 pub mod explain;
 mod front_door;
@@ -27,6 +29,7 @@ mod service;
 pub mod spelling;
 mod world;
 
+pub use certificates::CertificateCounts;
 pub use demand::Demand;
 pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
 pub use http::is_token;

@@ -7,12 +7,16 @@ use std::{
 };
 
 use seaway_model::{
-    Config, Listener, ListenerId, LoadBalancer, Name, Pool, PoolId, Problem, Reason,
+    Kind, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Pool, PoolId, Problem, Reason,
     fact::{ServiceKind, ServicePort, TargetPort},
-    load_balancer::{Affinity, BackendProtocol, Bind, HttpOptions, Options, Protocol, Rule},
+    load_balancer::{
+        Action, Affinity, BackendProtocol, Bind, HttpOptions, Options, Protocol, Redirect, Rule, TlsByName,
+    },
 };
 
 use crate::{
+    annotations::{AUTHORITIES, TLS},
+    certificates::Certificates,
     demand::{Demand, DemandPort},
     http::spoken,
     index::Given,
@@ -38,10 +42,12 @@ pub(crate) fn plan(
     given: Given<'_>,
     before: &LoadBalancer,
 ) -> Planned {
-    let Given { index, config, host } = given;
+    let Given { index, host, certificates, .. } = given;
     let mut planned = Planned { problems: demand.problems.clone(), ..Planned::default() };
     let mut listeners = BTreeMap::new();
     let mut pools = BTreeMap::new();
+    let mut held = BTreeMap::new();
+    planned.problems.extend(uncertified(demand, certificates));
     for wanted in &demand.ports {
         let found = members(index, &demand.service, &wanted.port, host);
         planned.names.extend(found.names.iter().cloned());
@@ -55,7 +61,10 @@ pub(crate) fn plan(
         let pool = pool(demand, &wanted.port, id.clone(), protocol, found);
         pools.insert(id.clone(), kept(before.pools.get(&id), pool));
         if !spoiled.contains(&wanted.id()) {
-            let listener = listener(demand, wanted, id, config);
+            let listener = listener(demand, wanted, id, given);
+            for object in listener.tls.iter().flat_map(|tls| tls.objects()) {
+                held.extend(certificates.held(object).map(|it| (object.clone(), it.clone())));
+            }
             let before = before.listeners.get(&listener.id());
             listeners.insert(listener.id(), kept(before, listener));
         }
@@ -66,7 +75,7 @@ pub(crate) fn plan(
         outside: None,
     };
     planned.load_balancer =
-        Arc::new(LoadBalancer { binds, listeners, pools, options, ..LoadBalancer::default() });
+        Arc::new(LoadBalancer { binds, listeners, pools, certificates: Arc::new(held), options });
     planned
 }
 
@@ -74,7 +83,8 @@ pub(crate) fn kept<T: PartialEq>(before: Option<&Arc<T>>, now: T) -> Arc<T> {
     before.filter(|before| ***before == now).cloned().unwrap_or_else(|| Arc::new(now))
 }
 
-fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, config: &Config) -> Listener {
+fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>) -> Listener {
+    let config = given.config;
     let wishes = &demand.wishes;
     let mut sources = wishes.sources.clone();
     sources.extend(&demand.service.source_ranges);
@@ -85,20 +95,67 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, config: &Config)
         Protocol::Http => config.front_door.http.clone(),
         Protocol::Opaque => HttpOptions::default(),
     };
+    let tls = demand.ends_tls(wanted).then(|| tls(demand, given));
+    let mut rule = Rule::everything_to(demand.owner.clone(), pool);
+    if let (None, Protocol::Http, Some(true), Some(port)) =
+        (&tls, protocol, wishes.tls.redirect, demand.tls_port())
+    {
+        rule.action = to_https(port);
+    }
     Listener {
         owner: demand.owner.clone(),
         name: demand.name(&wanted.port),
         l4: wanted.port.protocol,
         port: wanted.listen,
         protocol,
-        tls: None,
-        rules: vec![Rule::everything_to(demand.owner.clone(), pool)],
+        tls: tls.map(Arc::new),
+        rules: vec![rule],
         http,
         sources,
         proxy_from: wishes.proxy_from.clone(),
         limits: wishes.limits,
         timeouts: wishes.timeouts,
     }
+}
+
+/// With the certificates that the Service names.
+fn tls(demand: &Demand, given: Given<'_>) -> TlsByName {
+    let named = demand.secrets();
+    let mut tls = given.certificates.by_name(&named.iter().collect::<Vec<_>>());
+    // A listener whose certificates are not there (yet) still speaks nothing but TLS.
+    if tls.default.is_empty() {
+        tls.default = named;
+    }
+    let namespace = &demand.service.meta.namespace;
+    demand.wishes.tls.refine(tls, namespace, &given.config.front_door.tls.terms)
+}
+
+/// What is wrong with the Secrets that a Service names.
+fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
+    let (wishes, object) = (&demand.wishes, demand.owner.object());
+    let named = demand.secrets();
+    let mut problems = certificates.told(&object, &wishes.field_of(TLS), &named, &wishes.http.hosts);
+    let clients = wishes.tls.authorities.iter().filter(|_| !named.is_empty());
+    let authorities =
+        clients.map(|it| ObjectRef::new(Kind::Secret, demand.service.meta.namespace.clone(), it.clone()));
+    let missing = authorities.filter(|it| certificates.held(it).is_none_or(|it| it.authorities.is_empty()));
+    problems.extend(missing.map(|it| {
+        let what = format!("{it} has no ca.crt, so no client can be let in");
+        Problem::new(object.clone(), Reason::NoSuchSecret, what)
+            .at(wishes.field_of(AUTHORITIES))
+            .fix("Write the Secret, with the authorities of clients in ca.crt, as PEM.")
+    }));
+    problems
+}
+
+/// The same, asked for by TLS. Methods and bodies stay what they are (RFC 9110, section 15.4.9).
+pub(crate) fn to_https(port: u16) -> Action {
+    Action::Redirect(Redirect {
+        scheme: Some("https".into()),
+        port: Some(port),
+        code: 308,
+        ..Redirect::default()
+    })
 }
 
 pub(crate) fn pool(

@@ -1,5 +1,6 @@
 //! Index, ledger and last outcomes in one value. Its owner is one task; it alone decides which Units exist.
 
+mod certified;
 mod door;
 mod dry;
 mod owners;
@@ -19,6 +20,7 @@ use seaway_model::{
 use self::{door::Door, owners::OwnerState};
 pub use self::{dry::dry_run, status::Overview};
 use crate::{
+    certificates::Certificates,
     demand::Demand,
     index::{Index, ServiceKey, Touched},
     ledger::{self, Ledger},
@@ -51,6 +53,10 @@ pub struct World {
     placements: Vec<Arc<dyn Placement>>,
     config: Arc<Config>,
     index: Index,
+    certificates: Certificates,
+    /// Who names each Secret.
+    certified: HashMap<ObjectRef, BTreeSet<ServiceKey>>,
+    secrets_of: HashMap<ServiceKey, BTreeSet<ObjectRef>>,
     ledger: Ledger,
     /// As they are written, which is later than as the ledger wants them.
     addresses: BTreeMap<IpAddr, Arc<Address>>,
@@ -73,6 +79,9 @@ impl World {
             placements,
             config,
             index: Index::default(),
+            certificates: Certificates::default(),
+            certified: HashMap::new(),
+            secrets_of: HashMap::new(),
             ledger: Ledger::default(),
             addresses: BTreeMap::new(),
             owners: HashMap::new(),
@@ -149,6 +158,7 @@ impl World {
                 self.config = config;
                 self.refresh_all();
             }
+            Change::Time(now) => self.age(now),
         }
     }
 
@@ -159,6 +169,7 @@ impl World {
                 self.regrant(touched);
             }
             Fact::Address(address) => self.put_address(address.clone()),
+            Fact::Secret(secret) => self.put_secret(secret),
             Fact::Host(report) => {
                 let before = self.index.host(&report.host).cloned();
                 let touched = self.ledger.put_host(report);
@@ -187,6 +198,9 @@ impl World {
             FactRef::Object(object) if matches!(object.kind, Kind::AddressPool | Kind::IPAddressPool) => {
                 let touched = self.ledger.remove_pool(object);
                 self.regrant(touched);
+            }
+            FactRef::Object(object) if matches!(object.kind, Kind::Secret | Kind::File) => {
+                self.remove_secret(object);
             }
             FactRef::Address(ip) => self.remove_address(*ip),
             FactRef::Host(host) => {

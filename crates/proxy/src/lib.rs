@@ -66,4 +66,4 @@ pub use seaway_snapshot::Standing;
 pub use statistics::{ListenerStatistics, MemberStatistics, PoolStatistics, Statistics, Traffic};
 pub use sys::{give_memory_back, raise_descriptor_limit};
 pub use takeover::{HandOver, TakeOverError, TakenOver, Turn, take};
-pub use tls::KeyError;
+pub use tls::{KeyError, look_at};

@@ -166,7 +166,9 @@ impl Proxy {
         // Authorities of clients are part of a listener's terms.
         let concerned = |listener: &Arc<RunningListener>| {
             let tls = listener.tuned().listener.tls.clone();
-            tls.and_then(|tls| tls.clients).is_some_and(|clients| clients.authorities == *name)
+            tls.as_ref()
+                .and_then(|tls| tls.clients.as_ref())
+                .is_some_and(|clients| clients.authorities == *name)
         };
         let listeners: Vec<_> = state.listeners.values().filter(|it| concerned(it)).cloned().collect();
         for listener in listeners {

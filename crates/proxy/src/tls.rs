@@ -25,8 +25,8 @@ use seaway_model::{
     load_balancer::{HostPattern, TlsByName, TlsProfile},
 };
 
-pub use keys::KeyError;
 pub(crate) use keys::Keys;
+pub use keys::{KeyError, look_at};
 
 /// Where a certificate of that name is, or will be.
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ impl Terms {
             Some(clients) => {
                 let authorities = slot(&clients.authorities).keys().ok_or(TermsError::NoAuthorities)?;
                 let mut roots = RootCertStore::empty();
-                roots.add_parsable_certificates(authorities.chain().iter().cloned());
+                roots.add_parsable_certificates(authorities.authorities());
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
                 let verifier = if clients.required { verifier } else { verifier.allow_unauthenticated() };
                 builder.with_client_cert_verifier(verifier.build().map_err(TermsError::Authorities)?)

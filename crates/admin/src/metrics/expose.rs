@@ -137,6 +137,21 @@ fn state(registry: &mut Registry, view: &View) {
     }
     let problems = problems.into_iter().map(|(reason, count)| (vec![("reason", reason)], count));
     registry.register("seaway_problems", "Problems that a user can mend", gauges(problems.collect()));
+    let states = ["valid", "expiring", "expired", "early", "broken"];
+    let count = |state: &str| view.certificates.by_state.get(state).copied().unwrap_or_default();
+    registry.register(
+        "seaway_certificates",
+        "Certificates that were told: expiring is within thirty days, early is not in force yet",
+        gauges(states.map(|state| (vec![("state", state)], count(state))).into()),
+    );
+    if let Some(first) = view.certificates.first_expiry {
+        registry.register_with_unit(
+            "seaway_certificate_expiry_timestamp",
+            "When the first of all certificates expires, or did, since 1970",
+            Unit::Seconds,
+            ConstGauge::new(first.0 as f64 / 1000.0),
+        );
+    }
     registry.register(
         "seaway_unit_failures",
         "Attempts to bring a unit to its desired state that failed",

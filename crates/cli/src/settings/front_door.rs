@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use seaway_files::decode::Field;
+use seaway_files::{decode::Field, pem::PemFiles};
 use seaway_model::{
     Name,
     config::{Admission, FrontDoor, Opens, Unmatched},
@@ -10,10 +10,12 @@ use seaway_model::{
 };
 use seaway_plan::{is_token, quantity::network};
 
+use super::certificates;
+
 /// More than this is no page to answer with.
 const LARGEST_PAGE: u64 = 1 << 20;
 
-pub(super) fn read(field: &Field<'_>, beside: &Path, door: &mut FrontDoor) {
+pub(super) fn read(field: &Field<'_>, beside: &Path, door: &mut FrontDoor, pems: &mut Vec<PemFiles>) {
     let section = field.object();
     match section.take("enabled").bool() {
         Some(true) => door.opens = Opens::Always,
@@ -32,6 +34,8 @@ pub(super) fn read(field: &Field<'_>, beside: &Path, door: &mut FrontDoor) {
     door.services = section.take("services").one_of(&services).unwrap_or(door.services);
     door.strip_prefix = section.take("stripPrefix").bool().unwrap_or(door.strip_prefix);
     door.unmatched = unmatched(&section.take("unmatched"), beside);
+    certificates::certificates(&section.take("certificates"), beside, &mut door.tls, pems);
+    certificates::tls(&section.take("tls"), beside, &mut door.tls, pems);
     door.http.pages = pages(&section.take("pages"), beside);
     let http = &mut door.http;
     http.request_id = section.take("requestId").bool().unwrap_or(http.request_id);

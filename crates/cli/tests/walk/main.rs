@@ -30,3 +30,4 @@ mod openstack;
 mod pressure;
 mod proxy_protocol;
 mod seeing;
+mod tls;

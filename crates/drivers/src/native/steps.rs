@@ -42,7 +42,7 @@ pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
             steps.push(Step::PutPool(pool.clone()));
         }
     }
-    for (name, certificate) in &wanted.certificates {
+    for (name, certificate) in wanted.certificates.iter() {
         if running.certificates.get(name).is_none_or(|it| !same(it, certificate)) {
             steps.push(Step::PutCertificate(name.clone(), certificate.clone()));
         }

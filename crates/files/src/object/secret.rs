@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use seaway_model::{Fact, Kind, Name, ObjectRef, fact::Secret};
+use seaway_model::{
+    Fact, Kind, Name, ObjectRef,
+    fact::{Secret, TLS_SECRET},
+};
 use secrecy::SecretString;
 
 use super::{
@@ -13,15 +16,20 @@ use crate::decode::Field;
 
 const NAMING: Naming = Naming { kind: Kind::Secret, namespaced: true, rule: words::dns1123_subdomain };
 
+/// An OCSP answer, in DER.
+const STAPLE: &str = "tls.ocsp-staple";
+
 pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
     let meta = meta::read(root, &NAMING);
     let kind = root.child("type").name().unwrap_or("Opaque");
     let (data, plain) = (root.child("data").quiet(), root.child("stringData").quiet());
     let mut values: BTreeMap<Name, SecretString> = BTreeMap::new();
+    let mut staple = None;
     for (key, field) in data.entries() {
         judge(&field, key, words::config_key);
         let Some(text) = field.text() else { continue };
         match base64(text) {
+            Some(bytes) if key == STAPLE => staple = Some(bytes.into()),
             // Certificates, keys and passwords are text; what is not (a Java key store) is nothing to us.
             Some(bytes) => values.extend(String::from_utf8(bytes).ok().map(|text| (key.into(), text.into()))),
             None => field.fault("Invalid value: must be base64 (plain text goes into `stringData`)"),
@@ -31,7 +39,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         judge(&field, key, words::config_key);
         values.extend(field.text().map(|text| (key.into(), text.to_owned().into())));
     }
-    if kind == "kubernetes.io/tls" {
+    if kind == TLS_SECRET {
         for key in ["tls.crt", "tls.key"] {
             if !values.contains_key(key) {
                 data.key(key).required("");
@@ -40,7 +48,8 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
     }
     let meta = meta?;
     let object = ObjectRef::new(Kind::Secret, meta.namespace, meta.name);
-    Some(vec![Fact::Secret(Arc::new(Secret { object, kind: kind.into(), values }))])
+    let secret = Secret { object, created: meta.created, kind: kind.into(), values, staple };
+    Some(vec![Fact::Secret(Arc::new(secret))])
 }
 
 /// Standard base64 with its padding; line breaks within are skipped, as Go's decoder does.

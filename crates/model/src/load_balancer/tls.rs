@@ -36,7 +36,7 @@ impl TlsByName {
 /// Clients show a certificate of one of these authorities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAuth {
-    /// Whose chain are the authorities.
+    /// Who holds them.
     pub authorities: ObjectRef,
     /// Who shows none is refused.
     pub required: bool,
@@ -55,10 +55,12 @@ pub enum TlsProfile {
 /// A certificate with its key as an object holds them: PEM, not looked into yet.
 #[derive(Clone)]
 pub struct Certificate {
-    /// The certificate itself first, then those that vouch for it.
+    /// The certificate itself first, then those that vouch for it. Empty where only authorities are held.
     pub chain: Name,
-    /// Empty for authorities, which vouch for others.
+    /// Empty without a certificate of its own.
     pub key: SecretString,
+    /// Those that vouch for others (`ca.crt`); may be empty.
+    pub authorities: Name,
     /// An OCSP answer, in DER.
     pub staple: Option<Box<[u8]>>,
 }
@@ -66,6 +68,7 @@ pub struct Certificate {
 impl PartialEq for Certificate {
     fn eq(&self, other: &Certificate) -> bool {
         self.chain == other.chain
+            && self.authorities == other.authorities
             && self.staple == other.staple
             && self.key.expose_secret() == other.key.expose_secret()
     }

@@ -18,13 +18,13 @@ const USUAL_COOKIE: &str = "SERVERID";
 pub(super) const ROWS: &[Row] = &[
     Row {
         names: &["seaway.dev/protocol"],
-        help: "http: the listeners of this LoadBalancer speak HTTP; or tcp",
+        help: "http: the listeners of this LoadBalancer speak HTTP, as they do where TLS ends; or tcp",
         set: |wishes, text| {
-            wishes.http.spoken = match text {
+            wishes.http.spoken = Some(match text {
                 "http" => true,
                 "tcp" => false,
                 _ => return Err(format!("{text:?} is no protocol")),
-            };
+            });
             Ok(())
         },
     },
@@ -133,7 +133,7 @@ fn limit(bytes: u64) -> u64 {
     if bytes == 0 { u64::MAX } else { bytes }
 }
 
-fn yes_or_no(text: &str) -> Result<bool, String> {
+pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
     match text {
         "true" | "on" | "yes" => Ok(true),
         "false" | "off" | "no" => Ok(false),

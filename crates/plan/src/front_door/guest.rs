@@ -5,11 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use seaway_model::{
     Kind, Name, ObjectRef, Owner, PoolId, Problem, Time,
     fact::{HttpRoute, Meta, Service},
-    load_balancer::Rule,
+    load_balancer::{HostPattern, Rule},
 };
 
 use super::claims::Claim;
-use crate::index::ServiceKey;
+use crate::{
+    annotations::{TLS, Wishes},
+    certificates::Certificates,
+    index::ServiceKey,
+};
 
 /// Where a guest stands among all: the older first, then by name; what a route says before what a Service of that
 /// name has by itself.
@@ -36,6 +40,10 @@ pub(super) struct Guest {
     pub(super) claims: BTreeMap<Claim, Name>,
     /// Services that it leads to, or would, with the ports that they have of those it names.
     pub(super) backends: BTreeMap<ServiceKey, BTreeSet<u16>>,
+    /// Secrets that it names.
+    pub(super) certificates: Vec<ObjectRef>,
+    /// Whether it is only there for TLS; nothing, if it does not care.
+    pub(super) redirect: Option<bool>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -76,8 +84,24 @@ impl Guest {
             rules: Vec::new(),
             claims: BTreeMap::new(),
             backends: BTreeMap::new(),
+            certificates: Vec::new(),
+            redirect: None,
             problems: Vec::new(),
         }
+    }
+
+    /// What it says of TLS.
+    pub(super) fn asks_for_tls(
+        &mut self,
+        wishes: &Wishes,
+        namespace: &Name,
+        hosts: &[HostPattern],
+        certificates: &Certificates,
+    ) {
+        self.certificates = wishes.tls.objects(namespace);
+        self.redirect = wishes.tls.redirect;
+        let (object, field) = (self.owner.object(), wishes.field_of(TLS));
+        self.problems.extend(certificates.told(&object, &field, &self.certificates, hosts));
     }
 
     /// Adds a rule, and claims for it all that it matches.

@@ -8,13 +8,20 @@ use seaway_model::{
 };
 
 use super::guest::Guest;
-use crate::index::{Index, ServiceKey};
+use crate::{
+    annotations::Wishes,
+    index::{Given, Index, ServiceKey},
+};
 
 /// What `snapshot` lets a compiled pattern take.
 const PATTERN_SIZE: usize = 1 << 20;
 
-pub(super) fn guest(route: &HttpRoute, index: &Index) -> Guest {
+pub(super) fn guest(route: &HttpRoute, given: Given<'_>) -> Guest {
+    let index = given.index;
     let mut guest = Guest::new(route.object(), &route.meta.uid);
+    let mut wishes = Wishes::of(&given.config.defaults);
+    guest.problems = wishes.read(&route.object(), &route.meta.annotations);
+    guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given.certificates);
     for (number, written) in route.rules.iter().enumerate() {
         let field = format!("spec.rules[{number}]");
         let rule = Reader { route, index, guest: &mut guest }.rule(written, &field);

@@ -13,7 +13,7 @@ use super::guest::Guest;
 use crate::{
     annotations::{self, Wishes},
     http::{Spoken, spoken},
-    index::ServiceKey,
+    index::{Given, ServiceKey},
 };
 
 /// The field that makes the paths of a Service's name.
@@ -44,7 +44,8 @@ impl Stays {
 }
 
 /// The Service as a guest; nothing, if it is none.
-pub(super) fn guest(service: &Arc<Service>, config: &Config) -> Option<Guest> {
+pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
+    let config = given.config;
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let mut wishes = Wishes::of(&config.defaults);
     let mut guest = Guest::new(key.object(), &service.meta.uid);
@@ -56,6 +57,7 @@ pub(super) fn guest(service: &Arc<Service>, config: &Config) -> Option<Guest> {
             return (asks(&wishes) == Some(true)).then_some(guest);
         }
     };
+    guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.hosts, given.certificates);
     let first = ports.iter().find(|it| it.port == 80).unwrap_or(&ports[0]).port;
     let strip = wishes.http.strip_prefix;
     if wishes.http.paths.is_empty() {

@@ -4,4 +4,5 @@ mod claims;
 mod routes;
 mod scene;
 mod services;
+mod tls;
 mod upkeep;

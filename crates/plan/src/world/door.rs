@@ -26,7 +26,12 @@ pub(super) struct Door {
 
 impl World {
     pub(super) fn given(&self) -> Given<'_> {
-        Given { index: &self.index, config: &self.config, host: self.roles.host.as_ref() }
+        Given {
+            index: &self.index,
+            config: &self.config,
+            host: self.roles.host.as_ref(),
+            certificates: &self.certificates,
+        }
     }
 
     pub(super) fn refresh_guest(&mut self, key: &ServiceKey) {
@@ -44,7 +49,12 @@ impl World {
     }
 
     fn guests_changed(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> Effects) {
-        let given = Given { index: &self.index, config: &self.config, host: self.roles.host.as_ref() };
+        let given = Given {
+            index: &self.index,
+            config: &self.config,
+            host: self.roles.host.as_ref(),
+            certificates: &self.certificates,
+        };
         let effects = change(&mut self.door.guests, given);
         if effects == Effects::default() {
             return;
@@ -73,7 +83,7 @@ impl World {
 
     /// The configuration is another, or is heard for the first time.
     pub(super) fn refresh_door(&mut self) {
-        self.door.guests.forget_listener();
+        self.door.guests.forget_listeners();
         self.open_or_close_door();
         self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
         self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
@@ -92,7 +102,7 @@ impl World {
             return;
         }
         let claim = Claim {
-            ports: BTreeSet::from([FrontDoor::id(settings)]),
+            ports: self.door.guests.ids(self.given()).into_iter().collect(),
             hosts_only: true,
             exactly: settings.addresses.clone(),
             ..Claim::new(owner.clone())
@@ -120,7 +130,11 @@ impl World {
             let message = format!("port {id} on {ip} belongs to {other}");
             problems.push(
                 Problem::new(owner.object(), Reason::PortConflict, message)
-                    .at("frontDoor.port")
+                    .at(if id.port == self.config.front_door.tls.port {
+                        "frontDoor.tls.port"
+                    } else {
+                        "frontDoor.port"
+                    })
                     .fix("Give the front door another port or address: frontDoor: {port: 8080}."),
             );
         }
@@ -136,11 +150,12 @@ impl World {
     }
 
     pub(super) fn door_load_balancer(&self) -> Arc<LoadBalancer> {
-        let listener = self.door.guests.listener(&self.config);
+        let given = self.given();
         Arc::new(LoadBalancer {
             binds: self.door_binds(),
-            listeners: [(listener.id(), listener)].into(),
+            listeners: self.door.guests.listeners(given),
             pools: self.door.guests.pools().clone(),
+            certificates: Arc::new(self.door.guests.certificates(given)),
             ..LoadBalancer::default()
         })
     }
@@ -225,8 +240,9 @@ impl World {
         if self.door.units.is_empty() {
             return None;
         }
-        let port = self.config.front_door.port;
-        let at = self.door_binds().iter().filter_map(Bind::ip).map(|ip| SocketAddr::new(ip, port)).collect();
+        let ids = self.door.guests.ids(self.given());
+        let ips: Vec<_> = self.door_binds().iter().filter_map(Bind::ip).collect();
+        let at = ids.iter().flat_map(|id| ips.iter().map(|ip| SocketAddr::new(*ip, id.port))).collect();
         Some(FrontDoorView { at, entrances: self.door.guests.entrances() })
     }
 }

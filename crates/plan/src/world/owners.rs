@@ -70,6 +70,7 @@ impl World {
         if !self.settled {
             return;
         }
+        self.note_secrets(key);
         let demand = self.index.service(key).and_then(|service| Demand::of_service(service, &self.config));
         let known = self.of_service.get(key).cloned().unwrap_or_default();
         for owner in &known {
@@ -196,7 +197,7 @@ impl World {
             && before.options == now.options
             && before.pools.keys().eq(now.pools.keys());
         for unit in units {
-            if same_shape {
+            if same_shape && before.certificates == now.certificates {
                 let changed = now.pools.iter().filter(|(id, pool)| !Arc::ptr_eq(pool, &before.pools[*id]));
                 self.dirt.extend(changed.map(|(id, _)| Dirt::Pool(unit.clone(), id.clone())));
             } else {

@@ -74,6 +74,7 @@ impl World {
             all.extend(state.planned.problems.iter().cloned());
         }
         all.extend(self.door_problems());
+        all.extend(self.certificates.problems());
         all.extend(self.outcomes.values().flat_map(|it| &it.problems).map(|(_, problem)| problem.clone()));
         all.into_iter().collect()
     }

@@ -9,14 +9,14 @@ use rustls::{
     sign::CertifiedKey,
 };
 use seaway_model::load_balancer::Certificate;
+use secrecy::ExposeSecret;
 
 /// Of one object.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// What they were read from.
     pub(crate) source: Arc<Certificate>,
-    chain: Vec<CertificateDer<'static>>,
-    /// Authorities have none.
+    /// Who only vouches for others has none.
     certified: Option<Arc<CertifiedKey>>,
 }
 
@@ -38,34 +38,41 @@ pub enum KeyError {
 impl Keys {
     pub(crate) fn read(certificate: &Arc<Certificate>) -> Result<Keys, KeyError> {
         let source = certificate.clone();
-        use secrecy::ExposeSecret;
-        let chain = CertificateDer::pem_slice_iter(certificate.chain.as_bytes());
-        let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(KeyError::Chain)?;
-        if chain.is_empty() {
-            return Err(KeyError::Empty);
+        if certificate.chain.is_empty() && !certificate.authorities.is_empty() {
+            certificates(&certificate.authorities)?;
+            return Ok(Keys { source, certified: None });
         }
-        let key = certificate.key.expose_secret();
-        if key.trim().is_empty() {
-            return Ok(Keys { source, chain, certified: None });
-        }
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(KeyError::Key)?;
-        let key = any_supported_type(&key).map_err(KeyError::Kind)?;
-        let mut certified = CertifiedKey::new(chain.clone(), key);
+        let chain = certificates(&certificate.chain)?;
+        let key = PrivateKeyDer::from_pem_slice(certificate.key.expose_secret().as_bytes());
+        let key = any_supported_type(&key.map_err(KeyError::Key)?).map_err(KeyError::Kind)?;
+        let mut certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
             // Some keys do not tell; a handshake would.
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(_) => return Err(KeyError::Mismatch),
         }
         certified.ocsp = certificate.staple.as_ref().map(|staple| staple.to_vec());
-        Ok(Keys { source, chain, certified: Some(Arc::new(certified)) })
+        Ok(Keys { source, certified: Some(Arc::new(certified)) })
     }
 
-    pub(super) fn chain(&self) -> &[CertificateDer<'static>] {
-        &self.chain
+    /// Those who vouch for others.
+    pub(super) fn authorities(&self) -> Vec<CertificateDer<'static>> {
+        // They were read once without a fault.
+        certificates(&self.source.authorities).unwrap_or_default()
     }
 
     /// If the client can verify its signatures.
     pub(super) fn fitting(&self, offered: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.certified.as_ref().filter(|it| it.key.choose_scheme(offered).is_some()).cloned()
     }
+}
+
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, KeyError> {
+    let all = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>();
+    all.map_err(KeyError::Chain).and_then(|all| if all.is_empty() { Err(KeyError::Empty) } else { Ok(all) })
+}
+
+/// Whether a certificate can be used, for those who only look.
+pub fn look_at(certificate: &Arc<Certificate>) -> Result<(), KeyError> {
+    Keys::read(certificate).map(drop)
 }

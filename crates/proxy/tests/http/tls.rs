@@ -36,11 +36,21 @@ impl Authority {
     fn with_key(&self, name: &str, key: &rcgen::KeyPair) -> Certificate {
         let parameters = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
         let certificate = parameters.signed_by(key, &self.0).unwrap();
-        Certificate { chain: certificate.pem().into(), key: key.serialize_pem().into(), staple: None }
+        Certificate {
+            chain: certificate.pem().into(),
+            key: key.serialize_pem().into(),
+            authorities: "".into(),
+            staple: None,
+        }
     }
 
     fn as_authorities(&self) -> Certificate {
-        Certificate { chain: self.0.pem().into(), key: String::new().into(), staple: None }
+        Certificate {
+            chain: "".into(),
+            key: String::new().into(),
+            authorities: self.0.pem().into(),
+            staple: None,
+        }
     }
 
     fn roots(&self) -> RootCertStore {
@@ -92,7 +102,7 @@ fn get(stream: &mut Secured) -> io::Result<String> {
 }
 
 fn front_tls(members: &[SocketAddr], tls: &TlsByName) -> (Stage, SocketAddr) {
-    front_with(members, |listener| listener.tls = Some(tls.clone()))
+    front_with(members, |listener| listener.tls = Some(Arc::new(tls.clone())))
 }
 
 fn shown(stream: &Secured) -> CertificateDer<'static> {
@@ -231,7 +241,7 @@ fn a_hello_may_come_in_many_pieces_and_late_ones_are_given_up() {
     let member = Member::saying("x");
     let tls = TlsByName { default: vec![object("a")], ..TlsByName::default() };
     let (stage, at) = front_with(&[member.at()], |listener| {
-        listener.tls = Some(tls.clone());
+        listener.tls = Some(Arc::new(tls.clone()));
         listener.timeouts.header = std::time::Duration::from_millis(500);
     });
     give(&stage, "a", &authority.certificate("a.example"));
@@ -262,7 +272,7 @@ fn tls_ends_here_before_a_member_that_speaks_something_else() {
     let backend = Backend::echo(HERE);
     let tls = TlsByName { default: vec![object("a")], ..TlsByName::default() };
     let (stage, at) = front_with(&[backend.at], |listener| {
-        listener.tls = Some(tls.clone());
+        listener.tls = Some(Arc::new(tls.clone()));
         listener.protocol = Protocol::Opaque;
     });
     give(&stage, "a", &authority.certificate("a.example"));

@@ -61,8 +61,8 @@ fn ways(alpn: &[u8]) -> Vec<Way> {
             let object = ObjectRef::new(Kind::Secret, "default", "own");
             let (at, _) = stage.open(HERE, |listener| {
                 listener.protocol = Protocol::Http;
-                listener.tls =
-                    tls.then(|| TlsByName { default: vec![object.clone()], ..TlsByName::default() });
+                listener.tls = tls
+                    .then(|| Arc::new(TlsByName { default: vec![object.clone()], ..TlsByName::default() }));
             });
             let name = format!("{} to {protocol:?}", if tls { "TLS" } else { "clear" });
             let config = tls.then(|| {
@@ -70,6 +70,7 @@ fn ways(alpn: &[u8]) -> Vec<Way> {
                 let certificate = Certificate {
                     chain: own.cert.pem().into(),
                     key: own.signing_key.serialize_pem().into(),
+                    authorities: "".into(),
                     staple: None,
                 };
                 stage.proxy.put_certificate(&stage.key, &object, &Arc::new(certificate)).unwrap();

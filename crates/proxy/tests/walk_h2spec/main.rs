@@ -54,7 +54,7 @@ fn judge(member: SocketAddr, protocol: BackendProtocol, options: &[&str]) {
     let (at, _) = stage.open(HERE, |listener| {
         listener.protocol = Protocol::Http;
         listener.tls = (!options.is_empty())
-            .then(|| TlsByName { default: vec![certificate.clone()], ..TlsByName::default() });
+            .then(|| Arc::new(TlsByName { default: vec![certificate.clone()], ..TlsByName::default() }));
     });
     stage.proxy.put_certificate(&stage.key, &certificate, &Arc::new(own_certificate())).unwrap();
     let port = at.port().to_string();
@@ -72,5 +72,10 @@ fn judge(member: SocketAddr, protocol: BackendProtocol, options: &[&str]) {
 
 fn own_certificate() -> Certificate {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    Certificate { chain: own.cert.pem().into(), key: own.signing_key.serialize_pem().into(), staple: None }
+    Certificate {
+        chain: own.cert.pem().into(),
+        key: own.signing_key.serialize_pem().into(),
+        authorities: "".into(),
+        staple: None,
+    }
 }

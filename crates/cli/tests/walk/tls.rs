@@ -1,0 +1,226 @@
+//! https: certificates from Secrets and from files, shown, renewed and missed.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    sync::Arc,
+    time::Instant,
+};
+
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+
+use crate::{
+    backends::Web,
+    front_door::ask,
+    harness::{PATIENCE, Setup, run, stdout, until},
+    manifests::Service,
+};
+
+/// Where the doors of these tests are, each on an address of its own.
+const OPEN: u16 = 8080;
+const TLS: u16 = 8443;
+
+/// A certificate that vouches for itself.
+struct Pair {
+    chain: String,
+    key: String,
+}
+
+impl Pair {
+    fn new(names: &[&str]) -> Pair {
+        let names = names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+        Pair { chain: made.cert.pem(), key: made.signing_key.serialize_pem() }
+    }
+
+    fn secret(&self, name: &str) -> String {
+        secret(name, &self.chain, &self.key)
+    }
+
+    fn der(&self) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(self.chain.as_bytes()).expect("PEM")
+    }
+}
+
+fn secret(name: &str, chain: &str, key: &str) -> String {
+    let indented = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
+    format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\ntype: kubernetes.io/tls\nstringData:\n  tls.crt: |\n{}  tls.key: |\n{}",
+        indented(chain),
+        indented(key)
+    )
+}
+
+fn with_door(more: &str) -> Setup {
+    let setup = Setup::new();
+    let ip = setup.ip;
+    setup.config(&format!(
+        "frontDoor:\n  addresses: [\"{ip}\"]\n  port: {OPEN}\n  tls:\n    port: {TLS}\n{more}"
+    ))
+}
+
+/// Shakes hands as somebody who trusts only this certificate.
+fn secure(
+    at: SocketAddr,
+    name: &str,
+    trusted: &Pair,
+) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.der()).expect("it can be trusted");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.expect("versions").with_root_certificates(roots).with_no_client_auth();
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let socket = TcpStream::connect_timeout(&at, PATIENCE)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = StreamOwned::new(connection, socket);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock)?;
+    }
+    Ok(stream)
+}
+
+/// What `https://name/path` answers to somebody who trusts only this certificate.
+fn get(at: SocketAddr, name: &str, path: &str, trusted: &Pair) -> std::io::Result<String> {
+    let mut stream = secure(at, name, trusted)?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    // An answer is whole or not, whatever comes of the farewell.
+    let _ = stream.read_to_string(&mut text);
+    Ok(text)
+}
+
+fn is_served(at: SocketAddr, name: &str, trusted: &Pair) -> bool {
+    get(at, name, "/", trusted).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+#[test]
+fn a_folder_with_a_secret_is_served_by_https_and_its_certificate_is_swapped() {
+    let web = Web::start("shop");
+    let (first, second) = (Pair::new(&["shop.example"]), Pair::new(&["shop.example"]));
+    let seaway = with_door("    hsts: 1h\n")
+        .write("shop.yaml", &Service::web("shop").with("host", "shop.example").to(web.at).text())
+        .start();
+    let at = seaway.at(TLS);
+    assert!(TcpStream::connect_timeout(&at, PATIENCE).is_err(), "nothing is there without a certificate");
+    seaway.folder.write("tls.yaml", &first.secret("shop-tls"));
+    until("it is served", || is_served(at, "shop.example", &first));
+    let answer = get(at, "shop.example", "/", &first).expect("an answer");
+    assert!(
+        answer.contains("Strict-Transport-Security: max-age=3600") && answer.trim_end().ends_with("shop"),
+        "{answer}"
+    );
+    assert!(web.asked().contains("X-Forwarded-Proto: https"), "{}", web.asked());
+    let (_, metrics) = seaway.get("/metrics").expect("metrics");
+    assert!(metrics.contains("seaway_certificates{state=\"valid\"} 1"), "{metrics}");
+    assert!(metrics.contains("seaway_certificate_expiry_timestamp_seconds "), "{metrics}");
+    let mut open = secure(at, "shop.example", &first).expect("shaken");
+    seaway.folder.write("tls.yaml", &second.secret("shop-tls"));
+    until("the new one is shown", || is_served(at, "shop.example", &second));
+    write!(open, "GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    let _ = open.read_to_string(&mut text);
+    assert!(text.starts_with("HTTP/1.1 200"), "who was there stays: {text}");
+    seaway.folder.write("tls.yaml", &secret("shop-tls", &first.chain, &second.key));
+    until("a wrong key is told at its place", || {
+        seaway.problems().iter().any(|(reason, message, place)| {
+            reason == "BadCertificate"
+                && message.contains("the key is not that of the certificate")
+                && place.contains("tls.yaml:")
+        })
+    });
+    assert!(is_served(at, "shop.example", &second), "and the last good one goes on");
+    assert!(!seaway.log().contains("PRIVATE KEY"));
+    seaway.folder.remove("tls.yaml");
+    until("the door is shut", || TcpStream::connect_timeout(&at, PATIENCE).is_err());
+}
+
+#[test]
+fn files_of_an_edge_box_are_shown_and_renewed_as_certbot_renews_them() {
+    let web = Web::start("shop");
+    let folder = tempfile::tempdir().expect("a folder");
+    let put = |number: u32, pair: &Pair| {
+        let archive = folder.path().join(format!("archive{number}"));
+        std::fs::create_dir_all(&archive).expect("a folder");
+        std::fs::write(archive.join("fullchain.pem"), &pair.chain).expect("written");
+        std::fs::write(archive.join("privkey.pem"), &pair.key).expect("written");
+        for file in ["fullchain.pem", "privkey.pem"] {
+            let aside = folder.path().join(format!("{file}.new"));
+            std::os::unix::fs::symlink(Path::new(&format!("archive{number}")).join(file), &aside)
+                .expect("a link");
+            std::fs::rename(aside, folder.path().join(file)).expect("swapped");
+        }
+    };
+    let pairs = [(); 3].map(|()| Pair::new(&["shop.example", "*.shop.example"]));
+    put(0, &pairs[0]);
+    let (chain, key) = (folder.path().join("fullchain.pem"), folder.path().join("privkey.pem"));
+    let seaway = with_door(&format!(
+        "    redirect: true\n  certificates:\n  - {{cert: {}, key: {}}}\n",
+        chain.display(),
+        key.display()
+    ))
+    .write("shop.yaml", &Service::web("shop").with("host", "shop.example,*.shop.example").to(web.at).text())
+    .start();
+    let at = seaway.at(TLS);
+    for name in ["shop.example", "eu.shop.example"] {
+        assert!(is_served(at, name, &pairs[0]), "{name}");
+    }
+    let sent_on = ask(seaway.at(OPEN), "GET", "shop.example/cart?x=1", "");
+    let to = format!("https://shop.example:{TLS}/cart?x=1");
+    assert_eq!((sent_on.status, sent_on.header("location")), (308, Some(to.as_str())));
+    for (number, pair) in (1..).zip(&pairs[1..]) {
+        put(number, pair);
+        let began = Instant::now();
+        until("the new one is shown", || is_served(at, "shop.example", pair));
+        eprintln!("shown after {:?}", began.elapsed());
+    }
+    std::fs::remove_file(&chain).expect("removed");
+    until("a missing file is told", || seaway.has_problem("Unreadable"));
+    assert!(is_served(at, "shop.example", &pairs[2]), "and its last content goes on");
+}
+
+#[test]
+fn a_load_balancer_of_its_own_ends_tls_before_http_and_before_anything_else() {
+    let web = Web::start("shop");
+    let pair = Pair::new(&["shop.example"]);
+    let service = |name: &str, port| Service::tcp(name, port).with("tls", "own").to(web.at);
+    let seaway = Setup::new()
+        .write("own.yaml", &pair.secret("own"))
+        .write("web.yaml", &service("web", 9443).text())
+        .write("raw.yaml", &service("raw", 9444).with("protocol", "tcp").text())
+        .start();
+    for (port, told) in [(9443, true), (9444, false)] {
+        let answer = get(seaway.at(port), "shop.example", "/", &pair).expect("an answer");
+        assert!(answer.trim_end().ends_with("shop"), "{answer}");
+        assert_eq!(web.asked().contains("X-Forwarded-Proto: https"), told, "{port}: {}", web.asked());
+    }
+    let plain = ask(seaway.at(9443), "GET", "shop.example/", "");
+    assert_eq!(plain.status, 0, "nothing is said in the open: {plain:?}");
+}
+
+#[test]
+fn check_finds_what_is_wrong_with_certificates() {
+    let (one, other) = (Pair::new(&["one.example"]), Pair::new(&["other.example"]));
+    let setup = Setup::new()
+        .write("mixed.yaml", &secret("mixed", &one.chain, &other.key))
+        .write("none.yaml", &secret("none", "nonsense", &one.key))
+        .write("good.yaml", &one.secret("good"))
+        .write("a.yaml", &Service::web("a").with("tls", "nowhere").text())
+        .write("b.yaml", &Service::web("b").with("tls", "good").with("host", "b.example").text());
+    let output = run(&["check", setup.folder.manifests().to_str().expect("a path")]);
+    let told = stdout(&output);
+    for expected in [
+        "mixed.yaml:6:3: Secret default/mixed: data[tls.crt]: it cannot be used for TLS: the key is not that of the certificate",
+        "Secret default/none: data[tls.crt]: there is no PEM certificate in it",
+        "there is no Secret default/nowhere with a certificate",
+        "the certificate is not for b.example",
+    ] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    assert!(!told.contains("PRIVATE KEY"), "{told}");
+}

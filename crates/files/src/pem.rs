@@ -1,0 +1,360 @@
+//! PEM files that the configuration names: certificates with their keys, told as Secrets are, and told again when they
+//! change.
+//!
+//! ```text
+//!     event in a folder on the way to a file, or a look every second ─► Stamp ─► read ─► Change
+//! ```
+//! certbot leads to its files by links that it swaps, and so do volumes of Kubernetes: all folders on the way are
+//! watched. What cannot be read any more goes on as it was, with a Problem.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::inotify::{AddWatchFlags, InitFlags, Inotify},
+};
+use seaway_model::{
+    Change, Fact, Kind, Name, ObjectRef, Problem, Reason,
+    fact::{FactRef, Secret, TLS_SECRET},
+};
+
+use crate::{bell::Bell, folder::listing::Stamp};
+
+/// Where the kernel tells nothing: a folder that came later, a file system without events.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// What is written together is read together.
+const SETTLE: Duration = Duration::from_millis(5);
+/// More than this is no certificate.
+const LARGEST: u64 = 1 << 20;
+/// More links than this lead nowhere, says the kernel, too.
+const LINKS: usize = 40;
+
+/// What belongs together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PemFiles {
+    /// How Problems call it: the path of the certificate.
+    pub name: Name,
+    /// By the names that a Secret has for them: `tls.crt`, `tls.key`, `ca.crt`.
+    pub parts: Vec<(&'static str, PathBuf)>,
+    /// An OCSP answer, in DER. It may be missing.
+    pub staple: Option<PathBuf>,
+}
+
+impl PemFiles {
+    pub fn object(&self) -> ObjectRef {
+        ObjectRef::new(Kind::File, "", self.name.clone())
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.parts.iter().map(|(_, path)| path).chain(&self.staple)
+    }
+
+    fn stamps(&self) -> Vec<Option<Stamp>> {
+        self.paths().map(|path| Stamp::of(path).ok().flatten()).collect()
+    }
+
+    fn read(&self) -> Result<Secret, Problem> {
+        let mut values = std::collections::BTreeMap::new();
+        for (key, path) in &self.parts {
+            let text = bounded(path).and_then(|bytes| {
+                String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+            });
+            let text = text.map_err(|error| self.unreadable(path, &error))?;
+            values.insert(Name::from(*key), text.into());
+        }
+        let staple = match self.staple.as_deref().map(bounded) {
+            Some(Ok(bytes)) => Some(bytes.into()),
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(self.unreadable(self.staple.as_deref().unwrap_or(Path::new("")), &error));
+            }
+            _ => None,
+        };
+        let kind = if values.contains_key("tls.crt") { TLS_SECRET } else { "Opaque" };
+        Ok(Secret { object: self.object(), created: None, kind: kind.into(), values, staple })
+    }
+
+    fn unreadable(&self, path: &Path, error: &io::Error) -> Problem {
+        let shown = path.display().to_string();
+        Problem::new(self.object(), Reason::Unreadable, format!("{shown} cannot be read: {error}"))
+            .fix("What it held before goes on, if it was read before.")
+            .in_file(shown, 0, 0)
+    }
+
+    fn tell(&self) -> Vec<Change> {
+        let (fact, problems) = match self.read() {
+            Ok(secret) => (Some(Change::Put(Fact::Secret(Arc::new(secret)))), Vec::new()),
+            Err(problem) => (None, vec![problem]),
+        };
+        fact.into_iter().chain([Change::Reported(self.object(), problems)]).collect()
+    }
+}
+
+/// All of them, once.
+pub fn read(files: &[PemFiles]) -> Vec<Change> {
+    files.iter().flat_map(PemFiles::tell).filter(|it| !is_well(it)).collect()
+}
+
+/// Nobody needs to hear that there is no Problem where there was none.
+fn is_well(change: &Change) -> bool {
+    matches!(change, Change::Reported(_, problems) if problems.is_empty())
+}
+
+fn bounded(path: &Path) -> io::Result<Vec<u8>> {
+    if fs::metadata(path)?.len() > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "too large for a certificate"));
+    }
+    fs::read(path)
+}
+
+/// Files that are watched, until this is dropped.
+pub struct PemWatch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    bell: Bell,
+    wanted: Mutex<Option<Vec<PemFiles>>>,
+}
+
+impl PemWatch {
+    /// Reads them, and tells `sink` of every change from then on.
+    pub fn start(
+        files: &[PemFiles],
+        sink: impl FnMut(Vec<Change>) + Send + 'static,
+    ) -> io::Result<(PemWatch, Vec<Change>)> {
+        let shared = Arc::new(Shared { bell: Bell::new()?, wanted: Mutex::default() });
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
+        let mut watcher = Watcher { shared: shared.clone(), inotify, known: Vec::new(), sink };
+        watcher.follow(files.to_vec());
+        let first = read(files);
+        let thread =
+            std::thread::Builder::new().name("certificates".to_owned()).spawn(move || watcher.run())?;
+        Ok((PemWatch { shared, thread: Some(thread) }, first))
+    }
+
+    /// Other files from now on.
+    pub fn set(&self, files: Vec<PemFiles>) {
+        *self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
+        self.shared.bell.ring();
+    }
+}
+
+impl Drop for PemWatch {
+    fn drop(&mut self) {
+        self.shared.bell.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Watcher<S> {
+    shared: Arc<Shared>,
+    inotify: Option<Inotify>,
+    known: Vec<(PemFiles, Vec<Option<Stamp>>)>,
+    sink: S,
+}
+
+impl<S: FnMut(Vec<Change>)> Watcher<S> {
+    fn run(mut self) {
+        while !self.shared.bell.is_stopping() {
+            if self.wait() {
+                std::thread::sleep(SETTLE);
+                self.drain();
+            }
+            self.shared.bell.answer();
+            let wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let mut changes = wanted.map(|files| self.replace(files)).unwrap_or_default();
+            changes.extend(self.look());
+            if !changes.is_empty() {
+                (self.sink)(changes);
+            }
+        }
+    }
+
+    /// Whether the kernel told something about a file.
+    fn wait(&self) -> bool {
+        let mut fds = vec![PollFd::new(self.shared.bell.event().as_fd(), PollFlags::POLLIN)];
+        fds.extend(self.inotify.as_ref().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
+        let patience = match self.known.is_empty() {
+            true => PollTimeout::NONE,
+            false => PollTimeout::try_from(LOOK_EVERY).unwrap_or(PollTimeout::MAX),
+        };
+        if poll(&mut fds, patience).is_err() {
+            return false;
+        }
+        fds.get(1).and_then(PollFd::any).unwrap_or(false)
+    }
+
+    fn drain(&self) {
+        while let Some(Ok(_)) = self.inotify.as_ref().map(Inotify::read_events) {}
+    }
+
+    /// Stamps are taken before anything is read: what changes meanwhile is read again.
+    fn follow(&mut self, files: Vec<PemFiles>) {
+        for file in &files {
+            self.watch(file);
+        }
+        self.known =
+            files.into_iter().map(|file| (file.stamps(), file)).map(|(stamps, it)| (it, stamps)).collect();
+    }
+
+    fn replace(&mut self, files: Vec<PemFiles>) -> Vec<Change> {
+        let before: BTreeSet<PemFiles> = self.known.drain(..).map(|(file, _)| file).collect();
+        let now: BTreeSet<ObjectRef> = files.iter().map(PemFiles::object).collect();
+        let gone = before.iter().map(PemFiles::object).filter(|it| !now.contains(it));
+        let mut changes: Vec<Change> = gone
+            .flat_map(|it| [Change::Reported(it.clone(), Vec::new()), Change::Gone(FactRef::Object(it))])
+            .collect();
+        let new: Vec<PemFiles> = files.iter().filter(|it| !before.contains(*it)).cloned().collect();
+        self.follow(files);
+        changes.extend(new.iter().flat_map(PemFiles::tell));
+        changes
+    }
+
+    fn look(&mut self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let mut stirred = Vec::new();
+        for (file, stamps) in &mut self.known {
+            let now = file.stamps();
+            if *stamps != now {
+                *stamps = now;
+                changes.extend(file.tell());
+                stirred.push(file.clone());
+            }
+        }
+        // Links may lead through other folders now.
+        stirred.iter().for_each(|file| self.watch(file));
+        changes
+    }
+
+    fn watch(&self, files: &PemFiles) {
+        let Some(inotify) = &self.inotify else { return };
+        let what = AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVE
+            | AddWatchFlags::IN_ATTRIB
+            | AddWatchFlags::IN_ONLYDIR;
+        for folder in files.paths().flat_map(|path| folders(path)) {
+            // One that is not there, or cannot be watched, is looked at every second all the same.
+            let _ = inotify.add_watch(&folder, what);
+        }
+    }
+}
+
+/// All that lie on the way to a file, over all links.
+fn folders(path: &Path) -> BTreeSet<PathBuf> {
+    let mut folders = BTreeSet::new();
+    let mut at = path.to_owned();
+    for _ in 0..LINKS {
+        let parent = at.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned();
+        // A folder's own link may be swapped as well.
+        folders.extend(parent.parent().filter(|_| parent.is_symlink()).map(Path::to_owned));
+        folders.insert(parent.clone());
+        match fs::read_link(&at) {
+            Ok(target) => at = parent.join(target),
+            Err(_) => break,
+        }
+    }
+    // What `..` and links among the folders make of it.
+    folders.extend(fs::canonicalize(path).ok().and_then(|it| it.parent().map(Path::to_owned)));
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::fs::symlink, sync::mpsc};
+
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn pair(folder: &Path, name: &str) -> PemFiles {
+        let parts = vec![("tls.crt", folder.join("cert.pem")), ("tls.key", folder.join("key.pem"))];
+        PemFiles { name: name.into(), parts, staple: Some(folder.join("staple.der")) }
+    }
+
+    fn write(folder: &Path, cert: &str, key: &str) {
+        fs::create_dir_all(folder).expect("a folder");
+        fs::write(folder.join("key.pem"), key).expect("written");
+        fs::write(folder.join("cert.pem"), cert).expect("written");
+    }
+
+    /// Waits for a Secret that says this.
+    fn until(changes: &mpsc::Receiver<Vec<Change>>, cert: &str, key: &str) -> Secret {
+        loop {
+            for change in changes.recv_timeout(PATIENCE).expect("it is told") {
+                let Change::Put(Fact::Secret(secret)) = change else { continue };
+                let value = |key: &str| secret.values.get(key).map(|it| it.expose_secret().to_owned());
+                if (value("tls.crt"), value("tls.key")) == (Some(cert.into()), Some(key.into())) {
+                    return (*secret).clone();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_are_told_when_they_change_are_swapped_by_links_or_vanish() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (one, two, live) = (root.path().join("1"), root.path().join("2"), root.path().join("live"));
+        write(&one, "a", "b");
+        symlink("1", &live).expect("linked");
+        let files = pair(&live, "shop");
+        let (sender, changes) = mpsc::channel();
+        let (watch, first) =
+            PemWatch::start(std::slice::from_ref(&files), move |it| drop(sender.send(it))).expect("watched");
+        assert!(matches!(&first[..], [Change::Put(Fact::Secret(it))] if *it.kind == *TLS_SECRET));
+        write(&one, "c", "d");
+        assert_eq!(until(&changes, "c", "d").staple, None);
+        write(&two, "e", "f");
+        fs::write(two.join("staple.der"), [0xff]).expect("written");
+        symlink("2", root.path().join("next")).expect("linked");
+        fs::rename(root.path().join("next"), &live).expect("swapped");
+        assert_eq!(until(&changes, "e", "f").staple.as_deref(), Some(&[0xff][..]));
+        fs::remove_file(two.join("key.pem")).expect("removed");
+        let told = loop {
+            let all = changes.recv_timeout(PATIENCE).expect("it is told");
+            assert!(!all.iter().any(|it| matches!(it, Change::Gone(_))), "what was read goes on: {all:?}");
+            if let Some(Change::Reported(_, problems)) = all.into_iter().find(|it| !is_well(it)) {
+                break problems;
+            }
+        };
+        assert!(told[0].message.contains("key.pem cannot be read"), "{told:?}");
+        write(&two, "g", "h");
+        until(&changes, "g", "h");
+        watch.set(Vec::new());
+        loop {
+            let all = changes.recv_timeout(PATIENCE).expect("it is told");
+            if all
+                .iter()
+                .any(|it| matches!(it, Change::Gone(FactRef::Object(object)) if *object == files.object()))
+            {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_a_problem_and_read_when_it_comes() {
+        let root = tempfile::tempdir().expect("a folder");
+        let files = pair(&root.path().join("later"), "shop");
+        let (sender, changes) = mpsc::channel();
+        let (_watch, first) = PemWatch::start(&[files], move |it| drop(sender.send(it))).expect("watched");
+        let [Change::Reported(_, problems)] = &first[..] else { panic!("{first:?}") };
+        assert_eq!(problems[0].reason, Reason::Unreadable);
+        write(&root.path().join("later"), "a", "b");
+        until(&changes, "a", "b");
+    }
+}

@@ -1,0 +1,142 @@
+//! The rows about TLS.
+
+use seaway_model::{
+    Kind, Name, ObjectRef,
+    config::TlsTerms,
+    fact::TargetPort,
+    load_balancer::{ClientAuth, TlsByName, TlsProfile},
+};
+
+use super::{Row, Wishes, http::yes_or_no};
+use crate::quantity::{duration, list};
+
+pub const TLS: &str = "seaway.dev/tls";
+pub const AUTHORITIES: &str = "seaway.dev/client-authorities";
+
+/// What is asked of TLS.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TlsWishes {
+    /// Whose certificates are shown; the first by default.
+    pub secrets: Vec<Name>,
+    /// Where it ends at a LoadBalancer; empty: as usual.
+    pub ports: Vec<TargetPort>,
+    pub redirect: Option<bool>,
+    pub profile: Option<TlsProfile>,
+    /// 0: nothing is said.
+    pub hsts: Option<u32>,
+    pub authorities: Option<Name>,
+    pub clients_optional: bool,
+}
+
+impl TlsWishes {
+    pub(crate) fn objects(&self, namespace: &Name) -> Vec<ObjectRef> {
+        self.secrets.iter().map(|name| secret(namespace, name)).collect()
+    }
+
+    /// On top of what the certificates say, with what is usual where nothing is said.
+    pub(crate) fn refine(&self, tls: TlsByName, namespace: &Name, usual: &TlsTerms) -> TlsByName {
+        let clients = self.authorities.as_ref().map(|name| ClientAuth {
+            authorities: secret(namespace, name),
+            required: !self.clients_optional,
+        });
+        TlsByName {
+            profile: self.profile.unwrap_or(usual.profile),
+            hsts: self.hsts.or(usual.hsts).filter(|it| *it > 0),
+            clients,
+            ..tls
+        }
+    }
+}
+
+fn secret(namespace: &Name, name: &Name) -> ObjectRef {
+    ObjectRef::new(Kind::Secret, namespace.clone(), name.clone())
+}
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        names: &[TLS],
+        help: "names of Secrets: this LoadBalancer ends TLS with their certificates; at the front door they are shown, too",
+        set: |wishes, text| {
+            wishes.tls.secrets = list(text, name)?;
+            if wishes.tls.secrets.is_empty() {
+                return Err("no Secret is named".into());
+            }
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/tls-ports"],
+        help: "ports of this LoadBalancer where TLS ends, by number or name: 443,https; else all of TCP, but 80 if there are others",
+        set: |wishes, text| {
+            wishes.tls.ports = list(text, |it| {
+                Ok(it.parse().map_or_else(|_| TargetPort::Name(it.into()), TargetPort::Number))
+            })?;
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/https-redirect", "serviceloadbalancer/lb.sslTerm"],
+        help: "true: what is asked for in the open is sent to https; or false",
+        set: |wishes, text| {
+            wishes.tls.redirect = Some(yes_or_no(text)?);
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/hsts"],
+        help: "how long browsers are to come by https only, such as 8760h; or off (for a LoadBalancer of its own)",
+        set: |wishes, text| {
+            wishes.tls.hsts = Some(hsts(text)?);
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/tls-profile"],
+        help: "modern: TLS 1.3 alone; intermediate: 1.2, too (for a LoadBalancer of its own)",
+        set: |wishes, text| {
+            wishes.tls.profile = Some(match text {
+                "modern" => TlsProfile::Modern,
+                "intermediate" => TlsProfile::Intermediate,
+                _ => return Err(format!("{text:?} is neither modern nor intermediate")),
+            });
+            Ok(())
+        },
+    },
+    Row {
+        names: &[AUTHORITIES],
+        help: "a Secret whose ca.crt vouches for clients, who have to show a certificate (for a LoadBalancer of its own)",
+        set: |wishes, text| {
+            wishes.tls.authorities = Some(name(text)?);
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/client-certificates"],
+        help: "required, or optional: a client without one is served, too",
+        set: |wishes: &mut Wishes, text| {
+            wishes.tls.clients_optional = match text {
+                "required" => false,
+                "optional" => true,
+                _ => return Err(format!("{text:?} is neither required nor optional")),
+            };
+            Ok(())
+        },
+    },
+];
+
+/// In seconds.
+pub fn hsts(text: &str) -> Result<u32, String> {
+    match text {
+        "off" | "false" | "none" => Ok(0),
+        _ => u32::try_from(duration(text)?.as_secs()).map_err(|_| format!("{text:?} is too long")),
+    }
+}
+
+/// Of a Secret.
+fn name(text: &str) -> Result<Name, String> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    if text.is_empty() || text.len() > 253 || !text.bytes().all(plain) {
+        return Err(format!("{text:?} is no name of a Secret in the same namespace"));
+    }
+    Ok(text.into())
+}

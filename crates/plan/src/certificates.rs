@@ -1,0 +1,334 @@
+//! Certificates: what Secrets and files hold, looked into once, for whoever names them.
+//!
+//! ```text
+//!     Secret ─► pem ─► x509 ─► Held { certificate, names, from, until } ─┬─► by name, for a listener
+//!     Time ──────────────────────► Age ─► Problem at the Secret          └─► hosts that it does not cover
+//! ```
+//! One that cannot be read takes nothing away: what the Secret held before goes on. Whether a key is that of its
+//! certificate is found out by who uses it.
+
+mod calendar;
+pub(crate) mod pem;
+#[cfg(test)]
+pub(crate) mod tests;
+mod view;
+pub(crate) mod x509;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use seaway_model::{
+    Kind, Name, ObjectRef, Problem, Reason, Time,
+    config::{FrontDoorTls, Secrets},
+    fact::{Secret, TLS_SECRET},
+    load_balancer::{Certificate, HostPattern, TlsByName},
+};
+use secrecy::{ExposeSecret, SecretString};
+
+pub use self::view::CertificateCounts;
+use self::x509::Seen;
+
+/// So long before the end it is told: a robot renews at a third of ninety days.
+const SOON: u64 = 30 * 24 * 3600 * 1000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Certificates {
+    known: BTreeMap<ObjectRef, Known>,
+    /// Those for the front door to choose from, the older first.
+    by_age: BTreeSet<(Option<Time>, ObjectRef)>,
+    now: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Known {
+    created: Option<Time>,
+    held: Option<Arc<Held>>,
+    broken: Option<Problem>,
+    age: Age,
+}
+
+/// What one object holds.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Held {
+    pub(crate) certificate: Arc<Certificate>,
+    /// Nothing, if it only vouches for others.
+    seen: Option<Seen>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Age {
+    #[default]
+    Fine,
+    Early,
+    Soon,
+    Over,
+}
+
+/// What a change came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// Another certificate under the same names, or another Problem.
+    pub(crate) content: bool,
+    /// Which names there are, and so who is asked by which.
+    pub(crate) names: bool,
+}
+
+impl Certificates {
+    pub(crate) fn put(&mut self, secret: &Secret) -> Changed {
+        let object = &secret.object;
+        if *secret.kind != *TLS_SECRET
+            && !["tls.crt", "ca.crt"].iter().any(|it| secret.values.contains_key(*it))
+        {
+            return self.remove(object);
+        }
+        let before = self.known.remove(object);
+        let mut known = match read(secret) {
+            Ok(held) => {
+                Known { created: secret.created, held: Some(Arc::new(held)), broken: None, age: Age::Fine }
+            }
+            Err((key, why)) => Known {
+                created: secret.created,
+                held: before.as_ref().and_then(|it| it.held.clone()),
+                broken: Some(broken(object, key, why)),
+                age: Age::Fine,
+            },
+        };
+        known.age = known.age_at(self.now);
+        let changed = Changed {
+            content: before
+                .as_ref()
+                .is_none_or(|it| it.held != known.held || it.broken != known.broken || it.age != known.age),
+            names: before.as_ref().map(|it| (it.created, it.names())) != Some((known.created, known.names())),
+        };
+        if let Some(before) = before {
+            self.by_age.remove(&(before.created, object.clone()));
+        }
+        if *secret.kind == *TLS_SECRET && known.is_pair() && object.kind == Kind::Secret {
+            self.by_age.insert((known.created, object.clone()));
+        }
+        self.known.insert(object.clone(), known);
+        changed
+    }
+
+    pub(crate) fn remove(&mut self, object: &ObjectRef) -> Changed {
+        let Some(before) = self.known.remove(object) else { return Changed::default() };
+        self.by_age.remove(&(before.created, object.clone()));
+        Changed { content: true, names: true }
+    }
+
+    /// Tells whose age is another now.
+    pub(crate) fn set_time(&mut self, now: Time) -> Vec<ObjectRef> {
+        self.now = Some(now);
+        let mut changed = Vec::new();
+        for (object, known) in &mut self.known {
+            let age = known.age_at(Some(now));
+            if std::mem::replace(&mut known.age, age) != age {
+                changed.push(object.clone());
+            }
+        }
+        changed
+    }
+
+    pub(crate) fn held(&self, object: &ObjectRef) -> Option<&Arc<Certificate>> {
+        Some(&self.known.get(object)?.held.as_ref()?.certificate)
+    }
+
+    /// What the front door shows, in order: what the configuration names, what its guests name, and all others if they
+    /// are to be there.
+    pub(crate) fn at_front_door<'a>(
+        &'a self,
+        settings: &'a FrontDoorTls,
+        named: impl Iterator<Item = &'a ObjectRef>,
+    ) -> Vec<&'a ObjectRef> {
+        let all = self.by_age.iter().map(|(_, object)| object).filter(|_| settings.secrets == Secrets::All);
+        let mut seen = BTreeSet::new();
+        let wanted = settings.certificates.iter().chain(named).chain(all);
+        wanted.filter(|it| self.known.get(*it).is_some_and(Known::is_pair) && seen.insert(*it)).collect()
+    }
+
+    /// Whether [`Certificates::at_front_door`] would list it, without listing all.
+    pub(crate) fn may_be_shown(&self, settings: &FrontDoorTls, object: &ObjectRef, named: bool) -> bool {
+        let Some(known) = self.known.get(object).filter(|it| it.is_pair()) else { return false };
+        named
+            || settings.certificates.contains(object)
+            || settings.secrets == Secrets::All && self.by_age.contains(&(known.created, object.clone()))
+    }
+
+    pub(crate) fn any_at_front_door<'a>(
+        &self,
+        settings: &FrontDoorTls,
+        named: impl Iterator<Item = &'a ObjectRef>,
+    ) -> bool {
+        let is_pair = |it: &ObjectRef| self.known.get(it).is_some_and(Known::is_pair);
+        settings.secrets == Secrets::All && !self.by_age.is_empty()
+            || settings.certificates.iter().any(is_pair)
+            || named.into_iter().any(is_pair)
+    }
+
+    /// The first of them is the default, with those of its name that have another kind of key.
+    pub(crate) fn by_name(&self, objects: &[&ObjectRef]) -> TlsByName {
+        let mut tls = TlsByName::default();
+        let names = |object: &ObjectRef| self.known.get(object).map(Known::names).unwrap_or_default();
+        let first = objects.first().and_then(|it| names(it).first());
+        for object in objects {
+            for name in names(object) {
+                tls.by_name.entry(name.clone()).or_default().push((*object).clone());
+            }
+            if tls.default.is_empty() || first.is_some_and(|name| names(object).contains(name)) {
+                tls.default.push((*object).clone());
+            }
+        }
+        tls
+    }
+
+    /// Hosts that none of these certificates is for.
+    pub(crate) fn uncovered<'h>(
+        &self,
+        objects: &[ObjectRef],
+        hosts: &'h [HostPattern],
+    ) -> Vec<&'h HostPattern> {
+        let names: Vec<&HostPattern> =
+            objects.iter().filter_map(|it| self.known.get(it)).flat_map(Known::names).collect();
+        if names.is_empty() {
+            return Vec::new();
+        }
+        hosts.iter().filter(|host| !names.iter().any(|name| covers(name, host))).collect()
+    }
+
+    /// Of objects that were told.
+    pub(crate) fn problems_of(&self, object: &ObjectRef) -> Vec<Problem> {
+        self.known.get(object).map(|known| known.problems(object)).unwrap_or_default()
+    }
+
+    pub(crate) fn problems(&self) -> impl Iterator<Item = Problem> + '_ {
+        self.known.iter().flat_map(|(object, known)| known.problems(object))
+    }
+
+    /// What somebody is told who names these Secrets at `field`: what is not there, what is wrong with what is.
+    pub(crate) fn told(
+        &self,
+        object: &ObjectRef,
+        field: &Name,
+        named: &[ObjectRef],
+        hosts: &[HostPattern],
+    ) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = named.iter().flat_map(|it| self.problems_of(it)).collect();
+        for missing in named.iter().filter(|it| !self.known.contains_key(*it)) {
+            let what = format!("there is no {missing} with a certificate");
+            let fix = "Write the Secret, of type kubernetes.io/tls, with tls.crt and tls.key. Until then clients that \
+                       ask for TLS are refused.";
+            problems
+                .push(Problem::new(object.clone(), Reason::NoSuchSecret, what).at(field.clone()).fix(fix));
+        }
+        let uncovered = self.uncovered(named, hosts);
+        if !uncovered.is_empty() {
+            let hosts: Vec<String> = uncovered.iter().map(ToString::to_string).collect();
+            let what = format!("the certificate is not for {}", hosts.join(", "));
+            let fix =
+                "Clients will not trust it: ask for a certificate with that name, or name another Secret.";
+            problems
+                .push(Problem::new(object.clone(), Reason::CertificateName, what).at(field.clone()).fix(fix));
+        }
+        problems
+    }
+}
+
+impl Known {
+    fn is_pair(&self) -> bool {
+        self.seen().is_some()
+    }
+
+    fn seen(&self) -> Option<&Seen> {
+        self.held.as_ref()?.seen.as_ref()
+    }
+
+    fn names(&self) -> &[HostPattern] {
+        self.seen().map_or(&[], |it| &it.names)
+    }
+
+    fn age_at(&self, now: Option<Time>) -> Age {
+        match (now, self.seen()) {
+            (Some(now), Some(seen)) if seen.until <= now => Age::Over,
+            (Some(now), Some(seen)) if seen.from > now => Age::Early,
+            (Some(now), Some(seen)) if seen.until.0 <= now.0.saturating_add(SOON) => Age::Soon,
+            _ => Age::Fine,
+        }
+    }
+
+    fn problems(&self, object: &ObjectRef) -> Vec<Problem> {
+        let mut problems: Vec<Problem> = self.broken.iter().cloned().collect();
+        let Some(seen) = self.seen() else { return problems };
+        let (what, fix) = match self.age {
+            Age::Fine => return problems,
+            Age::Over => (
+                format!("its certificate expired on {}", calendar::day(seen.until)),
+                "Renew it: clients refuse it, and it is shown to them all the same.",
+            ),
+            Age::Soon => (
+                format!("its certificate expires on {}", calendar::day(seen.until)),
+                "Renew it, or find out why whoever should has not.",
+            ),
+            Age::Early => (
+                format!("its certificate is not in force before {}", calendar::day(seen.from)),
+                "Wait, use another, or set this machine's clock.",
+            ),
+        };
+        problems.push(at(Problem::new(object.clone(), Reason::CertificateExpiry, what), "tls.crt").fix(fix));
+        problems
+    }
+}
+
+/// `*.shop.example` is for one label before its end (RFC 9525, section 6.3); it covers the hosts below a wildcard as
+/// far as any certificate can.
+fn covers(name: &HostPattern, host: &HostPattern) -> bool {
+    match (name, host) {
+        (HostPattern::Under(name), HostPattern::Exact(host)) => {
+            host.split_once('.').is_some_and(|(_, rest)| *rest == **name)
+        }
+        (name, host) => name == host,
+    }
+}
+
+/// Or which key is wrong, and why.
+fn read(secret: &Secret) -> Result<Held, (&'static str, String)> {
+    let text = |key: &str| secret.values.get(key).map(SecretString::expose_secret).unwrap_or_default();
+    let (chain, authorities) = (text("tls.crt"), text("ca.crt"));
+    let mut seen = None;
+    if !chain.is_empty() || *secret.kind == *TLS_SECRET {
+        let first = pem::certificates(chain)
+            .next()
+            .ok_or(("tls.crt", "there is no PEM certificate in it".to_owned()))?;
+        let first = first.ok_or(("tls.crt", "its PEM is broken".to_owned()))?;
+        seen = Some(x509::read(&first).ok_or(("tls.crt", "it cannot be read as a certificate".to_owned()))?);
+        if !text("tls.key").contains("PRIVATE KEY-----") {
+            return Err(("tls.key", "there is no PEM key in it".to_owned()));
+        }
+    }
+    let key = secret.values.get("tls.key").filter(|_| seen.is_some()).cloned();
+    let certificate = Certificate {
+        chain: if seen.is_some() { pem::only_certificates(chain).into() } else { Name::default() },
+        key: key.unwrap_or_else(|| String::new().into()),
+        authorities: authorities.into(),
+        staple: secret.staple.clone(),
+    };
+    Ok(Held { certificate: Arc::new(certificate), seen })
+}
+
+fn broken(object: &ObjectRef, key: &str, why: String) -> Problem {
+    let problem = Problem::new(object.clone(), Reason::BadCertificate, why);
+    at(problem, key).fix(
+        "Put a PEM certificate chain into tls.crt and its PEM key into tls.key. What it held before goes on.",
+    )
+}
+
+fn at(problem: Problem, key: &str) -> Problem {
+    match problem.object.kind {
+        Kind::File => {
+            let file = problem.object.name.clone();
+            problem.in_file(file, 0, 0)
+        }
+        _ => problem.at(format!("data[{key}]")),
+    }
+}

@@ -1,0 +1,164 @@
+use std::collections::BTreeMap;
+
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+
+use super::*;
+
+const DAY: u64 = 24 * 3600 * 1000;
+
+/// A chain and its key, in force from the first of January 2026 to that of 2027.
+pub(crate) fn pair(names: &[&str]) -> (String, String) {
+    let mut asked =
+        CertificateParams::new(names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()).expect("names");
+    asked.not_before = rcgen::date_time_ymd(2026, 1, 1);
+    asked.not_after = rcgen::date_time_ymd(2027, 1, 1);
+    signed(asked)
+}
+
+fn signed(asked: CertificateParams) -> (String, String) {
+    let key = KeyPair::generate().expect("a key");
+    (asked.self_signed(&key).expect("signed").pem(), key.serialize_pem())
+}
+
+pub(crate) fn secret(name: &str, values: &[(&str, &str)]) -> Secret {
+    Secret {
+        object: ObjectRef::new(Kind::Secret, "default", name),
+        created: None,
+        kind: TLS_SECRET.into(),
+        values: values.iter().map(|(key, value)| ((*key).into(), (*value).to_owned().into())).collect(),
+        staple: None,
+    }
+}
+
+pub(crate) fn tls_secret(name: &str, names: &[&str]) -> Secret {
+    let (chain, key) = pair(names);
+    secret(name, &[("tls.crt", &chain), ("tls.key", &key)])
+}
+
+fn day(text: &str) -> Time {
+    let parts: Vec<u64> = text.split('-').filter_map(|it| it.parse().ok()).collect();
+    calendar::midnight(parts[0], parts[1], parts[2]).expect("a day")
+}
+
+fn told(certificates: &Certificates) -> Vec<String> {
+    certificates.problems().map(|it| it.to_string()).collect()
+}
+
+#[test]
+fn names_and_dates_are_those_of_the_certificate() {
+    let seen = |pem: &str| x509::read(&pem::certificates(pem).next().flatten().expect("PEM"));
+    let (chain, _) = pair(&["Shop.Example", "*.shop.example", "192.0.2.1", "shop.example"]);
+    let found = seen(&chain).expect("a certificate");
+    let names: Vec<String> = found.names.iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["shop.example", "*.shop.example"], "each once, in lower case, and no address");
+    assert_eq!((found.from, found.until), (day("2026-01-01"), day("2027-01-01")));
+    let mut old = CertificateParams::default();
+    old.distinguished_name = DistinguishedName::new();
+    old.distinguished_name.push(DnType::OrganizationName, "shop.test");
+    old.distinguished_name.push(DnType::CommonName, "old.example");
+    let found = seen(&signed(old.clone()).0).expect("a certificate");
+    assert_eq!(found.names, [HostPattern::Exact("old.example".into())], "its subject, for want of better");
+    old.subject_alt_names = vec![SanType::IpAddress("192.0.2.1".parse().expect("an address"))];
+    assert_eq!(seen(&signed(old).0).expect("a certificate").names, []);
+    let bytes = pem::certificates(&chain).next().flatten().expect("PEM");
+    for length in 0..bytes.len() {
+        assert_eq!(x509::read(&bytes[..length]), None, "cut at {length}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_takes_nothing_away() {
+    let mut certificates = Certificates::default();
+    let (chain, key) = pair(&["a.example"]);
+    let good = secret("a", &[("tls.crt", &chain), ("tls.key", &key)]);
+    assert_eq!(certificates.put(&good), Changed { content: true, names: true });
+    assert_eq!(certificates.put(&good), Changed::default(), "nothing is new");
+    let held = certificates.held(&good.object).cloned().expect("held");
+    let torn = chain.replace("MII", "MI!");
+    for (values, expected) in [
+        (
+            vec![("tls.crt", "nonsense"), ("tls.key", key.as_str())],
+            "data[tls.crt]: there is no PEM certificate in it",
+        ),
+        (vec![("tls.crt", torn.as_str()), ("tls.key", &key)], "data[tls.crt]: its PEM is broken"),
+        (
+            vec![("tls.crt", chain.as_str()), ("tls.key", "nonsense")],
+            "data[tls.key]: there is no PEM key in it",
+        ),
+    ] {
+        let changed = certificates.put(&secret("a", &values));
+        assert_eq!(changed, Changed { content: true, names: false }, "{expected}");
+        assert_eq!(told(&certificates), [format!("Secret default/a: {expected}")]);
+        assert!(Arc::ptr_eq(certificates.held(&good.object).expect("held"), &held));
+    }
+    certificates.put(&good);
+    assert_eq!(told(&certificates), [""; 0]);
+    certificates.remove(&good.object);
+    assert!(certificates.held(&good.object).is_none());
+}
+
+#[test]
+fn a_certificate_that_ends_is_told_thirty_days_before() {
+    let mut certificates = Certificates::default();
+    let secret = tls_secret("a", &["a.example"]);
+    certificates.put(&secret);
+    let end = day("2027-01-01").0;
+    for (now, expected, changes) in [
+        (end - 31 * DAY, None, false),
+        (end - 30 * DAY, Some("its certificate expires on 2027-01-01"), true),
+        (end - 1, Some("its certificate expires on 2027-01-01"), false),
+        (end, Some("its certificate expired on 2027-01-01"), true),
+        (day("2025-12-31").0, Some("its certificate is not in force before 2026-01-01"), true),
+        (end - 31 * DAY, None, true),
+    ] {
+        assert_eq!(!certificates.set_time(Time(now)).is_empty(), changes, "{now}");
+        let expected: Vec<String> =
+            expected.iter().map(|it| format!("Secret default/a: data[tls.crt]: {it}")).collect();
+        assert_eq!(told(&certificates), expected);
+    }
+    assert_eq!(certificates.counts().first, Some(Time(end)));
+}
+
+#[test]
+fn names_lead_to_certificates_and_the_first_is_for_all_others() {
+    let mut certificates = Certificates::default();
+    let objects: Vec<ObjectRef> = [
+        ("one", &["one.example", "www.one.example"][..]),
+        ("two", &["*.two.example"]),
+        ("other-key", &["one.example"]),
+    ]
+    .map(|(name, names)| {
+        let secret = tls_secret(name, names);
+        certificates.put(&secret);
+        secret.object
+    })
+    .into();
+    let tls = certificates.by_name(&objects.iter().collect::<Vec<_>>());
+    let names = |all: &[ObjectRef]| all.iter().map(|it| it.name.to_string()).collect::<Vec<_>>();
+    let by_name: BTreeMap<String, Vec<String>> =
+        tls.by_name.iter().map(|(name, all)| (name.to_string(), names(all))).collect();
+    let all = [
+        ("one.example", vec!["one", "other-key"]),
+        ("www.one.example", vec!["one"]),
+        ("*.two.example", vec!["two"]),
+    ];
+    let all = all.map(|(name, all)| (name.to_owned(), all.iter().map(|it| (*it).to_owned()).collect()));
+    assert_eq!(by_name, BTreeMap::from(all));
+    assert_eq!(names(&tls.default), ["one", "other-key"]);
+}
+
+#[test]
+fn a_wildcard_covers_one_label() {
+    let host = |text: &str| crate::http::host(text).expect("a host");
+    for (name, asked, expected) in [
+        ("a.example", "a.example", true),
+        ("a.example", "b.example", false),
+        ("*.example", "a.example", true),
+        ("*.example", "a.b.example", false),
+        ("*.example", "example", false),
+        ("*.example", "*.example", true),
+        ("a.example", "*.example", false),
+    ] {
+        assert_eq!(covers(&host(name), &host(asked)), expected, "{name} {asked}");
+    }
+}

@@ -1,0 +1,37 @@
+//! Certificates, counted.
+
+use seaway_model::Time;
+
+use super::{Age, Certificates};
+
+/// What metrics tell: never by name, which would have no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CertificateCounts {
+    pub valid: u64,
+    pub expiring: u64,
+    pub expired: u64,
+    /// Not in force yet.
+    pub early: u64,
+    /// Of which nothing can be used.
+    pub broken: u64,
+    /// When the first of them expires, or did.
+    pub first: Option<Time>,
+}
+
+impl Certificates {
+    pub(crate) fn counts(&self) -> CertificateCounts {
+        let mut counts = CertificateCounts::default();
+        for known in self.known.values() {
+            counts.broken += u64::from(known.broken.is_some());
+            let Some(seen) = known.seen() else { continue };
+            match known.age {
+                Age::Fine => counts.valid += 1,
+                Age::Soon => counts.expiring += 1,
+                Age::Over => counts.expired += 1,
+                Age::Early => counts.early += 1,
+            }
+            counts.first = Some(counts.first.map_or(seen.until, |first| first.min(seen.until)));
+        }
+        counts
+    }
+}

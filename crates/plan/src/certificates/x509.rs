@@ -1,0 +1,154 @@
+//! A certificate's names and dates (RFC 5280), and no more of it: who uses one verifies it.
+
+use seaway_model::{Time, load_balancer::HostPattern};
+
+use super::calendar;
+use crate::http;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// What it is for, as far as these are host names; from its subject only where it has no names of its own.
+    pub(crate) names: Vec<HostPattern>,
+    pub(crate) from: Time,
+    pub(crate) until: Time,
+}
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OBJECT: u8 = 0x06;
+const BOOLEAN: u8 = 0x01;
+const OCTETS: u8 = 0x04;
+const UTC_TIME: u8 = 0x17;
+const GENERAL_TIME: u8 = 0x18;
+/// In a list of names: a DNS name.
+const DNS: u8 = 0x82;
+const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+
+pub(crate) fn read(bytes: &[u8]) -> Option<Seen> {
+    let mut outer = Der(bytes).inside(SEQUENCE)?;
+    let mut certificate = outer.inside(SEQUENCE)?;
+    // Version, serial number, signature, issuer.
+    certificate.optional(0xa0)?;
+    certificate.next()?;
+    certificate.inside(SEQUENCE)?;
+    certificate.inside(SEQUENCE)?;
+    let mut validity = certificate.inside(SEQUENCE)?;
+    let (from, until) = (validity.time()?, validity.time()?);
+    let subject = certificate.inside(SEQUENCE)?;
+    // Its public key, and identifiers that nobody uses.
+    certificate.inside(SEQUENCE)?;
+    certificate.optional(0x81)?;
+    certificate.optional(0xa1)?;
+    let own = match certificate.optional(0xa3)? {
+        Some(extensions) => alternative_names(extensions)?,
+        None => None,
+    };
+    let names = match own {
+        Some(names) => names,
+        None => common_names(subject)?,
+    };
+    let mut hosts: Vec<HostPattern> = Vec::new();
+    for name in names {
+        let host = std::str::from_utf8(name).ok().and_then(|it| http::host(it).ok());
+        hosts.extend(host.filter(|it| !hosts.contains(it)));
+    }
+    Some(Seen { names: hosts, from, until })
+}
+
+fn alternative_names(mut extensions: Der<'_>) -> Option<Option<Vec<&[u8]>>> {
+    let mut list = extensions.inside(SEQUENCE)?;
+    while !list.is_empty() {
+        let mut extension = list.inside(SEQUENCE)?;
+        let id = extension.inside(OBJECT)?;
+        extension.optional(BOOLEAN)?;
+        let mut value = extension.inside(OCTETS)?;
+        if id.0 != SUBJECT_ALTERNATIVE_NAME {
+            continue;
+        }
+        let mut all = value.inside(SEQUENCE)?;
+        let mut names = Vec::new();
+        while !all.is_empty() {
+            let (tag, name) = all.next()?;
+            names.extend((tag == DNS).then_some(name.0));
+        }
+        return Some(Some(names));
+    }
+    Some(None)
+}
+
+fn common_names(mut subject: Der<'_>) -> Option<Vec<&[u8]>> {
+    let mut names = Vec::new();
+    while !subject.is_empty() {
+        let mut set = subject.inside(SET)?;
+        while !set.is_empty() {
+            let mut attribute = set.inside(SEQUENCE)?;
+            let id = attribute.inside(OBJECT)?;
+            let (_, value) = attribute.next()?;
+            names.extend((id.0 == COMMON_NAME).then_some(value.0));
+        }
+    }
+    Some(names)
+}
+
+/// What is left of one level.
+#[derive(Clone, Copy)]
+struct Der<'d>(&'d [u8]);
+
+impl<'d> Der<'d> {
+    fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn next(&mut self) -> Option<(u8, Der<'d>)> {
+        let [tag, length, rest @ ..] = self.0 else { return None };
+        let (length, rest) = match *length {
+            short @ 0..=0x7f => (usize::from(short), rest),
+            // Nothing of a certificate has more than 16 MiB.
+            long @ 0x81..=0x83 => {
+                let (digits, rest) = rest.split_at_checked(usize::from(long & 0x7f))?;
+                (digits.iter().fold(0, |sum, digit| sum << 8 | usize::from(*digit)), rest)
+            }
+            _ => return None,
+        };
+        let (inside, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some((*tag, Der(inside)))
+    }
+
+    fn inside(&mut self, wanted: u8) -> Option<Der<'d>> {
+        self.next().filter(|(tag, _)| *tag == wanted).map(|(_, inside)| inside)
+    }
+
+    fn optional(&mut self, wanted: u8) -> Option<Option<Der<'d>>> {
+        match self.0.first() {
+            Some(tag) if *tag == wanted => self.inside(wanted).map(Some),
+            _ => Some(None),
+        }
+    }
+
+    /// In seconds and in UTC, as the standard wants both forms.
+    fn time(&mut self) -> Option<Time> {
+        let (tag, text) = self.next()?;
+        let text = text.0.strip_suffix(b"Z")?;
+        if !text.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let number = |digits: &[u8]| digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+        let (year, rest) = match (tag, text.len()) {
+            (UTC_TIME, 12) => match number(&text[..2]) {
+                late @ 50.. => (1900 + late, &text[2..]),
+                early => (2000 + early, &text[2..]),
+            },
+            (GENERAL_TIME, 14) => (number(&text[..4]), &text[4..]),
+            _ => return None,
+        };
+        let parts: Vec<u64> = rest.chunks(2).map(number).collect();
+        let [month, day, hour, minute, second] = parts[..] else { return None };
+        if hour > 23 || minute > 59 || second > 60 {
+            return None;
+        }
+        let midnight = calendar::midnight(year, month, day)?;
+        Some(Time(midnight.0 + ((hour * 60 + minute) * 60 + second) * 1000))
+    }
+}

@@ -1,0 +1,122 @@
+//! The front door's listeners, put together from what its guests say: one in the open, and one for TLS as soon as there
+//! is a certificate.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use seaway_model::{
+    Config, L4, Listener, ListenerId, ObjectRef,
+    config::FrontDoor as Settings,
+    load_balancer::{Action, Certificate, Match, Protocol, Rule, TlsByName},
+};
+
+use super::{FRONT_DOOR, FrontDoor, owner};
+use crate::{certificates::Certificates, index::Given, service::to_https};
+
+impl FrontDoor {
+    pub(crate) fn ids(&self, given: Given<'_>) -> Vec<ListenerId> {
+        let settings = &given.config.front_door;
+        let any = given.certificates.any_at_front_door(&settings.tls, self.certificates.keys());
+        let tls = any.then_some(settings.tls.port);
+        let ports = [Some(settings.port), tls.filter(|it| *it != settings.port)];
+        ports.into_iter().flatten().map(|port| ListenerId { l4: L4::Tcp, port }).collect()
+    }
+
+    /// The objects whose certificates are shown, in order.
+    fn certified<'a>(&'a self, given: Given<'a>) -> Vec<&'a ObjectRef> {
+        let settings = &given.config.front_door.tls;
+        given.certificates.at_front_door(settings, self.certificates.keys())
+    }
+
+    pub(crate) fn shows(&self, object: &ObjectRef, given: Given<'_>) -> bool {
+        let named = self.certificates.contains_key(object);
+        given.certificates.may_be_shown(&given.config.front_door.tls, object, named)
+    }
+
+    pub(crate) fn routes_certified_by(&self, object: &ObjectRef) -> Vec<ObjectRef> {
+        let users = self.certificates.get(object).into_iter().flatten();
+        users.filter(|it| it.is_route()).map(|it| it.object()).collect()
+    }
+
+    pub(crate) fn listeners(&self, given: Given<'_>) -> BTreeMap<ListenerId, Arc<Listener>> {
+        let made = self.listeners.get_or_init(|| self.put_together(given));
+        made.iter().map(|it| (it.id(), it.clone())).collect()
+    }
+
+    pub(crate) fn certificates(&self, given: Given<'_>) -> BTreeMap<ObjectRef, Arc<Certificate>> {
+        let mut objects = self.certified(given);
+        if objects.is_empty() {
+            return BTreeMap::new();
+        }
+        objects.extend(given.config.front_door.tls.terms.clients.iter().map(|it| &it.authorities));
+        let held = |it: &ObjectRef| Some((it.clone(), given.certificates.held(it)?.clone()));
+        objects.into_iter().filter_map(held).collect()
+    }
+
+    fn put_together(&self, given: Given<'_>) -> Vec<Arc<Listener>> {
+        let Given { config, certificates, .. } = given;
+        let settings = &config.front_door;
+        let objects = self.certified(given);
+        let tls = (!objects.is_empty() && settings.tls.port != settings.port)
+            .then(|| Arc::new(tls(certificates, &objects, settings)));
+        let secure = tls.map(|tls| {
+            let rules = self.guests.values().flat_map(|guest| guest.rules.iter().cloned());
+            let rules = rules.chain(unmatched(settings)).collect();
+            Arc::new(Listener { tls: Some(tls), ..listener("https", settings.tls.port, rules, config) })
+        });
+        let mut rules: Vec<Rule> = Vec::new();
+        for guest in self.guests.values() {
+            let sent_on = secure.is_some() && guest.redirect.unwrap_or(settings.tls.redirect);
+            rules.extend(guest.rules.iter().map(|rule| match sent_on {
+                true => Rule { action: to_https(settings.tls.port), filters: Vec::new(), ..rule.clone() },
+                false => rule.clone(),
+            }));
+        }
+        rules.extend(unmatched(settings));
+        let open = Arc::new(listener("http", settings.port, rules, config));
+        std::iter::once(open).chain(secure).collect()
+    }
+}
+
+fn tls(certificates: &Certificates, objects: &[&ObjectRef], settings: &Settings) -> TlsByName {
+    let terms = &settings.tls.terms;
+    TlsByName {
+        profile: terms.profile,
+        hsts: terms.hsts.filter(|it| *it > 0),
+        clients: terms.clients.clone(),
+        ..certificates.by_name(objects)
+    }
+}
+
+fn listener(name: &str, port: u16, rules: Vec<Rule>, config: &Config) -> Listener {
+    Listener {
+        owner: owner(),
+        name: format!("{FRONT_DOOR}:{name}").into(),
+        l4: L4::Tcp,
+        port,
+        protocol: Protocol::Http,
+        tls: None,
+        rules,
+        http: config.front_door.http.clone(),
+        sources: Vec::new(),
+        proxy_from: Vec::new(),
+        limits: config.defaults.limits,
+        timeouts: config.defaults.timeouts,
+    }
+}
+
+/// The rule for whatever no other one wants.
+fn unmatched(settings: &Settings) -> Option<Rule> {
+    let answer = settings.unmatched.as_ref()?;
+    let page = answer.page.as_ref().or_else(|| settings.http.pages.get(&answer.code));
+    let body = page.cloned().unwrap_or_default();
+    Some(Rule {
+        owner: owner(),
+        hosts: Vec::new(),
+        matches: vec![Match::default()],
+        filters: Vec::new(),
+        action: Action::Respond { code: answer.code, body },
+        timeout: None,
+        attempt_timeout: None,
+        retries: None,
+    })
+}

@@ -1,0 +1,230 @@
+//! Certificates at the front door, and at LoadBalancers of their own.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Change, Config, Desired, Dirt, Fact, Kind, L4, Listener, ListenerId, LoadBalancer, ObjectRef, Time,
+    config::{FrontDoorTls, Secrets},
+    fact::{FactRef, Secret, Service, ServiceKind},
+    load_balancer::{Action, Bind, HostPattern, Protocol, TlsProfile},
+};
+use seaway_testkit::facts;
+
+use super::scene::*;
+use crate::{
+    World,
+    certificates::tests::{secret, tls_secret},
+};
+
+fn told(secret: &Secret) -> Change {
+    Change::Put(Fact::Secret(Arc::new(secret.clone())))
+}
+
+fn took(secret: &Secret) -> Change {
+    Change::Gone(FactRef::Object(secret.object.clone()))
+}
+
+fn ports(balancer: &LoadBalancer) -> Vec<u16> {
+    balancer.listeners.keys().map(|id| id.port).collect()
+}
+
+fn names(all: &[ObjectRef]) -> Vec<&str> {
+    all.iter().map(|it| it.name.as_str()).collect()
+}
+
+fn at(balancer: &LoadBalancer, port: u16) -> Arc<Listener> {
+    balancer.listeners[&ListenerId { l4: L4::Tcp, port }].clone()
+}
+
+fn of(world: &World, service: &Service) -> Arc<LoadBalancer> {
+    match world.desire(&unit(&facts::owner(service))) {
+        Desired::LoadBalancer(it) => it,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_door_for_tls_is_open_while_there_is_a_certificate() {
+    let shop = service("shop", &[80]);
+    let mut world = world(Config::default(), [put(&shop), backed(&shop)]);
+    assert_eq!(ports(&load_balancer(&world).expect("open")), [80]);
+    let pair = tls_secret("shop-tls", &["shop.example", "*.shop.example"]);
+    let dirt = world.apply(told(&pair));
+    assert!(dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
+    let balancer = load_balancer(&world).expect("open");
+    assert_eq!(ports(&balancer), [80, 443]);
+    assert_eq!(at(&balancer, 80).rules, at(&balancer, 443).rules);
+    let tls = at(&balancer, 443).tls.clone().expect("it speaks TLS");
+    assert_eq!(names(&tls.default), ["shop-tls"]);
+    let asked: Vec<String> = tls.by_name.keys().map(ToString::to_string).collect();
+    assert_eq!(asked, ["shop.example", "*.shop.example"]);
+    assert!(balancer.certificates.contains_key(&pair.object));
+    let view = world.front_door().expect("open");
+    assert!(view.at.iter().any(|at| at.port() == 443), "{:?}", view.at);
+    world.apply(took(&pair));
+    assert_eq!(ports(&load_balancer(&world).expect("open")), [80]);
+}
+
+#[test]
+fn a_renewed_certificate_changes_nothing_but_itself() {
+    let shop = service("shop", &[80]);
+    let first = tls_secret("a", &["shop.example"]);
+    let mut world = world(Config::default(), [put(&shop), told(&first)]);
+    let before = load_balancer(&world).expect("open");
+    assert!(world.apply(told(&first)).is_empty(), "nothing is new");
+    world.apply(told(&tls_secret("a", &["shop.example"])));
+    let after = load_balancer(&world).expect("open");
+    assert!(Arc::ptr_eq(&at(&before, 443), &at(&after, 443)));
+    assert!(before.certificates != after.certificates);
+}
+
+#[test]
+fn the_configuration_says_which_certificates_are_shown_and_how() {
+    let shop = service("shop", &[80]);
+    let file =
+        Secret { object: ObjectRef::new(Kind::File, "", "/etc/a.pem"), ..tls_secret("x", &["file.example"]) };
+    let (a, b) = (tls_secret("a", &["a.example"]), tls_secret("b", &["b.example"]));
+    for (secrets, named, expected) in [
+        (Secrets::All, vec![], vec!["a", "b"]),
+        (Secrets::All, vec![&b, &file], vec!["b", "/etc/a.pem", "a"]),
+        (Secrets::Named, vec![&b], vec!["b"]),
+        (Secrets::Named, vec![], vec![]),
+    ] {
+        let mut config = Config::default();
+        let certificates = named.iter().map(|it| it.object.clone()).collect();
+        config.front_door.tls = FrontDoorTls { secrets, certificates, port: 8443, ..config.front_door.tls };
+        config.front_door.tls.terms.profile = TlsProfile::Modern;
+        let world = world(config, [put(&shop), told(&file), told(&a), told(&b)]);
+        let balancer = load_balancer(&world).expect("open");
+        let shown: Vec<&str> = balancer.certificates.keys().map(|it| it.name.as_str()).collect();
+        let mut all = expected.clone();
+        all.sort_unstable_by_key(|it| (it.starts_with('/'), *it));
+        assert_eq!(shown, all);
+        assert_eq!(ports(&balancer), if expected.is_empty() { vec![80] } else { vec![80, 8443] });
+        if let Some(first) = expected.first() {
+            let tls = at(&balancer, 8443).tls.clone().expect("TLS");
+            assert_eq!((names(&tls.default), tls.profile), (vec![*first], TlsProfile::Modern));
+        }
+    }
+}
+
+#[test]
+fn a_guest_may_bring_its_own_certificate_and_hears_what_is_wrong_with_it() {
+    let say = [("seaway.dev/host", "shop.example"), ("seaway.dev/tls", "own")];
+    let shop = saying(service("shop", &[80]), &say);
+    let mut config = Config::default();
+    config.front_door.tls.secrets = Secrets::Named;
+    let mut world = world(config, [put(&shop), backed(&shop)]);
+    let missing = "Service default/shop: metadata.annotations[seaway.dev/tls]: there is no Secret default/own with a certificate";
+    assert_eq!(problems(&world), [missing]);
+    world.apply(told(&tls_secret("own", &["other.example"])));
+    assert_eq!(
+        problems(&world),
+        [
+            "Service default/shop: metadata.annotations[seaway.dev/tls]: the certificate is not for shop.example"
+        ]
+    );
+    world.apply(told(&tls_secret("own", &["*.example"])));
+    assert_eq!(problems(&world), [""; 0]);
+    assert_eq!(ports(&load_balancer(&world).expect("open")), [80, 443]);
+    world.apply(Change::Time(Time(u64::MAX / 2)));
+    assert!(problems(&world)[0].contains("expired on 2027-01-01"), "{:?}", problems(&world));
+    let told = world.status(&facts::owner(&shop)).expect("it is there").problems;
+    assert_eq!(told.len(), 1, "its Service hears of it, too");
+    world.apply(put(&service("shop", &[80])));
+    assert_eq!(ports(&load_balancer(&world).expect("open")), [80], "nobody names it any more");
+}
+
+#[test]
+fn what_is_asked_for_in_the_open_is_sent_to_tls_if_so_wished() {
+    let (shop, open) =
+        (service("shop", &[80]), saying(service("open", &[80]), &[("seaway.dev/https-redirect", "false")]));
+    let wanted = saying(service("wanted", &[80]), &[("serviceloadbalancer/lb.sslTerm", "true")]);
+    let pair = tls_secret("a", &["shop.example"]);
+    for (everybody, expected) in [(true, [true, false, true]), (false, [false, false, true])] {
+        let mut config = Config::default();
+        config.front_door.tls.redirect = everybody;
+        let changes = [put(&shop), put(&open), put(&wanted)];
+        let mut world = world(config, changes);
+        let sent_on = |world: &World, port| {
+            let balancer = load_balancer(world).expect("open");
+            let listener = at(&balancer, port);
+            [&shop, &open, &wanted].map(|it| {
+                let rules = listener.rules.iter().filter(|rule| rule.owner == facts::owner(it));
+                rules.clone().count() > 0
+                    && rules.into_iter().all(|rule| matches!(rule.action, Action::Redirect(_)))
+            })
+        };
+        assert_eq!(sent_on(&world, 80), [false; 3], "not before there is somewhere to be sent to");
+        world.apply(told(&pair));
+        assert_eq!(sent_on(&world, 80), expected);
+        assert_eq!(sent_on(&world, 443), [false; 3]);
+    }
+}
+
+#[test]
+fn a_load_balancer_of_its_own_ends_tls_where_it_says() {
+    let pair = tls_secret("own", &["shop.example"]);
+    let tls = ("seaway.dev/tls", "own");
+    let (http, tcp) = (Protocol::Http, Protocol::Opaque);
+    for (say, ports, expected) in [
+        (vec![tls], &[443][..], vec![(443, true, http)]),
+        (vec![tls], &[80], vec![(80, true, http)]),
+        (vec![tls], &[80, 443], vec![(80, false, http), (443, true, http)]),
+        (vec![tls], &[80, 443, 993], vec![(80, false, http), (443, true, http), (993, true, http)]),
+        (
+            vec![tls, ("seaway.dev/tls-ports", "p443")],
+            &[443, 993],
+            vec![(443, true, http), (993, false, http)],
+        ),
+        (
+            vec![tls, ("seaway.dev/tls-ports", "993")],
+            &[443, 993],
+            vec![(443, false, http), (993, true, http)],
+        ),
+        (vec![tls, ("seaway.dev/protocol", "tcp")], &[993], vec![(993, true, tcp)]),
+        (vec![], &[443], vec![(443, false, tcp)]),
+    ] {
+        let mut shop = saying(service("shop", ports), &say);
+        shop.kind = ServiceKind::LoadBalancer;
+        let world = world(Config::default(), [put(&shop), backed(&shop), told(&pair)]);
+        let balancer = of(&world, &shop);
+        let found: Vec<_> =
+            balancer.listeners.values().map(|it| (it.port, it.tls.is_some(), it.protocol)).collect();
+        assert_eq!(found, expected, "{say:?} {ports:?}");
+        assert_eq!(balancer.certificates.len(), usize::from(!say.is_empty()));
+    }
+}
+
+#[test]
+fn a_load_balancer_without_its_certificate_still_speaks_nothing_but_tls() {
+    let mut shop = saying(
+        service("shop", &[80, 443]),
+        &[
+            ("seaway.dev/tls", "own"),
+            ("seaway.dev/https-redirect", "true"),
+            ("seaway.dev/hsts", "1h"),
+            ("seaway.dev/client-authorities", "ca"),
+            ("seaway.dev/client-certificates", "optional"),
+        ],
+    );
+    shop.kind = ServiceKind::LoadBalancer;
+    let mut world = world(Config::default(), [put(&shop), backed(&shop)]);
+    let tls = at(&of(&world, &shop), 443).tls.clone().expect("TLS");
+    assert_eq!((names(&tls.default), tls.hsts), (vec!["own"], Some(3600)));
+    let clients = tls.clients.clone().expect("they are asked");
+    assert_eq!((clients.authorities.name.as_str(), clients.required), ("ca", false));
+    assert!(matches!(at(&of(&world, &shop), 80).rules[0].action, Action::Redirect(_)));
+    assert_eq!(problems(&world).len(), 2, "{:?}", problems(&world));
+    world.apply(told(&tls_secret("own", &["shop.example"])));
+    let mut ca =
+        secret("ca", &[("ca.crt", "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n")]);
+    ca.kind = "Opaque".into();
+    world.apply(told(&ca));
+    assert_eq!(problems(&world), [""; 0]);
+    let balancer = of(&world, &shop);
+    assert_eq!(balancer.certificates.len(), 2);
+    let tls = at(&balancer, 443).tls.clone().expect("TLS");
+    assert!(tls.by_name.contains_key(&HostPattern::Exact("shop.example".into())));
+    assert!(balancer.binds.iter().all(|it| matches!(it, Bind::Host(_))));
+}

@@ -1,0 +1,93 @@
+//! Certificates in the World: who is to hear of one that came, changed, grew old or went.
+
+use std::collections::BTreeSet;
+
+use seaway_model::{Dirt, Kind, ObjectRef, Time, Unit, fact::Secret};
+
+use super::World;
+use crate::{
+    annotations::Wishes,
+    certificates::{CertificateCounts, Changed},
+    front_door,
+    index::ServiceKey,
+};
+
+impl World {
+    pub(super) fn put_secret(&mut self, secret: &Secret) {
+        let was_shown = self.is_shown(&secret.object);
+        let changed = self.certificates.put(secret);
+        self.certificate_changed(&secret.object, changed, was_shown);
+    }
+
+    pub(super) fn remove_secret(&mut self, object: &ObjectRef) {
+        let was_shown = self.is_shown(object);
+        let changed = self.certificates.remove(object);
+        self.certificate_changed(object, changed, was_shown);
+    }
+
+    /// Time has passed: some certificates may have come near their end.
+    pub(super) fn age(&mut self, now: Time) {
+        for object in self.certificates.set_time(now) {
+            let shown = self.is_shown(&object);
+            self.certificate_changed(&object, Changed { content: true, names: false }, shown);
+        }
+    }
+
+    pub fn certificates(&self) -> CertificateCounts {
+        self.certificates.counts()
+    }
+
+    fn is_shown(&self, object: &ObjectRef) -> bool {
+        self.settled && self.door.guests.shows(object, self.given())
+    }
+
+    fn certificate_changed(&mut self, object: &ObjectRef, changed: Changed, was_shown: bool) {
+        if !self.settled || changed == Changed::default() {
+            return;
+        }
+        let users = self.certified.get(object).cloned().unwrap_or_default();
+        for key in users {
+            self.refresh_service(&key);
+        }
+        for route in self.door.guests.routes_certified_by(object) {
+            self.refresh_route(&route);
+        }
+        let authorities = self.config.front_door.tls.terms.clients.as_ref().map(|it| &it.authorities);
+        if !was_shown && !self.is_shown(object) && authorities != Some(object) {
+            return;
+        }
+        if changed.names {
+            self.refresh_door();
+        } else {
+            self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
+            self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+        }
+    }
+
+    /// Which Secrets a Service names, so that it hears of them.
+    pub(super) fn note_secrets(&mut self, key: &ServiceKey) {
+        let mut named = BTreeSet::new();
+        if let Some(service) = self.index.service(key) {
+            let mut wishes = Wishes::of(&self.config.defaults);
+            wishes.read(&key.object(), &service.meta.annotations);
+            named.extend(wishes.tls.objects(&key.namespace));
+            let authorities = wishes.tls.authorities.clone();
+            named.extend(authorities.map(|it| ObjectRef::new(Kind::Secret, key.namespace.clone(), it)));
+        }
+        let before = self.secrets_of.remove(key).unwrap_or_default();
+        for object in before.difference(&named) {
+            if let Some(users) = self.certified.get_mut(object) {
+                users.remove(key);
+                if users.is_empty() {
+                    self.certified.remove(object);
+                }
+            }
+        }
+        for object in named.difference(&before) {
+            self.certified.entry(object.clone()).or_default().insert(key.clone());
+        }
+        if !named.is_empty() {
+            self.secrets_of.insert(key.clone(), named);
+        }
+    }
+}
