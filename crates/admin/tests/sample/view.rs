@@ -6,9 +6,8 @@ use std::{
 };
 
 use seaway_admin::view::{
-    Answers, Bytes, CertificatesView, CheckView, Http, ListenerView, MemberState, MemberView, PoolView, Readiness,
-    Refused,
-    ServiceView, Sessions, View,
+    Answers, Bytes, CertificatesView, CheckView, Http, ListenerView, MemberState, MemberView, PoolView,
+    Readiness, Refused, ServiceView, Sessions, View,
 };
 use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
 
@@ -24,15 +23,11 @@ pub(crate) fn at(count: u64) -> View {
         readiness: Readiness::Ready,
         workers: 2,
         unit_failures: 1,
-<<<<<<< HEAD
         services: vec![shop(count), door(count), dns(count), legacy()],
-=======
-        services: vec![shop(count), dns(count), legacy()],
         certificates: CertificatesView {
             by_state: [("valid".to_owned(), 2), ("expiring".to_owned(), 1)].into(),
             first_expiry: Some(Time(1_798_761_600_000)),
         },
->>>>>>> 997a169 (Show certificates of Secrets and files at the front door)
         problems: problems(),
     }
 }
