@@ -36,6 +36,7 @@ struct Bank {
     algorithm: Option<&'static str>,
     error_page: Option<String>,
     return_code: Option<u16>,
+    certificate: Option<String>,
     /// What has no counterpart, and what to do instead.
     notes: Vec<(String, &'static str)>,
 }
@@ -43,7 +44,6 @@ struct Bank {
 const CLUSTER: &str =
     "there is no cluster to be asked: Services are read from a folder, seaway run --manifests DIR";
 const LOGGING: &str = "logs go to standard error; see `log` for their level and format";
-const TLS: &str = "TLS at the front door is not built yet";
 
 /// Flags that take no value of their own unless it is joined by `=`.
 const SWITCHES: &[(&str, &str)] = &[
@@ -59,8 +59,7 @@ const SWITCHES: &[(&str, &str)] = &[
 
 /// Flags with a value that says nothing here.
 const VALUES: &[(&str, &str)] = &[
-    ("ssl-cert", TLS),
-    ("ssl-ca-cert", TLS),
+    ("ssl-ca-cert", "it asked no client for a certificate; frontDoor: {tls: {clients: …}} does"),
     ("v", LOGGING),
     ("vmodule", LOGGING),
     ("log-dir", LOGGING),
@@ -109,6 +108,7 @@ impl Bank {
                 "target-service" => self.target_service = Some(value()?),
                 "http-port" => self.http_port = Some(number(flag, &value()?)?),
                 "stats-port" => self.stats_port = Some(number(flag, &value()?)?),
+                "ssl-cert" => self.certificate = Some(value()?),
                 "error-page" => self.error_page = Some(value()?),
                 "default-return-code" => {
                     let code = number(flag, &value()?)?;
@@ -223,6 +223,13 @@ impl Bank {
             let _ = writeln!(
                 text,
                 "  services: annotated            # --target-service={service}: annotate it with seaway.dev/front-door: \"true\""
+            );
+        }
+        if let Some(file) = &self.certificate {
+            // What its template said, and served by https whoever had lb.sslTerm.
+            let _ = writeln!(
+                text,
+                "  certificates: [{{cert: {file:?}}}]\n  tls: {{secrets: named, hsts: 4380h}}"
             );
         }
         let page = self.error_page.as_deref().map(page);

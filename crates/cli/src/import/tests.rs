@@ -54,7 +54,7 @@ fn each_flag_has_its_key() {
 #[test]
 fn what_has_no_counterpart_is_told() {
     let text = yaml(
-        &["--use-kubernetes-cluster-service=false", "--syslog", "--v=4", "--ssl-cert", "/ssl/server.pem"],
+        &["--use-kubernetes-cluster-service=false", "--syslog", "--v=4"],
         Some(
             r#"{"name": "haproxy", "reloadCmd": "./haproxy_reload", "template": "template.cfg", "algorithm": "source"}"#,
         ),
@@ -62,7 +62,6 @@ fn what_has_no_counterpart_is_told() {
     for part in [
         "--use-kubernetes-cluster-service=false\n#     there is no cluster",
         "--syslog\n#     logs go to",
-        "--ssl-cert\n#     TLS at the front door",
         "reloadCmd: \"./haproxy_reload\"\n#     nothing is reloaded",
         "template: \"template.cfg\"\n#     there is no template",
     ] {

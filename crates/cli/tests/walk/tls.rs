@@ -10,7 +10,7 @@ use std::{
 
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 
 use crate::{
@@ -35,6 +35,18 @@ impl Pair {
         let names = names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
         Pair { chain: made.cert.pem(), key: made.signing_key.serialize_pem() }
+    }
+
+    /// One that may vouch for clients, itself among them.
+    fn authority() -> Pair {
+        let mut asked = rcgen::CertificateParams::new(Vec::new()).expect("no names");
+        asked.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let issuer = rcgen::CertifiedIssuer::self_signed(asked, rcgen::KeyPair::generate().expect("a key"));
+        let issuer = issuer.expect("an authority");
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let own = rcgen::CertificateParams::new(vec!["client".to_owned()]).expect("a name");
+        let own = own.signed_by(&key, &issuer).expect("signed");
+        Pair { chain: own.pem() + &issuer.pem(), key: key.serialize_pem() }
     }
 
     fn secret(&self, name: &str) -> String {
@@ -63,17 +75,29 @@ fn with_door(more: &str) -> Setup {
     ))
 }
 
+type Secured = StreamOwned<ClientConnection, TcpStream>;
+
 /// Shakes hands as somebody who trusts only this certificate.
-fn secure(
-    at: SocketAddr,
-    name: &str,
-    trusted: &Pair,
-) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+fn secure(at: SocketAddr, name: &str, trusted: &Pair) -> std::io::Result<Secured> {
+    secure_by(at, name, trusted, None)
+}
+
+/// With a certificate of its own.
+fn secure_by(at: SocketAddr, name: &str, trusted: &Pair, own: Option<&Pair>) -> std::io::Result<Secured> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.der()).expect("it can be trusted");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = config.expect("versions").with_root_certificates(roots).with_no_client_auth();
+    let config = config.expect("versions").with_root_certificates(roots);
+    let config = match own {
+        None => config.with_no_client_auth(),
+        Some(own) => {
+            let chain =
+                CertificateDer::pem_slice_iter(own.chain.as_bytes()).collect::<Result<_, _>>().expect("PEM");
+            let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).expect("PEM");
+            config.with_client_auth_cert(chain, key).expect("its own")
+        }
+    };
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
     let socket = TcpStream::connect_timeout(&at, PATIENCE)?;
@@ -90,8 +114,8 @@ fn get(at: SocketAddr, name: &str, path: &str, trusted: &Pair) -> std::io::Resul
     let mut stream = secure(at, name, trusted)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
-    // An answer is whole or not, whatever comes of the farewell.
-    let _ = stream.read_to_string(&mut text);
+    // To its end, which has to be told.
+    stream.read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -182,6 +206,39 @@ fn files_of_an_edge_box_are_shown_and_renewed_as_certbot_renews_them() {
     std::fs::remove_file(&chain).expect("removed");
     until("a missing file is told", || seaway.has_problem("Unreadable"));
     assert!(is_served(at, "shop.example", &pairs[2]), "and its last content goes on");
+}
+
+#[test]
+fn the_front_door_may_ask_clients_for_a_certificate_of_files_that_it_watches() {
+    let web = Web::start("shop");
+    let folder = tempfile::tempdir().expect("a folder");
+    let authorities = folder.path().join("ca.pem");
+    let (pair, client, stranger) = (Pair::new(&["shop.example"]), Pair::authority(), Pair::authority());
+    std::fs::write(&authorities, &stranger.chain).expect("written");
+    let seaway = with_door(&format!(
+        "    profile: modern\n    clients: {{authorities: {}, required: false}}\n",
+        authorities.display()
+    ))
+    .write("shop.yaml", &Service::web("shop").with("host", "shop.example").to(web.at).text())
+    .write("tls.yaml", &pair.secret("shop-tls"))
+    .start();
+    let at = seaway.at(TLS);
+    let shown = |by: Option<&Pair>| {
+        let mut stream = secure_by(at, "shop.example", &pair, by)?;
+        write!(
+            stream,
+            "GET / HTTP/1.1\r\nHost: shop.example\r\nClient-Cert: :forged:\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        std::io::Result::Ok(text)
+    };
+    assert!(shown(Some(&client)).is_err(), "nobody vouches for it");
+    std::fs::write(&authorities, &client.chain).expect("written");
+    until("it is let in", || shown(Some(&client)).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")));
+    assert!(web.asked().to_lowercase().contains("client-cert: :mii"), "{}", web.asked());
+    assert!(shown(None).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")));
+    assert!(!web.asked().to_lowercase().contains("client-cert"), "{}", web.asked());
 }
 
 #[test]

@@ -137,7 +137,10 @@ pub(super) async fn relay(
     }
     match &client.end {
         _ if persists && asked_all => After::Next,
-        End::Wire(stream) if asked_all && asked.is_empty() && !stream.is_readable() => After::Close,
+        End::Wire(stream) if asked_all && asked.is_empty() && !stream.is_readable() => {
+            stream.part();
+            After::Close
+        }
         _ => After::Last,
     }
 }

@@ -223,11 +223,16 @@ impl Stream {
         let _ = sys::reset_when_closed(self.fd());
     }
 
-    /// Tells the peer that nothing more will come.
-    pub(super) fn finish(&self) {
+    /// An end in TLS is told, or what came before could be cut (RFC 8446, section 6.1). Without TLS closing says it.
+    pub(super) fn part(&self) {
         if let Some(session) = &self.tls {
             session.borrow_mut().finish(self);
         }
+    }
+
+    /// Tells the peer that nothing more will come.
+    pub(super) fn finish(&self) {
+        self.part();
         // Fails only if the connection is broken already, of which an event tells.
         let _ = sys::finish_sending(self.fd());
     }
