@@ -17,6 +17,8 @@ pub struct View {
     pub workers: u32,
     /// Attempts to bring a Unit to its desired state that failed.
     pub unit_failures: u64,
+    /// Lines of the access log that came to nothing.
+    pub lost_lines: u64,
     pub services: Vec<ServiceView>,
     #[serde(default)]
     pub certificates: CertificatesView,

@@ -273,6 +273,7 @@ fn source(
             view.services = host.view(&plan);
             view.problems = problems;
             view.unit_failures = failures;
+            view.lost_lines = host.proxy.lost_lines();
             view.certificates = CertificatesView {
                 by_state: [
                     ("valid", certificates.valid),

@@ -195,6 +195,12 @@ impl Serving {
                 {
                     error!(%error, "the log level stays");
                 }
+                let (proxy, log) = (self.host.proxy.clone(), settings.access_log.clone());
+                match tokio::task::spawn_blocking(move || proxy.log_requests(log)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => error!(%error, "the access log goes on as it was"),
+                    Err(error) => error!(%error, "the access log could not be told"),
+                }
                 control.configure(settings.config.clone(), settings.pems.clone()).await;
                 process.settings = settings;
                 info!("the configuration was read again");
@@ -247,7 +253,9 @@ fn start_proxy(settings: &Settings) -> Result<Proxy> {
     if let Some(workers) = settings.workers {
         data_plane.workers = workers;
     }
-    Proxy::start(data_plane).context("the data plane cannot start")
+    let proxy = Proxy::start(data_plane).context("the data plane cannot start")?;
+    proxy.log_requests(settings.access_log.clone())?;
+    Ok(proxy)
 }
 
 pub(crate) fn manifests_of(flag: Option<&Path>, settings: &Settings) -> Result<PathBuf> {

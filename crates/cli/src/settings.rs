@@ -3,6 +3,7 @@
 //! Every key is known or refused, with file, line and a suggestion. Defaults live here and in `model`, nowhere else;
 //! `example.yaml` beside this file shows all of them, and a test holds it to that.
 
+mod access_log;
 mod balancing;
 mod certificates;
 mod exposed;
@@ -20,6 +21,7 @@ use seaway_files::{
     tree,
 };
 use seaway_model::{Config, L4, Name};
+use seaway_proxy::AccessLog;
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
@@ -42,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) drain: Duration,
     /// Certificates in files.
     pub(crate) pems: Vec<PemFiles>,
+    /// `None`: nobody wants to know who asked for what.
+    pub(crate) access_log: Option<AccessLog>,
     pub(crate) config: Config,
 }
 
@@ -60,6 +64,7 @@ impl Default for Settings {
             resolvers: Vec::new(),
             drain: Duration::from_secs(30),
             pems: Vec::new(),
+            access_log: None,
             config: Config::default(),
         }
     }
@@ -133,6 +138,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     admin_section(&admin, &mut settings);
     let log = file.take("log");
     log_section(&log, &mut settings);
+    settings.access_log = access_log::read(&file.take("accessLog"), beside);
     settings.resolvers = sockets(&file.take("resolvers"), 53);
     if let Some(drain) = file.take("drain").duration() {
         settings.drain = drain;

@@ -35,6 +35,7 @@ mod line;
 mod mirror;
 mod multi;
 mod question;
+mod record;
 mod relay;
 mod rules;
 mod scratch;

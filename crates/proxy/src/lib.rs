@@ -12,6 +12,7 @@
 //!                 │  └─ Udp    listeners, flows                                          udp/
 //!                 └─────────────────────────────┘
 //!                        one prober thread: checks                                       health/
+//!                        one writer thread, where requests are written down              access/
 //! ```
 //!
 //! Every worker has its own listening socket for every (address, port), joined by SO_REUSEPORT: the kernel spreads
@@ -42,6 +43,7 @@
 //! `pool.set_health(&member, Health::Down, now)`, which answers whether that is news. A successor's sockets go into
 //! `shared.adopted` before `open` is called; the sockets to hand over are `listener.sockets()`.
 
+mod access;
 mod doors;
 mod health;
 mod http;
@@ -58,6 +60,7 @@ mod tls;
 mod udp;
 mod worker;
 
+pub use access::{AccessError, AccessForm, AccessLog, AccessTo};
 pub use health::{HealthChange, HealthChanges};
 pub use open::OpenError;
 pub use proxy::{Drained, Proxy, Running, Settings, StartError};

@@ -13,6 +13,7 @@ use std::{
 use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_balancer::Certificate};
 
 use crate::{
+    access::{AccessError, AccessLog},
     health::{HealthChanges, Prober},
     open::{self, OpenError},
     running::{self, RunningListener},
@@ -233,6 +234,17 @@ impl Proxy {
         drop(registry);
         self.shared().tell_all(&Command::Close(running));
         self.shared().tell_all(&Command::SweepAt(now + drain.as_millis() as u64));
+    }
+
+    /// Writes requests down from now on, or no more. Told again, a file that was moved away is begun anew. Blocks for a
+    /// moment at most, while the last lines of what was before are written.
+    pub fn log_requests(&self, log: Option<AccessLog>) -> Result<(), AccessError> {
+        self.shared().access.write(log)
+    }
+
+    /// Of the access log: lines that came to nothing, since nobody took them in time or the disk did not.
+    pub fn lost_lines(&self) -> u64 {
+        self.shared().access.lost()
     }
 
     pub fn statistics(&self) -> Statistics {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use crate::{
+    access::Access,
     open::{Adopted, Closing, Wide},
     running::Registry,
     sys,
@@ -23,6 +24,7 @@ const EPISODE: u64 = 10_000;
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) tickets: Tickets,
+    pub(crate) access: Access,
     pub(crate) workers: Vec<Arc<Mailbox>>,
     /// Sockets of a predecessor that wait to be opened here.
     pub(crate) adopted: Adopted,
@@ -46,6 +48,7 @@ impl Shared {
         Shared {
             registry: Registry::default(),
             tickets: Tickets::new(),
+            access: Access::default(),
             workers,
             adopted: Mutex::default(),
             closing: Closing::default(),

@@ -157,6 +157,11 @@ fn state(registry: &mut Registry, view: &View) {
         "Attempts to bring a unit to its desired state that failed",
         ConstCounter::new(view.unit_failures),
     );
+    registry.register(
+        "seaway_access_log_lost",
+        "Lines of the access log that came to nothing",
+        ConstCounter::new(view.lost_lines),
+    );
 }
 
 fn process(registry: &mut Registry, view: &View, usage: Usage) {

@@ -23,6 +23,7 @@ pub(crate) fn at(count: u64) -> View {
         readiness: Readiness::Ready,
         workers: 2,
         unit_failures: 1,
+        lost_lines: 7,
         services: vec![shop(count), door(count), dns(count), legacy()],
         certificates: CertificatesView {
             by_state: [("valid".to_owned(), 2), ("expiring".to_owned(), 1)].into(),

@@ -66,6 +66,11 @@ impl<'a> Answer<'a> {
         (format!("{more}Content-Type: {kind}; charset=utf-8\r\nContent-Length: {length}\r\n"), body)
     }
 
+    /// Of the body that goes to the client.
+    pub(super) fn length(&self) -> usize {
+        if self.head_only { 0 } else { self.parts().1.len() }
+    }
+
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let (fields, body) = self.parts();
         let connection = if self.persists { "" } else { "Connection: close\r\n" };

@@ -65,7 +65,6 @@ fn millis(time: Duration) -> u64 {
 pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let tuned = client.who.listener.tuned_now();
     let head = &scratch.asked.filled()[..scratch.request.length];
-    scratch.id.clear();
     if tuned.listener.http.request_id {
         let believed = client.who.told.believed;
         client.hall.identities().name(&mut scratch.id, head, &scratch.request, believed);
@@ -92,6 +91,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         connect: millis(tuned.listener.timeouts.connect),
         answer: millis(tuned.listener.timeouts.answer),
     };
+    scratch.record.asked_by(short.client);
     client.limit(rule.timeout);
     if cors::is_preflight(&seen)
         && let Some((cors, origin)) = cors::of(rule, &seen)
@@ -227,6 +227,7 @@ async fn forward(
         let unanswered = match result {
             Ok(end) => {
                 member.served();
+                scratch.record.led_to(pool, &member);
                 return relay(client, scratch, short, end, &member, !introduces).await;
             }
             Err(unanswered) => unanswered,

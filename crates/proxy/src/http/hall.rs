@@ -18,6 +18,7 @@ use super::{
     trunk::Trunks,
 };
 use crate::{
+    access::{Journal, Line, Pages},
     doors::Doors,
     reach::Cursors,
     running::{RunningListener, RunningMember},
@@ -34,6 +35,7 @@ pub(super) struct Hall {
     streams: RefCell<Slab<Rc<Ready>>>,
     cursors: RefCell<Cursors>,
     identities: RefCell<Identities>,
+    pages: RefCell<Pages>,
     kept: RefCell<Kept>,
     trunks: RefCell<Trunks>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
@@ -127,6 +129,7 @@ impl Hall {
             streams: RefCell::default(),
             cursors: RefCell::new(Cursors::new(turn.worker)),
             identities: RefCell::new(Identities::new()),
+            pages: RefCell::default(),
             kept: RefCell::default(),
             trunks: RefCell::default(),
             shelf: RefCell::default(),
@@ -244,6 +247,10 @@ impl Hall {
         }
     }
 
+    pub(super) fn write_down(&self, journal: &Arc<Journal>, line: &Line<'_>) {
+        self.pages.borrow_mut().add(journal, line, &self.shared.access, self.now());
+    }
+
     pub(super) fn forget_gone(&self) {
         self.cursors().forget_gone();
         let gone = self.kept().without_those_that_leave();
@@ -254,6 +261,7 @@ impl Hall {
     pub(super) fn tick(&self, turn: &mut Turn) {
         let old = self.kept().without_the_old(turn.now);
         drop(old);
+        self.pages.borrow_mut().tick(&self.shared.access, turn.now);
         self.doors().tick(turn);
     }
 
@@ -261,6 +269,16 @@ impl Hall {
         if !self.unfinished.borrow().is_empty() {
             return Some(0);
         }
-        [self.kept.borrow().patience(now), self.doors.borrow().patience(now)].into_iter().flatten().min()
+        let pages = self.pages.borrow().patience(now);
+        [pages, self.kept.borrow().patience(now), self.doors.borrow().patience(now)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+impl Drop for Hall {
+    fn drop(&mut self) {
+        self.pages.get_mut().hand_over(&self.shared.access);
     }
 }

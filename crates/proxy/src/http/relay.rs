@@ -58,8 +58,9 @@ pub(super) async fn relay(
     }
     client.who.listener.answers.count(status);
     member.answers.count(status);
+    scratch.record.answered(status, || 0);
     let may_persist = short.persists && !client.is_over();
-    let Scratch { response, answered, downward, upward, asked, .. } = scratch;
+    let Scratch { response, answered, downward, upward, asked, record, .. } = scratch;
     let head = &answered.filled()[..response.length];
     let cookies = short.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
     let answering = Answering {
@@ -112,6 +113,7 @@ pub(super) async fn relay(
     client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
     member.bytes_in.fetch_add(upward.moved, Relaxed);
     member.bytes_out.fetch_add(downward.moved, Relaxed);
+    record.moved(upward.moved, downward.moved);
     client.own.engage(None);
     match result {
         Ok(()) => {}
@@ -180,7 +182,7 @@ async fn next_head(
 
 /// Bytes both ways until both have finished.
 pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End) -> After {
-    let Scratch { answered, downward, upward, asked, .. } = scratch;
+    let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     let (idle, half_closed) = (client.timeout(|it| it.idle), client.timeout(|it| it.half_closed));
     client.allow(idle);
     let (mut up, mut down) = (true, true);
@@ -211,5 +213,6 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
     .await;
     client.who.listener.bytes_in.fetch_add(upward.moved, Relaxed);
     client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    record.moved(upward.moved, downward.moved);
     After::Close
 }

@@ -7,7 +7,7 @@ use std::{
 
 use seaway_wire::http::{Request, Response};
 
-use super::{flow::Flow, stream::Stream};
+use super::{flow::Flow, record::Record, stream::Stream};
 
 #[derive(Default)]
 pub(super) struct Scratch {
@@ -16,6 +16,7 @@ pub(super) struct Scratch {
     pub(super) request: Request,
     /// What this request is called; empty where nobody wants to know.
     pub(super) id: Vec<u8>,
+    pub(super) record: Record,
     /// The head for the member, and what of the body came with it: kept as long as another member may be asked.
     pub(super) question: Vec<u8>,
     pub(super) upward: Flow,

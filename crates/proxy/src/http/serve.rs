@@ -106,6 +106,16 @@ impl Client {
         scratch.request.begin();
         let read = poll_fn(|cx| self.poll_head(cx, scratch, *first)).await;
         *first = false;
+        let whole = matches!(read, Ok(Some(Reading::Whole)));
+        if whole || !scratch.asked.is_empty() {
+            self.note(scratch, whole);
+        }
+        let after = self.answer(scratch, read).await;
+        self.tell(scratch);
+        after
+    }
+
+    async fn answer(&self, scratch: &mut Scratch, read: io::Result<Option<Reading>>) -> After {
         match read {
             Ok(Some(Reading::Refused(refusal))) => {
                 tracing::debug!(listener = %self.who.listener.at, peer = %self.who.peer, why = refusal.why, "refused");
@@ -175,6 +185,7 @@ impl Client {
     /// Answers in the place of a member.
     pub(super) async fn say(&self, scratch: &mut Scratch, answer: &Answer<'_>) -> After {
         self.who.listener.answers.count(answer.status);
+        scratch.record.answered(answer.status, || answer.length());
         self.limit(None);
         self.allow(self.timeout(|it| it.answer));
         if let End::Multi(multi) = &self.end {

@@ -100,7 +100,9 @@ async fn one(
     let client = Client { hall: hall.clone(), own, end, who, limit: Cell::new(u64::MAX) };
     scratch.request.begin();
     // As strictly as what comes by HTTP/1.1: it goes on as that.
-    match scratch.request.read(&written, &client.who.limits()) {
+    let read = scratch.request.read(&written, &client.who.limits());
+    client.note(&mut scratch, read == Reading::Whole);
+    match read {
         Reading::Whole => {
             exchange::exchange(&client, &mut scratch).await;
         }
@@ -111,6 +113,7 @@ async fn one(
             exchange::refuse(&client, &mut scratch, 400).await;
         }
     }
+    client.tell(&mut scratch);
     hall.put_back(scratch);
 }
 

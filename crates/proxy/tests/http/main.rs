@@ -1,6 +1,7 @@
 //! HTTP as clients and members see it, over real sockets on loopback.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod bodies;
 mod framing;
 mod heads;

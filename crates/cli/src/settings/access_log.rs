@@ -1,0 +1,64 @@
+//! `accessLog`: who asked for what, and what came of it.
+
+use std::path::Path;
+
+use seaway_files::decode::Field;
+use seaway_proxy::{AccessForm, AccessLog, AccessTo};
+
+pub(super) fn read(field: &Field<'_>, beside: &Path) -> Option<AccessLog> {
+    let section = field.object();
+    let forms = [
+        ("off", None),
+        ("common", Some(AccessForm::Common)),
+        ("combined", Some(AccessForm::Combined)),
+        ("json", Some(AccessForm::Json)),
+    ];
+    let form =
+        section.take("format").one_of(&forms).unwrap_or(field.is_set().then_some(AccessForm::Combined));
+    let to = match section.take("to").name() {
+        None | Some("stdout") => AccessTo::StandardOutput,
+        Some(path) => AccessTo::File(beside.join(path)),
+    };
+    let one_of = section.take("oneOf").within(1, i64::from(u32::MAX)).unwrap_or(1);
+    section.finish();
+    form.map(|form| AccessLog { form, to, one_of })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Settings, parse},
+        *,
+    };
+
+    fn log(text: &str) -> Option<AccessLog> {
+        parse(text, Path::new("/etc/seaway")).expect("it is right").access_log
+    }
+
+    #[test]
+    fn an_access_log_is_what_is_asked_for() {
+        assert_eq!(Settings::default().access_log, None);
+        assert_eq!(log("accessLog: {format: 'off', to: a.log}\n"), None);
+        let usual = AccessLog { form: AccessForm::Combined, to: AccessTo::StandardOutput, one_of: 1 };
+        assert_eq!(log("accessLog: {to: stdout}\n"), Some(usual));
+        for (path, expected) in [("a.log", "/etc/seaway/a.log"), ("/var/log/a.log", "/var/log/a.log")] {
+            let text = format!("accessLog: {{format: json, to: {path}, oneOf: 10}}\n");
+            let to = AccessTo::File(expected.into());
+            assert_eq!(log(&text), Some(AccessLog { form: AccessForm::Json, to, one_of: 10 }), "{path}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_at_their_places() {
+        let faults =
+            parse("accessLog: {format: apache, oneOf: 0}\n", Path::new("")).expect_err("it is wrong");
+        let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "accessLog.format: Unsupported value: \"apache\": supported values: \"off\", \"common\", \"combined\", \"json\"",
+                "accessLog.oneOf: Invalid value: 0: must be between 1 and 4294967295, inclusive",
+            ]
+        );
+    }
+}

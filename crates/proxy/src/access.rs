@@ -1,0 +1,107 @@
+//! The access log: one line for each request, or for one of so many.
+//!
+//! ```text
+//!   worker: Line ──► Pages (its own) ──try_send──► writer thread ──► file or standard output
+//!                                     └─ full: dropped and counted
+//! ```
+//! Nobody who moves data ever waits for a disk.
+
+mod line;
+mod pages;
+mod writer;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use arc_swap::ArcSwapOption;
+
+use self::writer::Writer;
+pub(crate) use self::{
+    line::{Line, Stamp},
+    pages::Pages,
+};
+
+/// What is written of requests, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    pub form: AccessForm,
+    pub to: AccessTo,
+    /// One request of so many.
+    pub one_of: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessForm {
+    /// As the first web servers wrote it (NCSA).
+    Common,
+    /// With the two fields that Apache adds to it.
+    Combined,
+    /// An object a line.
+    Json,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessTo {
+    StandardOutput,
+    File(PathBuf),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the access log cannot be written")]
+pub struct AccessError(#[from] std::io::Error);
+
+/// Where workers find out whether requests are written down, and leave what they wrote.
+#[derive(Default)]
+pub(crate) struct Access {
+    journal: ArcSwapOption<Journal>,
+    writer: Mutex<Option<Writer>>,
+    /// Lines that came to nothing.
+    lost: Arc<AtomicU64>,
+}
+
+pub(crate) struct Journal {
+    pub(crate) settings: AccessLog,
+    pages: std::sync::mpsc::SyncSender<Page>,
+}
+
+/// Whole lines.
+pub(crate) struct Page {
+    text: Vec<u8>,
+    lines: u64,
+}
+
+impl Access {
+    /// From now on requests are written there. What is told again is begun again: a file that was moved away is
+    /// followed by a new one.
+    pub(crate) fn write(&self, settings: Option<AccessLog>) -> Result<(), AccessError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(settings) = settings else {
+            self.journal.store(None);
+            *writer = None;
+            return Ok(());
+        };
+        // Opened before the old one is let go: one that cannot be opened changes nothing.
+        let (begun, pages) = Writer::begin(&settings.to, self.lost.clone())?;
+        self.journal.store(Some(Arc::new(Journal { settings, pages })));
+        *writer = Some(begun);
+        Ok(())
+    }
+
+    /// `None`: nobody wants to know.
+    pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
+        // Mostly there is none, which costs one look.
+        self.journal.load().as_ref().cloned()
+    }
+
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+use std::{fs, time::Instant};
+
+use super::*;
+
+const LINE: Line<'static> = Line {
+    client: std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)),
+    method: b"GET",
+    target: b"/a?b=\"c\"",
+    version: "1.1",
+    host: b"shop.example",
+    referer: b"",
+    agent: b"curl\\\n\xff\xc3\xa9",
+    id: b"name",
+    status: 200,
+    sent: 5,
+    received: 0,
+    took: 12,
+    scheme: "https",
+    listener: "frontDoor:http",
+    pool: "default/shop:80",
+    member: None,
+};
+
+fn written(line: &Line<'_>, form: AccessForm) -> String {
+    let mut out = Vec::new();
+    line.write(form, &mut Stamp::default(), &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+/// With the time, which nobody knows, taken out.
+fn timeless(text: &str) -> String {
+    let (before, rest) = text.split_once('[').unwrap();
+    let (time, after) = rest.split_once(']').unwrap();
+    assert!(time.len() == 26 && time.ends_with(" +0000"), "{time}");
+    format!("{before}[]{after}")
+}
+
+#[test]
+fn lines_are_those_of_apache() {
+    let request = r#"192.0.2.7 - - [] "GET /a?b=\"c\" HTTP/1.1" 200 5"#;
+    assert_eq!(timeless(&written(&LINE, AccessForm::Common)), format!("{request}\n"));
+    assert_eq!(
+        timeless(&written(&LINE, AccessForm::Combined)),
+        format!("{request} \"-\" \"curl\\\\\\x0a\\xff\\xc3\\xa9\"\n")
+    );
+    let nothing = Line { method: b"", status: 0, sent: 0, ..LINE };
+    assert_eq!(timeless(&written(&nothing, AccessForm::Common)), "192.0.2.7 - - [] \"-\" - -\n");
+}
+
+#[test]
+fn a_line_of_json_is_an_object_whatever_was_said() {
+    let member = Some(([10, 0, 0, 1], 80).into());
+    let text = written(&Line { member, ..LINE }, AccessForm::Json);
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (key, value) in [
+        ("client", "192.0.2.7"),
+        ("method", "GET"),
+        ("target", "/a?b=\"c\""),
+        ("user_agent", "curl\\\n\u{fffd}é"),
+        ("request_id", "name"),
+        ("pool", "default/shop:80"),
+        ("member", "10.0.0.1:80"),
+    ] {
+        assert_eq!(read[key], value, "{key}");
+    }
+    assert_eq!(
+        (&read["status"], &read["milliseconds"], &read["referer"]),
+        (&200.into(), &12.into(), &().into())
+    );
+    assert_eq!(text.matches('\n').count(), 1);
+    let gone = written(&Line { status: 0, ..LINE }, AccessForm::Json);
+    assert!(serde_json::from_str::<serde_json::Value>(&gone).unwrap()["status"].is_null());
+}
+
+#[test]
+fn a_writer_that_takes_nothing_costs_lines_and_never_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+    // The other end is open and never read.
+    assert!(std::process::Command::new("mkfifo").arg(name.to_str().unwrap()).status().unwrap().success());
+    let _reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    let access = Access::default();
+    let settings = AccessLog { form: AccessForm::Json, to: AccessTo::File(pipe), one_of: 1 };
+    access.write(Some(settings)).unwrap();
+    let (journal, mut pages) = (access.journal().unwrap(), Pages::default());
+    let begun = Instant::now();
+    for now in 0..20_000 {
+        pages.add(&journal, &LINE, &access, now);
+    }
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    assert!(access.lost() > 1_000, "{}", access.lost());
+}
+
+#[test]
+fn a_log_that_is_told_again_goes_on_in_a_new_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+    let settings = AccessLog { form: AccessForm::Common, to: AccessTo::File(path.clone()), one_of: 1 };
+    let access = Access::default();
+    access.write(Some(settings.clone())).unwrap();
+    let mut pages = Pages::default();
+    pages.add(&access.journal().unwrap(), &LINE, &access, 1);
+    fs::rename(&path, &moved).unwrap();
+    access.write(Some(settings)).unwrap();
+    pages.add(&access.journal().unwrap(), &Line { status: 404, ..LINE }, &access, 2);
+    pages.hand_over(&access);
+    access.write(None).unwrap();
+    let (old, new) = (fs::read_to_string(moved).unwrap(), fs::read_to_string(path).unwrap());
+    assert!(old.contains(" 200 ") && !old.contains(" 404 "), "{old}");
+    assert!(new.contains(" 404 ") && !new.contains(" 200 "), "{new}");
+    assert_eq!(access.lost(), 0);
+    let nowhere = AccessTo::File(folder.path().join("none/access.log"));
+    assert!(access.write(Some(AccessLog { form: AccessForm::Common, to: nowhere, one_of: 1 })).is_err());
+}

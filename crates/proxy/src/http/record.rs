@@ -1,0 +1,128 @@
+//! What the access log is told of a request, gathered on its way: its head makes room for what comes after it before
+//! anybody knows what becomes of it.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use seaway_wire::http::Known;
+
+use super::{believed, end::End, question::version_of, scratch::Scratch, serve::Client};
+use crate::{
+    access::{Journal, Line},
+    running::{RunningMember, RunningPool},
+};
+
+#[derive(Default)]
+pub(super) struct Record {
+    /// `None`: nobody wants to know of this one.
+    journal: Option<Arc<Journal>>,
+    began: u64,
+    client: Option<IpAddr>,
+    /// Method, target, host, referer and agent, one after another.
+    text: Vec<u8>,
+    ends: [usize; 5],
+    version: &'static str,
+    secure: bool,
+    status: u16,
+    sent: u64,
+    received: u64,
+    led: Option<(Arc<RunningPool>, SocketAddr)>,
+}
+
+impl Record {
+    pub(super) fn asked_by(&mut self, client: IpAddr) {
+        self.client = Some(client);
+    }
+
+    pub(super) fn answered(&mut self, status: u16, sent: impl FnOnce() -> usize) {
+        if self.journal.is_some() {
+            (self.status, self.sent) = (status, sent() as u64);
+        }
+    }
+
+    pub(super) fn led_to(&mut self, pool: &Arc<RunningPool>, member: &RunningMember) {
+        if self.journal.is_some() {
+            self.led = Some((pool.clone(), member.at));
+        }
+    }
+
+    pub(super) fn moved(&mut self, received: u64, sent: u64) {
+        (self.received, self.sent) = (received, sent);
+    }
+}
+
+impl Client {
+    /// A head has come, `whole` or one that is refused.
+    pub(super) fn note(&self, scratch: &mut Scratch, whole: bool) {
+        scratch.id.clear();
+        let Some(journal) = self.hall.shared.access.journal() else { return };
+        let one_of = u64::from(journal.settings.one_of.max(1));
+        if one_of > 1 && !self.hall.cursors().draw().is_multiple_of(one_of) {
+            return;
+        }
+        let Scratch { record, request, asked, .. } = scratch;
+        record.journal = Some(journal);
+        record.began = self.hall.now();
+        (record.client, record.led, record.status) = (None, None, 0);
+        record.moved(0, 0);
+        record.text.clear();
+        record.ends = [0; 5];
+        (record.version, record.secure) = ("", self.who.told.scheme() == "https");
+        if !whole {
+            return;
+        }
+        let head = asked.filled();
+        record.version = version_of(request, matches!(self.end, End::Multi(_)));
+        record.secure = believed::asks_securely(&self.who.told, head, request);
+        let field = |name: &[u8]| {
+            let mut fields = request.fields.iter().filter(|field| field.known == Known::Other);
+            fields.find(|field| field.name.of(head).eq_ignore_ascii_case(name)).map(|field| field.value)
+        };
+        let target = match request.path_and_query() {
+            none if none.is_empty() => request.authority,
+            target => target,
+        };
+        let parts = [
+            request.method_name,
+            target,
+            request.authority,
+            field(b"referer").unwrap_or_default(),
+            field(b"user-agent").unwrap_or_default(),
+        ];
+        for (part, end) in parts.into_iter().zip(&mut record.ends) {
+            record.text.extend_from_slice(part.of(head));
+            *end = record.text.len();
+        }
+    }
+
+    /// The request is over, however it ended.
+    pub(super) fn tell(&self, scratch: &mut Scratch) {
+        let Scratch { record, id, .. } = scratch;
+        let Some(journal) = record.journal.take() else { return };
+        let [method, target, host, referer, agent] = record.ends;
+        let part = |from: usize, to: usize| record.text.get(from..to).unwrap_or_default();
+        let listener = self.who.listener.tuned();
+        let line = Line {
+            client: record.client.unwrap_or(self.who.peer.ip()).to_canonical(),
+            method: part(0, method),
+            target: part(method, target),
+            version: record.version,
+            host: part(target, host),
+            referer: part(host, referer),
+            agent: part(referer, agent),
+            id,
+            status: record.status,
+            sent: record.sent,
+            received: record.received,
+            took: self.hall.now().saturating_sub(record.began),
+            scheme: if record.secure { "https" } else { "http" },
+            listener: &listener.listener.name,
+            pool: record.led.as_ref().map_or("", |(pool, _)| &pool.id.0),
+            member: record.led.as_ref().map(|(_, at)| *at),
+        };
+        self.hall.write_down(&journal, &line);
+        record.led = None;
+    }
+}

@@ -1,0 +1,147 @@
+//! What is written down of requests.
+
+use std::path::PathBuf;
+
+use seaway_proxy::{AccessForm, AccessLog, AccessTo};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{peer::Peer, scene::*, stage::*};
+
+struct Log {
+    folder: TempDir,
+    one_of: u32,
+}
+
+impl Log {
+    fn of(stage: &Stage, one_of: u32) -> Log {
+        let log = Log { folder: tempfile::tempdir().unwrap(), one_of };
+        stage.proxy.log_requests(Some(log.settings())).unwrap();
+        log
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("access.log")
+    }
+
+    fn settings(&self) -> AccessLog {
+        AccessLog { form: AccessForm::Json, to: AccessTo::File(self.path()), one_of: self.one_of }
+    }
+
+    /// So many, as soon as they are there.
+    fn lines(&self, count: usize) -> Vec<Value> {
+        let read = || std::fs::read_to_string(self.path()).unwrap();
+        eventually("the lines are written", || read().lines().count() >= count);
+        read().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+#[test]
+fn each_request_is_a_line_however_it_ended() {
+    let member = Member::new(|_, heard| (!heard.first().contains("/gone")).then(|| ok("hello")));
+    let (stage, at) = front_with(&[member.at()], |listener| {
+        listener.http.trusted = vec!["127.0.0.0/8".parse().unwrap()];
+    });
+    let log = Log::of(&stage, 1);
+    let mut client = Client::new(at);
+    client.ask(
+        "POST /a?b HTTP/1.1\r\nHost: shop.example\r\nUser-Agent: t\r\nReferer: r\r\nX-Request-Id: mine\r\n\
+         X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\nContent-Length: 3\r\n\r\nabc",
+    );
+    log.lines(1);
+    client.ask("GET /gone HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    log.lines(2);
+    Client::new(at).ask("nonsense\r\n\r\n");
+    log.lines(3);
+    Peer::new(at).get("/many");
+    let lines = log.lines(4);
+    let member = member.at().to_string();
+    let expected: [&[(&str, Value)]; 4] = [
+        &[
+            ("client", "192.0.2.7".into()),
+            ("method", "POST".into()),
+            ("target", "/a?b".into()),
+            ("version", "1.1".into()),
+            ("scheme", "https".into()),
+            ("host", "shop.example".into()),
+            ("referer", "r".into()),
+            ("user_agent", "t".into()),
+            ("request_id", "mine".into()),
+            ("listener", "test".into()),
+            ("pool", "members".into()),
+            ("member", member.clone().into()),
+            ("status", 200.into()),
+            ("sent", 5.into()),
+            ("received", 3.into()),
+        ],
+        &[
+            ("target", "/gone".into()),
+            ("version", "1.0".into()),
+            ("status", 503.into()),
+            ("client", "127.0.0.1".into()),
+        ],
+        &[
+            ("method", Value::Null),
+            ("status", 400.into()),
+            ("request_id", Value::Null),
+            ("member", Value::Null),
+        ],
+        &[("target", "/many".into()), ("version", "2".into()), ("status", 200.into()), ("sent", 5.into())],
+    ];
+    for (line, expected) in lines.iter().zip(expected) {
+        for (key, value) in expected {
+            assert_eq!(&line[key], value, "{key} of {line}");
+        }
+    }
+    assert_eq!((lines.len(), stage.proxy.lost_lines()), (4, 0));
+}
+
+#[test]
+fn a_client_that_goes_before_its_answer_is_a_line_without_status() {
+    let member = Member::new(|_, _| {
+        std::thread::park_timeout(PATIENCE);
+        None
+    });
+    let (stage, at) = front(&[member.at()]);
+    let log = Log::of(&stage, 1);
+    let mut client = Client::new(at);
+    client.send("GET /left HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it is asked", || member.heard().len() == 1);
+    socket2::SockRef::from(client.stream()).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    drop(client);
+    assert_eq!(log.lines(1)[0]["status"], Value::Null);
+}
+
+#[test]
+fn one_of_so_many_is_written() {
+    let member = Member::saying("x");
+    let (stage, at) = front(&[member.at()]);
+    let log = Log::of(&stage, 10);
+    let mut client = Client::new(at);
+    for _ in 0..500 {
+        client.get("/");
+    }
+    // A tenth, give or take what chance does in one of a million runs.
+    let lines = log.lines(15).len();
+    assert!((15..=100).contains(&lines), "{lines}");
+    stage.proxy.log_requests(None).unwrap();
+    let before = log.lines(0).len();
+    client.get("/");
+    stage.proxy.log_requests(None).unwrap();
+    assert_eq!(log.lines(0).len(), before, "off");
+}
+
+#[test]
+fn a_file_that_was_moved_away_is_begun_anew() {
+    let member = Member::saying("x");
+    let (stage, at) = front(&[member.at()]);
+    let log = Log::of(&stage, 1);
+    let mut client = Client::new(at);
+    client.get("/before");
+    assert_eq!(log.lines(1).len(), 1);
+    std::fs::rename(log.path(), log.folder.path().join("old")).unwrap();
+    stage.proxy.log_requests(Some(log.settings())).unwrap();
+    client.get("/after");
+    let lines = log.lines(1);
+    assert_eq!((lines.len(), &lines[0]["target"]), (1, &"/after".into()));
+}
