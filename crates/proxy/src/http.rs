@@ -12,6 +12,7 @@
 //!                                └ flow.rs    bodies, however they are framed
 //!                                └ kept.rs    connections to members that wait for the next request
 //!                                └ trunk.rs   connections of HTTP/2 to members, which requests share
+//!                                └ pour.rs    large ones, past our memory
 //!   an end of an exchange:   end.rs       a connection (stream.rs, session.rs) or a stream of HTTP/2 (multi.rs)
 //! ```
 //!
@@ -34,6 +35,7 @@ mod kept;
 mod line;
 mod mirror;
 mod multi;
+mod pour;
 mod question;
 mod record;
 mod relay;
@@ -246,7 +248,6 @@ impl Source for Http {
         }
         if let Some(task) = self.hall.note(token, event) {
             self.run(task);
-            self.run_woken();
         }
     }
 

@@ -48,6 +48,7 @@ mod doors;
 mod health;
 mod http;
 mod open;
+mod pipes;
 mod proxy;
 mod reach;
 mod running;

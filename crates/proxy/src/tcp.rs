@@ -12,19 +12,16 @@ mod arrival;
 mod connection;
 mod header;
 mod onward;
-mod pipes;
 mod relay;
 
 use std::{os::fd::AsFd, sync::Arc};
 
 use seaway_model::L4;
 
-use self::{
-    connection::{Connection, Phase, Side},
-    pipes::Pipes,
-};
+use self::connection::{Connection, Phase, Side};
 use crate::{
     doors::Doors,
+    pipes::Pipes,
     reach::Cursors,
     running::{Refusal, RunningListener},
     sys::{self, Event},

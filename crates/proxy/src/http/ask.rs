@@ -122,7 +122,7 @@ async fn ask(
         loop {
             let mut may_go_on = true;
             while sent < scratch.question.len() {
-                match stream.poll_write(cx, &scratch.question[sent..]) {
+                match stream.poll_write(cx, &scratch.question[sent..], false) {
                     Poll::Ready(Ok(written)) => sent += written,
                     // It may have answered before it closed.
                     Poll::Ready(Err(_)) => {

@@ -21,10 +21,16 @@ impl End {
         }
     }
 
-    pub(super) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    /// `last`: the body ends with these.
+    pub(super) fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        last: bool,
+    ) -> Poll<io::Result<usize>> {
         match self {
             End::Wire(stream) => stream.poll_write(bytes),
-            End::Multi(multi) => multi.poll_write(cx, bytes),
+            End::Multi(multi) => multi.poll_write(cx, bytes, last),
         }
     }
 
@@ -32,6 +38,14 @@ impl End {
         match self {
             End::Wire(stream) => stream.poll_flush(),
             End::Multi(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Where bytes can be moved without looking at them.
+    pub(super) fn plain(&self) -> Option<&Stream> {
+        match self {
+            End::Wire(stream) => Some(stream).filter(|stream| stream.is_plain()),
+            End::Multi(_) => None,
         }
     }
 

@@ -7,7 +7,12 @@ use std::{
 
 use seaway_wire::http::{Body, Chunks, Limits, Piece, may_trail};
 
-use super::{end::End, hall::Hall, scratch::Buffer};
+use super::{
+    end::End,
+    hall::Hall,
+    pour::{self, Pour},
+    scratch::Buffer,
+};
 
 /// One direction: what comes, how it goes on, and what waits to be written.
 #[derive(Default)]
@@ -26,6 +31,8 @@ pub(super) struct Flow {
     trailers: Vec<u8>,
     /// Whom it goes to knows that it is whole.
     closed: bool,
+    /// What is left of it goes this way.
+    pour: Option<Pour>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -50,6 +57,8 @@ pub(super) enum Broken {
 const JOIN: usize = 16 << 10;
 /// Reads and writes of one body in one turn, so that the others get theirs.
 const ROUNDS: usize = 32;
+/// The same for bytes that are only moved.
+const POURED: usize = 1 << 20;
 
 impl Flow {
     /// What is in `out` stays, and goes first.
@@ -67,6 +76,7 @@ impl Flow {
         self.most = u64::MAX;
         self.trailers.clear();
         self.closed = false;
+        self.pour = None;
     }
 
     /// More than this is not taken of a body that has begun.
@@ -78,6 +88,7 @@ impl Flow {
         self.coming = Coming::Over;
         self.out.clear();
         self.sent = 0;
+        self.pour = None;
     }
 
     /// All of it has come.
@@ -178,6 +189,7 @@ impl Flow {
             }
         }
         self.coming = Coming::Over;
+        self.pour = None;
     }
 
     /// So many bytes go on just as they come.
@@ -189,10 +201,21 @@ impl Flow {
         }
     }
 
+    /// Whether what is left, which is so much, needs not be looked at.
+    fn pours(&mut self, hall: &Hall, left: u64, buffer: &Buffer) -> bool {
+        let worth = left >= pour::WORTH && self.moved.saturating_add(left) <= self.most;
+        if self.pour.is_none() && worth && !self.chunked && buffer.is_empty() {
+            self.pour = Pour::begin(&hall.pipes);
+        }
+        self.pour.is_some()
+    }
+
     /// Writes what waits.
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, to: &End) -> Poll<Result<(), Broken>> {
+        let last = self.is_over() && self.trailers.is_empty();
         while self.sent < self.out.len() {
-            self.sent += ready!(to.poll_write(cx, &self.out[self.sent..])).map_err(|_| Broken::Sink)?;
+            let write = to.poll_write(cx, &self.out[self.sent..], last);
+            self.sent += ready!(write).map_err(|_| Broken::Sink)?;
         }
         self.out.clear();
         self.sent = 0;
@@ -208,8 +231,21 @@ impl Flow {
         buffer: &mut Buffer,
         to: &End,
     ) -> Poll<Result<(), Broken>> {
+        let mut poured = 0;
         for _ in 0..ROUNDS {
             ready!(self.poll_write(cx, to))?;
+            if let (Coming::Length(left), Some(from), Some(to)) = (self.coming, from.plain(), to.plain())
+                && self.pours(hall, left, buffer)
+                && let Some(pour) = &mut self.pour
+            {
+                let count = ready!(pour.poll(from, to, left))?;
+                self.passed(count);
+                poured += count;
+                if poured < POURED {
+                    continue;
+                }
+                break;
+            }
             if self.is_over() {
                 if !self.closed {
                     self.closed = true;
@@ -223,7 +259,8 @@ impl Flow {
                     if self.moved + count as u64 > self.most {
                         return Poll::Ready(Err(Broken::Source(io::ErrorKind::FileTooLarge.into())));
                     }
-                    let write = to.poll_write(cx, &buffer.filled()[..count]);
+                    let last = self.coming == Coming::Length(count as u64);
+                    let write = to.poll_write(cx, &buffer.filled()[..count], last);
                     let written = ready!(write).map_err(|_| Broken::Sink)?;
                     buffer.consume(written);
                     self.passed(written);

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     access::{Journal, Line, Pages},
     doors::Doors,
+    pipes::Pipes,
     reach::Cursors,
     running::{RunningListener, RunningMember},
     shared::Shared,
@@ -38,6 +39,7 @@ pub(super) struct Hall {
     pages: RefCell<Pages>,
     kept: RefCell<Kept>,
     trunks: RefCell<Trunks>,
+    pub(super) pipes: Rc<RefCell<Pipes>>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
     shelf: RefCell<Vec<Box<Scratch>>>,
     /// The task that runs.
@@ -132,6 +134,7 @@ impl Hall {
             pages: RefCell::default(),
             kept: RefCell::default(),
             trunks: RefCell::default(),
+            pipes: Rc::default(),
             shelf: RefCell::default(),
             current: RefCell::new(None),
             stopping: Cell::new(false),

@@ -15,14 +15,30 @@ use super::{hall::Hall, scratch::Scratch, stream::Stream};
 pub(super) struct Line {
     stream: Stream,
     begun: Option<Box<Scratch>>,
+    /// Frames that wait until all that are ready are there, to go in one call; from `sent` on.
+    out: Vec<u8>,
+    sent: usize,
     hall: Rc<Hall>,
 }
+
+/// Waits at most; what is larger goes as it is.
+const JOIN: usize = 32 << 10;
+const FIRST: usize = 2 << 10;
 
 impl Line {
     /// Its deadline is about the whole connection, not about each read.
     pub(super) fn new(stream: Stream, begun: Option<Box<Scratch>>, hall: Rc<Hall>) -> Line {
         stream.be_patient();
-        Line { stream, begun, hall }
+        Line { stream, begun, out: Vec::new(), sent: 0, hall }
+    }
+
+    /// Writes what waits; nothing is held while nothing does.
+    fn poll_out(&mut self) -> Poll<io::Result<()>> {
+        while self.sent < self.out.len() {
+            self.sent += ready!(self.stream.poll_write(&self.out[self.sent..]))?;
+        }
+        (self.out, self.sent) = (Vec::new(), 0);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -50,15 +66,27 @@ impl AsyncRead for Line {
 }
 
 impl AsyncWrite for Line {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.stream.poll_write(bytes)
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.out.len() + bytes.len() > JOIN {
+            ready!(self.poll_out())?;
+            if bytes.len() > JOIN {
+                return self.stream.poll_write(bytes);
+            }
+        }
+        if self.out.is_empty() {
+            self.out.reserve(bytes.len().max(FIRST));
+        }
+        self.out.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_out())?;
         self.stream.poll_flush()
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_out())?;
         self.stream.finish();
         Poll::Ready(Ok(()))
     }

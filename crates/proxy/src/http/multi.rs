@@ -80,7 +80,12 @@ impl Multi {
         lines
     }
 
-    pub(super) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        last: bool,
+    ) -> Poll<io::Result<usize>> {
         let both = &mut *self.0.borrow_mut();
         let Some(to) = &mut both.to else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
         let wanted = bytes.len().min(PIECE);
@@ -93,7 +98,12 @@ impl Multi {
             };
         }
         let count = wanted.min(room);
-        to.send_data(Bytes::copy_from_slice(&bytes[..count]), false).map_err(other)?;
+        let ends = last && count == bytes.len();
+        to.send_data(Bytes::copy_from_slice(&bytes[..count]), ends).map_err(other)?;
+        if ends {
+            // An end of its own would be one more frame.
+            both.to = None;
+        }
         Poll::Ready(Ok(count))
     }
 

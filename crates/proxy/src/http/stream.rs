@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{hall::Hall, session::Session};
-use crate::sys::{self, Event};
+use crate::sys::{self, Event, Pipe};
 
 pub(super) struct Stream {
     hall: Rc<Hall>,
@@ -178,6 +178,39 @@ impl Stream {
                 self.later()
             }
             Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Bytes on the wire are those that are meant.
+    pub(super) fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
+    /// Reads into an empty pipe. `Ok(0)`: the peer has finished.
+    pub(super) fn poll_fill(&self, pipe: &mut Pipe, most: usize) -> Poll<io::Result<usize>> {
+        if !self.ready.readable.get() {
+            return self.later();
+        }
+        match pipe.fill_from(self.fd(), most) {
+            Err(error) if sys::would_block(&error) => {
+                self.ready.readable.set(false);
+                self.later()
+            }
+            other => Poll::Ready(other),
+        }
+    }
+
+    /// Writes what a pipe holds.
+    pub(super) fn poll_pour(&self, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
+        if !self.ready.writable.get() {
+            return self.later();
+        }
+        match pipe.empty_into(self.fd()) {
+            Err(error) if sys::would_block(&error) => {
+                self.ready.writable.set(false);
+                self.later()
+            }
+            other => Poll::Ready(other),
         }
     }
 

@@ -42,8 +42,8 @@ impl Pipe {
         self.held
     }
 
-    pub(crate) fn fill_from(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let moved = splice(socket.as_raw_fd(), self.entrance.as_raw_fd(), self.size)?;
+    pub(crate) fn fill_from(&mut self, socket: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
+        let moved = splice(socket.as_raw_fd(), self.entrance.as_raw_fd(), self.size.min(most))?;
         self.held += moved;
         Ok(moved)
     }

@@ -5,9 +5,8 @@ use std::{io, os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 use super::{
     End, Tcp,
     connection::{Carried, Connection, Delay, Flow, Phase, Side, Socket},
-    pipes::Pipes,
 };
-use crate::{sys, worker::Turn};
+use crate::{pipes::Pipes, sys, worker::Turn};
 
 /// Reads of one connection in one turn, so that the others get theirs.
 const READS: usize = 16;
@@ -216,7 +215,7 @@ fn suck(from: &mut Socket, pipes: &mut Pipes) -> Result<usize, Broken> {
         }
     }
     let Carried::Pipe(pipe) = &mut from.carried else { return Ok(0) };
-    match pipe.fill_from(from.fd.as_fd()) {
+    match pipe.fill_from(from.fd.as_fd(), usize::MAX) {
         Ok(0) => {
             from.readable = false;
             from.at_end = true;

@@ -12,7 +12,7 @@ const MOST: usize = 128;
 const IDLE: usize = 16;
 
 #[derive(Default)]
-pub(super) struct Pipes {
+pub(crate) struct Pipes {
     // Boxed as connections hold them, where a pipe would be the largest thing by far and mostly absent.
     #[allow(clippy::vec_box)]
     idle: Vec<Box<Pipe>>,
@@ -21,7 +21,7 @@ pub(super) struct Pipes {
 
 impl Pipes {
     /// An empty pipe, if one is to be had.
-    pub(super) fn borrow(&mut self) -> Option<Box<Pipe>> {
+    pub(crate) fn borrow(&mut self) -> Option<Box<Pipe>> {
         let pipe = match self.idle.pop() {
             Some(pipe) => pipe,
             None if self.lent >= MOST => return None,
@@ -32,7 +32,7 @@ impl Pipes {
     }
 
     /// One with bytes in it is of no more use.
-    pub(super) fn give_back(&mut self, pipe: Box<Pipe>) {
+    pub(crate) fn give_back(&mut self, pipe: Box<Pipe>) {
         self.lent -= 1;
         if pipe.held() == 0 && self.idle.len() < IDLE {
             self.idle.push(pipe);

@@ -1,0 +1,51 @@
+//! Large bodies that go on just as they come: from socket to pipe to socket, past our memory.
+
+use std::{
+    cell::RefCell,
+    io,
+    rc::Rc,
+    task::{Poll, ready},
+};
+
+use super::{flow::Broken, stream::Stream};
+use crate::{pipes::Pipes, sys::Pipe};
+
+/// A pipe as long as a body needs it.
+pub(super) struct Pour {
+    pipe: Option<Box<Pipe>>,
+    pipes: Rc<RefCell<Pipes>>,
+}
+
+/// Less of a body is left than this: two more calls cost more than copying.
+pub(super) const WORTH: u64 = 64 << 10;
+
+impl Pour {
+    /// `None`: there are too many already.
+    pub(super) fn begin(pipes: &Rc<RefCell<Pipes>>) -> Option<Pour> {
+        let pipe = pipes.borrow_mut().borrow()?;
+        Some(Pour { pipe: Some(pipe), pipes: pipes.clone() })
+    }
+
+    /// Moves some of the next `left` bytes and tells how many of them went on.
+    pub(super) fn poll(&mut self, from: &Stream, to: &Stream, left: u64) -> Poll<Result<usize, Broken>> {
+        let Some(pipe) = &mut self.pipe else { return Poll::Ready(Ok(0)) };
+        if pipe.held() == 0 {
+            let most = usize::try_from(left).unwrap_or(usize::MAX);
+            if ready!(from.poll_fill(pipe, most)).map_err(Broken::Source)? == 0 {
+                return Poll::Ready(Err(Broken::Source(io::ErrorKind::UnexpectedEof.into())));
+            }
+        }
+        Poll::Ready(match ready!(to.poll_pour(pipe)) {
+            Ok(0) | Err(_) => Err(Broken::Sink),
+            Ok(count) => Ok(count),
+        })
+    }
+}
+
+impl Drop for Pour {
+    fn drop(&mut self) {
+        if let Some(pipe) = self.pipe.take() {
+            self.pipes.borrow_mut().give_back(pipe);
+        }
+    }
+}
