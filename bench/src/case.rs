@@ -36,6 +36,11 @@ pub enum Case {
     HttpConnect,
     Http2,
     Grpc,
+    TlsHandshake,
+    TlsKeepalive,
+    HttpIdle,
+    Http2Idle,
+    TlsIdle,
 }
 
 /// A number that a run yields.
@@ -148,7 +153,12 @@ impl Case {
             | Self::HttpBulk
             | Self::HttpConnect
             | Self::Http2
-            | Self::Grpc => Role::Web,
+            | Self::Grpc
+            | Self::TlsHandshake
+            | Self::TlsKeepalive
+            | Self::HttpIdle
+            | Self::Http2Idle
+            | Self::TlsIdle => Role::Web,
             _ => Role::Stream,
         }
     }
@@ -233,7 +243,9 @@ impl Case {
     /// Measures one contender once.
     pub fn sample(self, bench: &mut Bench, contender: Contender, rate: Option<f64>) -> Result<Sample> {
         match self {
-            Self::IdleConnections => held::sample(bench, contender),
+            Self::IdleConnections | Self::HttpIdle | Self::Http2Idle | Self::TlsIdle => {
+                held::sample(bench, self, contender)
+            }
             Self::Folder => alone::large_folder(bench),
             Self::Idle => alone::at_rest(bench),
             Self::OpenstackList => cloud::list(bench),
@@ -248,7 +260,10 @@ impl Case {
             Self::TcpConnect => "TCP, new connection per request (1 KiB each way, the backend closes)".into(),
             Self::TcpBulk => "TCP, 1 MiB responses, 16 connections".into(),
             Self::Udp => "UDP 64 B, 1,000 flows".into(),
-            Self::IdleConnections => format!("{} idle TCP connections", held::connections(bench)),
+            Self::IdleConnections => format!("{} idle TCP connections", held::connections(bench, self)),
+            Self::HttpIdle => format!("{} idle connections of HTTP/1.1", held::connections(bench, self)),
+            Self::Http2Idle => format!("{} idle connections of HTTP/2", held::connections(bench, self)),
+            Self::TlsIdle => format!("{} idle connections through TLS", held::connections(bench, self)),
             Self::Latency => "p99 latency at half of HAProxy's maximum, 64 connections, 1 KiB".into(),
             Self::Folder => "5,000 Services × 4 endpoints in the folder, 100 of them hashing".into(),
             Self::Idle => "small folder, no traffic".into(),

@@ -1,5 +1,6 @@
 //! Who is measured: how each is started, found ready and ended.
 
+pub mod certificate;
 mod peers;
 pub mod seaway;
 
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::certificate::Certificate;
 use crate::cores::{self, CONTENDER};
 use crate::sys;
 
@@ -27,6 +29,8 @@ pub const SPLICED: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9112);
 pub const STREAMS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9113);
 /// gRPC without TLS.
 pub const CALLS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9114);
+/// HTTP/1.1 through TLS.
+pub const SECURE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9115);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -58,10 +62,11 @@ impl fmt::Display for Contender {
 }
 
 /// Where the programs and the configurations are.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Programs {
     pub seaway: PathBuf,
     pub peers: PathBuf,
+    pub certificate: Certificate,
 }
 
 impl Contender {
@@ -79,16 +84,16 @@ impl Contender {
         let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
         let running = match self {
             Self::Seaway => {
-                seaway::write_small_folder(folder.path(), role)?;
+                seaway::write_small_folder(folder.path(), role, &programs.certificate)?;
                 let mut running =
                     Running::launch(seaway::command(&programs.seaway, folder.path()), Some(folder))?;
                 running.ready_after = Some(running.wait_until(Duration::from_secs(10), seaway::is_ready)?);
                 running
             }
             Self::Haproxy | Self::HaproxySplice => {
-                Running::launch(peers::haproxy(&programs.peers, role), Some(folder))?
+                Running::launch(peers::haproxy(programs, role, folder.path())?, Some(folder))?
             }
-            Self::Nginx => Running::launch(peers::nginx(&programs.peers, role), Some(folder))?,
+            Self::Nginx => Running::launch(peers::nginx(programs, role, folder.path())?, Some(folder))?,
         };
         let door = match role {
             Role::Stream => SMALL,

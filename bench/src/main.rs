@@ -28,6 +28,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum as _};
 
 use case::{Bench, Case, Effort};
+use contender::certificate::Certificate;
 use contender::{Contender, Programs};
 use load::Rig;
 
@@ -90,7 +91,8 @@ fn run(arguments: Arguments) -> Result<bool> {
     effort.rate_scale *= arguments.rate_scale;
     effort.seconds = arguments.seconds.unwrap_or(effort.seconds);
     let peers = arguments.peers.canonicalize().with_context(|| arguments.peers.display().to_string())?;
-    let programs = Programs { seaway: arguments.seaway, peers };
+    let certificate = Certificate::of("bench.example").context("a certificate for the contenders")?;
+    let programs = Programs { seaway: arguments.seaway, peers, certificate };
     let mut versions = vec![];
     for contender in &arguments.contenders {
         versions.push((*contender, contender.version(&programs)?));

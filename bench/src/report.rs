@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::case::{Bench, Metric, Target};
+use crate::case::{Bench, Case, Metric, Target};
 use crate::contender::Contender;
 use crate::rounds::{Measured, Plan};
 use crate::statistics::{Ratio, median, paired_ratio};
@@ -248,7 +248,7 @@ fn remarks(bench: &Bench, plan: &Plan) -> Vec<String> {
     if !bench.own_network {
         remarks.push("Measured in the host's network, with its rules and neighbours.".to_owned());
     }
-    let idle = crate::case::held::connections(bench);
+    let idle = crate::case::held::connections(bench, Case::IdleConnections);
     if idle < crate::case::held::WANTED && bench.effort.seconds >= 1.0 {
         let limit = bench.open_files;
         remarks
@@ -262,7 +262,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::case::{Case, Sample};
+    use crate::case::Sample;
 
     fn measured(case: Case, metric: Metric, figures: &[(Contender, &[f64])]) -> Measured {
         let sample = |figure: &f64| Sample { figures: [(metric, *figure)].into(), ..Sample::default() };

@@ -2,39 +2,38 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Bench, Metric, Sample};
+use super::{Bench, Case, Metric, Sample, web};
 use crate::contender::{Contender, Role, SMALL};
 use crate::cores::Memory;
-use crate::load::Tally;
 use crate::load::exchange::{Exchanges, Shape};
+use crate::load::{Clients, Rig, Tally};
 use crate::pace::now;
 
 pub const WANTED: u64 = 10_000;
 /// Descriptors that a contender and the bench need beside those of the connections.
 const SPARE: u64 = 200;
+/// Opened at once.
+const STEP: usize = 500;
 
-/// As many of the 10,000 as the limit of open files allows: each takes two descriptors on either side.
-pub fn connections(bench: &Bench) -> u64 {
-    let fitting = WANTED.min(bench.open_files.saturating_sub(SPARE) / 2);
+/// As many of the 10,000 as the limit of open files allows: each of TCP takes two descriptors on either side, of HTTP one.
+pub fn connections(bench: &Bench, case: Case) -> u64 {
+    let each = if case == Case::IdleConnections { 2 } else { 1 };
+    let fitting = WANTED.min(bench.open_files.saturating_sub(SPARE) / each);
     if bench.effort.seconds < 1.0 { fitting.min(1_000) } else { fitting }
 }
 
-pub fn sample(bench: &mut Bench, contender: Contender) -> Result<Sample> {
-    let count = connections(bench);
-    let running = contender.start(&bench.programs, Role::Stream)?;
+pub fn sample(bench: &mut Bench, case: Case, contender: Contender) -> Result<Sample> {
+    let count = connections(bench, case);
+    let running = contender.start(&bench.programs, case.role())?;
     let before = Memory::of(&running.processes())?;
-    let mut clients = Exchanges::new(SMALL, Shape { request: 1024, answer: 1024, inspect: true });
-    // In steps, so that no queue of new connections overflows.
-    let mut opened = 0;
-    while opened < count {
-        let step = 500.min(count - opened);
-        clients.open(&mut bench.rig, step as usize)?;
-        opened += step;
-    }
+    let mut clients = match case.role() {
+        Role::Web => web::idle(&mut bench.rig, case, count as usize)?,
+        Role::Stream => opaque(&mut bench.rig, count as usize)?,
+    };
     let mut tally = Tally::default();
     let settle = now() + 1_000_000_000;
     while now() < settle {
-        bench.rig.turn(&mut clients, &mut tally, 10)?;
+        bench.rig.turn(&mut *clients, &mut tally, 10)?;
     }
     let processes = running.processes();
     ensure!(!processes.is_empty(), "the contender ended:\n{}", running.last_words());
@@ -52,4 +51,13 @@ pub fn sample(bench: &mut Bench, contender: Contender) -> Result<Sample> {
         complaints: tally.complaints.into(),
         noise: None,
     })
+}
+
+fn opaque(rig: &mut Rig, count: usize) -> Result<Box<dyn Clients>> {
+    let mut clients = Exchanges::new(SMALL, Shape { request: 1024, answer: 1024, inspect: true });
+    // In steps, so that no queue of new connections overflows.
+    for opened in (0..count).step_by(STEP) {
+        clients.open(rig, STEP.min(count - opened))?;
+    }
+    Ok(Box::new(clients))
 }

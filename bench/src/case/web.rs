@@ -3,12 +3,14 @@
 use anyhow::Result;
 
 use super::{Case, Metric, Target};
-use crate::contender::{CALLS, Contender, SPLICED, STREAMS, WEB};
+use crate::contender::{CALLS, Contender, SECURE, SPLICED, STREAMS, WEB};
 use crate::load::streams::{Manner, Streams};
 use crate::load::web::{Question, Web};
 use crate::load::{Clients, Rig};
 
 const BULK_CONNECTIONS: usize = 16;
+/// Opened at once.
+const STEP: usize = 500;
 /// At a time, over each connection of HTTP/2.
 const STREAMS_EACH: usize = 32;
 
@@ -16,6 +18,8 @@ pub fn contenders(case: Case) -> &'static [Contender] {
     use Contender::{Haproxy, HaproxySplice, Nginx, Seaway};
     match case {
         Case::HttpBulk => &[Seaway, Haproxy, HaproxySplice, Nginx],
+        // Peers would need twice the descriptors, for connections to members that nobody asks for.
+        Case::HttpIdle | Case::Http2Idle | Case::TlsIdle => &[Seaway],
         _ => &[Seaway, Haproxy, Nginx],
     }
 }
@@ -23,9 +27,14 @@ pub fn contenders(case: Case) -> &'static [Contender] {
 pub fn targets(case: Case) -> Vec<Target> {
     use Contender::{Haproxy, HaproxySplice, Nginx};
     let busy = |against, at_most| Target { metric: Metric::BusyPerRequest, against: Some(against), at_most };
+    let each = |at_most| Target { metric: Metric::MemoryPerConnection, against: None, at_most };
     match case {
         Case::HttpBulk => vec![busy(Haproxy, 0.6), busy(HaproxySplice, 1.0)],
-        Case::HttpConnect | Case::Http2 | Case::Grpc => vec![busy(Haproxy, 0.9)],
+        Case::HttpConnect | Case::Http2 | Case::Grpc | Case::TlsKeepalive => vec![busy(Haproxy, 0.9)],
+        Case::TlsHandshake => vec![busy(Haproxy, 0.6)],
+        Case::HttpIdle => vec![each(12.0)],
+        Case::Http2Idle => vec![each(32.0)],
+        Case::TlsIdle => vec![each(40.0)],
         // The better of the two is meant, so it is both.
         _ => vec![busy(Haproxy, 0.85), busy(Nginx, 0.85)],
     }
@@ -36,6 +45,9 @@ pub fn rate(case: Case) -> Option<f64> {
         Case::HttpBulk => 400.0,
         Case::HttpConnect => 4_000.0,
         Case::Grpc => 8_000.0,
+        Case::TlsHandshake => 800.0,
+        Case::TlsKeepalive => 10_000.0,
+        Case::HttpIdle | Case::Http2Idle | Case::TlsIdle => return None,
         _ => 12_000.0,
     })
 }
@@ -45,6 +57,12 @@ pub fn describe(case: Case) -> String {
     match case {
         Case::HttpConnect => {
             "HTTP/1.1, 1 KiB, new client connection per request, those to the backend kept".into()
+        }
+        Case::TlsHandshake => {
+            "TLS 1.3, new client connection with a full handshake per request, 1 KiB".into()
+        }
+        Case::TlsKeepalive => {
+            format!("HTTP/1.1 through TLS 1.3, {answer} B, keep-alive, {connections} connections")
         }
         Case::Http2 => {
             format!(
@@ -71,12 +89,33 @@ fn size(case: Case) -> (usize, usize) {
     }
 }
 
+/// Opens so many connections, asks once on each, and keeps them.
+pub fn idle(rig: &mut Rig, case: Case, count: usize) -> Result<Box<dyn Clients>> {
+    // In steps, so that no queue of new connections overflows.
+    let steps = (0..count).step_by(STEP).map(|opened| STEP.min(count - opened));
+    if case == Case::Http2Idle {
+        let mut clients = Streams::new(Manner { to: STREAMS, streams: 1, answer: 1 << 10, calls: false });
+        steps.into_iter().try_for_each(|step| clients.open(rig, step))?;
+        return Ok(Box::new(clients));
+    }
+    let secure = case == Case::TlsIdle;
+    let to = if secure { SECURE } else { WEB };
+    let mut clients = Web::new(Question { to, answer: 1 << 10, inspect: true, anew: false, secure });
+    steps.into_iter().try_for_each(|step| clients.open(rig, step))?;
+    Ok(Box::new(clients))
+}
+
 pub fn clients(rig: &mut Rig, case: Case, contender: Contender) -> Result<Box<dyn Clients>> {
     let (connections, answer) = size(case);
-    let to = if contender == Contender::HaproxySplice { SPLICED } else { WEB };
-    let question = Question { to, answer, inspect: true, anew: false };
+    let secure = matches!(case, Case::TlsHandshake | Case::TlsKeepalive | Case::TlsIdle);
+    let to = match contender {
+        Contender::HaproxySplice => SPLICED,
+        _ if secure => SECURE,
+        _ => WEB,
+    };
+    let question = Question { to, answer, inspect: true, anew: false, secure };
     Ok(match case {
-        Case::HttpConnect => {
+        Case::HttpConnect | Case::TlsHandshake => {
             let mut clients = Web::new(Question { anew: true, ..question });
             rig.prove(&mut clients, 8)?;
             Box::new(clients)

@@ -1,29 +1,43 @@
 //! HAProxy and nginx from the system's packages, with the configurations in `bench/peers`.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{Role, first_line};
+use super::{Programs, Role, first_line};
 
-pub(super) fn haproxy(peers: &Path, role: Role) -> Command {
+pub(super) fn haproxy(programs: &Programs, role: Role, folder: &Path) -> Result<Command> {
     let mut command = Command::new("haproxy");
     // -db: stay in the foreground, one process.
-    command.args(["-db", "-f"]).arg(peers.join(match role {
-        Role::Stream => "haproxy.cfg",
-        Role::Web => "haproxy-web.cfg",
-    }));
-    command
+    command.args(["-db", "-f"]).arg(configured(programs, folder, role, "haproxy", "cfg")?);
+    Ok(at_home(command, folder))
 }
 
-pub(super) fn nginx(peers: &Path, role: Role) -> Command {
+pub(super) fn nginx(programs: &Programs, role: Role, folder: &Path) -> Result<Command> {
     let mut command = Command::new("/usr/sbin/nginx");
+    command.arg("-c").arg(configured(programs, folder, role, "nginx", "conf")?);
+    Ok(at_home(command, folder))
+}
+
+/// The configuration in the contender's own folder, with the certificate beside it.
+fn configured(programs: &Programs, folder: &Path, role: Role, name: &str, kind: &str) -> Result<PathBuf> {
     let file = match role {
-        Role::Stream => "nginx.conf",
-        Role::Web => "nginx-web.conf",
+        Role::Stream => format!("{name}.{kind}"),
+        Role::Web => format!("{name}-web.{kind}"),
     };
-    command.arg("-c").arg(peers.join(file));
+    let path = folder.join(&file);
+    for file in [&file, "openssl.cnf"] {
+        let from = programs.peers.join(file);
+        fs::copy(&from, folder.join(file)).with_context(|| from.display().to_string())?;
+    }
+    fs::write(folder.join("certificate.pem"), programs.certificate.pem())?;
+    Ok(path)
+}
+
+fn at_home(mut command: Command, folder: &Path) -> Command {
+    command.current_dir(folder).env("OPENSSL_CONF", folder.join("openssl.cnf"));
     command
 }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{BULK, CALLS, DATAGRAMS, Role, SMALL, STREAMS, WEB, first_line};
+use super::certificate::Certificate;
+use super::{BULK, CALLS, DATAGRAMS, Role, SECURE, SMALL, STREAMS, WEB, first_line};
 use crate::backend::{GRPC_PORT, MEMBERS, TCP_PORT, UDP_PORT, WEB_PORT};
 
 pub const ADMIN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1936);
@@ -25,6 +26,8 @@ const CONFIG: &str = "dataPlane:\n  workers: 1\nhost:\n  name: bench\n  addresse
 const ADDRESS: &str = "  loadBalancerIP: 127.0.0.1\n";
 /// Makes a Service hash by the client's address.
 const HASHING: &str = "seaway.dev/balance: source-hash";
+/// HTTP, too.
+const ENDING_TLS: &str = "seaway.dev/tls: bench";
 const SPEAKING_HTTP: &str = "seaway.dev/protocol: http";
 
 pub fn version(program: &Path) -> Result<String> {
@@ -71,7 +74,7 @@ fn answers_ready() -> Result<bool> {
 }
 
 /// The Services that the cases with peers use, at the addresses where the peers listen.
-pub fn write_small_folder(folder: &Path, role: Role) -> Result<()> {
+pub fn write_small_folder(folder: &Path, role: Role, certificate: &Certificate) -> Result<()> {
     prepare(folder)?;
     let mut text = String::new();
     let services = match role {
@@ -87,11 +90,13 @@ pub fn write_small_folder(folder: &Path, role: Role) -> Result<()> {
             },
         ],
         Role::Web => {
+            secret(&mut text, "bench", certificate);
             let web = Service { annotation: SPEAKING_HTTP, port: WEB_PORT, ..Service::default() };
             vec![
                 Service { name: "web", listen: WEB.port(), ..web },
                 Service { name: "streams", listen: STREAMS.port(), ..web },
                 Service { name: "calls", listen: CALLS.port(), port: GRPC_PORT, speaks: "grpc", ..web },
+                Service { name: "secure", listen: SECURE.port(), annotation: ENDING_TLS, ..web },
             ]
         }
     };
@@ -167,6 +172,18 @@ fn prepare(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder.join(MANIFESTS))?;
     fs::create_dir_all(folder.join("state"))?;
     fs::write(folder.join("seaway.yaml"), CONFIG).context("cannot write seaway.yaml")
+}
+
+fn secret(text: &mut String, name: &str, certificate: &Certificate) {
+    let block = |pem: &str| pem.lines().map(|line| format!("    {line}\n")).collect::<String>();
+    write!(
+        text,
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {name}\ntype: kubernetes.io/tls\nstringData:\n  tls.crt: |\n{}  \
+         tls.key: |\n{}---\n",
+        block(&certificate.chain),
+        block(&certificate.key)
+    )
+    .expect("writing to a String cannot fail");
 }
 
 #[derive(Clone, Copy)]

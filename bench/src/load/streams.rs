@@ -59,7 +59,7 @@ impl Streams {
     /// Opens `count` more connections, waits until they stand, and asks once on each.
     pub fn open(&mut self, rig: &mut Rig, count: usize) -> Result<()> {
         for index in self.connections.len()..self.connections.len() + count {
-            let wire = Wire::connect(self.manner.to).context("cannot connect to the contender")?;
+            let wire = Wire::connect(self.manner.to, None).context("cannot connect to the contender")?;
             rig.epoll.add(&wire, index as u64, WRITABLE)?;
             self.connections.push(Connection {
                 wire: Some(wire),

@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use rustls::ClientConfig;
 
-use super::wire::Wire;
+use super::wire::{self, Wire};
 use super::{Clients, Rig, Tally};
 use crate::message::http;
 use crate::message::{ANSWER_HEAD, REQUEST_HEAD, Request, intact};
@@ -25,10 +27,13 @@ pub struct Question {
     pub inspect: bool,
     /// Each over a connection of its own.
     pub anew: bool,
+    /// Through TLS.
+    pub secure: bool,
 }
 
 pub struct Web {
     question: Question,
+    terms: Arc<ClientConfig>,
     slots: Vec<Option<Connection>>,
     /// With `anew` those that are free; else those that stand and have nothing to do.
     idle: VecDeque<usize>,
@@ -39,6 +44,7 @@ pub struct Web {
 
 struct Connection {
     wire: Wire,
+    connected: bool,
     stands: bool,
     asked: Option<Asked>,
 }
@@ -56,6 +62,7 @@ impl Web {
         let free = if question.anew { UNDER_WAY } else { 0 };
         Self {
             question,
+            terms: wire::terms(),
             slots: (0..free).map(|_| None).collect(),
             idle: (0..free).collect(),
             sequence: 0,
@@ -80,9 +87,10 @@ impl Web {
     }
 
     fn connect(&mut self, epoll: &Epoll, slot: usize) -> Result<()> {
-        let wire = Wire::connect(self.question.to).context("cannot connect to the contender")?;
+        let terms = self.question.secure.then_some((&self.terms, "bench.example"));
+        let wire = Wire::connect(self.question.to, terms).context("cannot connect to the contender")?;
         epoll.add(&wire, slot as u64, WRITABLE)?;
-        self.slots[slot] = Some(Connection { wire, stands: false, asked: None });
+        self.slots[slot] = Some(Connection { wire, connected: false, stands: false, asked: None });
         Ok(())
     }
 
@@ -155,8 +163,14 @@ impl Web {
     fn proceed(&mut self, epoll: &Epoll, event: Event, slot: usize, tally: &mut Tally) -> io::Result<()> {
         let Some(Some(connection)) = self.slots.get_mut(slot) else { return Ok(()) };
         if !connection.stands {
+            if !connection.connected {
+                connection.connected = true;
+                epoll.change(&connection.wire, event.token, READABLE)?;
+            }
+            if !connection.wire.shake_hands()? {
+                return Ok(());
+            }
             connection.stands = true;
-            epoll.change(&connection.wire, event.token, READABLE)?;
             if connection.asked.is_some() {
                 return self.send(slot, tally);
             }

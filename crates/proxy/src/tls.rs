@@ -42,6 +42,9 @@ impl Slot {
     }
 }
 
+/// For one client at once.
+const MOST_TICKETS: usize = 4;
+
 /// How one listener speaks TLS.
 pub(crate) struct Terms {
     pub(crate) config: Arc<ServerConfig>,
@@ -107,6 +110,8 @@ impl Terms {
             config.ticketer = tickets.clone();
             // Each costs a client that opens many connections as many messages; one is enough.
             config.send_tls13_tickets = 1;
+            // Who asks for another number, or for none (RFC 9149), gets that.
+            config.max_tls13_tickets = MOST_TICKETS;
         } else {
             config.send_tls13_tickets = 0;
         }
