@@ -75,6 +75,10 @@ fn ejection(field: &Field<'_>) -> Passive {
     let section = field.object();
     let mut passive = Passive::default();
     passive.failures = section.take("failures").within(1, 255).unwrap_or(passive.failures);
+    if let Some(errors) = section.take("errors").within(0, 255) {
+        passive.errors = Some(errors).filter(|it| *it > 0);
+    }
+    passive.share = section.take("share").within(0, 100).unwrap_or(passive.share);
     if let Some(time) = section.take("eject").duration() {
         passive.eject = time;
     }

@@ -171,15 +171,19 @@ impl CheckKind {
 /// Ejection by what the traffic itself shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Passive {
-    /// Failures in a row (refused, timed out, reset before an answer).
+    /// Failures in a row (refused, timed out, reset before an answer or amid it).
     pub failures: u8,
+    /// Answers in a row that say the member is at fault (5xx, HTTP); `None`: they are the member's own business.
+    pub errors: Option<u8>,
+    /// Percent of the pool that may be out at once; one always may, and the last one never.
+    pub share: u8,
     /// Out for this long, times the ejections in a row, at most ten times.
     pub eject: Duration,
 }
 
 impl Default for Passive {
     fn default() -> Passive {
-        Passive { failures: 3, eject: Duration::from_secs(10) }
+        Passive { failures: 3, errors: None, share: 50, eject: Duration::from_secs(10) }
     }
 }
 

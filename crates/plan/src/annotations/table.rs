@@ -210,6 +210,27 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
+        names: &["seaway.dev/passive-ejection-errors"],
+        help: "answers of 5xx in a row until a member is left out for a while (HTTP), or off",
+        set: |wishes, text| {
+            let errors = match text {
+                "off" | "false" | "none" | "0" => None,
+                _ => Some(count(text)?),
+            };
+            wishes.passive = Some(Passive { errors, ..wishes.passive.unwrap_or_default() });
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/passive-ejection-share"],
+        help: "percent of the members that may be left out so at once, 0 to 100; one always may",
+        set: |wishes, text| {
+            let share = percent(text)?;
+            wishes.passive = Some(Passive { share, ..wishes.passive.unwrap_or_default() });
+            Ok(())
+        },
+    },
+    Row {
         names: &["seaway.dev/slow-start"],
         help: "a duration over which a member that came back gets its share, or 0",
         set: |wishes, text| {
@@ -221,8 +242,7 @@ pub(super) const ROWS: &[Row] = &[
         names: &["seaway.dev/panic-threshold"],
         help: "percent of healthy members below which all are used, 0 to 100",
         set: |wishes, text| {
-            let percent = text.trim_end_matches('%').parse::<u8>().ok().filter(|it| *it <= 100);
-            wishes.panic_threshold = percent.ok_or_else(|| format!("{text:?} is no percentage"))?;
+            wishes.panic_threshold = percent(text)?;
             Ok(())
         },
     },
@@ -311,6 +331,11 @@ pub(super) fn positive(text: &str) -> Result<std::time::Duration, String> {
         it if it.is_zero() => Err(format!("{text:?} must be more than nothing")),
         it => Ok(it),
     }
+}
+
+fn percent(text: &str) -> Result<u8, String> {
+    let percent = text.trim_end_matches('%').parse::<u8>().ok().filter(|it| *it <= 100);
+    percent.ok_or_else(|| format!("{text:?} is no percentage"))
 }
 
 fn count(text: &str) -> Result<u8, String> {

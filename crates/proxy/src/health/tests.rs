@@ -286,9 +286,10 @@ fn members_that_expect_a_proxy_header_get_a_local_one() {
 #[test]
 fn an_ejection_and_its_end_are_told() {
     let member = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let ward = Ward::new(CheckKind::Tcp, &[member], |pool| {
+    let other = SocketAddr::new(member.ip(), 1);
+    let ward = Ward::new(CheckKind::Tcp, &[member, other], |pool| {
         pool.health = None;
-        pool.passive = Some(Passive { failures: 3, eject: Duration::from_millis(100) });
+        pool.passive = Some(Passive { failures: 3, eject: Duration::from_millis(100), ..Passive::default() });
     });
     let changes = ward.prober.changes();
     for _ in 0..3 {

@@ -226,9 +226,8 @@ async fn forward(
         };
         let unanswered = match result {
             Ok(end) => {
-                member.served();
                 scratch.record.led_to(pool, &member);
-                return relay(client, scratch, short, end, &member, !introduces).await;
+                return relay(client, scratch, short, (end, !introduces), pool, &member).await;
             }
             Err(unanswered) => unanswered,
         };

@@ -18,16 +18,16 @@ use super::{
     scratch::Scratch,
     serve::Client,
 };
-use crate::running::RunningMember;
+use crate::running::{RunningMember, RunningPool};
 
 /// Passes the answer on, with the interim ones before it.
 pub(super) async fn relay(
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
-    stream: End,
+    (stream, keep): (End, bool),
+    pool: &RunningPool,
     member: &Arc<RunningMember>,
-    keep: bool,
 ) -> After {
     loop {
         let Scratch { response, answered, downward, .. } = scratch;
@@ -85,6 +85,7 @@ pub(super) async fn relay(
     answered.consume(response.length);
     downward.begin(response.body, chunked);
     if tunnels {
+        pool.answered(member, status, client.hall.now());
         upward.begin(Body::Tunnel, false);
         return tunnel(client, scratch, &stream).await;
     }
@@ -116,10 +117,11 @@ pub(super) async fn relay(
     record.moved(upward.moved, downward.moved);
     client.own.engage(None);
     match result {
-        Ok(()) => {}
+        Ok(()) => pool.answered(member, status, client.hall.now()),
         Err(Broken::Source(_)) => {
             // The client must see that something is missing.
             member.resets.fetch_add(1, Relaxed);
+            pool.failed(member, "reset amid an answer", client.hall.now());
             client.end.reset();
             return After::Close;
         }

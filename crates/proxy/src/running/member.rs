@@ -33,6 +33,8 @@ pub(crate) struct RunningMember {
     pub(crate) answers: Answers,
     health: AtomicU8,
     failures: AtomicU32,
+    /// Answers in a row that said it was at fault.
+    errors: AtomicU32,
     ejections: AtomicU32,
     ejected_until: AtomicU64,
     warm_since: AtomicU64,
@@ -76,6 +78,7 @@ impl RunningMember {
             answers: Answers::default(),
             health: AtomicU8::new(0),
             failures: AtomicU32::new(0),
+            errors: AtomicU32::new(0),
             ejections: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             warm_since: AtomicU64::new(0),
@@ -130,6 +133,7 @@ impl RunningMember {
             self.ejected_until.store(0, Relaxed);
             self.ejections.store(0, Relaxed);
             self.failures.store(0, Relaxed);
+            self.errors.store(0, Relaxed);
             self.warm_since.store(now, Relaxed);
         }
     }
@@ -159,28 +163,35 @@ impl RunningMember {
         self.warm_since.store(now, Relaxed);
     }
 
-    /// It did not take a connection, or reset one before any answer. `Some` tells until when it is ejected for that.
-    pub(super) fn failed(&self, passive: Passive, now: u64) -> Option<u64> {
-        let failures = self.failures.fetch_add(1, Relaxed) + 1;
-        if failures < u32::from(passive.failures.max(1)) || self.ejected_until.load(Relaxed) > now {
-            return None;
-        }
+    /// It did not take a connection, or reset one. `true`: so often in a row that it is to be ejected.
+    pub(super) fn failed(&self, passive: Passive) -> bool {
+        self.failures.fetch_add(1, Relaxed) + 1 >= u32::from(passive.failures.max(1))
+    }
+
+    /// It answered that it is at fault; the same.
+    pub(super) fn erred(&self, passive: Passive) -> bool {
+        let Some(most) = passive.errors else { return false };
+        self.errors.fetch_add(1, Relaxed) + 1 >= u32::from(most.max(1))
+    }
+
+    /// Tells until when.
+    pub(super) fn eject(&self, passive: Passive, now: u64) -> u64 {
         self.failures.store(0, Relaxed);
+        self.errors.store(0, Relaxed);
         let times = (self.ejections.fetch_add(1, Relaxed) + 1).min(10);
         let until = now + passive.eject.as_millis() as u64 * u64::from(times);
         self.ejected_until.store(until, Relaxed);
         self.warm_since.store(until, Relaxed);
-        Some(until)
+        until
     }
 
-    /// It answered somebody.
+    /// It answered somebody, and well.
     pub(crate) fn served(&self) {
         // Mostly nothing has to be written, so the line stays shared between processors.
-        if self.failures.load(Relaxed) != 0 {
-            self.failures.store(0, Relaxed);
-        }
-        if self.ejections.load(Relaxed) != 0 {
-            self.ejections.store(0, Relaxed);
+        for count in [&self.failures, &self.errors, &self.ejections] {
+            if count.load(Relaxed) != 0 {
+                count.store(0, Relaxed);
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     L4, LbKey, Pool, PoolId,
-    load_balancer::{Affinity, BackendProtocol, Balance, HttpTerms, MemberState},
+    load_balancer::{Affinity, BackendProtocol, Balance, HttpTerms, MemberState, Passive},
     name::Owner,
 };
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
@@ -135,18 +135,55 @@ impl RunningPool {
         true
     }
 
-    /// The member did not take a connection, or reset one before any answer.
+    /// The member did not take a connection, or reset one.
     pub(crate) fn failed(&self, member: &RunningMember, reason: &str, now: u64) {
         let live = self.live.load();
         let Some(passive) = live.compiled.pool().passive else { return };
-        if let Some(until) = member.failed(passive, now) {
-            let warming = live.compiled.pool().slow_start.unwrap_or_default();
-            self.uneven_until.fetch_max(until + warming.as_millis() as u64, Relaxed);
-            if let Some(desk) = self.desk.get() {
-                let seconds = (until - now) as f64 / 1000.0;
-                let reason = format!("{reason}, {} failures in a row, out for {seconds} s", passive.failures);
-                desk.ejected(self, member.at, until, reason);
-            }
+        if member.failed(passive) {
+            let reason = format!("{reason}, {} failures in a row", passive.failures);
+            self.eject(&live, passive, member, &reason, now);
+        }
+    }
+
+    /// The member answered (HTTP): with a 5xx that tells of itself, or well.
+    pub(crate) fn answered(&self, member: &RunningMember, status: u16, now: u64) {
+        // What it never does, and versions that it does not speak, are the client's fault.
+        if status < 500 || matches!(status, 501 | 505) {
+            return member.served();
+        }
+        let live = self.live.load();
+        let Some(passive) = live.compiled.pool().passive else { return };
+        if member.erred(passive) {
+            let times = passive.errors.unwrap_or_default();
+            self.eject(&live, passive, member, &format!("answered {status}, {times} such in a row"), now);
+        }
+    }
+
+    /// Suspicion leaves enough of the pool to serve: what fails everywhere is not the members' fault.
+    fn eject(&self, live: &Live, passive: Passive, member: &RunningMember, reason: &str, now: u64) {
+        // One at a time, or two workers would each eject the last but one.
+        let _one_at_a_time = self.leaving();
+        if member.standing(now) == Standing::Ejected {
+            return;
+        }
+        let standings = live.members.iter().map(|it| it.standing(now));
+        let (mut out, mut usable) = (0, 0);
+        standings.for_each(|it| match it {
+            Standing::Usable => usable += 1,
+            Standing::Ejected => out += 1,
+            Standing::Failed => {}
+        });
+        let may_be_out = (live.members.len() * usize::from(passive.share) / 100).max(1);
+        let is_last = usable == 1 && member.standing(now) == Standing::Usable;
+        if out >= may_be_out || is_last {
+            return;
+        }
+        let until = member.eject(passive, now);
+        let warming = live.compiled.pool().slow_start.unwrap_or_default();
+        self.uneven_until.fetch_max(until + warming.as_millis() as u64, Relaxed);
+        if let Some(desk) = self.desk.get() {
+            let seconds = (until - now) as f64 / 1000.0;
+            desk.ejected(self, member.at, until, format!("{reason}, out for {seconds} s"));
         }
     }
 

@@ -283,7 +283,7 @@ fn a_dead_port_is_noticed_and_its_flow_moves() {
         dead.connect((ip, 9)).unwrap();
         let rig = Rig::new(1);
         let mut members = pool(&[alive.at, dead.local_addr().unwrap()]);
-        members.passive = Some(Passive { failures: 2, eject: Duration::from_secs(60) });
+        members.passive = Some(Passive { failures: 2, eject: Duration::from_secs(60), ..Passive::default() });
         rig.put(members);
         let listener = rig.open(ip, |_| {});
         for _ in 0..10 {

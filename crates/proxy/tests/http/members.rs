@@ -6,7 +6,10 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
+
+use seaway_model::{Pool, load_balancer::Passive};
 
 use crate::{scene::*, stage::*};
 
@@ -86,5 +89,39 @@ fn a_removed_member_gets_no_further_request_and_finishes_what_it_has() {
     assert_eq!(client.get("/").body, b"new", "the client's connection goes on");
     eventually("the kept connection is closed", || {
         stage.proxy.statistics().pools.iter().all(|pool| pool.members.len() == 1)
+    });
+}
+
+#[test]
+fn a_member_that_answers_with_errors_is_left_out_for_a_while() {
+    let (bad, good) = (
+        Member::new(|_, _| Some("HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n".to_owned())),
+        Member::saying("x"),
+    );
+    let (stage, at) = front(&[]);
+    let passive = Passive { errors: Some(3), eject: Duration::from_secs(60), ..Passive::default() };
+    stage.put(Pool { passive: Some(passive), ..pool(&[bad.at(), good.at()]) });
+    let mut client = Client::new(at);
+    let statuses: Vec<u16> = (0..30).map(|_| client.get("/").status()).collect();
+    assert_eq!(statuses.iter().filter(|it| **it == 503).count(), 3, "{statuses:?}");
+    assert_eq!(stage.member(bad.at()).standing, seaway_proxy::Standing::Ejected);
+}
+
+#[test]
+fn a_member_that_breaks_its_answers_off_is_left_out_for_a_while() {
+    let (bad, good) = (
+        Member::new(|_, _| {
+            Some("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\nhalf".to_owned())
+        }),
+        Member::saying("x"),
+    );
+    let (stage, at) = front(&[]);
+    let passive = Passive { failures: 2, eject: Duration::from_secs(60), ..Passive::default() };
+    stage.put(Pool { passive: Some(passive), ..pool(&[bad.at(), good.at()]) });
+    eventually("it is out", || {
+        let mut client = Client::new(at);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        client.rest();
+        stage.member(bad.at()).standing == seaway_proxy::Standing::Ejected
     });
 }

@@ -136,7 +136,7 @@ fn a_killed_member_takes_only_its_own_connections_with_it() {
 #[test]
 fn a_member_that_keeps_failing_is_left_alone_for_a_while() {
     let (stage, backend, dead) = (Stage::new(), Backend::named(b'a'), nobody());
-    let passive = Some(Passive { failures: 3, eject: Duration::from_secs(60) });
+    let passive = Some(Passive { failures: 3, eject: Duration::from_secs(60), ..Passive::default() });
     stage.put(Pool { passive, ..pool(&[dead, backend.at]) });
     let (at, _) = stage.open(HERE, |_| {});
     assert_eq!(answers(at, 40), [(b'a', 40)].into());
@@ -149,7 +149,7 @@ fn members_that_reset_before_any_answer_are_ejected() {
         let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
     });
     let (stage, good) = (Stage::new(), Backend::named(b'a'));
-    let passive = Some(Passive { failures: 2, eject: Duration::from_secs(60) });
+    let passive = Some(Passive { failures: 2, eject: Duration::from_secs(60), ..Passive::default() });
     stage.put(Pool { passive, ..pool(&[backend.at, good.at]) });
     let (at, _) = stage.open(HERE, |_| {});
     eventually("it is ejected", || {

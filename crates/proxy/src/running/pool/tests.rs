@@ -80,7 +80,7 @@ fn a_new_member_of_a_running_pool_serves_at_once_but_slowly() {
 
 #[test]
 fn a_member_that_fails_in_a_row_is_out_for_longer_and_longer() {
-    let passive = Some(Passive { failures: 2, eject: Duration::from_secs(10) });
+    let passive = Some(Passive { failures: 2, eject: Duration::from_secs(10), ..Passive::default() });
     let running = running(Pool { passive, ..pool(&[1, 2]) });
     let one = running.live().members[0].clone();
     let fail = |times: usize, now| (0..times).for_each(|_| running.failed(&one, "refused", now));
@@ -97,4 +97,46 @@ fn a_member_that_fails_in_a_row_is_out_for_longer_and_longer() {
     one.served();
     fail(2, 40_000);
     assert_eq!(shares(&running, 100, 50_000), [50, 50], "from the beginning after an answer");
+}
+
+#[test]
+fn answers_that_tell_of_a_fault_eject_where_they_count() {
+    for (errors, expected) in [(Some(3), [0, 100]), (None, [50, 50])] {
+        let passive = Some(Passive { errors, ..Passive::default() });
+        let running = running(Pool { passive, ..pool(&[1, 2]) });
+        let one = running.live().members[0].clone();
+        for status in [500, 503, 200, 502, 500, 404, 500, 501, 503, 505, 500] {
+            running.answered(&one, status, 1000);
+        }
+        assert_eq!(shares(&running, 100, 1000), [50, 50], "{errors:?}: never so many in a row");
+        for status in [504, 500] {
+            running.answered(&one, status, 1000);
+        }
+        assert_eq!(shares(&running, 100, 1000), expected, "{errors:?}");
+        assert_eq!(shares(&running, 100, 11_000), [50, 50], "it comes back");
+    }
+}
+
+#[test]
+fn only_a_share_of_a_pool_is_out_and_the_last_one_never() {
+    for (members, share, most_out) in
+        [(1, 100, 0), (2, 100, 1), (2, 50, 1), (4, 50, 2), (4, 0, 1), (4, 100, 3), (10, 25, 2)]
+    {
+        let passive = Some(Passive { failures: 1, share, ..Passive::default() });
+        let all: Vec<u8> = (1..=members).collect();
+        let running = running(Pool { passive, ..pool(&all) });
+        let members_of = running.live().members.clone();
+        for member in &members_of {
+            running.failed(member, "refused", 1000);
+        }
+        let out = members_of.iter().filter(|it| it.standing(1000) == Standing::Ejected).count();
+        assert_eq!(out, most_out, "{members} members, {share} %");
+    }
+    // Who is down by its checks serves nobody, either.
+    let passive = Some(Passive { failures: 1, share: 100, ..Passive::default() });
+    let running = running(Pool { passive, ..pool(&[1, 2]) });
+    let members = running.live().members.clone();
+    running.set_health(&members[0], Health::Down, 1000);
+    running.failed(&members[1], "refused", 1000);
+    assert_eq!(members[1].standing(1000), Standing::Usable);
 }
