@@ -172,6 +172,12 @@ impl Demand {
         if wishes.ports.is_empty() { !in_the_open } else { wishes.ports.iter().any(named) }
     }
 
+    /// Whether members may be spoken to by TLS: where what comes is merely passed on, whoever sends it does that.
+    pub(crate) fn speaks_tls(&self, wanted: &DemandPort) -> bool {
+        self.protocol(&wanted.port) == Protocol::Http
+            || self.ends_tls(wanted) && self.wishes.tls.members.spoken == Some(true)
+    }
+
     /// Where clients are sent to from the open.
     pub(crate) fn tls_port(&self) -> Option<u16> {
         let mut ports = self.ports.iter().filter(|it| self.ends_tls(it)).map(|it| it.listen);

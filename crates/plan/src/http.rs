@@ -22,10 +22,16 @@ pub(crate) fn spoken(port: &ServicePort) -> Spoken {
     }
     let Some(written) = &port.app_protocol else { return Spoken::Unknown };
     match written.strip_prefix("kubernetes.io/").unwrap_or(written) {
-        "http" | "ws" | "wss" => Spoken::Http(BackendProtocol::Http1),
-        "h2c" | "grpc" => Spoken::Http(BackendProtocol::Http2),
+        "http" | "https" | "ws" | "wss" => Spoken::Http(BackendProtocol::Http1),
+        "h2c" | "h2" | "grpc" | "grpcs" => Spoken::Http(BackendProtocol::Http2),
         _ => Spoken::Else,
     }
+}
+
+/// Whether members speak TLS at this port, as far as its `appProtocol` tells.
+pub(crate) fn speaks_tls(port: &ServicePort) -> bool {
+    let written = port.app_protocol.as_deref().unwrap_or_default();
+    matches!(written.strip_prefix("kubernetes.io/").unwrap_or(written), "https" | "wss" | "h2" | "grpcs")
 }
 
 impl Spoken {
@@ -97,7 +103,9 @@ mod tests {
             (L4::Tcp, Some("kubernetes.io/h2c"), http2),
             (L4::Tcp, Some("grpc"), http2),
             (L4::Tcp, Some("kubernetes.io/grpc"), http2),
-            (L4::Tcp, Some("https"), Spoken::Else),
+            (L4::Tcp, Some("https"), http1),
+            (L4::Tcp, Some("h2"), http2),
+            (L4::Tcp, Some("grpcs"), http2),
             (L4::Tcp, Some("mysql"), Spoken::Else),
             (L4::Tcp, Some("example.com/http"), Spoken::Else),
             (L4::Udp, None, Spoken::Else),

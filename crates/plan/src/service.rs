@@ -10,15 +10,16 @@ use seaway_model::{
     Kind, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Pool, PoolId, Problem, Reason,
     fact::{ServiceKind, ServicePort, TargetPort},
     load_balancer::{
-        Action, Affinity, BackendProtocol, Bind, HttpOptions, Options, Protocol, Redirect, Rule, TlsByName,
+        Action, Affinity, BackendProtocol, BackendTls, Bind, HttpOptions, Options, Protocol, Redirect, Rule,
+        TlsByName, Trust,
     },
 };
 
 use crate::{
-    annotations::{AUTHORITIES, TLS},
+    annotations::{AUTHORITIES, BACKEND_AUTHORITIES, TLS},
     certificates::Certificates,
     demand::{Demand, DemandPort},
-    http::spoken,
+    http::{speaks_tls, spoken},
     index::Given,
     members::{Members, members},
 };
@@ -58,7 +59,8 @@ pub(crate) fn plan(
             Protocol::Http => spoken(&wanted.port).to_members(),
             Protocol::Opaque => BackendProtocol::Opaque,
         };
-        let pool = pool(demand, &wanted.port, id.clone(), protocol, found);
+        let tls = backend_tls(demand, &wanted.port, demand.speaks_tls(wanted), certificates);
+        let pool = Pool { tls, ..pool(demand, &wanted.port, id.clone(), protocol, found) };
         pools.insert(id.clone(), kept(before.pools.get(&id), pool));
         if !spoiled.contains(&wanted.id()) {
             let listener = listener(demand, wanted, id, given);
@@ -135,6 +137,7 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let (wishes, object) = (&demand.wishes, demand.owner.object());
     let named = demand.secrets();
     let mut problems = certificates.told(&object, &wishes.field_of(TLS), &named, &wishes.http.hosts);
+    problems.extend(unvouched(demand, certificates));
     let clients = wishes.tls.authorities.iter().filter(|_| !named.is_empty());
     let authorities =
         clients.map(|it| ObjectRef::new(Kind::Secret, demand.service.meta.namespace.clone(), it.clone()));
@@ -146,6 +149,45 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
             .fix("Write the Secret, with the authorities of clients in ca.crt, as PEM.")
     }));
     problems
+}
+
+/// Members whom nobody vouches for.
+pub(crate) fn unvouched(demand: &Demand, certificates: &Certificates) -> Option<Problem> {
+    let (wishes, meta) = (&demand.wishes, &demand.service.meta);
+    let object =
+        ObjectRef::new(Kind::Secret, meta.namespace.clone(), wishes.tls.members.authorities.clone()?);
+    if certificates.held(&object).is_some_and(|it| !it.authorities.is_empty()) {
+        return None;
+    }
+    let what = format!("{object} has no ca.crt, so no member is believed");
+    let problem = Problem::new(demand.owner.object(), Reason::NoSuchSecret, what);
+    let fix = "Write the Secret, with who vouches for the members in ca.crt, as PEM.";
+    Some(problem.at(wishes.field_of(BACKEND_AUTHORITIES)).fix(fix))
+}
+
+/// How members are spoken to by TLS, if they are.
+pub(crate) fn backend_tls(
+    demand: &Demand,
+    port: &ServicePort,
+    may_be: bool,
+    certificates: &Certificates,
+) -> Option<Arc<BackendTls>> {
+    let (wishes, meta) = (&demand.wishes.tls.members, &demand.service.meta);
+    if !may_be || !wishes.spoken.unwrap_or(speaks_tls(port)) {
+        return None;
+    }
+    let authorities = |name: &Name| {
+        let object = ObjectRef::new(Kind::Secret, meta.namespace.clone(), name.clone());
+        // Without them nobody is believed.
+        Trust::Authorities(certificates.held(&object).map(|it| it.authorities.clone()).unwrap_or_default())
+    };
+    let trust = match &wishes.authorities {
+        _ if wishes.anybody => Trust::Anybody,
+        Some(name) => authorities(name),
+        None => Trust::Machine,
+    };
+    let usual = format!("{}.{}.svc", meta.name, meta.namespace).into();
+    Some(Arc::new(BackendTls { name: wishes.name.clone(), usual, trust }))
 }
 
 /// The same, asked for by TLS. Methods and bodies stay what they are (RFC 9110, section 15.4.9).

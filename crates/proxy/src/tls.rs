@@ -9,6 +9,7 @@
 //! A slot may be named before it is filled, and filled anew at any time: who shakes hands next gets what is there.
 
 mod keys;
+mod outward;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -27,6 +28,7 @@ use seaway_model::{
 
 pub(crate) use keys::Keys;
 pub use keys::{KeyError, look_at};
+pub(crate) use outward::Outward;
 
 /// Where a certificate of that name is, or will be.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
 //! Pools: who answers, how one of them is chosen, and how it is known to be alive.
 
-use std::{fmt, net::SocketAddr, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::L4;
+use super::{BackendTls, L4};
 use crate::name::{Name, Owner};
 
 /// Unique within a load balancer: the service port, and what else makes it a pool of its own.
@@ -30,8 +30,7 @@ pub struct Pool {
     pub owner: Owner,
     pub l4: L4,
     pub protocol: BackendProtocol,
-    /// TLS to the backend, verified against this name.
-    pub tls: Option<Name>,
+    pub tls: Option<Arc<BackendTls>>,
     pub balance: Balance,
     pub affinity: Option<Affinity>,
     pub health: Option<HealthCheck>,

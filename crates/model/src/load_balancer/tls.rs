@@ -42,6 +42,27 @@ pub struct ClientAuth {
     pub required: bool,
 }
 
+/// TLS with members.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BackendTls {
+    /// What is asked for, and what their certificates have to be for, whatever they were resolved from.
+    pub name: Option<Name>,
+    /// The same for members that have no name of their own.
+    pub usual: Name,
+    pub trust: Trust,
+}
+
+/// Who vouches for members.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Trust {
+    /// Those whom the serving machine trusts.
+    Machine,
+    /// These, as PEM; none: nobody is believed.
+    Authorities(Name),
+    /// They may be anybody: against listeners, not against those in between.
+    Anybody,
+}
+
 /// As Mozilla names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TlsProfile {

@@ -4,13 +4,17 @@ use seaway_model::{
     Kind, Name, ObjectRef,
     config::TlsTerms,
     fact::TargetPort,
-    load_balancer::{ClientAuth, TlsByName, TlsProfile},
+    load_balancer::{ClientAuth, HostPattern, TlsByName, TlsProfile},
 };
 
 use super::{Row, Wishes, http::yes_or_no};
-use crate::quantity::{duration, list};
+use crate::{
+    http,
+    quantity::{duration, list},
+};
 
 pub const TLS: &str = "seaway.dev/tls";
+pub const BACKEND_AUTHORITIES: &str = "seaway.dev/backend-tls-authorities";
 pub const AUTHORITIES: &str = "seaway.dev/client-authorities";
 
 /// What is asked of TLS.
@@ -26,6 +30,17 @@ pub struct TlsWishes {
     pub hsts: Option<u32>,
     pub authorities: Option<Name>,
     pub clients_optional: bool,
+    pub members: MemberTls,
+}
+
+/// What is asked of TLS with members.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemberTls {
+    /// Whatever the ports say.
+    pub spoken: Option<bool>,
+    pub name: Option<Name>,
+    pub authorities: Option<Name>,
+    pub anybody: bool,
 }
 
 impl TlsWishes {
@@ -119,6 +134,41 @@ pub(super) const ROWS: &[Row] = &[
                 "optional" => true,
                 _ => return Err(format!("{text:?} is neither required nor optional")),
             };
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/backend-tls"],
+        help: "true: members are spoken to by TLS, as they are where appProtocol is https, wss, grpcs or h2; or false",
+        set: |wishes, text| {
+            wishes.tls.members.spoken = Some(yes_or_no(text)?);
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/backend-tls-name"],
+        help: "the host name that members are asked for by TLS, and that their certificates have to be for; else NAME.NAMESPACE.svc",
+        set: |wishes, text| match http::host(text)? {
+            HostPattern::Exact(name) => {
+                wishes.tls.members.name = Some(name);
+                Ok(())
+            }
+            HostPattern::Under(_) => Err(format!("{text:?} is a pattern, and no name")),
+        },
+    },
+    Row {
+        names: &[BACKEND_AUTHORITIES],
+        help: "a Secret whose ca.crt vouches for members; else those whom this machine trusts",
+        set: |wishes, text| {
+            wishes.tls.members.authorities = Some(name(text)?);
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/backend-tls-verify"],
+        help: "off: members may be anybody; or on",
+        set: |wishes, text| {
+            wishes.tls.members.anybody = !yes_or_no(text)?;
             Ok(())
         },
     },

@@ -13,7 +13,7 @@ use crate::{
     http::spoken,
     index::{Given, ServiceKey},
     members::members,
-    service::{kept, noticed, pool},
+    service::{backend_tls, kept, noticed, pool, unvouched},
 };
 
 #[derive(Debug, PartialEq)]
@@ -41,12 +41,15 @@ impl Served {
             problems: demand.problems.clone(),
             names: BTreeSet::new(),
         };
+        served.problems.extend(unvouched(&demand, given.certificates));
         for wanted in &demand.ports {
             let found = members(given.index, service, &wanted.port, given.host);
             served.problems.extend(noticed(&demand, wanted, &found));
             served.names.extend(found.names.iter().cloned());
             let id = pool_id(&key, wanted.port.port);
-            let pool = pool(&demand, &wanted.port, id.clone(), spoken(&wanted.port).to_members(), found);
+            let tls = backend_tls(&demand, &wanted.port, true, given.certificates);
+            let protocol = spoken(&wanted.port).to_members();
+            let pool = Pool { tls, ..pool(&demand, &wanted.port, id.clone(), protocol, found) };
             served.pools.insert(id.clone(), kept(before.get(&id), pool));
         }
         served

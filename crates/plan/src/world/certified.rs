@@ -71,7 +71,7 @@ impl World {
             let mut wishes = Wishes::of(&self.config.defaults);
             wishes.read(&key.object(), &service.meta.annotations);
             named.extend(wishes.tls.objects(&key.namespace));
-            let authorities = wishes.tls.authorities.clone();
+            let authorities = [wishes.tls.authorities, wishes.tls.members.authorities].into_iter().flatten();
             named.extend(authorities.map(|it| ObjectRef::new(Kind::Secret, key.namespace.clone(), it)));
         }
         let before = self.secrets_of.remove(key).unwrap_or_default();

@@ -1,10 +1,10 @@
 //! What one check asks, how an answer is judged, and when judgements in a row change anything.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Member, Pool,
-    load_balancer::{CheckKind, ProxyVersion},
+    Member, Name, Pool,
+    load_balancer::{BackendTls, CheckKind, ProxyVersion},
 };
 use seaway_wire::{
     http::{Status, status},
@@ -22,6 +22,8 @@ pub(super) struct Check {
     fall: u8,
     /// A member that expects a PROXY header gets one that says "local", or it would answer nothing else.
     proxy: Option<ProxyVersion>,
+    /// How the question is asked by TLS, and the name that the member was found by.
+    pub(super) tls: Option<(Arc<BackendTls>, Option<Name>)>,
 }
 
 /// What one look at a member showed.
@@ -48,6 +50,10 @@ impl Check {
             rise: health.rise.max(1),
             fall: health.fall.max(1),
             proxy: pool.proxy,
+            // A connection alone says nothing about TLS.
+            tls: (pool.tls.clone())
+                .filter(|_| matches!(health.kind, CheckKind::Http { .. }))
+                .map(|tls| (tls, member.host_name.clone())),
         })
     }
 
@@ -55,14 +61,20 @@ impl Check {
         matches!(self.kind, CheckKind::Udp { .. })
     }
 
-    /// What is said first; empty if a connection is all that is wanted.
-    pub(super) fn question(&self) -> Vec<u8> {
+    /// What is said before anything else, TLS included.
+    pub(super) fn introduction(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self.proxy {
             Some(ProxyVersion::V2) => encode(Version::V2, &Origin::Local, &mut out),
             Some(ProxyVersion::V1) if !self.is_udp() => encode(Version::V1, &Origin::Local, &mut out),
             Some(ProxyVersion::V1) | None => {}
         }
+        out
+    }
+
+    /// What is asked; empty if a connection is all that is wanted.
+    pub(super) fn question(&self) -> Vec<u8> {
+        let mut out = Vec::new();
         match &self.kind {
             CheckKind::Tcp => {}
             CheckKind::Udp { send, .. } => out.extend_from_slice(send.as_bytes()),
@@ -160,6 +172,7 @@ mod tests {
             rise: 2,
             fall: 3,
             proxy: None,
+            tls: None,
         }
     }
 
@@ -200,9 +213,9 @@ mod tests {
     #[test]
     fn a_member_that_expects_a_proxy_header_is_told_that_the_check_is_local() {
         let mut check = check(CheckKind::Tcp);
-        assert!(check.question().is_empty());
+        assert!(check.question().is_empty() && check.introduction().is_empty());
         check.proxy = Some(ProxyVersion::V2);
-        let question = check.question();
+        let question = check.introduction();
         assert_eq!(&question[..12], b"\r\n\r\n\0\r\nQUIT\n");
         assert_eq!(question[12], 0x20);
     }

@@ -1,20 +1,23 @@
 //! One look at a member: a socket from its opening to the finding.
 
 use std::{
-    io,
+    io::{self, Read, Write},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
+use rustls::ClientConnection;
+use seaway_model::load_balancer::BackendProtocol;
 use seaway_wire::http::STATUS_LINE_MAX;
 
 use super::check::{Check, Finding};
-use crate::sys;
+use crate::{sys, tls::Outward};
 
 pub(super) struct Probe {
     socket: OwnedFd,
     connected: bool,
-    /// What is still to be said.
+    /// What is still to be said: in the open, then in TLS where that is spoken.
     question: Vec<u8>,
+    within: Option<Box<Within>>,
     said: usize,
     answer: Vec<u8>,
 }
@@ -44,13 +47,21 @@ impl Probe {
             socket
         };
         sys::connect(socket.as_fd(), &at)?;
-        let mut probe = Probe {
-            socket,
-            connected: check.is_udp(),
-            question: check.question(),
-            said: 0,
-            answer: Vec::new(),
+        let mut question = check.introduction();
+        let within = match &check.tls {
+            Some((tls, resolved)) => Some(Box::new(Within {
+                // Whatever else it speaks, the question is one of HTTP/1.1.
+                session: Outward::of(tls, BackendProtocol::Http1).begin(resolved.as_ref())?,
+                question: check.question(),
+                said: 0,
+            })),
+            None => {
+                question.extend(check.question());
+                None
+            }
         };
+        let mut probe =
+            Probe { socket, connected: check.is_udp(), question, within, said: 0, answer: Vec::new() };
         if check.is_udp() {
             probe.said = sys::send(probe.socket(), &probe.question)?;
         }
@@ -90,7 +101,10 @@ impl Probe {
         }
         let mut buffer = [0; 2048];
         loop {
-            let count = sys::receive(self.socket(), &mut buffer)?;
+            let count = match &mut self.within {
+                Some(within) => within.exchange(self.socket.as_fd(), &mut buffer)?,
+                None => sys::receive(self.socket.as_fd(), &mut buffer)?,
+            };
             let room = STATUS_LINE_MAX - self.answer.len().min(STATUS_LINE_MAX);
             self.answer.extend_from_slice(&buffer[..count.min(room)]);
             let ended = count == 0 || check.is_udp();
@@ -98,6 +112,58 @@ impl Probe {
                 return Ok(Some(finding));
             }
         }
+    }
+}
+
+/// A question in TLS.
+struct Within {
+    session: ClientConnection,
+    question: Vec<u8>,
+    said: usize,
+}
+
+impl Within {
+    /// Goes on with the handshake and the question as far as it can, and reads what was answered.
+    fn exchange(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
+        let mut wire = Wire(socket);
+        loop {
+            if !self.session.is_handshaking() && self.said < self.question.len() {
+                self.said += self.session.writer().write(&self.question[self.said..])?;
+            }
+            while self.session.wants_write() {
+                self.session.write_tls(&mut wire)?;
+            }
+            match self.session.reader().read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // What is asked for has been said by then, farewell or not.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                read => return read,
+            }
+            if self.session.read_tls(&mut wire)? == 0 && self.session.is_handshaking() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let processed = self.session.process_new_packets();
+            processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        }
+    }
+}
+
+/// The socket, as rustls wants it.
+struct Wire<'s>(BorrowedFd<'s>);
+
+impl Read for Wire<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        sys::receive(self.0, into)
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        sys::send(self.0, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -12,6 +12,8 @@ use super::{
     hall::{Hall, Own},
     scratch::Scratch,
     serve::Client,
+    session::Session,
+    stream::Stream,
 };
 use crate::{
     reach,
@@ -93,13 +95,30 @@ pub(super) async fn connect(
     member: &RunningMember,
 ) -> io::Result<End> {
     let fd = reach::connect(member, || hall.doors().give_up_spare())?;
-    let stream = hall.watch(fd, own.index())?;
+    let mut stream = hall.watch(fd, own.index())?;
     stream.connected().await?;
     if let Some(version) = pool.live().compiled.pool().proxy {
         let header = reach::introduction(version, who.peer, who.destination, who.listener.at);
         stream.write_all(&header).await?;
     }
+    secured(&mut stream, pool, member).await?;
     Ok(End::Wire(stream))
+}
+
+/// Shakes hands with a member, where that is asked for.
+pub(super) async fn secured(
+    stream: &mut Stream,
+    pool: &RunningPool,
+    member: &RunningMember,
+) -> io::Result<()> {
+    let begun = {
+        let live = pool.live();
+        let Some(outward) = &live.outward else { return Ok(()) };
+        let planned = live.compiled.position(member.at).map(|index| &live.compiled.members()[index]);
+        outward.begin(planned.and_then(|it| it.host_name.as_ref()))?
+    };
+    stream.secure(Session::new(begun));
+    stream.shaken_hands().await
 }
 
 /// Sends the request, and reads the head of the answer.
@@ -131,6 +150,10 @@ async fn ask(
                     }
                     Poll::Pending => break,
                 }
+            }
+            // What TLS holds goes as soon as it can; an error shows when the answer is read.
+            if may_go_on && sent == scratch.question.len() {
+                let _ = stream.poll_flush();
             }
             if may_go_on && sent == scratch.question.len() && !scratch.upward.is_through() {
                 let before = scratch.upward.moved;

@@ -220,7 +220,7 @@ async fn forward(
         };
         client.own.engage(Some(member.clone()));
         let (result, reused) = if many {
-            trunk::ask(client, scratch, short, &member, fresh_only).await
+            trunk::ask(client, scratch, short, pool, &member, fresh_only).await
         } else {
             ask_alone(client, scratch, short, pool, &member, fresh_only).await
         };

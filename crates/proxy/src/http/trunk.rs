@@ -16,7 +16,7 @@ use http::{HeaderMap, Uri};
 use seaway_wire::http::{Body, Known, Limits, Method, Reading, Request};
 
 use super::{
-    ask::Unanswered,
+    ask::{Unanswered, secured},
     end::End,
     exchange::Short,
     flow::Broken,
@@ -28,7 +28,10 @@ use super::{
     stream::Ready,
     streams::{CONNECTION_WINDOW, STREAM_WINDOW},
 };
-use crate::{reach, running::RunningMember};
+use crate::{
+    reach,
+    running::{RunningMember, RunningPool},
+};
 
 /// What was let in is a little longer by now.
 const OURS: Limits = Limits { head: 128 << 10, target: 128 << 10, fields: 8 << 10 };
@@ -63,6 +66,7 @@ pub(super) async fn ask(
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
+    pool: &RunningPool,
     member: &Arc<RunningMember>,
     fresh_only: bool,
 ) -> (Result<End, Unanswered>, bool) {
@@ -75,13 +79,14 @@ pub(super) async fn ask(
         Some(requests) => requests,
         None => {
             client.allow(short.connect);
-            match connect(client, member).await {
+            match connect(client, pool, member).await {
                 Ok(requests) => requests,
                 Err(error) => return (Err(Unanswered::Again(error.to_string())), false),
             }
         }
     };
-    let result = ask_by(requests, client, scratch, short).await;
+    let scheme = if pool.live().outward.is_some() { "https" } else { "http" };
+    let result = ask_by(requests, client, scratch, short, scheme).await;
     if result.is_err() {
         // It may be the connection's fault; those who are on it go on.
         client.hall.trunks().forget(member);
@@ -89,11 +94,19 @@ pub(super) async fn ask(
     (result, reused)
 }
 
-async fn connect(client: &Client, member: &Arc<RunningMember>) -> io::Result<SendRequest<Bytes>> {
+async fn connect(
+    client: &Client,
+    pool: &RunningPool,
+    member: &Arc<RunningMember>,
+) -> io::Result<SendRequest<Bytes>> {
     let hall = &client.hall;
     let fd = reach::connect(member, || hall.doors().give_up_spare())?;
-    let stream = hall.watch(fd, client.own.index())?;
+    let mut stream = hall.watch(fd, client.own.index())?;
     stream.connected().await?;
+    secured(&mut stream, pool, member).await?;
+    if stream.session().is_some_and(|it| it.connection().alpn_protocol() != Some(b"h2")) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));
+    }
     let own = Rc::new(Own::new(None, hall.now()));
     let ready = stream.ready();
     let handshake = Builder::new()
@@ -122,8 +135,9 @@ async fn ask_by(
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
+    scheme: &str,
 ) -> Result<End, Unanswered> {
-    let Some((request, joined)) = request(&scratch.question) else {
+    let Some((request, joined)) = request(&scratch.question, scheme) else {
         return Err(Unanswered::Refused(400));
     };
     client.allow(short.answer);
@@ -200,7 +214,7 @@ async fn ask_by(
 }
 
 /// The question as HTTP/2 says it, and where its body begins.
-fn request(question: &[u8]) -> Option<(http::Request<()>, usize)> {
+fn request(question: &[u8], scheme: &str) -> Option<(http::Request<()>, usize)> {
     let mut read = Request::default();
     if read.read(question, &OURS) != Reading::Whole {
         return None;
@@ -209,7 +223,7 @@ fn request(question: &[u8]) -> Option<(http::Request<()>, usize)> {
         Body::Tunnel => return None,
         _ => read.path_and_query().of(question),
     };
-    let uri = Uri::builder().scheme("http").authority(read.authority.of(question)).path_and_query(target);
+    let uri = Uri::builder().scheme(scheme).authority(read.authority.of(question)).path_and_query(target);
     let mut request = http::Request::new(());
     *request.method_mut() = http::Method::from_bytes(read.method_name.of(question)).ok()?;
     *request.uri_mut() = uri.build().ok()?;

@@ -17,7 +17,7 @@ use seaway_model::{
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
 
 use super::{Health, RunningMember, affinity::AffinityTable};
-use crate::health::Desk;
+use crate::{health::Desk, tls::Outward};
 
 pub(crate) struct RunningPool {
     pub(crate) key: LbKey,
@@ -38,6 +38,8 @@ pub(crate) struct Live {
     pub(crate) members: Box<[Arc<RunningMember>]>,
     /// `false`: nobody has put this pool, or it was removed.
     pub(crate) present: bool,
+    /// How TLS is spoken with members, where it is.
+    pub(crate) outward: Option<Arc<Outward>>,
     /// How many of the members are down by their checks.
     down: AtomicU32,
 }
@@ -80,12 +82,15 @@ impl RunningPool {
             compiled.table();
         }
         let mut someone_left = false;
+        let same_tls = before.compiled.pool().tls == pool.tls;
         let members = compiled.members().iter().map(|member| {
             let known = before
                 .compiled
                 .position(member.at)
                 .map(|index| before.members[index].clone())
-                .or_else(|| leaving.iter().find(|gone| gone.at == member.at).cloned());
+                // What was agreed on with one that is spoken to otherwise now is not used again.
+                .filter(|_| same_tls)
+                .or_else(|| leaving.iter().find(|gone| gone.at == member.at && same_tls).cloned());
             let running = known.unwrap_or_else(|| {
                 let new = RunningMember::new(member.at);
                 if let Some(time) = pool.slow_start.filter(|_| grows) {
@@ -103,7 +108,7 @@ impl RunningPool {
         let members: Box<[_]> = members.collect();
         leaving.retain(|gone| gone.active() > 0 && compiled.position(gone.at).is_none());
         for member in &before.members {
-            if compiled.position(member.at).is_none() {
+            if compiled.position(member.at).is_none() || !same_tls {
                 member.leaves(now);
                 someone_left = true;
                 if member.active() > 0 {
@@ -243,7 +248,9 @@ impl Live {
     }
 
     fn new_compiled(compiled: CompiledPool, members: Box<[Arc<RunningMember>]>, present: bool) -> Live {
-        let live = Live { compiled, members, present, down: AtomicU32::new(0) };
+        let pool = compiled.pool();
+        let outward = pool.tls.as_ref().map(|tls| Outward::of(tls, pool.protocol));
+        let live = Live { compiled, members, present, outward, down: AtomicU32::new(0) };
         live.count_down();
         live
     }

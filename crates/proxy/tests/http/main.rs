@@ -8,6 +8,7 @@ mod heads;
 mod introduced;
 mod limits;
 mod members;
+mod members_tls;
 mod peer;
 mod rules;
 mod scene;

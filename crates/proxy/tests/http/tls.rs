@@ -18,10 +18,10 @@ use seaway_model::{
 use crate::{scene::*, stage::*};
 
 /// An authority of its own for each test.
-struct Authority(rcgen::CertifiedIssuer<'static, rcgen::KeyPair>);
+pub(crate) struct Authority(rcgen::CertifiedIssuer<'static, rcgen::KeyPair>);
 
 impl Authority {
-    fn new() -> Authority {
+    pub(crate) fn new() -> Authority {
         let mut parameters = rcgen::CertificateParams::new(Vec::new()).unwrap();
         parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         Authority(
@@ -29,7 +29,7 @@ impl Authority {
         )
     }
 
-    fn certificate(&self, name: &str) -> Certificate {
+    pub(crate) fn certificate(&self, name: &str) -> Certificate {
         self.with_key(name, &rcgen::KeyPair::generate().unwrap())
     }
 
@@ -44,7 +44,7 @@ impl Authority {
         }
     }
 
-    fn as_authorities(&self) -> Certificate {
+    pub(crate) fn as_authorities(&self) -> Certificate {
         Certificate {
             chain: "".into(),
             key: String::new().into(),
@@ -60,11 +60,11 @@ impl Authority {
     }
 }
 
-fn object(name: &str) -> ObjectRef {
+pub(crate) fn object(name: &str) -> ObjectRef {
     ObjectRef::new(Kind::Secret, "default", name)
 }
 
-fn give(stage: &Stage, name: &str, certificate: &Certificate) {
+pub(crate) fn give(stage: &Stage, name: &str, certificate: &Certificate) {
     stage.proxy.put_certificate(&stage.key, &object(name), &Arc::new(certificate.clone())).unwrap();
 }
 

@@ -63,7 +63,7 @@ fn what_speaks_something_else_is_not_there() {
     let table = [
         ("plain", Config::default(), web.clone(), true),
         ("http", Config::default(), speaking(web.clone(), 0, "kubernetes.io/h2c"), true),
-        ("https", Config::default(), speaking(web.clone(), 0, "https"), false),
+        ("https", Config::default(), speaking(web.clone(), 0, "https"), true),
         ("mysql", Config::default(), speaking(web.clone(), 0, "mysql"), false),
         ("udp", Config::default(), udp, false),
         ("in tcpServices", with(&[exposed(L4::Tcp, "web", 80)]), web.clone(), false),

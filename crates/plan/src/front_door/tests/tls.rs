@@ -6,7 +6,7 @@ use seaway_model::{
     Change, Config, Desired, Dirt, Fact, Kind, L4, Listener, ListenerId, LoadBalancer, ObjectRef, Time,
     config::{FrontDoorTls, Secrets},
     fact::{FactRef, Secret, Service, ServiceKind},
-    load_balancer::{Action, Bind, HostPattern, Protocol, TlsProfile},
+    load_balancer::{Action, Bind, HostPattern, Protocol, TlsProfile, Trust},
 };
 use seaway_testkit::facts;
 
@@ -227,4 +227,61 @@ fn a_load_balancer_without_its_certificate_still_speaks_nothing_but_tls() {
     let tls = at(&balancer, 443).tls.clone().expect("TLS");
     assert!(tls.by_name.contains_key(&HostPattern::Exact("shop.example".into())));
     assert!(balancer.binds.iter().all(|it| matches!(it, Bind::Host(_))));
+}
+
+#[test]
+fn members_are_spoken_to_by_tls_where_their_port_or_service_says_so() {
+    let (on, off) = (("seaway.dev/backend-tls", "true"), ("seaway.dev/backend-tls", "false"));
+    let (authorities, name) =
+        (("seaway.dev/backend-tls-authorities", "ca"), ("seaway.dev/backend-tls-name", "A.example"));
+    let lax = ("seaway.dev/backend-tls-verify", "off");
+    let machine = || Trust::Machine;
+    for (protocol, say, expected) in [
+        ("http", vec![], None),
+        ("https", vec![], Some((None, machine()))),
+        ("kubernetes.io/wss", vec![], Some((None, machine()))),
+        ("grpcs", vec![], Some((None, machine()))),
+        ("https", vec![off], None),
+        ("grpc", vec![on, name], Some((Some("a.example"), machine()))),
+        ("http", vec![on, authorities], Some((None, Trust::Authorities("PEM".into())))),
+        ("http", vec![on, lax, authorities], Some((None, Trust::Anybody))),
+    ] {
+        let shop = speaking(saying(service("shop", &[80]), &say), 0, protocol);
+        let mut ca = secret("ca", &[("ca.crt", "PEM")]);
+        ca.kind = "Opaque".into();
+        let world = world(Config::default(), [put(&shop), backed(&shop), told(&ca)]);
+        assert_eq!(problems(&world), [""; 0], "{protocol} {say:?}");
+        let balancer = load_balancer(&world).expect("open");
+        let tls = balancer.pools.values().next().expect("a pool").tls.clone();
+        let found = tls.as_deref().map(|it| (it.name.as_deref(), it.trust.clone()));
+        assert_eq!(found, expected, "{protocol} {say:?}");
+        assert!(tls.is_none_or(|it| *it.usual == *"shop.default.svc"));
+    }
+}
+
+#[test]
+fn members_whose_authorities_are_missing_are_not_believed_until_they_come() {
+    let say = [("seaway.dev/backend-tls-authorities", "ca")];
+    let shop = speaking(saying(service("shop", &[80]), &say), 0, "https");
+    let mut world = world(Config::default(), [put(&shop), backed(&shop)]);
+    let trust = |world: &World| {
+        let balancer = load_balancer(world).expect("open");
+        balancer.pools.values().next().expect("a pool").tls.clone().expect("TLS").trust.clone()
+    };
+    assert_eq!(trust(&world), Trust::Authorities("".into()));
+    assert!(problems(&world)[0].contains("so no member is believed"), "{:?}", problems(&world));
+    let mut ca = secret("ca", &[("ca.crt", "PEM")]);
+    ca.kind = "Opaque".into();
+    let dirt = world.apply(told(&ca));
+    assert!(dirt.iter().any(|it| matches!(it, Dirt::Pool(..))), "{dirt:?}");
+    assert_eq!(trust(&world), Trust::Authorities("PEM".into()));
+    assert_eq!(problems(&world), [""; 0]);
+}
+
+#[test]
+fn bytes_that_are_merely_passed_on_are_not_wrapped() {
+    let mut shop = speaking(service("shop", &[443]), 0, "https");
+    shop.kind = ServiceKind::LoadBalancer;
+    let world = world(Config::default(), [put(&shop), backed(&shop)]);
+    assert!(of(&world, &shop).pools.values().all(|pool| pool.tls.is_none()));
 }
