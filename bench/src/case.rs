@@ -2,6 +2,7 @@
 
 pub mod alone;
 pub mod cloud;
+mod crowded;
 pub mod held;
 pub mod loaded;
 mod web;
@@ -41,6 +42,8 @@ pub enum Case {
     HttpIdle,
     Http2Idle,
     TlsIdle,
+    Routes,
+    Certificates,
 }
 
 /// A number that a run yields.
@@ -112,6 +115,9 @@ pub struct Effort {
     /// Load balancers of a cloud, and members of one of them.
     pub balancers: usize,
     pub members: usize,
+    /// At one front door.
+    pub routes: usize,
+    pub certificates: usize,
 }
 
 impl Effort {
@@ -122,9 +128,19 @@ impl Effort {
         rate_scale: 1.0,
         balancers: 5_000,
         members: 10_000,
+        routes: 5_000,
+        certificates: 10_000,
     };
-    pub const QUICK: Self =
-        Self { warm_up: 0.1, seconds: 0.4, at_rest: 1.0, rate_scale: 0.2, balancers: 100, members: 200 };
+    pub const QUICK: Self = Self {
+        warm_up: 0.1,
+        seconds: 0.4,
+        at_rest: 1.0,
+        rate_scale: 0.2,
+        balancers: 100,
+        members: 200,
+        routes: 100,
+        certificates: 100,
+    };
 }
 
 /// What a whole run of the bench shares.
@@ -158,7 +174,9 @@ impl Case {
             | Self::TlsKeepalive
             | Self::HttpIdle
             | Self::Http2Idle
-            | Self::TlsIdle => Role::Web,
+            | Self::TlsIdle
+            | Self::Routes
+            | Self::Certificates => Role::Web,
             _ => Role::Stream,
         }
     }
@@ -243,6 +261,9 @@ impl Case {
     /// Measures one contender once.
     pub fn sample(self, bench: &mut Bench, contender: Contender, rate: Option<f64>) -> Result<Sample> {
         match self {
+            Self::Routes | Self::Certificates => {
+                crowded::sample(bench, self, contender, rate.unwrap_or(1_000.0))
+            }
             Self::IdleConnections | Self::HttpIdle | Self::Http2Idle | Self::TlsIdle => {
                 held::sample(bench, self, contender)
             }
@@ -261,6 +282,15 @@ impl Case {
             Self::TcpBulk => "TCP, 1 MiB responses, 16 connections".into(),
             Self::Udp => "UDP 64 B, 1,000 flows".into(),
             Self::IdleConnections => format!("{} idle TCP connections", held::connections(bench, self)),
+            Self::Routes => {
+                format!(
+                    "{} HTTPRoutes, each with a host and a path of its own, HTTP/1.1, 1 KiB",
+                    bench.effort.routes
+                )
+            }
+            Self::Certificates => {
+                format!("{} certificates, a full handshake per request, 1 KiB", bench.effort.certificates)
+            }
             Self::HttpIdle => format!("{} idle connections of HTTP/1.1", held::connections(bench, self)),
             Self::Http2Idle => format!("{} idle connections of HTTP/2", held::connections(bench, self)),
             Self::TlsIdle => format!("{} idle connections through TLS", held::connections(bench, self)),

@@ -31,6 +31,9 @@ pub const STREAMS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9113);
 pub const CALLS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9114);
 /// HTTP/1.1 through TLS.
 pub const SECURE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9115);
+/// Of Seaway, in the cases where much stands behind it.
+pub const FRONT_DOOR: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9116);
+pub const SECURE_DOOR: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9117);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -40,6 +43,8 @@ pub enum Contender {
     Nginx,
     /// With `option splice-auto`, where bodies are large enough for it.
     HaproxySplice,
+    /// With ten of what the case has thousands of.
+    SeawayFew,
 }
 
 /// What a contender is told to be: each kind of work has configurations of its own, so that none carries the others'.
@@ -57,6 +62,7 @@ impl fmt::Display for Contender {
             Self::Haproxy => "HAProxy",
             Self::Nginx => "nginx",
             Self::HaproxySplice => "HAProxy with splice-auto",
+            Self::SeawayFew => "Seaway with ten",
         })
     }
 }
@@ -73,7 +79,7 @@ impl Contender {
     /// One line that names the version, or why there is none.
     pub fn version(self, programs: &Programs) -> Result<String> {
         match self {
-            Self::Seaway => seaway::version(&programs.seaway),
+            Self::Seaway | Self::SeawayFew => seaway::version(&programs.seaway),
             Self::Haproxy | Self::HaproxySplice => peers::haproxy_version(),
             Self::Nginx => peers::nginx_version(),
         }
@@ -83,7 +89,7 @@ impl Contender {
     pub fn start(self, programs: &Programs, role: Role) -> Result<Running> {
         let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
         let running = match self {
-            Self::Seaway => {
+            Self::Seaway | Self::SeawayFew => {
                 seaway::write_small_folder(folder.path(), role, &programs.certificate)?;
                 let mut running =
                     Running::launch(seaway::command(&programs.seaway, folder.path()), Some(folder))?;

@@ -13,7 +13,7 @@ pub mod exchange;
 pub mod flows;
 pub mod streams;
 pub mod web;
-mod wire;
+pub mod wire;
 
 use std::collections::VecDeque;
 

@@ -45,7 +45,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Contenders to run
-    #[arg(long, value_delimiter = ',', default_values = ["seaway", "haproxy", "nginx", "haproxy-splice"])]
+    #[arg(long, value_delimiter = ',', default_values = ["seaway", "haproxy", "nginx", "haproxy-splice", "seaway-few"])]
     contenders: Vec<Contender>,
     /// Multiply all fixed rates, for a machine that is much slower or faster
     #[arg(long, default_value_t = 1.0)]

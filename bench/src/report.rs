@@ -75,7 +75,10 @@ impl Report {
 
     pub fn markdown(&self) -> String {
         let mut text = String::new();
-        let versions: Vec<&str> = self.versions.iter().map(|(_, version)| version.as_str()).collect();
+        let mut versions: Vec<&str> = self.versions.iter().map(|(_, version)| version.as_str()).collect();
+        // One program in several roles is one program.
+        versions.sort_unstable_by_key(|version| self.versions.iter().position(|(_, it)| it == version));
+        versions.dedup();
         add(&mut text, &format!("{}. {}.", versions.join(", "), self.machine.join(", ")));
         for remark in &self.remarks {
             add(&mut text, &format!("**{remark}**"));

@@ -44,6 +44,12 @@ pub fn sample(bench: &mut Bench, case: Case, contender: Contender, rate: f64) ->
     Ok(Sample { noise, ..judge(run, spent, rate) })
 }
 
+/// The same for a contender that was started in another way.
+pub fn loaded(bench: &mut Bench, running: &Running, clients: Box<dyn Clients>, rate: f64) -> Result<Sample> {
+    let (run, spent) = measure(bench, running, clients, Some(rate))?;
+    Ok(Sample { noise: noise(&spent, 1.0), ..judge(run, spent, rate) })
+}
+
 /// What a contender can do at most.
 pub struct Highest {
     pub rate: f64,

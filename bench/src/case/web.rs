@@ -15,19 +15,21 @@ const STEP: usize = 500;
 const STREAMS_EACH: usize = 32;
 
 pub fn contenders(case: Case) -> &'static [Contender] {
-    use Contender::{Haproxy, HaproxySplice, Nginx, Seaway};
+    use Contender::{Haproxy, HaproxySplice, Nginx, Seaway, SeawayFew};
     match case {
         Case::HttpBulk => &[Seaway, Haproxy, HaproxySplice, Nginx],
         // Peers would need twice the descriptors, for connections to members that nobody asks for.
         Case::HttpIdle | Case::Http2Idle | Case::TlsIdle => &[Seaway],
+        Case::Routes | Case::Certificates => &[Seaway, SeawayFew],
         _ => &[Seaway, Haproxy, Nginx],
     }
 }
 
 pub fn targets(case: Case) -> Vec<Target> {
-    use Contender::{Haproxy, HaproxySplice, Nginx};
+    use Contender::{Haproxy, HaproxySplice, Nginx, SeawayFew};
     let busy = |against, at_most| Target { metric: Metric::BusyPerRequest, against: Some(against), at_most };
-    let each = |at_most| Target { metric: Metric::MemoryPerConnection, against: None, at_most };
+    let alone = |metric, at_most| Target { metric, against: None, at_most };
+    let each = |at_most| alone(Metric::MemoryPerConnection, at_most);
     match case {
         Case::HttpBulk => vec![busy(Haproxy, 0.6), busy(HaproxySplice, 1.0)],
         Case::HttpConnect | Case::Http2 | Case::Grpc | Case::TlsKeepalive => vec![busy(Haproxy, 0.9)],
@@ -35,6 +37,9 @@ pub fn targets(case: Case) -> Vec<Target> {
         Case::HttpIdle => vec![each(12.0)],
         Case::Http2Idle => vec![each(32.0)],
         Case::TlsIdle => vec![each(40.0)],
+        Case::Routes | Case::Certificates => {
+            vec![busy(SeawayFew, 1.1), alone(Metric::Resident, 100.0), alone(Metric::UntilChanged, 20.0)]
+        }
         // The better of the two is meant, so it is both.
         _ => vec![busy(Haproxy, 0.85), busy(Nginx, 0.85)],
     }
@@ -45,7 +50,7 @@ pub fn rate(case: Case) -> Option<f64> {
         Case::HttpBulk => 400.0,
         Case::HttpConnect => 4_000.0,
         Case::Grpc => 8_000.0,
-        Case::TlsHandshake => 800.0,
+        Case::TlsHandshake | Case::Certificates => 800.0,
         Case::TlsKeepalive => 10_000.0,
         Case::HttpIdle | Case::Http2Idle | Case::TlsIdle => return None,
         _ => 12_000.0,
@@ -100,7 +105,8 @@ pub fn idle(rig: &mut Rig, case: Case, count: usize) -> Result<Box<dyn Clients>>
     }
     let secure = case == Case::TlsIdle;
     let to = if secure { SECURE } else { WEB };
-    let mut clients = Web::new(Question { to, answer: 1 << 10, inspect: true, anew: false, secure });
+    let mut clients =
+        Web::new(Question { to, answer: 1 << 10, inspect: true, anew: false, secure, hosts: None });
     steps.into_iter().try_for_each(|step| clients.open(rig, step))?;
     Ok(Box::new(clients))
 }
@@ -113,7 +119,7 @@ pub fn clients(rig: &mut Rig, case: Case, contender: Contender) -> Result<Box<dy
         _ if secure => SECURE,
         _ => WEB,
     };
-    let question = Question { to, answer, inspect: true, anew: false, secure };
+    let question = Question { to, answer, inspect: true, anew: false, secure, hosts: None };
     Ok(match case {
         Case::HttpConnect | Case::TlsHandshake => {
             let mut clients = Web::new(Question { anew: true, ..question });

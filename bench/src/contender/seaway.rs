@@ -1,5 +1,7 @@
 //! Seaway: the one place that knows its command line, its configuration and the manifests it is given.
 
+pub mod crowded;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write as _};

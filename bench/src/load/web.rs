@@ -1,5 +1,6 @@
 //! Questions by HTTP/1.1: over connections that are kept, or each over a new one, which the contender closes.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddrV4;
@@ -10,6 +11,7 @@ use rustls::ClientConfig;
 
 use super::wire::{self, Wire};
 use super::{Clients, Rig, Tally};
+use crate::contender::seaway::crowded;
 use crate::message::http;
 use crate::message::{ANSWER_HEAD, REQUEST_HEAD, Request, intact};
 use crate::pace::now;
@@ -29,6 +31,16 @@ pub struct Question {
     pub anew: bool,
     /// Through TLS.
     pub secure: bool,
+    /// `None`: one host for all.
+    pub hosts: Option<Hosts>,
+}
+
+/// Asked for one after the other, far apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Hosts {
+    pub count: usize,
+    /// Each has a path of its own, too; else all are answered by one Service.
+    pub own_paths: bool,
 }
 
 pub struct Web {
@@ -87,18 +99,33 @@ impl Web {
     }
 
     fn connect(&mut self, epoll: &Epoll, slot: usize) -> Result<()> {
-        let terms = self.question.secure.then_some((&self.terms, "bench.example"));
+        let host = self.place(self.sequence).0;
+        let terms = self.question.secure.then_some((&self.terms, &host[..]));
         let wire = Wire::connect(self.question.to, terms).context("cannot connect to the contender")?;
         epoll.add(&wire, slot as u64, WRITABLE)?;
         self.slots[slot] = Some(Connection { wire, connected: false, stands: false, asked: None });
         Ok(())
     }
 
+    /// Host and path of a question.
+    fn place(&self, sequence: u64) -> (Cow<'static, str>, Cow<'static, str>) {
+        let Some(Hosts { count, own_paths }) = self.question.hosts else {
+            return ("bench.example".into(), "/bench".into());
+        };
+        // A prime, so that all have their turn.
+        let index = (sequence as usize).wrapping_mul(7_919) % count;
+        let path = if own_paths { crowded::path(index).into() } else { crowded::SERVICE_PATH.into() };
+        (crowded::host(index).into(), path)
+    }
+
     fn send(&mut self, slot: usize, tally: &mut Tally) -> io::Result<()> {
+        let asked = self.slots.get(slot).and_then(|it| it.as_ref()?.asked.as_ref());
+        let Some(sequence) = asked.map(|it| it.request.sequence) else { return Ok(()) };
+        let (host, path) = self.place(sequence);
         let Some(Some(connection)) = self.slots.get_mut(slot) else { return Ok(()) };
         let Some(asked) = &connection.asked else { return Ok(()) };
         self.asking.clear();
-        http::ask(&mut self.asking, "bench.example", "/bench", &asked.request);
+        http::ask(&mut self.asking, &host, &path, &asked.request);
         connection.wire.send(&self.asking)?;
         tally.bytes_out += REQUEST_HEAD as u64;
         Ok(())

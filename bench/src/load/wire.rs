@@ -88,6 +88,11 @@ impl Wire {
         }
     }
 
+    /// The certificate that the contender has shown.
+    pub fn shown(&self) -> Option<&[u8]> {
+        Some(self.tls.as_ref()?.peer_certificates()?.first()?.as_ref())
+    }
+
     /// Takes up to `len` bytes and looks at none.
     pub fn recv_and_drop(&mut self, len: usize) -> io::Result<usize> {
         sys::recv_and_drop(&self.fd, len)
