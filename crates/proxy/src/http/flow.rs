@@ -222,8 +222,35 @@ impl Flow {
         to.poll_flush().map_err(|_| Broken::Sink)
     }
 
-    /// Goes on until all is through.
+    /// Something has come that is not taken.
+    pub(super) fn is_stuck(&self, buffer: &Buffer) -> bool {
+        self.sent < self.out.len() || (!self.is_over() && !buffer.is_empty())
+    }
+
+    /// Goes on until all is through, or until the running task is late.
     pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        hall: &Hall,
+        from: &End,
+        buffer: &mut Buffer,
+        to: &End,
+    ) -> Poll<Result<(), Broken>> {
+        let before = (self.moved, self.sent);
+        match self.go_on(cx, hall, from, buffer, to) {
+            // A connection says so itself; a stream of HTTP/2 does not know the time.
+            Poll::Pending if hall.is_late() && before == (self.moved, self.sent) => {
+                Poll::Ready(Err(if self.is_stuck(buffer) {
+                    Broken::Sink
+                } else {
+                    Broken::Source(io::ErrorKind::TimedOut.into())
+                }))
+            }
+            other => other,
+        }
+    }
+
+    fn go_on(
         &mut self,
         cx: &mut Context<'_>,
         hall: &Hall,

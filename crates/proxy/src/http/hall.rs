@@ -2,12 +2,13 @@
 
 use std::{
     cell::{Cell, RefCell, RefMut},
-    future::Future,
+    future::{Future, poll_fn},
     io,
     os::fd::OwnedFd,
     pin::Pin,
     rc::Rc,
     sync::Arc,
+    task::Poll,
 };
 
 use super::{
@@ -185,6 +186,19 @@ impl Hall {
         if let Some(own) = &*self.current.borrow() {
             self.unfinished.borrow_mut().push(own.index());
         }
+    }
+
+    /// Lets the others have their turn.
+    pub(super) async fn next_turn(&self) {
+        let mut waited = false;
+        poll_fn(|_| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            self.go_on_next_turn();
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Another task goes on beside this one.

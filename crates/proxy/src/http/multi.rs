@@ -118,6 +118,11 @@ impl Multi {
         }
     }
 
+    /// Nobody has answered it.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.0.borrow().respond.is_some()
+    }
+
     /// The peer has given the stream up, or is gone.
     pub(super) fn is_gone(&self, cx: &mut Context<'_>) -> bool {
         let both = &mut *self.0.borrow_mut();

@@ -94,8 +94,10 @@ pub(super) async fn relay(
         return refuse(client, scratch, 502).await;
     }
     let timeout = short.answer;
+    // A silent stream of HTTP/2 holds nothing but its place: calls that last are not cut.
+    let quiet = if matches!(stream, End::Multi(_)) { client.timeout(|it| it.idle) } else { timeout };
     client.allow(timeout);
-    let mut asking = true;
+    let (mut asking, mut was_stuck) = (true, true);
     let result = poll_fn(|cx| {
         let before = downward.moved + upward.moved;
         // The client may still be sending while it is answered.
@@ -104,8 +106,10 @@ pub(super) async fn relay(
                 !matches!(upward.poll(cx, &client.hall, &client.end, asked, &stream), Poll::Ready(Err(_)));
         }
         let result = downward.poll(cx, &client.hall, &stream, answered, &client.end);
-        if downward.moved + upward.moved != before {
-            client.allow(timeout);
+        let stuck = downward.is_stuck(answered);
+        if downward.moved + upward.moved != before || stuck != was_stuck {
+            was_stuck = stuck;
+            client.allow(if stuck { timeout } else { quiet });
         }
         result
     })

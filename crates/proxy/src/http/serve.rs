@@ -33,7 +33,7 @@ pub(super) struct Client {
 }
 
 /// In milliseconds: long enough to hear an answer over a long way.
-const LINGER: u64 = 2_000;
+const LINGER: u64 = 1_000;
 /// Reads in one turn of who is only let go by.
 const ROUNDS: usize = 8;
 
@@ -58,9 +58,11 @@ impl Client {
                 let End::Wire(stream) = self.end else { return };
                 return streams::serve(self.hall, self.own, self.who, stream, Some(scratch)).await;
             }
-            loop {
+            for answered in 1.. {
                 match self.one(&mut scratch, &mut first).await {
                     After::Next if scratch.asked.is_empty() && !stream.is_readable() => break,
+                    // What no member is asked is answered at once, and more may always have come meanwhile.
+                    After::Next if answered % ROUNDS == 0 => self.hall.next_turn().await,
                     After::Next => {}
                     After::Last => {
                         self.linger(&mut scratch).await;

@@ -112,6 +112,11 @@ impl Stream {
         poll_fn(|_| session.borrow_mut().poll_handshake(self)).await
     }
 
+    /// Whose it is goes on although nothing happens.
+    pub(super) fn go_on_next_turn(&self) {
+        self.hall.go_on_next_turn();
+    }
+
     fn later<T>(&self) -> Poll<io::Result<T>> {
         if !self.patient.get() && self.hall.is_late() {
             Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

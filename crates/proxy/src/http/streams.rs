@@ -36,6 +36,7 @@ pub(super) async fn serve(
     begun: Option<Box<Scratch>>,
 ) {
     let line = Line::new(stream, begun, hall.clone());
+    let pulse = line.pulse();
     let handshake = Builder::new()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -45,22 +46,31 @@ pub(super) async fn serve(
         .enable_connect_protocol()
         .handshake::<_, Bytes>(line);
     let mut handshake = std::pin::pin!(handshake);
-    let shaken = poll_fn(|cx| match handshake.as_mut().poll(cx) {
-        Poll::Pending if hall.is_late() => Poll::Ready(None),
-        other => other.map(Result::ok),
+    let shaken = poll_fn(|cx| {
+        pulse.begin_turn();
+        match handshake.as_mut().poll(cx) {
+            Poll::Pending if hall.is_late() => Poll::Ready(None),
+            other => other.map(Result::ok),
+        }
     });
     let Some(mut connection) = shaken.await else { return };
-    let mut leaving = false;
-    let keep_alive = who.timeout(|it| it.keep_alive);
-    own.set_deadline(hall.now() + keep_alive);
+    let (mut leaving, toll) = (false, Rc::new(Toll::default()));
+    let (keep_alive, answer) = (who.timeout(|it| it.keep_alive), who.timeout(|it| it.answer));
+    let idle_until = Cell::new(hall.now() + keep_alive);
     loop {
         let next = poll_fn(|cx| {
+            pulse.begin_turn();
             let over = hall.is_stopping() || who.listener.closed_at().is_some();
-            let late = hall.is_late();
+            let late = idle_until.get() <= hall.now();
             if late {
-                own.set_deadline(hall.now() + keep_alive);
+                idle_until.set(hall.now() + keep_alive);
             }
-            if !leaving && (over || (late && !connection.has_streams())) {
+            if pulse.gives_up(answer) <= hall.now() {
+                return Poll::Ready(None);
+            }
+            if toll.is_too_much() {
+                connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+            } else if !leaving && (over || (late && !connection.has_streams())) {
                 leaving = true;
                 // Whoever opens a stream meanwhile is told that it was not looked at.
                 connection.graceful_shutdown();
@@ -68,14 +78,33 @@ pub(super) async fn serve(
                 // The peer does not close its side.
                 return Poll::Ready(None);
             }
-            connection.poll_accept(cx)
+            let polled = connection.poll_accept(cx);
+            own.set_deadline(idle_until.get().min(pulse.gives_up(answer)));
+            polled
         })
         .await;
         let Some(Ok((request, respond))) = next else { return };
-        own.set_deadline(hall.now() + keep_alive);
+        idle_until.set(hall.now() + keep_alive);
+        toll.begun.set(toll.begun.get() + 1);
         let stream_own = Rc::new(Own::new(Some(who.listener.clone()), hall.now()));
-        let future = one(hall.clone(), stream_own.clone(), who.clone(), request, respond);
+        let future = one(hall.clone(), stream_own.clone(), who.clone(), request, respond, toll.clone());
         hall.begin(stream_own, future);
+    }
+}
+
+/// Streams of one connection. Giving one up costs a client nothing, and us a request to a member.
+#[derive(Default)]
+struct Toll {
+    begun: Cell<u64>,
+    given_up: Cell<u64>,
+}
+
+/// A browser that leaves a page gives up what it has asked for, and not much more.
+const MOST_GIVEN_UP: u64 = 2 * MOST_STREAMS as u64;
+
+impl Toll {
+    fn is_too_much(&self) -> bool {
+        self.given_up.get() > MOST_GIVEN_UP && self.given_up.get() > self.begun.get() / 2
     }
 }
 
@@ -86,6 +115,7 @@ async fn one(
     who: Rc<Who>,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
+    toll: Rc<Toll>,
 ) {
     let (head, body) = request.into_parts();
     let switches = head.extensions.get::<h2::ext::Protocol>().is_some();
@@ -105,6 +135,11 @@ async fn one(
     match read {
         Reading::Whole => {
             exchange::exchange(&client, &mut scratch).await;
+            if let End::Multi(multi) = &client.end
+                && multi.is_unanswered()
+            {
+                toll.given_up.set(toll.given_up.get() + 1);
+            }
         }
         Reading::Refused(refusal) => {
             exchange::refuse(&client, &mut scratch, refusal.status).await;

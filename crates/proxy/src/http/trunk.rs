@@ -25,7 +25,6 @@ use super::{
     multi::{Multi, fields_of, lines_of, other, put},
     scratch::Scratch,
     serve::Client,
-    stream::Ready,
     streams::{CONNECTION_WINDOW, STREAM_WINDOW},
 };
 use crate::{
@@ -109,25 +108,38 @@ async fn connect(
     }
     let own = Rc::new(Own::new(None, hall.now()));
     let ready = stream.ready();
+    let line = Line::new(stream, None, hall.clone());
+    let pulse = line.pulse();
     let handshake = Builder::new()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .enable_push(false)
-        .handshake::<_, Bytes>(Line::new(stream, None, hall.clone()));
+        .handshake::<_, Bytes>(line);
     // It only writes: what the member says first is read by the connection's own task.
     let (requests, connection) = handshake.await.map_err(other)?;
-    hall.begin(own.clone(), drive(own, ready, connection));
+    let (driver, patience) = (own.clone(), client.timeout(|it| it.answer));
+    let (at, hall_of_it) = (member.at, hall.clone());
+    let driven = async move {
+        // Until now the stream was that of the task that connected.
+        ready.belong_to(Some(own.index()));
+        let mut connection = std::pin::pin!(connection);
+        let end = poll_fn(|cx| {
+            pulse.begin_turn();
+            let polled = connection.as_mut().poll(cx);
+            own.set_deadline(pulse.gives_up(patience));
+            // Who takes nothing any more is given up, with all who ask by it.
+            if polled.is_pending() && own.deadline() <= hall_of_it.now() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            polled.map_err(other)
+        });
+        if let Err(error) = end.await {
+            tracing::debug!(member = %at, %error, "a connection to a member has ended");
+        }
+    };
+    hall.begin(driver, driven);
     hall.trunks().by_member.insert(key(member), (member.clone(), requests.clone()));
     Ok(requests)
-}
-
-/// Reads and writes for all who share the connection.
-async fn drive(own: Rc<Own>, ready: Rc<Ready>, connection: h2::client::Connection<Line, Bytes>) {
-    // Until now the stream was that of the task that connected.
-    ready.belong_to(Some(own.index()));
-    if let Err(error) = connection.await {
-        tracing::debug!(%error, "a connection to a member has ended");
-    }
 }
 
 async fn ask_by(

@@ -2,8 +2,6 @@
 
 use std::io::Read;
 
-use crate::Line;
-
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
@@ -47,7 +45,7 @@ pub(crate) fn block<'f>(fields: impl IntoIterator<Item = &'f (&'f [u8], &'f [u8]
 }
 
 /// `None`: the connection has ended.
-pub(crate) fn next(line: &mut Line) -> Option<Frame> {
+pub(crate) fn next(line: &mut impl Read) -> Option<Frame> {
     let mut head = [0; 9];
     line.read_exact(&mut head).ok()?;
     let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];

@@ -36,7 +36,11 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Stage {
-        let proxy = Proxy::start(Settings { workers: 2, pin: false }).unwrap();
+        Stage::with_workers(2)
+    }
+
+    pub(crate) fn with_workers(workers: usize) -> Stage {
+        let proxy = Proxy::start(Settings { workers, pin: false }).unwrap();
         Stage { proxy, key: LbKey::Of(owner()) }
     }
 

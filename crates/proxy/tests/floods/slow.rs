@@ -1,0 +1,126 @@
+//! Too slow.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use stats_alloc::Region;
+
+use crate::{frames::*, *};
+
+const PATIENCE_OF_OURS: Duration = Duration::from_millis(300);
+
+fn impatient(listener: &mut Listener) {
+    let timeouts = &mut listener.timeouts;
+    (timeouts.header, timeouts.keep_alive, timeouts.answer) =
+        (PATIENCE_OF_OURS, PATIENCE_OF_OURS, PATIENCE_OF_OURS);
+}
+
+fn request(method: &[u8], path: &[u8], flags: u8) -> Vec<u8> {
+    let fields = [(&b":method"[..], method), (b":scheme", b"http"), (b":authority", b"a"), (b":path", path)];
+    [hello(), frame(HEADERS, flags, 1, &block(&fields))].concat()
+}
+
+#[test]
+fn heads_that_never_end_are_ended_and_others_are_served_meanwhile() {
+    let _alone = alone();
+    let member = member(5);
+    let (stage, at) = front(member.at, impatient);
+    let mut slow: Vec<TcpStream> = Vec::new();
+    for start in [
+        &b""[..],
+        b"G",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX-",
+        b"PRI * HTTP/2.0\r\n\r\nS",
+        &hello(),
+        &request(b"GET", b"/", END_STREAM),
+        &[hello(), vec![0, 0]].concat(),
+    ] {
+        for _ in 0..50 {
+            let mut stream = connect(at);
+            stream.write_all(start).unwrap();
+            slow.push(stream);
+        }
+        is_served(at);
+    }
+    eventually("all have left", || stage.listener(at).traffic.current == 0);
+    is_served(at);
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte_has_one_time_in_all() {
+    let _alone = alone();
+    let member = member(5);
+    let (_stage, at) = front(member.at, impatient);
+    let mut stream = connect(at);
+    let mut writer = stream.try_clone().unwrap();
+    let began = std::time::Instant::now();
+    let dribble = std::thread::spawn(move || {
+        let _ = writer.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX: ");
+        // Often enough to be heard all the time, and few enough to stay below any size.
+        while began.elapsed() < PATIENCE && writer.write_all(b"y").is_ok() {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    });
+    let answer = String::from_utf8(rest(&mut stream)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer:?}");
+    drop(stream);
+    dribble.join().unwrap();
+}
+
+#[test]
+fn who_takes_nothing_of_an_answer_is_ended_and_its_member_is_free() {
+    let _alone = alone();
+    let large = member(64 << 20);
+    let (stage, at) = front(large.at, impatient);
+    let window = |stream: u32| frame(8, 0, stream, &(i32::MAX as u32 - (1 << 20)).to_be_bytes());
+    let eager = [request(b"GET", b"/", END_HEADERS | END_STREAM), window(0), window(1)].concat();
+    for (name, asked) in [
+        ("HTTP/1.1", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
+        ("a stream whose window stays shut", request(b"GET", b"/", END_HEADERS | END_STREAM)),
+        ("a connection that is not read", eager),
+    ] {
+        let region = Region::new(COUNTED);
+        let mut stream = connect(at);
+        stream.write_all(&asked).unwrap();
+        eventually("the member answers", || stage.member(large.at).traffic.current > 0);
+        eventually("it is ended", || stage.listener(at).traffic.current == 0);
+        eventually("the member is free", || stage.member(large.at).traffic.current == 0);
+        assert!(grown(&region) < 4 << 20, "{name}: {} bytes", grown(&region));
+        drop(stream);
+    }
+}
+
+#[test]
+fn a_body_that_stops_is_ended_and_its_member_is_free() {
+    let _alone = alone();
+    // It waits for what does not come.
+    let patient = Backend::new(HERE, |mut stream| while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {});
+    let (stage, at) = front(patient.at, impatient);
+    for asked in [
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nsome".to_vec(),
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel".to_vec(),
+        [request(b"POST", b"/", END_HEADERS), frame(DATA, 0, 1, b"some")].concat(),
+    ] {
+        let mut stream = connect(at);
+        stream.write_all(&asked).unwrap();
+        eventually("the member is asked", || stage.member(patient.at).traffic.current > 0);
+        eventually("the member is free", || stage.member(patient.at).traffic.current == 0);
+        eventually("it is ended", || stage.listener(at).traffic.current == 0);
+    }
+}
+
+#[test]
+fn who_goes_on_sending_after_the_last_answer_is_not_listened_to_for_long() {
+    let _alone = alone();
+    let member = member(5);
+    let (stage, at) = front(member.at, |_| {});
+    let mut silent = connect(at);
+    silent.write_all(b"nonsense\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    silent.read_to_end(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 400"), "it hears why");
+    eventually("its place is free", || stage.listener(at).traffic.current == 0);
+}
