@@ -155,6 +155,8 @@ fn check_view(check: Option<&HealthCheck>, times_down: u64) -> CheckView {
         CheckKind::Tcp => "TCP".to_owned(),
         CheckKind::Udp { .. } => "UDP".to_owned(),
         CheckKind::Http { path, .. } => format!("HTTP {path}"),
+        CheckKind::Grpc { service } if service.is_empty() => "gRPC".to_owned(),
+        CheckKind::Grpc { service } => format!("gRPC {service}"),
     };
     CheckView {
         description: format!("{kind} every {:?}", check.interval),

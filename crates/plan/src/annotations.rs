@@ -149,11 +149,13 @@ impl Wishes {
     fn http_check(&mut self) -> (&mut Name, &mut Option<Name>, &mut (u16, u16)) {
         let check = self.check();
         if !matches!(check.kind, CheckKind::Http { .. }) {
-            check.kind = CheckKind::Http { path: "/".into(), host: None, status: (200, 399) };
+            check.kind = CheckKind::http();
         }
         match &mut check.kind {
-            CheckKind::Http { path, host, status } => (path, host, status),
-            CheckKind::Tcp | CheckKind::Udp { .. } => unreachable!("it was just made an HTTP check"),
+            CheckKind::Http { path, host, status, .. } => (path, host, status),
+            CheckKind::Tcp | CheckKind::Udp { .. } | CheckKind::Grpc { .. } => {
+                unreachable!("it was just made an HTTP check")
+            }
         }
     }
 }
@@ -224,10 +226,16 @@ mod tests {
         let (wishes, problems) = read(&[
             ("seaway.dev/health-check-path", "/healthz"),
             ("seaway.dev/health-check-status", "200-299"),
+            ("seaway.dev/health-check-expect", "ok"),
         ]);
         assert!(problems.is_empty(), "{problems:?}");
+        let (kind, path, expect) =
+            (wishes.health.expect("on by default").kind, "/healthz".into(), Some("ok".into()));
+        assert_eq!(kind, CheckKind::Http { path, host: None, status: (200, 299), expect });
+        let (wishes, problems) = read(&[("seaway.dev/health-check-service", "shop.v1")]);
+        assert!(problems.is_empty(), "{problems:?}");
         let kind = wishes.health.expect("on by default").kind;
-        assert_eq!(kind, CheckKind::Http { path: "/healthz".into(), host: None, status: (200, 299) });
+        assert_eq!(kind, CheckKind::Grpc { service: "shop.v1".into() });
     }
 
     #[test]

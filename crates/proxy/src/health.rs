@@ -6,6 +6,7 @@
 //!                 └─ ejected: told by the data path, which ejects by itself
 //! ```
 
+mod call;
 mod changes;
 mod check;
 mod probe;

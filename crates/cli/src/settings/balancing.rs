@@ -52,9 +52,9 @@ fn is_off(field: &Field<'_>) -> bool {
 fn health(field: &Field<'_>) -> HealthCheck {
     let section = field.object();
     let mut check = HealthCheck::default();
-    if section.take("kind").one_of(&[("tcp", false), ("http", true)]).unwrap_or(false) {
-        check.kind = CheckKind::Http { path: "/".into(), host: None, status: (200, 399) };
-    }
+    let grpc = CheckKind::Grpc { service: "".into() };
+    let kinds = [("tcp", CheckKind::Tcp), ("http", CheckKind::http()), ("grpc", grpc)];
+    check.kind = section.take("kind").one_of(&kinds).unwrap_or(check.kind);
     let path = section.take("path");
     if let (Some(text), CheckKind::Http { path, .. }) = (path.name(), &mut check.kind) {
         *path = text.into();

@@ -151,11 +151,18 @@ pub enum CheckKind {
     Tcp,
     /// A datagram is not answered by "port unreachable"; with an expected text, is answered so.
     Udp { send: Name, expect: Option<Name> },
-    /// `GET path` is answered by a status within this range.
-    Http { path: Name, host: Option<Name>, status: (u16, u16) },
+    /// `GET path` is answered by a status within this range; with an expected text, which the answer contains.
+    Http { path: Name, host: Option<Name>, status: (u16, u16), expect: Option<Name> },
+    /// `grpc.health.v1.Health/Check` of this service is answered by "serving"; without a name, of all.
+    Grpc { service: Name },
 }
 
 impl CheckKind {
+    /// `GET /`, and no error.
+    pub fn http() -> CheckKind {
+        CheckKind::Http { path: "/".into(), host: None, status: (200, 399), expect: None }
+    }
+
     /// A check that was not asked for by name follows the transport: a UDP member is not asked by TCP.
     #[must_use]
     pub fn for_transport(&self, l4: L4) -> CheckKind {

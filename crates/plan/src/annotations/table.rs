@@ -80,7 +80,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/health-check"],
-        help: "tcp, http, udp or none",
+        help: "tcp, http, grpc, udp or none",
         set: |wishes, text| {
             let kind = match text {
                 "none" | "off" => {
@@ -88,7 +88,8 @@ pub(super) const ROWS: &[Row] = &[
                     return Ok(());
                 }
                 "tcp" => CheckKind::Tcp,
-                "http" => CheckKind::Http { path: "/".into(), host: None, status: (200, 399) },
+                "http" => CheckKind::http(),
+                "grpc" => CheckKind::Grpc { service: "".into() },
                 "udp" => CheckKind::Udp { send: "".into(), expect: None },
                 _ => return Err(format!("{text:?} is no kind of check")),
             };
@@ -132,6 +133,17 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
+        names: &["seaway.dev/health-check-service"],
+        help: "the service of gRPC to ask about; without it, all that the member serves",
+        set: |wishes, text| {
+            if text.len() > 127 || text.bytes().any(|byte| byte <= b' ' || byte == 127) {
+                return Err(format!("{text:?} is no service of gRPC"));
+            }
+            wishes.check().kind = CheckKind::Grpc { service: text.into() };
+            Ok(())
+        },
+    },
+    Row {
         names: &["seaway.dev/health-check-send"],
         help: "the text of the datagram to send",
         set: |wishes, text| {
@@ -145,14 +157,14 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/health-check-expect"],
-        help: "text that a datagram's answer contains",
+        help: "text that the answer contains (http, udp)",
         set: |wishes, text| match &mut wishes.check().kind {
-            CheckKind::Udp { expect, .. } => {
+            CheckKind::Udp { expect, .. } | CheckKind::Http { expect, .. } => {
                 *expect = Some(text.into());
                 Ok(())
             }
-            CheckKind::Tcp | CheckKind::Http { .. } => {
-                Err("only a check with seaway.dev/health-check: udp expects a text".into())
+            CheckKind::Tcp | CheckKind::Grpc { .. } => {
+                Err("only a check with seaway.dev/health-check: http or udp expects a text".into())
             }
         },
     },

@@ -7,7 +7,7 @@ use seaway_model::{
     load_balancer::{BackendTls, CheckKind, ProxyVersion},
 };
 use seaway_wire::{
-    http::{Status, status},
+    http::{STATUS_LINE_MAX, Status, status},
     proxy::{Origin, Version, encode},
 };
 
@@ -35,6 +35,9 @@ pub(super) enum Finding {
     Unable(String),
 }
 
+/// More of an answer is not looked at.
+pub(super) const LONGEST: usize = 64 << 10;
+
 impl Check {
     pub(super) fn of(pool: &Pool, member: &Member) -> Option<Check> {
         let health = pool.health.as_ref()?;
@@ -52,9 +55,17 @@ impl Check {
             proxy: pool.proxy,
             // A connection alone says nothing about TLS.
             tls: (pool.tls.clone())
-                .filter(|_| matches!(health.kind, CheckKind::Http { .. }))
+                .filter(|_| matches!(health.kind, CheckKind::Http { .. } | CheckKind::Grpc { .. }))
                 .map(|tls| (tls, member.host_name.clone())),
         })
+    }
+
+    /// How much of an answer is wanted.
+    pub(super) fn room(&self) -> usize {
+        match self.kind {
+            CheckKind::Http { expect: Some(_), .. } => LONGEST,
+            _ => STATUS_LINE_MAX,
+        }
     }
 
     pub(super) fn is_udp(&self) -> bool {
@@ -76,7 +87,8 @@ impl Check {
     pub(super) fn question(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match &self.kind {
-            CheckKind::Tcp => {}
+            // What is said of gRPC is said by a call.
+            CheckKind::Tcp | CheckKind::Grpc { .. } => {}
             CheckKind::Udp { send, .. } => out.extend_from_slice(send.as_bytes()),
             CheckKind::Http { path, host, .. } => {
                 let host = host.as_ref().map_or_else(|| self.at.to_string(), |host| host.to_string());
@@ -98,18 +110,26 @@ impl Check {
     /// The verdict on the bytes so far; `ended` when no more will come.
     pub(super) fn on_answer(&self, bytes: &[u8], ended: bool) -> Option<Finding> {
         match &self.kind {
-            CheckKind::Tcp | CheckKind::Udp { expect: None, .. } => Some(Finding::Well),
+            CheckKind::Tcp | CheckKind::Grpc { .. } | CheckKind::Udp { expect: None, .. } => {
+                Some(Finding::Well)
+            }
             CheckKind::Udp { expect: Some(expect), .. } => Some(if contains(bytes, expect.as_bytes()) {
                 Finding::Well
             } else {
                 Finding::Ill("answered something else than expected".into())
             }),
-            CheckKind::Http { status: (low, high), .. } => match status(bytes) {
+            CheckKind::Http { status: (low, high), expect, .. } => match status(bytes) {
                 Status::Partial if ended => Some(Finding::Ill("closed before an answer".into())),
                 Status::Partial => None,
                 Status::Invalid => Some(Finding::Ill("answered something that is not HTTP".into())),
-                Status::Code(code) if (*low..=*high).contains(&code) => Some(Finding::Well),
-                Status::Code(code) => Some(Finding::Ill(format!("answered status {code}"))),
+                Status::Code(code) if !(*low..=*high).contains(&code) => {
+                    Some(Finding::Ill(format!("answered status {code}")))
+                }
+                Status::Code(_) => match expect {
+                    Some(expect) if !contains(bytes, expect.as_bytes()) => (ended || bytes.len() >= LONGEST)
+                        .then(|| Finding::Ill("answered without the text that is expected".into())),
+                    _ => Some(Finding::Well),
+                },
             },
         }
     }
@@ -200,7 +220,8 @@ mod tests {
 
     #[test]
     fn an_http_check_names_its_host_and_closes() {
-        let http = check(CheckKind::Http { path: "/up".into(), host: None, status: (200, 399) });
+        let http =
+            check(CheckKind::Http { path: "/up".into(), host: None, status: (200, 399), expect: None });
         let question = String::from_utf8(http.question()).unwrap();
         assert!(question.starts_with("GET /up HTTP/1.1\r\nHost: 192.0.2.1:80\r\n"), "{question}");
         assert!(question.ends_with("Connection: close\r\n\r\n"), "{question}");
@@ -208,6 +229,19 @@ mod tests {
         assert!(matches!(http.on_answer(b"HTTP/1.1 500 x\r\n", false), Some(Finding::Ill(_))));
         assert_eq!(http.on_answer(b"HTTP/1.1 5", false), None);
         assert!(matches!(http.on_answer(b"HTTP/1.1 5", true), Some(Finding::Ill(_))));
+    }
+
+    #[test]
+    fn an_http_check_may_expect_a_text() {
+        let (path, status) = ("/".into(), (200, 299));
+        let http = check(CheckKind::Http { path, host: None, status, expect: Some("ready".into()) });
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nnot ready";
+        assert_eq!(http.on_answer(&answer[..answer.len() - 1], false), None, "more is to come");
+        assert_eq!(http.on_answer(answer, false), Some(Finding::Well));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 200 OK\r\n\r\nno", true), Some(Finding::Ill(_))));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 500 ready\r\n", false), Some(Finding::Ill(_))));
+        let endless = [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[b'x'; LONGEST]].concat();
+        assert!(matches!(http.on_answer(&endless, false), Some(Finding::Ill(_))));
     }
 
     #[test]

@@ -3,23 +3,28 @@
 use std::{
     io::{self, Read, Write},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    rc::Rc,
 };
 
 use rustls::ClientConnection;
-use seaway_model::load_balancer::BackendProtocol;
-use seaway_wire::http::STATUS_LINE_MAX;
+use seaway_model::load_balancer::{BackendProtocol, CheckKind};
 
-use super::check::{Check, Finding};
+use super::{
+    call::Call,
+    check::{Check, Finding},
+};
 use crate::{sys, tls::Outward};
 
 pub(super) struct Probe {
-    socket: OwnedFd,
+    socket: Rc<OwnedFd>,
     connected: bool,
     /// What is still to be said: in the open, then in TLS where that is spoken.
     question: Vec<u8>,
     within: Option<Box<Within>>,
     said: usize,
     answer: Vec<u8>,
+    /// What is asked by gRPC, and answered there.
+    call: Option<Call>,
 }
 
 /// What became of an attempt to begin.
@@ -47,21 +52,25 @@ impl Probe {
             socket
         };
         sys::connect(socket.as_fd(), &at)?;
-        let mut question = check.introduction();
-        let within = match &check.tls {
-            Some((tls, resolved)) => Some(Box::new(Within {
-                // Whatever else it speaks, the question is one of HTTP/1.1.
-                session: Outward::of(tls, BackendProtocol::Http1).begin(resolved.as_ref())?,
-                question: check.question(),
-                said: 0,
-            })),
-            None => {
-                question.extend(check.question());
-                None
-            }
+        let socket = Rc::new(socket);
+        let begin = |protocol| match &check.tls {
+            Some((tls, resolved)) => Outward::of(tls, protocol).begin(resolved.as_ref()).map(Some),
+            None => Ok(None),
         };
-        let mut probe =
-            Probe { socket, connected: check.is_udp(), question, within, said: 0, answer: Vec::new() };
+        let mut question = check.introduction();
+        let (mut within, mut call) = (None, None);
+        if let CheckKind::Grpc { service } = &check.kind {
+            let session = begin(BackendProtocol::Http2)?;
+            let authority = check.at.to_string();
+            call = Some(Call::begin((socket.clone(), session), authority, service.to_string()));
+        } else if let Some(session) = begin(BackendProtocol::Http1)? {
+            // Whatever else it speaks, the question is one of HTTP/1.1.
+            within = Some(Box::new(Within { session, question: check.question(), said: 0 }));
+        } else {
+            question.extend(check.question());
+        }
+        let connected = check.is_udp();
+        let mut probe = Probe { socket, connected, question, within, said: 0, answer: Vec::new(), call };
         if check.is_udp() {
             probe.said = sys::send(probe.socket(), &probe.question)?;
         }
@@ -99,13 +108,16 @@ impl Probe {
         if let Some(finding) = check.on_connected() {
             return Ok(Some(finding));
         }
+        if let Some(call) = &mut self.call {
+            return Ok(call.proceed());
+        }
         let mut buffer = [0; 2048];
         loop {
             let count = match &mut self.within {
                 Some(within) => within.exchange(self.socket.as_fd(), &mut buffer)?,
                 None => sys::receive(self.socket.as_fd(), &mut buffer)?,
             };
-            let room = STATUS_LINE_MAX - self.answer.len().min(STATUS_LINE_MAX);
+            let room = check.room() - self.answer.len().min(check.room());
             self.answer.extend_from_slice(&buffer[..count.min(room)]);
             let ended = count == 0 || check.is_udp();
             if let Some(finding) = check.on_answer(&self.answer, ended) {
@@ -149,7 +161,7 @@ impl Within {
 }
 
 /// The socket, as rustls wants it.
-struct Wire<'s>(BorrowedFd<'s>);
+pub(super) struct Wire<'s>(pub(super) BorrowedFd<'s>);
 
 impl Read for Wire<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

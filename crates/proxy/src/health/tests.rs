@@ -1,5 +1,7 @@
 //! The prober against real sockets, in both families.
 
+mod grpc;
+
 use std::{
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket},
@@ -160,8 +162,12 @@ fn an_http_status_outside_of_the_range_takes_a_member_down() {
         let good = Backend::tcp(ip, b"HTTP/1.1 204 No Content\r\n\r\n", heard.clone());
         let bad = Backend::tcp(ip, b"HTTP/1.1 503 Service Unavailable\r\n\r\n", heard.clone());
         let ugly = Backend::tcp(ip, b"220 smtp.example\r\n", heard);
-        let kind =
-            CheckKind::Http { path: "/up".into(), host: Some("shop.example".into()), status: (200, 399) };
+        let kind = CheckKind::Http {
+            path: "/up".into(),
+            host: Some("shop.example".into()),
+            status: (200, 399),
+            expect: None,
+        };
         let ward = Ward::new(kind, &[good.at, bad.at, ugly.at], |_| {});
         ward.becomes(bad.at, Health::Down);
         ward.becomes(ugly.at, Health::Down);
@@ -176,7 +182,7 @@ fn an_http_status_outside_of_the_range_takes_a_member_down() {
 fn a_backend_that_accepts_and_never_answers_times_out() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = silent.local_addr().unwrap();
-    let kind = CheckKind::Http { path: "/".into(), host: None, status: (200, 399) };
+    let kind = CheckKind::http();
     let ward = Ward::new(kind, &[at], |_| {});
     let changes = ward.prober.changes();
     ward.becomes(at, Health::Down);
@@ -201,7 +207,7 @@ fn a_slow_answer_is_in_time_even_if_checks_are_asked_for_more_often() {
             let _ = answer.send(());
         }
     });
-    let kind = CheckKind::Http { path: "/".into(), host: None, status: (200, 399) };
+    let kind = CheckKind::http();
     let ward = Ward::new(kind, &[at], |pool| {
         if let Some(health) = &mut pool.health {
             health.fall = 1;

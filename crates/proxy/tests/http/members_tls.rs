@@ -145,7 +145,7 @@ fn checks_ask_by_tls_where_members_speak_it() {
     let (_behind, at) = behind(&authority, member.at(), BackendProtocol::Http1);
     for (usual, expected) in [("a.example", Health::Up), ("x.example", Health::Down)] {
         let (stage, _) = asking(at, wanted(None, usual, authorities(&authority)), |pool| {
-            let kind = CheckKind::Http { path: "/well".into(), host: None, status: (200, 299) };
+            let kind = CheckKind::Http { path: "/well".into(), host: None, status: (200, 299), expect: None };
             let interval = Duration::from_millis(20);
             pool.passive = None::<Passive>;
             pool.health = Some(HealthCheck { kind, interval, rise: 1, fall: 1, ..HealthCheck::default() });
@@ -153,4 +153,22 @@ fn checks_ask_by_tls_where_members_speak_it() {
         eventually("it is found", || stage.member(at).health == expected);
     }
     assert!(member.heard().iter().all(|it| it.first() == "GET /well HTTP/1.1"));
+}
+
+#[test]
+fn checks_by_grpc_ask_by_tls_too() {
+    let authority = Authority::new();
+    // It knows no health, but it answers.
+    let echo = Echo::new(usize::MAX);
+    let (_behind, at) = behind(&authority, echo.at, BackendProtocol::Http2);
+    for (usual, why) in [("a.example", "does not know its health"), ("x.example", "no gRPC")] {
+        let (stage, _front) = asking(at, wanted(None, usual, authorities(&authority)), |pool| {
+            let interval = Duration::from_millis(20);
+            let kind = CheckKind::Grpc { service: "shop".into() };
+            pool.health = Some(HealthCheck { kind, interval, fall: 1, ..HealthCheck::default() });
+        });
+        eventually("it is judged", || stage.member(at).health == Health::Down);
+        let reason = stage.member(at).story.reason;
+        assert!(reason.contains(why), "{usual}: {reason}");
+    }
 }
