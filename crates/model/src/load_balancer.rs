@@ -129,9 +129,9 @@ impl Listener {
         ListenerId { l4: self.l4, port: self.port }
     }
 
-    /// What flows through it is not merely passed on: HTTP, or TLS that ends here.
+    /// What flows through it is not merely passed on: HTTP, or TLS, of which the first message is read at least.
     pub fn is_understood(&self) -> bool {
-        self.protocol == Protocol::Http || self.tls.as_ref().is_some_and(|tls| !tls.passthrough)
+        self.protocol == Protocol::Http || self.tls.is_some()
     }
 }
 

@@ -23,7 +23,7 @@ use crate::spelling::nearest;
 
 pub use http::{FRONT_DOOR, HOST, PATH};
 pub use table::Row;
-pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, TLS, TlsWishes, hsts};
+pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.
 pub fn rows() -> impl Iterator<Item = &'static Row> {

@@ -180,10 +180,11 @@ impl FrontDoor {
                 old == rank
                     && before.rules == now.rules
                     && before.redirect == now.redirect
+                    && before.through == now.through
                     && before.certificates == now.certificates
             }
             (None, Some((_, only))) | (Some((only, _)), None) => {
-                only.rules.is_empty() && only.certificates.is_empty()
+                !only.leads() && only.certificates.is_empty()
             }
             (None, None) => true,
         };
@@ -261,7 +262,7 @@ impl FrontDoor {
         match settings.opens {
             Opens::Never => false,
             Opens::Always => true,
-            Opens::WhenNeeded => self.guests.values().any(|guest| !guest.rules.is_empty()),
+            Opens::WhenNeeded => self.guests.values().any(Guest::leads),
         }
     }
 

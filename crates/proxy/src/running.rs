@@ -8,6 +8,7 @@ mod answers;
 mod listener;
 mod member;
 mod pool;
+mod through;
 
 use std::{
     collections::BTreeMap,
@@ -71,7 +72,7 @@ impl LoadBalancerState {
         // The first that the client knows, too. What is not HTTP has no name.
         let protocols: &[&[u8]] =
             if listener.protocol == Protocol::Http { &[b"h2", b"http/1.1"] } else { &[] };
-        let terms = listener.tls.as_ref().filter(|tls| !tls.passthrough);
+        let terms = listener.tls.as_ref().filter(|tls| tls.ends_here());
         let terms = terms.map(|tls| Terms::new(tls, protocols, tickets, |name| self.certificate(name)));
         let terms = terms.and_then(|terms| {
             terms

@@ -2,6 +2,7 @@
 //! not. cargo-fuzz, the seeds test on stable Rust and a curious reader call the same functions.
 
 use crate::{
+    hello::{self, Hello},
     http::{self, Body, Chunks, Field, Limits, Method, Piece, Reading, Request, Response, Status},
     proxy::{self, Header, Parsed},
 };
@@ -26,6 +27,25 @@ pub fn proxy(bytes: &[u8]) {
             Parsed::Header(header) => header_holds(header, bytes, limit),
             Parsed::Invalid(_) => {}
         }
+    }
+}
+
+/// A hello says the same however it is cut and whatever follows it, and the name in it is one.
+pub fn hello(bytes: &[u8]) {
+    let whole = hello::read(bytes);
+    for cut in (0..bytes.len()).step_by(5) {
+        let part = hello::read(&bytes[..cut]);
+        assert!(part == Hello::More || part == whole, "with only {cut} bytes the verdict is another");
+    }
+    match &whole {
+        Hello::More => {}
+        Hello::Is(asked) => {
+            assert_eq!(hello::read(&[bytes, b"more"].concat()), whole);
+            let name = asked.name.as_deref().unwrap_or("a");
+            assert!(name.split('.').all(|label| !label.is_empty()) && name.len() <= 253);
+            assert!(!name.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii_graphic()));
+        }
+        Hello::Refused(_) => assert_eq!(hello::read(&[bytes, b"more"].concat()), whole),
     }
 }
 

@@ -13,5 +13,6 @@
 //! happens to a connection whose header is invalid.
 
 pub mod fuzz;
+pub mod hello;
 pub mod http;
 pub mod proxy;

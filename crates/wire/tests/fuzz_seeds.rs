@@ -13,6 +13,11 @@ fn the_proxy_parser_holds_over_seeds_and_mutations() {
 }
 
 #[test]
+fn hellos_hold_over_seeds_and_mutations() {
+    hold("hello", seaway_wire::fuzz::hello);
+}
+
+#[test]
 fn the_status_line_holds_over_seeds_and_mutations() {
     hold("status", seaway_wire::fuzz::status);
 }

@@ -2,14 +2,15 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     sync::Arc,
+    thread,
     time::Instant,
 };
 
 use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 
@@ -239,6 +240,67 @@ fn the_front_door_may_ask_clients_for_a_certificate_of_files_that_it_watches() {
     assert!(web.asked().to_lowercase().contains("client-cert: :mii"), "{}", web.asked());
     assert!(shown(None).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")));
     assert!(!web.asked().to_lowercase().contains("client-cert"), "{}", web.asked());
+}
+
+/// A member that ends TLS itself, and answers with its name.
+fn ending_tls(name: &'static str, pair: &Pair) -> SocketAddr {
+    let chain = vec![pair.der()];
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("PEM");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config =
+        config.expect("versions").with_no_client_auth().with_single_cert(chain, key).expect("its own");
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        for socket in listener.incoming().map_while(Result::ok) {
+            let connection = ServerConnection::new(config.clone()).expect("a server");
+            let mut stream = StreamOwned::new(connection, socket);
+            // Checks come and go without a word.
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+                head.extend(byte);
+            }
+            if !head.is_empty() {
+                let length = name.len();
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 So\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{name}"
+                );
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+            }
+        }
+    });
+    at
+}
+
+#[test]
+fn tls_goes_on_untouched_by_name_beside_members_that_are_asked_by_tls() {
+    let (own, raw, inner) =
+        (Pair::new(&["shop.example"]), Pair::new(&["raw.example"]), Pair::new(&["shop.default.svc"]));
+    let (behind, through) = (ending_tls("asked", &inner), ending_tls("untouched", &raw));
+    let authorities = format!(
+        "apiVersion: v1\nkind: Secret\nmetadata: {{name: inner}}\nstringData:\n  ca.crt: |\n{}",
+        inner.chain.lines().map(|line| format!("    {line}\n")).collect::<String>()
+    );
+    let shop = Service::web("shop").with("host", "shop.example").with("backend-tls", "true");
+    let passing =
+        Service::tcp("raw", 443).cluster_ip().with("host", "raw.example").with("tls-passthrough", "true");
+    let seaway = with_door("")
+        .write("own.yaml", &own.secret("own"))
+        .write("inner.yaml", &authorities)
+        .write("shop.yaml", &shop.clone().to(behind).text())
+        .write("raw.yaml", &passing.to(through).text())
+        .start();
+    let at = seaway.at(TLS);
+    let answer = get(at, "raw.example", "/", &raw).expect("its own certificate is seen");
+    assert!(answer.ends_with("untouched"), "{answer}");
+    let answer = get(at, "shop.example", "/", &own).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 503"), "nobody vouches for the member: {answer}");
+    seaway.folder.write("shop.yaml", &shop.with("backend-tls-authorities", "inner").to(behind).text());
+    until("it is believed", || get(at, "shop.example", "/", &own).is_ok_and(|it| it.ends_with("asked")));
 }
 
 #[test]

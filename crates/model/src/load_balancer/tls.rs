@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::HostPattern;
+use super::{HostPattern, PoolId};
 use crate::name::{Name, ObjectRef};
 
 /// Certificates by the host name that a client asks for.
@@ -13,8 +13,8 @@ pub struct TlsByName {
     /// For clients that ask for a name that nobody has, or for none. Several differ in their kind of key.
     pub default: Vec<ObjectRef>,
     pub by_name: BTreeMap<HostPattern, Vec<ObjectRef>>,
-    /// Do not terminate: choose the pool by name and pass the bytes on.
-    pub passthrough: bool,
+    /// Names for which TLS does not end here: the bytes go on, untouched, to one of these pools by weight.
+    pub through: BTreeMap<HostPattern, Vec<(PoolId, u32)>>,
     pub clients: Option<ClientAuth>,
     pub profile: TlsProfile,
     /// `Strict-Transport-Security`, in seconds.
@@ -22,6 +22,11 @@ pub struct TlsByName {
 }
 
 impl TlsByName {
+    /// Somebody shakes hands here.
+    pub fn ends_here(&self) -> bool {
+        !self.default.is_empty() || !self.by_name.is_empty()
+    }
+
     /// All whose certificates are needed, each once.
     pub fn objects(&self) -> Vec<&ObjectRef> {
         let clients = self.clients.iter().map(|clients| &clients.authorities);

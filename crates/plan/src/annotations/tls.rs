@@ -14,6 +14,7 @@ use crate::{
 };
 
 pub const TLS: &str = "seaway.dev/tls";
+pub const PASSTHROUGH: &str = "seaway.dev/tls-passthrough";
 pub const BACKEND_AUTHORITIES: &str = "seaway.dev/backend-tls-authorities";
 pub const AUTHORITIES: &str = "seaway.dev/client-authorities";
 
@@ -25,6 +26,8 @@ pub struct TlsWishes {
     /// Where it ends at a LoadBalancer; empty: as usual.
     pub ports: Vec<TargetPort>,
     pub redirect: Option<bool>,
+    /// What comes for its hosts by TLS is passed on untouched.
+    pub through: bool,
     pub profile: Option<TlsProfile>,
     /// 0: nothing is said.
     pub hsts: Option<u32>,
@@ -94,6 +97,14 @@ pub(super) const ROWS: &[Row] = &[
         help: "true: what is asked for in the open is sent to https; or false",
         set: |wishes, text| {
             wishes.tls.redirect = Some(yes_or_no(text)?);
+            Ok(())
+        },
+    },
+    Row {
+        names: &[PASSTHROUGH],
+        help: "true: at the front door, TLS for its seaway.dev/host does not end, and goes on to it untouched; or false",
+        set: |wishes, text| {
+            wishes.tls.through = yes_or_no(text)?;
             Ok(())
         },
     },

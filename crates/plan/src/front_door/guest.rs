@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use seaway_model::{
     Kind, Name, ObjectRef, Owner, PoolId, Problem, Time,
     fact::{HttpRoute, Meta, Service},
-    load_balancer::{HostPattern, Rule},
+    load_balancer::{HostPattern, Match, Rule},
 };
 
 use super::claims::Claim;
@@ -40,6 +40,8 @@ pub(super) struct Guest {
     pub(super) claims: BTreeMap<Claim, Name>,
     /// Services that it leads to, or would, with the ports that they have of those it names.
     pub(super) backends: BTreeMap<ServiceKey, BTreeSet<u16>>,
+    /// Hosts whose TLS is passed on untouched, and where to.
+    pub(super) through: Option<(Vec<HostPattern>, PoolId)>,
     /// Secrets that it names.
     pub(super) certificates: Vec<ObjectRef>,
     /// Whether it is only there for TLS; nothing, if it does not care.
@@ -84,6 +86,7 @@ impl Guest {
             rules: Vec::new(),
             claims: BTreeMap::new(),
             backends: BTreeMap::new(),
+            through: None,
             certificates: Vec::new(),
             redirect: None,
             problems: Vec::new(),
@@ -102,6 +105,19 @@ impl Guest {
         self.redirect = wishes.tls.redirect;
         let (object, field) = (self.owner.object(), wishes.field_of(TLS));
         self.problems.extend(certificates.told(&object, &field, &self.certificates, hosts));
+    }
+
+    /// It is there at all.
+    pub(super) fn leads(&self) -> bool {
+        !self.rules.is_empty() || self.through.is_some()
+    }
+
+    /// Passes on what comes for these hosts by TLS, and claims all of them.
+    pub(super) fn pass(&mut self, hosts: Vec<HostPattern>, to: PoolId, field: &Name) {
+        for host in &hosts {
+            self.claims.insert(Claim::new(Some(host), &Match::default()), field.clone());
+        }
+        self.through = Some((hosts, to));
     }
 
     /// Adds a rule, and claims for it all that it matches.

@@ -4,19 +4,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use seaway_model::{
-    Config, L4, Listener, ListenerId, ObjectRef,
+    Config, L4, Listener, ListenerId, ObjectRef, PoolId,
     config::FrontDoor as Settings,
-    load_balancer::{Action, Certificate, Match, Protocol, Rule, TlsByName},
+    load_balancer::{Action, Certificate, HostPattern, Match, Protocol, Rule, TlsByName},
 };
 
-use super::{FRONT_DOOR, FrontDoor, owner};
+use super::{FRONT_DOOR, FrontDoor, claims::Claim, owner};
 use crate::{certificates::Certificates, index::Given, service::to_https};
 
 impl FrontDoor {
     pub(crate) fn ids(&self, given: Given<'_>) -> Vec<ListenerId> {
         let settings = &given.config.front_door;
         let any = given.certificates.any_at_front_door(&settings.tls, self.certificates.keys());
-        let tls = any.then_some(settings.tls.port);
+        let tls = (any || self.guests.values().any(|it| it.through.is_some())).then_some(settings.tls.port);
         let ports = [Some(settings.port), tls.filter(|it| *it != settings.port)];
         ports.into_iter().flatten().map(|port| ListenerId { l4: L4::Tcp, port }).collect()
     }
@@ -52,20 +52,37 @@ impl FrontDoor {
         objects.into_iter().filter_map(held).collect()
     }
 
+    /// Of two that claim a host, the one who has it.
+    fn through(&self) -> BTreeMap<HostPattern, Vec<(PoolId, u32)>> {
+        let mut through = BTreeMap::new();
+        for (rank, guest) in &self.guests {
+            let Some((hosts, to)) = &guest.through else { continue };
+            let held = |host: &&HostPattern| {
+                self.claims.holder(&Claim::new(Some(host), &Match::default())) == Some(rank)
+            };
+            let hosts = hosts.iter().filter(held);
+            through.extend(hosts.map(|host| (host.clone(), vec![(to.clone(), 1)])));
+        }
+        through
+    }
+
     fn put_together(&self, given: Given<'_>) -> Vec<Arc<Listener>> {
         let Given { config, certificates, .. } = given;
         let settings = &config.front_door;
         let objects = self.certified(given);
-        let tls = (!objects.is_empty() && settings.tls.port != settings.port)
-            .then(|| Arc::new(tls(certificates, &objects, settings)));
+        let through = self.through();
+        let wanted = (!objects.is_empty() || !through.is_empty()) && settings.tls.port != settings.port;
+        let tls = wanted.then(|| Arc::new(TlsByName { through, ..tls(certificates, &objects, settings) }));
         let secure = tls.map(|tls| {
             let rules = self.guests.values().flat_map(|guest| guest.rules.iter().cloned());
             let rules = rules.chain(unmatched(settings)).collect();
             Arc::new(Listener { tls: Some(tls), ..listener("https", settings.tls.port, rules, config) })
         });
+        // Who only passes on has nobody to be sent to.
+        let secure_for_all = secure.as_ref().filter(|_| !objects.is_empty());
         let mut rules: Vec<Rule> = Vec::new();
         for guest in self.guests.values() {
-            let sent_on = secure.is_some() && guest.redirect.unwrap_or(settings.tls.redirect);
+            let sent_on = secure_for_all.is_some() && guest.redirect.unwrap_or(settings.tls.redirect);
             rules.extend(guest.rules.iter().map(|rule| match sent_on {
                 true => Rule { action: to_https(settings.tls.port), filters: Vec::new(), ..rule.clone() },
                 false => rule.clone(),

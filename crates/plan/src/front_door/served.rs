@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::{Name, Owner, Pool, PoolId, Problem, fact::Service};
+use seaway_model::{Name, Owner, Pool, PoolId, Problem, fact::Service, load_balancer::BackendProtocol};
 
 use super::guest::pool_id;
 use crate::{
@@ -47,8 +47,12 @@ impl Served {
             served.problems.extend(noticed(&demand, wanted, &found));
             served.names.extend(found.names.iter().cloned());
             let id = pool_id(&key, wanted.port.port);
-            let tls = backend_tls(&demand, &wanted.port, true, given.certificates);
-            let protocol = spoken(&wanted.port).to_members();
+            let through = demand.wishes.tls.through;
+            let tls = backend_tls(&demand, &wanted.port, !through, given.certificates);
+            let protocol = match through {
+                true => BackendProtocol::Opaque,
+                false => spoken(&wanted.port).to_members(),
+            };
             let pool = Pool { tls, ..pool(&demand, &wanted.port, id.clone(), protocol, found) };
             served.pools.insert(id.clone(), kept(before.get(&id), pool));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Config, Name, Problem, Reason,
+    Config, L4, Name, Problem, Reason,
     config::Admission,
     fact::{Service, ServiceKind, ServicePort, TargetPort},
     load_balancer::{Action, Filter, HostPattern, Match, PathMatch, Rule},
@@ -50,6 +50,9 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     let mut wishes = Wishes::of(&config.defaults);
     let mut guest = Guest::new(key.object(), &service.meta.uid);
     guest.problems = wishes.read(&key.object(), &service.meta.annotations);
+    if wishes.tls.through && !matches!(asks(&wishes), Some(false)) {
+        return Some(passing(guest, service, &wishes));
+    }
     let ports = match ports(service, &wishes, config) {
         Ok(ports) => ports,
         Err(why) => {
@@ -79,10 +82,40 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     Some(guest)
 }
 
+/// One that is there by TLS alone, which does not end here.
+fn passing(mut guest: Guest, service: &Service, wishes: &Wishes) -> Guest {
+    let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    let mut problem = |reason, what: &str, fix: &str| {
+        let field = wishes.field_of(annotations::PASSTHROUGH);
+        guest.problems.push(Problem::new(key.object(), reason, what).at(field).fix(fix));
+    };
+    if !wishes.sources.is_empty() || !service.source_ranges.is_empty() {
+        problem(Reason::Unsupported, Stays::ForItsSources.as_str(), "Remove the ranges.");
+        return guest;
+    }
+    if wishes.http.hosts.is_empty() {
+        let fix = "Name its hosts, seaway.dev/host: shop.example; a LoadBalancer of its own needs no name.";
+        problem(Reason::BadAnnotation, "nobody knows for which names TLS is to go on to it", fix);
+        return guest;
+    }
+    let tcp = || service.ports.iter().filter(|it| it.protocol == L4::Tcp);
+    let port = tcp().find(|it| it.port == 443).or_else(|| tcp().find(|it| *it.name == *"https"));
+    let Some(port) = port.or_else(|| tcp().next()) else {
+        problem(Reason::NoSuchPort, "it has no TCP port", "Give it one, such as 443.");
+        return guest;
+    };
+    let to = guest.lead_to(&key, port.port);
+    guest.pass(wishes.http.hosts.clone(), to, &wishes.field_of(annotations::HOST));
+    guest
+}
+
 pub(super) fn why_not(service: &Service, config: &Config) -> Option<Stays> {
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let mut wishes = Wishes::of(&config.defaults);
     wishes.read(&key.object(), &service.meta.annotations);
+    if wishes.tls.through && asks(&wishes) == Some(true) {
+        return None;
+    }
     ports(service, &wishes, config).err()
 }
 

@@ -64,7 +64,7 @@ impl FrontDoor {
                 guest.backends.keys().filter_map(|key| self.served.get(key)).map(Served::members).sum()
             },
         );
-        let leads = seated.is_some_and(|(_, guest)| !guest.rules.is_empty());
+        let leads = seated.is_some_and(|(_, guest)| guest.leads());
         Some(Told { members, problems: problems.into_iter().collect(), leads })
     }
 

@@ -6,7 +6,7 @@ use seaway_model::{
     Config, ObjectRef, Pool, PoolId, Problem,
     config::Opens,
     fact::Service,
-    load_balancer::{Action, Rule},
+    load_balancer::{Action, Match, Rule},
 };
 
 use super::{
@@ -51,8 +51,13 @@ impl FrontDoor {
             let told = self.told(&guest.owner)?;
             let lost = self.lost(rank, guest);
             let kept = |claim: &String| !lost.iter().any(|it| it.claims.contains(claim));
-            let leads =
-                guest.rules.iter().flat_map(|rule| self.leads(rule)).filter(|lead| kept(&lead.at)).collect();
+            let by_tls = guest.through.iter().flat_map(|(hosts, to)| {
+                let at = hosts.iter().map(|host| Claim::new(Some(host), &Match::default()).to_string());
+                let members = self.pools.get(to).map_or(0, |pool| pool.members.len());
+                at.map(move |at| Lead { at, to: format!("{to} by TLS"), pools: vec![(to.clone(), members)] })
+            });
+            let leads = guest.rules.iter().flat_map(|rule| self.leads(rule)).chain(by_tls);
+            let leads = leads.filter(|lead| kept(&lead.at)).collect();
             Some(Entrance { object: guest.owner.object(), leads, lost, problems: told.problems })
         };
         self.guests.iter().filter_map(entrance).collect()

@@ -14,6 +14,7 @@ use std::{
 use rustls::ServerConnection;
 use seaway_model::load_balancer::{Protocol, Timeouts};
 use seaway_wire::{
+    hello::{self, Hello},
     http::Limits,
     proxy::{self, Parsed},
 };
@@ -94,6 +95,24 @@ pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
     }
     who.destination = who.destination.or_else(|| Some(reach::arrived_at(stream.fd(), who.listener.at)));
     let tuned = who.listener.tuned_now();
+    if let (Some(through), Some(tls)) = (&tuned.through, &tuned.listener.tls) {
+        let mut scratch = begun.take().unwrap_or_else(|| hall.scratch());
+        let name = match asked(&stream, &mut scratch).await {
+            Ok(name) => name,
+            Err(why) => {
+                tracing::debug!(listener = %who.listener.at, peer = %who.peer, why, "no TLS");
+                return who.listener.refuse(Refusal::Tls);
+            }
+        };
+        if let Some(choice) = name.and_then(|name| through.choice(&name, tls)) {
+            let number = hall.cursors().draw();
+            let pool = choice.pool(|| number).cloned();
+            let (end, who) = (End::Wire(stream), Rc::new(who));
+            let client = Client { hall, own, end, who, limit: Cell::new(u64::MAX) };
+            return exchange::pass_to(&client, pool, Some(scratch)).await;
+        }
+        begun = Some(scratch);
+    }
     let mut many = false;
     if tuned.listener.tls.is_some() {
         // Without terms nobody is served: what is asked for in TLS is never said in the open.
@@ -148,6 +167,28 @@ async fn introduced(who: &mut Who, stream: &Stream, scratch: &mut Scratch) -> Re
         who.told = Told::new(source, who.listener.at.port(), false);
     }
     if who.listener.tuned().admits(who.peer.ip()) { Ok(()) } else { Err(Refusal::Source) }
+}
+
+/// Whom the client wants to speak with by TLS. What it says stays where it is.
+async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<Option<String>, &'static str> {
+    poll_fn(|_| {
+        loop {
+            match hello::read(scratch.asked.filled()) {
+                Hello::Is(asked) => return Poll::Ready(Ok(asked.name)),
+                Hello::Refused(why) => return Poll::Ready(Err(why)),
+                Hello::More if scratch.asked.is_full() => {
+                    return Poll::Ready(Err("a hello that is too large"));
+                }
+                Hello::More => {}
+            }
+            match ready!(scratch.asked.poll_fill(stream)) {
+                Ok(1..) => {}
+                Ok(0) => return Poll::Ready(Err("it ended before its hello")),
+                Err(_) => return Poll::Ready(Err("its hello did not come in time")),
+            }
+        }
+    })
+    .await
 }
 
 /// Tells whether HTTP/2 was agreed on. What came `early` is the beginning of the hello.

@@ -266,9 +266,14 @@ async fn forward(
 pub(super) async fn pass_through(client: &Client) {
     let tuned = client.who.listener.tuned_now();
     let number = client.hall.cursors().draw();
-    let Some(pool) = tuned.pool(|| number).cloned() else {
-        return client.who.listener.refuse(Refusal::NoMember);
-    };
+    let pool = tuned.pool(|| number).cloned();
+    pass_to(client, pool, None).await;
+}
+
+/// What comes goes on as it is, what has come already first.
+pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, begun: Option<Box<Scratch>>) {
+    let Some(pool) = pool else { return client.who.listener.refuse(Refusal::NoMember) };
+    let mut begun = begun;
     let mut tried = Vec::new();
     while tried.len() <= RETRIES {
         let Some(member) = choose(&client.hall, client.who.peer.ip(), &pool, &tried) else { break };
@@ -276,7 +281,7 @@ pub(super) async fn pass_through(client: &Client) {
         client.allow(client.timeout(|it| it.connect));
         match connect(&client.hall, &client.own, &client.who, &pool, &member).await {
             Ok(stream) => {
-                let mut scratch = client.hall.scratch();
+                let mut scratch = begun.take().unwrap_or_else(|| client.hall.scratch());
                 scratch.upward.begin(Body::Tunnel, false);
                 scratch.downward.begin(Body::Tunnel, false);
                 tunnel(client, &mut scratch, &stream).await;

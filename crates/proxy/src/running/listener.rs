@@ -17,7 +17,7 @@ use seaway_model::{
 
 use seaway_snapshot::Routes;
 
-use super::{Answers, RunningPool};
+use super::{Answers, RunningPool, through::Through};
 use crate::tls::Terms;
 
 pub(crate) struct RunningListener {
@@ -52,8 +52,10 @@ pub(crate) struct Tuned {
     pub(crate) routes: Routes,
     choices: Vec<Choice>,
     mirrors: Vec<Vec<Mirror>>,
-    /// How TLS is spoken, where it is.
+    /// How TLS is spoken, where it ends.
     pub(crate) terms: Option<Arc<Terms>>,
+    /// And for whom it does not.
+    pub(crate) through: Option<Through>,
 }
 
 /// Who gets a copy of some requests.
@@ -118,6 +120,7 @@ impl Tuned {
         terms: Option<Arc<Terms>>,
         mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>,
     ) -> Tuned {
+        let through = listener.tls.as_ref().and_then(|tls| Through::new(tls, &mut pool));
         let mut choices: Vec<Choice> = Vec::new();
         for rule in &listener.rules {
             choices.push(match &rule.action {
@@ -139,10 +142,18 @@ impl Tuned {
             });
             let mirrors = mirrors.collect();
             let routes = Routes::compile(&listener.rules);
-            return Tuned { listener, first: Choice::default(), routes, choices, mirrors, terms };
+            return Tuned { listener, first: Choice::default(), routes, choices, mirrors, terms, through };
         }
         let first = choices.into_iter().find(|choice| !choice.pools.is_empty()).unwrap_or_default();
-        Tuned { listener, first, routes: Routes::default(), choices: Vec::new(), mirrors: Vec::new(), terms }
+        Tuned {
+            listener,
+            first,
+            routes: Routes::default(),
+            choices: Vec::new(),
+            mirrors: Vec::new(),
+            terms,
+            through,
+        }
     }
 
     pub(crate) fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
@@ -180,13 +191,13 @@ impl Tuned {
 }
 
 impl Choice {
-    fn new(pools: Vec<(Arc<RunningPool>, u32)>) -> Choice {
+    pub(super) fn new(pools: Vec<(Arc<RunningPool>, u32)>) -> Choice {
         let weight = pools.iter().map(|(_, weight)| u64::from(*weight)).sum();
         Choice { pools, weight }
     }
 
     /// By weight, given any number; all weights 0 means nobody.
-    fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
+    pub(crate) fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
         match &*self.pools {
             [] => None,
             [(only, weight)] => (*weight > 0).then_some(only),

@@ -16,6 +16,7 @@ mod scene;
 mod stage;
 mod sticky;
 mod streams;
+mod through;
 mod times;
 mod tls;
 mod trunks;

@@ -11,7 +11,12 @@ use seaway_model::{
 };
 use seaway_proxy::Health;
 
-use crate::{peer::*, scene::*, stage::*, tls::*};
+use crate::{
+    peer::*,
+    scene::*,
+    stage::*,
+    tls::{Authority, give, object},
+};
 
 /// A member by TLS: another stage that ends it, shows `a` to who asks for a.example and `other` to everybody else.
 fn behind(authority: &Authority, member: SocketAddr, protocol: BackendProtocol) -> (Stage, SocketAddr) {

@@ -68,16 +68,16 @@ pub(crate) fn give(stage: &Stage, name: &str, certificate: &Certificate) {
     stage.proxy.put_certificate(&stage.key, &object(name), &Arc::new(certificate.clone())).unwrap();
 }
 
-type Secured = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Secured = StreamOwned<ClientConnection, TcpStream>;
 
-fn config(authority: &Authority) -> ClientConfig {
+pub(crate) fn config(authority: &Authority) -> ClientConfig {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     builder.with_root_certificates(authority.roots()).with_no_client_auth()
 }
 
-fn secure(at: SocketAddr, name: &'static str, config: ClientConfig) -> io::Result<Secured> {
+pub(crate) fn secure(at: SocketAddr, name: &'static str, config: ClientConfig) -> io::Result<Secured> {
     let connection = ClientConnection::new(Arc::new(config), ServerName::try_from(name).unwrap()).unwrap();
     let mut stream = StreamOwned::new(connection, connect(at));
     while stream.conn.is_handshaking() {
@@ -86,7 +86,7 @@ fn secure(at: SocketAddr, name: &'static str, config: ClientConfig) -> io::Resul
     Ok(stream)
 }
 
-fn get(stream: &mut Secured) -> io::Result<String> {
+pub(crate) fn get(stream: &mut Secured) -> io::Result<String> {
     stream.write_all(b"GET /x HTTP/1.1\r\nHost: a.example\r\nClient-Cert: :forged:\r\n\r\n")?;
     let mut answer = Vec::new();
     let mut byte = [0];

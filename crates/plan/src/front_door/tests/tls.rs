@@ -6,7 +6,7 @@ use seaway_model::{
     Change, Config, Desired, Dirt, Fact, Kind, L4, Listener, ListenerId, LoadBalancer, ObjectRef, Time,
     config::{FrontDoorTls, Secrets},
     fact::{FactRef, Secret, Service, ServiceKind},
-    load_balancer::{Action, Bind, HostPattern, Protocol, TlsProfile, Trust},
+    load_balancer::{Action, BackendProtocol, Bind, HostPattern, Protocol, TlsProfile, Trust},
 };
 use seaway_testkit::facts;
 
@@ -284,4 +284,52 @@ fn bytes_that_are_merely_passed_on_are_not_wrapped() {
     shop.kind = ServiceKind::LoadBalancer;
     let world = world(Config::default(), [put(&shop), backed(&shop)]);
     assert!(of(&world, &shop).pools.values().all(|pool| pool.tls.is_none()));
+}
+
+#[test]
+fn tls_of_some_hosts_goes_on_untouched_beside_that_of_others() {
+    let say = [("seaway.dev/host", "raw.example,*.raw.example"), ("seaway.dev/tls-passthrough", "true")];
+    let raw = saying(service("raw", &[80, 443]), &say);
+    let mut world = world(Config::default(), [put(&raw), backed(&raw)]);
+    assert_eq!(problems(&world), [""; 0]);
+    let balancer = load_balancer(&world).expect("open");
+    assert_eq!(ports(&balancer), [80, 443], "it needs no certificate");
+    let tls = at(&balancer, 443).tls.clone().expect("TLS");
+    let led: Vec<String> = tls.through.iter().map(|(host, to)| format!("{host} {}", to[0].0)).collect();
+    assert_eq!(led, ["raw.example default/raw:443", "*.raw.example default/raw:443"]);
+    assert!(!tls.ends_here());
+    let pool = balancer.pools.values().next().expect("a pool");
+    assert_eq!((pool.protocol, pool.members.len()), (BackendProtocol::Opaque, 1));
+    assert_eq!(
+        entrances(&world),
+        ["raw.example/ -> default/raw:443 by TLS", "*.raw.example/ -> default/raw:443 by TLS"]
+    );
+    let shop = saying(service("shop", &[80]), &[("seaway.dev/host", "raw.example")]);
+    world.apply(put(&shop));
+    world.apply(told(&tls_secret("own", &["own.example"])));
+    assert!(problems(&world)[0].contains("raw.example/ leads to Service default/raw already"));
+    let tls = at(&load_balancer(&world).expect("open"), 443).tls.clone().expect("TLS");
+    assert!(tls.ends_here() && tls.through.len() == 2);
+    world.apply(gone(&raw));
+    assert_eq!(problems(&world).len(), 1, "who has it now has nobody ready: {:?}", problems(&world));
+    let tls = at(&load_balancer(&world).expect("open"), 443).tls.clone().expect("TLS");
+    assert!(tls.through.is_empty());
+}
+
+#[test]
+fn who_cannot_be_passed_on_is_told_why() {
+    for (ports, more, expected) in [
+        (&[443][..], vec![], "nobody knows for which names TLS is to go on to it"),
+        (
+            &[443],
+            vec![("seaway.dev/host", "a.example"), ("seaway.dev/source-ranges", "10.0.0.0/8")],
+            "source ranges",
+        ),
+    ] {
+        let say = [&[("seaway.dev/tls-passthrough", "true")][..], &more].concat();
+        let raw = saying(service("raw", ports), &say);
+        let world = world(Config::default(), [put(&raw), backed(&raw)]);
+        assert!(problems(&world)[0].contains(expected), "{:?}", problems(&world));
+        assert!(load_balancer(&world).is_none());
+    }
 }

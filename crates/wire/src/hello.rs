@@ -1,0 +1,165 @@
+//! The first thing that a client of TLS says: whom it wants to speak with (RFC 8446, section 4.1.2; RFC 6066, section 3).
+//!
+//! It is read without being answered, so that its bytes can go on untouched. It may come in several packets, and in
+//! several records. What a strict server would refuse leads nowhere.
+
+/// What the bytes so far say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hello {
+    /// It is not whole yet.
+    More,
+    Is(Asked),
+    Refused(&'static str),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// In lower case; none, if no name is asked for.
+    pub name: Option<String>,
+}
+
+/// More than this is no hello: a large one of today has 2 KiB.
+pub const LARGEST: usize = 16 << 10;
+
+const HANDSHAKE: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+/// A record's plaintext (RFC 8446, section 5.1).
+const RECORD: usize = 1 << 14;
+const SERVER_NAME: u16 = 0;
+const HOST_NAME: u8 = 0;
+
+pub fn read(bytes: &[u8]) -> Hello {
+    match message(bytes) {
+        Err(refused) => Hello::Refused(refused),
+        Ok(None) => Hello::More,
+        Ok(Some(message)) => match asked(&message) {
+            Ok(asked) => Hello::Is(asked),
+            Err(refused) => Hello::Refused(refused),
+        },
+    }
+}
+
+/// The message out of its records, once it is whole.
+fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
+    let mut message = Vec::new();
+    let mut rest = bytes;
+    loop {
+        // Everything is judged as soon as it is there: who sends something else is not waited for.
+        match rest {
+            [kind, ..] if *kind != HANDSHAKE => return Err("it is no handshake of TLS"),
+            [_, major, ..] if *major != 3 => return Err("it is no version of TLS"),
+            _ => {}
+        }
+        let [_, _, minor, high, low, after @ ..] = rest else { return Ok(None) };
+        if *minor > 4 {
+            return Err("it is no version of TLS");
+        }
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        if length == 0 || length > RECORD {
+            return Err("a record of no size that is allowed");
+        }
+        let part = &after[..length.min(after.len())];
+        message.extend_from_slice(part);
+        if message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
+            return Err("it does not begin with a hello");
+        }
+        if let [_, a, b, c, ..] = message[..] {
+            let whole = 4 + usize::from(a) * 65_536 + usize::from(b) * 256 + usize::from(c);
+            if whole > LARGEST {
+                return Err("a hello that is too large");
+            }
+            if message.len() > whole {
+                return Err("something comes behind the hello");
+            }
+            // The record is whole as well, if it ends with the message.
+            if message.len() == whole && part.len() == length {
+                return Ok(Some(message));
+            }
+        }
+        if part.len() < length {
+            return Ok(None);
+        }
+        rest = &after[length..];
+    }
+}
+
+fn asked(message: &[u8]) -> Result<Asked, &'static str> {
+    const SHORT: &str = "a hello that is cut short";
+    let mut hello = Part(message.get(4..).ok_or(SHORT)?);
+    hello.take(2 + 32).ok_or(SHORT)?;
+    let session = hello.short().ok_or(SHORT)?;
+    let suites = hello.long().ok_or(SHORT)?;
+    let compressions = hello.short().ok_or(SHORT)?;
+    if session.0.len() > 32 || suites.0.is_empty() || suites.0.len() % 2 != 0 || compressions.0.is_empty() {
+        return Err("a hello with a list of no size that is allowed");
+    }
+    if hello.0.is_empty() {
+        return Ok(Asked::default());
+    }
+    let mut extensions = hello.long().ok_or(SHORT)?;
+    if !hello.0.is_empty() {
+        return Err("something stands behind the extensions");
+    }
+    let mut seen: Vec<u16> = Vec::new();
+    let mut asked = Asked::default();
+    while !extensions.0.is_empty() {
+        let kind = extensions.number().ok_or(SHORT)?;
+        let content = extensions.long().ok_or(SHORT)?;
+        if seen.contains(&kind) {
+            return Err("an extension is there twice");
+        }
+        seen.push(kind);
+        if kind == SERVER_NAME {
+            asked.name = Some(name(content)?);
+        }
+    }
+    Ok(asked)
+}
+
+/// A list in which only one kind of name was ever allowed, and that once.
+fn name(mut content: Part<'_>) -> Result<String, &'static str> {
+    const WRONG: &str = "a server name that is none";
+    let mut list = content.long().filter(|_| content.0.is_empty()).ok_or(WRONG)?;
+    let kind = list.take(1).ok_or(WRONG)?[0];
+    let name = list.long().filter(|_| list.0.is_empty() && kind == HOST_NAME).ok_or(WRONG)?;
+    let text = std::str::from_utf8(name.0).map_err(|_| WRONG)?;
+    let label = |it: &str| {
+        let plain = it.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        (1..=63).contains(&it.len()) && plain
+    };
+    // Addresses are no names, and a dot at the end is not sent.
+    let digits = text.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    if text.len() > 253 || digits || !text.split('.').all(label) {
+        return Err(WRONG);
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+/// What is left of one level.
+#[derive(Clone, Copy)]
+struct Part<'b>(&'b [u8]);
+
+impl<'b> Part<'b> {
+    fn take(&mut self, count: usize) -> Option<&'b [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u16> {
+        let bytes = self.take(2)?;
+        Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    /// With its length in one byte.
+    fn short(&mut self) -> Option<Part<'b>> {
+        let length = self.take(1)?[0];
+        self.take(length.into()).map(Part)
+    }
+
+    /// In two.
+    fn long(&mut self) -> Option<Part<'b>> {
+        let length = self.number()?;
+        self.take(length.into()).map(Part)
+    }
+}
