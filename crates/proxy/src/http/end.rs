@@ -49,6 +49,11 @@ impl End {
         }
     }
 
+    /// The framing itself says that nothing comes after what was taken.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self, End::Multi(multi) if multi.has_ended())
+    }
+
     /// Fields that came after the body, as lines, where the framing itself does not carry them.
     pub(super) fn trailers(&self) -> Vec<u8> {
         match self {

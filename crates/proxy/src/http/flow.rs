@@ -308,6 +308,9 @@ impl Flow {
                 }
                 self.trailers = from.trailers();
                 self.finish();
+            } else if self.coming == Coming::UntilEnd && from.has_ended() {
+                // The last piece is known as such: it needs no end of its own.
+                self.coming = Coming::Length(buffer.filled().len() as u64);
             }
         }
         hall.go_on_next_turn();

@@ -71,6 +71,11 @@ impl Multi {
         }
     }
 
+    /// Nothing comes after what was taken, no trailers either.
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.borrow().from.as_ref().is_some_and(RecvStream::is_end_stream)
+    }
+
     /// As lines.
     pub(super) fn trailers(&self) -> Vec<u8> {
         let mut lines = Vec::new();

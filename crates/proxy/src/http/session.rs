@@ -1,7 +1,7 @@
 //! TLS on a stream: rustls between what is on the wire and what is meant.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, IoSlice, Read, Write},
     task::{Poll, ready},
 };
 
@@ -166,6 +166,12 @@ impl Read for Wire<'_> {
 impl Write for Wire<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let poll = self.stream.poll_send(bytes);
+        self.now(poll)
+    }
+
+    /// All records of a flight in one call.
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let poll = self.stream.poll_send_all(pieces);
         self.now(poll)
     }
 

@@ -170,12 +170,25 @@ impl Stream {
     }
 
     pub(super) fn poll_send(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_sent(bytes.len(), |fd| sys::send(fd, bytes))
+    }
+
+    pub(super) fn poll_send_all(&self, pieces: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        self.poll_sent(length, |fd| sys::send_all(fd, pieces))
+    }
+
+    fn poll_sent(
+        &self,
+        length: usize,
+        send: impl Fn(BorrowedFd<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         if !self.ready.writable.get() {
             return self.later();
         }
-        match sys::send(self.fd(), bytes) {
+        match send(self.fd()) {
             Ok(written) => {
-                self.ready.writable.set(written == bytes.len());
+                self.ready.writable.set(written == length);
                 Poll::Ready(Ok(written))
             }
             Err(error) if sys::would_block(&error) => {

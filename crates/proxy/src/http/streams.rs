@@ -48,7 +48,9 @@ pub(super) async fn serve(
     let mut handshake = std::pin::pin!(handshake);
     let shaken = poll_fn(|cx| {
         pulse.begin_turn();
-        match handshake.as_mut().poll(cx) {
+        let polled = handshake.as_mut().poll(cx);
+        pulse.end_turn();
+        match polled {
             Poll::Pending if hall.is_late() => Poll::Ready(None),
             other => other.map(Result::ok),
         }
@@ -79,6 +81,9 @@ pub(super) async fn serve(
                 return Poll::Ready(None);
             }
             let polled = connection.poll_accept(cx);
+            if !matches!(polled, Poll::Ready(Some(Ok(_)))) {
+                pulse.end_turn();
+            }
             own.set_deadline(idle_until.get().min(pulse.gives_up(answer)));
             polled
         })

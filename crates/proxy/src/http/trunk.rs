@@ -126,6 +126,7 @@ async fn connect(
         let end = poll_fn(|cx| {
             pulse.begin_turn();
             let polled = connection.as_mut().poll(cx);
+            pulse.end_turn();
             own.set_deadline(pulse.gives_up(patience));
             // Who takes nothing any more is given up, with all who ask by it.
             if polled.is_pending() && own.deadline() <= hall_of_it.now() {

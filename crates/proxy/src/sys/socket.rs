@@ -56,6 +56,17 @@ pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     checked_size(written as libc::ssize_t)
 }
 
+/// Several pieces in one call.
+pub(crate) fn send_all(fd: BorrowedFd<'_>, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    // SAFETY: a message without address, pieces and control data is all zeros.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    // An IoSlice is what the kernel calls an iovec, as std promises.
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len() as _;
+    // SAFETY: the message points to pieces that are borrowed for the call, and the kernel only reads them.
+    checked_size(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+}
+
 /// Tells the peer that nothing more will come.
 pub(crate) fn finish_sending(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no pointers are passed.
