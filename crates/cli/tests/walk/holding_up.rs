@@ -15,18 +15,18 @@ use crate::{
 };
 
 /// Threads that use a listener until they are told to end; a failure of one is a failure of the test.
-struct Load {
+pub(crate) struct Load {
     ended: Arc<AtomicBool>,
     made: Arc<AtomicUsize>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
 impl Load {
-    fn new() -> Load {
+    pub(crate) fn new() -> Load {
         Load { ended: Arc::default(), made: Arc::default(), threads: Vec::new() }
     }
 
-    fn run(&mut self, mut one: impl FnMut() + Send + 'static) {
+    pub(crate) fn run(&mut self, mut one: impl FnMut() + Send + 'static) {
         let (ended, made) = (self.ended.clone(), self.made.clone());
         self.threads.push(thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) {
@@ -36,11 +36,11 @@ impl Load {
         }));
     }
 
-    fn made(&self) -> usize {
+    pub(crate) fn made(&self) -> usize {
         self.made.load(Ordering::Relaxed)
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.ended.store(true, Ordering::Relaxed);
         for thread in self.threads {
             thread.join().expect("nothing was dropped and nothing refused");

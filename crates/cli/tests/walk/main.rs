@@ -18,6 +18,7 @@ mod front_door;
 mod harness;
 mod health;
 mod holding_up;
+mod holding_up_http;
 mod http_routes;
 mod in_namespace;
 mod lifecycle;

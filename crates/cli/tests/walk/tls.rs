@@ -22,17 +22,17 @@ use crate::{
 };
 
 /// Where the doors of these tests are, each on an address of its own.
-const OPEN: u16 = 8080;
-const TLS: u16 = 8443;
+pub(crate) const OPEN: u16 = 8080;
+pub(crate) const TLS: u16 = 8443;
 
 /// A certificate that vouches for itself.
-struct Pair {
+pub(crate) struct Pair {
     chain: String,
     key: String,
 }
 
 impl Pair {
-    fn new(names: &[&str]) -> Pair {
+    pub(crate) fn new(names: &[&str]) -> Pair {
         let names = names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
         Pair { chain: made.cert.pem(), key: made.signing_key.serialize_pem() }
@@ -50,7 +50,7 @@ impl Pair {
         Pair { chain: own.pem() + &issuer.pem(), key: key.serialize_pem() }
     }
 
-    fn secret(&self, name: &str) -> String {
+    pub(crate) fn secret(&self, name: &str) -> String {
         secret(name, &self.chain, &self.key)
     }
 
@@ -68,7 +68,7 @@ fn secret(name: &str, chain: &str, key: &str) -> String {
     )
 }
 
-fn with_door(more: &str) -> Setup {
+pub(crate) fn with_door(more: &str) -> Setup {
     let setup = Setup::new();
     let ip = setup.ip;
     setup.config(&format!(
@@ -76,10 +76,10 @@ fn with_door(more: &str) -> Setup {
     ))
 }
 
-type Secured = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Secured = StreamOwned<ClientConnection, TcpStream>;
 
 /// Shakes hands as somebody who trusts only this certificate.
-fn secure(at: SocketAddr, name: &str, trusted: &Pair) -> std::io::Result<Secured> {
+pub(crate) fn secure(at: SocketAddr, name: &str, trusted: &Pair) -> std::io::Result<Secured> {
     secure_by(at, name, trusted, None)
 }
 

@@ -3,6 +3,7 @@
 
 mod access;
 mod bodies;
+mod changing;
 mod framing;
 mod heads;
 mod introduced;
