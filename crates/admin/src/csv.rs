@@ -263,6 +263,7 @@ fn algorithm(balance: Balance) -> &'static str {
         Balance::LeastConnections => "leastconn",
         Balance::RandomTwo => "random(2)",
         Balance::SourceHash => "source",
+        Balance::First => "first",
     }
 }
 

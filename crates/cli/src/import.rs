@@ -150,9 +150,10 @@ impl Bank {
             "roundrobin" => Some("round-robin"),
             "leastconn" => Some("least-connections"),
             "source" => Some("source-hash"),
+            "first" => Some("first"),
             _ => {
                 let instead =
-                    "not known here: round-robin, least-connections, random-two and source-hash are";
+                    "not known here: round-robin, least-connections, random-two, source-hash and first are";
                 self.notes.push((whence.to_owned(), instead));
                 return;
             }

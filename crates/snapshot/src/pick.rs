@@ -120,6 +120,9 @@ impl Tier<'_> {
             Balance::LeastConnections => self.least_loaded(cursor, conditions),
             Balance::RandomTwo => self.better_of_two(cursor, conditions),
             Balance::SourceHash => self.by_hash(client, conditions),
+            Balance::First => {
+                self.rotation(0).map(|(_, member)| member).find(|it| self.admits(*it, conditions))
+            }
         }
     }
 

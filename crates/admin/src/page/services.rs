@@ -271,5 +271,6 @@ fn balance(balance: Balance) -> &'static str {
         Balance::LeastConnections => "least connections",
         Balance::RandomTwo => "random of two",
         Balance::SourceHash => "source hash",
+        Balance::First => "first",
     }
 }

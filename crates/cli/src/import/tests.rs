@@ -68,10 +68,8 @@ fn what_has_no_counterpart_is_told() {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }
     assert!(text.contains("\n  balance: source-hash\n"), "{text}");
-    let first = yaml(&["--balance-algorithm=first"], Some(r#"{"algorithm": "leastconn"}"#));
-    assert!(
-        first.contains("--balance-algorithm=first\n#     not known here") && !first.contains("balance:\n")
-    );
+    let uri = yaml(&["--balance-algorithm=uri"], Some(r#"{"algorithm": "leastconn"}"#));
+    assert!(uri.contains("--balance-algorithm=uri\n#     not known here") && !uri.contains("balance:\n"));
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub(super) fn read(field: &Field<'_>, defaults: &mut Defaults) {
         ("least-connections", Balance::LeastConnections),
         ("random-two", Balance::RandomTwo),
         ("source-hash", Balance::SourceHash),
+        ("first", Balance::First),
     ]);
     if let Some(balance) = balance {
         defaults.balance = balance;

@@ -90,6 +90,8 @@ pub enum Balance {
     RandomTwo,
     /// By the client's address, through a Maglev table.
     SourceHash,
+    /// The first in the order of addresses, as long as it can serve: the others stand by.
+    First,
 }
 
 impl Balance {
@@ -99,6 +101,7 @@ impl Balance {
             Balance::LeastConnections => "least-connections",
             Balance::RandomTwo => "random-two",
             Balance::SourceHash => "source-hash",
+            Balance::First => "first",
         }
     }
 }

@@ -20,13 +20,14 @@ pub(super) const ADDRESS: &str = "seaway.dev/address";
 pub(super) const ROWS: &[Row] = &[
     Row {
         names: &["seaway.dev/balance", "serviceloadbalancer/lb.algorithm"],
-        help: "round-robin, least-connections, random-two or source-hash",
+        help: "round-robin, least-connections, random-two, source-hash or first",
         set: |wishes, text| {
             wishes.balance = match text {
                 "round-robin" | "roundrobin" => Balance::RoundRobin,
                 "least-connections" | "leastconn" => Balance::LeastConnections,
                 "random-two" | "random" => Balance::RandomTwo,
                 "source-hash" | "source" => Balance::SourceHash,
+                "first" => Balance::First,
                 _ => return Err(format!("{text:?} is no way to balance")),
             };
             Ok(())

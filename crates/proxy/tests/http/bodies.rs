@@ -155,3 +155,31 @@ fn an_answer_that_is_cut_short_is_not_taken_for_whole() {
         assert!(rest.is_none_or(|rest| !rest.ends_with(b"0\r\n\r\n")), "{answer}");
     }
 }
+
+#[test]
+fn connect_opens_a_tunnel_where_the_member_lets_it() {
+    let backend = Backend::new(HERE, |mut stream| {
+        let mut reader = Reader::new(stream.try_clone().unwrap());
+        if let Some(head) = reader.head() {
+            let lets = head.starts_with("CONNECT b.example:1 HTTP/1.1\n");
+            let answer = if lets {
+                "HTTP/1.1 200 Well\r\n\r\n"
+            } else {
+                "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n"
+            };
+            stream.write_all(answer.as_bytes()).unwrap();
+            if lets {
+                let _ = std::io::copy(&mut stream.try_clone().unwrap(), &mut stream);
+            }
+        }
+    });
+    let (_stage, at) = front(&[backend.at]);
+    let mut client = Client::new(at);
+    client.send("CONNECT b.example:1 HTTP/1.1\r\nHost: b.example:1\r\n\r\n");
+    assert_eq!(client.answer_to_head().status(), 200);
+    client.send("through");
+    client.stream().shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.rest().unwrap(), b"through");
+    let refused = Client::new(at).ask("CONNECT c.example:1 HTTP/1.1\r\nHost: c.example:1\r\n\r\n");
+    assert_eq!(refused.status(), 403);
+}

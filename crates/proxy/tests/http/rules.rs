@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use seaway_model::load_balancer::{Cors, Filter, HostPattern, Origin, PathMatch};
-use seaway_model::{Pool, PoolId, load_balancer::Match};
+use seaway_model::{
+    Pool, PoolId,
+    load_balancer::{Action, Cors, Filter, HostPattern, Match, Origin, PathMatch, Rule, TextMatch},
+};
 
-use crate::{scene::*, stage::*};
+use crate::{peer::Peer, scene::*, stage::*};
 
 #[test]
 fn pages_of_other_origins_ask_first_and_are_told() {
@@ -139,4 +141,87 @@ fn the_operator_has_a_word_for_each_status() {
     assert_eq!((answer.status(), &answer.body[..]), (503, &b"<h1>back soon</h1>"[..]));
     assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
     assert_eq!(Client::new(at).ask("nonsense\r\n\r\n").body, b"what?");
+}
+
+/// A rule that says its name.
+fn saying(name: &str, asked: Match) -> Rule {
+    let action = Action::Respond { code: 200, body: name.into() };
+    Rule { matches: vec![asked], action, ..everything() }
+}
+
+#[test]
+fn requests_find_their_rule_by_all_that_they_say() {
+    let path = |path: PathMatch| Match { path: Some(path), ..Match::default() };
+    let prefix = |text: &str| path(PathMatch::Prefix(text.into()));
+    let header = |value: TextMatch| Match { headers: vec![("X-Kind".into(), value)], ..prefix("/") };
+    let query = |value: TextMatch| Match { query: vec![("q".into(), value)], ..prefix("/") };
+    let hosted = |name: &str, host: HostPattern| Rule { hosts: vec![host], ..saying(name, prefix("/")) };
+    let (_stage, at) = front_with(&[], |listener| {
+        listener.rules = vec![
+            saying("rest", prefix("/")),
+            saying("prefix", prefix("/a")),
+            saying("longer", prefix("/a/b")),
+            saying("exact", path(PathMatch::Exact("/a/b/c".into()))),
+            saying("regex", path(PathMatch::Regex("/r[0-9]+/.*".into()))),
+            saying("method", Match { method: Some("PUT".into()), ..prefix("/") }),
+            saying("header", header(TextMatch::Exact("this".into()))),
+            saying("header regex", header(TextMatch::Regex("th.t".into()))),
+            saying("query", query(TextMatch::Exact("this".into()))),
+            saying("query regex", query(TextMatch::Regex("th.t".into()))),
+            hosted("host", HostPattern::Exact("shop.example".into())),
+            hosted("under", HostPattern::Under("shop.example".into())),
+        ];
+    });
+    let (mut client, mut many) = (Client::new(at), Peer::new(at));
+    for (method, url, kind, expected) in [
+        ("GET", "a/", "", "rest"),
+        ("GET", "a/ab", "", "rest"),
+        ("GET", "a/a/x", "", "prefix"),
+        ("GET", "a/a/b/x", "", "longer"),
+        ("GET", "a/a/b/c", "", "exact"),
+        ("GET", "a/r12/x", "", "regex"),
+        ("GET", "a/r/x", "", "rest"),
+        ("PUT", "a/", "", "method"),
+        ("PUT", "a/a", "", "prefix"),
+        ("GET", "a/", "this", "header"),
+        ("GET", "a/", "that", "header regex"),
+        ("GET", "a/", "thatch", "rest"),
+        ("GET", "a/?q=this", "", "query"),
+        ("GET", "a/?p=1&q=that", "", "query regex"),
+        ("GET", "a/?q=no", "", "rest"),
+        ("GET", "shop.example/a", "", "host"),
+        ("GET", "x.y.Shop.example:81/a", "", "under"),
+    ] {
+        let told = format!("{method} {url} {kind}");
+        let (host, target) = url.split_at(url.find('/').unwrap());
+        let field = if kind.is_empty() { String::new() } else { format!("x-kind: {kind}\r\n") };
+        let answer = client.ask(format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\n{field}\r\n"));
+        assert_eq!(String::from_utf8_lossy(&answer.body), expected, "{told}");
+        let mut request = http::Request::builder().method(method).uri(format!("http://{url}"));
+        if !kind.is_empty() {
+            request = request.header("x-kind", kind);
+        }
+        let (_, body, _) = many.ask(request.body(()).unwrap(), None).unwrap();
+        assert_eq!(String::from_utf8_lossy(&body), expected, "{told}, by HTTP/2");
+    }
+}
+
+#[test]
+fn pools_share_requests_by_their_weights() {
+    let members = ["often", "seldom", "never"].map(Member::saying);
+    let (stage, at) = front_with(&[], |listener| {
+        let pools = [("often", 9), ("seldom", 1), ("never", 0)];
+        let action = Action::Forward(pools.map(|(id, weight)| (PoolId(id.into()), weight)).into());
+        listener.rules = vec![Rule { action, ..everything() }];
+    });
+    for (id, member) in ["often", "seldom", "never"].into_iter().zip(&members) {
+        stage.put(Pool { id: PoolId(id.into()), ..pool(&[member.at()]) });
+    }
+    let mut client = Client::new(at);
+    for _ in 0..500 {
+        client.get("/");
+    }
+    let [often, seldom, never] = members.map(|it| it.heard().len());
+    // 50 expected; beyond these bounds chance hardly ever goes.
+    assert!((15..=100).contains(&seldom) && never == 0 && often + seldom == 500, "{often} {seldom} {never}");
 }

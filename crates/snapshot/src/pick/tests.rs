@@ -60,8 +60,11 @@ fn counts(pool: Pool, scene: &Scene, picks: u32) -> Vec<u32> {
     counts
 }
 
-const ALL: [Balance; 4] =
+/// Those that give something to everybody.
+const SPREADING: [Balance; 4] =
     [Balance::RoundRobin, Balance::LeastConnections, Balance::RandomTwo, Balance::SourceHash];
+const ALL: [Balance; 5] =
+    [Balance::RoundRobin, Balance::LeastConnections, Balance::RandomTwo, Balance::SourceHash, Balance::First];
 
 #[test]
 fn round_robin_gives_everybody_the_same() {
@@ -107,6 +110,14 @@ fn random_of_two_avoids_the_most_loaded() {
     // It is taken only if drawn twice.
     assert!(counts[2] < 1300, "{counts:?}");
     assert!(counts[0].abs_diff(counts[1]) < 500, "{counts:?}");
+}
+
+#[test]
+fn first_sends_everybody_to_the_first_that_can_serve() {
+    let first = |scene: &Scene| counts(pool(Balance::First, &[0, 1, 5, 1]), scene, 10);
+    assert_eq!(first(&Scene::default()), [0, 10, 0, 0]);
+    let failed = Scene { standing: [(1, Standing::Failed)].into(), ..Scene::default() };
+    assert_eq!(first(&failed), [0, 0, 10, 0]);
 }
 
 #[test]
@@ -166,7 +177,7 @@ fn draining_members_get_nothing_while_somebody_is_ready() {
 
 #[test]
 fn draining_members_serve_when_all_are_draining() {
-    for balance in ALL {
+    for balance in SPREADING {
         let mut pool = pool(balance, &[1, 1]);
         pool.members.iter_mut().for_each(|member| member.state = MemberState::Draining);
         let counts = counts(pool, &Scene::default(), 100);
@@ -195,7 +206,7 @@ fn without_usable_members_there_is_nobody() {
 
 #[test]
 fn below_the_panic_threshold_all_are_used() {
-    for balance in ALL {
+    for balance in SPREADING {
         let scene =
             Scene { standing: (0..3).map(|index| (index, Standing::Failed)).collect(), ..Scene::default() };
         let with = |threshold| Pool { panic_threshold: threshold, ..pool(balance, &[1; 5]) };
@@ -208,7 +219,7 @@ fn below_the_panic_threshold_all_are_used() {
 
 #[test]
 fn ejected_members_serve_when_nobody_else_can() {
-    for balance in ALL {
+    for balance in SPREADING {
         let scene = Scene {
             standing: [(0, Standing::Ejected), (1, Standing::Failed), (2, Standing::Ejected)].into(),
             ..Scene::default()
