@@ -173,7 +173,7 @@ impl Proxy {
         };
         let listeners: Vec<_> = state.listeners.values().filter(|it| concerned(it)).cloned().collect();
         for listener in listeners {
-            let tuned = state.tune(key, listener.tuned().listener.clone(), &self.shared().tickets);
+            let tuned = state.tune(key, listener.tuned().listener.clone(), self.shared().tickets.as_ref());
             listener.retune(tuned);
         }
     }
@@ -203,7 +203,7 @@ impl Proxy {
         wide.add(at, id.l4, &sockets);
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
-        let tuned = state.tune(key, listener, &self.shared().tickets);
+        let tuned = state.tune(key, listener, self.shared().tickets.as_ref());
         let running = Arc::new(RunningListener::new(key.clone(), at, id, tuned));
         running.set_sockets(sockets.clone());
         state.listeners.insert((ip, id), running.clone());
@@ -218,7 +218,7 @@ impl Proxy {
         let mut registry = self.shared().registry.lock();
         let Some(state) = registry.get_mut(key) else { return };
         let Some(running) = state.listeners.get(&(ip, listener.id())).cloned() else { return };
-        running.retune(state.tune(key, listener, &self.shared().tickets));
+        running.retune(state.tune(key, listener, self.shared().tickets.as_ref()));
     }
 
     /// Accepts nobody any more. Who is there may finish within the listener's drain time.

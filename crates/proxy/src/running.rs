@@ -68,7 +68,12 @@ impl LoadBalancerState {
         self.certificates.entry(name.clone()).or_default().clone()
     }
 
-    pub(crate) fn tune(&mut self, key: &LbKey, listener: Arc<Listener>, tickets: &Tickets) -> Tuned {
+    pub(crate) fn tune(
+        &mut self,
+        key: &LbKey,
+        listener: Arc<Listener>,
+        tickets: Option<&Arc<Tickets>>,
+    ) -> Tuned {
         // The first that the client knows, too. What is not HTTP has no name.
         let protocols: &[&[u8]] =
             if listener.protocol == Protocol::Http { &[b"h2", b"http/1.1"] } else { &[] };

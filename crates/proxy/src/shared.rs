@@ -23,7 +23,7 @@ const EPISODE: u64 = 10_000;
 
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
-    pub(crate) tickets: Tickets,
+    pub(crate) tickets: Option<Arc<Tickets>>,
     pub(crate) access: Access,
     pub(crate) workers: Vec<Arc<Mailbox>>,
     /// Sockets of a predecessor that wait to be opened here.

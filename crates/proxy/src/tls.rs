@@ -10,6 +10,7 @@
 
 mod keys;
 mod outward;
+mod tickets;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -29,6 +30,7 @@ use seaway_model::{
 pub(crate) use keys::Keys;
 pub use keys::{KeyError, look_at};
 pub(crate) use outward::Outward;
+pub(crate) use tickets::Tickets;
 
 /// Where a certificate of that name is, or will be.
 #[derive(Debug, Default)]
@@ -65,24 +67,11 @@ pub(crate) enum TermsError {
     Setup(#[source] rustls::Error),
 }
 
-/// Of one process: what the workers share.
-pub(crate) struct Tickets(Option<Arc<dyn rustls::server::ProducesTickets>>);
-
-impl Tickets {
-    /// Their keys change by themselves, and are nowhere but in memory.
-    pub(crate) fn new() -> Tickets {
-        let tickets = aws_lc_rs::Ticketer::new();
-        Tickets(
-            tickets.inspect_err(|error| tracing::warn!(%error, "clients cannot resume TLS sessions")).ok(),
-        )
-    }
-}
-
 impl Terms {
     pub(crate) fn new(
         tls: &TlsByName,
         protocols: &[&[u8]],
-        tickets: &Tickets,
+        tickets: Option<&Arc<Tickets>>,
         mut slot: impl FnMut(&ObjectRef) -> Arc<Slot>,
     ) -> Result<Terms, TermsError> {
         let names = Names::new(tls, &mut slot);
@@ -108,8 +97,10 @@ impl Terms {
         config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
         // Tickets are held by clients: nothing is stored here for those who do not come back.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        if let Some(tickets) = &tickets.0 {
-            config.ticketer = tickets.clone();
+        // Who has shown no certificate elsewhere, or one that nobody vouches for any more, does not come in by a ticket.
+        let tickets = if tls.clients.is_some() { Tickets::new() } else { tickets.cloned() };
+        if let Some(tickets) = tickets {
+            config.ticketer = tickets;
             // Each costs a client that opens many connections as many messages; one is enough.
             config.send_tls13_tickets = 1;
             // Who asks for another number, or for none (RFC 9149), gets that.

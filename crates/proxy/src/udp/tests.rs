@@ -69,7 +69,7 @@ impl Rig {
         let tuned = self.shared.registry.lock().entry(self.key.clone()).or_default().tune(
             &self.key,
             listener,
-            &self.shared.tickets,
+            self.shared.tickets.as_ref(),
         );
         let running = Arc::new(RunningListener::new(self.key.clone(), at, id, tuned));
         let mut registry = self.shared.registry.lock();

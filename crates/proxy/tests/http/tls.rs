@@ -316,3 +316,114 @@ fn what_is_no_certificate_is_named() {
     stage.proxy.remove_certificate(&stage.key, &object("a"));
     assert_eq!(stage.proxy.running(&stage.key), None);
 }
+
+/// How the handshake went, once a ticket may have come.
+fn shaken(at: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<rustls::HandshakeKind> {
+    let name = ServerName::try_from("a.example").unwrap();
+    let mut stream = StreamOwned::new(ClientConnection::new(config.clone(), name).unwrap(), connect(at));
+    get(&mut stream)?;
+    Ok(stream.conn.handshake_kind().unwrap())
+}
+
+#[test]
+fn sessions_are_resumed_whichever_worker_a_client_comes_to() {
+    let authority = Authority::new();
+    let member = Member::saying("x");
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let tls = TlsByName { default: vec![object("a")], ..TlsByName::default() };
+        let (stage, at) = front_tls(&[member.at()], &tls);
+        give(&stage, "a", &authority.certificate("a.example"));
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder =
+            ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]).unwrap();
+        let config = Arc::new(builder.with_root_certificates(authority.roots()).with_no_client_auth());
+        assert_eq!(shaken(at, &config).unwrap(), rustls::HandshakeKind::Full);
+        // Each comes to one of two workers, as the kernel likes.
+        for _ in 0..40 {
+            assert_eq!(shaken(at, &config).unwrap(), rustls::HandshakeKind::Resumed, "{version:?}");
+        }
+    }
+}
+
+#[test]
+fn a_ticket_is_no_way_around_a_certificate_of_the_client() {
+    let authority = Authority::new();
+    let member = Member::saying("x");
+    let stage = Stage::new();
+    stage.put(pool(&[member.at()]));
+    let open = TlsByName { default: vec![object("a")], ..TlsByName::default() };
+    let clients = Some(ClientAuth { authorities: object("ca"), required: true });
+    let strict = TlsByName { clients, ..open.clone() };
+    let [open, strict] = [open, strict].map(|tls| {
+        let opened = stage.open(HERE, |listener| {
+            listener.protocol = Protocol::Http;
+            listener.tls = Some(Arc::new(tls.clone()));
+        });
+        opened.0
+    });
+    give(&stage, "a", &authority.certificate("a.example"));
+    give(&stage, "ca", &authority.as_authorities());
+    let config = Arc::new(config(&authority));
+    assert_eq!(shaken(open, &config).unwrap(), rustls::HandshakeKind::Full);
+    assert_eq!(shaken(open, &config).unwrap(), rustls::HandshakeKind::Resumed);
+    assert!(shaken(strict, &config).is_err(), "with a ticket of the other");
+}
+
+/// Believes everybody, and keeps what was stapled.
+#[derive(Debug)]
+struct Stapled(Arc<rustls::crypto::CryptoProvider>, std::sync::Mutex<Vec<u8>>);
+
+impl rustls::client::danger::ServerCertVerifier for Stapled {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        staple: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        *self.1.lock().unwrap() = staple.to_vec();
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[test]
+fn an_ocsp_answer_is_stapled_and_swapped_with_its_certificate() {
+    let authority = Authority::new();
+    let member = Member::saying("x");
+    let tls = TlsByName { default: vec![object("a")], ..TlsByName::default() };
+    let (stage, at) = front_tls(&[member.at()], &tls);
+    let certificate = authority.certificate("a.example");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    for staple in [None, Some(&b"first"[..]), Some(b"second")] {
+        give(&stage, "a", &Certificate { staple: staple.map(Into::into), ..certificate.clone() });
+        let kept = Arc::new(Stapled(provider.clone(), std::sync::Mutex::default()));
+        let builder = ClientConfig::builder_with_provider(provider.clone());
+        let builder = builder.with_safe_default_protocol_versions().unwrap().dangerous();
+        let config = builder.with_custom_certificate_verifier(kept.clone()).with_no_client_auth();
+        secure(at, "a.example", config).unwrap();
+        assert_eq!(*kept.1.lock().unwrap(), staple.unwrap_or_default());
+    }
+}
