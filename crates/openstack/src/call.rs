@@ -32,6 +32,8 @@ pub struct Call {
     /// Neutron's `If-Match`: 412 when the object has moved on from this revision.
     pub revision: Option<u64>,
     pub accept: Accept,
+    /// A PUT that is none: done twice, it does something twice.
+    pub once: bool,
 }
 
 /// What the reply's body has to be.
@@ -71,6 +73,7 @@ impl Call {
             microversion: None,
             revision: None,
             accept: Accept::Json,
+            once: false,
         }
     }
 
@@ -120,6 +123,12 @@ impl Call {
         self
     }
 
+    #[must_use]
+    pub fn once(mut self) -> Call {
+        self.once = true;
+        self
+    }
+
     /// Whether it changes anything; a dry run refuses it then.
     pub fn writes(&self) -> bool {
         !(self.method == Method::GET || self.method == Method::HEAD)
@@ -127,7 +136,9 @@ impl Call {
 
     /// Whether doing it twice comes to the same as once.
     pub fn repeatable(&self) -> bool {
-        !(self.method == Method::POST || self.method == Method::PATCH)
+        // What was changed has another revision: the second time says that somebody else was first.
+        let moves_on = self.revision.is_some() && self.method != Method::DELETE;
+        !(self.once || moves_on || self.method == Method::POST || self.method == Method::PATCH)
     }
 }
 

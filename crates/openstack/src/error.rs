@@ -9,6 +9,7 @@ use crate::call::{Call, Service};
 
 pub use class::{Class, Fault, Retry};
 pub use reply::Refusal;
+pub(crate) use reply::is_of_a_service;
 
 /// Cheap to clone: a hundred callers may wait for one sign-in, and all are told why it failed.
 #[derive(Clone)]

@@ -51,9 +51,9 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// With what the credentials say of one request (`api_timeout`).
+    /// With what the credentials say of one request (`api_timeout`): any number, of which a day is as good as for ever.
     pub(crate) fn within(self, attempt: Option<Duration>) -> Timing {
-        let attempt = attempt.unwrap_or(self.attempt);
+        let attempt = attempt.unwrap_or(self.attempt).min(Duration::from_secs(24 * 3600));
         Timing { attempt, call: self.call.max(attempt), connect: self.connect }
     }
 }

@@ -14,6 +14,15 @@ pub(super) fn of(call: &Call, outcome: Result<Answer, Trouble>, id: &str) -> Res
         Ok(answer) => answer,
         Err(trouble) => return Err(lost_or(call, trouble, id)),
     };
+    let status = answer.status;
+    understood(call, answer, id).map_err(|error| match status {
+        // It was done; what was made by it has to be found another way.
+        200..=299 if !call.repeatable() => error.with_class(Class::Lost),
+        _ => error,
+    })
+}
+
+fn understood(call: &Call, answer: Answer, id: &str) -> Result<Reply, Error> {
     if let (Body::Page(title), 200..=499) = (&answer.body, answer.status) {
         return Err(no_openstack(call, &answer, &format!("a web page{}", named(title))));
     }
@@ -57,9 +66,10 @@ fn refused(call: &Call, answer: &Answer, id: &str) -> Error {
             body: &words,
             request_id: answer.request_id.as_deref().or((!id.is_empty()).then_some(id)),
             retry_after: answer.retry_after,
+            page: answer.body.page(),
         },
     );
-    let unknown = !call.repeatable() && *error.class() == Class::Broken;
+    let unknown = !call.repeatable() && (*error.class() == Class::Broken || answer.is_of_a_gateway());
     if unknown { error.with_class(Class::Lost) } else { error }
 }
 

@@ -24,6 +24,8 @@ pub struct Refusal<'a> {
     pub body: &'a Value,
     pub request_id: Option<&'a str>,
     pub retry_after: Option<Duration>,
+    /// The title of what came instead of JSON, if that was a web page.
+    pub page: Option<&'a str>,
 }
 
 /// The longest text of a service that is repeated to a human.
@@ -40,30 +42,56 @@ struct Said {
 pub(super) fn read(call: &Call, refusal: &Refusal<'_>) -> Error {
     let said = Said::of(refusal.body);
     let class = classify(refusal.status, &said);
-    let message = if said.text.is_empty() {
-        format!("{} answered {}", call.service.project(), refusal.status)
-    } else {
-        format!("{} ({} {})", said.text, call.service.project(), refusal.status)
+    let (service, status) = (call.service.project(), refusal.status);
+    let message = match refusal.page {
+        Some("") => format!("a web page came instead of an answer of {service} ({status})"),
+        Some(title) => format!("a web page ({title:?}) came instead of an answer of {service} ({status})"),
+        None if said.text.is_empty() => format!("{service} answered {status}"),
+        None => format!("{} ({service} {status})", said.text),
     };
     let error = Error::new(class, message)
         .during(call)
         .with_status(refusal.status)
         .with_request_id(refusal.request_id)
         .with_retry_after(refusal.retry_after);
-    match advice(&error) {
+    match advice(error.class(), service, refusal.page.is_some()) {
         Some(fix) => error.with_fix(fix),
         None => error,
     }
 }
 
-fn advice(error: &Error) -> Option<String> {
-    match error.class() {
+fn advice(class: &Class, service: &str, page: bool) -> Option<String> {
+    match class {
+        Class::Broken | Class::Busy if page => Some(format!(
+            "the proxy in front of {service} gets no reply from it: its operators know whether it runs"
+        )),
+        Class::Broken => Some(format!("something failed within {service}: its operators find it in its log")),
+        Class::Busy => Some(format!(
+            "{service} has too much to do, or wants fewer requests of us: if that goes on, ask its operators"
+        )),
+        Class::Unauthorized => Some(format!(
+            "it refused a new token, too: its operators have to look at `keystone_authtoken` of {service}, and whether \
+             auth_url is the Keystone that it asks"
+        )),
+        Class::Unsupported => Some(format!(
+            "this version of {service}, or its provider, cannot do it: `seaway openstack check` lists what can be done"
+        )),
         Class::Quota { what } => Some(format!("ask for more {what} (`openstack quota set`), or remove some")),
         Class::Forbidden => {
             Some("the user lacks a role for it: `openstack role assignment list --names`".into())
         }
         _ => None,
     }
+}
+
+/// Whether a service wrote it, in its own form; gateways have others, and `{"message": …}` is anybody's.
+pub(crate) fn is_of_a_service(body: &Value) -> bool {
+    let own = ["NeutronError", "faultstring", "errors"].iter().any(|key| body.get(key).is_some());
+    let barbican = ["code", "title", "description"].iter().all(|key| body.get(key).is_some());
+    let nested = |map: &serde_json::Map<String, Value>| {
+        map.values().any(|it| it.get("code").is_some() && it.get("message").is_some())
+    };
+    own || barbican || body.as_object().is_some_and(nested)
 }
 
 impl Said {

@@ -28,6 +28,14 @@ impl Backoff {
         let whole = self.first.saturating_mul(doubled).min(self.longest);
         whole.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
     }
+
+    /// The same, where the cloud asked for a pause: never less than that, nor without one of our own, for `0` is no
+    /// leave to hammer; and up to a tenth more, for all its clients were asked the same.
+    pub(super) fn pause_asked(&self, asked: Option<Duration>, attempts: u32, chance: f64) -> Duration {
+        let asked = asked.unwrap_or_default();
+        let spread = asked.mul_f64(chance.clamp(0.0, 1.0) / 10.0);
+        asked.saturating_add(spread).saturating_add(self.pause(attempts, chance))
+    }
 }
 
 /// Chance, good enough to spread retries and to tell requests apart.
@@ -59,6 +67,16 @@ mod tests {
         assert_eq!(most, [500, 1000, 2000, 4000, 8000, 10_000, 10_000]);
         assert_eq!(backoff.pause(1, 0.0), Duration::from_millis(250));
         assert_eq!(backoff.pause(u32::MAX, 0.0), Duration::from_secs(5), "no number is too large");
+    }
+
+    #[test]
+    fn a_pause_that_is_asked_for_is_the_least_and_never_the_same_for_all() {
+        let backoff = Backoff::default();
+        for (asked, least, most) in [(None, 250, 500), (Some(0), 250, 500), (Some(20), 20_250, 22_500)] {
+            let asked = asked.map(Duration::from_secs);
+            let pause = |chance| backoff.pause_asked(asked, 1, chance).as_millis();
+            assert_eq!((pause(0.0), pause(1.0)), (least, most), "{asked:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! As many attempts as are safe, fit the time, and make sense.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{
     backoff::{Backoff, Dice},
@@ -40,7 +40,7 @@ impl Exchange<'_> {
         loop {
             let place = self.gate.pass(self.clock).await;
             // Queueing for our own limits is no delay of the cloud's.
-            let until = *until.get_or_insert_with(|| self.clock.now() + terms.timing.call);
+            let until = *until.get_or_insert_with(|| after(self.clock.now(), terms.timing.call));
             let left = until.saturating_duration_since(self.clock.now());
             let within = terms.timing.attempt.min(left).max(Duration::from_millis(1));
             let outcome = transport.attempt(ask, within, self.clock).await;
@@ -48,8 +48,8 @@ impl Exchange<'_> {
             attempts += 1;
             let Some(asked) = again(&outcome, terms.repeatable) else { return outcome };
             let chance = self.dice.chance();
-            let pause = asked.unwrap_or_else(|| terms.backoff.pause(attempts, chance));
-            if attempts >= terms.backoff.attempts || self.clock.now() + pause >= until {
+            let pause = terms.backoff.pause_asked(asked, attempts, chance);
+            if attempts >= terms.backoff.attempts || after(self.clock.now(), pause) >= until {
                 return outcome;
             }
             tracing::debug!(attempts, ?pause, outcome = %told(&outcome), "once more");
@@ -59,9 +59,15 @@ impl Exchange<'_> {
     }
 }
 
+/// Settings and replies may say any number; no instant is further away than a year.
+fn after(now: Instant, time: Duration) -> Instant {
+    now + time.min(Duration::from_secs(365 * 24 * 3600))
+}
+
 /// Whether it should be tried again, and after what time if somebody said so.
 fn again(outcome: &Result<Answer, Trouble>, repeatable: bool) -> Option<Option<Duration>> {
     match outcome {
+        Ok(answer) if answer.is_of_a_gateway() && !repeatable => None,
         // Nothing was done: whoever is too busy says so before.
         Ok(Answer { status: 429 | 503, retry_after, .. }) => Some(*retry_after),
         Ok(Answer { status: 413, retry_after: Some(after), .. }) => Some(Some(*after)),

@@ -4,7 +4,15 @@ use std::time::{Duration, SystemTime};
 
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
+/// Who wants a longer pause than this gets it, a day at a time: nobody adds a number to an instant that it has no room
+/// for.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 pub(super) fn read(text: &str, now: SystemTime) -> Option<Duration> {
+    Some(said(text, now)?.min(LONGEST))
+}
+
+fn said(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
@@ -26,6 +34,8 @@ mod tests {
             (" 0 ", Some(0)),
             ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
             ("Sun, 06 Nov 1994 08:49:00 GMT", Some(0)),
+            ("18446744073709551615", Some(86_400)),
+            ("Thu, 31 Dec 9998 23:59:59 GMT", Some(86_400)),
             ("soon", None),
             ("-1", None),
             ("", None),

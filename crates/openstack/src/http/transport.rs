@@ -14,7 +14,7 @@ use crate::{
     call::Accept,
     clock::Clock,
     credentials::{Credentials, Placed, Tls},
-    error::{Class, Error},
+    error::{Class, Error, is_of_a_service},
 };
 
 /// 10,000 members are 7 MiB; nothing that we ask for comes near this.
@@ -67,25 +67,29 @@ pub(crate) enum Body {
     Page(String),
 }
 
+impl Answer {
+    /// A 503 that no service wrote: what stands in between may have passed the request on before.
+    pub(crate) fn is_of_a_gateway(&self) -> bool {
+        self.status == 503 && !is_of_a_service(self.body.json())
+    }
+}
+
 impl Transport {
     pub(crate) fn new(credentials: &Credentials, connect: Duration) -> Result<Transport, Error> {
-        let trusting = |builder| trusting(builder, &credentials.tls);
-        let built = || -> Result<Client, Error> {
-            let builder = builder(connect, &credentials.auth_url.value);
-            trusting(builder)?.build().map_err(|source| {
-                Error::new(Class::Tls, "no TLS can be had").with_source(source.without_url())
-            })
-        };
-        match built() {
-            // A container without the system's authorities is no reason not to speak HTTP, nor to hide what is wrong.
-            Err(error) if credentials.tls.ca.is_none() => {
-                let builder = builder(connect, &credentials.auth_url.value).tls_certs_only([]);
-                let client = builder.build().map_err(|_| error.clone())?;
+        let builder = || trusting(builder(connect, &credentials.auth_url.value), &credentials.tls);
+        let client = match (builder()?.build(), &credentials.tls.ca) {
+            (Ok(client), _) => client,
+            // A container without the system's authorities is no reason not to speak HTTP. All else stays as it is
+            // wished: if that is what is wrong, this fails as well.
+            (Err(source), None) => {
+                let client = builder()?.tls_certs_only([]).build().map_err(no_tls)?;
+                let error = no_tls(source);
                 tracing::warn!(%error, "this system has no certificate authorities: HTTPS needs a CA file");
-                Ok(Transport { client, connect })
+                client
             }
-            built => Ok(Transport { client: built?, connect }),
-        }
+            (Err(source), Some(_)) => return Err(no_tls(source)),
+        };
+        Ok(Transport { client, connect })
     }
 
     pub(crate) async fn attempt(
@@ -125,6 +129,12 @@ impl Transport {
         answer.body = Body::read(bytes, &kind, ask.accept, answer.status, &subject)?;
         Ok(answer)
     }
+}
+
+fn no_tls(source: reqwest::Error) -> Error {
+    Error::new(Class::Tls, "no TLS can be had")
+        .with_fix("look at CA file, client certificate and key: key and certificate have to belong together")
+        .with_source(source.without_url())
 }
 
 /// A proxy of the environment (`https_proxy`, `no_proxy`) is used as by OpenStack's own client, but for the loopback,
@@ -240,6 +250,14 @@ impl Body {
             return Err(subject.ends_early(bytes.len()));
         }
         Ok(Body::Text(text.into_owned()))
+    }
+
+    /// The title of a web page.
+    pub(crate) fn page(&self) -> Option<&str> {
+        match self {
+            Body::Page(title) => Some(title),
+            _ => None,
+        }
     }
 
     /// The JSON, or `Null`.

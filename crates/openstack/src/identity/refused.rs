@@ -24,7 +24,8 @@ pub(super) async fn explain(keystone: &Keystone<'_>, asked: &Asked, answer: &Ans
     let refusal = keystone.refusal(answer);
     if !says_nothing(answer) {
         // Its own words are as good: a password that has to be changed, a user who is locked.
-        return refusal.with_class(Class::Credentials);
+        let fix = advice(refusal.message());
+        return refusal.with_class(Class::Credentials).with_fix(fix);
     }
     let (message, fix) = match (answer.status, &keystone.credentials.proof) {
         (401 | 404, Proof::ApplicationCredential { .. }) => application_credential(answer),
@@ -46,6 +47,19 @@ pub(super) async fn explain(keystone: &Keystone<'_>, asked: &Asked, answer: &Ans
 fn says_nothing(answer: &Answer) -> bool {
     let message = answer.body.json().pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
     answer.status == 404 || message.is_empty() || message.contains("requires authentication")
+}
+
+fn advice(said: &str) -> &'static str {
+    let says = |word: &str| said.to_ascii_lowercase().contains(word);
+    if says("password") && says("expired") {
+        "set a new one (`openstack user password set`), and write it into the credentials"
+    } else if says("locked") {
+        "too many wrong passwords: mend the credentials, then wait, or let an administrator unlock the user"
+    } else if says("disabled") {
+        "an administrator has to enable it: `openstack user show`, `openstack project show`"
+    } else {
+        "that is Keystone's own word: ask its operators if it says too little"
+    }
 }
 
 fn application_credential(answer: &Answer) -> (String, String) {

@@ -215,6 +215,7 @@ impl Keystone<'_> {
                 body: answer.body.json(),
                 request_id: answer.request_id.as_deref(),
                 retry_after: answer.retry_after,
+                page: answer.body.page(),
             },
         )
     }

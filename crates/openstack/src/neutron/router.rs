@@ -111,10 +111,18 @@ impl Collection<Router> {
         }
     }
 
-    /// A port that was made for it becomes an interface: for an address of one's choice.
+    /// A port that was made for it becomes an interface: for an address of one's choice. It is one: fine.
     pub async fn add_interface_port(&self, id: &Id<Router>, port: &Id<Port>) -> Result<(), Error> {
         let call = self.action(Method::PUT, "add router interface", id, "add_router_interface");
-        self.cloud.call(call.body(json!({ "port_id": port }))).await.map(drop)
+        match self.cloud.call(call.body(json!({ "port_id": port }))).await {
+            Ok(_) => Ok(()),
+            // "Port … is already in use" of the router itself is what a reply that was lost ends in.
+            Err(error) if is_refusal(error.class()) => {
+                let it: Port = self.cloud.all::<Port>().read(port).await?;
+                if it.device_id == id.as_str() { Ok(()) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// What is not there is removed.

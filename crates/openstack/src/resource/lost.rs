@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     Collection, Creatable, Fields, Id, KnownBy, Query, Resource, View, Wrong, strange, understood, wrapped,
@@ -47,13 +47,24 @@ impl<R: Creatable> Collection<R> {
         Err(lost.expect("each attempt but the last returned or was lost"))
     }
 
+    /// It is there from here on, whatever comes now: no error may say that it can be made again.
     async fn made(&self, reply: Reply) -> Result<R, Error> {
-        if R::ECHOES {
-            return understood(reply);
-        }
-        let object = R::NOUN.key.map_or(&reply.body, |key| &reply.body[key]).clone();
-        let id = Fields::of(object).and_then(|mut fields| fields.id::<R>());
-        self.read(&id.map_err(|wrong| strange(R::SERVICE, R::NOUN.create, &wrong))?).await
+        let object = R::NOUN.key.map_or(&reply.body, |key| &reply.body[key]);
+        let id = Fields::of(json!({ R::ID: object.get(R::ID) })).and_then(|mut fields| fields.id::<R>());
+        let request = reply.request_id.clone();
+        let known = match &id {
+            _ if R::ECHOES => understood(reply),
+            Ok(id) => self.read(id).await,
+            Err(wrong) => Err(strange(R::SERVICE, R::NOUN.create, wrong)),
+        };
+        known.map_err(|error| {
+            let which = id.map_or_else(|_| "with an id that was not told".to_owned(), |id| id.to_string());
+            Error::new(Class::Lost, format!("the {} {which} was made, and then not understood", R::NOUN.one))
+                .with_fix(format!("look for it before another is made: {error}"))
+                .during(&self.call(Method::POST, R::NOUN.create, None))
+                .with_request_id(request)
+                .with_source(error)
+        })
     }
 
     async fn look_for(&self, likeness: &Likeness) -> Result<Option<R>, Error> {

@@ -8,14 +8,16 @@ use std::{
     time::Duration,
 };
 
-use seaway_openstack::{Accept, Backoff, Call, Class, Limits, Method, Retry, Service, Settings, Timing};
+use seaway_openstack::{
+    Accept, Backoff, Call, Class, Cloud, Limits, Method, Retry, Service, Settings, Source, Timing,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
     counted::Counted,
     hurried::Hurried,
-    keystone::{TOKEN, connect, granted, quick, signs_in},
+    keystone::{TOKEN, connect, credentials, granted, quick, signs_in},
     scripted::{Act, Request, Scripted},
 };
 
@@ -85,10 +87,18 @@ fn what_may_be_repeated_is_and_what_may_have_been_done_is_not() {
     check_repeats(networks(), vec![busy], 5, Some(Class::Busy));
     check_repeats(networks(), vec![lost], 5, Some(Class::Unreachable));
 
-    check_repeats(new_port(), vec![busy, many, fine], 3, None);
-    for unknown in [gateway, broken, lost] {
-        check_repeats(new_port(), vec![unknown, fine], 1, Some(Class::Lost));
+    // Who writes it in Neutron's own words has done nothing; who does not may have passed it on before.
+    let said: fn() -> Act = || Act::Json(503, json!({"NeutronError": {"message": "try again"}}));
+    check_repeats(new_port(), vec![said, many, fine], 3, None);
+    let envoy: fn() -> Act = || Act::Json(503, json!({"message": "upstream connect error"}));
+    let once = || Call::put(Service::Network, "change a port", "/ports/1", json!({})).once();
+    let of_a_revision = || put().revision(7);
+    for unknown in [gateway, broken, lost, busy, envoy] {
+        for call in [new_port(), once(), of_a_revision()] {
+            check_repeats(call, vec![unknown, fine], 1, Some(Class::Lost));
+        }
     }
+    check_repeats(delete().revision(7), vec![lost, fine], 2, None);
 }
 
 #[tokio::test]
@@ -101,7 +111,27 @@ async fn a_cloud_that_says_when_is_asked_then() {
     let clock = Arc::new(Hurried::new());
     let cloud = connect(&server, patient(&clock)).await.expect("let in");
     cloud.call(networks()).await.expect("works in the end");
-    assert_eq!(clock.slept(), [Duration::from_secs(17), Duration::from_secs(3)]);
+    let slept = clock.slept();
+    let asked = [17, 3].map(Duration::from_secs);
+    assert!(slept.iter().zip(asked).all(|(slept, asked)| *slept > asked), "never sooner: {slept:?}");
+    assert!(slept.iter().sum::<Duration>() < Duration::from_secs(24), "and not much later: {slept:?}");
+}
+
+#[tokio::test]
+async fn no_pause_that_a_cloud_asks_for_makes_us_hammer_or_panic() {
+    let zero: fn() -> Act = || Act::JsonWith(503, ("retry-after", "0"), json!(null));
+    let endless: fn() -> Act = || Act::JsonWith(503, ("retry-after", "18446744073709551615"), json!(null));
+    for (act, requests) in [(zero, 5), (endless, 1)] {
+        let server = in_turn(vec![act]);
+        let clock = Arc::new(Hurried::new());
+        let mut told = credentials(&format!("{}/v3", server.url()));
+        told.timeout = Some(Duration::from_secs_f64(1e19));
+        let cloud = Cloud::connect(Source::Given(told), patient(&clock)).await.expect("let in");
+        assert_eq!(cloud.call(networks()).await.unwrap_err().class(), &Class::Busy);
+        assert_eq!(server.count("GET", "/networks"), requests);
+        assert!(clock.slept().iter().all(|it| *it > Duration::from_millis(200)), "{:?}", clock.slept());
+        assert_eq!(clock.slept().len(), requests - 1);
+    }
 }
 
 #[tokio::test]

@@ -7,12 +7,13 @@ use std::{
 };
 
 use seaway_openstack::{
-    Call, Class, Cloud, Credentials, Error, Service, Source,
+    Call, Class, Cloud, Credentials, Error, Retry, Service, Source,
     credentials::{ApplicationCredential, Place, Placed, Proof, Scope},
 };
 use serde_json::json;
 
 use crate::{
+    again,
     certificates::Authority,
     keystone::{PASSWORD, connect, credentials, grant, granted, quick, signs_in, unauthorized},
     scripted::{Act, Request, Scripted},
@@ -93,8 +94,19 @@ async fn signing_in_to_what_is_no_keystone_says_so() {
 
 #[tokio::test]
 async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
-    sign_in_fails(Class::Busy, "sign in: Keystone answered 503", |_| Act::Html(503, "<html>busy")).await;
-    sign_in_fails(Class::Broken, "sign in: Keystone answered 500", |_| Act::Json(500, json!({}))).await;
+    sign_in_fails(
+        Class::Busy,
+        "sign in: a web page came instead of an answer of Keystone (503); the proxy in front of Keystone gets no reply \
+         from it: its operators know whether it runs",
+        |_| Act::Html(503, "<html>busy"),
+    )
+    .await;
+    sign_in_fails(
+        Class::Broken,
+        "sign in: Keystone answered 500; something failed within Keystone: its operators find it in its log",
+        |_| Act::Json(500, json!({})),
+    )
+    .await;
     sign_in_fails(
         Class::Timeout,
         "sign in: {at} did not reply within 0.5 s; the service behind it is stuck or overloaded: ask its operators",
@@ -135,7 +147,8 @@ async fn refused_credentials_say_what_to_check() {
     .await;
     sign_in_fails(
         Class::Credentials,
-        "sign in: The password is expired and needs to be changed for user: u1 (Keystone 401)",
+        "sign in: The password is expired and needs to be changed for user: u1 (Keystone 401); set a new one (`openstack \
+         user password set`), and write it into the credentials",
         |_| {
             let message = "The password is expired and needs to be changed for user: u1.";
             Act::Json(401, json!({"error": {"code": 401, "message": message, "title": "Unauthorized"}}))
@@ -264,12 +277,18 @@ async fn a_call_that_gets_no_whole_reply_says_why() {
         |_| Act::Stall,
     )
     .await;
-    call_fails(networks(), Class::Busy, "list networks: Neutron answered 503", |_| Act::Html(503, "<html>"))
+    for (status, class) in [(502, Class::Broken), (503, Class::Busy), (504, Class::Broken)] {
+        call_fails(
+            networks(),
+            class,
+            &format!(
+                "list networks: a web page (\"Oh no\") came instead of an answer of Neutron ({status}); the proxy in \
+                 front of Neutron gets no reply from it: its operators know whether it runs"
+            ),
+            move |_| Act::Html(status, "<html><title>Oh no</title>"),
+        )
         .await;
-    call_fails(networks(), Class::Broken, "list networks: Neutron answered 502", |_| {
-        Act::Html(502, "<html>")
-    })
-    .await;
+    }
     call_fails(networks(), Class::NotFound, "list networks: no such thing (Neutron 404)", |_| {
         Act::Json(
             404,
@@ -298,10 +317,21 @@ async fn a_write_of_which_nobody_knows_the_outcome_is_lost() {
     )
     .await;
     for status in [500, 502, 504] {
-        call_fails(new_port(), Class::Lost, &format!("make a port: Neutron answered {status}"), move |_| {
-            Act::Json(status, json!(null))
-        })
-        .await;
+        let line = format!(
+            "make a port: Neutron answered {status}; something failed within Neutron: its operators find it in its log"
+        );
+        call_fails(new_port(), Class::Lost, &line, move |_| Act::Json(status, json!(null))).await;
+    }
+    // It was done, whatever became of the reply.
+    for act in [
+        || Act::Html(200, "<html><title>Log in</title>"),
+        || Act::Raw(b"HTTP/1.1 201 Created\r\ncontent-length: 4\r\n\r\nwhat".to_vec()),
+        || Act::Raw(b"HTTP/1.1 201 Created\r\ncontent-length: 400\r\n\r\n{".to_vec()),
+    ] {
+        let server = Scripted::start(move |request| if signs_in(request) { granted(request) } else { act() });
+        let cloud = connect(&server, quick()).await.expect("let in");
+        let error = cloud.call(new_port()).await.expect_err("nothing to understand");
+        assert_eq!((error.class(), error.retry()), (&Class::Lost, Retry::AfterLooking), "{error}");
     }
     call_fails(new_port(), Class::Invalid, "make a port: bad (Neutron 400)", |_| {
         Act::Json(400, json!({"NeutronError": "bad"}))
@@ -428,6 +458,58 @@ async fn files_of_certificates_that_are_none_are_named() {
         assert!(told.starts_with(&format!("sign in: the CA file {} {what}", path.display())), "{told}");
         assert!(told.contains("named by clouds.yaml:9"), "{told}");
     }
+}
+
+/// Whether or not a CA is named beside it: going on without it would end in a riddle, or in somebody else's rights.
+#[tokio::test]
+async fn a_client_certificate_that_cannot_be_used_is_never_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ours = Authority::new();
+    let ca = named(ours.write(folder.path()));
+    let (certificate, key) = ours.signs("seaway").write(folder.path());
+    let other = tempfile::tempdir().expect("a folder");
+    let (_, others_key) = ours.signs("else").write(other.path());
+    let (empty, missing) = (folder.path().join("empty.pem"), folder.path().join("missing.pem"));
+    std::fs::write(&empty, "nothing").expect("written");
+    for (pair, told) in [
+        ((&missing, &key), format!("the client certificate {} cannot be read", missing.display())),
+        ((&certificate, &missing), format!("the key of the client certificate {} cannot", missing.display())),
+        ((&certificate, &empty), "has no certificate with its key in it".to_owned()),
+        ((&certificate, &others_key), "key and certificate have to belong together".to_owned()),
+    ] {
+        for ca in [None, Some(ca.clone())] {
+            let mut credentials = credentials("https://127.0.0.1:9/v3");
+            credentials.tls.ca = ca;
+            credentials.tls.client = Some((named(pair.0.clone()), named(pair.1.clone())));
+            let error = Cloud::connect(Source::Given(credentials), quick()).await.err().expect("unusable");
+            assert!(error.to_string().contains(&told), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_system_without_authorities_takes_nothing_else_away() {
+    let nowhere = ("SSL_CERT_FILE", "/nowhere.pem");
+    let test = "trouble::in_a_process_without_authorities";
+    let output = again(test, &[nowhere, ("SSL_CERT_DIR", "/nowhere"), ("WITHOUT_AUTHORITIES", "1")]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}");
+}
+
+#[tokio::test]
+async fn in_a_process_without_authorities() {
+    if std::env::var_os("WITHOUT_AUTHORITIES").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let clients = Authority::new();
+    let (certificate, key) = clients.signs("seaway").write(folder.path());
+    let (_, error) = over_tls(Authority::new().signs("127.0.0.1").serve(Some(&clients)), |it| {
+        it.tls.insecure = Some(Place("x:1".into()));
+        it.tls.client = Some((named(certificate), named(key)));
+    })
+    .await;
+    assert!(error.is_none(), "{error:?}");
 }
 
 #[tokio::test]

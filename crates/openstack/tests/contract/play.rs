@@ -177,8 +177,13 @@ impl Play<'_> {
         if got.status >= 400 {
             let service = Service::ALL.into_iter().find(|it| it.as_str() == service).context("a service")?;
             let call = Call::new(service, Method::from_bytes(method.as_bytes())?, "ask", "/");
-            let refusal =
-                Refusal { status: got.status, body: &got.body, request_id: None, retry_after: None };
+            let refusal = Refusal {
+                status: got.status,
+                body: &got.body,
+                request_id: None,
+                retry_after: None,
+                page: None,
+            };
             first += &format!(" {:?}", Error::from_reply(&call, &refusal).class());
         }
         let mut lines = vec![first];

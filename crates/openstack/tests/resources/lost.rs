@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use seaway_openstack::{
-    Class,
+    Class, Retry,
+    barbican::{NewSecret, Secret},
     neutron::{
-        Direction, EtherType, FloatingIp, Network, NewFloatingIp, NewNetwork, NewPort, NewSecurityGroup,
-        NewSecurityGroupRule, Port, SecurityGroup, SecurityGroupRule,
+        Direction, EtherType, FloatingIp, Network, NewFloatingIp, NewNetwork, NewPort, NewRouter,
+        NewSecurityGroup, NewSecurityGroupRule, Port, PortChange, Router, SecurityGroup, SecurityGroupRule,
     },
     octavia::{
         Algorithm, HealthMonitor, Listener, LoadBalancer, Member, MonitorType, NewHealthMonitor, NewListener,
@@ -15,6 +16,7 @@ use seaway_openstack::{
     resource::{Collection, Creatable, Present, Query},
 };
 use seaway_testkit::cloud::Fault;
+use serde_json::json;
 
 use crate::{stage::Stage, walks};
 
@@ -124,6 +126,67 @@ async fn who_cannot_look_does_not_repeat() {
     assert_eq!(error.class(), &Class::Lost, "{error}");
     assert!(std::error::Error::source(&error).is_some(), "why it could not look: {error}");
     assert_eq!(stage.fake.count("POST */lbaas/loadbalancers"), 1);
+}
+
+/// Or the caller would be told to make another.
+#[tokio::test]
+async fn what_was_made_and_then_not_understood_is_never_to_be_made_again() {
+    let stage = Stage::set().await;
+    let balancer = stage.new_balancer("web").await;
+    let secret = NewSecret { name: "pin".into(), ..NewSecret::new() };
+    for (status, class) in [(500, "broken"), (503, "busy"), (404, "not there")] {
+        stage.fake.fail(Fault::on("GET */secrets/*").always().status(status));
+        let error = stage.cloud.all::<Secret>().create(&secret).await.expect_err("it cannot be read");
+        assert_eq!((error.class(), error.retry()), (&Class::Lost, Retry::AfterLooking), "{class}: {error}");
+        stage.fake.heal();
+    }
+    assert_eq!(stage.fake.count("POST */secrets"), 3);
+    let told = json!({"loadbalancer": {"id": "b7", "vip_address": "10.0.0"}});
+    for (told, line) in [
+        (told, "the load balancer b7 was made, and then not understood"),
+        (json!({"loadbalancer": 7}), "the load balancer with an id that was not told was made"),
+        (json!([]), "the load balancer with an id that was not told was made"),
+    ] {
+        stage.fake.fail(Fault::on("POST */loadbalancers").reply(201, told));
+        let error = stage.balancers().create(&balancer).await.expect_err("not understood");
+        assert_eq!(error.class(), &Class::Lost, "{error}");
+        assert!(error.to_string().contains(line), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_does_more_when_done_twice_is_asked_once() {
+    let stage = Stage::set().await;
+    let balancer = stage.balancers().create(&stage.new_balancer("web").await).await.expect("made");
+    stage.fake.fail(Fault::on("PUT */failover").always().lose_reply());
+    let error = stage.balancers().failover(&balancer.id).await.expect_err("nobody knows");
+    assert_eq!((error.class(), stage.fake.count("PUT */failover")), (&Class::Lost, 1));
+
+    let port = NewPort {
+        name: "p".into(),
+        ..NewPort::new(walks::network(&stage.cloud, "n", "10.9.0.0/24").await.0)
+    };
+    let port = stage.cloud.all::<Port>().create(&port).await.expect("made");
+    stage.fake.fail(Fault::on("PUT */ports/*").lose_reply());
+    let change = PortChange { name: "q".into(), ..PortChange::default() };
+    let revision = port.revision_number.expect("Neutron has them");
+    let error = stage.cloud.all::<Port>().change_if(revision, &port.id, &change).await.expect_err("lost");
+    assert_eq!((error.class(), stage.fake.count("PUT */ports/*")), (&Class::Lost, 1));
+}
+
+#[tokio::test]
+async fn a_port_that_became_an_interface_though_nobody_was_told_is_one() {
+    let stage = Stage::set().await;
+    let (network, _) = walks::network(&stage.cloud, "n", "10.9.0.0/24").await;
+    let routers = stage.cloud.all::<Router>();
+    let router = routers.create(&NewRouter { name: "r".into(), ..NewRouter::new() }).await.expect("made");
+    let other = routers.create(&NewRouter { name: "s".into(), ..NewRouter::new() }).await.expect("made");
+    let port = NewPort { name: "p".into(), ..NewPort::new(network) };
+    let port = stage.cloud.all::<Port>().create(&port).await.expect("made").id;
+    stage.fake.fail(Fault::on("PUT */add_router_interface").lose_reply());
+    routers.add_interface_port(&router.id, &port).await.expect("it is one");
+    assert_eq!(stage.fake.count("PUT */add_router_interface"), 2);
+    routers.add_interface_port(&other.id, &port).await.expect_err("it is another's");
 }
 
 /// Each kind is known by something.

@@ -8,7 +8,7 @@ use crate::{
 
 fn refused(service: Service, status: u16, body: &Value) -> Error {
     let call = Call::get(service, "try it", "/");
-    read(&call, &Refusal { status, body, request_id: Some("req-1"), retry_after: None })
+    read(&call, &Refusal { status, body, request_id: Some("req-1"), retry_after: None, page: None })
 }
 
 fn neutron(kind: &str, message: &str) -> Value {

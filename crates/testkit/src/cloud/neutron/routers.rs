@@ -202,6 +202,15 @@ impl State {
     /// An interface by a port that is there already.
     fn plug(&mut self, router: &Row, port: &str) -> Answer {
         let row = self.neutron.ports.row(port).cloned().ok_or_else(|| missing(&PORT, port))?;
+        // Be it the very router that asks.
+        let (device, network) = (row.text("device_id"), row.text("network_id"));
+        if !device.is_empty() {
+            let message = format!(
+                "Unable to complete operation on port {port} for network {network}. Port already has an attached device \
+                 {device}."
+            );
+            return Err(Refusal::of(409, "PortInUse", message));
+        }
         self.give_port(port, &router.id, INTERFACE, "ACTIVE");
         let on = texts(&row.fields["fixed_ips"], "subnet_id")
             .first()
