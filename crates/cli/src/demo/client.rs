@@ -25,16 +25,16 @@ pub(super) fn get(at: SocketAddr, path: &str) -> Result<Answer> {
 }
 
 /// So many answers, on one connection.
-pub(super) fn get_in_turn(at: SocketAddr, path: &str, times: usize) -> Vec<Result<Answer>> {
+pub(super) fn in_turn(at: SocketAddr, path: &str, times: usize) -> Vec<Result<Answer>> {
     let connected = TcpStream::connect_timeout(&at, Duration::from_secs(2));
     let mut stream = match connected {
         Ok(stream) => BufReader::new(stream),
         Err(error) => return vec![Err(error.into())],
     };
-    (0..times).map(|_| get_next(&mut stream, at, path)).collect()
+    (0..times).map(|_| next_answer(&mut stream, at, path)).collect()
 }
 
-fn get_next(stream: &mut BufReader<TcpStream>, at: SocketAddr, path: &str) -> Result<Answer> {
+fn next_answer(stream: &mut BufReader<TcpStream>, at: SocketAddr, path: &str) -> Result<Answer> {
     stream.get_ref().set_read_timeout(Some(Duration::from_secs(5)))?;
     write!(stream.get_mut(), "GET {path} HTTP/1.1\r\nHost: {at}\r\n\r\n")?;
     let (mut status, mut length) = (None, 0);

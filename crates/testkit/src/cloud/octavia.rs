@@ -11,6 +11,7 @@ mod monitors;
 mod offer;
 mod policies;
 mod pools;
+mod profiles;
 mod providers;
 mod quotas;
 mod rules;
@@ -49,7 +50,12 @@ const ROUTES: &[Route] = &[
     get("/lbaas/providers/{}/flavor_capabilities", offer::flavor_capabilities),
     get("/lbaas/providers/{}/availability_zone_capabilities", offer::zone_capabilities),
     get("/lbaas/flavors", offer::flavors),
+    post("/lbaas/flavors", profiles::create_flavor),
     get("/lbaas/flavors/{}", offer::flavor),
+    delete("/lbaas/flavors/{}", profiles::delete_flavor),
+    post("/lbaas/flavorprofiles", profiles::create),
+    get("/lbaas/flavorprofiles/{}", profiles::show),
+    delete("/lbaas/flavorprofiles/{}", profiles::delete),
     get("/lbaas/availabilityzones", offer::zones),
     get("/lbaas/availabilityzones/{}", offer::zone),
     get("/lbaas/quotas", quotas::list),
@@ -110,6 +116,7 @@ pub(super) struct Octavia {
     policies: Table,
     rules: Table,
     flavors: Table,
+    profiles: Table,
     /// By their names, which are their ids.
     zones: Table,
     quotas: BTreeMap<String, BTreeMap<String, i64>>,

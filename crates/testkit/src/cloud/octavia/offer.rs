@@ -52,8 +52,8 @@ fn capabilities(_: &mut State, request: &Request, many: &str, what: &str) -> Ans
     Ok(Reply::json(200, json!({ many: all })))
 }
 
-pub(super) fn flavors(state: &mut State, _: &Request) -> Answer {
-    Ok(all(&state.octavia.flavors, "flavors", flavor_of))
+pub(super) fn flavors(state: &mut State, request: &Request) -> Answer {
+    Ok(all(&state.octavia.flavors, "flavors", request.param("name"), flavor_of))
 }
 
 pub(super) fn flavor(state: &mut State, request: &Request) -> Answer {
@@ -61,8 +61,8 @@ pub(super) fn flavor(state: &mut State, request: &Request) -> Answer {
     Ok(Reply::one(200, "flavor", flavor_of(row)))
 }
 
-pub(super) fn zones(state: &mut State, _: &Request) -> Answer {
-    Ok(all(&state.octavia.zones, "availability_zones", zone_of))
+pub(super) fn zones(state: &mut State, request: &Request) -> Answer {
+    Ok(all(&state.octavia.zones, "availability_zones", request.param("name"), zone_of))
 }
 
 pub(super) fn zone(state: &mut State, request: &Request) -> Answer {
@@ -71,12 +71,13 @@ pub(super) fn zone(state: &mut State, request: &Request) -> Answer {
     Ok(Reply::one(200, "availability_zone", zone_of(row)))
 }
 
-fn all(table: &Table, many: &str, told: fn(&Row) -> Value) -> Reply {
-    let rows: Vec<Value> = table.iter().map(told).collect();
+fn all(table: &Table, many: &str, name: Option<&str>, told: fn(&Row) -> Value) -> Reply {
+    let rows = table.iter().map(told).filter(|row| name.is_none_or(|it| row["name"] == it));
+    let rows: Vec<Value> = rows.collect();
     Reply::json(200, json!({ many: rows, format!("{many}_links"): [] }))
 }
 
-fn flavor_of(row: &Row) -> Value {
+pub(super) fn flavor_of(row: &Row) -> Value {
     json!({
         "id": row.id,
         "name": row.text("name"),
