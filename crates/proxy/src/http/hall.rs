@@ -43,6 +43,8 @@ pub(super) struct Hall {
     pub(super) pipes: Rc<RefCell<Pipes>>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
     shelf: RefCell<Vec<Box<Scratch>>>,
+    /// Where frames of HTTP/2 wait, empty.
+    sheets: RefCell<Vec<Vec<u8>>>,
     /// The task that runs.
     current: RefCell<Option<Rc<Own>>>,
     stopping: Cell<bool>,
@@ -67,6 +69,9 @@ pub(super) struct Own {
 
 /// Sets of buffers that wait for a request; more than these are given back.
 const MOST_ON_SHELF: usize = 128;
+const MOST_SHEETS: usize = 16;
+/// What waits in one turn of a connection is seldom more.
+const SHEET: usize = 32 << 10;
 
 impl Own {
     pub(super) fn new(listener: Option<Arc<RunningListener>>, now: u64) -> Own {
@@ -137,6 +142,7 @@ impl Hall {
             trunks: RefCell::default(),
             pipes: Rc::default(),
             shelf: RefCell::default(),
+            sheets: RefCell::default(),
             current: RefCell::new(None),
             stopping: Cell::new(false),
             unfinished: RefCell::default(),
@@ -266,6 +272,18 @@ impl Hall {
 
     pub(super) fn write_down(&self, journal: &Arc<Journal>, line: &Line<'_>) {
         self.pages.borrow_mut().add(journal, line, &self.shared.access, self.now());
+    }
+
+    pub(super) fn sheet(&self) -> Vec<u8> {
+        self.sheets.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SHEET))
+    }
+
+    pub(super) fn put_sheet_back(&self, mut sheet: Vec<u8>) {
+        let mut sheets = self.sheets.borrow_mut();
+        if sheets.len() < MOST_SHEETS && (1..=2 * SHEET).contains(&sheet.capacity()) {
+            sheet.clear();
+            sheets.push(sheet);
+        }
     }
 
     pub(super) fn forget_gone(&self) {

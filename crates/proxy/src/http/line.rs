@@ -43,7 +43,6 @@ const READS: u32 = 8;
 const NEVER: u64 = u64::MAX;
 /// Waits at most; what is larger goes as it is.
 const JOIN: usize = 32 << 10;
-const FIRST: usize = 2 << 10;
 
 impl Pulse {
     pub(super) fn begin_turn(&self) {
@@ -70,7 +69,7 @@ impl Pulse {
         while out.sent < out.bytes.len() {
             out.sent += ready!(self.note(self.stream.poll_write(&out.bytes[out.sent..])))?;
         }
-        *out = Out::default();
+        self.hall.put_sheet_back(std::mem::take(out).bytes);
         self.note(self.stream.poll_flush())
     }
 
@@ -82,8 +81,8 @@ impl Pulse {
             }
         }
         let waiting = &mut self.out.borrow_mut().bytes;
-        if waiting.is_empty() {
-            waiting.reserve(bytes.len().max(FIRST));
+        if waiting.capacity() == 0 {
+            *waiting = self.hall.sheet();
         }
         waiting.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))

@@ -156,6 +156,7 @@ impl Multi {
         changes: &impl Changes,
     ) -> io::Result<Onward> {
         let mut fields = HeaderMap::with_capacity(response.fields.len());
+        let shared = Bytes::copy_from_slice(head);
         let mut lines = Vec::new();
         changes.put_new(&mut lines);
         for field in &response.fields {
@@ -163,7 +164,7 @@ impl Multi {
             if field.hop || (!frames && changes.replaces(head, field)) {
                 continue;
             }
-            put(&mut fields, field.name.of(head), field.value.of(head));
+            put_part(&mut fields, field.name.of(&shared), &shared, field.value.of(&shared));
         }
         for (name, value) in &fields_of(&lines) {
             fields.append(name, value.clone());
@@ -225,6 +226,14 @@ pub(super) fn fields_of(lines: &[u8]) -> HeaderMap {
 
 pub(super) fn put(fields: &mut HeaderMap, name: &[u8], value: &[u8]) {
     if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        fields.append(name, value);
+    }
+}
+
+/// The value is a part of what is shared, and is not copied.
+pub(super) fn put_part(fields: &mut HeaderMap, name: &[u8], shared: &Bytes, value: &[u8]) {
+    let value = HeaderValue::from_maybe_shared(shared.slice_ref(value));
+    if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), value) {
         fields.append(name, value);
     }
 }

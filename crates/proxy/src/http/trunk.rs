@@ -12,7 +12,10 @@ use std::{
 
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
-use http::{HeaderMap, Uri};
+use http::{
+    HeaderMap, Uri,
+    uri::{Authority, PathAndQuery},
+};
 use seaway_wire::http::{Body, Known, Limits, Method, Reading, Request};
 
 use super::{
@@ -22,7 +25,7 @@ use super::{
     flow::Broken,
     hall::Own,
     line::Line,
-    multi::{Multi, fields_of, lines_of, other, put},
+    multi::{Multi, fields_of, lines_of, other, put, put_part},
     scratch::Scratch,
     serve::Client,
     streams::{CONNECTION_WINDOW, STREAM_WINDOW},
@@ -232,11 +235,13 @@ fn request(question: &[u8], scheme: &str) -> Option<(http::Request<()>, usize)> 
     if read.read(question, &OURS) != Reading::Whole {
         return None;
     }
-    let target = match read.body {
-        Body::Tunnel => return None,
-        _ => read.path_and_query().of(question),
-    };
-    let uri = Uri::builder().scheme(scheme).authority(read.authority.of(question)).path_and_query(target);
+    if read.body == Body::Tunnel {
+        return None;
+    }
+    let shared = Bytes::copy_from_slice(&question[..read.length]);
+    let authority = Authority::from_maybe_shared(shared.slice_ref(read.authority.of(&shared))).ok()?;
+    let target = PathAndQuery::from_maybe_shared(shared.slice_ref(read.path_and_query().of(&shared))).ok()?;
+    let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(target);
     let mut request = http::Request::new(());
     *request.method_mut() = http::Method::from_bytes(read.method_name.of(question)).ok()?;
     *request.uri_mut() = uri.build().ok()?;
@@ -247,7 +252,7 @@ fn request(question: &[u8], scheme: &str) -> Option<(http::Request<()>, usize)> 
             // The only one that is allowed, and what gRPC asks for.
             Known::Te => put(&mut fields, b"te", b"trailers"),
             _ if field.hop => {}
-            _ => put(&mut fields, field.name.of(question), field.value.of(question)),
+            _ => put_part(&mut fields, field.name.of(&shared), &shared, field.value.of(&shared)),
         }
     }
     *request.headers_mut() = fields;
