@@ -27,6 +27,7 @@ mod manifests;
 mod mistakes;
 mod names;
 mod namespace;
+mod old_bank;
 mod openstack;
 mod pressure;
 mod proxy_protocol;

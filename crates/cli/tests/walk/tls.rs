@@ -28,7 +28,7 @@ pub(crate) const TLS: u16 = 8443;
 /// A certificate that vouches for itself.
 pub(crate) struct Pair {
     chain: String,
-    key: String,
+    pub(crate) key: String,
 }
 
 impl Pair {
@@ -54,7 +54,7 @@ impl Pair {
         secret(name, &self.chain, &self.key)
     }
 
-    fn der(&self) -> CertificateDer<'static> {
+    pub(crate) fn der(&self) -> CertificateDer<'static> {
         CertificateDer::from_pem_slice(self.chain.as_bytes()).expect("PEM")
     }
 }
