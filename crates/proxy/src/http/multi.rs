@@ -148,6 +148,19 @@ impl Multi {
         }
     }
 
+    /// Sends an answer before the answer. Who has gone is not told.
+    pub(super) fn inform(&self, head: &[u8], response: &Response) {
+        let Some(respond) = &mut self.0.borrow_mut().respond else { return };
+        let mut interim = http::Response::new(());
+        let Ok(status) = StatusCode::from_u16(response.status) else { return };
+        *interim.status_mut() = status;
+        for field in response.fields.iter().filter(|field| !field.hop && field.known != Known::ContentLength)
+        {
+            put(interim.headers_mut(), field.name.of(head), field.value.of(head));
+        }
+        let _ = respond.send_informational(interim);
+    }
+
     /// Sends the head of a member's answer.
     pub(super) fn answer(
         &self,

@@ -7,12 +7,12 @@ use std::{
     task::Poll,
 };
 
-use seaway_wire::http::{Body, Limits, Reading, Version};
+use seaway_wire::http::{Body, Limits, Reading, Response, Version};
 
 use super::{
     end::End,
     exchange::{After, Short, refuse},
-    flow::Broken,
+    flow::{Broken, Flow},
     heads::{self, Onward},
     rules::{Answering, Nothing},
     scratch::Scratch,
@@ -33,11 +33,7 @@ pub(super) async fn relay(
         let Scratch { response, answered, downward, .. } = scratch;
         let head = &answered.filled()[..response.length];
         if response.is_interim() {
-            if let End::Wire(_) = client.end
-                && short.version == Version::Http11
-            {
-                heads::answer(&mut downward.out, head, response, short.version, short.persists, &Nothing);
-            }
+            put_interim(client, downward, short, head, response);
             answered.consume(response.length);
             downward.begin(Body::None, false);
             let written = poll_fn(|cx| downward.poll_write(cx, &client.end)).await;
@@ -150,6 +146,24 @@ pub(super) async fn relay(
             After::Close
         }
         _ => After::Last,
+    }
+}
+
+/// An answer before the answer goes on at once: the client may wait for it before it sends its body.
+pub(super) fn put_interim(
+    client: &Client,
+    downward: &mut Flow,
+    short: Short<'_>,
+    head: &[u8],
+    response: &Response,
+) {
+    match &client.end {
+        End::Wire(_) if short.version == Version::Http11 => {
+            heads::answer(&mut downward.out, head, response, short.version, short.persists, &Nothing);
+        }
+        // HTTP/1.0 knows none.
+        End::Wire(_) => {}
+        End::Multi(multi) => multi.inform(head, response),
     }
 }
 

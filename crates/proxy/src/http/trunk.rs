@@ -16,16 +16,17 @@ use http::{
     HeaderMap, Uri,
     uri::{Authority, PathAndQuery},
 };
-use seaway_wire::http::{Body, Known, Limits, Method, Reading, Request};
+use seaway_wire::http::{Body, Known, Limits, Method, Reading, Request, Response};
 
 use super::{
     ask::{Unanswered, secured},
     end::End,
     exchange::Short,
-    flow::Broken,
+    flow::{Broken, Flow},
     hall::Own,
     line::Line,
     multi::{Multi, fields_of, lines_of, other, put, put_part},
+    relay::put_interim,
     scratch::Scratch,
     serve::Client,
     streams::{CONNECTION_WINDOW, STREAM_WINDOW},
@@ -184,6 +185,7 @@ async fn ask_by(
     }
     let end = End::Multi(Multi::asking(to));
     let hall = &client.hall;
+    scratch.downward.clear();
     let answer = poll_fn(|cx| {
         if !scratch.upward.is_through() {
             let before = scratch.upward.moved;
@@ -200,6 +202,12 @@ async fn ask_by(
         if client.end.is_gone(cx) {
             return Poll::Ready(Err(Unanswered::Client));
         }
+        while let Poll::Ready(Some(Ok(interim))) = answer.poll_informational(cx) {
+            inform(client, &mut scratch.downward, short, &interim);
+        }
+        if scratch.downward.poll_write(cx, &client.end).is_pending() && hall.is_late() {
+            return Poll::Ready(Err(Unanswered::Client));
+        }
         match Pin::new(&mut answer).poll(cx) {
             Poll::Pending if hall.is_late() => Poll::Ready(Err(Unanswered::Late)),
             Poll::Pending => Poll::Pending,
@@ -214,6 +222,9 @@ async fn ask_by(
         }
     })
     .await;
+    // What goes before the answer goes whole.
+    let informed = poll_fn(|cx| scratch.downward.poll_write(cx, &client.end)).await;
+    let answer = answer.and_then(|it| informed.map(|()| it).map_err(|_| Unanswered::Client));
     let (head, from) = match answer {
         Ok(answer) => answer.into_parts(),
         Err(unanswered) => {
@@ -227,6 +238,17 @@ async fn ask_by(
     }
     read_head(scratch, short, head.status.as_u16(), &head.headers, ended)?;
     Ok(end)
+}
+
+/// Passes an answer before the answer on, as strictly read as any.
+fn inform(client: &Client, downward: &mut Flow, short: Short<'_>, interim: &http::Response<()>) {
+    let mut lines = format!("HTTP/1.1 {} \r\n", interim.status().as_u16()).into_bytes();
+    lines_of(interim.headers(), &mut lines);
+    lines.extend_from_slice(b"\r\n");
+    let mut response = Response::default();
+    if response.read(&lines, short.method, &OURS) == Reading::Whole && response.is_interim() {
+        put_interim(client, downward, short, &lines, &response);
+    }
 }
 
 /// The question as HTTP/2 says it, and where its body begins.

@@ -6,6 +6,7 @@ mod bodies;
 mod changing;
 mod framing;
 mod heads;
+mod interim;
 mod introduced;
 mod limits;
 mod members;
