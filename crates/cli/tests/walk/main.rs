@@ -19,6 +19,7 @@ mod harness;
 mod health;
 mod holding_up;
 mod holding_up_http;
+mod http_options;
 mod http_routes;
 mod in_namespace;
 mod lifecycle;
