@@ -60,7 +60,7 @@ pub(super) async fn ask_alone(
     let reused = kept.is_some();
     let end = match kept {
         Some(stream) => {
-            stream.belong_to(Some(client.own.index()));
+            stream.taken_by(client.own.index());
             End::Wire(stream)
         }
         None => {

@@ -48,6 +48,7 @@ pub(super) struct Hall {
     /// The task that runs.
     current: RefCell<Option<Rc<Own>>>,
     stopping: Cell<bool>,
+    turns: Cell<u64>,
     /// Tasks that had more to do than is fair in one turn.
     unfinished: RefCell<Vec<u32>>,
     /// Tasks that tasks have begun.
@@ -145,6 +146,7 @@ impl Hall {
             sheets: RefCell::default(),
             current: RefCell::new(None),
             stopping: Cell::new(false),
+            turns: Cell::new(0),
             unfinished: RefCell::default(),
             begun: RefCell::default(),
         })
@@ -250,7 +252,7 @@ impl Hall {
     /// Tells the task that is to go on.
     pub(super) fn note(&self, token: Token, event: Event) -> Option<u32> {
         let ready = self.streams.borrow_mut().of_generation(token.index(), token.generation())?.clone();
-        ready.note(event);
+        ready.note(event, self.turns.get());
         if ready.task().is_none() {
             // A kept connection to a member: whatever happens on it, nobody asked for it.
             let gone = self.kept().forget(token.index());
@@ -293,7 +295,13 @@ impl Hall {
         self.trunks().forget_those_that_leave();
     }
 
+    /// Which turn of the worker this is.
+    pub(super) fn turn(&self) -> u64 {
+        self.turns.get()
+    }
+
     pub(super) fn tick(&self, turn: &mut Turn) {
+        self.turns.set(self.turns.get() + 1);
         let old = self.kept().without_the_old(turn.now);
         drop(old);
         self.pages.borrow_mut().tick(&self.shared.access, turn.now);

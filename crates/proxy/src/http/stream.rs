@@ -30,6 +30,10 @@ pub(super) struct Ready {
     /// The peer will send nothing more; what it sent may still be waiting.
     finished: Cell<bool>,
     failed: Cell<bool>,
+    /// The turn in which it was asked again, after it had been kept.
+    taken: Cell<u64>,
+    /// What can be read is no answer: it was there before anybody asked.
+    spoilt: Cell<bool>,
 }
 
 impl Ready {
@@ -40,10 +44,17 @@ impl Ready {
             writable: Cell::new(false),
             finished: Cell::new(false),
             failed: Cell::new(false),
+            taken: Cell::new(u64::MAX),
+            spoilt: Cell::new(false),
         }
     }
 
-    pub(super) fn note(&self, event: Event) {
+    /// All events of a turn are older than what is done in it: a member that has something to say in the turn in which
+    /// it is asked again has not heard the question.
+    pub(super) fn note(&self, event: Event, turn: u64) {
+        if event.readable() && self.taken.get() == turn {
+            self.spoilt.set(true);
+        }
         self.readable.set(self.readable.get() || event.readable());
         self.writable.set(self.writable.get() || event.writable());
         self.finished.set(self.finished.get() || event.peer_finished());
@@ -80,6 +91,12 @@ impl Stream {
     /// For who cannot reach the stream itself any more.
     pub(super) fn ready(&self) -> Rc<Ready> {
         self.ready.clone()
+    }
+
+    /// Kept until now, and asked again.
+    pub(super) fn taken_by(&self, task: u32) {
+        self.ready.belong_to(Some(task));
+        self.ready.taken.set(self.hall.turn());
     }
 
     pub(super) fn be_patient(&self) {
@@ -152,6 +169,9 @@ impl Stream {
     pub(super) fn poll_receive(&self, into: &mut [u8]) -> Poll<io::Result<usize>> {
         if !self.ready.readable.get() {
             return self.later();
+        }
+        if self.ready.spoilt.get() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         match sys::receive(self.fd(), into) {
             Ok(read) => {

@@ -1,6 +1,10 @@
 //! What a strict reader refuses never reaches a member.
 
-use crate::scene::*;
+use std::io::Write;
+
+use seaway_model::load_balancer::Protocol;
+
+use crate::{scene::*, stage::*};
 
 #[test]
 fn nothing_that_could_be_read_in_two_ways_reaches_a_member() {
@@ -115,5 +119,63 @@ fn an_answer_that_could_be_read_in_two_ways_does_not_reach_a_client() {
         let member = Member::new(move |_, _| Some(answer.to_owned()));
         let (_stage, at) = front(&[member.at()]);
         assert_eq!(Client::new(at).get("/").status(), 502, "{answer:?}");
+    }
+}
+
+#[test]
+fn what_a_member_says_too_much_is_nobody_s_answer() {
+    let more = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+    for (asked, said) in [
+        ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        ("GET", "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"),
+        ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"),
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 51\r\n\r\n"),
+        ("GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ("GET", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    ] {
+        let member = Member::new(move |number, _| {
+            Some(if number == 0 { format!("{said}{more}") } else { ok("clean") })
+        });
+        let (_stage, at) = front(&[member.at()]);
+        let mut first = Client::new(at);
+        first.send(format!("{asked} /first HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let answer = loop {
+            let answer = if asked == "HEAD" { first.answer_to_head() } else { first.answer() };
+            if answer.status() != 100 {
+                break answer;
+            }
+        };
+        assert!(answer.body.is_empty() && answer.status() < 400, "{said:?}: {answer:?}");
+        // Whoever comes next, by the same connection or another.
+        for client in [&mut first, &mut Client::new(at)] {
+            client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(client.answer().body, b"clean", "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_member_says_unasked_is_nobody_s_answer() {
+    let (told, said) = std::sync::mpsc::channel();
+    let backend = Backend::new(HERE, move |mut stream| {
+        let mut reader = Reader::new(stream.try_clone().unwrap());
+        while reader.message(false).is_some() {
+            stream.write_all(ok("clean").as_bytes()).unwrap();
+            // When nobody waits for anything.
+            if stream.write_all(ok("poison").as_bytes()).is_ok() {
+                let _ = told.send(());
+            }
+        }
+    });
+    // One worker, which has seen what came before it is asked for something else.
+    let stage = Stage::with_workers(1);
+    stage.put(pool(&[backend.at]));
+    let (at, _) = stage.open(HERE, |listener| listener.protocol = Protocol::Http);
+    let mut client = Client::new(at);
+    for number in 0..20 {
+        assert_eq!(client.get("/").body, b"clean", "{number}");
+        said.recv_timeout(PATIENCE).unwrap();
+        Client::new(at).send("nonsense\r\n\r\n");
+        eventually("the worker had a turn", || stage.listener(at).answers[4] == number + 1);
     }
 }

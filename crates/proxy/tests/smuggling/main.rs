@@ -20,7 +20,7 @@ use std::{
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, pki_types::ServerName};
 use seaway_model::{
     Kind, ObjectRef, Pool,
-    load_balancer::{BackendProtocol, Certificate, Protocol, TlsByName},
+    load_balancer::{BackendProtocol, BackendTls, Certificate, Protocol, TlsByName, Trust},
 };
 
 use crate::{stage::*, strict::Log};
@@ -46,6 +46,8 @@ struct Way {
     at: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
     log: Log,
+    /// Where TLS ends before the member, who has none of its own: byte by byte, whatever is in it.
+    before: Option<Stage>,
     name: String,
 }
 
@@ -53,43 +55,65 @@ struct Way {
 fn ways(alpn: &[u8]) -> Vec<Way> {
     let mut all = Vec::new();
     for tls in [false, true] {
-        for (protocol, log) in
-            [(BackendProtocol::Http1, strict::one()), (BackendProtocol::Http2, strict::many())]
-        {
-            let stage = Stage::new();
-            stage.put(Pool { protocol, ..pool(&[log.at]) });
-            let object = ObjectRef::new(Kind::Secret, "default", "own");
-            let (at, _) = stage.open(HERE, |listener| {
-                listener.protocol = Protocol::Http;
-                listener.tls = tls
-                    .then(|| Arc::new(TlsByName { default: vec![object.clone()], ..TlsByName::default() }));
-            });
-            let name = format!("{} to {protocol:?}", if tls { "TLS" } else { "clear" });
-            let config = tls.then(|| {
-                let own = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
-                let certificate = Certificate {
-                    chain: own.cert.pem().into(),
-                    key: own.signing_key.serialize_pem().into(),
-                    authorities: "".into(),
-                    staple: None,
-                };
-                stage.proxy.put_certificate(&stage.key, &object, &Arc::new(certificate)).unwrap();
-                let mut roots = RootCertStore::empty();
-                roots.add(own.cert.der().clone()).unwrap();
-                let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-                let builder = ClientConfig::builder_with_provider(provider);
-                let builder = builder.with_safe_default_protocol_versions().unwrap();
-                let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-                config.alpn_protocols = vec![alpn.to_vec()];
-                Arc::new(config)
-            });
-            all.push(Way { stage, at, tls: config, log, name });
-        }
+        all.push(Way::new(tls, BackendProtocol::Http1, false, alpn));
+        all.push(Way::new(tls, BackendProtocol::Http2, false, alpn));
+        all.push(Way::new(tls, BackendProtocol::Http1, true, alpn));
     }
     all
 }
 
+/// A listener, by TLS if there is a certificate.
+fn opened(stage: &Stage, protocol: Protocol, certificate: Option<&Certificate>) -> SocketAddr {
+    let object = ObjectRef::new(Kind::Secret, "default", "own");
+    let (at, _) = stage.open(HERE, |listener| {
+        listener.protocol = protocol;
+        let tls = || TlsByName { default: vec![object.clone()], ..TlsByName::default() };
+        listener.tls = certificate.map(|_| Arc::new(tls()));
+    });
+    if let Some(certificate) = certificate {
+        stage.proxy.put_certificate(&stage.key, &object, &Arc::new(certificate.clone())).unwrap();
+    }
+    at
+}
+
 impl Way {
+    fn new(tls: bool, protocol: BackendProtocol, onward_tls: bool, alpn: &[u8]) -> Way {
+        let log = if protocol == BackendProtocol::Http2 { strict::many() } else { strict::one() };
+        let own = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+        let certificate = Certificate {
+            chain: own.cert.pem().into(),
+            key: own.signing_key.serialize_pem().into(),
+            authorities: "".into(),
+            staple: None,
+        };
+        let before = onward_tls.then(|| {
+            let stage = Stage::new();
+            stage.put(pool(&[log.at]));
+            let at = opened(&stage, Protocol::Opaque, Some(&certificate));
+            (stage, at)
+        });
+        let (before, member) = match before {
+            Some((stage, at)) => (Some(stage), at),
+            None => (None, log.at),
+        };
+        let stage = Stage::new();
+        let onward = BackendTls { name: None, usual: "a".into(), trust: Trust::Anybody };
+        stage.put(Pool { protocol, tls: onward_tls.then(|| Arc::new(onward)), ..pool(&[member]) });
+        let at = opened(&stage, Protocol::Http, tls.then_some(&certificate));
+        let config = tls.then(|| {
+            let mut roots = RootCertStore::empty();
+            roots.add(own.cert.der().clone()).unwrap();
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let builder = ClientConfig::builder_with_provider(provider);
+            let builder = builder.with_safe_default_protocol_versions().unwrap();
+            let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+            config.alpn_protocols = vec![alpn.to_vec()];
+            Arc::new(config)
+        });
+        let [from, to] = [tls, onward_tls].map(|tls| if tls { "TLS" } else { "clear" });
+        Way { stage, at, tls: config, log, before, name: format!("{from} to {protocol:?} in the {to}") }
+    }
+
     fn dial(&self) -> Line {
         let stream = connect(self.at);
         stream.set_nodelay(true).unwrap();
@@ -105,9 +129,11 @@ impl Way {
 
     /// What members have heard, once nobody says anything more.
     fn heard(self) -> (Vec<String>, usize) {
-        let Way { stage, log, .. } = self;
-        stage.proxy.stop_accepting();
-        stage.proxy.drain(std::time::Instant::now());
+        let Way { stage, log, before, .. } = self;
+        for stage in [Some(&stage), before.as_ref()].into_iter().flatten() {
+            stage.proxy.stop_accepting();
+            stage.proxy.drain(std::time::Instant::now());
+        }
         log.whole()
     }
 }
