@@ -27,6 +27,7 @@ mod members;
 pub mod quantity;
 mod service;
 pub mod spelling;
+mod unheeded;
 mod world;
 
 pub use certificates::CertificateCounts;

@@ -22,6 +22,7 @@ use crate::{
     http::{speaks_tls, spoken},
     index::Given,
     members::{Members, members},
+    unheeded::unheeded,
 };
 
 /// What was computed for one owner.
@@ -49,6 +50,7 @@ pub(crate) fn plan(
     let mut pools = BTreeMap::new();
     let mut held = BTreeMap::new();
     planned.problems.extend(uncertified(demand, certificates));
+    planned.problems.extend(unheeded(demand));
     for wanted in &demand.ports {
         let found = members(index, &demand.service, &wanted.port, host);
         planned.names.extend(found.names.iter().cloned());
