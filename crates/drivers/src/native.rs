@@ -11,8 +11,8 @@ use std::{
 
 use seaway_engine::{Conclusion, Driver, Failure, chain};
 use seaway_model::{
-    Desired, Kind, ListenerId, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit, outcome::Serving,
-    unit::LbKey,
+    Desired, Kind, ListenerId, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
+    load_balancer::Certificate, outcome::Serving, unit::LbKey,
 };
 use seaway_plan::{Demand, FRONT_DOOR, Placement};
 use seaway_proxy::{KeyError, OpenError, Proxy, Running};
@@ -153,6 +153,16 @@ impl Driver for Native {
         let Some(key) = key(unit) else { return Ok(false) };
         self.proxy.put_pool(key, pool);
         Ok(true)
+    }
+
+    async fn renew(
+        &self,
+        unit: &Unit,
+        object: &ObjectRef,
+        certificate: Arc<Certificate>,
+    ) -> Result<bool, Failure> {
+        let Some(key) = key(unit) else { return Ok(false) };
+        Ok(self.proxy.put_certificate(key, object, &certificate).is_ok())
     }
 
     fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {

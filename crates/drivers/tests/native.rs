@@ -128,6 +128,26 @@ async fn a_certificate_that_cannot_be_used_is_told_to_whom_it_was_for_and_the_la
     }
 }
 
+#[tokio::test]
+async fn a_renewed_certificate_is_taken_over_alone_and_a_wrong_one_is_not() {
+    let ip = Ipv4Addr::new(127, 62, (std::process::id() >> 8) as u8, std::process::id() as u8);
+    let [port, ..] = free_ports(ip);
+    let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
+    let driver = Native::new(proxy.clone(), "edge-1".into());
+    let key = LbKey::Of(owner());
+    let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), key.clone());
+    let desired = Desired::LoadBalancer(Arc::new(secured(ip.into(), port, &made())));
+    let mut observed = driver.observe(&unit, &desired).await.expect("observed");
+    for step in driver.steps(&desired, &observed) {
+        driver.apply(&unit, &step, &mut observed).await.expect("applied");
+    }
+    let renewed = made();
+    assert!(driver.renew(&unit, &secret("shown"), renewed.clone()).await.expect("renewed"));
+    assert!(!driver.renew(&unit, &secret("shown"), certificate("nonsense", "x")).await.expect("looked at"));
+    let running = proxy.running(&key).expect("it runs");
+    assert_eq!(running.certificates, [(secret("shown"), renewed)].into());
+}
+
 /// What applying a step makes of what runs.
 fn applied(running: &mut Running, step: &Step) {
     match step {

@@ -3,7 +3,8 @@
 use std::{fmt::Display, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Desired, Fact, Outcome, Owner, Pool, Problem, Unit,
+    Desired, Fact, ObjectRef, Outcome, Owner, Pool, Problem, Unit,
+    load_balancer::Certificate,
     outcome::{Serving, UnitState},
 };
 use tracing::debug;
@@ -47,6 +48,16 @@ pub trait Driver: Send + Sync + 'static {
         async { Ok(false) }
     }
 
+    /// Takes over one certificate and nothing else. `false`: it cannot be used, or this driver knows no such short way.
+    fn renew(
+        &self,
+        _unit: &Unit,
+        _object: &ObjectRef,
+        _certificate: Arc<Certificate>,
+    ) -> impl Future<Output = Result<bool, Failure>> + Send {
+        async { Ok(false) }
+    }
+
     /// What is to be told after all steps were applied.
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Self::Observed) -> Conclusion;
 
@@ -84,16 +95,24 @@ pub enum Failure {
 #[derive(Clone, Debug)]
 pub(crate) enum Job {
     Whole(Desired),
-    /// These pools' members alone; the whole, should the driver know no short way.
-    Pools(Vec<Arc<Pool>>, Desired),
+    Renew(Renewed),
+}
+
+/// What alone is another: members of pools, certificates under their names.
+#[derive(Clone, Debug)]
+pub(crate) struct Renewed {
+    pub(crate) pools: Vec<Arc<Pool>>,
+    pub(crate) certificates: Vec<(ObjectRef, Arc<Certificate>)>,
 }
 
 type Working<'a> = Pin<Box<dyn Future<Output = Worked> + Send + 'a>>;
 
 /// An outcome as a driver gives it; the engine turns failures into times.
 pub(crate) enum Worked {
-    /// Only members changed; what was told before still holds.
-    Swapped,
+    /// What was told before still holds.
+    Renewed,
+    /// There is no short way to it: the whole has to be looked at.
+    NotSo,
     Concluded(Outcome),
     Failed(Failure),
 }
@@ -118,9 +137,9 @@ impl<D: Driver> Hand for D {
         Box::pin(async move {
             match job {
                 Job::Whole(desired) => whole(self, unit, &desired).await,
-                Job::Pools(pools, desired) => match swap(self, unit, pools).await {
-                    Ok(true) => Ok(Worked::Swapped),
-                    Ok(false) => whole(self, unit, &desired).await,
+                Job::Renew(renewed) => match renew(self, unit, renewed).await {
+                    Ok(true) => Ok(Worked::Renewed),
+                    Ok(false) => Ok(Worked::NotSo),
                     Err(failure) => Err(failure),
                 },
             }
@@ -129,9 +148,14 @@ impl<D: Driver> Hand for D {
     }
 }
 
-async fn swap<D: Driver>(driver: &D, unit: &Unit, pools: Vec<Arc<Pool>>) -> Result<bool, Failure> {
-    for pool in pools {
+async fn renew<D: Driver>(driver: &D, unit: &Unit, renewed: Renewed) -> Result<bool, Failure> {
+    for pool in renewed.pools {
         if !driver.swap(unit, pool).await? {
+            return Ok(false);
+        }
+    }
+    for (object, certificate) in renewed.certificates {
+        if !driver.renew(unit, &object, certificate).await? {
             return Ok(false);
         }
     }

@@ -5,32 +5,41 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{Dirt, PoolId, Unit};
+use seaway_model::{Dirt, ObjectRef, PoolId, Unit};
 use tokio::time::Instant;
 
 /// What has to be done at a Unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Todo {
     Whole,
-    Pools(BTreeSet<PoolId>),
+    Parts(Parts),
+}
+
+/// What alone is another at a Unit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parts {
+    pub(crate) pools: BTreeSet<PoolId>,
+    pub(crate) certificates: BTreeSet<ObjectRef>,
 }
 
 impl Todo {
     fn add(&mut self, dirt: &Dirt) {
         match (self, dirt) {
             (Todo::Whole, _) => {}
-            (Todo::Pools(pools), Dirt::Pool(_, id)) => {
-                pools.insert(id.clone());
+            (Todo::Parts(parts), Dirt::Pool(_, id)) => {
+                parts.pools.insert(id.clone());
+            }
+            (Todo::Parts(parts), Dirt::Certificate(_, object)) => {
+                parts.certificates.insert(object.clone());
             }
             (todo, Dirt::Unit(_)) => *todo = Todo::Whole,
         }
     }
 
     fn of(dirt: &Dirt) -> Todo {
-        match dirt {
-            Dirt::Unit(_) => Todo::Whole,
-            Dirt::Pool(_, id) => Todo::Pools(BTreeSet::from([id.clone()])),
-        }
+        let mut todo = Todo::Parts(Parts::default());
+        todo.add(dirt);
+        todo
     }
 }
 
@@ -180,7 +189,8 @@ mod tests {
         queue.mark(&pool("a", "80"));
         queue.mark(&pool("a", "443"));
         let (_, todo) = queue.next(0).expect("one waits");
-        assert_eq!(todo, Todo::Pools(BTreeSet::from([PoolId("443".into()), PoolId("80".into())])));
+        let pools = BTreeSet::from([PoolId("443".into()), PoolId("80".into())]);
+        assert_eq!(todo, Todo::Parts(Parts { pools, ..Parts::default() }));
         assert!(queue.next(0).is_none(), "it is being worked on");
         queue.mark(&pool("a", "80"));
         queue.mark(&Dirt::Unit(unit("a")));

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{Change, Outcome, Unit, outcome::UnitState};
+use seaway_model::{Change, Dirt, Outcome, Unit, outcome::UnitState};
 use seaway_plan::World;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -17,8 +17,8 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    driver::{Drivers, Failure, Job, Worked},
-    queue::{Queue, Todo, backoff},
+    driver::{Drivers, Failure, Job, Renewed, Worked},
+    queue::{Parts, Queue, Todo, backoff},
 };
 
 /// How the loop behaves.
@@ -187,14 +187,24 @@ impl Engine {
     }
 
     fn job(&self, unit: &Unit, todo: Todo) -> Job {
-        let desired = self.world.desire(unit);
-        match todo {
-            Todo::Whole => Job::Whole(desired),
-            Todo::Pools(ids) => {
-                let pools: Option<Vec<_>> = ids.iter().map(|id| self.world.pool(unit, id)).collect();
-                pools.map_or_else(|| Job::Whole(desired.clone()), |pools| Job::Pools(pools, desired.clone()))
-            }
-        }
+        let parts = match todo {
+            Todo::Whole => None,
+            Todo::Parts(parts) => self.renewed(unit, &parts),
+        };
+        parts.map_or_else(|| Job::Whole(self.world.desire(unit)), Job::Renew)
+    }
+
+    /// Nothing, if some of it is not there any more.
+    fn renewed(&self, unit: &Unit, parts: &Parts) -> Option<Renewed> {
+        let pools = parts.pools.iter().map(|id| self.world.pool(unit, id));
+        let certificates = parts.certificates.iter().map(|object| {
+            let certificate = self.world.certificate(unit, object)?;
+            Some((object.clone(), certificate))
+        });
+        Some(Renewed {
+            pools: pools.collect::<Option<_>>()?,
+            certificates: certificates.collect::<Option<_>>()?,
+        })
     }
 
     fn finish(&mut self, done: Result<(Id, (Unit, usize, Worked)), JoinError>) {
@@ -205,7 +215,11 @@ impl Engine {
         let Some((unit, at)) = self.tasks.remove(&id) else { return };
         self.busy[at] -= 1;
         match finished {
-            Some(Worked::Swapped) => self.queue.done(&unit, self.audit(&unit), false),
+            Some(Worked::Renewed) => self.queue.done(&unit, self.audit(&unit), false),
+            Some(Worked::NotSo) => {
+                self.queue.mark(&Dirt::Unit(unit.clone()));
+                self.queue.done(&unit, None, false);
+            }
             Some(Worked::Concluded(outcome)) => self.conclude(outcome),
             Some(Worked::Failed(failure)) => self.fail(unit, failure),
             None => {

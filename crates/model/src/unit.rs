@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 use crate::{
     Address, LoadBalancer,
     load_balancer::PoolId,
-    name::{Name, Owner},
+    name::{Name, ObjectRef, Owner},
     outcome::Status,
 };
 
@@ -93,17 +93,19 @@ pub enum Desired {
     Absent,
 }
 
-/// What has to be looked at again. An endpoint's change re-plans nothing but its pool.
+/// What has to be looked at again. An endpoint's change re-plans nothing but its pool, a renewed certificate nothing at
+/// all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dirt {
     Unit(Unit),
     Pool(Unit, PoolId),
+    Certificate(Unit, ObjectRef),
 }
 
 impl Dirt {
     pub fn unit(&self) -> &Unit {
         match self {
-            Dirt::Unit(unit) | Dirt::Pool(unit, _) => unit,
+            Dirt::Unit(unit) | Dirt::Pool(unit, _) | Dirt::Certificate(unit, _) => unit,
         }
     }
 }

@@ -30,6 +30,7 @@ use std::{
 use seaway_model::{
     Listener, Name, ObjectRef, Owner, Pool, PoolId,
     config::{FrontDoor as Settings, Opens},
+    load_balancer::{Certificate, TlsByName},
 };
 
 pub(crate) use self::view::why_not;
@@ -77,8 +78,12 @@ pub(crate) struct FrontDoor {
     names: BTreeMap<Name, BTreeSet<ServiceKey>>,
     /// Secrets that guests name, and who does.
     certificates: BTreeMap<ObjectRef, BTreeSet<Rank>>,
-    /// Put together when they are asked for.
+    /// Put together when they are asked for, as are the next two.
     listeners: OnceLock<Vec<Arc<Listener>>>,
+    /// Names and what they lead to, but for those that are passed on.
+    tls: OnceLock<Arc<TlsByName>>,
+    /// All that are shown.
+    shown: OnceLock<Arc<BTreeMap<ObjectRef, Arc<Certificate>>>>,
 }
 
 impl FrontDoor {
@@ -120,9 +125,23 @@ impl FrontDoor {
         effects
     }
 
-    /// The configuration changed, or which certificates there are: nothing that was put together holds.
-    pub(crate) fn forget_listeners(&mut self) {
+    fn forget_listeners(&mut self) {
         self.listeners = OnceLock::new();
+    }
+
+    /// The configuration changed, or which certificates there are: nothing that was put together holds.
+    pub(crate) fn forget_certificates(&mut self) {
+        self.forget_listeners();
+        (self.tls, self.shown) = (OnceLock::new(), OnceLock::new());
+    }
+
+    /// Another one under the same names.
+    pub(crate) fn renew(&mut self, object: &ObjectRef, certificate: Option<&Arc<Certificate>>) {
+        if let (Some(shown), Some(certificate)) = (self.shown.get_mut(), certificate)
+            && let Some(place) = Arc::make_mut(shown).get_mut(object)
+        {
+            *place = certificate.clone();
+        }
     }
 
     fn seat_route(
@@ -202,6 +221,11 @@ impl FrontDoor {
             self.guests.insert(rank, guest);
         }
         effects.told.extend(stirred.iter().filter_map(|rank| Some(self.guests.get(rank)?.owner.clone())));
+        let named = self.ranks.get(object).and_then(|rank| self.guests.get(rank));
+        let named = named.map_or(&[][..], |guest| &guest.certificates);
+        if left.as_ref().map_or(&[][..], |(guest, _)| &guest.certificates) != named {
+            self.forget_certificates();
+        }
         if !same_rules {
             effects.shape = true;
             self.forget_listeners();

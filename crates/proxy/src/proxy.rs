@@ -172,6 +172,9 @@ impl Proxy {
                 .is_some_and(|clients| clients.authorities == *name)
         };
         let listeners: Vec<_> = state.listeners.values().filter(|it| concerned(it)).cloned().collect();
+        if !listeners.is_empty() {
+            state.forget_terms();
+        }
         for listener in listeners {
             let tuned = state.tune(key, listener.tuned().listener.clone(), self.shared().tickets.as_ref());
             listener.retune(tuned);

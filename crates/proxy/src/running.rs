@@ -13,11 +13,14 @@ mod through;
 use std::{
     collections::BTreeMap,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
-use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_balancer::Protocol};
+use seaway_model::{
+    LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId,
+    load_balancer::{Protocol, TlsByName},
+};
 
 use crate::tls::{Slot, Terms, Tickets};
 
@@ -42,6 +45,9 @@ pub(crate) struct LoadBalancerState {
     pub(crate) pools: BTreeMap<PoolId, Arc<RunningPool>>,
     /// Empty as long as nobody has put one: listeners and certificates may come in any order.
     pub(crate) certificates: BTreeMap<ObjectRef, Arc<Slot>>,
+    /// What was made of listeners, as long as it is used.
+    tuned: Vec<Weak<Tuned>>,
+    terms: Vec<(Arc<TlsByName>, Protocol, Arc<Terms>)>,
 }
 
 impl Registry {
@@ -68,25 +74,53 @@ impl LoadBalancerState {
         self.certificates.entry(name.clone()).or_default().clone()
     }
 
+    /// A listener on several addresses is made once, and so are terms that several share or that outlive a change of
+    /// rules: thousands of names are not gone through again.
     pub(crate) fn tune(
         &mut self,
         key: &LbKey,
         listener: Arc<Listener>,
         tickets: Option<&Arc<Tickets>>,
-    ) -> Tuned {
-        // The first that the client knows, too. What is not HTTP has no name.
-        let protocols: &[&[u8]] =
-            if listener.protocol == Protocol::Http { &[b"h2", b"http/1.1"] } else { &[] };
+    ) -> Arc<Tuned> {
+        self.tuned.retain(|it| it.strong_count() > 0);
+        let known = self.tuned.iter().filter_map(Weak::upgrade);
+        if let Some(tuned) = known.into_iter().find(|it| Arc::ptr_eq(&it.listener, &listener)) {
+            return tuned;
+        }
         let terms = listener.tls.as_ref().filter(|tls| tls.ends_here());
-        let terms = terms.map(|tls| Terms::new(tls, protocols, tickets, |name| self.certificate(name)));
-        let terms = terms.and_then(|terms| {
-            terms
-                .inspect_err(
-                    |error| tracing::error!(listener = %listener.name, %error, "clients cannot be served"),
-                )
-                .ok()
-        });
-        Tuned::new(listener, terms.map(Arc::new), |id| self.pool(key, id))
+        let terms = terms.and_then(|tls| self.terms(&listener, tls, tickets));
+        let tuned = Arc::new(Tuned::new(listener, terms, |id| self.pool(key, id)));
+        self.tuned.push(Arc::downgrade(&tuned));
+        tuned
+    }
+
+    fn terms(
+        &mut self,
+        listener: &Listener,
+        tls: &Arc<TlsByName>,
+        tickets: Option<&Arc<Tickets>>,
+    ) -> Option<Arc<Terms>> {
+        let protocol = listener.protocol;
+        self.terms.retain(|(tls, ..)| Arc::strong_count(tls) > 1);
+        let known = self.terms.iter().find(|(known, of, _)| Arc::ptr_eq(known, tls) && *of == protocol);
+        if let Some((.., terms)) = known {
+            return Some(terms.clone());
+        }
+        // The first that the client knows, too. What is not HTTP has no name.
+        let protocols: &[&[u8]] = if protocol == Protocol::Http { &[b"h2", b"http/1.1"] } else { &[] };
+        let terms = Terms::new(tls, protocols, tickets, |name| self.certificate(name));
+        let terms = terms.inspect_err(
+            |error| tracing::error!(listener = %listener.name, %error, "clients cannot be served"),
+        );
+        let terms = Arc::new(terms.ok()?);
+        self.terms.push((tls.clone(), protocol, terms.clone()));
+        Some(terms)
+    }
+
+    /// Whoever vouches for clients is another: nothing that was made with it is used again.
+    pub(crate) fn forget_terms(&mut self) {
+        self.tuned.clear();
+        self.terms.clear();
     }
 
     /// The longest time for which a listener here lets connections to a removed member go on, and all others.
@@ -143,6 +177,24 @@ mod tests {
     use seaway_model::name::Owner;
 
     use super::*;
+
+    #[test]
+    fn listeners_that_are_the_same_are_made_once_and_terms_outlive_a_change_of_rules() {
+        let key = LbKey::Of(Owner::Config("a".into()));
+        let mut state = LoadBalancerState::default();
+        let object = ObjectRef::new(seaway_model::Kind::Secret, "default", "a");
+        let tls = Arc::new(TlsByName { default: vec![object], ..TlsByName::default() });
+        let listener = Listener { tls: Some(tls), ..seaway_testkit::balancing::listener(443) };
+        let first = Arc::new(listener.clone());
+        let one = state.tune(&key, first.clone(), None);
+        assert!(Arc::ptr_eq(&one, &state.tune(&key, first, None)));
+        let other = state.tune(&key, Arc::new(Listener { rules: Vec::new(), ..listener }), None);
+        let terms = |it: &Tuned| it.terms.clone().expect("TLS");
+        assert!(!Arc::ptr_eq(&one, &other) && Arc::ptr_eq(&terms(&one), &terms(&other)));
+        state.forget_terms();
+        let again = state.tune(&key, one.listener.clone(), None);
+        assert!(!Arc::ptr_eq(&terms(&one), &terms(&again)), "who vouches for clients is another");
+    }
 
     #[test]
     fn a_load_balancer_whose_first_pool_is_being_put_is_not_forgotten() {

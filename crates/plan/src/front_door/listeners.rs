@@ -42,14 +42,16 @@ impl FrontDoor {
         made.iter().map(|it| (it.id(), it.clone())).collect()
     }
 
-    pub(crate) fn certificates(&self, given: Given<'_>) -> BTreeMap<ObjectRef, Arc<Certificate>> {
-        let mut objects = self.certified(given);
-        if objects.is_empty() {
-            return BTreeMap::new();
-        }
-        objects.extend(given.config.front_door.tls.terms.clients.iter().map(|it| &it.authorities));
-        let held = |it: &ObjectRef| Some((it.clone(), given.certificates.held(it)?.clone()));
-        objects.into_iter().filter_map(held).collect()
+    pub(crate) fn certificates(&self, given: Given<'_>) -> Arc<BTreeMap<ObjectRef, Arc<Certificate>>> {
+        let shown = self.shown.get_or_init(|| {
+            let mut objects = self.certified(given);
+            if !objects.is_empty() {
+                objects.extend(given.config.front_door.tls.terms.clients.iter().map(|it| &it.authorities));
+            }
+            let held = |it: &ObjectRef| Some((it.clone(), given.certificates.held(it)?.clone()));
+            Arc::new(objects.into_iter().filter_map(held).collect())
+        });
+        shown.clone()
     }
 
     /// Of two that claim a host, the one who has it.
@@ -69,17 +71,20 @@ impl FrontDoor {
     fn put_together(&self, given: Given<'_>) -> Vec<Arc<Listener>> {
         let Given { config, certificates, .. } = given;
         let settings = &config.front_door;
-        let objects = self.certified(given);
+        let names = self.tls.get_or_init(|| Arc::new(tls(certificates, &self.certified(given), settings)));
         let through = self.through();
-        let wanted = (!objects.is_empty() || !through.is_empty()) && settings.tls.port != settings.port;
-        let tls = wanted.then(|| Arc::new(TlsByName { through, ..tls(certificates, &objects, settings) }));
+        let wanted = (names.ends_here() || !through.is_empty()) && settings.tls.port != settings.port;
+        let tls = wanted.then(|| match through.is_empty() {
+            true => names.clone(),
+            false => Arc::new(TlsByName { through, ..TlsByName::clone(names) }),
+        });
         let secure = tls.map(|tls| {
             let rules = self.guests.values().flat_map(|guest| guest.rules.iter().cloned());
             let rules = rules.chain(unmatched(settings)).collect();
             Arc::new(Listener { tls: Some(tls), ..listener("https", settings.tls.port, rules, config) })
         });
         // Who only passes on has nobody to be sent to.
-        let secure_for_all = secure.as_ref().filter(|_| !objects.is_empty());
+        let secure_for_all = secure.as_ref().filter(|_| names.ends_here());
         let mut rules: Vec<Rule> = Vec::new();
         for guest in self.guests.values() {
             let sent_on = secure_for_all.is_some() && guest.redirect.unwrap_or(settings.tls.redirect);

@@ -1,8 +1,8 @@
 //! Certificates in the World: who is to hear of one that came, changed, grew old or went.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
-use seaway_model::{Dirt, Kind, ObjectRef, Time, Unit, fact::Secret};
+use seaway_model::{Dirt, Kind, ObjectRef, Time, Unit, fact::Secret, load_balancer::Certificate};
 
 use super::World;
 use crate::{
@@ -57,11 +57,25 @@ impl World {
             return;
         }
         if changed.names {
-            self.refresh_door();
-        } else {
-            self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
-            self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+            return self.refresh_door();
         }
+        self.door.guests.renew(object, self.certificates.held(object));
+        for unit in &self.door.units {
+            // What was told of it may hold no more: then the whole is concluded again.
+            let well = self.outcomes.get(unit).is_some_and(|it| it.problems.is_empty());
+            self.dirt.insert(match well {
+                true => Dirt::Certificate(unit.clone(), object.clone()),
+                false => Dirt::Unit(unit.clone()),
+            });
+        }
+        self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+    }
+
+    /// One certificate of a Unit, for a renewal of it alone.
+    pub fn certificate(&self, unit: &Unit, object: &ObjectRef) -> Option<Arc<Certificate>> {
+        let shown = self.door.units.contains(unit)
+            && self.door.guests.certificates(self.given()).contains_key(object);
+        shown.then(|| self.certificates.held(object).cloned())?
     }
 
     /// Which Secrets a Service names, so that it hears of them.

@@ -83,7 +83,7 @@ impl World {
 
     /// The configuration is another, or is heard for the first time.
     pub(super) fn refresh_door(&mut self) {
-        self.door.guests.forget_listeners();
+        self.door.guests.forget_certificates();
         self.open_or_close_door();
         self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
         self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
@@ -155,7 +155,7 @@ impl World {
             binds: self.door_binds(),
             listeners: self.door.guests.listeners(given),
             pools: self.door.guests.pools().clone(),
-            certificates: Arc::new(self.door.guests.certificates(given)),
+            certificates: self.door.guests.certificates(given),
             ..LoadBalancer::default()
         })
     }

@@ -215,12 +215,12 @@ impl Choice {
 }
 
 impl RunningListener {
-    pub(crate) fn new(key: LbKey, at: SocketAddr, id: ListenerId, tuned: Tuned) -> RunningListener {
+    pub(crate) fn new(key: LbKey, at: SocketAddr, id: ListenerId, tuned: Arc<Tuned>) -> RunningListener {
         RunningListener {
             key,
             at,
             id,
-            tuned: ArcSwap::from_pointee(tuned),
+            tuned: ArcSwap::new(tuned),
             sockets: Mutex::default(),
             closed_at: AtomicU64::new(0),
             active: AtomicU32::new(0),
@@ -251,8 +251,8 @@ impl RunningListener {
         self.tuned.load_full()
     }
 
-    pub(crate) fn retune(&self, tuned: Tuned) {
-        self.tuned.store(Arc::new(tuned));
+    pub(crate) fn retune(&self, tuned: Arc<Tuned>) {
+        self.tuned.store(tuned);
     }
 
     /// One more client, if the limits let it in; it leaves with [`RunningListener::leave`].

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Fact, Kind, L4, Listener, ListenerId, LoadBalancer, ObjectRef, Time,
+    Change, Config, Desired, Dirt, Fact, Kind, L4, Listener, ListenerId, LoadBalancer, ObjectRef, Outcome,
+    Problem, Reason, Time,
     config::{FrontDoorTls, Secrets},
     fact::{FactRef, Secret, Service, ServiceKind},
     load_balancer::{Action, BackendProtocol, Bind, HostPattern, Protocol, TlsProfile, Trust},
+    outcome::UnitState,
 };
 use seaway_testkit::facts;
 
@@ -14,6 +16,7 @@ use super::scene::*;
 use crate::{
     World,
     certificates::tests::{secret, tls_secret},
+    front_door,
 };
 
 fn told(secret: &Secret) -> Change {
@@ -72,10 +75,35 @@ fn a_renewed_certificate_changes_nothing_but_itself() {
     let mut world = world(Config::default(), [put(&shop), told(&first)]);
     let before = load_balancer(&world).expect("open");
     assert!(world.apply(told(&first)).is_empty(), "nothing is new");
-    world.apply(told(&tls_secret("a", &["shop.example"])));
+    let conclude = |world: &mut World, problems| {
+        let (unit, state) = (door(), UnitState::Done);
+        let outcome = Outcome { unit, state, facts: Vec::new(), problems, serving: Vec::new() };
+        world.apply(Change::Outcome(outcome));
+    };
+    conclude(&mut world, Vec::new());
+    let dirt = world.apply(told(&tls_secret("a", &["shop.example"])));
+    let renewed = Dirt::Certificate(door(), first.object.clone());
+    assert!(dirt.contains(&renewed) && !dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
     let after = load_balancer(&world).expect("open");
     assert!(Arc::ptr_eq(&at(&before, 443), &at(&after, 443)));
     assert!(before.certificates != after.certificates);
+    assert_eq!(world.certificate(&door(), &first.object), after.certificates.get(&first.object).cloned());
+    let wrong = Problem::new(first.object.clone(), Reason::BadCertificate, "its key is another's");
+    conclude(&mut world, vec![(front_door::owner(), wrong)]);
+    let dirt = world.apply(told(&first));
+    assert!(dirt.contains(&Dirt::Unit(door())), "what was told holds no more: {dirt:?}");
+}
+
+#[test]
+fn names_are_put_together_once_for_all_changes_of_rules() {
+    let pair = tls_secret("a", &["shop.example"]);
+    let mut world = world(Config::default(), [put(&service("shop", &[80])), told(&pair)]);
+    let tls = |world: &World| at(&load_balancer(world).expect("open"), 443).tls.clone().expect("TLS");
+    let before = tls(&world);
+    world.apply(put(&service("other", &[80])));
+    assert!(Arc::ptr_eq(&before, &tls(&world)));
+    world.apply(told(&tls_secret("b", &["other.example"])));
+    assert_eq!(tls(&world).by_name.len(), 2);
 }
 
 #[test]

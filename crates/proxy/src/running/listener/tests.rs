@@ -31,7 +31,12 @@ fn tuned(limits: Limits, pools: &[(&str, u32)]) -> Tuned {
 
 fn running() -> RunningListener {
     let id = ListenerId { l4: L4::Tcp, port: 80 };
-    RunningListener::new(LbKey::Whole, ([127, 0, 0, 1], 80).into(), id, tuned(Limits::default(), &[]))
+    RunningListener::new(
+        LbKey::Whole,
+        ([127, 0, 0, 1], 80).into(),
+        id,
+        Arc::new(tuned(Limits::default(), &[])),
+    )
 }
 
 #[test]
