@@ -130,12 +130,15 @@ async fn one(
         return hall.put_back(scratch);
     };
     scratch.asked.put(&written);
+    // A client may have hundreds under way: one copy is enough for each.
+    drop((head, written));
     who.listener.requests.fetch_add(1, Relaxed);
     let end = End::Multi(Multi::new(body, respond, switches));
     let client = Client { hall: hall.clone(), own, end, who, limit: Cell::new(u64::MAX) };
     scratch.request.begin();
     // As strictly as what comes by HTTP/1.1: it goes on as that.
-    let read = scratch.request.read(&written, &client.who.limits());
+    let Scratch { request, asked, .. } = &mut *scratch;
+    let read = request.read(asked.filled(), &client.who.limits());
     client.note(&mut scratch, read == Reading::Whole);
     match read {
         Reading::Whole => {

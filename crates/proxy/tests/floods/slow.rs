@@ -124,3 +124,30 @@ fn who_goes_on_sending_after_the_last_answer_is_not_listened_to_for_long() {
     assert!(answer.starts_with(b"HTTP/1.1 400"), "it hears why");
     eventually("its place is free", || stage.listener(at).traffic.current == 0);
 }
+
+#[test]
+fn all_that_one_client_can_have_under_way_has_a_bound() {
+    let _alone = alone();
+    // Accepts, and never reads.
+    let stuck = Backend::new(HERE, |_stream| std::thread::park_timeout(PATIENCE));
+    let (stage, at) = front(stuck.at, |_| {});
+    let large = [b'a'; 120];
+    let region = Region::new(COUNTED);
+    let mut stream = connect(at);
+    stream.write_all(&hello()).unwrap();
+    let told = stage.listener(at).requests;
+    for id in 0..256 {
+        let mut fields: Vec<(&[u8], &[u8])> =
+            vec![(b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", b"/")];
+        fields.extend((0..80).map(|_| (&b"x-large"[..], &large[..])));
+        let head = frame(HEADERS, END_HEADERS, 2 * id + 1, &block(&fields));
+        stream.write_all(&[head, frame(DATA, 0, 2 * id + 1, &[b'x'; 16 << 10])].concat()).unwrap();
+    }
+    eventually("they are under way", || stage.listener(at).requests == told + 256);
+    // 11 KiB of head and 16 KiB of body for each, and as much again to pass them on.
+    let held = grown(&region);
+    assert!(held < 24 << 20, "{held} bytes");
+    drop(stream);
+    eventually("all have left", || stage.listener(at).traffic.current == 0);
+    assert!(grown(&region) < 12 << 20, "{} bytes are kept for the next", grown(&region));
+}
