@@ -101,11 +101,13 @@ impl Contender {
             }
             Self::Nginx => Running::launch(peers::nginx(programs, role, folder.path())?, Some(folder))?,
         };
-        let door = match role {
-            Role::Stream => SMALL,
-            Role::Web => WEB,
+        // Each opens one after the other.
+        let doors: &[_] = match role {
+            Role::Stream => &[SMALL, BULK],
+            Role::Web => &[WEB, STREAMS, CALLS, SECURE],
         };
-        running.wait_until(Duration::from_secs(10), || TcpStream::connect(door).is_ok())?;
+        let is_open = |door: &SocketAddrV4| TcpStream::connect(*door).is_ok();
+        running.wait_until(Duration::from_secs(10), || doors.iter().all(is_open))?;
         Ok(running)
     }
 }
