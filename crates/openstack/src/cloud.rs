@@ -7,16 +7,17 @@ mod versions;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use tracing::Instrument;
 
 use crate::{
-    call::{Accept, Call, Reply, Service},
+    call::{Call, Reply, Service},
     clock::Clock,
     credentials::Source,
     error::{Class, Error},
-    http::{Answer, Ask, Dice, Exchange, Gate, Terms},
+    http::{Answer, Ask, Dice, Exchange, Gate, Left, Terms},
     identity::{
         Door, Keeper, Session,
         catalog::{Address, versioned},
@@ -26,15 +27,25 @@ use crate::{
 pub use settings::{Settings, Timing};
 pub use versions::Versions;
 
-/// Cheap to clone; all clones share one session, one limit and one set of metrics.
+/// Cheap to clone; all clones share one session, one limit and one set of metrics. A process has one for each project, or
+/// that project's limit is twice what was said.
 #[derive(Clone)]
 pub struct Cloud(Arc<Inner>);
 
 struct Inner {
     door: Arc<Door>,
     keeper: Keeper,
-    versions: Mutex<HashMap<Service, Arc<Versions>>>,
+    versions: Mutex<HashMap<Service, (Instant, Arc<Versions>)>>,
     refused_writes: Mutex<Vec<String>>,
+}
+
+/// A call under way.
+struct Asking<'a> {
+    call: &'a Call,
+    session: Arc<Session>,
+    /// Of the request, by our own count.
+    id: String,
+    left: Left,
 }
 
 /// More writes than a human reads.
@@ -56,6 +67,11 @@ impl Cloud {
 
     /// Asks a service: within limits and time-outs, repeated where that is safe, signed in anew once when need be.
     pub async fn call(&self, call: Call) -> Result<Reply, Error> {
+        self.told(&call, self.ask(&call)).await
+    }
+
+    /// With a span, a count and a time.
+    async fn told<T>(&self, call: &Call, doing: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let span = tracing::debug_span!(
             "openstack",
             service = %call.service,
@@ -64,9 +80,9 @@ impl Cloud {
             path = call.path,
         );
         let start = self.clock().now();
-        let outcome = self.ask(&call).instrument(span).await;
+        let outcome = doing.instrument(span).await;
         let took = self.clock().now().saturating_duration_since(start);
-        self.settings().metrics.called(&call, outcome.as_ref().err(), took);
+        self.settings().metrics.called(call, outcome.as_ref().err(), took);
         outcome
     }
 
@@ -74,26 +90,47 @@ impl Cloud {
         if self.settings().dry_run && call.writes() {
             return Err(self.refuse(call));
         }
-        let mut session = self.0.keeper.good(self.clock().now()).await?;
-        let id = self.request_id();
-        let mut outcome = self.ask_as(&session, call, &id).await?;
-        // The token was revoked, or our clocks disagree: one more try with another.
-        if matches!(&outcome, Ok(Answer { status: 401, .. })) {
-            session = self.0.keeper.renew(session.number).await?;
-            outcome = self.ask_as(&session, call, &id).await?;
-        }
-        verdict::of(call, outcome, &id)
+        let mut asking = self.asking(call).await?;
+        let place = |session: &Session| {
+            let address = address(session, call.service)?;
+            Ok(Address { url: format!("{}{}", versioned(&address.url, call.service), call.path), ..address })
+        };
+        let outcome = self.ask_at(&mut asking, &place).await?;
+        verdict::of(call, outcome, &asking.id)
     }
 
-    async fn ask_as(
+    async fn asking<'a>(&self, call: &'a Call) -> Result<Asking<'a>, Error> {
+        let timing = self.settings().timing.within(self.session().credentials.timeout);
+        let mut left = Left::of(timing);
+        let session =
+            self.0.keeper.good(self.clock(), &mut left).await.map_err(|it| it.doing(call.operation))?;
+        Ok(Asking { call, session, id: self.request_id(), left })
+    }
+
+    /// Once more with another token, if one was revoked, or our clocks disagree.
+    async fn ask_at(
         &self,
-        session: &Session,
-        call: &Call,
-        id: &str,
+        asking: &mut Asking<'_>,
+        place: &(dyn Fn(&Session) -> Result<Address, Error> + Send + Sync),
     ) -> Result<Result<Answer, crate::http::Trouble>, Error> {
-        let address = address(session, call.service).map_err(|error| error.during(call))?;
-        let url = format!("{}{}", versioned(&address.url, call.service), call.path);
-        let mut headers = vec![("x-openstack-request-id", id.to_owned())];
+        let outcome = self.ask_once(asking, place).await?;
+        if !matches!(&outcome, Ok(Answer { status: 401, .. })) {
+            return Ok(outcome);
+        }
+        let Asking { session, left, call, .. } = asking;
+        let renewed = self.0.keeper.renew(session.number, self.clock(), left).await;
+        *session = renewed.map_err(|it| it.doing(call.operation))?;
+        self.ask_once(asking, place).await
+    }
+
+    async fn ask_once(
+        &self,
+        asking: &mut Asking<'_>,
+        place: &(dyn Fn(&Session) -> Result<Address, Error> + Send + Sync),
+    ) -> Result<Result<Answer, crate::http::Trouble>, Error> {
+        let Asking { call, session, id, left } = asking;
+        let address = place(session).map_err(|error| error.during(call))?;
+        let mut headers = vec![("x-openstack-request-id", id.clone())];
         if let Some(version) = call.microversion {
             headers.push(("openstack-api-version", format!("{} {version}", call.service)));
         }
@@ -102,7 +139,7 @@ impl Cloud {
         }
         let ask = Ask {
             method: call.method.clone(),
-            url: &url,
+            url: &address.url,
             query: &call.query,
             headers,
             token: Some(&session.token),
@@ -110,11 +147,13 @@ impl Cloud {
             accept: call.accept,
             address_from: &address.from,
         };
-        let terms = self.terms(session, call.repeatable());
-        Ok(self
-            .exchange(&|| self.settings().metrics.repeated(call))
-            .with(&session.transport, &ask, &terms)
-            .await)
+        let Settings { timing, backoff, metrics, .. } = self.settings();
+        let attempt = timing.within(session.credentials.timeout).attempt;
+        let terms = Terms { attempt, backoff: *backoff, repeatable: call.repeatable() };
+        let repeated = || metrics.repeated(call);
+        let Door { gate, dice, .. } = &*self.0.door;
+        let exchange = Exchange { clock: self.clock(), gate, dice, repeated: &repeated };
+        Ok(exchange.with(&session.transport, &ask, &terms, left).await)
     }
 
     /// Who we are now. It changes when a token is renewed.
@@ -127,46 +166,38 @@ impl Cloud {
         address(&self.session(), service).map(|address| versioned(&address.url, service))
     }
 
-    /// Asks a service what it speaks; it is asked once.
+    /// Asks a service what it speaks; what it said an hour ago still counts.
     pub async fn versions(&self, service: Service) -> Result<Arc<Versions>, Error> {
-        if let Some(known) = lock(&self.0.versions).get(&service) {
+        let now = self.clock().now();
+        if let Some((since, known)) = lock(&self.0.versions).get(&service)
+            && now.saturating_duration_since(*since) < versions::LASTING
+        {
             return Ok(known.clone());
         }
-        let session = self.0.keeper.good(self.clock().now()).await?;
-        let address = address(&session, service)?;
         let call = Call::get(service, "list versions", "");
-        let start = self.clock().now();
-        let found = self.discover(&session, &address, &call).await;
-        let took = self.clock().now().saturating_duration_since(start);
-        self.settings().metrics.called(&call, found.as_ref().err(), took);
-        let found = Arc::new(found?);
-        lock(&self.0.versions).insert(service, found.clone());
+        let found = Arc::new(self.told(&call, self.discover(&call)).await?);
+        lock(&self.0.versions).insert(service, (now, found.clone()));
         Ok(found)
     }
 
-    async fn discover(&self, session: &Session, address: &Address, call: &Call) -> Result<Versions, Error> {
+    async fn discover(&self, call: &Call) -> Result<Versions, Error> {
+        let mut asking = self.asking(call).await?;
         let mut last = None;
-        for url in versions::places(&address.url, call.service) {
-            let ask = Ask {
-                method: call.method.clone(),
-                url: &url,
-                query: &[],
-                headers: Vec::new(),
-                token: Some(&session.token),
-                body: None,
-                accept: Accept::Json,
-                address_from: &address.from,
+        for place in versions::PLACES {
+            let at = |session: &Session| {
+                let address = address(session, call.service)?;
+                Ok(Address { url: place(&address.url, call.service), ..address })
             };
-            let terms = self.terms(session, true);
-            let answer = self.exchange(&|| {}).with(&session.transport, &ask, &terms).await;
-            let answer = answer.map_err(|trouble| trouble.error.during(call))?;
-            match Versions::read(answer.body.json()) {
+            let outcome = self.ask_at(&mut asking, &at).await?;
+            let found = outcome.as_ref().ok().and_then(|answer| Versions::read(answer.body.json()));
+            match found {
                 Some(versions) => return Ok(versions),
-                None => last = verdict::of(call, Ok(answer), "").err().or(last),
+                None => last = verdict::of(call, outcome, &asking.id).err().or(last),
             }
         }
         Err(last.unwrap_or_else(|| {
-            Error::new(Class::NotOpenStack, format!("{} lists no versions", address.url)).during(call)
+            let service = call.service.project();
+            Error::new(Class::NotOpenStack, format!("{service} lists no versions")).during(call)
         }))
     }
 
@@ -192,16 +223,6 @@ impl Cloud {
         }
         tracing::info!(%call, "not done: this is a dry run");
         Error::new(Class::DryRun, format!("{call} was not done: this is a dry run")).during(call)
-    }
-
-    fn exchange<'a>(&'a self, repeated: &'a (dyn Fn() + Send + Sync)) -> Exchange<'a> {
-        let Door { gate, dice, .. } = &*self.0.door;
-        Exchange { clock: self.clock(), gate, dice, repeated }
-    }
-
-    fn terms(&self, session: &Session, repeatable: bool) -> Terms {
-        let Settings { timing, backoff, .. } = self.settings();
-        Terms { timing: timing.within(session.credentials.timeout), backoff: *backoff, repeatable }
     }
 
     fn settings(&self) -> &Settings {

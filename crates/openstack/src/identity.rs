@@ -106,10 +106,14 @@ struct Grant {
 }
 
 impl Grant {
-    /// By Keystone's clock alone, which may be far from ours.
-    fn life(&self) -> Option<Duration> {
-        let (expires, issued) = (self.expires?, self.issued?);
-        Some(Duration::try_from(expires.duration_since(issued)).unwrap_or_default())
+    /// By Keystone's clock alone, which may be far from ours. An old one does not say when it issued the token; then ours
+    /// has to do, unless it thinks that the token was born dead.
+    fn life(&self, wall: SystemTime) -> Option<Duration> {
+        let expires = self.expires?;
+        match self.issued {
+            Some(issued) => Some(Duration::try_from(expires.duration_since(issued)).unwrap_or_default()),
+            None => SystemTime::from(expires).duration_since(wall).ok().filter(|life| !life.is_zero()),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a service says of itself at its root.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::{
@@ -15,10 +17,14 @@ pub struct Versions {
     pub micro: Option<(Microversion, Microversion)>,
 }
 
+/// A service is upgraded under our feet.
+pub(super) const LASTING: Duration = Duration::from_secs(3600);
+
 /// Where they may be listed: at the root, or where a proxy hides that, below the version itself.
-pub(super) fn places(url: &str, service: Service) -> [String; 2] {
-    [format!("{}/", unversioned(url)), format!("{}/", versioned(&unversioned(url), service))]
-}
+pub(super) const PLACES: [fn(&str, Service) -> String; 2] = [
+    |url, _| format!("{}/", unversioned(url)),
+    |url, service| format!("{}/", versioned(&unversioned(url), service)),
+];
 
 impl Versions {
     /// Whether an API of this version is there: Octavia lists each of `v2.0` … `v2.27`, Nova a range.
@@ -85,7 +91,7 @@ mod tests {
     #[test]
     fn versions_are_looked_for_at_the_root_and_below_the_version() {
         assert_eq!(
-            places("http://h:8774/v2.1/abc", Service::Compute),
+            PLACES.map(|place| place("http://h:8774/v2.1/abc", Service::Compute)),
             ["http://h:8774/", "http://h:8774/v2.1/"]
         );
     }

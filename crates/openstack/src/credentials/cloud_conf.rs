@@ -11,6 +11,7 @@ use super::{
     ini::{Entry, Ini},
     options::{Options, wrong},
     permissions,
+    source::Files,
     surroundings::Surroundings,
 };
 use crate::error::{Class, Error};
@@ -129,7 +130,7 @@ impl CloudConf {
         let shown = self.file.display().to_string();
         let mut options = self.options();
         let secret = options.has_secret_of(&shown);
-        let mut files = vec![self.file.clone()];
+        let mut files = Files { used: vec![self.file.clone()], missing: Vec::new() };
         let mut warnings = self.unknown();
         warnings.extend(permissions::look(&self.file, secret)?);
         let mut whole = format!("[Global] of {shown}");
@@ -142,11 +143,12 @@ impl CloudConf {
             let cloud = self.global("cloud").map(Entry::value).filter(|name| !name.is_empty());
             let (merged, more_files, more_warnings, below) = clouds::below(cloud, options, around)?;
             options = merged;
-            files.extend(more_files);
+            files.used.extend(more_files.used);
+            files.missing = more_files.missing;
             warnings.extend(more_warnings);
             whole = format!("{whole}, and {below}");
         }
         let resolved = options.resolve(&whole, around)?;
-        Ok(Reading::new(resolved, files, warnings, &whole))
+        Reading::new(resolved, files, warnings, &whole)
     }
 }

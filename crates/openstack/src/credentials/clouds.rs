@@ -16,6 +16,7 @@ use super::{
     Place, Reading,
     options::{Options, wrong},
     permissions,
+    source::Files,
     surroundings::Surroundings,
     yaml::{self, Node, Value, normal},
 };
@@ -50,7 +51,7 @@ pub(super) fn below(
     asked: Option<&str>,
     over: Options,
     around: &Surroundings,
-) -> Result<(Options, Vec<PathBuf>, Vec<String>, String), Error> {
+) -> Result<(Options, Files, Vec<String>, String), Error> {
     let mut found = Found::gather(asked.or_else(|| around.variable("OS_CLOUD")), around)?;
     found.options.merge(over);
     Ok((found.options, found.files, found.warnings, found.whole))
@@ -58,7 +59,7 @@ pub(super) fn below(
 
 fn from_environment(options: Options, around: &Surroundings) -> Result<Reading, Error> {
     let resolved = options.resolve("the environment", around)?;
-    Ok(Reading::new(resolved, Vec::new(), Vec::new(), "the environment"))
+    Reading::new(resolved, Files::default(), Vec::new(), "the environment")
 }
 
 /// None if the environment only selects.
@@ -80,7 +81,7 @@ fn environment(around: &Surroundings) -> Option<Options> {
 /// One cloud of the files, before anybody asks what its keys mean.
 struct Found {
     options: Options,
-    files: Vec<PathBuf>,
+    files: Files,
     warnings: Vec<String>,
     whole: String,
 }
@@ -93,7 +94,8 @@ impl Found {
         let secure = secure.filter(|secure| secure.path != clouds.path);
         let name = clouds.choose(wanted)?;
         let whole = format!("cloud {name:?} of {}", clouds.path.display());
-        let mut found = Found { options: Options::default(), files: Vec::new(), warnings: Vec::new(), whole };
+        let mut found =
+            Found { options: Options::default(), files: Files::default(), warnings: Vec::new(), whole };
 
         let sources: Vec<(&File, &Node)> = [Some(&clouds), secure.as_ref()]
             .into_iter()
@@ -121,7 +123,15 @@ impl Found {
         for file in [Some(&clouds), secure.as_ref()].into_iter().flatten() {
             let secret = found.options.has_secret_of(&file.path.display().to_string());
             found.warnings.extend(permissions::look(&file.path, secret)?);
-            found.files.push(file.path.clone());
+            found.files.used.push(file.path.clone());
+        }
+        for (name, variable, file) in [
+            ("clouds", "OS_CLIENT_CONFIG_FILE", Some(&clouds)),
+            ("secure", "OS_CLIENT_SECURE_FILE", secure.as_ref()),
+        ] {
+            let before = candidates(name, variable, around).into_iter();
+            let before = before.take_while(|it| file.is_none_or(|file| *it != file.path));
+            found.files.missing.extend(before.filter(|it| *it != clouds.path));
         }
         Ok(found)
     }
@@ -179,7 +189,7 @@ impl Found {
 
     fn resolve(self, around: &Surroundings) -> Result<Reading, Error> {
         let resolved = self.options.resolve(&self.whole, around)?;
-        Ok(Reading::new(resolved, self.files, self.warnings, &self.whole))
+        Reading::new(resolved, self.files, self.warnings, &self.whole)
     }
 }
 

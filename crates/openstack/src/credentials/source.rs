@@ -7,7 +7,9 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{CloudConf, Credentials, clouds, options::resolve::Resolved, surroundings::Surroundings};
+use super::{
+    CloudConf, Credentials, clouds, options::resolve::Resolved, permissions, surroundings::Surroundings,
+};
 use crate::error::Error;
 
 #[derive(Clone)]
@@ -31,8 +33,17 @@ pub struct Reading {
     pub warnings: Vec<String>,
     /// All that went into it: when one of them changes, it is time to read again.
     pub files: Vec<PathBuf>,
+    /// Those that would count instead, or as well, if they were there.
+    pub missing: Vec<PathBuf>,
     /// `cloud "demo" of /etc/openstack/clouds.yaml`
     pub from: String,
+}
+
+/// Where things were found, and where they were looked for before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Files {
+    pub(super) used: Vec<PathBuf>,
+    pub(super) missing: Vec<PathBuf>,
 }
 
 impl Source {
@@ -51,6 +62,7 @@ impl Source {
             credentials: credentials.clone(),
             warnings: loud(credentials).into_iter().collect(),
             files: Vec::new(),
+            missing: Vec::new(),
             from: "the credentials".to_owned(),
         };
         let outcome = match self {
@@ -66,14 +78,28 @@ impl Source {
 }
 
 impl Reading {
-    pub(super) fn new(resolved: Resolved, files: Vec<PathBuf>, warnings: Vec<String>, from: &str) -> Reading {
+    pub(super) fn new(
+        resolved: Resolved,
+        files: Files,
+        mut warnings: Vec<String>,
+        from: &str,
+    ) -> Result<Reading, Error> {
         let Resolved { credentials, unused } = resolved;
         let tls = &credentials.tls;
+        if let Some((_, key)) = &tls.client {
+            warnings.extend(permissions::look(&key.value, true)?);
+        }
         let pair = tls.client.iter().flat_map(|(certificate, key)| [certificate, key]);
         let of_tls = tls.ca.iter().chain(pair).map(|file| file.value.clone());
-        let files = files.into_iter().chain(of_tls).collect();
+        let Files { used, missing } = files;
+        let files = used.into_iter().chain(of_tls).collect();
         let warnings = warnings.into_iter().chain(unused).chain(loud(&credentials)).collect();
-        Reading { warnings, files, from: from.to_owned(), credentials }
+        Ok(Reading { warnings, files, missing, from: from.to_owned(), credentials })
+    }
+
+    /// When one of these changes, comes or goes, it is time to read again.
+    pub(super) fn watched(&self) -> impl Iterator<Item = &PathBuf> {
+        self.files.iter().chain(&self.missing)
     }
 }
 

@@ -13,22 +13,20 @@ pub(crate) struct Watched {
     from: String,
 }
 
-/// Enough to tell one content from the next.
+/// Enough to tell one content from the next, and one `chmod`: what may not be read now may be later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 impl Watched {
     pub(crate) async fn start(source: Source) -> Result<(Watched, Reading), Error> {
         let mut watched = Watched { source, files: Vec::new(), seen: Vec::new(), from: String::new() };
         let reading = watched.read().await?;
-        for warning in &reading.warnings {
-            tracing::warn!("{warning}");
-        }
         Ok((watched, reading))
     }
 
@@ -36,7 +34,8 @@ impl Watched {
     pub(crate) async fn changed(&mut self) -> Option<Result<Reading, Error>> {
         let new = match &mut self.source {
             Source::Given(_) => false,
-            Source::Told(told) => told.has_changed().unwrap_or(false),
+            // Also of one whose sender has gone: its last word counts.
+            Source::Told(told) => told.borrow_and_update().has_changed(),
             Source::Client { .. } | Source::CloudConf { .. } => {
                 let files = self.files.clone();
                 let now = tokio::task::spawn_blocking(move || look(&files)).await.unwrap_or_default();
@@ -58,26 +57,40 @@ impl Watched {
             told.mark_unchanged();
         }
         let (source, known) = (self.source.clone(), self.files.clone());
-        // What changes while it is read is seen the next time: the looks come first.
-        let (before, reading, after) = tokio::task::spawn_blocking(move || {
-            let before = look(&known);
-            let reading = source.read();
-            let after = reading.as_ref().map(|reading| look(&reading.files)).unwrap_or_default();
-            (before, reading, after)
-        })
-        .await
-        .map_err(|_| Error::new(Class::Credentials, "the credentials could not be read"))?;
-        match &reading {
-            Ok(reading) if reading.files == self.files => self.seen = before,
-            Ok(reading) => {
-                self.files.clone_from(&reading.files);
-                self.seen = after;
-                self.from.clone_from(&reading.from);
+        let (files, seen, reading) = tokio::task::spawn_blocking(move || settled(&source, known))
+            .await
+            .map_err(|_| Error::new(Class::Credentials, "the credentials could not be read"))?;
+        (self.files, self.seen) = (files, seen);
+        if let Ok(reading) = &reading {
+            self.from.clone_from(&reading.from);
+            for warning in &reading.warnings {
+                tracing::warn!("{warning}");
             }
-            // A file half written is read again when it changes once more.
-            Err(_) => self.seen = before,
         }
         reading
+    }
+}
+
+/// How often what is read may name other files than those that were looked at before.
+const ROUNDS: usize = 3;
+
+/// What is said, and how the files looked before it was read: what changes meanwhile is seen the next time. A file half
+/// written is read again when it changes once more.
+fn settled(
+    source: &Source,
+    mut files: Vec<PathBuf>,
+) -> (Vec<PathBuf>, Vec<Option<Seen>>, Result<Reading, Error>) {
+    let mut round = 0;
+    loop {
+        let seen = look(&files);
+        let reading = source.read();
+        round += 1;
+        match &reading {
+            Ok(reading) if round < ROUNDS && !reading.watched().eq(&files) => {
+                files = reading.watched().cloned().collect();
+            }
+            _ => return (files, seen, reading),
+        }
     }
 }
 
@@ -89,6 +102,7 @@ fn look(files: &[PathBuf]) -> Vec<Option<Seen>> {
             inode: there.ino(),
             size: there.size(),
             modified: (there.mtime(), there.mtime_nsec()),
+            changed: (there.ctime(), there.ctime_nsec()),
         })
     };
     files.iter().map(seen).collect()

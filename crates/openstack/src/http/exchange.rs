@@ -1,6 +1,6 @@
 //! As many attempts as are safe, fit the time, and make sense.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{
     backoff::{Backoff, Dice},
@@ -12,11 +12,17 @@ use crate::{clock::Clock, cloud::Timing, error::Class};
 
 /// How one exchange is done.
 pub(crate) struct Terms {
-    pub(crate) timing: Timing,
+    /// How long one attempt may take.
+    pub(crate) attempt: Duration,
     pub(crate) backoff: Backoff,
     /// Whether doing it twice comes to the same as once.
     pub(crate) repeatable: bool,
 }
+
+/// What is left of a call's time, for all its exchanges, the pauses between them, and a new token. Queueing for our own
+/// limits is no delay of the cloud's and does not count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Left(pub(crate) Duration);
 
 /// What all exchanges of one cloud share.
 pub(crate) struct Exchange<'a> {
@@ -34,24 +40,25 @@ impl Exchange<'_> {
         transport: &Transport,
         ask: &Ask<'_>,
         terms: &Terms,
+        left: &mut Left,
     ) -> Result<Answer, Trouble> {
-        let mut until = None;
         let mut attempts = 0;
         loop {
             let place = self.gate.pass(self.clock).await;
-            // Queueing for our own limits is no delay of the cloud's.
-            let until = *until.get_or_insert_with(|| after(self.clock.now(), terms.timing.call));
-            let left = until.saturating_duration_since(self.clock.now());
-            let within = terms.timing.attempt.min(left).max(Duration::from_millis(1));
+            let within = terms.attempt.min(left.0).max(Duration::from_millis(1));
+            let begin = self.clock.now();
             let outcome = transport.attempt(ask, within, self.clock).await;
+            // No attempt takes longer than it may, whatever a clock says that jumps.
+            left.spend(self.clock.now().saturating_duration_since(begin).min(within));
             drop(place);
             attempts += 1;
             let Some(asked) = again(&outcome, terms.repeatable) else { return outcome };
             let chance = self.dice.chance();
             let pause = terms.backoff.pause_asked(asked, attempts, chance);
-            if attempts >= terms.backoff.attempts || after(self.clock.now(), pause) >= until {
+            if attempts >= terms.backoff.attempts || pause >= left.0 {
                 return outcome;
             }
+            left.spend(pause);
             tracing::debug!(attempts, ?pause, outcome = %told(&outcome), "once more");
             self.clock.sleep(pause).await;
             (self.repeated)();
@@ -59,9 +66,15 @@ impl Exchange<'_> {
     }
 }
 
-/// Settings and replies may say any number; no instant is further away than a year.
-fn after(now: Instant, time: Duration) -> Instant {
-    now + time.min(Duration::from_secs(365 * 24 * 3600))
+impl Left {
+    /// Of a call that begins now.
+    pub(crate) fn of(timing: Timing) -> Left {
+        Left(timing.call)
+    }
+
+    pub(crate) fn spend(&mut self, time: Duration) {
+        self.0 = self.0.saturating_sub(time);
+    }
 }
 
 /// Whether it should be tried again, and after what time if somebody said so.

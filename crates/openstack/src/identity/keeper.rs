@@ -16,11 +16,13 @@ use tokio::{
 
 use super::{
     Session,
-    sign_in::{Door, PAUSE, sign_in},
+    sign_in::{Door, sign_in},
 };
 use crate::{
+    clock::Clock,
     credentials::{Credentials, Source, Watched},
     error::{Class, Error},
+    http::Left,
 };
 
 /// How often the files of the credentials are looked at, if anybody calls at all.
@@ -55,7 +57,7 @@ impl Keeper {
         let (publish, published) = watch::channel(session.clone());
         let (warn, warned) = watch::channel(reading.warnings);
         let (line, wishes) = mpsc::channel(LINE);
-        let work = Work { door, watched, session, publish, warn, refused: None, rejected: None };
+        let work = Work { door, watched, session, publish, warn, refused: None, newer: None };
         let task = tokio::spawn(work.run(wishes));
         Ok(Keeper {
             session: published,
@@ -76,10 +78,10 @@ impl Keeper {
     }
 
     /// A session whose token should be good, and now and then a look at the credentials in passing.
-    pub(crate) async fn good(&self, now: Instant) -> Result<Arc<Session>, Error> {
-        let session = self.current();
+    pub(crate) async fn good(&self, clock: &dyn Clock, left: &mut Left) -> Result<Arc<Session>, Error> {
+        let (session, now) = (self.current(), clock.now());
         if session.expired(now) {
-            return self.renew(session.number).await;
+            return self.renew(session.number, clock, left).await;
         }
         let since = millis(now.saturating_duration_since(self.started));
         let due = self.next_look.load(Ordering::Relaxed);
@@ -93,12 +95,28 @@ impl Keeper {
         Ok(session)
     }
 
-    /// Another session than that of number `seen`, which was refused or has expired.
-    pub(crate) async fn renew(&self, seen: u64) -> Result<Arc<Session>, Error> {
-        let (reply, replied) = oneshot::channel();
+    /// Another session than that of number `seen`, which was refused or has expired. Whoever has no time left for it
+    /// goes; the sign-in goes on for the others.
+    pub(crate) async fn renew(
+        &self,
+        seen: u64,
+        clock: &dyn Clock,
+        left: &mut Left,
+    ) -> Result<Arc<Session>, Error> {
         let stopped = || Error::new(Class::Unreachable, "signing in has stopped with its runtime");
-        self.line.send(Wish::Renew { seen, reply }).await.map_err(|_| stopped())?;
-        replied.await.map_err(|_| stopped())?
+        let (begin, patience) = (clock.now(), left.0);
+        let renewed = tokio::time::timeout(patience, async {
+            let (reply, replied) = oneshot::channel();
+            self.line.send(Wish::Renew { seen, reply }).await.map_err(|_| stopped())?;
+            replied.await.map_err(|_| stopped())?
+        });
+        let renewed = renewed.await;
+        left.spend(clock.now().saturating_duration_since(begin));
+        renewed.unwrap_or_else(|_| {
+            let message = format!("Keystone gave no new token within {} s", patience.as_secs_f64().ceil());
+            let fix = "it is stuck or overloaded, or what is on the way to it: ask its operators";
+            Err(Error::new(Class::Timeout, message).with_fix(fix))
+        })
     }
 }
 
@@ -114,10 +132,18 @@ struct Work {
     session: Arc<Session>,
     publish: watch::Sender<Arc<Session>>,
     warn: watch::Sender<Vec<String>>,
-    /// The last refusal, and until when nobody tries again: accounts get locked by those who do not listen.
-    refused: Option<(Error, Instant)>,
-    /// Credentials that are newer than those in use and did not work, and when to try them again.
-    rejected: Option<(Arc<Credentials>, Instant)>,
+    /// Of the credentials in use, when they no longer work.
+    refused: Option<Setback>,
+    /// Credentials that are newer than those in use, and what came of them.
+    newer: Option<(Arc<Credentials>, Option<Setback>)>,
+}
+
+/// A sign-in that failed, and until when nobody tries again: accounts get locked by those who do not listen.
+struct Setback {
+    error: Error,
+    /// How many there were before it, in a row.
+    before: usize,
+    until: Instant,
 }
 
 impl Work {
@@ -156,52 +182,39 @@ impl Work {
     /// The token is of no use any more: with what the files say now, else with what worked before.
     async fn renew(&mut self) -> Result<Arc<Session>, Error> {
         self.reread().await;
-        let now = self.now();
-        if let Some((error, until)) = &self.refused
-            && now < *until
-        {
-            return Err(error.clone());
+        if let Some(refused) = self.refused.as_ref().filter(|it| self.now() < it.until) {
+            return Err(refused.error.clone());
         }
-        let mut outcome = match self.rejected.take() {
-            Some((newer, _)) => {
-                let outcome = self.enter(newer.clone()).await;
-                if outcome.is_err() {
-                    self.rejected = Some((newer, now + TRY_NEWER));
-                }
-                Some(outcome)
-            }
-            None => None,
+        let newer = if self.newer_is_due() { self.enter_newer().await } else { None };
+        if let Some(Ok(session)) = newer {
+            return Ok(session);
+        }
+        let Err(older) = self.enter_again().await else { return Ok(self.session.clone()) };
+        let newer = match newer {
+            // The pause was for the sake of those in use, which are of no use any more.
+            None => self.enter_newer().await,
+            tried => tried,
         };
-        if !matches!(outcome, Some(Ok(_))) {
-            let older = self.enter(self.session.credentials.clone()).await;
-            // If neither works, it is the newer ones that somebody has to mend.
-            outcome = match (older, outcome) {
-                (Ok(session), _) => Some(Ok(session)),
-                (Err(_), Some(Err(newer))) => Some(Err(newer)),
-                (Err(older), _) => Some(Err(older)),
-            };
+        // If neither works, it is the newer ones that somebody has to mend.
+        let outcome = newer.unwrap_or(Err(older));
+        if let (Err(error), Some(refused)) = (&outcome, &mut self.refused) {
+            refused.error = error.clone();
         }
-        let outcome = outcome.unwrap_or_else(|| Ok(self.session.clone()));
-        self.refused = outcome.as_ref().err().map(|error| (error.clone(), self.now() + PAUSE));
         outcome
     }
 
     /// In passing: newer credentials are tried while the old token still works; an ageing one is renewed ahead.
     async fn look(&mut self) {
         self.reread().await;
-        let now = self.now();
-        match self.rejected.take() {
-            Some((newer, due)) if now < due => self.rejected = Some((newer, due)),
-            Some((newer, _)) => {
-                if let Err(error) = self.enter(newer.clone()).await {
-                    tracing::warn!(%error, "the credentials have changed, and the new ones do not work: using the old");
-                    self.rejected = Some((newer, self.now() + TRY_NEWER));
-                }
-            }
-            None => {}
+        if self.newer_is_due()
+            && let Some(Err(error)) = self.enter_newer().await
+        {
+            tracing::warn!(%error, "the credentials have changed, and the new ones do not work: using the old");
         }
+        let now = self.now();
         if self.session.ageing(now)
-            && let Err(error) = self.enter(self.session.credentials.clone()).await
+            && self.refused.as_ref().is_none_or(|it| it.until <= now)
+            && let Err(error) = self.enter_again().await
         {
             tracing::warn!(%error, "the token is about to expire and cannot be renewed yet");
         }
@@ -214,7 +227,7 @@ impl Work {
             Some(Ok(reading)) => {
                 tracing::info!(from = %self.watched.name(), "the credentials have changed");
                 self.warn.send_replace(reading.warnings);
-                self.rejected = Some((Arc::new(reading.credentials), self.now()));
+                self.newer = Some((Arc::new(reading.credentials), None));
                 self.refused = None;
             }
             Some(Err(error)) => {
@@ -223,9 +236,34 @@ impl Work {
         }
     }
 
+    fn newer_is_due(&self) -> bool {
+        let setback = self.newer.as_ref().map(|(_, setback)| setback.as_ref());
+        setback.is_some_and(|it| it.is_none_or(|it| it.until <= self.now()))
+    }
+
+    /// None if there are none.
+    async fn enter_newer(&mut self) -> Option<Result<Arc<Session>, Error>> {
+        let (newer, before) = self.newer.take()?;
+        let outcome = self.enter(newer.clone()).await;
+        if let Err(error) = &outcome {
+            self.newer = Some((newer, Some(Setback::after(before, error, &TRY_NEWER, self.now()))));
+        }
+        Some(outcome)
+    }
+
+    async fn enter_again(&mut self) -> Result<Arc<Session>, Error> {
+        let before = self.refused.take();
+        let outcome = self.enter(self.session.credentials.clone()).await;
+        if let Err(error) = &outcome {
+            self.refused = Some(Setback::after(before, error, &TRY_AGAIN, self.now()));
+        }
+        outcome
+    }
+
     async fn enter(&mut self, credentials: Arc<Credentials>) -> Result<Arc<Session>, Error> {
         let session = Arc::new(sign_in(&self.door, credentials, self.session.number + 1).await?);
         self.session = session.clone();
+        self.refused = None;
         self.publish.send_replace(session.clone());
         Ok(session)
     }
@@ -238,9 +276,50 @@ impl Work {
 /// A service that takes no token at all must not make us ask for one after the other.
 const NOT_SOONER: Duration = Duration::from_secs(1);
 
-/// Between two tries of newer credentials that did not work.
-const TRY_NEWER: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Between two tries of newer credentials that Keystone refused. Each costs two failed logins (the second to learn why),
+/// and the user may be the very one whose old password still works.
+const TRY_NEWER: [Duration; 4] =
+    [MINUTE, MINUTE.saturating_mul(5), MINUTE.saturating_mul(15), MINUTE.saturating_mul(60)];
+
+/// Between two tries of those in use, when they no longer work: nothing else does, and somebody may mend them over there.
+const TRY_AGAIN: [Duration; 4] =
+    [Duration::from_secs(5), Duration::from_secs(15), MINUTE, MINUTE.saturating_mul(5)];
+
+impl Setback {
+    /// Pauses grow while Keystone says no. What failed for another reason locks nobody out.
+    fn after(earlier: Option<Setback>, error: &Error, pauses: &[Duration; 4], now: Instant) -> Setback {
+        let refused = *error.class() == Class::Credentials;
+        let before = earlier.filter(|_| refused).map_or(0, |it| it.before + 1);
+        let pause = pauses[before.min(pauses.len() - 1)];
+        Setback { error: error.clone(), before, until: now + pause }
+    }
+}
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_while_keystone_says_no_and_only_then() {
+        let now = Instant::now();
+        let pauses = |classes: &[Class]| -> Vec<u64> {
+            let mut setback = None;
+            let pause = |class: &Class| {
+                let next = Setback::after(setback.take(), &Error::new(class.clone(), "no"), &TRY_NEWER, now);
+                let pause = next.until.duration_since(now).as_secs() / 60;
+                setback = Some(next);
+                pause
+            };
+            classes.iter().map(pause).collect()
+        };
+        let (no, away) = (Class::Credentials, Class::Timeout);
+        assert_eq!(pauses(&[no.clone(), no.clone(), no.clone(), no.clone(), no.clone()]), [1, 5, 15, 60, 60]);
+        assert_eq!(pauses(&[away.clone(), away.clone(), no.clone(), away, no]), [1, 1, 5, 1, 5]);
+    }
 }

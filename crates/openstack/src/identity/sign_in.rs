@@ -1,10 +1,11 @@
 //! One sign-in: to the version of the API that there is, whichever way the URL was written.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use reqwest::Method;
 use secrecy::SecretString;
 use serde_json::Value;
+use tracing::Instrument;
 
 use super::{Grant, Session, catalog::unversioned, refused, v2, v3};
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     cloud::Settings,
     credentials::{Credentials, IdentityVersion, Scope},
     error::{Class, Error, Refusal},
-    http::{Answer, Ask, Body, Dice, Exchange, Gate, Terms, Transport},
+    http::{Answer, Ask, Body, Dice, Exchange, Gate, Left, Terms, Transport},
 };
 
 /// What a sign-in goes through; the same for all of one cloud.
@@ -28,6 +29,8 @@ pub(super) struct Keystone<'a> {
     pub(super) door: &'a Door,
     pub(super) credentials: &'a Credentials,
     pub(super) transport: &'a Transport,
+    /// For all that is asked of it, be it five requests to learn why it says no.
+    left: Mutex<Left>,
 }
 
 /// What was asked for, and where.
@@ -43,13 +46,15 @@ pub(crate) async fn sign_in(
 ) -> Result<Session, Error> {
     let transport =
         Transport::new(&credentials, door.settings.timing.connect).map_err(|error| error.doing("sign in"))?;
-    let keystone = Keystone { door, credentials: &credentials, transport: &transport };
-    let outcome = keystone.enter().await.map_err(|error| error.doing("sign in"));
+    let left = Mutex::new(Left::of(door.settings.timing.within(credentials.timeout)));
+    let keystone = Keystone { door, credentials: &credentials, transport: &transport, left };
+    let span = tracing::debug_span!("openstack", service = "identity", operation = "sign in", number);
+    let outcome = keystone.enter().instrument(span).await.map_err(|error| error.doing("sign in"));
     door.settings.metrics.signed_in(outcome.as_ref().err());
     let (grant, asked) = outcome?;
     tracing::debug!(url = asked.url, user = grant.user.name, "signed in");
     Ok(Session {
-        life: grant.life(),
+        life: grant.life(door.settings.clock.wall()),
         user: grant.user,
         project: grant.project,
         roles: grant.roles,
@@ -156,9 +161,9 @@ impl Keystone<'_> {
         let answer = self.ask(asked, &body).await?;
         match answer.status {
             200..=299 => {}
+            // Too many requests, or a Keystone that is broken: not a matter of where, nor of who.
+            408 | 413 | 429 | 500.. => return Err(self.refusal(&answer)),
             400..=499 if said_by_keystone(&answer) => return Ok(Tried::Refused(answer)),
-            // Too many requests, or a Keystone that is broken: not a matter of where.
-            429 | 500.. => return Err(self.refusal(&answer)),
             _ => return Ok(Tried::Elsewhere(self.no_keystone(&asked.tokens(), &no_list(&answer)))),
         }
         let grant = match asked.version {
@@ -201,9 +206,13 @@ impl Keystone<'_> {
             dice: &self.door.dice,
             repeated: &|| {},
         };
-        let timing = timing.within(self.credentials.timeout);
-        let terms = Terms { timing, backoff: *backoff, repeatable: true };
-        exchange.with(self.transport, &ask, &terms).await.map_err(|trouble| trouble.error)
+        let attempt = timing.within(self.credentials.timeout).attempt;
+        let terms = Terms { attempt, backoff: *backoff, repeatable: true };
+        // One request after the other: nobody else spends it meanwhile.
+        let mut left = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = exchange.with(self.transport, &ask, &terms, &mut left).await;
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
+        outcome.map_err(|trouble| trouble.error)
     }
 
     pub(super) fn refusal(&self, answer: &Answer) -> Error {
@@ -290,9 +299,6 @@ fn no_list(answer: &Answer) -> String {
         _ => format!("answered with something else ({status})"),
     }
 }
-
-/// Not before the next of them would make sense.
-pub(super) const PAUSE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

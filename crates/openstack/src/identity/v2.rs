@@ -138,6 +138,8 @@ impl From<Thing> for Named {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
     use super::*;
 
     #[test]
@@ -157,6 +159,16 @@ mod tests {
     }
 
     #[test]
+    fn a_token_that_does_not_say_when_it_was_made_lives_by_our_clock() {
+        let body = json!({"access": {"token": {"id": "tok", "expires": "2026-01-01T01:00:00Z"}}});
+        let grant = grant(&body).expect("a grant");
+        let expires = SystemTime::from(grant.expires.expect("it says so"));
+        let minute = Duration::from_secs(60);
+        assert_eq!(grant.life(expires - minute), Some(minute));
+        assert_eq!(grant.life(expires + minute), None, "a clock that is wrong must not renew it for ever");
+    }
+
+    #[test]
     fn one_endpoint_of_the_old_catalog_is_three_of_the_new() {
         let body = json!({"access": {
             "token": {"id": "tok", "expires": "2026-01-01T01:00:00Z", "issued_at": "2026-01-01T00:00:00.123",
@@ -166,7 +178,7 @@ mod tests {
                 {"region": "R1", "publicURL": "http://public", "internalURL": "http://internal"}]}],
         }});
         let grant = grant(&body).expect("a grant");
-        assert_eq!(grant.life().map(|life| life.as_secs()), Some(3599));
+        assert_eq!(grant.life(UNIX_EPOCH).map(|life| life.as_secs()), Some(3599));
         assert_eq!((grant.user.name.as_str(), grant.roles.join(",")), ("demo", "member".to_owned()));
         let interfaces: Vec<&str> =
             grant.catalog.entries()[0].endpoints.iter().map(|it| it.interface.as_str()).collect();

@@ -190,6 +190,12 @@ fn a_secure_file_adds_the_secrets_and_counts_more() {
     let files: Vec<String> =
         reading.files.iter().map(|it| machine.short(&it.display().to_string())).collect();
     assert_eq!(files, ["./etc/openstack/clouds.yaml", "./home/.config/openstack/secure.yaml"]);
+    let missing: Vec<String> =
+        reading.missing.iter().map(|it| machine.short(&it.display().to_string())).collect();
+    for counts_more in ["./clouds.yaml", "./etc/xdg/openstack/clouds.json", "./secure.yml"] {
+        assert!(missing.iter().any(|it| it == counts_more), "{counts_more}: {missing:?}");
+    }
+    assert!(!missing.iter().any(|it| it == "./etc/openstack/secure.yaml"), "it counts less: {missing:?}");
     let machine = Machine::with(&[
         ("clouds.yaml", &clouds(&["a"])),
         ("secure.yaml", "clouds:\n  a:\n    auth:\n      password: from-secure\n"),

@@ -2,18 +2,22 @@
 
 mod calls;
 mod certificates;
+mod changes;
 mod cloud_conf;
 mod counted;
 mod credentials;
 mod hurried;
 mod keystone;
 mod kinds;
+mod logged;
 mod proxies;
 mod scripted;
 mod secrets;
 mod session;
 mod sign_in;
+mod tls;
 mod trouble;
+mod versions;
 
 use std::{
     env,

@@ -18,11 +18,11 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     counted::Counted,
     hurried::Hurried,
-    keystone::{base, connect, credentials, grant, granted, quick, signs_in, unauthorized},
+    keystone::{base, connect, grant, granted, quick, signs_in, unauthorized},
     scripted::{Act, Request, Scripted},
 };
 
-fn networks() -> Call {
+pub(crate) fn networks() -> Call {
     Call::get(Service::Network, "list networks", "/networks")
 }
 
@@ -59,7 +59,7 @@ impl Tokens {
     }
 }
 
-async fn all(cloud: &Cloud, count: usize) -> Vec<Result<(), Error>> {
+pub(crate) async fn all(cloud: &Cloud, count: usize) -> Vec<Result<(), Error>> {
     let mut calls = JoinSet::new();
     for _ in 0..count {
         let cloud = cloud.clone();
@@ -69,7 +69,7 @@ async fn all(cloud: &Cloud, count: usize) -> Vec<Result<(), Error>> {
 }
 
 /// Until it is so; no test knows how long a thread takes.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let waiting = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -78,7 +78,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(Duration::from_secs(20), waiting).await.expect(what);
 }
 
-fn hurried() -> (Arc<Hurried>, Settings) {
+pub(crate) fn hurried() -> (Arc<Hurried>, Settings) {
     let clock = Arc::new(Hurried::new());
     (clock.clone(), Settings { clock, ..quick() })
 }
@@ -204,13 +204,13 @@ async fn a_keystone_that_is_away_leaves_the_old_token_in_use() {
 }
 
 /// Lets in whoever has this password, and forgets all tokens when another one is set.
-struct Door {
-    server: Scripted,
-    password: watch::Sender<&'static str>,
+pub(crate) struct Door {
+    pub(crate) server: Scripted,
+    pub(crate) password: watch::Sender<&'static str>,
 }
 
 impl Door {
-    fn new(password: &'static str) -> Door {
+    pub(crate) fn new(password: &'static str) -> Door {
         let (sender, current) = watch::channel(password);
         let server = Scripted::start(move |request| {
             let current = *current.borrow();
@@ -230,17 +230,22 @@ impl Door {
         Door { server, password: sender }
     }
 
-    fn write(&self, file: &Path, password: &str) {
+    pub(crate) fn write(&self, file: &Path, password: &str) {
+        self.write_for(&self.server, file, password);
+    }
+
+    fn write_for(&self, server: &Scripted, file: &Path, password: &str) {
+        fs::create_dir_all(file.parent().expect("a folder")).expect("made");
         let text = format!(
             "clouds:\n  demo:\n    auth:\n      auth_url: {}/v3\n      username: demo\n      password: {password}\n      \
              project_name: demo\n",
-            self.server.url()
+            server.url()
         );
         fs::write(file, text).expect("written");
         fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("set");
     }
 
-    fn source(file: &Path) -> Source {
+    pub(crate) fn source(file: &Path) -> Source {
         let around = Surroundings::within(file.parent().expect("a folder"));
         Source::Client { cloud: Some("demo".into()), around }
     }
@@ -287,23 +292,6 @@ async fn new_credentials_are_tried_while_the_old_ones_are_in_use() {
 }
 
 #[tokio::test]
-async fn credentials_that_somebody_else_reads_are_taken_over() {
-    let door = Door::new("old");
-    let told = |password: &str| {
-        let mut told = credentials(&format!("{}/v3", door.server.url()));
-        if let seaway_openstack::credentials::Proof::Password { password: own, .. } = &mut told.proof {
-            *own = password.into();
-        }
-        told
-    };
-    let (sender, receiver) = watch::channel(told("old"));
-    let cloud = Cloud::connect(Source::Told(receiver), quick()).await.expect("let in");
-    door.password.send_replace("new");
-    sender.send_replace(told("new"));
-    cloud.call(networks()).await.expect("with the new password");
-}
-
-#[tokio::test]
 async fn a_file_that_breaks_under_way_changes_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let (door, file) = (Door::new("old"), folder.path().join("clouds.yaml"));
@@ -319,4 +307,33 @@ async fn a_file_that_breaks_under_way_changes_nothing() {
     clock.advance(Duration::from_secs(15));
     assert!(all(&cloud, 5).await.iter().all(Result::is_ok), "without a file");
     assert_eq!(door.server.count("POST", "/auth/tokens"), 1);
+}
+
+/// Neither the first renewal nor the second, with credentials that are newer, may keep anybody longer than a call may
+/// take.
+#[tokio::test]
+async fn a_keystone_that_stalls_keeps_nobody_longer_than_a_call_may_take() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (door, file) = (Arc::new(Door::new("old")), folder.path().join("clouds.yaml"));
+    let stalls = Arc::new(AtomicUsize::new(0));
+    let server = {
+        let stalls = stalls.clone();
+        Scripted::start(move |request| match (signs_in(request), stalls.load(Ordering::SeqCst)) {
+            (true, 0) => granted(request),
+            (true, _) => Act::Stall,
+            (false, _) => unauthorized(),
+        })
+    };
+    door.write_for(&server, &file, "old");
+    let timing = Timing { attempt: Duration::from_secs(2), call: Duration::from_secs(2), ..quick().timing };
+    let cloud = Cloud::connect(Door::source(&file), Settings { timing, ..quick() }).await.expect("let in");
+    stalls.store(1, Ordering::SeqCst);
+    door.write_for(&server, &file, "new");
+    let start = std::time::Instant::now();
+    for outcome in all(&cloud, 10).await {
+        let error = outcome.expect_err("no new token");
+        assert_eq!(error.class(), &Class::Timeout, "{error}");
+        assert!(error.to_string().starts_with("list networks: Keystone gave no new token within"), "{error}");
+    }
+    assert!(start.elapsed() < Duration::from_millis(3500), "{:?}", start.elapsed());
 }

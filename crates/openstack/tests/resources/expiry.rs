@@ -1,0 +1,35 @@
+//! A token that ends by the clock, ours and the cloud's.
+
+use std::time::Duration;
+
+use seaway_openstack::{
+    neutron::Network,
+    resource::{Present, Query},
+};
+use tokio::task::JoinSet;
+
+use crate::stage::Stage;
+
+#[tokio::test]
+async fn a_token_that_expires_in_the_middle_of_a_hundred_calls_costs_one_sign_in() {
+    let stage = Stage::set().await;
+    let day = Duration::from_secs(24 * 3600);
+    for (round, (ours, theirs)) in
+        [(day, day), (Duration::ZERO, day), (day, Duration::ZERO)].into_iter().enumerate()
+    {
+        let mut calls = JoinSet::new();
+        for number in 0..100 {
+            if number == 50 {
+                stage.clock.advance(ours);
+                stage.fake.advance(theirs);
+            }
+            let cloud = stage.cloud.clone();
+            calls.spawn(async move { cloud.all::<Network>().list::<Present<Network>>(Query::all()).await });
+            tokio::task::yield_now().await;
+        }
+        for outcome in calls.join_all().await {
+            outcome.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+        assert_eq!(stage.fake.count("POST */auth/tokens"), round + 2, "one more than in the round before");
+    }
+}
