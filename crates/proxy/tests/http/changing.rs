@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request};
 use seaway_model::{
     Listener, Pool, PoolId,
     load_balancer::{Action, BackendProtocol, HostPattern, Protocol, Rule, TlsByName},
@@ -99,8 +99,19 @@ fn web_socket(at: SocketAddr) -> impl FnMut() + Send {
 
 /// One call that lasts, and says a word at a time.
 fn long_call(at: SocketAddr) -> impl FnMut() + Send {
-    let mut peer = Peer::new(at);
-    let asked = Request::post("http://a/stream").body(()).unwrap();
+    stream_of(Peer::new(at), Request::post("http://a/stream").body(()).unwrap())
+}
+
+/// A WebSocket that is a stream of HTTP/2.
+fn web_socket_stream(at: SocketAddr) -> impl FnMut() + Send {
+    let peer = Peer::new(at);
+    eventually("the settings have come", || peer.requests.is_extended_connect_protocol_enabled());
+    let mut asked = Request::builder().method(Method::CONNECT).uri("http://a/ws").body(()).unwrap();
+    asked.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
+    stream_of(peer, asked)
+}
+
+fn stream_of(mut peer: Peer, asked: Request<()>) -> impl FnMut() + Send {
     let (answer, mut to) = peer.requests.send_request(asked, false).unwrap();
     let mut from = peer.runtime.block_on(answer).unwrap().into_body();
     move || {
@@ -155,6 +166,7 @@ fn a_thousand_changes_of_routes_members_and_certificates_fail_nobody() {
         let mut kept = Client::new(at);
         load.run(move || assert_eq!(kept.get("/x").status(), 200));
         load.run(web_socket(at));
+        load.run(web_socket_stream(at));
         load.run(long_call(calls_at));
     }
     load.run(move || assert_eq!(Client::new(at).get("/x").status(), 200));
