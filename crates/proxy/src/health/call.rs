@@ -1,4 +1,4 @@
-//! A check by gRPC: `grpc.health.v1.Health/Check`, asked by HTTP/2 with prior knowledge.
+//! A check by HTTP/2 with prior knowledge: `GET`, or by gRPC `grpc.health.v1.Health/Check`.
 //!
 //! What h2 does is a future without a waker: the prober polls it whenever something happens on its socket, which is all
 //! that it can ever wait for.
@@ -16,9 +16,13 @@ use bytes::Bytes;
 use h2::client::{self, SendRequest};
 use http::{HeaderMap, Request};
 use rustls::ClientConnection;
+use seaway_model::load_balancer::CheckKind;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{check::Finding, probe::Wire};
+use super::{
+    check::{Check, Finding},
+    probe::Wire,
+};
 use crate::sys;
 
 pub(super) struct Call(Pin<Box<dyn Future<Output = Finding>>>);
@@ -27,16 +31,12 @@ pub(super) struct Call(Pin<Box<dyn Future<Output = Finding>>>);
 const LONGEST: usize = 4 << 10;
 
 impl Call {
-    /// `service`: which one is asked about; empty is all that the member serves.
-    pub(super) fn begin(
-        (socket, session): (Rc<OwnedFd>, Option<ClientConnection>),
-        authority: String,
-        service: String,
-    ) -> Call {
+    pub(super) fn begin((socket, session): (Rc<OwnedFd>, Option<ClientConnection>), check: &Check) -> Call {
+        let check = check.clone();
         Call(Box::pin(async move {
-            match call(Raw { socket, session }, &authority, &service).await {
+            match call(Raw { socket, session }, &check).await {
                 Ok(finding) => finding,
-                Err(error) => Finding::Ill(format!("no gRPC: {error}")),
+                Err(error) => Finding::Ill(format!("no HTTP/2: {error}")),
             }
         }))
     }
@@ -49,10 +49,10 @@ impl Call {
     }
 }
 
-async fn call(raw: Raw, authority: &str, service: &str) -> Result<Finding, h2::Error> {
+async fn call(raw: Raw, check: &Check) -> Result<Finding, h2::Error> {
     let (requests, connection) = client::handshake(raw).await?;
     let mut connection = pin!(connection);
-    let mut exchange = pin!(exchange(requests, authority, service));
+    let mut exchange = pin!(exchange(requests, check));
     let mut over = false;
     poll_fn(|cx| {
         // Each moves the other on, and nobody would be woken for that: after a few turns both have done all they can.
@@ -70,11 +70,35 @@ async fn call(raw: Raw, authority: &str, service: &str) -> Result<Finding, h2::E
     .await
 }
 
-async fn exchange(
-    requests: SendRequest<Bytes>,
-    authority: &str,
-    service: &str,
-) -> Result<Finding, h2::Error> {
+async fn exchange(requests: SendRequest<Bytes>, check: &Check) -> Result<Finding, h2::Error> {
+    match &check.kind {
+        CheckKind::Grpc { service } => by_grpc(requests, &check.at.to_string(), service).await,
+        _ => by_get(requests, check).await,
+    }
+}
+
+/// Judged as the same answer of HTTP/1.1 would be.
+async fn by_get(requests: SendRequest<Bytes>, check: &Check) -> Result<Finding, h2::Error> {
+    let (host, path) = check.target();
+    let request = Request::get(format!("http://{host}{path}")).header("user-agent", "seaway").body(());
+    let Ok(request) = request else { return Ok(Finding::Ill(format!("{host}{path} cannot be asked for"))) };
+    let mut requests = requests.ready().await?;
+    let (head, mut from) = requests.send_request(request, true)?.0.await?.into_parts();
+    let mut answer = format!("HTTP/1.1 {} \r\n\r\n", head.status.as_u16()).into_bytes();
+    loop {
+        if let Some(finding) = check.on_answer(&answer, false) {
+            return Ok(finding);
+        }
+        let Some(bytes) = from.data().await else { break };
+        let bytes = bytes?;
+        answer.extend_from_slice(&bytes);
+        from.flow_control().release_capacity(bytes.len())?;
+    }
+    let finding = check.on_answer(&answer, true);
+    Ok(finding.unwrap_or_else(|| Finding::Ill("closed before an answer".into())))
+}
+
+async fn by_grpc(requests: SendRequest<Bytes>, authority: &str, service: &str) -> Result<Finding, h2::Error> {
     let request = Request::post(format!("http://{authority}/grpc.health.v1.Health/Check"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")

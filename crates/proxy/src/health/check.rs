@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use seaway_model::{
     Member, Name, Pool,
-    load_balancer::{BackendTls, CheckKind, ProxyVersion},
+    load_balancer::{BackendProtocol, BackendTls, CheckKind, ProxyVersion},
 };
 use seaway_wire::{
     http::{STATUS_LINE_MAX, Status, status},
@@ -22,6 +22,8 @@ pub(super) struct Check {
     fall: u8,
     /// A member that expects a PROXY header gets one that says "local", or it would answer nothing else.
     proxy: Option<ProxyVersion>,
+    /// It is asked by HTTP/2, as clients ask it.
+    many: bool,
     /// How the question is asked by TLS, and the name that the member was found by.
     pub(super) tls: Option<(Arc<BackendTls>, Option<Name>)>,
 }
@@ -53,6 +55,8 @@ impl Check {
             rise: health.rise.max(1),
             fall: health.fall.max(1),
             proxy: pool.proxy,
+            // Nobody says what is spoken at another port: HTTP/1.1, as a rule.
+            many: pool.protocol == BackendProtocol::Http2 && health.port.is_none(),
             // A connection alone says nothing about TLS.
             tls: (pool.tls.clone())
                 .filter(|_| matches!(health.kind, CheckKind::Http { .. } | CheckKind::Grpc { .. }))
@@ -66,6 +70,23 @@ impl Check {
             CheckKind::Http { expect: Some(_), .. } => LONGEST,
             _ => STATUS_LINE_MAX,
         }
+    }
+
+    /// By HTTP/2: more than a few lines to say and to read.
+    pub(super) fn is_call(&self) -> bool {
+        match self.kind {
+            CheckKind::Grpc { .. } => true,
+            CheckKind::Http { .. } => self.many,
+            CheckKind::Tcp | CheckKind::Udp { .. } => false,
+        }
+    }
+
+    /// Host and path that an HTTP check asks for.
+    pub(super) fn target(&self) -> (String, String) {
+        let CheckKind::Http { path, host, .. } = &self.kind else { return (self.at.to_string(), "/".into()) };
+        let host = host.as_ref().map_or_else(|| self.at.to_string(), |host| host.to_string());
+        let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
+        (host, path)
     }
 
     pub(super) fn is_udp(&self) -> bool {
@@ -90,9 +111,8 @@ impl Check {
             // What is said of gRPC is said by a call.
             CheckKind::Tcp | CheckKind::Grpc { .. } => {}
             CheckKind::Udp { send, .. } => out.extend_from_slice(send.as_bytes()),
-            CheckKind::Http { path, host, .. } => {
-                let host = host.as_ref().map_or_else(|| self.at.to_string(), |host| host.to_string());
-                let path = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
+            CheckKind::Http { .. } => {
+                let (host, path) = self.target();
                 let request = format!(
                     "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: seaway\r\nAccept: */*\r\nConnection: close\r\n\r\n"
                 );
@@ -192,6 +212,7 @@ mod tests {
             rise: 2,
             fall: 3,
             proxy: None,
+            many: false,
             tls: None,
         }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rustls::ClientConnection;
-use seaway_model::load_balancer::{BackendProtocol, CheckKind};
+use seaway_model::load_balancer::BackendProtocol;
 
 use super::{
     call::Call,
@@ -59,12 +59,9 @@ impl Probe {
         };
         let mut question = check.introduction();
         let (mut within, mut call) = (None, None);
-        if let CheckKind::Grpc { service } = &check.kind {
-            let session = begin(BackendProtocol::Http2)?;
-            let authority = check.at.to_string();
-            call = Some(Call::begin((socket.clone(), session), authority, service.to_string()));
+        if check.is_call() {
+            call = Some(Call::begin((socket.clone(), begin(BackendProtocol::Http2)?), check));
         } else if let Some(session) = begin(BackendProtocol::Http1)? {
-            // Whatever else it speaks, the question is one of HTTP/1.1.
             within = Some(Box::new(Within { session, question: check.question(), said: 0 }));
         } else {
             question.extend(check.question());

@@ -1,4 +1,4 @@
-//! Members that are asked by gRPC.
+//! Members that are asked by HTTP/2.
 
 use super::*;
 
@@ -29,6 +29,11 @@ async fn healthy(
     answer: Arc<Mutex<(u32, u8)>>,
 ) {
     let (head, mut body) = request.into_parts();
+    if head.method == http::Method::GET {
+        let status = if head.uri.path() == "/" { 200 } else { 404 };
+        respond.send_response(http::Response::builder().status(status).body(()).unwrap(), true).unwrap();
+        return;
+    }
     let asked = body.data().await.unwrap().unwrap();
     let right = head.uri.path() == "/grpc.health.v1.Health/Check" && &asked[5..] == b"\x0a\x04shop";
     let (status, health) = if right { *answer.lock().unwrap() } else { (3, 0) };
@@ -63,5 +68,21 @@ fn a_member_is_asked_by_grpc_how_it_is() {
         ward.becomes(at, Health::Down);
         *answer.lock().unwrap() = (0, 1);
         ward.becomes(at, Health::Up);
+    }
+}
+
+#[test]
+fn a_member_that_speaks_http_2_alone_is_asked_by_it() {
+    let (at, _runtime) = grpc_member(Arc::new(Mutex::new((0, 1))));
+    let http_1 = Backend::tcp(FAMILIES[0], b"HTTP/1.1 200 OK\r\n\r\n", mpsc::channel().0);
+    for (path, expect, expected) in
+        [("/", None, Health::Up), ("/", Some("ready"), Health::Down), ("/no", None, Health::Down)]
+    {
+        let (path, expect) = (path.into(), expect.map(Into::into));
+        let kind = CheckKind::Http { path, host: None, status: (200, 299), expect };
+        let many = |pool: &mut Pool| pool.protocol = seaway_model::load_balancer::BackendProtocol::Http2;
+        let ward = Ward::new(kind, &[at, http_1.at], many);
+        ward.becomes(at, expected);
+        ward.becomes(http_1.at, Health::Down);
     }
 }
