@@ -124,6 +124,16 @@ fn is_served(at: SocketAddr, name: &str, trusted: &Pair) -> bool {
     get(at, name, "/", trusted).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
+/// Whether any file below says this.
+fn says(folder: &Path, what: &str) -> bool {
+    let entries = std::fs::read_dir(folder).expect("a folder").map_while(Result::ok);
+    entries.map(|it| it.path()).any(|path| match path.is_dir() {
+        true => says(&path, what),
+        // Sockets and the like say nothing.
+        false => std::fs::read(&path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(what)),
+    })
+}
+
 #[test]
 fn a_folder_with_a_secret_is_served_by_https_and_its_certificate_is_swapped() {
     let web = Web::start("shop");
@@ -161,6 +171,7 @@ fn a_folder_with_a_secret_is_served_by_https_and_its_certificate_is_swapped() {
     });
     assert!(is_served(at, "shop.example", &second), "and the last good one goes on");
     assert!(!seaway.log().contains("PRIVATE KEY"));
+    assert!(!says(&seaway.folder.state(), "PRIVATE KEY"), "no key is kept in the state folder");
     seaway.folder.remove("tls.yaml");
     until("the door is shut", || TcpStream::connect_timeout(&at, PATIENCE).is_err());
 }
@@ -301,6 +312,30 @@ fn tls_goes_on_untouched_by_name_beside_members_that_are_asked_by_tls() {
     assert!(answer.starts_with("HTTP/1.1 503"), "nobody vouches for the member: {answer}");
     seaway.folder.write("shop.yaml", &shop.with("backend-tls-authorities", "inner").to(behind).text());
     until("it is believed", || get(at, "shop.example", "/", &own).is_ok_and(|it| it.ends_with("asked")));
+}
+
+#[test]
+fn a_configuration_that_is_read_again_shows_other_files() {
+    let web = Web::start("shop");
+    let folder = tempfile::tempdir().expect("a folder");
+    let pairs = ["one", "two"].map(|name| {
+        let pair = Pair::new(&["shop.example"]);
+        // Both in one file, as HAProxy has them.
+        std::fs::write(folder.path().join(name), format!("{}{}", pair.key, pair.chain)).expect("written");
+        pair
+    });
+    let naming = |name: &str| format!("  certificates: [{{cert: {}}}]\n", folder.path().join(name).display());
+    let seaway = with_door(&naming("one"))
+        .write("shop.yaml", &Service::web("shop").with("host", "shop.example").to(web.at).text())
+        .start();
+    let at = seaway.at(TLS);
+    assert!(is_served(at, "shop.example", &pairs[0]));
+    let path = seaway.folder.0.path().join("seaway.yaml");
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    std::fs::write(&path, text.replace(&naming("one"), &naming("two"))).expect("written");
+    seaway.signal(nix::sys::signal::Signal::SIGHUP);
+    until("the other is shown", || is_served(at, "shop.example", &pairs[1]));
+    assert!(!seaway.log().contains("PRIVATE KEY"));
 }
 
 #[test]
