@@ -155,7 +155,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     settings.config.exposed = exposed;
     let door = &mut settings.config.front_door;
     front_door::read(&file.take("frontDoor"), beside, door, &mut settings.pems);
-    balancing::read(&file.take("defaults"), &mut settings.config.defaults);
+    balancing::read(&file.take("defaults"), beside, &mut settings.config.defaults);
     file.finish();
     settings
 }

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     fact::TargetPort,
     load_balancer::{
-        Balance, ClientAuth, HealthCheck, HttpOptions, L4, Limits, Passive, Timeouts, TlsProfile,
+        Balance, ClientAuth, CookieKey, HealthCheck, HttpOptions, L4, Limits, Passive, Timeouts, TlsProfile,
     },
     name::{Name, ObjectRef},
 };
@@ -139,6 +139,8 @@ pub struct Defaults {
     pub passive: Option<Passive>,
     pub slow_start: Option<Duration>,
     pub panic_threshold: u8,
+    /// The same on all hosts that share clients.
+    pub cookie_key: Option<CookieKey>,
     pub timeouts: Timeouts,
     pub limits: Limits,
 }
@@ -157,6 +159,7 @@ impl Default for Config {
                 passive: Some(Passive::default()),
                 slow_start: None,
                 panic_threshold: 0,
+                cookie_key: None,
                 timeouts: Timeouts::default(),
                 limits: Limits::default(),
             },

@@ -13,8 +13,8 @@ use seaway_model::{
     config::Defaults,
     fact::Labels,
     load_balancer::{
-        Balance, CheckKind, CookieMode, HealthCheck, HostPattern, HttpTerms, Limits, Passive, ProxyVersion,
-        Timeouts,
+        Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, HttpTerms, Limits, Passive,
+        ProxyVersion, Timeouts,
     },
     name::ObjectRef,
 };
@@ -38,6 +38,7 @@ pub struct Wishes {
     pub passive: Option<Passive>,
     pub slow_start: Option<Duration>,
     pub panic_threshold: u8,
+    pub cookie_key: Option<CookieKey>,
     pub proxy: Option<ProxyVersion>,
     pub proxy_from: Vec<IpNet>,
     pub sources: Vec<IpNet>,
@@ -77,6 +78,7 @@ impl Wishes {
             passive: defaults.passive,
             slow_start: defaults.slow_start,
             panic_threshold: defaults.panic_threshold,
+            cookie_key: defaults.cookie_key.clone(),
             proxy: None,
             proxy_from: Vec::new(),
             sources: Vec::new(),

@@ -215,7 +215,7 @@ pub(crate) fn pool(
         check.kind = check.kind.for_transport(port.protocol);
     }
     let cookie = wishes.http.cookie.clone().filter(|_| protocol != BackendProtocol::Opaque);
-    let cookie = cookie.map(|(name, mode)| Affinity::Cookie { name, mode });
+    let cookie = cookie.map(|(name, mode)| Affinity::Cookie { name, mode, key: wishes.cookie_key.clone() });
     Pool {
         id,
         owner: demand.owner.clone(),

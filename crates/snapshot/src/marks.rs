@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use seaway_model::{Owner, Pool};
+use seaway_model::{Owner, Pool, load_balancer::Affinity};
 use sha2::{Digest, Sha256};
 
 /// 96 bits of a keyed hash of the member's address, in letters that may stand in a cookie (RFC 4648, section 5).
@@ -35,9 +35,13 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// The key is who asked for the pool: in a cluster its uid is known to no client.
+    /// Keyed by who asked for the pool, which in a cluster no client knows, and by a secret where there is one.
     pub(crate) fn of(pool: &Pool) -> Marks {
         let mut keyed = Sha256::new_with_prefix(b"seaway mark\0");
+        if let Some(Affinity::Cookie { key: Some(key), .. }) = &pool.affinity {
+            keyed.update((key.as_bytes().len() as u64).to_be_bytes());
+            keyed.update(key.as_bytes());
+        }
         match &pool.owner {
             Owner::Object { uid, .. } => keyed.update(uid.as_bytes()),
             Owner::Config(name) => keyed.update(name.as_bytes()),
@@ -80,8 +84,13 @@ fn mark(mut keyed: Sha256, at: SocketAddr) -> Mark {
 
 #[cfg(test)]
 mod tests {
-    use seaway_model::{PoolId, load_balancer::CookieMode};
+    use seaway_model::{
+        PoolId,
+        load_balancer::{CookieKey, CookieMode},
+    };
     use seaway_testkit::balancing;
+
+    use std::sync::Arc;
 
     use super::*;
     use crate::CompiledPool;
@@ -90,7 +99,7 @@ mod tests {
         let members: Vec<SocketAddr> =
             members.iter().map(|at| at.parse().expect("an address and a port")).collect();
         let mode = CookieMode::Insert;
-        let affinity = Some(seaway_model::load_balancer::Affinity::Cookie { name: "id".into(), mode });
+        let affinity = Some(Affinity::Cookie { name: "id".into(), mode, key: None });
         Pool { affinity, ..balancing::pool(&members) }
     }
 
@@ -114,10 +123,15 @@ mod tests {
         let one = pool(&["10.0.0.1:80", "10.0.0.1:81", "10.0.0.2:80"]);
         let mut all = marks(one.clone());
         all.extend(marks(Pool { id: PoolId("other".into()), ..one.clone() }));
-        all.extend(marks(Pool { owner: Owner::Config("else".into()), ..one }));
+        all.extend(marks(Pool { owner: Owner::Config("else".into()), ..one.clone() }));
+        for secret in ["one", "another"] {
+            let key = Some(CookieKey(Arc::new(secret.to_owned().into())));
+            let affinity = Some(Affinity::Cookie { name: "id".into(), mode: CookieMode::Insert, key });
+            all.extend(marks(Pool { affinity, ..one.clone() }));
+        }
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), 9);
+        assert_eq!(all.len(), 15);
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! `defaults`: what a Service gets that says nothing else.
 
+use std::{path::Path, sync::Arc};
+
 use seaway_files::{decode::Field, tree::Value};
 use seaway_model::{
     config::Defaults,
-    load_balancer::{Balance, CheckKind, HealthCheck, Passive},
+    load_balancer::{Balance, CheckKind, CookieKey, HealthCheck, Passive},
 };
 
-pub(super) fn read(field: &Field<'_>, defaults: &mut Defaults) {
+/// As many letters as a key of 128 bits has in hexadecimal.
+const SHORTEST_KEY: usize = 32;
+
+pub(super) fn read(field: &Field<'_>, beside: &Path, defaults: &mut Defaults) {
     let section = field.object();
     let balance = section.take("balance").one_of(&[
         ("round-robin", Balance::RoundRobin),
@@ -36,9 +41,23 @@ pub(super) fn read(field: &Field<'_>, defaults: &mut Defaults) {
     if let Some(percent) = section.take("panicThreshold").within(0, 100) {
         defaults.panic_threshold = percent;
     }
+    defaults.cookie_key = cookie_key(&section.take("cookieKey"), beside);
     timeouts(&section.take("timeouts"), defaults);
     limits(&section.take("limits"), defaults);
     section.finish();
+}
+
+/// What a file says: a secret has no place in a configuration that people show to each other.
+fn cookie_key(field: &Field<'_>, beside: &Path) -> Option<CookieKey> {
+    let name = field.name()?;
+    match std::fs::read_to_string(beside.join(name)) {
+        Ok(text) if text.trim().len() >= SHORTEST_KEY => {
+            return Some(CookieKey(Arc::new(text.trim().to_owned().into())));
+        }
+        Ok(_) => field.invalid(name, &format!("must be a file with {SHORTEST_KEY} letters or more")),
+        Err(error) => field.invalid(name, &format!("must be a file that can be read: {error}")),
+    }
+    None
 }
 
 /// `off`, which YAML 1.1 reads as false.
@@ -121,4 +140,37 @@ fn limits(field: &Field<'_>, defaults: &mut Defaults) {
         defaults.limits.new_per_second = limit(it);
     }
     section.finish();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+
+    #[test]
+    fn the_key_of_cookies_is_in_a_file_and_long_enough() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let key = "0123456789abcdef0123456789abcdef";
+        for (text, told) in [
+            (Some(format!("{key}\n")), None),
+            (Some("short\n".to_owned()), Some("must be a file with 32 letters or more")),
+            (None, Some("must be a file that can be read: No such file or directory (os error 2)")),
+        ] {
+            let path = folder.path().join("cookie.key");
+            match &text {
+                Some(text) => std::fs::write(&path, text).expect("written"),
+                None => std::fs::remove_file(&path).expect("removed"),
+            }
+            match parse("defaults: {cookieKey: cookie.key}\n", folder.path()) {
+                Ok(settings) => {
+                    let found = settings.config.defaults.cookie_key.expect("it is there");
+                    assert_eq!((found.as_bytes(), told), (key.as_bytes(), None));
+                    assert!(!format!("{found:?}").contains(key), "nobody sees it");
+                }
+                Err(faults) => {
+                    let fault = faults[0].to_string();
+                    assert!(told.is_some_and(|it| fault.ends_with(it)), "{fault}");
+                }
+            }
+        }
+    }
 }

@@ -1,7 +1,14 @@
 //! Pools: who answers, how one of them is chosen, and how it is known to be alive.
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
+use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 use super::{BackendTls, L4};
@@ -111,7 +118,37 @@ pub enum Affinity {
     /// One client address keeps its member while it comes back within this time.
     ClientIp(Duration),
     /// A client keeps the member that a cookie of this name says (HTTP).
-    Cookie { name: Name, mode: CookieMode },
+    Cookie { name: Name, mode: CookieMode, key: Option<CookieKey> },
+}
+
+/// What only those know who set cookies: without it, an address could be found in one by trying all.
+#[derive(Clone)]
+pub struct CookieKey(pub Arc<SecretString>);
+
+impl CookieKey {
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.expose_secret().as_bytes()
+    }
+}
+
+impl PartialEq for CookieKey {
+    fn eq(&self, other: &CookieKey) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for CookieKey {}
+
+impl Hash for CookieKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+impl fmt::Debug for CookieKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CookieKey(…)")
+    }
 }
 
 /// Whose cookie it is.

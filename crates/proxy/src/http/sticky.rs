@@ -33,7 +33,7 @@ impl Sticky {
     /// `None`: nobody keeps anybody by a cookie there.
     pub(super) fn of(pool: &RunningPool, head: &[u8], request: &Request) -> Option<Sticky> {
         let live = pool.live();
-        let Some(Affinity::Cookie { name, mode }) = &live.compiled.pool().affinity else { return None };
+        let Some(Affinity::Cookie { name, mode, .. }) = &live.compiled.pool().affinity else { return None };
         let (name, mode) = (name.clone(), *mode);
         let mut sticky = Sticky { name, mode, mark: None, cookies: None, path: String::new(), secure: false };
         let fields = request.fields.iter().filter(|field| field.known == Known::Cookie);

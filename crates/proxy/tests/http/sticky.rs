@@ -10,7 +10,7 @@ use seaway_model::{
 use crate::{peer, scene::*, stage::*};
 
 fn by_cookie(mode: CookieMode, members: &[SocketAddr]) -> Pool {
-    Pool { affinity: Some(Affinity::Cookie { name: "SEAT".into(), mode }), ..pool(members) }
+    Pool { affinity: Some(Affinity::Cookie { name: "SEAT".into(), mode, key: None }), ..pool(members) }
 }
 
 const NAMES: [&str; 3] = ["one", "two", "three"];

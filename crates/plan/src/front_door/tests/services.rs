@@ -231,7 +231,7 @@ fn pools_speak_what_their_port_speaks_and_stick_as_they_are_asked_to() {
     assert_eq!(pool("default/web:80").protocol, BackendProtocol::Http1);
     assert_eq!(
         pool("default/web:80").affinity,
-        Some(Affinity::Cookie { name: "id".into(), mode: CookieMode::Rewrite })
+        Some(Affinity::Cookie { name: "id".into(), mode: CookieMode::Rewrite, key: None })
     );
     assert_eq!(pool("default/web:80").members.len(), 1);
 }
