@@ -2,16 +2,15 @@
 //!
 //! Barbican calls its objects by addresses (`secret_ref`), which Octavia wants whole; the id is the end of it.
 
-use std::fmt;
-
-use secrecy::{ExposeSecret, SecretString};
-use serde::{Deserialize, Serialize, Serializer};
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     Accept, Error, Method, Service,
     resource::{
-        Collection, Creatable, Id, KnownBy, Noun, Resource, Standing, Wrong, noun, resource, strange, words,
+        Collection, Creatable, Hidden, Id, KnownBy, Noun, Resource, Rest, Standing, Wrong, noun, resource,
+        strange, words,
     },
 };
 
@@ -81,40 +80,17 @@ resource! {
 /// The whole address of a secret or container.
 pub type Address = String;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecretRef {
     /// `certificate`, `private_key`, `intermediates`.
     pub name: String,
     pub secret_ref: Address,
+    #[serde(flatten)]
+    pub rest: Rest,
 }
 
-/// A secret on its way. It is shown to Barbican and to nobody else.
-#[derive(Clone)]
-pub struct Payload(SecretString);
-
-impl From<SecretString> for Payload {
-    fn from(text: SecretString) -> Payload {
-        Payload(text)
-    }
-}
-
-impl fmt::Debug for Payload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("[secret]")
-    }
-}
-
-impl PartialEq for Payload {
-    fn eq(&self, other: &Payload) -> bool {
-        self.0.expose_secret() == other.0.expose_secret()
-    }
-}
-
-impl Serialize for Payload {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.0.expose_secret())
-    }
-}
+/// A secret on its way.
+pub type Payload = Hidden;
 
 impl Resource for Secret {
     type Home = ();

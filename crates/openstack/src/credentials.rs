@@ -10,6 +10,7 @@
 
 pub mod cloud_conf;
 mod clouds;
+mod duration;
 pub mod ini;
 mod options;
 mod permissions;

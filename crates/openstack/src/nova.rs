@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Service,
     neutron::{FixedIp, Network, Port, SecurityGroup},
-    resource::{Creatable, Id, KnownBy, Noun, Resource, Rest, Standing, noun, or_default, resource, words},
+    resource::{
+        Creatable, Hidden, Id, KnownBy, Noun, Resource, Rest, Standing, noun, or_default, resource, words,
+    },
 };
 
 words! {
@@ -32,7 +34,7 @@ resource! {
         metadata: BTreeMap<String, String>,
         /// `ssh-rsa …` by its name.
         key_name: Option<String>,
-        user_data: Option<String>,
+        user_data: Option<Hidden>,
         config_drive: Option<String>,
     }
     given {

@@ -9,6 +9,7 @@
 
 mod edit;
 mod fields;
+mod hidden;
 mod id;
 mod lost;
 mod pages;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 
 pub use edit::Edit::{self, Leave, To};
 pub use fields::{Fields, Rest, Wrong};
+pub use hidden::Hidden;
 pub use id::{Id, NotAnId, Ref};
 pub use pages::{Broken, Page, Pages};
 pub use query::Query;

@@ -78,6 +78,19 @@ mod tests {
         }
     }
 
+    /// As `subPath` mounts one key of a Secret. Mounting takes rights; that a mount of a tmpfs is there does not.
+    #[test]
+    fn only_a_tmpfs_mounted_by_itself_is_one() {
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("Linux tells");
+        let is_tmpfs = |line: &&str| line.split(' ').nth(2) == Some("tmpfs");
+        let mounts: Vec<&str> =
+            mounts.lines().filter(is_tmpfs).filter_map(|line| line.split(' ').nth(1)).collect();
+        let alone = mounts.iter().filter(|it| is_mounted_alone(Path::new(it))).count();
+        assert!(mounts.is_empty() || alone > 0, "none of {mounts:?}");
+        with_mode(0o644, |path| assert!(!is_mounted_alone(path), "it is a file among others"));
+        assert!(!is_mounted_alone(Path::new("/proc")), "a mount, but of no tmpfs");
+    }
+
     #[test]
     fn files_of_a_secret_volume_are_readable_by_design() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -31,8 +31,7 @@ pub(crate) struct Transport {
     connect: Duration,
 }
 
-/// What is sent.
-#[derive(Debug)]
+/// What is sent. It has no debug text: there is a token in it, and maybe a password.
 pub(crate) struct Ask<'a> {
     pub(crate) method: Method,
     pub(crate) url: &'a str,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Status, Tagged};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Noun, Resource, noun, resource},
+    resource::{Changeable, Creatable, Id, KnownBy, Noun, Resource, Rest, noun, resource},
 };
 
 resource! {
@@ -70,16 +70,20 @@ resource! {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AllocationPool {
     pub start: IpAddr,
     pub end: IpAddr,
+    #[serde(flatten)]
+    pub rest: Rest,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostRoute {
     pub destination: String,
     pub nexthop: IpAddr,
+    #[serde(flatten)]
+    pub rest: Rest,
 }
 
 impl Resource for Network {

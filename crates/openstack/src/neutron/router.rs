@@ -46,10 +46,12 @@ pub struct Gateway {
     pub rest: Rest,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Route {
     pub destination: String,
     pub nexthop: IpAddr,
+    #[serde(flatten)]
+    pub rest: Rest,
 }
 
 impl Gateway {

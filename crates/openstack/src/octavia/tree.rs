@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{HealthMonitor, Listener, LoadBalancer, Member, MonitorType, Operating, Pool, Provisioning};
 use crate::{
     Error, Reply, Service,
-    resource::{Id, Wrong, or_default, strange},
+    resource::{Id, Rest, Wrong, or_default, strange},
 };
 
 /// A status tree: one call, however many members there are.
@@ -27,6 +27,8 @@ pub struct Tree {
     /// Those that no listener has.
     #[serde(default, deserialize_with = "or_default")]
     pub pools: Vec<TreePool>,
+    #[serde(flatten)]
+    pub rest: Rest,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -40,6 +42,8 @@ pub struct TreeListener {
     pub operating_status: Operating,
     #[serde(default, deserialize_with = "or_default")]
     pub pools: Vec<TreePool>,
+    #[serde(flatten)]
+    pub rest: Rest,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -56,6 +60,8 @@ pub struct TreePool {
     pub health_monitor: Option<TreeMonitor>,
     #[serde(default, deserialize_with = "or_default")]
     pub members: Vec<TreeMember>,
+    #[serde(flatten)]
+    pub rest: Rest,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -71,6 +77,8 @@ pub struct TreeMember {
     pub provisioning_status: Provisioning,
     #[serde(default, deserialize_with = "or_default")]
     pub operating_status: Operating,
+    #[serde(flatten)]
+    pub rest: Rest,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -84,6 +92,8 @@ pub struct TreeMonitor {
     pub provisioning_status: Provisioning,
     #[serde(default, deserialize_with = "or_default")]
     pub operating_status: Operating,
+    #[serde(flatten)]
+    pub rest: Rest,
 }
 
 /// What has flowed, as far as the provider counts.

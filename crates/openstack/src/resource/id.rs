@@ -4,6 +4,8 @@ use std::{cmp::Ordering, fmt, hash, marker::PhantomData, str::FromStr, sync::Arc
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::Rest;
+
 /// The id of a `T`. Mostly a UUID, but not always: providers have names, quotas a project of any directory.
 pub struct Id<T> {
     text: Arc<str>,
@@ -123,17 +125,20 @@ impl<'de, T> Deserialize<'de> for Id<T> {
 #[serde(bound = "")]
 pub struct Ref<T> {
     pub id: Id<T>,
+    /// What else is said of it.
+    #[serde(flatten)]
+    pub rest: Rest,
 }
 
 impl<T> Clone for Ref<T> {
     fn clone(&self) -> Ref<T> {
-        Ref { id: self.id.clone() }
+        Ref { id: self.id.clone(), rest: self.rest.clone() }
     }
 }
 
 impl<T> PartialEq for Ref<T> {
     fn eq(&self, other: &Ref<T>) -> bool {
-        self.id == other.id
+        self.id == other.id && self.rest == other.rest
     }
 }
 

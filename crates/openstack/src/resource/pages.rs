@@ -17,6 +17,8 @@ pub struct Pages<V: View> {
     /// The ids of the last page in their order: each may serve as the marker, should those after it be deleted. Further
     /// and further back, so that few calls find one that is left.
     last: Vec<Id<V::Of>>,
+    /// Where pages began, by link and by object: who comes there again goes round in a circle.
+    visited: (HashSet<Cursor>, HashSet<Id<V::Of>>),
     ended: bool,
     of: PhantomData<fn() -> V>,
 }
@@ -36,7 +38,7 @@ pub struct Broken {
 }
 
 /// As the link to the next page has it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Cursor {
     Marker(String),
     /// Barbican counts.
@@ -45,7 +47,8 @@ enum Cursor {
 
 impl<V: View> Pages<V> {
     pub(super) fn new(cloud: Cloud, path: String, query: Query) -> Pages<V> {
-        Pages { cloud, path, query, cursor: None, last: Vec::new(), ended: false, of: PhantomData }
+        let visited = Default::default();
+        Pages { cloud, path, query, cursor: None, last: Vec::new(), visited, ended: false, of: PhantomData }
     }
 
     /// The next page; none after the last one.
@@ -73,14 +76,15 @@ impl<V: View> Pages<V> {
         let mut page = one_page::<V>(body)?;
         self.last = page.items.iter().map(|it| it.id().clone()).collect();
         page.items.retain(|it| !known.contains(it.id()));
-        match next {
-            Some(next) if self.cursor.as_ref() == Some(&next) => {
-                let why = format!("its next page is itself ({next:?})");
-                return Err(strange(V::Of::SERVICE, V::Of::NOUN.list, &Wrong { field: String::new(), why }));
-            }
-            Some(next) => self.cursor = Some(next),
-            None => self.ended = true,
+        let (cursors, firsts) = &mut self.visited;
+        let circles = self.last.first().is_some_and(|first| !firsts.insert(first.clone()))
+            || next.as_ref().is_some_and(|next| !cursors.insert(next.clone()));
+        if circles {
+            let why = "its pages go round in a circle".to_owned();
+            return Err(strange(V::Of::SERVICE, V::Of::NOUN.list, &Wrong { field: String::new(), why }));
         }
+        self.ended = next.is_none();
+        self.cursor = next.or(self.cursor.take());
         Ok(Some(page))
     }
 

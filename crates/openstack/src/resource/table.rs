@@ -116,7 +116,9 @@ macro_rules! resource {
                 }
             }
 
-            /// What would make one like this.
+            /// What would make one like this, as far as this version knows it. Of what it does not know nobody can say
+            /// whether it may be sent: a service refuses the whole body for one field that it only tells. Who knows
+            /// puts it into `rest`.
             // Some kinds tell nothing that they are made by.
             #[allow(unused_variables)]
             pub fn like(it: &$name) -> $new {

@@ -57,6 +57,18 @@ fn cloud_conf_is_read_as_the_cloud_controller_manager_reads_it() {
 }
 
 #[test]
+fn a_request_timeout_is_a_duration_of_go() {
+    let machine = Machine::new();
+    for (said, milliseconds) in
+        [("1m", Some(60_000)), ("1m30s", Some(90_000)), ("500ms", Some(500)), ("0", None), ("", None)]
+    {
+        let text = format!("{GLOBAL}[Metadata]\nrequest-timeout = {said}\n");
+        let credentials = of(&machine, &text).expect("readable").credentials;
+        assert_eq!(credentials.timeout.map(|it| it.as_millis()), milliseconds, "{said:?}");
+    }
+}
+
+#[test]
 fn trustees_and_application_credentials_of_cloud_conf_are_understood() {
     let machine = Machine::new();
     let trust = "[Global]\nauth-url=http://k\ntrust-id=t1\ntrustee-id=u1\ntrustee-password=tp\nuser-id=other\npassword=op\n";

@@ -324,7 +324,10 @@ fn a_mistake_is_told_with_file_line_and_key() {
             "./clouds.yaml:7: interface: \"outside\" is none of public, internal, admin",
         ),
         (with("    verify: perhaps"), "./clouds.yaml:7: verify: \"perhaps\" is neither true nor false"),
-        (with("    api_timeout: soon"), "./clouds.yaml:7: api_timeout: \"soon\" is no number of seconds"),
+        (
+            with("    api_timeout: soon"),
+            "./clouds.yaml:7: api_timeout: \"soon\" is no time, such as 30 (seconds), 1m30s, 500ms",
+        ),
         (with("    key: k.pem"), "./clouds.yaml:7: key: there is no cert that it belongs to"),
         (with("    regions: R1"), "./clouds.yaml:7: regions: this has to be a list"),
         (with("    username: x"), "./clouds.yaml:7: a key is there twice; the file has to be YAML"),
@@ -389,6 +392,21 @@ fn endpoints_and_certificates_may_be_named_and_disbelief_is_loud() {
     assert_eq!(credentials.timeout.map(|it| it.as_secs()), Some(7));
     let warnings = machine.warnings(None);
     assert!(warnings.iter().any(|it| it.starts_with("./clouds.yaml:12: INSECURE: ")), "{warnings:?}");
+}
+
+#[test]
+fn the_key_of_a_client_certificate_is_a_secret_too() {
+    let text = clouds(&["a"]) + "    cert: cert.pem\n    key: key.pem\n";
+    let machine = Machine::with(&[("clouds.yaml", &text), ("cert.pem", "a"), ("key.pem", "b")]);
+    let mode = |file: &str, mode| {
+        fs::set_permissions(machine.path(file), fs::Permissions::from_mode(mode)).expect("set");
+    };
+    mode("cert.pem", 0o644);
+    assert!(machine.warnings(None).is_empty(), "a certificate is for all to see");
+    mode("key.pem", 0o644);
+    assert_eq!(machine.warnings(None), ["others can read ./key.pem (mode 644): type: chmod 600 ./key.pem"]);
+    mode("key.pem", 0o622);
+    assert!(machine.error(None).contains("chmod go-w ./key.pem"), "{}", machine.error(None));
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use seaway_openstack::{Call, Cloud, Service, Source};
+use seaway_openstack::{Call, Cloud, Reply, Service, Source, nova::NewServer, resource::Hidden};
+use secrecy::SecretString;
 use serde_json::json;
 
 use crate::{
@@ -67,4 +68,17 @@ fn no_log_and_no_debug_text_shows_the_password_or_the_token() {
     for secret in [PASSWORD, TOKEN] {
         assert!(!log.contains(secret), "the log shows {secret}");
     }
+}
+
+#[test]
+fn no_debug_text_of_a_call_or_reply_shows_a_body() {
+    let body = json!({"auth": PASSWORD, "payload": TOKEN});
+    let call = Call::post(Service::Identity, "sign in", "/auth/tokens", body.clone());
+    let reply = Reply { status: 200, body, request_id: Some("req-1".into()) };
+    let hidden = Hidden::from(SecretString::from(PASSWORD));
+    let server = NewServer { user_data: Some(hidden).into(), ..NewServer::new("s") };
+    let told = format!("{call:?} {reply:?} {server:?}");
+    assert!(told.contains("/auth/tokens") && told.contains("req-1") && told.contains("user_data"), "{told}");
+    assert!(!told.contains(PASSWORD) && !told.contains(TOKEN), "{told}");
+    assert_eq!(serde_json::to_value(&server).expect("a body")["user_data"], PASSWORD, "Nova is told");
 }

@@ -7,13 +7,17 @@ use seaway_openstack::{
         Network, NetworkChange, NewFloatingIp, NewPort, NewRouter, NewSecurityGroup, NewSecurityGroupRule,
         Port, PortChange, Route, Router, SecurityGroup, SecurityGroupChange, SecurityGroupRule, Subnet,
     },
-    resource::{Query, To},
+    resource::{Query, Rest, To},
 };
 
 use super::{network, outside};
 
 fn route(destination: &str, nexthop: &str) -> Route {
-    Route { destination: destination.to_owned(), nexthop: nexthop.parse().expect("an address") }
+    Route {
+        destination: destination.to_owned(),
+        nexthop: nexthop.parse().expect("an address"),
+        rest: Rest::new(),
+    }
 }
 
 pub(crate) async fn networks_and_routers(cloud: &Cloud) {

@@ -45,6 +45,26 @@ async fn a_broken_object_spoils_a_whole_list_but_not_its_pages() {
     assert_eq!((page.items.len(), page.broken.len()), (1, 2));
 }
 
+/// By links that lead back, and by links that lead on to what was there before.
+#[tokio::test]
+async fn pages_that_go_round_in_a_circle_are_no_endless_list() {
+    for markers in [["b", "a", "b", "a"], ["w", "x", "y", "z"]] {
+        let stage = Stage::set().await;
+        for (number, marker) in markers.into_iter().enumerate() {
+            let link =
+                json!([{"rel": "next", "href": format!("http://x/lbaas/loadbalancers?marker={marker}")}]);
+            let id = ["a", "b"][number % 2];
+            let told = json!({"loadbalancers": [{"id": id}], "loadbalancers_links": link});
+            stage.fake.fail(Fault::on("GET */lbaas/loadbalancers").nth(number + 1).reply(200, told));
+        }
+        let balancers = stage.balancers();
+        let error = balancers.list::<Present<LoadBalancer>>(Query::all()).await.expect_err("it never ends");
+        assert_eq!(error.class(), &Class::Strange, "{error}");
+        assert!(error.to_string().contains("round in a circle"), "{error}");
+        assert_eq!(stage.fake.count("GET */lbaas/loadbalancers"), 3);
+    }
+}
+
 #[tokio::test]
 async fn a_next_page_that_is_the_same_page_is_no_endless_list() {
     let stage = Stage::set().await;

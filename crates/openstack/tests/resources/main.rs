@@ -6,6 +6,7 @@ mod expiry;
 mod hurried;
 mod lists;
 mod lost;
+mod operators;
 mod stage;
 mod surveyed;
 mod waits;

@@ -9,7 +9,7 @@ use crate::{
     call::Service,
     credentials::{
         ApplicationCredential, Credentials, Domain, IdentityVersion, Interface, Placed, Project, Proof,
-        Scope, Surroundings, Tls, User,
+        Scope, Surroundings, Tls, User, duration,
     },
     error::{Class, Error},
 };
@@ -238,11 +238,15 @@ impl Options {
 
     fn timeout(&mut self) -> Result<Option<Duration>, Error> {
         let Some(said) = self.text(&["api_timeout", "request_timeout"]) else { return Ok(None) };
-        let seconds = said.value.strip_suffix('s').unwrap_or(&said.value).parse::<f64>().ok();
-        let time = seconds.and_then(|it| Duration::try_from_secs_f64(it).ok()).filter(|it| !it.is_zero());
-        time.map(Some).ok_or_else(|| {
-            wrong(&said.place, "api_timeout", &format!("{:?} is no number of seconds", said.value))
-        })
+        match duration::read(&said.value) {
+            // As for the cloud controller manager, that is to say nothing: no request may take for ever.
+            Some(Duration::ZERO) => Ok(None),
+            Some(time) => Ok(Some(time)),
+            None => {
+                let why = format!("{:?} is no time, such as 30 (seconds), 1m30s, 500ms", said.value);
+                Err(wrong(&said.place, "api_timeout", &why))
+            }
+        }
     }
 }
 
