@@ -82,7 +82,7 @@ fn frames_without_end_keep_nobody_else_waiting_and_hold_no_memory() {
         ("settings", frame(SETTINGS, 0, 0, &[])),
         ("settings that change", frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])),
         ("priority", frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 16])),
-        ("window", frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 0])),
+        ("window", frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
         ("what nobody knows", frame(UNKNOWN, 0, 0, &[0; 32])),
     ] {
         let region = Region::new(COUNTED);
@@ -111,6 +111,35 @@ fn who_floods_and_takes_no_answer_is_ended() {
         assert!(grown(&region) < 2 << 20, "{} bytes", grown(&region));
     }
     eventually("all have left", || stage.listener(at).traffic.current == 0);
+}
+
+#[test]
+fn small_pieces_that_no_member_takes_hold_little_memory() {
+    let _alone = alone();
+    let stuck = Backend::new(HERE, |_stream| thread::park_timeout(PATIENCE));
+    let (stage, at) = front(stuck.at, |_| {});
+    for (number, piece) in [&b""[..], b"x"].into_iter().enumerate() {
+        let mut stream = many(at);
+        // Its windows count once they are agreed on.
+        while next(&mut stream).expect("settings").kind != SETTINGS {}
+        stream.write_all(&frame(SETTINGS, 1, 0, &[])).unwrap();
+        let post = [(&b":method"[..], &b"POST"[..]), GET[1], GET[2], GET[3]];
+        stream.write_all(&frame(HEADERS, END_HEADERS, 1, &block(&post))).unwrap();
+        let mut reader = stream.try_clone().unwrap();
+        let reader = thread::spawn(move || while next(&mut reader).is_some() {});
+        for _ in 0..48 {
+            stream.write_all(&frame(DATA, 0, 1, &[b'x'; 16 << 10])).unwrap();
+        }
+        eventually("it is under way", || stage.listener(at).requests == number as u64 + 1);
+        let region = Region::new(COUNTED);
+        let flood = Flood::of(stream, &frame(DATA, 0, 1, piece), false);
+        eventually("it goes on", || flood.rounds.load(SeqCst) > 200 || flood.has_ended());
+        let (held, rounds) = (grown(&region), flood.rounds.load(SeqCst));
+        flood.end();
+        reader.join().unwrap();
+        assert!(held < 8 << 20, "{piece:?}: {held} bytes after {rounds} rounds");
+        eventually("all have left", || stage.listener(at).traffic.current == 0);
+    }
 }
 
 #[test]
