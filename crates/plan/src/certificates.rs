@@ -15,7 +15,7 @@ mod view;
 pub(crate) mod x509;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -137,15 +137,19 @@ impl Certificates {
 
     /// What the front door shows, in order: what the configuration names, what its guests name, and all others if they
     /// are to be there.
-    pub(crate) fn at_front_door<'a>(
+    pub(crate) fn at_front_door<'a, U>(
         &'a self,
         settings: &'a FrontDoorTls,
-        named: impl Iterator<Item = &'a ObjectRef>,
+        named: &'a BTreeMap<ObjectRef, U>,
     ) -> Vec<&'a ObjectRef> {
+        let chosen = settings.certificates.iter().chain(named.keys());
+        let mut seen: BTreeSet<&ObjectRef> = BTreeSet::new();
+        let is_pair = |it: &&ObjectRef| self.known.get(*it).is_some_and(Known::is_pair);
+        let mut wanted: Vec<&ObjectRef> = chosen.filter(is_pair).filter(|it| seen.insert(it)).collect();
+        // These are thousands, each once, and all of them pairs.
         let all = self.by_age.iter().map(|(_, object)| object).filter(|_| settings.secrets == Secrets::All);
-        let mut seen = BTreeSet::new();
-        let wanted = settings.certificates.iter().chain(named).chain(all);
-        wanted.filter(|it| self.known.get(*it).is_some_and(Known::is_pair) && seen.insert(*it)).collect()
+        wanted.extend(all.filter(|it| !seen.contains(it)));
+        wanted
     }
 
     /// Whether [`Certificates::at_front_door`] would list it, without listing all.
@@ -169,18 +173,24 @@ impl Certificates {
 
     /// The first of them is the default, with those of its name that have another kind of key.
     pub(crate) fn by_name(&self, objects: &[&ObjectRef]) -> TlsByName {
-        let mut tls = TlsByName::default();
-        let names = |object: &ObjectRef| self.known.get(object).map(Known::names).unwrap_or_default();
-        let first = objects.first().and_then(|it| names(it).first());
+        let mut by_name: HashMap<&HostPattern, Vec<ObjectRef>> = HashMap::with_capacity(objects.len());
+        let mut default = Vec::new();
+        let mut first: Option<&HostPattern> = None;
         for object in objects {
-            for name in names(object) {
-                tls.by_name.entry(name.clone()).or_default().push((*object).clone());
+            let names = self.known.get(*object).map(Known::names).unwrap_or_default();
+            for name in names {
+                by_name.entry(name).or_default().push((*object).clone());
             }
-            if tls.default.is_empty() || first.is_some_and(|name| names(object).contains(name)) {
-                tls.default.push((*object).clone());
+            if default.is_empty() {
+                first = names.first();
+            }
+            if default.is_empty() || first.is_some_and(|name| names.contains(name)) {
+                default.push((*object).clone());
             }
         }
-        tls
+        // Sorted once rather than with every insertion.
+        let by_name = by_name.into_iter().map(|(name, objects)| (name.clone(), objects)).collect();
+        TlsByName { default, by_name, ..TlsByName::default() }
     }
 
     /// Hosts that none of these certificates is for.

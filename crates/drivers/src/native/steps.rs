@@ -42,11 +42,8 @@ pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
             steps.push(Step::PutPool(pool.clone()));
         }
     }
-    for (name, certificate) in wanted.certificates.iter() {
-        if running.certificates.get(name).is_none_or(|it| !same(it, certificate)) {
-            steps.push(Step::PutCertificate(name.clone(), certificate.clone()));
-        }
-    }
+    let different = different(&wanted.certificates, &running.certificates);
+    steps.extend(different.map(|(name, it)| Step::PutCertificate(name.clone(), it.clone())));
     let sockets = sockets(wanted);
     for ((ip, id), listener) in &sockets {
         match running.sockets.get(&(*ip, *id)) {
@@ -70,6 +67,18 @@ pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
         steps.push(Step::RemoveCertificate(name.clone()));
     }
     steps
+}
+
+/// What is not in the other or differs there. Both are sorted and may be long: they are gone through side by side.
+fn different<'m, K: Ord, V: PartialEq>(
+    wanted: &'m BTreeMap<K, Arc<V>>,
+    running: &'m BTreeMap<K, Arc<V>>,
+) -> impl Iterator<Item = (&'m K, &'m Arc<V>)> {
+    let mut beside = running.iter().peekable();
+    wanted.iter().filter(move |(key, value)| {
+        while beside.next_if(|(other, _)| other < key).is_some() {}
+        beside.peek().is_none_or(|(other, running)| other != key || !same(running, value))
+    })
 }
 
 /// Each listener on each address.

@@ -24,7 +24,7 @@ impl FrontDoor {
     /// The objects whose certificates are shown, in order.
     fn certified<'a>(&'a self, given: Given<'a>) -> Vec<&'a ObjectRef> {
         let settings = &given.config.front_door.tls;
-        given.certificates.at_front_door(settings, self.certificates.keys())
+        given.certificates.at_front_door(settings, &self.certificates)
     }
 
     pub(crate) fn shows(&self, object: &ObjectRef, given: Given<'_>) -> bool {
