@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     future::{Future, poll_fn},
     io,
+    net::SocketAddr,
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -89,7 +90,7 @@ pub(super) async fn ask(
         }
     };
     let scheme = if pool.live().outward.is_some() { "https" } else { "http" };
-    let result = ask_by(requests, client, scratch, short, scheme).await;
+    let result = ask_by(requests, client, scratch, short, (scheme, member.at)).await;
     if result.is_err() {
         // It may be the connection's fault; those who are on it go on.
         client.hall.trunks().forget(member);
@@ -152,9 +153,9 @@ async fn ask_by(
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
-    scheme: &str,
+    to: (&str, SocketAddr),
 ) -> Result<End, Unanswered> {
-    let Some((request, joined)) = request(&scratch.question, scheme) else {
+    let Some((request, joined)) = request(&scratch.question, to) else {
         return Err(Unanswered::Refused(400));
     };
     client.allow(short.answer);
@@ -252,7 +253,7 @@ fn inform(client: &Client, downward: &mut Flow, short: Short<'_>, interim: &http
 }
 
 /// The question as HTTP/2 says it, and where its body begins.
-fn request(question: &[u8], scheme: &str) -> Option<(http::Request<()>, usize)> {
+fn request(question: &[u8], (scheme, at): (&str, SocketAddr)) -> Option<(http::Request<()>, usize)> {
     let mut read = Request::default();
     if read.read(question, &OURS) != Reading::Whole {
         return None;
@@ -261,7 +262,11 @@ fn request(question: &[u8], scheme: &str) -> Option<(http::Request<()>, usize)> 
         return None;
     }
     let shared = Bytes::copy_from_slice(&question[..read.length]);
-    let authority = Authority::from_maybe_shared(shared.slice_ref(read.authority.of(&shared))).ok()?;
+    let authority = match read.authority.of(&shared) {
+        // HTTP/1.0 need not name one, HTTP/2 must.
+        [] => Authority::try_from(at.to_string()).ok()?,
+        host => Authority::from_maybe_shared(shared.slice_ref(host)).ok()?,
+    };
     let target = PathAndQuery::from_maybe_shared(shared.slice_ref(read.path_and_query().of(&shared))).ok()?;
     let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(target);
     let mut request = http::Request::new(());

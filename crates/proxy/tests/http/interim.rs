@@ -85,5 +85,7 @@ fn answers_before_the_answer_go_from_either_version_to_either() {
         assert_eq!(heard_by_2(at), expected, "HTTP/2 from {protocol:?}");
         let old = Client::new(at).ask("GET / HTTP/1.0\r\nHost: a\r\n\r\n");
         assert_eq!((old.status(), &old.body[..]), (200, &b"done"[..]), "HTTP/1.0 knows none");
+        let hostless = Client::new(at).ask("GET / HTTP/1.0\r\n\r\n");
+        assert_eq!(hostless.status(), 200, "and needs no host");
     }
 }
