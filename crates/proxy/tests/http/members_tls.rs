@@ -1,6 +1,11 @@
 //! TLS with members: they are who they are said to be, or nobody asks them anything.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io::{Read, Write},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use http::Request;
 use seaway_model::{
@@ -15,7 +20,7 @@ use crate::{
     peer::*,
     scene::*,
     stage::*,
-    tls::{Authority, give, object},
+    tls::{Authority, config, give, object, secure},
 };
 
 /// A member by TLS: another stage that ends it, shows `a` to who asks for a.example and `other` to everybody else.
@@ -175,5 +180,31 @@ fn checks_by_grpc_ask_by_tls_too() {
         eventually("it is judged", || stage.member(at).health == Health::Down);
         let reason = stage.member(at).story.reason;
         assert!(reason.contains(why), "{usual}: {reason}");
+    }
+}
+
+#[test]
+fn bytes_that_are_not_http_are_wrapped_anew_for_members() {
+    let authority = Authority::new();
+    let backend = Backend::echo(HERE);
+    let opaque = |pool: Pool| {
+        let stage = Stage::new();
+        stage.put(pool);
+        let (at, _) = stage.open(HERE, |listener| {
+            listener.tls = Some(Arc::new(TlsByName { default: vec![object("a")], ..TlsByName::default() }));
+        });
+        give(&stage, "a", &authority.certificate("a.example"));
+        (stage, at)
+    };
+    let (_behind, at) = opaque(pool(&[backend.at]));
+    let tls = wanted(None, "a.example", authorities(&authority));
+    let (_stage, front) = opaque(Pool { tls, ..pool(&[at]) });
+    let mut stream = secure(front, "a.example", config(&authority)).unwrap();
+    let sent = noise(300_000, 11);
+    let mut back = vec![0; 10_000];
+    for piece in sent.chunks(10_000) {
+        stream.write_all(piece).unwrap();
+        stream.read_exact(&mut back).unwrap();
+        assert!(back == piece, "other bytes came back");
     }
 }
