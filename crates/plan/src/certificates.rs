@@ -216,6 +216,28 @@ impl Certificates {
         self.known.iter().flat_map(|(object, known)| known.problems(object))
     }
 
+    /// Secrets that the configuration names in vain. Files are told by who reads them.
+    pub(crate) fn missing(&self, settings: &FrontDoorTls, door: &ObjectRef) -> Vec<Problem> {
+        let problem = |object: &ObjectRef, what: &str, field: String| {
+            Problem::new(door.clone(), Reason::NoSuchSecret, format!("{object} has no {what}"))
+                .at(field)
+                .fix("Write the Secret, or name another.")
+        };
+        let pair = |it: &ObjectRef| self.known.get(it).is_some_and(Known::is_pair);
+        let named = settings.certificates.iter().enumerate();
+        let missing = named.filter(|(_, it)| it.kind == Kind::Secret && !pair(it));
+        let mut problems: Vec<Problem> = missing
+            .map(|(index, it)| problem(it, "certificate", format!("frontDoor.certificates[{index}].secret")))
+            .collect();
+        let clients = settings.terms.clients.iter().map(|it| &it.authorities);
+        let unvouched = clients
+            .filter(|it| it.kind == Kind::Secret)
+            .filter(|it| self.held(it).is_none_or(|held| held.authorities.is_empty()));
+        let field = "frontDoor.tls.clients.secret";
+        problems.extend(unvouched.map(|it| problem(it, "ca.crt, so no client is let in", field.into())));
+        problems
+    }
+
     /// What somebody is told who names these Secrets at `field`: what is not there, what is wrong with what is.
     pub(crate) fn told(
         &self,

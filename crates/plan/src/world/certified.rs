@@ -53,7 +53,10 @@ impl World {
             self.refresh_route(&route);
         }
         let authorities = self.config.front_door.tls.terms.clients.as_ref().map(|it| &it.authorities);
-        if !was_shown && !self.is_shown(object) && authorities != Some(object) {
+        if authorities == Some(object) {
+            return self.refresh_door();
+        }
+        if !was_shown && !self.is_shown(object) {
             return;
         }
         if changed.names {

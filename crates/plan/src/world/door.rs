@@ -126,6 +126,7 @@ impl World {
     pub(super) fn replan_door(&mut self) {
         let owner = front_door::owner();
         let (grant, mut problems) = self.ledger.grant(&owner);
+        problems.extend(self.certificates.missing(&self.config.front_door.tls, &owner.object()));
         for (ip, id, other) in grant.iter().flat_map(|it| &it.conflicts) {
             let message = format!("port {id} on {ip} belongs to {other}");
             problems.push(

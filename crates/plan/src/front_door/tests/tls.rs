@@ -7,7 +7,7 @@ use seaway_model::{
     Problem, Reason, Time,
     config::{FrontDoorTls, Secrets},
     fact::{FactRef, Secret, Service, ServiceKind},
-    load_balancer::{Action, BackendProtocol, Bind, HostPattern, Protocol, TlsProfile, Trust},
+    load_balancer::{Action, BackendProtocol, Bind, ClientAuth, HostPattern, Protocol, TlsProfile, Trust},
     outcome::UnitState,
 };
 use seaway_testkit::facts;
@@ -92,6 +92,29 @@ fn a_renewed_certificate_changes_nothing_but_itself() {
     conclude(&mut world, vec![(front_door::owner(), wrong)]);
     let dirt = world.apply(told(&first));
     assert!(dirt.contains(&Dirt::Unit(door())), "what was told holds no more: {dirt:?}");
+}
+
+#[test]
+fn secrets_that_the_configuration_names_in_vain_are_told_until_they_come() {
+    let shop = service("shop", &[80]);
+    let named = |name: &str| ObjectRef::new(Kind::Secret, "default", name);
+    let mut config = Config::default();
+    config.front_door.tls.certificates = vec![named("a")];
+    config.front_door.tls.terms.clients = Some(ClientAuth { authorities: named("ca"), required: true });
+    let mut world = world(config, [put(&shop), backed(&shop)]);
+    assert_eq!(
+        problems(&world),
+        [
+            "Config frontDoor: frontDoor.certificates[0].secret: Secret default/a has no certificate",
+            "Config frontDoor: frontDoor.tls.clients.secret: Secret default/ca has no ca.crt, so no client is let in",
+        ]
+    );
+    let mut ca = secret("ca", &[("ca.crt", "PEM")]);
+    ca.kind = "Opaque".into();
+    world.apply(told(&ca));
+    world.apply(told(&tls_secret("a", &["shop.example"])));
+    assert_eq!(problems(&world), [""; 0]);
+    assert_eq!(load_balancer(&world).expect("open").certificates.len(), 2);
 }
 
 #[test]
