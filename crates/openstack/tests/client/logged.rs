@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tracing_subscriber::fmt::{MakeWriter, format::FmtSpan};
+use tracing_subscriber::fmt::MakeWriter;
 
 #[derive(Clone, Default)]
 pub(crate) struct Logged(Arc<Mutex<Vec<u8>>>);
@@ -18,7 +18,6 @@ impl Logged {
             .with_max_level(tracing::Level::DEBUG)
             .with_writer(logged.clone())
             .with_ansi(false)
-            .with_span_events(FmtSpan::NEW)
             .finish();
         (logged, tracing::subscriber::set_default(subscriber))
     }

@@ -141,7 +141,7 @@ async fn a_client_certificate_that_cannot_be_used_is_never_left_out() {
 }
 
 #[test]
-fn a_system_without_authorities_takes_nothing_else_away() {
+fn a_system_without_authorities_speaks_http_and_believes_nobody() {
     let nowhere = ("SSL_CERT_FILE", "/nowhere.pem");
     let test = "tls::in_a_process_without_authorities";
     let output = again(test, &[nowhere, ("SSL_CERT_DIR", "/nowhere"), ("WITHOUT_AUTHORITIES", "1")]);
@@ -154,15 +154,11 @@ async fn in_a_process_without_authorities() {
     if std::env::var_os("WITHOUT_AUTHORITIES").is_none() {
         return;
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    let clients = Authority::new();
-    let (certificate, key) = clients.signs("seaway").write(folder.path());
-    let (_, error) = over_tls(Authority::new().signs("127.0.0.1").serve(Some(&clients)), |it| {
-        it.tls.insecure = Some(Place("x:1".into()));
-        it.tls.client = Some((named(certificate), named(key)));
-    })
-    .await;
-    assert!(error.is_none(), "{error:?}");
+    let plain = Scripted::start(granted);
+    let credentials = credentials(&format!("{}/v3", plain.url()));
+    Cloud::connect(Source::Given(credentials), quick()).await.expect("let in");
+    let (_, error) = over_tls(Authority::new().signs("127.0.0.1").serve(None), |_| {}).await;
+    assert_eq!(error.expect("nobody is trusted").class(), &Class::Tls);
 }
 
 #[tokio::test]

@@ -68,9 +68,9 @@ async fn each_call_each_list_of_versions_and_each_sign_in_has_a_span() {
     cloud.versions(Service::Network).await.expect("versions");
     cloud.call(networks()).await.expect("networks");
     for span in [
-        "openstack{service=\"identity\" operation=\"sign in\" number=1}: seaway_openstack::",
-        "openstack{service=network operation=\"list versions\" method=GET path=\"\"}: seaway_openstack::",
-        "openstack{service=network operation=\"list networks\" method=GET path=\"/networks\"}: seaway_openstack::",
+        "openstack{service=\"identity\" operation=\"sign in\" number=1}: seaway_openstack::http::transport: answered",
+        "openstack{service=network operation=\"list versions\" method=GET path=\"\"}: seaway_openstack::http::transport: answered",
+        "openstack{service=network operation=\"list networks\" method=GET path=\"/networks\"}: seaway_openstack::http::transport: answered",
     ] {
         assert!(logged.count(span) > 0, "{span} is not in\n{}", logged.text());
     }
