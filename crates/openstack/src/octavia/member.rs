@@ -66,7 +66,7 @@ impl Changeable for Member {
 
 impl Collection<Member> {
     /// These and no others, in one call. What is left is reset to its default, also of members that stay: `like` keeps
-    /// what they have.
+    /// what this version knows of them.
     pub async fn replace(&self, members: &[NewMember]) -> Result<(), Error> {
         self.batch("replace members", members, false).await
     }

@@ -60,7 +60,7 @@ impl<R: Creatable> Collection<R> {
         known.map_err(|error| {
             let which = id.map_or_else(|_| "with an id that was not told".to_owned(), |id| id.to_string());
             Error::new(Class::Lost, format!("the {} {which} was made, and then not understood", R::NOUN.one))
-                .with_fix(format!("look for it before another is made: {error}"))
+                .with_fix("look for it before another is made")
                 .during(&self.call(Method::POST, R::NOUN.create, None))
                 .with_request_id(request)
                 .with_source(error)

@@ -2,11 +2,14 @@
 
 use seaway_openstack::{
     Class,
+    barbican::SecretRef,
+    neutron::{AllocationPool, HostRoute, Route},
     octavia::{LoadBalancer, Pool, PoolMembers},
-    resource::{Present, Query},
+    resource::{Present, Query, Ref},
 };
 use seaway_testkit::cloud::Fault;
-use serde_json::json;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
@@ -75,4 +78,31 @@ async fn a_next_page_that_is_the_same_page_is_no_endless_list() {
         stage.balancers().list::<Present<LoadBalancer>>(Query::all()).await.expect_err("it never ends");
     assert_eq!(error.class(), &Class::Strange, "{error}");
     assert_eq!(stage.fake.count("GET */lbaas/loadbalancers"), 2);
+}
+
+/// What a newer cloud says is not lost on the way through us.
+#[tokio::test]
+async fn what_is_nested_keeps_what_this_version_does_not_know() {
+    fn kept<T: Serialize + DeserializeOwned>(told: Value) {
+        let read: T = serde_json::from_value(told.clone()).expect("it is understood");
+        assert_eq!(serde_json::to_value(&read).expect("a body"), told);
+    }
+    kept::<Ref<Pool>>(json!({"id": "p", "weight": 7}));
+    kept::<Route>(json!({"destination": "10.0.0.0/8", "nexthop": "10.0.0.1", "bfd": true}));
+    kept::<HostRoute>(json!({"destination": "10.0.0.0/8", "nexthop": "10.0.0.1", "metric": 1}));
+    kept::<AllocationPool>(json!({"start": "10.0.0.2", "end": "10.0.0.9", "for": "us"}));
+    kept::<SecretRef>(json!({"name": "key", "secret_ref": "http://b/v1/secrets/1", "new": null}));
+
+    let stage = Stage::set().await;
+    let member = json!({"id": "m", "new": 5});
+    let pool = json!({"id": "p", "new": 4, "members": [member], "health_monitor": {"id": "h", "new": 6}});
+    let listener = json!({"id": "l", "new": 3, "pools": [pool]});
+    let balancer = json!({"id": "b", "new": 2, "listeners": [listener]});
+    let told = json!({"statuses": {"loadbalancer": balancer}});
+    stage.fake.fail(Fault::on("GET */status").reply(200, told));
+    let tree = stage.balancers().tree(&"b".parse().expect("an id")).await.expect("a tree");
+    let pool = &tree.listeners[0].pools[0];
+    let monitor = pool.health_monitor.as_ref().expect("a monitor");
+    let rests = [&tree.rest, &tree.listeners[0].rest, &pool.rest, &pool.members[0].rest, &monitor.rest];
+    assert_eq!(rests.map(|it| it["new"].as_u64()), [2, 3, 4, 5, 6].map(Some));
 }
