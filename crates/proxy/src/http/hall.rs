@@ -254,8 +254,8 @@ impl Hall {
         let ready = self.streams.borrow_mut().of_generation(token.index(), token.generation())?.clone();
         ready.note(event, self.turns.get());
         if ready.task().is_none() {
-            // A kept connection to a member: whatever happens on it, nobody asked for it.
-            let gone = self.kept().forget(token.index());
+            // A kept connection to a member: whatever it says, nobody asked for it.
+            let gone = self.kept().doubt(token.index());
             drop(gone);
         }
         ready.task()

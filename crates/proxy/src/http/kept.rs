@@ -59,11 +59,14 @@ impl Kept {
         all.push(One { stream, member: member.clone(), since: now });
     }
 
-    /// Something happened on it.
+    /// Something happened on it, and be it that there is room again for what was written last.
     #[must_use = "streams are dropped when nothing is borrowed"]
-    pub(super) fn forget(&mut self, stream: u32) -> Option<impl Sized + use<>> {
+    pub(super) fn doubt(&mut self, stream: u32) -> Option<impl Sized + use<>> {
         for all in self.by_member.values_mut() {
             if let Some(at) = all.iter().position(|one| one.stream.index() == stream) {
+                if all[at].stream.is_untouched() {
+                    return None;
+                }
                 self.count -= 1;
                 return Some(all.remove(at));
             }

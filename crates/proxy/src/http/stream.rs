@@ -286,7 +286,14 @@ impl Stream {
 
     /// Whether an idle one is still as it was left: nothing has come on it, not even an end.
     pub(super) fn is_untouched(&self) -> bool {
-        !self.ready.readable.get() && !self.ready.failed.get()
+        if self.ready.failed.get() || self.ready.finished.get() {
+            return false;
+        }
+        // An edge may tell of what was read together with the bytes before it, or only that there is room to write.
+        if self.ready.readable.get() && sys::is_silent(self.fd()) {
+            self.ready.readable.set(false);
+        }
+        !self.is_readable()
     }
 
     pub(super) fn reset(&self) {

@@ -47,6 +47,15 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> 
     checked_size(read as libc::ssize_t)
 }
 
+/// Nothing is there to be read: no byte, no end, no error.
+pub(crate) fn is_silent(fd: BorrowedFd<'_>) -> bool {
+    let mut byte = 0_u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: the pointer is that of one byte that lives through the call.
+    let read = unsafe { libc::recv(fd.as_raw_fd(), (&raw mut byte).cast(), 1, flags) };
+    checked_size(read).is_err_and(|error| super::would_block(&error))
+}
+
 pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let nowhere = ptr::null::<libc::c_void>();
     let (start, length, flags) = (bytes.as_ptr(), bytes.len(), libc::MSG_NOSIGNAL);
