@@ -195,6 +195,23 @@ fn a_line_has_all_that_a_human_and_an_operator_need() {
     assert_eq!((error.status(), error.request_id()), (Some(403), Some("req-1")));
 }
 
+/// Of what a caller cannot mend by asking for something else.
+#[test]
+fn whatever_is_not_a_callers_own_mistake_names_what_to_do() {
+    for (status, words) in [
+        (401, "`keystone_authtoken` of Nova"),
+        (403, "lacks a role"),
+        (406, "`seaway openstack check`"),
+        (429, "fewer requests"),
+        (500, "in its log"),
+        (501, "`seaway openstack check`"),
+        (503, "too much to do"),
+    ] {
+        let error = refused(Service::Compute, status, &nova("fault", "no"));
+        assert!(error.fix().is_some_and(|fix| fix.contains(words)), "{status}: {error}");
+    }
+}
+
 #[test]
 fn strange_bodies_are_told_by_their_status_and_long_ones_are_cut() {
     for strange in [
