@@ -207,7 +207,7 @@ fn whatever_is_not_a_callers_own_mistake_names_what_to_do() {
         (501, "`seaway openstack check`"),
         (503, "too much to do"),
     ] {
-        let error = refused(Service::Compute, status, &nova("fault", "no"));
+        let error = refused(Service::Compute, status, &json!({"fault": {"code": status, "message": "no"}}));
         assert!(error.fix().is_some_and(|fix| fix.contains(words)), "{status}: {error}");
     }
 }
