@@ -17,8 +17,11 @@ pub struct Pages<V: View> {
     /// The ids of the last page in their order: each may serve as the marker, should those after it be deleted. Further
     /// and further back, so that few calls find one that is left.
     last: Vec<Id<V::Of>>,
-    /// Where pages began, by link and by object: who comes there again goes round in a circle.
-    visited: (HashSet<Cursor>, HashSet<Id<V::Of>>),
+    /// All that were told: Neutron begins anew, and says nothing, when the object is gone after which a page begins.
+    seen: HashSet<Arc<str>>,
+    fresh: usize,
+    /// Pages in a row with nothing new on them.
+    stale: usize,
     ended: bool,
     of: PhantomData<fn() -> V>,
 }
@@ -38,7 +41,7 @@ pub struct Broken {
 }
 
 /// As the link to the next page has it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq)]
 enum Cursor {
     Marker(String),
     /// Barbican counts.
@@ -47,8 +50,18 @@ enum Cursor {
 
 impl<V: View> Pages<V> {
     pub(super) fn new(cloud: Cloud, path: String, query: Query) -> Pages<V> {
-        let visited = Default::default();
-        Pages { cloud, path, query, cursor: None, last: Vec::new(), visited, ended: false, of: PhantomData }
+        Pages {
+            cloud,
+            path,
+            query,
+            cursor: None,
+            last: Vec::new(),
+            seen: HashSet::new(),
+            fresh: 0,
+            stale: 0,
+            ended: false,
+            of: PhantomData,
+        }
     }
 
     /// The next page; none after the last one.
@@ -56,7 +69,6 @@ impl<V: View> Pages<V> {
         if self.ended {
             return Ok(None);
         }
-        let known: HashSet<Id<V::Of>> = self.last.iter().cloned().collect();
         let mut back = 1;
         let body = loop {
             match self.cloud.call(self.call()).await {
@@ -75,11 +87,13 @@ impl<V: View> Pages<V> {
         let next = next_link(&body).and_then(cursor_of);
         let mut page = one_page::<V>(body)?;
         self.last = page.items.iter().map(|it| it.id().clone()).collect();
-        page.items.retain(|it| !known.contains(it.id()));
-        let (cursors, firsts) = &mut self.visited;
-        let circles = self.last.first().is_some_and(|first| !firsts.insert(first.clone()))
-            || next.as_ref().is_some_and(|next| !cursors.insert(next.clone()));
-        if circles {
+        let seen = &mut self.seen;
+        page.items.retain(|it| seen.insert(it.id().to_string().into()));
+        page.broken.retain(|it| it.id.as_ref().is_none_or(|id| seen.insert(id.clone())));
+        let is_new = !page.items.is_empty() || page.broken.iter().any(|it| it.id.is_some());
+        (self.fresh, self.stale) = if is_new { (self.fresh + 1, 0) } else { (self.fresh, self.stale + 1) };
+        // Whoever begins anew comes to something new after as many pages as there were, if there is anything.
+        if next.is_some() && self.stale > self.fresh.max(1) {
             let why = "its pages go round in a circle".to_owned();
             return Err(strange(V::Of::SERVICE, V::Of::NOUN.list, &Wrong { field: String::new(), why }));
         }

@@ -51,7 +51,7 @@ async fn a_broken_object_spoils_a_whole_list_but_not_its_pages() {
 /// By links that lead back, and by links that lead on to what was there before.
 #[tokio::test]
 async fn pages_that_go_round_in_a_circle_are_no_endless_list() {
-    for markers in [["b", "a", "b", "a"], ["w", "x", "y", "z"]] {
+    for markers in [["b", "a", "b", "a", "b", "a"], ["u", "v", "w", "x", "y", "z"]] {
         let stage = Stage::set().await;
         for (number, marker) in markers.into_iter().enumerate() {
             let link =
@@ -64,7 +64,7 @@ async fn pages_that_go_round_in_a_circle_are_no_endless_list() {
         let error = balancers.list::<Present<LoadBalancer>>(Query::all()).await.expect_err("it never ends");
         assert_eq!(error.class(), &Class::Strange, "{error}");
         assert!(error.to_string().contains("round in a circle"), "{error}");
-        assert_eq!(stage.fake.count("GET */lbaas/loadbalancers"), 3);
+        assert_eq!(stage.fake.count("GET */lbaas/loadbalancers"), 5);
     }
 }
 
@@ -77,7 +77,25 @@ async fn a_next_page_that_is_the_same_page_is_no_endless_list() {
     let error =
         stage.balancers().list::<Present<LoadBalancer>>(Query::all()).await.expect_err("it never ends");
     assert_eq!(error.class(), &Class::Strange, "{error}");
-    assert_eq!(stage.fake.count("GET */lbaas/loadbalancers"), 2);
+    assert_eq!(stage.fake.count("GET */lbaas/loadbalancers"), 3);
+}
+
+/// As Neutron does when the object is gone after which a page was to begin: all is told, and nothing twice.
+#[tokio::test]
+async fn pages_that_begin_anew_tell_nothing_twice() {
+    let stage = Stage::set().await;
+    let pages = [["a", "b"], ["c", "d"], ["a", "b"], ["d", "e"], ["f", "g"]];
+    for (number, ids) in pages.into_iter().enumerate() {
+        let objects = ids.map(|id| json!({"id": id}));
+        let link =
+            json!([{"rel": "next", "href": format!("http://x/lbaas/loadbalancers?marker={}", ids[1])}]);
+        let links = if number + 1 < pages.len() { link } else { json!([]) };
+        let told = json!({"loadbalancers": objects, "loadbalancers_links": links});
+        stage.fake.fail(Fault::on("GET */lbaas/loadbalancers").nth(number + 1).reply(200, told));
+    }
+    let listed = stage.balancers().list::<Present<LoadBalancer>>(Query::all()).await.expect("a list");
+    let ids: Vec<String> = listed.iter().map(|it| it.0.to_string()).collect();
+    assert_eq!(ids, ["a", "b", "c", "d", "e", "f", "g"]);
 }
 
 /// What a newer cloud says is not lost on the way through us.
