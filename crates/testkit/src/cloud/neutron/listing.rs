@@ -44,7 +44,9 @@ pub(super) fn list(state: &mut State, request: &Request, kind: &'static Kind) ->
     };
     rows.sort_by(|a, b| compare(&order, a, b));
     let backwards = request.param("page_reverse").is_some_and(|it| it.eq_ignore_ascii_case("true"));
-    if let Some(marker) = request.param("marker") {
+    // Security groups begin anew behind one that is gone; all others refuse it.
+    let marker = request.param("marker").filter(|it| kind.one != "security_group" || table.row(it).is_some());
+    if let Some(marker) = marker {
         let found = table.row(marker).ok_or_else(|| super::missing(kind, marker))?;
         let beyond = if backwards { Ordering::Less } else { Ordering::Greater };
         rows.retain(|row| compare(&order, row, found) == beyond);
