@@ -15,6 +15,7 @@
 //! handed in.
 
 pub mod annotations;
+pub mod base64;
 mod certificates;
 pub mod demand;
 pub mod explain;

@@ -6,6 +6,7 @@ use seaway_model::{
     Fact, Kind, Name, ObjectRef,
     fact::{Secret, TLS_SECRET},
 };
+use seaway_plan::base64;
 use secrecy::SecretString;
 
 use super::{
@@ -28,7 +29,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
     for (key, field) in data.entries() {
         judge(&field, key, words::config_key);
         let Some(text) = field.text() else { continue };
-        match base64(text) {
+        match base64::bytes_of(text) {
             Some(bytes) if key == STAPLE => staple = Some(bytes.into()),
             // Certificates, keys and passwords are text; what is not (a Java key store) is nothing to us.
             Some(bytes) => values.extend(String::from_utf8(bytes).ok().map(|text| (key.into(), text.into()))),
@@ -52,53 +53,12 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
     Some(vec![Fact::Secret(Arc::new(secret))])
 }
 
-/// Standard base64 with its padding; line breaks within are skipped, as Go's decoder does.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let text: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();
-    let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
-    let digits = &text[..text.len() - padding];
-    if !text.len().is_multiple_of(4) || padding > 2 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    for chunk in digits.chunks(4) {
-        let mut group = 0_u32;
-        for byte in chunk {
-            let sextet = match byte {
-                b'A'..=b'Z' => byte - b'A',
-                b'a'..=b'z' => byte - b'a' + 26,
-                b'0'..=b'9' => byte - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                _ => return None,
-            };
-            group = group << 6 | u32::from(sextet);
-        }
-        // A group cut short by padding holds as many whole bytes as its digits fill.
-        let [_, whole @ ..] = (group << (6 * (4 - chunk.len()))).to_be_bytes();
-        bytes.extend_from_slice(&whole[..chunk.len() - 1]);
-    }
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use secrecy::ExposeSecret;
 
     use super::*;
     use crate::object::tests::{facts, faults};
-
-    #[test]
-    fn base64_is_read_as_go_reads_it() {
-        for (text, bytes) in
-            [("", ""), ("YQ==", "a"), ("YWI=", "ab"), ("YWJj", "abc"), ("YWJj\nZA==\n", "abcd")]
-        {
-            assert_eq!(base64(text).as_deref(), Some(bytes.as_bytes()), "{text:?}");
-        }
-        for text in ["YQ", "YQ=", "Y===", "YQ==YQ==", "Y!==", "YQ=a", "===="] {
-            assert_eq!(base64(text), None, "{text:?}");
-        }
-    }
 
     #[test]
     fn plain_text_wins_and_values_are_never_repeated() {

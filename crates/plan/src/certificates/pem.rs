@@ -1,5 +1,7 @@
 //! PEM (RFC 7468), as far as certificates need it.
 
+use crate::base64::bytes_of;
+
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
@@ -13,7 +15,8 @@ pub(crate) fn certificates(text: &str) -> impl Iterator<Item = Option<Vec<u8>>> 
             return Some(None);
         };
         rest = after;
-        Some(base64(body))
+        // White space is skipped, as others skip it.
+        Some(bytes_of(&body.replace([' ', '\t'], "")))
     })
 }
 
@@ -27,41 +30,6 @@ pub(crate) fn only_certificates(text: &str) -> String {
         rest = after;
     }
     chain
-}
-
-/// White space is skipped, as others skip it.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut group, mut digits, mut padding) = (0_u32, 0, 0);
-    for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace()) {
-        let sextet = match byte {
-            b'=' => {
-                padding += 1;
-                continue;
-            }
-            _ if padding > 0 => return None,
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        group = group << 6 | u32::from(sextet);
-        digits += 1;
-        if digits == 4 {
-            bytes.extend_from_slice(&group.to_be_bytes()[1..]);
-            (group, digits) = (0, 0);
-        }
-    }
-    let group = group << (6 * (4 - digits));
-    match (digits, padding) {
-        (0, 0) => {}
-        (2, 2) => bytes.push(group.to_be_bytes()[1]),
-        (3, 1) => bytes.extend_from_slice(&group.to_be_bytes()[1..3]),
-        _ => return None,
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

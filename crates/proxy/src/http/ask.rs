@@ -1,6 +1,13 @@
 //! One member is chosen, reached and asked; what comes of it is the head of an answer, or a reason why not.
 
-use std::{future::poll_fn, io, net::IpAddr, rc::Rc, sync::Arc, task::Poll};
+use std::{
+    future::poll_fn,
+    io,
+    net::IpAddr,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use seaway_wire::http::{Limits, Reading};
 
@@ -121,6 +128,29 @@ pub(super) async fn secured(
     stream.shaken_hands().await
 }
 
+/// Sends on what comes of the body while the answer is waited for.
+pub(super) fn send_on(
+    cx: &mut Context<'_>,
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short<'_>,
+    to: &End,
+) -> Result<(), Unanswered> {
+    let Scratch { upward, asked, .. } = scratch;
+    if upward.is_through() {
+        return Ok(());
+    }
+    let before = upward.moved;
+    // A member that takes no more may have answered already.
+    if let Poll::Ready(Err(Broken::Source(error))) = upward.poll(cx, &client.hall, &client.end, asked, to) {
+        return Err(Unanswered::of_client(&error));
+    }
+    if upward.moved != before {
+        client.allow(short.answer);
+    }
+    Ok(())
+}
+
 /// Sends the request, and reads the head of the answer.
 async fn ask(
     client: &Client,
@@ -137,7 +167,6 @@ async fn ask(
     scratch.response.begin();
     let mut sent = 0;
     let result = poll_fn(|cx| -> Poll<Result<(), Unanswered>> {
-        let hall = &client.hall;
         loop {
             let mut may_go_on = true;
             while sent < scratch.question.len() {
@@ -155,17 +184,8 @@ async fn ask(
             if may_go_on && sent == scratch.question.len() {
                 let _ = stream.poll_flush();
             }
-            if may_go_on && sent == scratch.question.len() && !scratch.upward.is_through() {
-                let before = scratch.upward.moved;
-                match scratch.upward.poll(cx, hall, &client.end, &mut scratch.asked, stream) {
-                    Poll::Ready(Err(Broken::Source(error))) => {
-                        return Poll::Ready(Err(Unanswered::of_client(&error)));
-                    }
-                    Poll::Ready(_) | Poll::Pending => {}
-                }
-                if scratch.upward.moved != before {
-                    client.allow(short.answer);
-                }
+            if may_go_on && sent == scratch.question.len() {
+                send_on(cx, client, scratch, short, stream)?;
             }
             if client.end.is_gone(cx) {
                 return Poll::Ready(Err(Unanswered::Client));

@@ -20,10 +20,10 @@ use http::{
 use seaway_wire::http::{Body, Known, Limits, Method, Reading, Request, Response};
 
 use super::{
-    ask::{Unanswered, secured},
+    ask::{Unanswered, secured, send_on},
     end::End,
     exchange::Short,
-    flow::{Broken, Flow},
+    flow::Flow,
     hall::Own,
     line::Line,
     multi::{Multi, fields_of, lines_of, other, put, put_part},
@@ -188,18 +188,7 @@ async fn ask_by(
     let hall = &client.hall;
     scratch.downward.clear();
     let answer = poll_fn(|cx| {
-        if !scratch.upward.is_through() {
-            let before = scratch.upward.moved;
-            match scratch.upward.poll(cx, hall, &client.end, &mut scratch.asked, &end) {
-                Poll::Ready(Err(Broken::Source(error))) => {
-                    return Poll::Ready(Err(Unanswered::of_client(&error)));
-                }
-                Poll::Ready(_) | Poll::Pending => {}
-            }
-            if scratch.upward.moved != before {
-                client.allow(short.answer);
-            }
-        }
+        send_on(cx, client, scratch, short, &end)?;
         if client.end.is_gone(cx) {
             return Poll::Ready(Err(Unanswered::Client));
         }
