@@ -6,6 +6,7 @@
 //!   conformance  applying steps yields what is desired; asking again yields none   (feature `conformance`)
 //!   cloud        an OpenStack to talk to, with a clock that tests drive and faults that they script   (feature `cloud`)
 //!   topology     namespaces, cables, who answers in them, and the OpenStack of `rig/openstack`      (feature `topology`)
+//!   kubernetes   a Kubernetes of `rig/kubernetes`, with a client for it                             (feature `kubernetes`)
 //!   mutate       seeds and seeded mutations for the fuzz targets
 //! ```
 //!
@@ -17,6 +18,8 @@ pub mod cloud;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod facts;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod mutate;
 #[cfg(feature = "topology")]
 pub mod topology;
