@@ -251,9 +251,10 @@ fn all_members_are_replaced_one_after_another_under_load_and_no_request_fails() 
         let old = members.remove(0);
         stage.put(pool(&places(&members)));
         // As a pod goes: what it has begun it finishes, then it is gone.
-        let is_known =
-            || stage.proxy.statistics().pools.iter().flat_map(|pool| &pool.members).any(|it| it.at == old.at);
-        eventually("nobody is with it any more", || !is_known() || stage.member(old.at).traffic.current == 0);
+        eventually("nobody is with it any more", || {
+            let pools = stage.proxy.statistics().pools;
+            pools.iter().flat_map(|pool| &pool.members).all(|it| it.at != old.at || it.traffic.current == 0)
+        });
         drop(old);
     }
     load.goes_on(200);
