@@ -12,6 +12,7 @@
 //!                                └ flow.rs    bodies, however they are framed
 //!                                └ kept.rs    connections to members that wait for the next request
 //!                                └ trunk.rs   connections of HTTP/2 to members, which requests share
+//!                                    └ switch.rs   other protocols in their streams
 //!                                └ pour.rs    large ones, past our memory
 //!   an end of an exchange:   end.rs       a connection (stream.rs, session.rs) or a stream of HTTP/2 (multi.rs)
 //! ```
@@ -46,6 +47,7 @@ mod session;
 mod sticky;
 mod stream;
 mod streams;
+mod switch;
 mod trunk;
 
 use std::{

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 /// The usual words for a status.
 pub(super) fn reason(status: u16) -> &'static str {
     match status {
+        101 => "Switching Protocols",
         200 => "OK",
         204 => "No Content",
         301 => "Moved Permanently",

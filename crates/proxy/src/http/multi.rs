@@ -15,6 +15,7 @@ use super::{
     answer::Answer,
     heads::{Changes, Onward},
     scratch::Buffer,
+    switch::is_of_handshake,
 };
 
 pub(super) struct Multi(RefCell<Both>);
@@ -170,11 +171,13 @@ impl Multi {
     ) -> io::Result<Onward> {
         let mut fields = HeaderMap::with_capacity(response.fields.len());
         let shared = Bytes::copy_from_slice(head);
+        let switches = self.0.borrow().switches && response.status == 101;
         let mut lines = Vec::new();
         changes.put_new(&mut lines);
         for field in &response.fields {
             let frames = field.known == Known::ContentLength;
-            if field.hop || (!frames && changes.replaces(head, field)) {
+            let shakes = switches && is_of_handshake(field.name.of(head));
+            if field.hop || shakes || (!frames && changes.replaces(head, field)) {
                 continue;
             }
             put_part(&mut fields, field.name.of(&shared), &shared, field.value.of(&shared));
@@ -182,7 +185,6 @@ impl Multi {
         for (name, value) in &fields_of(&lines) {
             fields.append(name, value.clone());
         }
-        let switches = self.0.borrow().switches && response.status == 101;
         let status = if switches { 200 } else { response.status };
         let ends = response.body == Body::None;
         self.send_head(status, fields, ends)?;

@@ -12,7 +12,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use h2::client::{Builder, SendRequest};
+use h2::{
+    client::{Builder, SendRequest},
+    ext::Protocol,
+};
 use http::{
     HeaderMap, Uri,
     uri::{Authority, PathAndQuery},
@@ -31,6 +34,7 @@ use super::{
     scratch::Scratch,
     serve::Client,
     streams::{CONNECTION_WINDOW, STREAM_WINDOW},
+    switch::{self, Settings},
 };
 use crate::{
     reach,
@@ -43,7 +47,19 @@ const OURS: Limits = Limits { head: 128 << 10, target: 128 << 10, fields: 8 << 1
 #[derive(Default)]
 pub(super) struct Trunks {
     /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
-    by_member: HashMap<usize, (Arc<RunningMember>, SendRequest<Bytes>)>,
+    by_member: HashMap<usize, Trunk>,
+}
+
+struct Trunk {
+    member: Arc<RunningMember>,
+    requests: Requests,
+}
+
+/// By which streams are opened.
+#[derive(Clone)]
+struct Requests {
+    sender: SendRequest<Bytes>,
+    settings: Rc<Settings>,
 }
 
 fn key(member: &Arc<RunningMember>) -> usize {
@@ -53,7 +69,7 @@ fn key(member: &Arc<RunningMember>) -> usize {
 impl Trunks {
     /// A connection ends when nobody asks by it any more.
     pub(super) fn forget_those_that_leave(&mut self) {
-        self.by_member.retain(|_, (member, _)| member.leaving_since().is_none());
+        self.by_member.retain(|_, trunk| trunk.member.leaving_since().is_none());
     }
 
     pub(super) fn clear(&mut self) {
@@ -77,7 +93,7 @@ pub(super) async fn ask(
     if fresh_only {
         client.hall.trunks().forget(member);
     }
-    let known = client.hall.trunks().by_member.get(&key(member)).map(|(_, requests)| requests.clone());
+    let known = client.hall.trunks().by_member.get(&key(member)).map(|trunk| trunk.requests.clone());
     let reused = known.is_some();
     let requests = match known {
         Some(requests) => requests,
@@ -91,18 +107,14 @@ pub(super) async fn ask(
     };
     let scheme = if pool.live().outward.is_some() { "https" } else { "http" };
     let result = ask_by(requests, client, scratch, short, (scheme, member.at)).await;
-    if result.is_err() {
+    if !matches!(result, Ok(_) | Err(Unanswered::Refused(_))) {
         // It may be the connection's fault; those who are on it go on.
         client.hall.trunks().forget(member);
     }
     (result, reused)
 }
 
-async fn connect(
-    client: &Client,
-    pool: &RunningPool,
-    member: &Arc<RunningMember>,
-) -> io::Result<SendRequest<Bytes>> {
+async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember>) -> io::Result<Requests> {
     let hall = &client.hall;
     let fd = reach::connect(member, || hall.doors().give_up_spare())?;
     let mut stream = hall.watch(fd, client.own.index())?;
@@ -121,7 +133,9 @@ async fn connect(
         .enable_push(false)
         .handshake::<_, Bytes>(line);
     // It only writes: what the member says first is read by the connection's own task.
-    let (requests, connection) = handshake.await.map_err(other)?;
+    let (sender, mut connection) = handshake.await.map_err(other)?;
+    let settings = Settings::of(&mut connection).ok_or(io::ErrorKind::NotConnected)?;
+    let requests = Requests { sender, settings: settings.clone() };
     let (driver, patience) = (own.clone(), client.timeout(|it| it.answer));
     let (at, hall_of_it) = (member.at, hall.clone());
     let driven = async move {
@@ -131,6 +145,7 @@ async fn connect(
         let end = poll_fn(|cx| {
             pulse.begin_turn();
             let polled = connection.as_mut().poll(cx);
+            settings.listen(cx);
             pulse.end_turn();
             own.set_deadline(pulse.gives_up(patience));
             // Who takes nothing any more is given up, with all who ask by it.
@@ -139,27 +154,34 @@ async fn connect(
             }
             polled.map_err(other)
         });
-        if let Err(error) = end.await {
+        let end = end.await;
+        settings.end();
+        if let Err(error) = end {
             tracing::debug!(member = %at, %error, "a connection to a member has ended");
         }
     };
     hall.begin(driver, driven);
-    hall.trunks().by_member.insert(key(member), (member.clone(), requests.clone()));
+    hall.trunks().by_member.insert(key(member), Trunk { member: member.clone(), requests: requests.clone() });
     Ok(requests)
 }
 
 async fn ask_by(
-    requests: SendRequest<Bytes>,
+    Requests { sender, settings }: Requests,
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
     to: (&str, SocketAddr),
 ) -> Result<End, Unanswered> {
-    let Some((request, joined)) = request(&scratch.question, to) else {
+    let Some((request, joined)) = request(&scratch.question, to, matches!(client.end, End::Multi(_))) else {
         return Err(Unanswered::Refused(400));
     };
     client.allow(short.answer);
-    let mut requests = Some(requests);
+    let protocol = request.extensions().get::<Protocol>().cloned();
+    let tunnels = *request.method() == http::Method::CONNECT;
+    if protocol.is_some() && !takes_protocols(client, &sender, &settings).await? {
+        return Err(Unanswered::Refused(501));
+    }
+    let mut requests = Some(sender);
     let ready = poll_fn(|cx| match requests.as_mut().map(|it| it.poll_ready(cx)) {
         Some(Poll::Pending) if client.hall.is_late() => Poll::Ready(Err(Unanswered::Late)),
         Some(poll) => poll.map_err(|error| Unanswered::Again(error.to_string())),
@@ -169,7 +191,7 @@ async fn ask_by(
     let Some(mut requests) = requests else { return Err(Unanswered::Late) };
     let body = scratch.question.get(joined..).unwrap_or_default();
     let whole = scratch.upward.is_over();
-    let ends = whole && body.is_empty() && scratch.upward.trailers().is_empty();
+    let ends = !tunnels && whole && body.is_empty() && scratch.upward.trailers().is_empty();
     let sent = requests.send_request(request, ends);
     let (mut answer, mut to) = sent.map_err(|error| Unanswered::Again(error.to_string()))?;
     if !ends {
@@ -226,8 +248,33 @@ async fn ask_by(
     if let End::Multi(multi) = &end {
         multi.answered_by(from);
     }
-    read_head(scratch, short, head.status.as_u16(), &head.headers, ended)?;
+    let agreed = protocol.filter(|_| head.status.is_success());
+    read_head(scratch, short, (head.status.as_u16(), agreed.as_ref()), &head.headers, ended)?;
+    if tunnels && scratch.response.body != Body::Tunnel {
+        end.finish();
+    }
     Ok(end)
+}
+
+/// Whether the member takes `CONNECT` with a protocol.
+async fn takes_protocols(
+    client: &Client,
+    sender: &SendRequest<Bytes>,
+    settings: &Settings,
+) -> Result<bool, Unanswered> {
+    let come = poll_fn(|cx| {
+        if client.end.is_gone(cx) {
+            return Poll::Ready(Err(Unanswered::Client));
+        }
+        match settings.poll_come(cx) {
+            Poll::Pending if client.hall.is_late() => Poll::Ready(Err(Unanswered::Late)),
+            come => come.map(Ok),
+        }
+    });
+    match come.await? {
+        true => Ok(sender.is_extended_connect_protocol_enabled()),
+        false => Err(Unanswered::Again("it has closed the connection".to_owned())),
+    }
 }
 
 /// Passes an answer before the answer on, as strictly read as any.
@@ -242,24 +289,33 @@ fn inform(client: &Client, downward: &mut Flow, short: Short<'_>, interim: &http
 }
 
 /// The question as HTTP/2 says it, and where its body begins.
-fn request(question: &[u8], (scheme, at): (&str, SocketAddr)) -> Option<(http::Request<()>, usize)> {
+fn request(
+    question: &[u8],
+    (scheme, at): (&str, SocketAddr),
+    any_protocol: bool,
+) -> Option<(http::Request<()>, usize)> {
     let mut read = Request::default();
     if read.read(question, &OURS) != Reading::Whole {
         return None;
     }
-    if read.body == Body::Tunnel {
-        return None;
-    }
+    let protocol = switch::protocol(question, &read, any_protocol);
     let shared = Bytes::copy_from_slice(&question[..read.length]);
     let authority = match read.authority.of(&shared) {
         // HTTP/1.0 need not name one, HTTP/2 must.
         [] => Authority::try_from(at.to_string()).ok()?,
         host => Authority::from_maybe_shared(shared.slice_ref(host)).ok()?,
     };
-    let target = PathAndQuery::from_maybe_shared(shared.slice_ref(read.path_and_query().of(&shared))).ok()?;
-    let uri = Uri::builder().scheme(scheme).authority(authority).path_and_query(target);
+    let mut uri = Uri::builder().authority(authority);
+    // A tunnel leads to somebody, to nothing of his.
+    if read.body != Body::Tunnel {
+        let target = shared.slice_ref(read.path_and_query().of(&shared));
+        uri = uri.scheme(scheme).path_and_query(PathAndQuery::from_maybe_shared(target).ok()?);
+    }
     let mut request = http::Request::new(());
-    *request.method_mut() = http::Method::from_bytes(read.method_name.of(question)).ok()?;
+    *request.method_mut() = match protocol {
+        Some(_) => http::Method::CONNECT,
+        None => http::Method::from_bytes(read.method_name.of(question)).ok()?,
+    };
     *request.uri_mut() = uri.build().ok()?;
     let mut fields = HeaderMap::with_capacity(read.fields.len());
     for field in &read.fields {
@@ -268,10 +324,14 @@ fn request(question: &[u8], (scheme, at): (&str, SocketAddr)) -> Option<(http::R
             // The only one that is allowed, and what gRPC asks for.
             Known::Te => put(&mut fields, b"te", b"trailers"),
             _ if field.hop => {}
+            _ if protocol.is_some() && switch::is_of_handshake(field.name.of(&shared)) => {}
             _ => put_part(&mut fields, field.name.of(&shared), &shared, field.value.of(&shared)),
         }
     }
     *request.headers_mut() = fields;
+    if let Some(protocol) = protocol {
+        request.extensions_mut().insert(protocol);
+    }
     Some((request, read.length))
 }
 
@@ -279,14 +339,21 @@ fn request(question: &[u8], (scheme, at): (&str, SocketAddr)) -> Option<(http::R
 fn read_head(
     scratch: &mut Scratch,
     short: Short<'_>,
-    status: u16,
+    (status, agreed): (u16, Option<&Protocol>),
     fields: &HeaderMap,
     ended: bool,
 ) -> Result<(), Unanswered> {
-    let mut lines = format!("HTTP/1.1 {status} \r\n").into_bytes();
-    lines_of(fields, &mut lines);
+    let mut lines = match agreed {
+        Some(protocol) => switch::agreement(&scratch.question, protocol, fields),
+        None => {
+            let mut lines = format!("HTTP/1.1 {status} \r\n").into_bytes();
+            lines_of(fields, &mut lines);
+            lines
+        }
+    };
     // Without a body there would be no end of it in HTTP/1.1.
-    let bodiless = short.method == Method::Head || matches!(status, 100..=199 | 204 | 304);
+    let bodiless =
+        short.method == Method::Head || agreed.is_some() || matches!(status, 100..=199 | 204 | 304);
     if ended && !bodiless && !fields.contains_key(http::header::CONTENT_LENGTH) {
         lines.extend_from_slice(b"content-length: 0\r\n");
     }

@@ -22,3 +22,4 @@ mod through;
 mod times;
 mod tls;
 mod trunks;
+mod tunnels;

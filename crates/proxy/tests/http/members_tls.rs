@@ -24,7 +24,11 @@ use crate::{
 };
 
 /// A member by TLS: another stage that ends it, shows `a` to who asks for a.example and `other` to everybody else.
-fn behind(authority: &Authority, member: SocketAddr, protocol: BackendProtocol) -> (Stage, SocketAddr) {
+pub(crate) fn behind(
+    authority: &Authority,
+    member: SocketAddr,
+    protocol: BackendProtocol,
+) -> (Stage, SocketAddr) {
     let tls = TlsByName {
         default: vec![object("other")],
         by_name: [(HostPattern::Exact("a.example".into()), vec![object("a")])].into(),
@@ -41,15 +45,15 @@ fn behind(authority: &Authority, member: SocketAddr, protocol: BackendProtocol) 
     (stage, at)
 }
 
-fn wanted(name: Option<&str>, usual: &str, trust: Trust) -> Option<Arc<BackendTls>> {
+pub(crate) fn wanted(name: Option<&str>, usual: &str, trust: Trust) -> Option<Arc<BackendTls>> {
     Some(Arc::new(BackendTls { name: name.map(Into::into), usual: usual.into(), trust }))
 }
 
-fn authorities(authority: &Authority) -> Trust {
+pub(crate) fn authorities(authority: &Authority) -> Trust {
     Trust::Authorities(authority.as_authorities().authorities)
 }
 
-fn asking(
+pub(crate) fn asking(
     at: SocketAddr,
     tls: Option<Arc<BackendTls>>,
     change: impl FnOnce(&mut Pool),

@@ -96,31 +96,51 @@ pub(crate) struct Echo {
     pub(crate) at: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
     pub(crate) streams: Arc<AtomicUsize>,
+    /// Streams that are not over.
+    pub(crate) open: Arc<AtomicUsize>,
     _runtime: Runtime,
 }
 
 impl Echo {
     /// `streams`: so many on each connection, then it says goodbye.
     pub(crate) fn new(streams: usize) -> Echo {
+        Echo::with(streams, false)
+    }
+
+    /// It takes `CONNECT` with a protocol, too.
+    pub(crate) fn that_switches() -> Echo {
+        Echo::with(usize::MAX, true)
+    }
+
+    fn with(streams: usize, switches: bool) -> Echo {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let at = listener.local_addr().unwrap();
         let (connections, count) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let (accepted, answered) = (connections.clone(), count.clone());
+        let open = Arc::<AtomicUsize>::default();
+        let (accepted, answered, lasting) = (connections.clone(), count.clone(), open.clone());
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             while let Ok((stream, _)) = listener.accept().await {
                 accepted.fetch_add(1, SeqCst);
-                let answered = answered.clone();
+                let (answered, lasting) = (answered.clone(), lasting.clone());
                 tokio::spawn(async move {
                     let mut builder = h2::server::Builder::new();
                     builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20);
+                    if switches {
+                        builder.enable_connect_protocol();
+                    }
                     let mut connection = builder.handshake::<_, Bytes>(stream).await.unwrap();
                     let mut left = streams;
                     while let Some(Ok((request, respond))) = connection.accept().await {
                         answered.fetch_add(1, SeqCst);
-                        tokio::spawn(echo(request, respond));
+                        let lasting = lasting.clone();
+                        lasting.fetch_add(1, SeqCst);
+                        tokio::spawn(async move {
+                            echo(request, respond).await;
+                            lasting.fetch_sub(1, SeqCst);
+                        });
                         left -= 1;
                         if left == 0 {
                             connection.graceful_shutdown();
@@ -129,7 +149,7 @@ impl Echo {
                 });
             }
         });
-        Echo { at, connections, streams: count, _runtime: runtime }
+        Echo { at, connections, streams: count, open, _runtime: runtime }
     }
 }
 
@@ -140,14 +160,24 @@ async fn echo(request: Request<RecvStream>, mut respond: h2::server::SendRespons
         respond.send_response(answer, true).unwrap();
         return;
     }
+    if head.uri.authority().is_some_and(|it| it.as_str().starts_with("shut.")) {
+        let answer = Response::builder().status(403).body(()).unwrap();
+        respond.send_response(answer, false).unwrap().send_data(Bytes::from_static(b"no"), true).unwrap();
+        // Who opened the stream to send more is to end it.
+        while from.data().await.is_some() {}
+        return;
+    }
     let field = |name: &str| head.headers.get(name).map_or("", |it| it.to_str().unwrap_or("")).to_owned();
+    let protocol = head.extensions.get::<h2::ext::Protocol>();
     let told = format!(
-        "{} {} {} te={} xff={}\n",
+        "{}{} {} {} te={} xff={}{}\n",
         head.method,
+        protocol.map_or_else(String::new, |it| format!(":{}", it.as_str())),
         head.uri.path(),
         head.uri.authority().map_or("", |it| it.as_str()),
         field("te"),
-        field("x-forwarded-for")
+        field("x-forwarded-for"),
+        if head.headers.contains_key("sec-websocket-key") { " and a key" } else { "" },
     );
     let answer = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
     let mut to = respond.send_response(answer, false).unwrap();
@@ -162,6 +192,10 @@ async fn echo(request: Request<RecvStream>, mut respond: h2::server::SendRespons
             let Some(Ok(room)) = poll_fn(|cx| to.poll_capacity(cx)).await else { return };
             to.send_data(rest.split_to(room.min(rest.len())), false).unwrap();
         }
+    }
+    if head.method == http::Method::CONNECT {
+        // Nothing but bytes is in a tunnel.
+        return drop(to.send_data(Bytes::new(), true));
     }
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", "0".parse().unwrap());

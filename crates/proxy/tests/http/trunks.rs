@@ -11,7 +11,7 @@ use seaway_model::{
 
 use crate::{peer::*, scene::*, stage::*};
 
-fn front_many(members: &[SocketAddr]) -> (Stage, SocketAddr) {
+pub(crate) fn front_many(members: &[SocketAddr]) -> (Stage, SocketAddr) {
     let stage = Stage::new();
     stage.put(Pool { protocol: BackendProtocol::Http2, ..pool(members) });
     let (at, _) = stage.open(HERE, |listener| {
