@@ -4,6 +4,7 @@ use std::{
     future::poll_fn,
     io,
     net::IpAddr,
+    os::fd::AsFd,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -25,6 +26,7 @@ use super::{
 use crate::{
     reach,
     running::{RunningMember, RunningPool},
+    sys,
 };
 
 /// Why a member did not answer.
@@ -101,15 +103,23 @@ pub(super) async fn connect(
     pool: &RunningPool,
     member: &RunningMember,
 ) -> io::Result<End> {
-    let fd = reach::connect(member, || hall.doors().give_up_spare())?;
-    let mut stream = hall.watch(fd, own.index())?;
-    stream.connected().await?;
+    let mut stream = reached(hall, own.index(), member).await?;
     if let Some(version) = pool.live().compiled.pool().proxy {
         let header = reach::introduction(version, who.peer, who.destination, who.listener.at);
         stream.write_all(&header).await?;
     }
     secured(&mut stream, pool, member).await?;
     Ok(End::Wire(stream))
+}
+
+/// A connection to a member, which carries nothing yet.
+pub(super) async fn reached(hall: &Rc<Hall>, task: u32, member: &RunningMember) -> io::Result<Stream> {
+    let fd = reach::connect(member, || hall.doors().give_up_spare())?;
+    // A body may go in a write of its own, behind a head that the member does not confirm before it has seen both.
+    sys::set_no_delay(fd.as_fd())?;
+    let stream = hall.watch(fd, task)?;
+    stream.connected().await?;
+    Ok(stream)
 }
 
 /// Shakes hands with a member, where that is asked for.

@@ -27,6 +27,8 @@ struct Both {
     respond: Option<SendResponse<Bytes>>,
     to: Option<SendStream<Bytes>>,
     trailers: Option<HeaderMap>,
+    /// Nothing of the body has been sent.
+    fresh: bool,
     /// An answer to `CONNECT` with a protocol: a tunnel (RFC 8441).
     pub(super) switches: bool,
 }
@@ -37,13 +39,20 @@ const PIECE: usize = 16 << 10;
 impl Multi {
     pub(super) fn new(from: RecvStream, respond: SendResponse<Bytes>, switches: bool) -> Multi {
         let (from, respond) = (Some(from), Some(respond));
-        Multi(RefCell::new(Both { from, respond, to: None, trailers: None, switches }))
+        Multi(RefCell::new(Both { from, respond, to: None, trailers: None, fresh: true, switches }))
     }
 
     /// To a member, who is asked by this.
     pub(super) fn asking(to: SendStream<Bytes>) -> Multi {
         let to = Some(to);
-        Multi(RefCell::new(Both { from: None, respond: None, to, trailers: None, switches: false }))
+        Multi(RefCell::new(Both {
+            from: None,
+            respond: None,
+            to,
+            trailers: None,
+            fresh: true,
+            switches: false,
+        }))
     }
 
     /// The member answers by this.
@@ -95,8 +104,12 @@ impl Multi {
         let both = &mut *self.0.borrow_mut();
         let Some(to) = &mut both.to else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
         let wanted = bytes.len().min(PIECE);
-        to.reserve_capacity(wanted);
-        let mut room = to.capacity();
+        // The first piece goes with the head, or waits with it: a stream has no window before its head is on its way.
+        let mut room = if std::mem::take(&mut both.fresh) { wanted } else { 0 };
+        if room == 0 {
+            to.reserve_capacity(wanted);
+            room = to.capacity();
+        }
         while room == 0 {
             room = match ready!(to.poll_capacity(cx)) {
                 Some(room) => room.map_err(other)?,

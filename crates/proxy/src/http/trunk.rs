@@ -23,7 +23,7 @@ use http::{
 use seaway_wire::http::{Body, Known, Limits, Method, Reading, Request, Response};
 
 use super::{
-    ask::{Unanswered, secured, send_on},
+    ask::{Unanswered, reached, secured, send_on},
     end::End,
     exchange::Short,
     flow::Flow,
@@ -36,10 +36,7 @@ use super::{
     streams::{CONNECTION_WINDOW, STREAM_WINDOW},
     switch::{self, Settings},
 };
-use crate::{
-    reach,
-    running::{RunningMember, RunningPool},
-};
+use crate::running::{RunningMember, RunningPool};
 
 /// What was let in is a little longer by now.
 const OURS: Limits = Limits { head: 128 << 10, target: 128 << 10, fields: 8 << 10 };
@@ -116,9 +113,7 @@ pub(super) async fn ask(
 
 async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember>) -> io::Result<Requests> {
     let hall = &client.hall;
-    let fd = reach::connect(member, || hall.doors().give_up_spare())?;
-    let mut stream = hall.watch(fd, client.own.index())?;
-    stream.connected().await?;
+    let mut stream = reached(hall, client.own.index(), member).await?;
     secured(&mut stream, pool, member).await?;
     if stream.session().is_some_and(|it| it.connection().alpn_protocol() != Some(b"h2")) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));

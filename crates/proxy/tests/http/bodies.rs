@@ -57,6 +57,34 @@ fn a_large_body_is_the_same_on_the_other_side() {
     assert!(traffic.bytes_in >= 16 << 20 && traffic.bytes_out >= 16 << 20, "{traffic:?}");
 }
 
+/// The kernel would keep a small write back until the member has confirmed the one before, which takes it 40 ms if it
+/// has nothing to say. The clock is only asked whether that happened again and again.
+#[test]
+fn a_piece_that_comes_late_is_not_held_back() {
+    const ROUNDS: u32 = 100;
+    let (told, head_has_come) = std::sync::mpsc::channel();
+    let backend = Backend::new(HERE, move |stream| {
+        let mut reader = Reader::new(stream.try_clone().unwrap());
+        while reader.head().is_some() {
+            told.send(()).unwrap();
+            let mut body = [0; 2];
+            reader.exactly(&mut body);
+            (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        }
+    });
+    let (_stage, at) = front(&[backend.at]);
+    let mut client = Client::new(at);
+    client.stream().set_nodelay(true).unwrap();
+    let began = std::time::Instant::now();
+    for _ in 0..ROUNDS {
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n");
+        head_has_come.recv().unwrap();
+        client.send("ab");
+        assert_eq!(client.answer().status(), 200);
+    }
+    assert!(began.elapsed() < ROUNDS * std::time::Duration::from_millis(20), "{:?}", began.elapsed());
+}
+
 #[test]
 fn answers_without_a_body_do_not_wait_for_one() {
     let member = Member::new(|_, heard| {

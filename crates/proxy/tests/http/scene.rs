@@ -98,6 +98,10 @@ impl Reader {
         Some(message)
     }
 
+    pub(crate) fn exactly(&mut self, bytes: &mut [u8]) {
+        self.0.read_exact(bytes).unwrap();
+    }
+
     /// Joined; trailers follow as text.
     fn chunks(&mut self) -> Option<Vec<u8>> {
         let mut body = Vec::new();
