@@ -15,9 +15,9 @@ use std::{
     time::Duration,
 };
 
-use seaway_files::{
+use seaway_files::pem::PemFiles;
+use seaway_manifests::{
     decode::{Fault, Faults, Field},
-    pem::PemFiles,
     tree,
 };
 use seaway_model::{Config, L4, Name};

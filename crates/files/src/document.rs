@@ -7,13 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::ObjectRef;
-
-use crate::{
+use seaway_manifests::{
     decode::Fault,
     object::{self, Broken, Object},
     tree::{self, At, Node, SyntaxError},
 };
+use seaway_model::ObjectRef;
 
 /// One document's text within its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

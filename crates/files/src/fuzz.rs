@@ -1,11 +1,14 @@
 //! Targets for fuzzing: plain functions over bytes that panic when an invariant does not hold.
 
-use crate::{
+use seaway_manifests::{
     decode::{Faults, Field},
-    document::{self, Document},
     object,
-    state::check_reading,
     tree::{self, At, Node, Value},
+};
+
+use crate::{
+    document::{self, Document},
+    state::check_reading,
 };
 
 /// Any text is a tree or an error whose place is within it; every node's place is, too.

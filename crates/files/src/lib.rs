@@ -1,32 +1,29 @@
 //! Seaway without a cluster: a folder of manifests in, the ledger and statuses out.
 //!
 //! ```text
-//!     *.yaml ─► tree ─► decode ─► object ─► Fact ┐
-//!                  places │  faults              ├─ Folder ─► Watch ─► Vec<Change> ─► World
-//!                         └────────► Problem ────┘     ▲
-//!                                        last good ────┘
+//!     *.yaml ─► document ─► manifests ─► Fact ┐
+//!                   places │  faults          ├─ Folder ─► Watch ─► Vec<Change> ─► World
+//!                          └─────► Problem ───┘     ▲
+//!                                     last good ────┘
 //!     PEM files of the configuration ─► pem ─► the same
 //!     state folder:  StateDir ─ lock, identity    Ledger ─ ledger.jsonl    StatusFile ─ status.json
 //! ```
-//! What an API server does between `kubectl apply` and a watch is done here: defaults, validation in its own words,
-//! uids, namespaces. What stands in the way of a folder being as safe as an API server is dealt with here, too: files
+//! What an API server does between `kubectl apply` and a watch is done here: one object has one content, a namespace is
+//! there with what is in it; defaults and validation are `manifests`'. What stands in the way of a folder being as safe as an API server is dealt with here, too: files
 //! half written, typos, a full disk, a folder that is away.
 //!
 //! The crate does not know what any of it is for: it plans nothing, allocates nothing, serves nothing, and knows no
 //! driver. It uses threads, not an executor, so that a busy data plane never delays it.
 
 mod bell;
-pub mod decode;
 mod disk;
 mod document;
 mod drivers;
 mod folder;
 pub mod fuzz;
 mod last_good;
-pub mod object;
 pub mod pem;
 pub mod state;
-pub mod tree;
 mod watch;
 
 pub use drivers::{Addresses, Statuses};

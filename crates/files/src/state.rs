@@ -127,7 +127,7 @@ fn is_uuid(text: &str) -> bool {
 fn random_uuid() -> io::Result<String> {
     let mut bytes = [0_u8; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(crate::object::uuid(bytes, 4))
+    Ok(seaway_manifests::object::uuid(bytes, 4))
 }
 
 #[cfg(test)]

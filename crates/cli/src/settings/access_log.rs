@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use seaway_files::decode::Field;
+use seaway_manifests::decode::Field;
 use seaway_proxy::{AccessForm, AccessLog, AccessTo};
 
 pub(super) fn read(field: &Field<'_>, beside: &Path) -> Option<AccessLog> {

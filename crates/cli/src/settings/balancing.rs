@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use seaway_files::{decode::Field, tree::Value};
+use seaway_manifests::{decode::Field, tree::Value};
 use seaway_model::{
     config::Defaults,
     load_balancer::{Balance, CheckKind, CookieKey, HealthCheck, Passive},

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use seaway_files::{decode::Field, pem::PemFiles};
+use seaway_files::pem::PemFiles;
+use seaway_manifests::decode::Field;
 use seaway_model::{
     Kind, ObjectRef,
     config::{FrontDoorTls, Secrets},

@@ -1,6 +1,6 @@
 //! `tcpServices` and `udpServices`: ports of Services on this host's own addresses.
 
-use seaway_files::{
+use seaway_manifests::{
     decode::{Field, IntOrText},
     tree,
 };

@@ -12,12 +12,10 @@ use std::{
     sync::Arc,
 };
 
+use seaway_manifests::object::{slice_service, unwritten_namespace};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, fact::FactRef};
 
-use crate::{
-    document::Found,
-    object::{slice_service, things::unwritten_namespace},
-};
+use crate::document::Found;
 
 #[derive(Default)]
 pub(crate) struct Claims {

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, io};
 
+use seaway_manifests::{decode::Fault, object::Broken};
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
 
 use super::{File, Folder, line_of};
-use crate::{decode::Fault, object::Broken};
 
 /// How many names a message lists.
 const LISTED: usize = 5;

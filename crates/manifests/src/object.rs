@@ -12,13 +12,15 @@ mod pool;
 mod secret;
 mod service;
 mod slice;
-pub(crate) mod things;
+mod things;
 pub(crate) mod words;
 
 use seaway_model::{Fact, Kind, Name, ObjectRef};
 
-pub(crate) use self::meta::uuid;
-pub use self::meta::{HONOURED, uid};
+pub use self::{
+    meta::{HONOURED, uid, uuid},
+    things::unwritten_namespace,
+};
 use crate::{
     decode::{Fault, Faults, Field, nearest},
     tree::{At, Node, Value},
@@ -91,6 +93,16 @@ fn list_of(node: &Node) -> Option<Option<(&'static Known, &str)>> {
         .map(|known| Some((known, version)))
 }
 
+/// Reads what an API server says is an object of this kind, in the version that we asked for; the items of its lists
+/// do not say so themselves. Nothing for kinds that no manifest has.
+pub fn read_as(kind: Kind, node: &Node) -> Option<Result<Object, Broken>> {
+    let known = KNOWN.iter().find(|known| known.kind == kind)?;
+    let faults = Faults::default();
+    let root = Field::root(node, &faults);
+    let facts = (known.read)(&root);
+    Some(known.result(node, facts, faults))
+}
+
 fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Reading> {
     let version = word(node, "apiVersion").or(listed.map(|(_, version)| version));
     let kind = word(node, "kind").or(listed.map(|(known, _)| known.name));
@@ -106,7 +118,6 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
     let Some(known) = known else { return misspelt(node, version, kind) };
     let faults = Faults::default();
     let root = Field::root(node, &faults);
-    let reference = known.reference(node);
     let facts = if known.version == version {
         (known.read)(&root)
     } else {
@@ -114,11 +125,7 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         root.child("apiVersion").fault(why);
         None
     };
-    let result = match (facts, faults.is_empty(), reference) {
-        (Some(facts), true, Some(reference)) => Ok(Object { reference, facts }),
-        (_, _, reference) => Err(Broken { reference, faults: faults.into_sorted() }),
-    };
-    Some(Reading { item: None, at: node.at, result })
+    Some(Reading { item: None, at: node.at, result: known.result(node, facts, faults) })
 }
 
 /// A kind that is not ours is nobody's mistake, unless it nearly is one of ours.
@@ -213,6 +220,13 @@ impl Known {
         group(self.version)
     }
 
+    fn result(&self, node: &Node, facts: Option<Vec<Fact>>, faults: Faults) -> Result<Object, Broken> {
+        match (facts, faults.is_empty(), self.reference(node)) {
+            (Some(facts), true, Some(reference)) => Ok(Object { reference, facts }),
+            (_, _, reference) => Err(Broken { reference, faults: faults.into_sorted() }),
+        }
+    }
+
     fn reference(&self, node: &Node) -> Option<ObjectRef> {
         let metadata = node.child("metadata")?;
         let namespace = if self.namespaced { word(metadata, "namespace").unwrap_or("default") } else { "" };
@@ -221,7 +235,7 @@ impl Known {
 }
 
 /// The Service that this object's slices belong to.
-pub(crate) fn slice_service(object: &Object) -> Option<(Name, Name)> {
+pub fn slice_service(object: &Object) -> Option<(Name, Name)> {
     match (object.reference.kind, object.facts.first()) {
         (Kind::EndpointSlice, Some(Fact::Endpoints(slice))) => {
             Some((slice.object.namespace.clone(), slice.service.clone()))
@@ -252,6 +266,19 @@ pub(crate) mod tests {
         assert_eq!(readings.len(), 1, "{text}");
         let broken = readings.remove(0).result.expect_err("is refused");
         broken.faults.iter().map(|fault| format!("{} {fault}", fault.at.line)).collect()
+    }
+
+    #[test]
+    fn what_an_api_server_tells_is_read_as_what_is_written_in_a_file() {
+        let told = r#"{"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80, "targetPort": 8080}]}}"#;
+        let node: Node = serde_json::from_str(told).expect("is JSON");
+        let object = read_as(Kind::Service, &node).expect("is known").expect("is whole");
+        let written = format!("{{\"apiVersion\": \"v1\", \"kind\": \"Service\", {}", &told[1..]);
+        assert_eq!(object.facts, facts(&written));
+        let node: Node = serde_json::from_str(r#"{"metadata": {"name": "a"}}"#).expect("is JSON");
+        let broken = read_as(Kind::Service, &node).expect("is known").expect_err("has no ports");
+        assert_eq!(broken.faults[0].field, "spec.ports");
+        assert!(read_as(Kind::Config, &node).is_none());
     }
 
     #[test]

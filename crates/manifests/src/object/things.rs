@@ -53,7 +53,7 @@ pub(super) fn namespace(root: &Field<'_>) -> Option<Vec<Fact>> {
 const OWN_NAME: &str = "kubernetes.io/metadata.name";
 
 /// A namespace as an API server makes it, of which no manifest says anything.
-pub(crate) fn unwritten_namespace(name: &str) -> Namespace {
+pub fn unwritten_namespace(name: &str) -> Namespace {
     Namespace { name: name.into(), labels: [(OWN_NAME.into(), name.into())].into() }
 }
 

@@ -6,6 +6,7 @@
 
 mod json;
 mod scalar;
+mod told;
 
 use std::{collections::HashMap, fmt};
 

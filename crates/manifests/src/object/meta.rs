@@ -84,7 +84,7 @@ pub fn uid(kind: Kind, namespace: &str, name: &str) -> Name {
 }
 
 /// Sixteen bytes as a UUID writes them, with its version and variant put in.
-pub(crate) fn uuid(mut bytes: [u8; 16], version: u8) -> String {
+pub fn uuid(mut bytes: [u8; 16], version: u8) -> String {
     bytes[6] = (bytes[6] & 0x0f) | (version << 4);
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
