@@ -294,3 +294,6 @@ impl Source for Http {
         [self.wheel.patience(now), sweep, self.hall.patience(now)].into_iter().flatten().min()
     }
 }
+
+#[cfg(test)]
+mod tests;

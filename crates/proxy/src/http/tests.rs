@@ -1,0 +1,229 @@
+//! Turns, taken one by one: whoever has sent a lot is one among many. What is counted is turns, never time.
+
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+};
+
+use ::aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use rustls::{
+    ClientConfig, ClientConnection, ConnectionTrafficSecrets, RootCertStore, crypto::aws_lc_rs,
+    pki_types::ServerName,
+};
+use seaway_model::{
+    Kind as ObjectKind, LbKey, Listener, ObjectRef,
+    load_balancer::{Action, Certificate, Protocol, TlsByName},
+};
+use seaway_testkit::balancing;
+
+use super::*;
+use crate::{
+    shared::Shared,
+    sys::{self, Epoll, Events},
+    tls::Keys,
+};
+
+#[path = "../../tests/smuggling/frames.rs"]
+#[allow(dead_code)]
+mod frames;
+
+use frames::*;
+
+/// A worker without a thread, before whom a listener answers everything by itself.
+struct ByHand {
+    http: Http,
+    turn: Turn,
+    events: Events,
+    at: SocketAddr,
+}
+
+const ASKED: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+/// More than one turn may take of one client, and little enough for the kernel to hold.
+const MUCH: usize = 192 << 10;
+const HELD: usize = 1 << 20;
+
+impl ByHand {
+    fn new(certificate: Option<&Certificate>) -> ByHand {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        // Whoever is accepted inherits it.
+        socket2::SockRef::from(&socket).set_recv_buffer_size(HELD).unwrap();
+        let at = socket.local_addr().unwrap();
+        let shared = Arc::new(Shared::new(Vec::new()));
+        let own = ObjectRef::new(ObjectKind::Secret, "default", "own");
+        let mut listener = Listener { protocol: Protocol::Http, ..balancing::listener(at.port()) };
+        listener.rules[0].action = Action::Respond { code: 200, body: "hello".into() };
+        listener.tls =
+            certificate.map(|_| Arc::new(TlsByName { default: vec![own.clone()], ..TlsByName::default() }));
+        let tuned = {
+            let mut registry = shared.registry.lock();
+            let state = registry.entry(LbKey::Whole).or_default();
+            if let Some(certificate) = certificate {
+                let keys = Keys::read(&Arc::new(certificate.clone())).unwrap();
+                state.certificate(&own).put(Some(Arc::new(keys)));
+            }
+            state.tune(&LbKey::Whole, Arc::new(listener.clone()), None)
+        };
+        let running = Arc::new(RunningListener::new(LbKey::Whole, at, listener.id(), tuned));
+        let epoll = Arc::new(Epoll::new().unwrap());
+        let mut turn =
+            Turn { now: sys::millis(), number: 0, epoll, buffer: Box::default(), worker: 0, shared };
+        let mut http = Http::new(&turn);
+        http.command(&Command::Open(running, Arc::new(socket.into())), &mut turn);
+        ByHand { http, turn, events: Events::with_room_for(256), at }
+    }
+
+    /// As the loop of a worker does it, without waiting.
+    fn turn(&mut self) {
+        self.turn.epoll.wait(&mut self.events, Some(0)).unwrap();
+        self.turn.number += 1;
+        for index in 0..self.events.len() {
+            let event = self.events.at(index);
+            self.http.event(Token::from(event.token), event, &mut self.turn);
+        }
+        self.http.tick(&mut self.turn);
+    }
+
+    fn client(&mut self) -> TcpStream {
+        let stream = TcpStream::connect(self.at).unwrap();
+        self.turn();
+        stream.set_nonblocking(true).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    /// One who has sent `much`, and one who asks for little, are there at once. Gives what each has heard after so many
+    /// turns.
+    fn compare(mut self, mut greedy: TcpStream, much: &[u8], turns: usize) -> [Vec<u8>; 2] {
+        let mut modest = self.client();
+        self.turn();
+        greedy.write_all(much).expect("the kernel holds it");
+        modest.write_all(ASKED).unwrap();
+        (0..turns).for_each(|_| self.turn());
+        [heard(&mut greedy), heard(&mut modest)]
+    }
+}
+
+/// What has come.
+fn heard(stream: &mut TcpStream) -> Vec<u8> {
+    let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut piece) {
+        all.extend_from_slice(&piece[..count]);
+    }
+    all
+}
+
+fn answers(heard: &[u8]) -> usize {
+    heard.windows(12).filter(|it| it == b"HTTP/1.1 200").count()
+}
+
+/// Frames that need no answer, and at the end a request.
+fn frames_without_end() -> Vec<u8> {
+    let fields: [(&[u8], &[u8]); 4] =
+        [(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", b"/")];
+    let mut much = hello();
+    let nothing = frame(0xbb, 0, 0, &[0; 32]);
+    while much.len() < MUCH {
+        much.extend_from_slice(&nothing);
+    }
+    much.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&fields)));
+    much
+}
+
+fn is_answered(heard: &[u8]) -> bool {
+    let mut rest = heard;
+    std::iter::from_fn(|| next(&mut rest)).any(|frame| frame.kind == HEADERS)
+}
+
+#[test]
+fn frames_are_read_as_far_as_is_fair_in_one_turn() {
+    for (turns, expected) in [(1, false), (40, true)] {
+        let mut worker = ByHand::new(None);
+        let greedy = worker.client();
+        let [greedy, modest] = worker.compare(greedy, &frames_without_end(), turns);
+        assert_eq!((is_answered(&greedy), answers(&modest)), (expected, 1), "after {turns} turns");
+    }
+}
+
+#[test]
+fn requests_that_come_all_at_once_are_answered_as_far_as_is_fair_in_one_turn() {
+    assert_eq!(answers_in_one_turn(8), 8, "who sends no more than that does not wait");
+    // Once for the event, once for having more to do.
+    assert_eq!(answers_in_one_turn(100), 16);
+}
+
+fn answers_in_one_turn(asked: usize) -> usize {
+    let mut worker = ByHand::new(None);
+    let greedy = worker.client();
+    let [greedy, modest] = worker.compare(greedy, &ASKED.repeat(asked), 1);
+    assert_eq!(answers(&modest), 1);
+    answers(&greedy)
+}
+
+/// TLS itself gives up who sends those, long before the end of a turn.
+#[test]
+fn records_without_anything_in_them_end_their_connection() {
+    let own = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
+    let certificate = Certificate {
+        chain: own.cert.pem().into(),
+        key: own.signing_key.serialize_pem().into(),
+        authorities: "".into(),
+        staple: None,
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add(own.cert.der().clone()).unwrap();
+    let mut worker = ByHand::new(Some(&certificate));
+    let (mut greedy, mut seal) = worker.secured(roots.clone());
+    let mut much = Vec::new();
+    while much.len() < MUCH {
+        much.extend(seal(b""));
+    }
+    greedy.write_all(&much).expect("the kernel holds it");
+    let (mut modest, mut seal) = worker.secured(roots);
+    heard(&mut modest);
+    modest.write_all(&seal(ASKED)).unwrap();
+    worker.turn();
+    assert!(!heard(&mut modest).is_empty(), "it is answered");
+    assert_eq!(worker.turn.shared.connections(), 1, "and the other has gone");
+}
+
+impl ByHand {
+    /// A client who has shaken hands, and how it seals records.
+    fn secured(&mut self, roots: RootCertStore) -> (TcpStream, impl FnMut(&[u8]) -> Vec<u8> + use<>) {
+        let mut provider = aws_lc_rs::default_provider();
+        provider.cipher_suites = vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256];
+        let builder = ClientConfig::builder_with_provider(Arc::new(provider));
+        let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]).unwrap();
+        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        config.enable_secret_extraction = true;
+        let name = ServerName::try_from("a").unwrap();
+        let mut connection = ClientConnection::new(Arc::new(config), name).unwrap();
+        let mut stream = self.client();
+        for _ in 0..20 {
+            while connection.wants_write() {
+                connection.write_tls(&mut stream).unwrap();
+            }
+            self.turn();
+            while matches!(connection.read_tls(&mut stream), Ok(1..)) {
+                connection.process_new_packets().unwrap();
+            }
+        }
+        assert!(!connection.is_handshaking());
+        let (mut number, secrets) = connection.dangerous_extract_secrets().unwrap().tx;
+        let ConnectionTrafficSecrets::Aes128Gcm { key, iv } = secrets else { panic!("another suite") };
+        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key.as_ref()).unwrap());
+        let seal = move |text: &[u8]| {
+            // RFC 8446, sections 5.2 and 5.3.
+            let mut nonce = <[u8; 12]>::try_from(iv.as_ref()).unwrap();
+            nonce[4..].iter_mut().zip(u64::to_be_bytes(number)).for_each(|(byte, by)| *byte ^= by);
+            number += 1;
+            let mut sealed = [text, &[23]].concat();
+            let head = [&[23, 3, 3][..], &((sealed.len() + 16) as u16).to_be_bytes()].concat();
+            let nonce = Nonce::assume_unique_for_key(nonce);
+            key.seal_in_place_append_tag(nonce, Aad::from(&head), &mut sealed).unwrap();
+            [head, sealed].concat()
+        };
+        (stream, seal)
+    }
+}
