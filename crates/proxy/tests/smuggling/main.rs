@@ -17,7 +17,10 @@ use std::{
     sync::Arc,
 };
 
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, pki_types::ServerName};
+use rcgen::{CertifiedKey, KeyPair};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned, pki_types::ServerName,
+};
 use seaway_model::{
     Kind, ObjectRef, Pool,
     load_balancer::{BackendProtocol, BackendTls, Certificate, Protocol, TlsByName, Trust},
@@ -46,7 +49,7 @@ struct Way {
     at: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
     log: Log,
-    /// Where TLS ends before the member, who has none of its own: byte by byte, whatever is in it.
+    /// Where TLS ends before the member, if it has none of its own: byte by byte, whatever is in it.
     before: Option<Stage>,
     name: String,
 }
@@ -55,9 +58,11 @@ struct Way {
 fn ways(alpn: &[u8]) -> Vec<Way> {
     let mut all = Vec::new();
     for tls in [false, true] {
-        all.push(Way::new(tls, BackendProtocol::Http1, false, alpn));
-        all.push(Way::new(tls, BackendProtocol::Http2, false, alpn));
-        all.push(Way::new(tls, BackendProtocol::Http1, true, alpn));
+        for protocol in [BackendProtocol::Http1, BackendProtocol::Http2] {
+            for onward_tls in [false, true] {
+                all.push(Way::new(tls, protocol, onward_tls, alpn));
+            }
+        }
     }
     all
 }
@@ -76,9 +81,19 @@ fn opened(stage: &Stage, protocol: Protocol, certificate: Option<&Certificate>) 
     at
 }
 
+/// How a member of HTTP/2 ends TLS by itself.
+fn own_terms(own: &CertifiedKey<KeyPair>) -> Arc<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let key = own.signing_key.serialize_der().try_into().unwrap();
+    let mut config = builder.with_single_cert(vec![own.cert.der().clone()], key).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config)
+}
+
 impl Way {
     fn new(tls: bool, protocol: BackendProtocol, onward_tls: bool, alpn: &[u8]) -> Way {
-        let log = if protocol == BackendProtocol::Http2 { strict::many() } else { strict::one() };
         let own = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         let certificate = Certificate {
             chain: own.cert.pem().into(),
@@ -86,7 +101,12 @@ impl Way {
             authorities: "".into(),
             staple: None,
         };
-        let before = onward_tls.then(|| {
+        let many = protocol == BackendProtocol::Http2;
+        let log = match many {
+            true => strict::many(onward_tls.then(|| own_terms(&own))),
+            false => strict::one(),
+        };
+        let before = (onward_tls && !many).then(|| {
             let stage = Stage::new();
             stage.put(pool(&[log.at]));
             let at = opened(&stage, Protocol::Opaque, Some(&certificate));

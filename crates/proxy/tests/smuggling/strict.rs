@@ -11,7 +11,12 @@ use std::{
 use bytes::Bytes;
 use h2::RecvStream;
 use http::{HeaderMap, Request, Response};
-use tokio::runtime::{Builder, Runtime};
+use rustls::ServerConfig;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    runtime::{Builder, Runtime},
+    task::JoinHandle,
+};
 
 use crate::stage::*;
 
@@ -198,7 +203,7 @@ fn told(method: &str, host: &str, target: &str, body: &str, trailers: &[(String,
 }
 
 /// Of HTTP/2.
-pub(crate) fn many() -> Log {
+pub(crate) fn many(tls: Option<Arc<ServerConfig>>) -> Log {
     let whole = Arc::<Mutex<Vec<String>>>::default();
     let (told, ended) = mpsc::channel();
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -211,12 +216,15 @@ pub(crate) fn many() -> Log {
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
         while let Ok((stream, _)) = listener.accept().await {
             count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            let (kept, told) = (kept.clone(), told.clone());
+            let (kept, told, tls) = (kept.clone(), told.clone(), tls.clone());
             tokio::spawn(async move {
                 let mut requests = Vec::new();
-                if let Ok(mut connection) = h2::server::handshake(stream).await {
-                    while let Some(Ok((request, respond))) = connection.accept().await {
-                        requests.push(tokio::spawn(answer(request, respond, kept.clone())));
+                match tls.map(tokio_rustls::TlsAcceptor::from) {
+                    None => listen(stream, &mut requests, kept).await,
+                    Some(tls) => {
+                        if let Ok(stream) = tls.accept(stream).await {
+                            listen(stream, &mut requests, kept).await;
+                        }
                     }
                 }
                 let mut cut = 0;
@@ -231,6 +239,17 @@ pub(crate) fn many() -> Log {
     Log { at, whole, ended, accepted, _keeps: Box::new(runtime) as Box<Runtime> }
 }
 
+async fn listen(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    requests: &mut Vec<JoinHandle<bool>>,
+    kept: Arc<Mutex<Vec<String>>>,
+) {
+    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        requests.push(tokio::spawn(answer(request, respond, kept.clone())));
+    }
+}
+
 /// Tells whether it was whole.
 async fn answer(
     request: Request<RecvStream>,
@@ -239,6 +258,19 @@ async fn answer(
 ) -> bool {
     let (head, mut from) = request.into_parts();
     let mut body = Vec::new();
+    if head.method == http::Method::CONNECT {
+        let host = head.uri.authority().map_or("", |it| it.as_str());
+        log.lock().unwrap().push(told("CONNECT", host, "", "", &[]));
+        let denied = Response::builder().status(405).body(()).unwrap();
+        let _ = respond.send_response(denied, true);
+        // There is no tunnel, and nothing may come in it.
+        while let Some(Ok(bytes)) = from.data().await {
+            if !bytes.is_empty() {
+                log.lock().unwrap().push(format!("FAULT {bytes:?} behind CONNECT"));
+            }
+        }
+        return true;
+    }
     while let Some(bytes) = from.data().await {
         let Ok(bytes) = bytes else { return false };
         let _ = from.flow_control().release_capacity(bytes.len());

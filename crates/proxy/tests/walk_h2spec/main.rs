@@ -44,6 +44,12 @@ fn h2spec_finds_no_fault_over_tls() {
     judge(member.at(), BackendProtocol::Http1, &["--tls", "--insecure"]);
 }
 
+#[test]
+fn h2spec_finds_no_fault_over_tls_before_members_of_http_2() {
+    let member = Echo::new(usize::MAX);
+    judge(member.at, BackendProtocol::Http2, &["--tls", "--insecure"]);
+}
+
 fn judge(member: SocketAddr, protocol: BackendProtocol, options: &[&str]) {
     let Some(h2spec) = std::env::var_os("SEAWAY_H2SPEC") else {
         return eprintln!("skipped: SEAWAY_H2SPEC names no h2spec; rig/h2spec/install builds it");
