@@ -29,6 +29,7 @@ mod cors;
 mod end;
 mod exchange;
 mod flow;
+pub mod fuzz;
 mod hall;
 mod heads;
 mod identity;

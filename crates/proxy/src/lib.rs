@@ -63,6 +63,7 @@ mod worker;
 
 pub use access::{AccessError, AccessForm, AccessLog, AccessTo};
 pub use health::{HealthChange, HealthChanges};
+pub use http::fuzz;
 pub use open::OpenError;
 pub use proxy::{Drained, Proxy, Running, Settings, StartError};
 pub use running::{Health, Refusal, Story};

@@ -1,0 +1,23 @@
+//! Every parser over its seeds and the same mutations everywhere (`fuzz/README.md`).
+
+use std::path::Path;
+
+fn hold(corpus: &str, target: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(corpus);
+    seaway_testkit::mutate::hold(&corpus, 20_000, target);
+}
+
+#[test]
+fn cookies_hold_over_seeds_and_mutations() {
+    hold("cookies", seaway_proxy::fuzz::cookies);
+}
+
+#[test]
+fn who_the_client_is_holds_over_seeds_and_mutations() {
+    hold("forwarded", seaway_proxy::fuzz::forwarded);
+}
+
+#[test]
+fn traces_hold_over_seeds_and_mutations() {
+    hold("trace_parent", seaway_proxy::fuzz::trace_parent);
+}
