@@ -9,6 +9,7 @@
 //!                            └ exchange.rs  route, choose a member (sticky.rs), ask it (ask.rs), or another
 //!                            └ relay.rs     its answer back to the client
 //!                                └ question.rs, heads.rs   what is changed on the way, there and back
+//!                                └ grpc.rs    what calls of gRPC say of the member
 //!                                └ flow.rs    bodies, however they are framed
 //!                                └ kept.rs    connections to members that wait for the next request
 //!                                └ trunk.rs   connections of HTTP/2 to members, which requests share
@@ -30,6 +31,7 @@ mod end;
 mod exchange;
 mod flow;
 pub mod fuzz;
+mod grpc;
 mod hall;
 mod heads;
 mod identity;

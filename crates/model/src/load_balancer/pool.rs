@@ -219,7 +219,7 @@ impl CheckKind {
 pub struct Passive {
     /// Failures in a row (refused, timed out, reset before an answer or amid it).
     pub failures: u8,
-    /// Answers in a row that say the member is at fault (5xx, HTTP); `None`: they are the member's own business.
+    /// Answers in a row that say the member is at fault (5xx, or none in time; HTTP); `None`: they are the member's own business.
     pub errors: Option<u8>,
     /// Percent of the pool that may be out at once; one always may, and the last one never.
     pub share: u8,

@@ -256,7 +256,10 @@ async fn forward(
                 note_failure(&client.who.listener, pool, &member, why, client.hall.now());
                 502
             }
-            Unanswered::Late => 504,
+            Unanswered::Late => {
+                pool.kept_waiting(&member, client.hall.now());
+                504
+            }
         };
         return refuse(client, scratch, status).await;
     }

@@ -13,6 +13,7 @@ use super::{
     end::End,
     exchange::{After, Short, refuse},
     flow::{Broken, Flow},
+    grpc::Outcome,
     heads::{self, Onward},
     rules::{Answering, Nothing},
     scratch::Scratch,
@@ -42,7 +43,13 @@ pub(super) async fn relay(
             }
             match next_head(client, scratch, short, &stream).await {
                 Ok(()) => continue,
-                Err(status) => return refuse(client, scratch, status).await,
+                Err(status) => {
+                    match status {
+                        504 => pool.kept_waiting(member, client.hall.now()),
+                        _ => pool.failed(member, "no answer after an interim one", client.hall.now()),
+                    }
+                    return refuse(client, scratch, status).await;
+                }
             }
         }
         break;
@@ -78,6 +85,10 @@ pub(super) async fn relay(
         End::Multi(multi) => multi.answer(head, response, &answering),
     };
     let Ok(Onward { chunked, persists }) = onward else { return After::Close };
+    let outcome = match &stream {
+        End::Wire(_) => Outcome::None,
+        End::Multi(_) => Outcome::of(head, response),
+    };
     answered.consume(response.length);
     downward.begin(response.body, chunked);
     if tunnels {
@@ -117,7 +128,10 @@ pub(super) async fn relay(
     record.moved(upward.moved, downward.moved);
     client.own.engage(None);
     match result {
-        Ok(()) => pool.answered(member, status, client.hall.now()),
+        Ok(()) => {
+            let status = outcome.status(status, downward.trailers());
+            pool.answered(member, status, client.hall.now());
+        }
         Err(Broken::Source(_)) => {
             // The client must see that something is missing.
             member.resets.fetch_add(1, Relaxed);

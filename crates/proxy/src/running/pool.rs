@@ -156,11 +156,20 @@ impl RunningPool {
         if status < 500 || matches!(status, 501 | 505) {
             return member.served();
         }
+        self.erred(member, now, || format!("answered {status}"));
+    }
+
+    /// Nobody heard an answer of it in time (HTTP), which is as good as a 504.
+    pub(crate) fn kept_waiting(&self, member: &RunningMember, now: u64) {
+        self.erred(member, now, || "gave no answer in time".to_owned());
+    }
+
+    fn erred(&self, member: &RunningMember, now: u64, what: impl Fn() -> String) {
         let live = self.live.load();
         let Some(passive) = live.compiled.pool().passive else { return };
         if member.erred(passive) {
             let times = passive.errors.unwrap_or_default();
-            self.eject(&live, passive, member, &format!("answered {status}, {times} such in a row"), now);
+            self.eject(&live, passive, member, &format!("{}, {times} such in a row", what()), now);
         }
     }
 

@@ -108,6 +108,31 @@ fn a_member_that_answers_with_errors_is_left_out_for_a_while() {
 }
 
 #[test]
+fn a_member_that_answers_nobody_in_time_is_left_out_for_a_while() {
+    let early = "HTTP/1.1 103 Early Hints\r\n\r\n";
+    for said in ["", early] {
+        let bad = Backend::new(HERE, move |mut stream| {
+            Reader::new(stream.try_clone().unwrap()).head();
+            stream.write_all(said.as_bytes()).unwrap();
+            let _ = stream.read(&mut [0; 1]);
+        });
+        let good = Member::saying("x");
+        let (stage, at) = front_with(&[], |it| it.timeouts.answer = Duration::from_millis(50));
+        let passive = Passive { errors: Some(2), eject: Duration::from_secs(60), ..Passive::default() };
+        stage.put(Pool { passive: Some(passive), ..pool(&[bad.at, good.at()]) });
+        let ask = |_| {
+            let mut client = Client::new(at);
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let first = client.answer();
+            if first.status() == 103 { client.answer().status() } else { first.status() }
+        };
+        let statuses: Vec<u16> = (0..12).map(ask).collect();
+        assert_eq!(statuses.iter().filter(|it| **it == 504).count(), 2, "{statuses:?}");
+        assert_eq!(stage.member(bad.at).standing, seaway_proxy::Standing::Ejected);
+    }
+}
+
+#[test]
 fn a_member_that_breaks_its_answers_off_is_left_out_for_a_while() {
     let (bad, good) = (
         Member::new(|_, _| {

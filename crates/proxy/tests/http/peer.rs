@@ -104,15 +104,20 @@ pub(crate) struct Echo {
 impl Echo {
     /// `streams`: so many on each connection, then it says goodbye.
     pub(crate) fn new(streams: usize) -> Echo {
-        Echo::with(streams, false)
+        Echo::with(streams, false, "0")
     }
 
     /// It takes `CONNECT` with a protocol, too.
     pub(crate) fn that_switches() -> Echo {
-        Echo::with(usize::MAX, true)
+        Echo::with(usize::MAX, true, "0")
     }
 
-    fn with(streams: usize, switches: bool) -> Echo {
+    /// Its calls of gRPC all end so.
+    pub(crate) fn that_ends_with(status: &'static str) -> Echo {
+        Echo::with(usize::MAX, false, status)
+    }
+
+    fn with(streams: usize, switches: bool, status: &'static str) -> Echo {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -138,7 +143,7 @@ impl Echo {
                         let lasting = lasting.clone();
                         lasting.fetch_add(1, SeqCst);
                         tokio::spawn(async move {
-                            echo(request, respond).await;
+                            echo(request, respond, status).await;
                             lasting.fetch_sub(1, SeqCst);
                         });
                         left -= 1;
@@ -153,7 +158,11 @@ impl Echo {
     }
 }
 
-async fn echo(request: Request<RecvStream>, mut respond: h2::server::SendResponse<Bytes>) {
+async fn echo(
+    request: Request<RecvStream>,
+    mut respond: h2::server::SendResponse<Bytes>,
+    status: &'static str,
+) {
     let (head, mut from) = request.into_parts();
     if head.uri.path() == "/bare" {
         let answer = Response::builder().header("grpc-status", "12").body(()).unwrap();
@@ -198,7 +207,7 @@ async fn echo(request: Request<RecvStream>, mut respond: h2::server::SendRespons
         return drop(to.send_data(Bytes::new(), true));
     }
     let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", "0".parse().unwrap());
+    trailers.insert("grpc-status", status.parse().unwrap());
     for (name, value) in from.trailers().await.ok().flatten().iter().flatten() {
         trailers.insert(name, value.clone());
     }

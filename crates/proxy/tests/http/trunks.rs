@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request};
 use seaway_model::{
     Pool,
-    load_balancer::{BackendProtocol, Protocol},
+    load_balancer::{BackendProtocol, Passive, Protocol},
 };
 
 use crate::{peer::*, scene::*, stage::*};
@@ -116,4 +116,23 @@ fn a_member_that_is_not_there_costs_nobody_a_call() {
     }
     let (_stage, at) = front_many(&[Backend::new(HERE, |_| {}).at]);
     assert!(matches!(Peer::new(at).get("/").0, 502 | 503));
+}
+
+#[test]
+fn a_member_whose_calls_end_badly_is_left_out_for_a_while() {
+    for (status, errs) in [("14", true), ("2", true), ("4", true), ("5", false), ("12", false), ("0", false)]
+    {
+        let (bad, good) = (Echo::that_ends_with(status), Echo::new(usize::MAX));
+        let (stage, at) = front_many(&[]);
+        let passive = Passive { errors: Some(3), eject: Duration::from_secs(60), ..Passive::default() };
+        let protocol = BackendProtocol::Http2;
+        stage.put(Pool { passive: Some(passive), protocol, ..pool(&[bad.at, good.at]) });
+        let mut peer = Peer::new(at);
+        for _ in 0..20 {
+            let request = Request::post("http://shop.example/package.Service/Method").body(()).unwrap();
+            peer.ask(request, Some(b"message")).unwrap();
+        }
+        let expected = if errs { 3 } else { 10 };
+        assert_eq!(bad.streams.load(SeqCst), expected, "{status}");
+    }
 }
