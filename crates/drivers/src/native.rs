@@ -65,7 +65,9 @@ impl Native {
 
     fn problems(&self, desired: &Desired, observed: &Observed) -> Vec<(Owner, Problem)> {
         let mut problems: Vec<_> = observed.spoiled.values().cloned().collect();
-        if let Desired::LoadBalancer(wanted) = desired {
+        if let Desired::LoadBalancer(wanted) = desired
+            && !observed.unusable.is_empty()
+        {
             // Whoever's listener names it suffers from it.
             for listener in wanted.listeners.values() {
                 let named = listener.tls.as_ref().map(|tls| tls.objects()).unwrap_or_default();

@@ -22,7 +22,7 @@ use seaway_testkit::{
 fn listener(port: u16, most: Option<u32>) -> Arc<Listener> {
     Arc::new(Listener {
         name: format!("default/shop:{port}").into(),
-        rules: vec![Rule::everything_to(owner(), PoolId("80/TCP".into()))],
+        rules: vec![Rule::everything_to(owner(), PoolId("80/TCP".into())).into()],
         limits: Limits { connections: most, new_per_second: None },
         ..balancing::listener(port)
     })

@@ -114,7 +114,8 @@ pub struct Listener {
     pub port: u16,
     pub protocol: Protocol,
     pub tls: Option<Arc<TlsByName>>,
-    pub rules: Vec<Rule>,
+    /// Shared, so that thousands that stay as they are cost nothing when one changes.
+    pub rules: Vec<Arc<Rule>>,
     pub http: HttpOptions,
     /// Who may connect; empty means everybody.
     pub sources: Vec<IpNet>,

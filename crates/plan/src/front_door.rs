@@ -70,6 +70,8 @@ pub(crate) struct FrontDoor {
     /// In the order of their rules.
     guests: BTreeMap<Rank, Guest>,
     ranks: HashMap<ObjectRef, Rank>,
+    /// Those who pass on TLS.
+    passing: BTreeSet<Rank>,
     claims: Claims,
     /// Which ports of a Service are led to, and by whom.
     uses: HashMap<ServiceKey, BTreeMap<Rank, BTreeSet<u16>>>,
@@ -135,6 +137,12 @@ impl FrontDoor {
         (self.tls, self.shown) = (OnceLock::new(), OnceLock::new());
     }
 
+    /// Who is sent to TLS may be sent elsewhere.
+    pub(crate) fn forget_configuration(&mut self) {
+        self.guests.values_mut().for_each(Guest::forget_where);
+        self.forget_listeners();
+    }
+
     /// Another one under the same names.
     pub(crate) fn renew(&mut self, object: &ObjectRef, certificate: Option<&Arc<Certificate>>) {
         if let (Some(shown), Some(certificate)) = (self.shown.get_mut(), certificate)
@@ -174,6 +182,7 @@ impl FrontDoor {
         let mut stirred: BTreeSet<Rank> = BTreeSet::new();
         if let Some((guest, rank)) = &left {
             self.ranks.remove(object);
+            self.passing.remove(rank);
             stirred.extend(self.claims.remove(rank, &guest.claims));
             for key in guest.backends.keys() {
                 if let Some(users) = self.uses.get_mut(key) {
@@ -207,7 +216,13 @@ impl FrontDoor {
             }
             (None, None) => true,
         };
-        if let Some((rank, guest)) = seated {
+        if let Some((rank, mut guest)) = seated {
+            if let Some((before, _)) = &left {
+                guest.keep(before);
+            }
+            if guest.through.is_some() {
+                self.passing.insert(rank.clone());
+            }
             stirred.extend(self.claims.add(&rank, &guest.claims));
             for (key, ports) in &guest.backends {
                 self.uses.entry(key.clone()).or_default().insert(rank.clone(), ports.clone());

@@ -113,7 +113,7 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
         port: wanted.listen,
         protocol,
         tls: tls.map(Arc::new),
-        rules: vec![rule],
+        rules: vec![Arc::new(rule)],
         http,
         sources,
         proxy_from: wishes.proxy_from.clone(),

@@ -156,6 +156,7 @@ impl World {
             Change::Outcome(outcome) => self.conclude(outcome),
             Change::Config(config) => {
                 self.config = config;
+                self.door.guests.forget_configuration();
                 self.refresh_all();
             }
             Change::Time(now) => self.age(now),

@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             port: at.port(),
             protocol: Protocol::Opaque,
             tls: None,
-            rules: vec![Rule::everything_to(owner.clone(), pool.clone())],
+            rules: vec![Rule::everything_to(owner.clone(), pool.clone()).into()],
             http: HttpOptions::default(),
             sources: Vec::new(),
             proxy_from: Vec::new(),

@@ -83,13 +83,15 @@ impl LoadBalancerState {
         tickets: Option<&Arc<Tickets>>,
     ) -> Arc<Tuned> {
         self.tuned.retain(|it| it.strong_count() > 0);
-        let known = self.tuned.iter().filter_map(Weak::upgrade);
-        if let Some(tuned) = known.into_iter().find(|it| Arc::ptr_eq(&it.listener, &listener)) {
-            return tuned;
+        let known: Vec<Arc<Tuned>> = self.tuned.iter().filter_map(Weak::upgrade).collect();
+        if let Some(tuned) = known.iter().find(|it| Arc::ptr_eq(&it.listener, &listener)) {
+            return tuned.clone();
         }
         let terms = listener.tls.as_ref().filter(|tls| tls.ends_here());
         let terms = terms.and_then(|tls| self.terms(&listener, tls, tickets));
-        let tuned = Arc::new(Tuned::new(listener, terms, |id| self.pool(key, id)));
+        let before = known.iter().rfind(|it| it.listener.id() == listener.id());
+        let before = before.map(Arc::as_ref);
+        let tuned = Arc::new(Tuned::new(listener, terms, before, |id| self.pool(key, id)));
         self.tuned.push(Arc::downgrade(&tuned));
         tuned
     }
@@ -174,7 +176,7 @@ pub(crate) fn put_pool(
 
 #[cfg(test)]
 mod tests {
-    use seaway_model::name::Owner;
+    use seaway_model::{load_balancer::Rule, name::Owner};
 
     use super::*;
 
@@ -194,6 +196,22 @@ mod tests {
         state.forget_terms();
         let again = state.tune(&key, one.listener.clone(), None);
         assert!(!Arc::ptr_eq(&terms(&one), &terms(&again)), "who vouches for clients is another");
+    }
+
+    #[test]
+    fn rules_that_stay_are_made_once() {
+        let key = LbKey::Of(Owner::Config("a".into()));
+        let mut state = LoadBalancerState::default();
+        let owner = seaway_testkit::balancing::owner;
+        let rule = |it: usize| Arc::new(Rule::everything_to(owner(), PoolId(it.to_string().into())));
+        let mut listener = seaway_testkit::balancing::listener(80);
+        listener.protocol = Protocol::Http;
+        listener.rules = (0..100).map(rule).collect();
+        let one = state.tune(&key, Arc::new(listener.clone()), None);
+        listener.rules.remove(10);
+        listener.rules.insert(50, rule(1_000));
+        let other = state.tune(&key, Arc::new(listener), None);
+        assert_eq!(other.unlike(&one), ["1000"]);
     }
 
     #[test]

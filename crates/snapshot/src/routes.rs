@@ -3,13 +3,26 @@
 //! The order is that of Gateway API: an exact host before a wildcard, a longer wildcard before a shorter; an exact path
 //! before a pattern before a prefix, a longer prefix before a shorter; then a method, more headers, more query
 //! parameters; then who comes first in the list, which a plan has sorted by age and name.
+//!
+//! A list that differs in a few rules from the one before is compiled by these few: hosts that they do not name share
+//! what was made of them, and every rule keeps its number for as long as it stays.
 
+mod changes;
 mod paths;
 
-use std::collections::HashMap;
+use std::{
+    borrow::Borrow,
+    collections::HashMap,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
-use seaway_model::load_balancer::{HostPattern, Rule};
+use seaway_model::{
+    Name,
+    load_balancer::{HostPattern, Rule},
+};
 
+use changes::Changes;
 use paths::Paths;
 
 /// What a request asks for. Everything as it was sent; cases and escapes are dealt with here.
@@ -26,7 +39,7 @@ pub trait Asked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// In the list that was compiled.
+    /// By its number, which is not its place in the list.
     pub rule: usize,
     /// So many bytes of the path were the prefix; for an exact path or a pattern, all of them.
     pub prefix: usize,
@@ -35,34 +48,68 @@ pub struct Found {
 /// Nothing is allocated to find a rule.
 #[derive(Debug, Default)]
 pub struct Routes {
-    exact: HashMap<Box<[u8]>, Paths>,
+    /// In their order.
+    rules: Vec<Numbered>,
+    /// Numbers of rules that went.
+    free: Vec<u32>,
+    exact: HashMap<Text, Arc<Paths>>,
     /// By the suffix after `*.`.
-    under: HashMap<Box<[u8]>, Paths>,
-    anywhere: Paths,
+    under: HashMap<Text, Arc<Paths>>,
+    anywhere: Arc<Paths>,
+}
+
+#[derive(Clone, Debug)]
+struct Numbered {
+    rule: Arc<Rule>,
+    number: u32,
 }
 
 /// The longest name that DNS allows, and a dot.
 const LONGEST_HOST: usize = 254;
 
 impl Routes {
-    /// A pattern that is no regular expression matches nothing: whoever planned it has told its owner.
-    pub fn compile(rules: &[Rule]) -> Routes {
-        let mut routes = Routes::default();
-        for (index, rule) in rules.iter().enumerate() {
-            if rule.hosts.is_empty() {
-                routes.anywhere.add(index, rule);
-            }
-            for host in &rule.hosts {
-                let (map, name) = match host {
-                    HostPattern::Exact(name) => (&mut routes.exact, name),
-                    HostPattern::Under(name) => (&mut routes.under, name),
-                };
-                map.entry(name.as_bytes().into()).or_default().add(index, rule);
+    /// A pattern that is no regular expression matches nothing: whoever planned it has told its owner. Numbers are
+    /// places in the list.
+    pub fn compile(rules: &[Arc<Rule>]) -> Routes {
+        Routes::default().changed_to(rules)
+    }
+
+    /// Another list. Which rules stay is seen by their `Arc`; the others alone are compiled.
+    pub fn changed_to(&self, rules: &[Arc<Rule>]) -> Routes {
+        let changes = Changes::between(&self.rules, &self.free, rules);
+        let mut routes = Routes {
+            exact: self.exact.clone(),
+            under: self.under.clone(),
+            anywhere: self.anywhere.clone(),
+            ..Routes::default()
+        };
+        for (host, change) in changes.by_host() {
+            let (map, name) = match host {
+                None => {
+                    Arc::make_mut(&mut routes.anywhere).change(change, &changes.places);
+                    continue;
+                }
+                Some(HostPattern::Exact(name)) => (&mut routes.exact, name),
+                Some(HostPattern::Under(name)) => (&mut routes.under, name),
+            };
+            let paths = map.entry(Text(name.clone())).or_default();
+            Arc::make_mut(paths).change(change, &changes.places);
+            if paths.is_empty() {
+                map.remove(name.as_bytes());
             }
         }
-        let all = routes.exact.values_mut().chain(routes.under.values_mut());
-        all.chain([&mut routes.anywhere]).for_each(Paths::sort);
+        (routes.rules, routes.free) = (changes.rules, changes.free);
         routes
+    }
+
+    /// Every rule with its number, in order.
+    pub fn rules(&self) -> impl Iterator<Item = (usize, &Arc<Rule>)> {
+        self.rules.iter().map(|it| (it.number as usize, &it.rule))
+    }
+
+    /// All numbers are below.
+    pub fn numbers(&self) -> usize {
+        self.rules.len() + self.free.len()
     }
 
     pub fn find(&self, asked: &impl Asked) -> Option<Found> {
@@ -83,6 +130,22 @@ impl Routes {
             }
         }
         self.anywhere.find(asked)
+    }
+}
+
+/// A text that is looked up by its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Text(Name);
+
+impl Borrow<[u8]> for Text {
+    fn borrow(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl Hash for Text {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_bytes().hash(state);
     }
 }
 

@@ -53,7 +53,7 @@ pub fn listener(port: u16) -> Listener {
         port,
         protocol: Protocol::Opaque,
         tls: None,
-        rules: vec![Rule::everything_to(owner(), pool_id())],
+        rules: vec![Rule::everything_to(owner(), pool_id()).into()],
         http: HttpOptions::default(),
         sources: Vec::new(),
         proxy_from: Vec::new(),

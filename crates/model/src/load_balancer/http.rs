@@ -8,7 +8,7 @@ use super::pool::PoolId;
 use crate::name::{Name, Owner};
 
 /// A listener asks its rules in the precedence that `snapshot` compiles. A front door's rules have many owners.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub owner: Owner,
     /// Any of these; empty means every host.

@@ -1,11 +1,14 @@
 //! Who appears at the front door: a Service by itself, or a route.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, OnceLock},
+};
 
 use seaway_model::{
     Kind, Name, ObjectRef, Owner, PoolId, Problem, Time,
     fact::{HttpRoute, Meta, Service},
-    load_balancer::{HostPattern, Match, Rule},
+    load_balancer::{Action, HostPattern, Match, Rule},
 };
 
 use super::claims::Claim;
@@ -35,7 +38,8 @@ enum GuestKind {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Guest {
     pub(super) owner: Owner,
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<Arc<Rule>>,
+    sent_on: SentOn,
     /// Each with the field that makes it.
     pub(super) claims: BTreeMap<Claim, Name>,
     /// Services that it leads to, or would, with the ports that they have of those it names.
@@ -47,6 +51,16 @@ pub(super) struct Guest {
     /// Whether it is only there for TLS; nothing, if it does not care.
     pub(super) redirect: Option<bool>,
     pub(super) problems: Vec<Problem>,
+}
+
+/// Rules that send whoever comes in the open to TLS, made when they are wanted. They follow from the others.
+#[derive(Clone, Debug, Default)]
+struct SentOn(OnceLock<Vec<Arc<Rule>>>);
+
+impl PartialEq for SentOn {
+    fn eq(&self, _other: &SentOn) -> bool {
+        true
+    }
 }
 
 impl Rank {
@@ -84,6 +98,7 @@ impl Guest {
         Guest {
             owner: Owner::Object { object, uid: uid.clone() },
             rules: Vec::new(),
+            sent_on: SentOn::default(),
             claims: BTreeMap::new(),
             backends: BTreeMap::new(),
             through: None,
@@ -128,7 +143,30 @@ impl Guest {
                 self.claims.entry(Claim::new(host, asked)).or_insert_with(|| field(index));
             }
         }
-        self.rules.push(rule);
+        self.rules.push(Arc::new(rule));
+    }
+
+    /// In place of its rules, where everybody is sent to TLS.
+    pub(super) fn sent_on(&self, action: impl Fn() -> Action) -> &[Arc<Rule>] {
+        let sent =
+            |rule: &Arc<Rule>| Arc::new(Rule { action: action(), filters: Vec::new(), ..Rule::clone(rule) });
+        self.sent_on.0.get_or_init(|| self.rules.iter().map(sent).collect())
+    }
+
+    /// Where that is may be another place now.
+    pub(super) fn forget_where(&mut self) {
+        self.sent_on = SentOn::default();
+    }
+
+    /// Rules that are as they were are the very same `Arc`: whoever compiles them sees it at once.
+    pub(super) fn keep(&mut self, before: &Guest) {
+        let keep = |(rule, known): (&mut Arc<Rule>, &Arc<Rule>)| {
+            if rule == known {
+                *rule = known.clone();
+            }
+        };
+        self.rules.iter_mut().zip(&before.rules).for_each(keep);
+        self.rules.iter_mut().rev().zip(before.rules.iter().rev()).for_each(keep);
     }
 
     /// The pool of a port, which is led to from now on.

@@ -16,7 +16,7 @@ impl FrontDoor {
     pub(crate) fn ids(&self, given: Given<'_>) -> Vec<ListenerId> {
         let settings = &given.config.front_door;
         let any = given.certificates.any_at_front_door(&settings.tls, self.certificates.keys());
-        let tls = (any || self.guests.values().any(|it| it.through.is_some())).then_some(settings.tls.port);
+        let tls = (any || !self.passing.is_empty()).then_some(settings.tls.port);
         let ports = [Some(settings.port), tls.filter(|it| *it != settings.port)];
         ports.into_iter().flatten().map(|port| ListenerId { l4: L4::Tcp, port }).collect()
     }
@@ -57,8 +57,10 @@ impl FrontDoor {
     /// Of two that claim a host, the one who has it.
     fn through(&self) -> BTreeMap<HostPattern, Vec<(PoolId, u32)>> {
         let mut through = BTreeMap::new();
-        for (rank, guest) in &self.guests {
-            let Some((hosts, to)) = &guest.through else { continue };
+        for rank in &self.passing {
+            let Some((hosts, to)) = self.guests.get(rank).and_then(|it| it.through.as_ref()) else {
+                continue;
+            };
             let held = |host: &&HostPattern| {
                 self.claims.holder(&Claim::new(Some(host), &Match::default())) == Some(rank)
             };
@@ -79,19 +81,19 @@ impl FrontDoor {
             false => Arc::new(TlsByName { through, ..TlsByName::clone(names) }),
         });
         let secure = tls.map(|tls| {
-            let rules = self.guests.values().flat_map(|guest| guest.rules.iter().cloned());
+            let rules = self.guests.values().flat_map(|guest| &guest.rules).cloned();
             let rules = rules.chain(unmatched(settings)).collect();
             Arc::new(Listener { tls: Some(tls), ..listener("https", settings.tls.port, rules, config) })
         });
         // Who only passes on has nobody to be sent to.
         let secure_for_all = secure.as_ref().filter(|_| names.ends_here());
-        let mut rules: Vec<Rule> = Vec::new();
+        let mut rules: Vec<Arc<Rule>> = Vec::new();
         for guest in self.guests.values() {
             let sent_on = secure_for_all.is_some() && guest.redirect.unwrap_or(settings.tls.redirect);
-            rules.extend(guest.rules.iter().map(|rule| match sent_on {
-                true => Rule { action: to_https(settings.tls.port), filters: Vec::new(), ..rule.clone() },
-                false => rule.clone(),
-            }));
+            rules.extend_from_slice(match sent_on {
+                true => guest.sent_on(|| to_https(settings.tls.port)),
+                false => &guest.rules,
+            });
         }
         rules.extend(unmatched(settings));
         let open = Arc::new(listener("http", settings.port, rules, config));
@@ -109,7 +111,7 @@ fn tls(certificates: &Certificates, objects: &[&ObjectRef], settings: &Settings)
     }
 }
 
-fn listener(name: &str, port: u16, rules: Vec<Rule>, config: &Config) -> Listener {
+fn listener(name: &str, port: u16, rules: Vec<Arc<Rule>>, config: &Config) -> Listener {
     Listener {
         owner: owner(),
         name: format!("{FRONT_DOOR}:{name}").into(),
@@ -127,11 +129,11 @@ fn listener(name: &str, port: u16, rules: Vec<Rule>, config: &Config) -> Listene
 }
 
 /// The rule for whatever no other one wants.
-fn unmatched(settings: &Settings) -> Option<Rule> {
+fn unmatched(settings: &Settings) -> Option<Arc<Rule>> {
     let answer = settings.unmatched.as_ref()?;
     let page = answer.page.as_ref().or_else(|| settings.http.pages.get(&answer.code));
     let body = page.cloned().unwrap_or_default();
-    Some(Rule {
+    Some(Arc::new(Rule {
         owner: owner(),
         hosts: Vec::new(),
         matches: vec![Match::default()],
@@ -140,5 +142,5 @@ fn unmatched(settings: &Settings) -> Option<Rule> {
         timeout: None,
         attempt_timeout: None,
         retries: None,
-    })
+    }))
 }

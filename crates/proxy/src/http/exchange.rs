@@ -71,7 +71,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     }
     let seen = Seen { head, request: &scratch.request };
     let found = tuned.routes.find(&seen);
-    let Some((found, rule)) = found.and_then(|it| Some((it, tuned.listener.rules.get(it.rule)?))) else {
+    let Some((found, rule)) = found.and_then(|it| Some((it, tuned.rule(it.rule)?))) else {
         return refuse(client, scratch, 404).await;
     };
     let peer = client.who.peer.ip();

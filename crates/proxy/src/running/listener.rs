@@ -12,7 +12,7 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     LbKey, Listener, ListenerId, PoolId,
-    load_balancer::{Action, Filter, Protocol},
+    load_balancer::{Action, Filter, Protocol, Rule},
 };
 
 use seaway_snapshot::Routes;
@@ -48,14 +48,20 @@ pub(crate) struct Tuned {
     pub(crate) listener: Arc<Listener>,
     /// What the first rule that forwards leads to: all there is to layer 4.
     first: Choice,
-    /// Of HTTP: which rule, and where each leads.
+    /// Of HTTP: which rule, and what each comes to, by its number.
     pub(crate) routes: Routes,
-    choices: Vec<Choice>,
-    mirrors: Vec<Vec<Mirror>>,
+    paths: Vec<Option<Arc<Path>>>,
     /// How TLS is spoken, where it ends.
     pub(crate) terms: Option<Arc<Terms>>,
     /// And for whom it does not.
     pub(crate) through: Option<Through>,
+}
+
+/// A rule of HTTP, and where it leads.
+struct Path {
+    rule: Arc<Rule>,
+    choice: Choice,
+    mirrors: Vec<Mirror>,
 }
 
 /// Who gets a copy of some requests.
@@ -115,45 +121,37 @@ impl Refusal {
 }
 
 impl Tuned {
+    /// `before`: what it takes the place of. Rules that are in both are not made anew.
     pub(crate) fn new(
         listener: Arc<Listener>,
         terms: Option<Arc<Terms>>,
+        before: Option<&Tuned>,
         mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>,
     ) -> Tuned {
         let through = listener.tls.as_ref().and_then(|tls| Through::new(tls, &mut pool));
-        let mut choices: Vec<Choice> = Vec::new();
-        for rule in &listener.rules {
-            choices.push(match &rule.action {
-                Action::Forward(pools) => {
-                    Choice::new(pools.iter().map(|(id, weight)| (pool(id), *weight)).collect())
-                }
-                Action::Redirect(_) | Action::Respond { .. } => Choice::default(),
-            });
-        }
-        if listener.protocol == Protocol::Http {
-            let mirrors = listener.rules.iter().map(|rule| {
-                let mirrors = rule.filters.iter().filter_map(|filter| match filter {
-                    Filter::Mirror { to, per_mille } => {
-                        Some(Mirror { pool: pool(to), per_mille: *per_mille })
-                    }
-                    _ => None,
-                });
-                mirrors.collect()
-            });
-            let mirrors = mirrors.collect();
-            let routes = Routes::compile(&listener.rules);
-            return Tuned { listener, first: Choice::default(), routes, choices, mirrors, terms, through };
-        }
-        let first = choices.into_iter().find(|choice| !choice.pools.is_empty()).unwrap_or_default();
-        Tuned {
+        let mut tuned = Tuned {
             listener,
-            first,
+            first: Choice::default(),
             routes: Routes::default(),
-            choices: Vec::new(),
-            mirrors: Vec::new(),
+            paths: Vec::new(),
             terms,
             through,
+        };
+        let rules = &tuned.listener.rules;
+        if tuned.listener.protocol == Protocol::Http {
+            let routes = before.map_or_else(|| Routes::compile(rules), |it| it.routes.changed_to(rules));
+            let mut paths = vec![None; routes.numbers()];
+            for (number, rule) in routes.rules() {
+                let known = before.and_then(|it| it.paths.get(number)?.as_ref());
+                let known = known.filter(|it| Arc::ptr_eq(&it.rule, rule)).cloned();
+                paths[number] = Some(known.unwrap_or_else(|| Arc::new(Path::new(rule.clone(), &mut pool))));
+            }
+            (tuned.routes, tuned.paths) = (routes, paths);
+        } else {
+            let mut choices = rules.iter().map(|rule| Choice::of(rule, &mut pool));
+            tuned.first = choices.find(|choice| !choice.pools.is_empty()).unwrap_or_default();
         }
+        tuned
     }
 
     pub(crate) fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
@@ -165,18 +163,26 @@ impl Tuned {
         self.first.pools.iter().map(|(pool, _)| pool).find(|pool| pool.id == *id)
     }
 
+    pub(crate) fn rule(&self, number: usize) -> Option<&Rule> {
+        Some(&self.path(number)?.rule)
+    }
+
     /// Of that rule.
     pub(crate) fn pool_of(&self, rule: usize, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
-        self.choices.get(rule)?.pool(number)
+        self.path(rule)?.choice.pool(number)
     }
 
     /// All that a rule leads to, with their weights.
     pub(crate) fn pools_of(&self, rule: usize) -> &[(Arc<RunningPool>, u32)] {
-        self.choices.get(rule).map_or(&[], |choice| &choice.pools)
+        self.path(rule).map_or(&[], |path| &path.choice.pools)
     }
 
     pub(crate) fn mirrors_of(&self, rule: usize) -> &[Mirror] {
-        self.mirrors.get(rule).map_or(&[], Vec::as_slice)
+        self.path(rule).map_or(&[], |path| &path.mirrors)
+    }
+
+    fn path(&self, rule: usize) -> Option<&Arc<Path>> {
+        self.paths.get(rule)?.as_ref()
     }
 
     pub(crate) fn admits(&self, ip: IpAddr) -> bool {
@@ -190,7 +196,27 @@ impl Tuned {
     }
 }
 
+impl Path {
+    fn new(rule: Arc<Rule>, pool: &mut impl FnMut(&PoolId) -> Arc<RunningPool>) -> Path {
+        let choice = Choice::of(&rule, pool);
+        let mirrors = rule.filters.iter().filter_map(|filter| match filter {
+            Filter::Mirror { to, per_mille } => Some(Mirror { pool: pool(to), per_mille: *per_mille }),
+            _ => None,
+        });
+        Path { choice, mirrors: mirrors.collect(), rule }
+    }
+}
+
 impl Choice {
+    fn of(rule: &Rule, pool: &mut impl FnMut(&PoolId) -> Arc<RunningPool>) -> Choice {
+        match &rule.action {
+            Action::Forward(pools) => {
+                Choice::new(pools.iter().map(|(id, weight)| (pool(id), *weight)).collect())
+            }
+            Action::Redirect(_) | Action::Respond { .. } => Choice::default(),
+        }
+    }
+
     pub(super) fn new(pools: Vec<(Arc<RunningPool>, u32)>) -> Choice {
         let weight = pools.iter().map(|(_, weight)| u64::from(*weight)).sum();
         Choice { pools, weight }

@@ -86,7 +86,7 @@ fn pool(l4: L4, at: SocketAddr) -> Pool {
 }
 
 fn listener(l4: L4, port: u16) -> Listener {
-    let rules = vec![Rule::everything_to(balancing::owner(), PoolId(l4.as_str().into()))];
+    let rules = vec![Rule::everything_to(balancing::owner(), PoolId(l4.as_str().into())).into()];
     Listener { l4, rules, ..balancing::listener(port) }
 }
 

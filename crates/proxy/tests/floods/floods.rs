@@ -276,13 +276,13 @@ fn requests_that_no_member_is_asked_keep_nobody_else_waiting() {
     let _alone = alone();
     let member = member(5);
     let (_stage, at) = front(member.at, |listener| {
-        let mut redirect = listener.rules[0].clone();
+        let mut redirect = seaway_model::load_balancer::Rule::clone(&listener.rules[0]);
         redirect.matches = vec![seaway_model::load_balancer::Match {
             path: Some(seaway_model::load_balancer::PathMatch::Exact("/away".into())),
             ..Default::default()
         }];
         redirect.action = seaway_model::load_balancer::Action::Respond { code: 200, body: "".into() };
-        listener.rules.insert(0, redirect);
+        listener.rules.insert(0, redirect.into());
     });
     let flood = Flood::of(connect(at), b"GET /away HTTP/1.1\r\nHost: a\r\n\r\n", true);
     eventually("it is under way", || flood.rounds.load(SeqCst) > 20);

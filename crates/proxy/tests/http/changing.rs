@@ -154,7 +154,7 @@ fn a_thousand_changes_of_routes_members_and_certificates_fail_nobody() {
     let (at, web) = stage.open(HERE, http);
     let (calls_at, call) = stage.open(HERE, |listener| {
         http(listener);
-        listener.rules = vec![rule(&many)];
+        listener.rules = vec![rule(&many).into()];
     });
     let tls = TlsByName { default: vec![object("a")], ..TlsByName::default() };
     let (tls_at, secured) = stage.open(HERE, |listener| {
@@ -192,7 +192,7 @@ fn a_thousand_changes_of_routes_members_and_certificates_fail_nobody() {
                 let mut more = web.clone();
                 let hosts = vec![HostPattern::Exact(format!("host-{turn}.example").as_str().into())];
                 let action = Action::Respond { code: 204, body: "".into() };
-                more.rules.insert(0, Rule { hosts, action, ..rule(&balancing::pool_id()) });
+                more.rules.insert(0, Rule { hosts, action, ..rule(&balancing::pool_id()) }.into());
                 stage.proxy.retune(&stage.key, HERE, Arc::new(more));
             }
             3 => give(&stage, "a", &certificates[turn / 8 % 2]),

@@ -1,5 +1,7 @@
 //! What is told to whom, and where requests go.
 
+use std::sync::Arc;
+
 use seaway_model::load_balancer::{Action, Filter, HeaderChange, HostPattern, Match, PathMatch, Redirect};
 
 use crate::scene::*;
@@ -55,7 +57,7 @@ fn rules_say_where_requests_go_and_what_becomes_of_their_paths() {
         said.action = Action::Respond { code: 403, body: "no".into() };
         let mut hosted = everything();
         hosted.hosts = vec![HostPattern::Exact("b.example".into())];
-        listener.rules = vec![stripped, said, hosted];
+        listener.rules = [stripped, said, hosted].map(Arc::new).into();
     });
     let mut client = Client::new(at);
     for (target, host, expected) in [
@@ -137,7 +139,7 @@ fn rules_change_fields_on_both_ways() {
                 remove: vec!["content-length".into()],
             }),
         ];
-        listener.rules = vec![rule];
+        listener.rules = vec![rule.into()];
     });
     let answer = Client::new(at).ask(
         "POST / HTTP/1.1\r\nHost: a\r\nx-set: old\r\nX-Gone: 1\r\nX-ADD: one\r\nContent-Length: 2\r\n\r\nhi",
@@ -180,7 +182,7 @@ fn redirects_keep_what_they_do_not_name() {
             let mut rule = everything();
             rule.matches = vec![Match { path: prefix("/a"), ..Match::default() }];
             rule.action = Action::Redirect(redirect.clone());
-            listener.rules = vec![rule];
+            listener.rules = vec![rule.into()];
         });
         let mut client = Client::new(at);
         for _ in 0..2 {
@@ -226,7 +228,7 @@ fn a_trusted_peer_says_who_the_client_is() {
 
 #[test]
 fn a_member_that_wants_to_know_is_told_who_the_client_is() {
-    let heard: std::sync::Arc<std::sync::Mutex<Vec<String>>> = Default::default();
+    let heard: Arc<std::sync::Mutex<Vec<String>>> = Default::default();
     let kept = heard.clone();
     let backend = crate::stage::Backend::new(crate::stage::HERE, move |stream| {
         let mut first = String::new();

@@ -167,7 +167,7 @@ fn what_a_rule_says_is_said_instead_of_ours() {
             add: Vec::new(),
             remove: vec!["X-Forwarded-For".into()],
         })];
-        listener.rules = vec![rule];
+        listener.rules = vec![rule.into()];
     });
     assert_eq!(all(&heard, "x-forwarded-proto"), ["https"]);
     assert_eq!(all(&heard, "x-request-id"), ["fixed"]);

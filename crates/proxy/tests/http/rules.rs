@@ -1,6 +1,9 @@
 //! What rules and the listener's options do besides leading somewhere.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use seaway_model::{
     Pool, PoolId,
@@ -31,7 +34,7 @@ fn pages_of_other_origins_ask_first_and_are_told() {
             expose: vec!["X-Told".into()],
             max_age: Duration::from_secs(5),
         })];
-        listener.rules = vec![rule];
+        listener.rules = vec![rule.into()];
     });
     let mut client = Client::new(at);
     let mut preflight = |origin: &str| {
@@ -78,7 +81,7 @@ fn a_mirror_hears_what_the_member_hears_and_holds_nobody_up() {
         let (_, listener) = stage.open(HERE, |listener| {
             let mut rule = everything();
             rule.filters = vec![Filter::Mirror { to: other.clone(), per_mille }];
-            listener.rules = vec![rule];
+            listener.rules = vec![rule.into()];
             listener.protocol = seaway_model::load_balancer::Protocol::Http;
         });
         let mut client = Client::new((HERE, listener.port).into());
@@ -107,7 +110,7 @@ fn a_rule_has_a_time_of_its_own() {
         (whole.matches, whole.timeout) = (prefix("/slow/whole"), Some(Duration::from_millis(100)));
         (attempt.matches, attempt.attempt_timeout) =
             (prefix("/slow/attempt"), Some(Duration::from_millis(100)));
-        listener.rules = vec![whole, attempt, everything()];
+        listener.rules = [whole, attempt, everything()].map(Arc::new).into();
     });
     for path in ["/slow/whole", "/slow/attempt"] {
         let begun = Instant::now();
@@ -124,7 +127,7 @@ fn a_rule_says_how_often_others_are_tried() {
         let (_stage, at) = front_with(&[nobody(), nobody(), member.at()], |listener| {
             let mut rule = everything();
             rule.retries = retries;
-            listener.rules = vec![rule];
+            listener.rules = vec![rule.into()];
         });
         let statuses: Vec<u16> = (0..6).map(|_| Client::new(at).get("/").status()).collect();
         assert!(statuses.contains(&status), "{retries:?}: {statuses:?}");
@@ -157,7 +160,7 @@ fn requests_find_their_rule_by_all_that_they_say() {
     let query = |value: TextMatch| Match { query: vec![("q".into(), value)], ..prefix("/") };
     let hosted = |name: &str, host: HostPattern| Rule { hosts: vec![host], ..saying(name, prefix("/")) };
     let (_stage, at) = front_with(&[], |listener| {
-        listener.rules = vec![
+        listener.rules = [
             saying("rest", prefix("/")),
             saying("prefix", prefix("/a")),
             saying("longer", prefix("/a/b")),
@@ -170,7 +173,9 @@ fn requests_find_their_rule_by_all_that_they_say() {
             saying("query regex", query(TextMatch::Regex("th.t".into()))),
             hosted("host", HostPattern::Exact("shop.example".into())),
             hosted("under", HostPattern::Under("shop.example".into())),
-        ];
+        ]
+        .map(Arc::new)
+        .into();
     });
     let (mut client, mut many) = (Client::new(at), Peer::new(at));
     for (method, url, kind, expected) in [
@@ -212,7 +217,7 @@ fn pools_share_requests_by_their_weights() {
     let (stage, at) = front_with(&[], |listener| {
         let pools = [("often", 9), ("seldom", 1), ("never", 0)];
         let action = Action::Forward(pools.map(|(id, weight)| (PoolId(id.into()), weight)).into());
-        listener.rules = vec![Rule { action, ..everything() }];
+        listener.rules = vec![Rule { action, ..everything() }.into()];
     });
     for (id, member) in ["often", "seldom", "never"].into_iter().zip(&members) {
         stage.put(Pool { id: PoolId(id.into()), ..pool(&[member.at()]) });

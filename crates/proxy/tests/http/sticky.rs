@@ -183,7 +183,7 @@ fn each_prefix_has_a_cookie_of_its_own() {
         shop.filters = vec![Filter::RewritePrefix("/".into())];
         let mut exact = everything();
         exact.matches = vec![Match { path: Some(PathMatch::Exact("/exact".into())), ..Match::default() }];
-        listener.rules = vec![shop, exact, everything()];
+        listener.rules = [shop, exact, everything()].map(Arc::new).into();
         listener.http.trusted = vec!["127.0.0.0/8".parse().unwrap()];
     });
     stage.put(by_cookie(CookieMode::Insert, &all(&members)));
@@ -210,7 +210,7 @@ fn of_pools_that_share_requests_the_cookie_tells_which() {
             (PoolId("new".into()), 1),
             (PoolId("x".into()), 1),
         ]);
-        listener.rules = vec![rule];
+        listener.rules = vec![rule.into()];
     });
     for (id, member) in ["old", "new", "x"].into_iter().zip(&members) {
         stage.put(Pool { id: PoolId(id.into()), ..by_cookie(CookieMode::Insert, &[member.at()]) });

@@ -1,82 +1,111 @@
 //! The rules of one host, by path.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use regex::bytes::{Regex, RegexBuilder};
-use seaway_model::load_balancer::{Match, PathMatch, Rule, TextMatch};
+use seaway_model::{
+    Name,
+    load_balancer::{Match, PathMatch, TextMatch},
+};
 
-use super::{Asked, Found};
+use super::{Asked, Found, Numbered, Text, changes::Change};
 
 /// What a compiled pattern may take, so that one route cannot take it all.
 const PATTERN_SIZE: usize = 1 << 20;
 
-#[derive(Debug, Default)]
+/// Cheap to clone: what no change touches is shared.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Paths {
-    exact: HashMap<Box<[u8]>, Vec<Candidate>>,
-    patterns: Vec<(Regex, Candidate)>,
+    exact: HashMap<Text, Arc<[Candidate]>>,
+    patterns: Arc<[(Arc<Regex>, Candidate)]>,
     /// Without the slash at the end.
-    prefixes: HashMap<Box<[u8]>, Vec<Candidate>>,
-    /// Segments of the longest prefix: no more of a path is looked at.
+    prefixes: HashMap<Text, Arc<[Candidate]>>,
+    /// Segments of the longest prefix there ever was: no more of a path is looked at.
     deepest: usize,
 }
 
 /// One match of one rule, whose path fits.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Candidate {
-    rule: usize,
-    method: Option<Box<[u8]>>,
-    headers: Vec<(Box<[u8]>, Text)>,
-    query: Vec<(Box<[u8]>, Text)>,
+    rule: u32,
+    method: Option<Name>,
+    headers: Box<[(Name, Wanted)]>,
+    query: Box<[(Name, Wanted)]>,
 }
 
-#[derive(Debug)]
-enum Text {
-    Exact(Box<[u8]>),
-    Pattern(Regex),
+#[derive(Clone, Debug)]
+enum Wanted {
+    Exact(Name),
+    Pattern(Arc<Regex>),
+}
+
+/// What a match says of the path, as it is looked up.
+#[derive(PartialEq, Eq, Hash)]
+enum Place {
+    Exact(Text),
+    Pattern,
+    Prefix(Text),
 }
 
 impl Paths {
-    pub(super) fn add(&mut self, index: usize, rule: &Rule) {
-        let everything = [Match::default()];
-        for one in if rule.matches.is_empty() { &everything[..] } else { &rule.matches } {
-            let Some(candidate) = Candidate::new(index, one) else { continue };
-            match &one.path {
-                Some(PathMatch::Exact(path)) => {
-                    self.exact.entry(path.as_bytes().into()).or_default().push(candidate);
+    /// `places`: where each rule is in the list.
+    pub(super) fn change(&mut self, change: Change<'_>, places: &[u32]) {
+        let mut touched: HashMap<Place, Vec<Candidate>> = HashMap::new();
+        for asked in change.gone.iter().flat_map(|it| matches(it)) {
+            touched.entry(Place::of(asked)).or_default();
+        }
+        let mut patterns = Vec::new();
+        for it in &change.fresh {
+            for asked in matches(it) {
+                let Some(candidate) = Candidate::new(it.number, asked) else { continue };
+                match Place::of(asked) {
+                    Place::Pattern => patterns.extend(path_pattern(asked).map(|it| (it, candidate))),
+                    place => touched.entry(place).or_default().push(candidate),
                 }
-                Some(PathMatch::Regex(pattern)) => {
-                    if let Some(pattern) = whole(pattern) {
-                        self.patterns.push((pattern, candidate));
-                    }
-                }
-                Some(PathMatch::Prefix(prefix)) => self.add_prefix(prefix.trim_end_matches('/'), candidate),
-                None => self.add_prefix("", candidate),
             }
         }
-    }
-
-    fn add_prefix(&mut self, prefix: &str, candidate: Candidate) {
-        self.deepest = self.deepest.max(prefix.matches('/').count());
-        self.prefixes.entry(prefix.as_bytes().into()).or_default().push(candidate);
-    }
-
-    pub(super) fn sort(&mut self) {
-        for list in self.exact.values_mut().chain(self.prefixes.values_mut()) {
-            list.sort_by_key(Candidate::rank);
+        let mut gone: Vec<u32> = change.gone.iter().map(|it| it.number).collect();
+        gone.sort_unstable();
+        let stays = |it: &Candidate| gone.binary_search(&it.rule).is_err();
+        if touched.remove(&Place::Pattern).is_some() || !patterns.is_empty() {
+            let staying = self.patterns.iter().filter(|(_, it)| stays(it)).cloned();
+            patterns.extend(staying);
+            patterns.sort_by_key(|(_, it)| it.rank(places));
+            self.patterns = patterns.into();
         }
-        self.patterns.sort_by_key(|(_, candidate)| candidate.rank());
+        for (place, mut list) in touched {
+            let (map, text) = match place {
+                Place::Exact(text) => (&mut self.exact, text),
+                Place::Prefix(text) => {
+                    self.deepest = self.deepest.max(text.0.matches('/').count());
+                    (&mut self.prefixes, text)
+                }
+                Place::Pattern => continue,
+            };
+            let known = map.get(&text).into_iter().flat_map(|it| it.iter());
+            list.extend(known.filter(|it| stays(it)).cloned());
+            list.sort_by_key(|it| it.rank(places));
+            match list.is_empty() {
+                true => map.remove(&text),
+                false => map.insert(text, list.into()),
+            };
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.patterns.is_empty() && self.prefixes.is_empty()
     }
 
     pub(super) fn find(&self, asked: &impl Asked) -> Option<Found> {
         // An absolute target may have no path at all.
         let path = if asked.path().is_empty() { b"/" } else { asked.path() };
-        let first = |list: &[Candidate]| list.iter().find(|it| it.fits(asked)).map(|it| it.rule);
+        let first = |list: &[Candidate]| list.iter().find(|it| it.fits(asked)).map(|it| it.rule as usize);
         if let Some(rule) = self.exact.get(path).and_then(|list| first(list)) {
             return Some(Found { rule, prefix: path.len() });
         }
         let mut patterns = self.patterns.iter();
         if let Some((_, found)) = patterns.find(|(pattern, it)| pattern.is_match(path) && it.fits(asked)) {
-            return Some(Found { rule: found.rule, prefix: path.len() });
+            return Some(Found { rule: found.rule as usize, prefix: path.len() });
         }
         let mut prefix = self.beginning(path);
         loop {
@@ -95,49 +124,81 @@ impl Paths {
     }
 }
 
+impl Place {
+    fn of(asked: &Match) -> Place {
+        match &asked.path {
+            Some(PathMatch::Exact(path)) => Place::Exact(Text(path.clone())),
+            Some(PathMatch::Regex(_)) => Place::Pattern,
+            Some(PathMatch::Prefix(prefix)) => Place::Prefix(Text(match prefix.trim_end_matches('/') {
+                whole if whole.len() == prefix.len() => prefix.clone(),
+                trimmed => trimmed.into(),
+            })),
+            None => Place::Prefix(Text(Name::default())),
+        }
+    }
+}
+
+/// A rule without matches is for everything.
+fn matches(numbered: &Numbered) -> &[Match] {
+    const EVERYTHING: &[Match] =
+        &[Match { path: None, method: None, headers: Vec::new(), query: Vec::new() }];
+    if numbered.rule.matches.is_empty() { EVERYTHING } else { &numbered.rule.matches }
+}
+
+fn path_pattern(asked: &Match) -> Option<Arc<Regex>> {
+    match &asked.path {
+        Some(PathMatch::Regex(pattern)) => whole(pattern),
+        _ => None,
+    }
+}
+
 impl Candidate {
-    fn new(rule: usize, asked: &Match) -> Option<Candidate> {
-        let texts = |all: &[(seaway_model::Name, TextMatch)]| -> Option<Vec<_>> {
-            all.iter().map(|(name, text)| Some((Box::from(name.as_bytes()), Text::new(text)?))).collect()
+    fn new(rule: u32, asked: &Match) -> Option<Candidate> {
+        let texts = |all: &[(Name, TextMatch)]| -> Option<Box<[_]>> {
+            all.iter().map(|(name, text)| Some((name.clone(), Wanted::new(text)?))).collect()
         };
         Some(Candidate {
             rule,
-            method: asked.method.as_ref().map(|method| method.as_bytes().into()),
+            method: asked.method.clone(),
             headers: texts(&asked.headers)?,
             query: texts(&asked.query)?,
         })
     }
 
     /// Who is first among those with the same path.
-    fn rank(&self) -> (Reverse<bool>, Reverse<usize>, Reverse<usize>, usize) {
-        (Reverse(self.method.is_some()), Reverse(self.headers.len()), Reverse(self.query.len()), self.rule)
+    fn rank(&self, places: &[u32]) -> (Reverse<bool>, Reverse<usize>, Reverse<usize>, u32) {
+        let place = places.get(self.rule as usize).copied().unwrap_or(u32::MAX);
+        (Reverse(self.method.is_some()), Reverse(self.headers.len()), Reverse(self.query.len()), place)
     }
 
     fn fits(&self, asked: &impl Asked) -> bool {
-        self.method.as_deref().is_none_or(|method| method == asked.method())
-            && self.headers.iter().all(|(name, text)| asked.header(name).is_some_and(|it| text.is(it)))
-            && self.query.iter().all(|(name, text)| parameter_is(asked.query(), name, text))
+        self.method.as_ref().is_none_or(|method| method.as_bytes() == asked.method())
+            && self
+                .headers
+                .iter()
+                .all(|(name, text)| asked.header(name.as_bytes()).is_some_and(|it| text.is(it)))
+            && self.query.iter().all(|(name, text)| parameter_is(asked.query(), name.as_bytes(), text))
     }
 }
 
-impl Text {
-    fn new(text: &TextMatch) -> Option<Text> {
+impl Wanted {
+    fn new(text: &TextMatch) -> Option<Wanted> {
         match text {
-            TextMatch::Exact(text) => Some(Text::Exact(text.as_bytes().into())),
-            TextMatch::Regex(pattern) => whole(pattern).map(Text::Pattern),
+            TextMatch::Exact(text) => Some(Wanted::Exact(text.clone())),
+            TextMatch::Regex(pattern) => whole(pattern).map(Wanted::Pattern),
         }
     }
 
     fn is(&self, value: &[u8]) -> bool {
         match self {
-            Text::Exact(text) => **text == *value,
-            Text::Pattern(pattern) => pattern.is_match(value),
+            Wanted::Exact(text) => text.as_bytes() == value,
+            Wanted::Pattern(pattern) => pattern.is_match(value),
         }
     }
 }
 
 /// The first parameter of that name, its escapes undone.
-fn parameter_is(query: &[u8], wanted: &[u8], text: &Text) -> bool {
+fn parameter_is(query: &[u8], wanted: &[u8], text: &Wanted) -> bool {
     let mut parameters = query.split(|byte| *byte == b'&').map(|parameter| {
         let at = parameter.iter().position(|byte| *byte == b'=').unwrap_or(parameter.len());
         (&parameter[..at], parameter.get(at + 1..).unwrap_or_default())
@@ -146,12 +207,12 @@ fn parameter_is(query: &[u8], wanted: &[u8], text: &Text) -> bool {
         return false;
     };
     match text {
-        Text::Exact(text) => unescaped(value).eq(text.iter().copied()),
+        Wanted::Exact(text) => unescaped(value).eq(text.bytes()),
         // Few ask with a pattern for what is escaped; they pay for it.
-        Text::Pattern(pattern) if value.iter().any(|byte| matches!(byte, b'%' | b'+')) => {
+        Wanted::Pattern(pattern) if value.iter().any(|byte| matches!(byte, b'%' | b'+')) => {
             pattern.is_match(&unescaped(value).collect::<Vec<u8>>())
         }
-        Text::Pattern(pattern) => pattern.is_match(value),
+        Wanted::Pattern(pattern) => pattern.is_match(value),
     }
 }
 
@@ -175,6 +236,15 @@ fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> {
 }
 
 /// A pattern speaks of the whole text, as in Gateway API.
-fn whole(pattern: &str) -> Option<Regex> {
-    RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(PATTERN_SIZE).build().ok()
+fn whole(pattern: &str) -> Option<Arc<Regex>> {
+    RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(PATTERN_SIZE).build().ok().map(Arc::new)
+}
+
+#[cfg(test)]
+impl Paths {
+    /// Prefixes that do not share what was made of them.
+    pub(super) fn unlike(&self, other: &Paths) -> Vec<&str> {
+        let shared = |text: &Text, list| other.prefixes.get(text).is_some_and(|it| Arc::ptr_eq(it, list));
+        self.prefixes.iter().filter(|(text, list)| !shared(text, list)).map(|(text, _)| &*text.0).collect()
+    }
 }

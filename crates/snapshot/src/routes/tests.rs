@@ -36,16 +36,16 @@ impl Asked for Request {
     }
 }
 
-fn rule(hosts: &[&str], matches: Vec<Match>) -> Rule {
+fn rule(hosts: &[&str], matches: Vec<Match>) -> Arc<Rule> {
     let host = |name: &&str| match name.strip_prefix("*.") {
         Some(suffix) => HostPattern::Under(suffix.into()),
         None => HostPattern::Exact((*name).into()),
     };
-    Rule {
+    Arc::new(Rule {
         hosts: hosts.iter().map(host).collect(),
         matches,
         ..Rule::everything_to(balancing::owner(), balancing::pool_id())
-    }
+    })
 }
 
 fn path(path: PathMatch) -> Match {
@@ -65,7 +65,7 @@ fn text(name: &str, value: &str) -> (Name, TextMatch) {
 }
 
 #[track_caller]
-fn check(rules: &[Rule], request: &Request, expected: Option<(usize, usize)>) {
+fn check(rules: &[Arc<Rule>], request: &Request, expected: Option<(usize, usize)>) {
     let found = Routes::compile(rules).find(request).map(|found| (found.rule, found.prefix));
     assert_eq!(found, expected, "{}{}", request.host, request.target);
 }
@@ -186,4 +186,76 @@ fn who_comes_first_in_the_list_wins_a_tie() {
     let rules = [rule(&["a"], vec![exactly("/x")]), rule(&["a"], vec![exactly("/y"), exactly("/x")])];
     check(&rules, &get("a", "/x"), Some((0, 2)));
     check(&rules, &get("a", "/y"), Some((1, 2)));
+}
+
+/// What a list comes to that takes the place of another is what it would have come to by itself.
+#[test]
+fn a_list_that_is_changed_step_by_step_finds_what_the_list_by_itself_finds() {
+    let mut seed = 7_u64;
+    let mut draw = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let hosts: [&[&str]; 5] = [&[], &["a"], &["b.a"], &["*.a"], &["a", "*.a"]];
+    let paths = |kind: usize| match kind {
+        0 => vec![prefix("/x")],
+        1 => vec![prefix("/x/"), exactly("/x/y")],
+        2 => vec![path(PathMatch::Regex("/x/.".into()))],
+        3 => vec![Match { method: Some("PUT".into()), ..prefix("/x") }],
+        4 => vec![path(PathMatch::Regex("(".into())), prefix("/x/y/z")],
+        _ => vec![],
+    };
+    let (mut rules, mut routes) = (Vec::new(), Routes::default());
+    for _ in 0..400 {
+        for _ in 0..draw(4) {
+            let place = draw(rules.len() + 1);
+            match draw(3) {
+                0 if place < rules.len() => drop(rules.remove(place)),
+                // Another place, under the same `Arc`.
+                1 if place < rules.len() => {
+                    let moved = rules.remove(place);
+                    rules.insert(draw(rules.len() + 1), moved);
+                }
+                _ if rules.len() < 12 => rules.insert(place, rule(hosts[draw(5)], paths(draw(6)))),
+                _ => rules.clear(),
+            }
+        }
+        routes = routes.changed_to(&rules);
+        let afresh = Routes::compile(&rules);
+        let by_number: HashMap<usize, &Arc<Rule>> = routes.rules().collect();
+        assert!(routes.rules().map(|(_, rule)| rule).eq(&rules));
+        assert!(by_number.len() == rules.len() && by_number.keys().all(|it| *it < routes.numbers()));
+        for (host, target) in ["a", "b.a", "c"].iter().flat_map(|host| {
+            ["/", "/x", "/x/y", "/x/y/z", "/x/z", "/xy"].iter().map(move |target| (*host, *target))
+        }) {
+            for method in ["GET", "PUT"] {
+                let request = Request { method, ..get(host, target) };
+                let expected =
+                    afresh.find(&request).map(|found| (Arc::as_ptr(&rules[found.rule]), found.prefix));
+                let found =
+                    routes.find(&request).map(|found| (Arc::as_ptr(by_number[&found.rule]), found.prefix));
+                assert_eq!(found, expected, "{method} {host}{target}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_rule_that_changes_among_thousands_is_compiled_alone() {
+    let own = |index: usize, path: &str| rule(&[&format!("host-{index}.example")], vec![prefix(path)]);
+    let anywhere = |index: usize, path: &str| rule(&[], vec![prefix(&format!("{path}/{index}"))]);
+    let mut rules: Vec<Arc<Rule>> = (0..1_000).flat_map(|it| [own(it, "/"), anywhere(it, "/all")]).collect();
+    let before = Routes::compile(&rules);
+    rules[1_000] = own(500, "/changed");
+    rules.remove(11);
+    rules.insert(20, anywhere(5, "/moved"));
+    let after = before.changed_to(&rules);
+
+    let others = after.exact.iter().filter(|(host, it)| !Arc::ptr_eq(it, &before.exact[*host]));
+    assert_eq!(others.map(|(host, _)| &*host.0).collect::<Vec<_>>(), ["host-500.example"]);
+    assert_eq!(after.anywhere.unlike(&before.anywhere), ["/moved/5"]);
+    let numbers: HashMap<usize, &Arc<Rule>> = before.rules().collect();
+    let fresh =
+        after.rules().filter(|(number, rule)| !numbers.get(number).is_some_and(|it| Arc::ptr_eq(it, rule)));
+    assert_eq!(fresh.count(), 2);
 }

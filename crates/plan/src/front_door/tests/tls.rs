@@ -130,6 +130,34 @@ fn names_are_put_together_once_for_all_changes_of_rules() {
 }
 
 #[test]
+fn one_rule_that_changes_leaves_every_other_the_very_same() {
+    let mut config = Config::default();
+    config.front_door.tls.redirect = true;
+    let says = |path| {
+        saying(service("shop", &[80]), &[("seaway.dev/host", "shop.example"), ("seaway.dev/path", path)])
+    };
+    let others: Vec<Service> = (0..100).map(|it| service(&format!("other-{it}"), &[80])).collect();
+    let told = others.iter().map(put).chain([put(&says("/old")), told(&tls_secret("a", &["shop.example"]))]);
+    let mut world = world(config.clone(), told);
+    let before = load_balancer(&world).expect("open");
+    world.apply(put(&says("/new")));
+    let after = load_balancer(&world).expect("open");
+    let made = |before: &LoadBalancer, after: &LoadBalancer, port: u16| {
+        let (known, rules) = (at(before, port).rules.clone(), at(after, port).rules.clone());
+        let made = rules.iter().filter(|rule| !known.iter().any(|it| Arc::ptr_eq(it, rule)));
+        (rules.len(), made.count())
+    };
+    assert_eq!(made(&before, &after, 443), (102, 1));
+    // Who is sent to TLS is so by all rules of the guest.
+    assert_eq!(made(&before, &after, 80), (102, 2));
+
+    config.front_door.tls.port = 8443;
+    world.apply(Change::Config(Arc::new(config)));
+    let moved = load_balancer(&world).expect("open");
+    assert_eq!((made(&after, &moved, 80), at(&moved, 8443).rules.len()), ((102, 102), 102));
+}
+
+#[test]
 fn the_configuration_says_which_certificates_are_shown_and_how() {
     let shop = service("shop", &[80]);
     let file =

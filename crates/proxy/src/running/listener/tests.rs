@@ -19,14 +19,14 @@ fn tuned(limits: Limits, pools: &[(&str, u32)]) -> Tuned {
         port: 80,
         protocol: Protocol::Opaque,
         tls: None,
-        rules: vec![rule],
+        rules: vec![rule.into()],
         http: HttpOptions::default(),
         sources: Vec::new(),
         proxy_from: Vec::new(),
         limits,
         timeouts: Timeouts::default(),
     };
-    Tuned::new(Arc::new(listener), None, |id| Arc::new(RunningPool::empty(LbKey::Whole, id.clone())))
+    Tuned::new(Arc::new(listener), None, None, |id| Arc::new(RunningPool::empty(LbKey::Whole, id.clone())))
 }
 
 fn running() -> RunningListener {
@@ -79,4 +79,13 @@ fn who_leaves_makes_room() {
     listener.leave();
     assert_eq!([enter(), enter()], [Ok(()), Err(Refusal::Connections)]);
     assert_eq!((listener.active(), listener.most.load(Relaxed), listener.total.load(Relaxed)), (2, 2, 3));
+}
+
+impl Tuned {
+    /// Where those rules lead that were not made for the other.
+    pub(crate) fn unlike(&self, other: &Tuned) -> Vec<String> {
+        let known = |path: &&Arc<Path>| other.paths.iter().flatten().any(|it| Arc::ptr_eq(it, path));
+        let made = self.paths.iter().flatten().filter(|path| !known(path));
+        made.flat_map(|path| &path.choice.pools).map(|(pool, _)| pool.id.to_string()).collect()
+    }
 }
