@@ -53,7 +53,7 @@ impl ByHand {
         let shared = Arc::new(Shared::new(Vec::new()));
         let own = ObjectRef::new(ObjectKind::Secret, "default", "own");
         let mut listener = Listener { protocol: Protocol::Http, ..balancing::listener(at.port()) };
-        listener.rules[0].action = Action::Respond { code: 200, body: "hello".into() };
+        Arc::make_mut(&mut listener.rules[0]).action = Action::Respond { code: 200, body: "hello".into() };
         listener.tls =
             certificate.map(|_| Arc::new(TlsByName { default: vec![own.clone()], ..TlsByName::default() }));
         let tuned = {
