@@ -1,7 +1,7 @@
 //! Too much.
 
 use std::{
-    io::Write,
+    io::{Read, Write},
     net::{SocketAddr, TcpStream},
     sync::{
         Arc,
@@ -13,7 +13,7 @@ use std::{
 
 use stats_alloc::Region;
 
-use crate::{frames::*, *};
+use crate::{frames::*, ground::*, stage::*};
 
 const PING: u8 = 6;
 const PRIORITY: u8 = 2;

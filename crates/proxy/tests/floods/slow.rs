@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
+use seaway_model::Listener;
 use stats_alloc::Region;
 
-use crate::{frames::*, *};
+use crate::{frames::*, ground::*, stage::*};
 
 const PATIENCE_OF_OURS: Duration = Duration::from_millis(300);
 
