@@ -1,6 +1,7 @@
 //! The servers behind every contender: four members that answer requests of TCP, UDP, HTTP and gRPC, on one shared epoll.
 
 mod grpc;
+mod places;
 mod server;
 mod web;
 
@@ -9,6 +10,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 
 use grpc::Grpc;
+use places::{Places, newcomers};
 use server::Server;
 use web::Web;
 
@@ -40,8 +42,7 @@ pub struct Seen {
 pub struct Backend {
     listeners: Vec<OwnedFd>,
     datagrams: Vec<OwnedFd>,
-    connections: Vec<Option<Connection>>,
-    free: Vec<usize>,
+    connections: Places<Connection>,
     buffer: Vec<u8>,
     batch: Datagrams,
     web: Server<Web>,
@@ -76,8 +77,7 @@ impl Backend {
         let backend = Self {
             listeners: tcp.into_iter().collect::<io::Result<_>>()?,
             datagrams: udp.into_iter().collect::<io::Result<_>>()?,
-            connections: Vec::new(),
-            free: Vec::new(),
+            connections: Places::new(),
             buffer: vec![0; 1 << 16],
             batch: Datagrams::new(),
             web: Server::start(epoll, WEB_PORT, WEB_TOKEN)?,
@@ -96,7 +96,6 @@ impl Backend {
     /// Drops every connection: the next contender begins with none.
     pub fn forget_connections(&mut self) {
         self.connections.clear();
-        self.free.clear();
         self.web.forget_connections();
         self.grpc.forget_connections();
     }
@@ -116,26 +115,13 @@ impl Backend {
     }
 
     fn accept(&mut self, epoll: &Epoll, listener: usize) -> io::Result<()> {
-        // A bounded number at a time, or a flood of new connections would starve the rest of the loop.
-        for _ in 0..64 {
-            let fd = match sys::accept(&self.listeners[listener]) {
-                Ok(fd) => fd,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                Err(error) => return Err(error),
-            };
-            let slot = self.free.pop().unwrap_or_else(|| {
-                self.connections.push(None);
-                self.connections.len() - 1
-            });
+        let come: Vec<OwnedFd> = newcomers(&self.listeners[listener]).collect::<io::Result<_>>()?;
+        for fd in come {
+            let slot = self.connections.free();
             epoll.add(&fd, CONNECTION_TOKEN + slot as u64, READABLE)?;
-            self.connections[slot] = Some(Connection {
-                fd,
-                head: [0; REQUEST_HEAD],
-                received: 0,
-                answering: None,
-                wants_write: false,
-            });
+            let head = [0; REQUEST_HEAD];
+            let connection = Connection { fd, head, received: 0, answering: None, wants_write: false };
+            self.connections.put(slot, connection);
             // The request is often there with the connection: asking epoll first would cost a turn.
             self.serve(epoll, slot)?;
         }
@@ -143,8 +129,7 @@ impl Backend {
     }
 
     fn serve(&mut self, epoll: &Epoll, slot: usize) -> io::Result<()> {
-        // An event may be older than the end of its connection.
-        let Some(Some(connection)) = self.connections.get_mut(slot) else { return Ok(()) };
+        let Some(connection) = self.connections.at(slot) else { return Ok(()) };
         let fate = connection.proceed(&mut self.buffer, &mut self.seen)?;
         let blocked = connection.answering.is_some();
         if matches!(fate, Fate::Stays) {
@@ -155,8 +140,7 @@ impl Backend {
             }
         } else {
             self.seen.errors += u64::from(matches!(fate, Fate::Breaks));
-            self.connections[slot] = None;
-            self.free.push(slot);
+            self.connections.end(slot);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 
+use super::places::{Places, newcomers};
 use super::{Fate, MEMBERS, Seen};
 use crate::message::PATTERN;
 use crate::sys::{self, Epoll, Event, READABLE, WRITABLE};
@@ -28,8 +29,7 @@ pub struct Saying {
 pub struct Server<T> {
     first: u64,
     listeners: Vec<OwnedFd>,
-    connections: Vec<Option<Connection<T>>>,
-    free: Vec<usize>,
+    connections: Places<Connection<T>>,
 }
 
 struct Connection<T> {
@@ -46,12 +46,11 @@ impl<T: Talk> Server<T> {
         for (index, fd) in listeners.iter().enumerate() {
             epoll.add(fd, first + index as u64, READABLE)?;
         }
-        Ok(Self { first, listeners, connections: Vec::new(), free: Vec::new() })
+        Ok(Self { first, listeners, connections: Places::new() })
     }
 
     pub fn forget_connections(&mut self) {
         self.connections.clear();
-        self.free.clear();
     }
 
     pub fn event(
@@ -79,20 +78,12 @@ impl<T: Talk> Server<T> {
         buffer: &mut [u8],
         seen: &mut Seen,
     ) -> io::Result<()> {
-        for _ in 0..64 {
-            let fd = match sys::accept(&self.listeners[listener]) {
-                Ok(fd) => fd,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                Err(error) => return Err(error),
-            };
-            let slot = self.free.pop().unwrap_or_else(|| {
-                self.connections.push(None);
-                self.connections.len() - 1
-            });
+        let come: Vec<OwnedFd> = newcomers(&self.listeners[listener]).collect::<io::Result<_>>()?;
+        for fd in come {
+            let slot = self.connections.free();
             epoll.add(&fd, self.token(slot), READABLE)?;
             let saying = Saying::default();
-            self.connections[slot] = Some(Connection { fd, talk: T::default(), saying, wants_write: false });
+            self.connections.put(slot, Connection { fd, talk: T::default(), saying, wants_write: false });
             self.serve(epoll, slot, buffer, seen)?;
         }
         Ok(())
@@ -100,8 +91,7 @@ impl<T: Talk> Server<T> {
 
     fn serve(&mut self, epoll: &Epoll, slot: usize, buffer: &mut [u8], seen: &mut Seen) -> io::Result<()> {
         let token = self.token(slot);
-        // An event may be older than the end of its connection.
-        let Some(Some(connection)) = self.connections.get_mut(slot) else { return Ok(()) };
+        let Some(connection) = self.connections.at(slot) else { return Ok(()) };
         let fate = connection.proceed(buffer, seen);
         if let Fate::Stays = fate {
             let blocked = connection.saying.is_waiting();
@@ -111,8 +101,7 @@ impl<T: Talk> Server<T> {
             }
         } else {
             seen.errors += u64::from(matches!(fate, Fate::Breaks));
-            self.connections[slot] = None;
-            self.free.push(slot);
+            self.connections.end(slot);
         }
         Ok(())
     }
