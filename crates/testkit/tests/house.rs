@@ -42,8 +42,18 @@ const FLOORS: [&str; 18] = [
 const PURE: [&str; 5] = ["manifests", "model", "plan", "snapshot", "wire"];
 
 /// All that pure crates may use from outside, each pure itself; of jiff, how a moment is written.
-const PURE_MAY_USE: [&str; 10] =
-    ["httparse", "ipnet", "jiff", "memchr", "regex", "saphyr-parser", "secrecy", "serde", "sha2", "thiserror"];
+const PURE_MAY_USE: [&str; 10] = [
+    "httparse",
+    "ipnet",
+    "jiff",
+    "memchr",
+    "regex",
+    "saphyr-parser",
+    "secrecy",
+    "serde",
+    "sha2",
+    "thiserror",
+];
 
 const MODEL_MAY_USE: [&str; 3] = ["ipnet", "secrecy", "serde"];
 
