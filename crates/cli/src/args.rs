@@ -44,6 +44,11 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Turn the configuration of another load balancer into a seaway.yaml
     Import(Import),
+    /// Print what a cluster has to know and to allow: our definitions (CRDs) and roles
+    ///
+    ///     seaway crds | kubectl apply -f -
+    #[command(verbatim_doc_comment)]
+    Crds,
     /// Look at an OpenStack cloud: what it has and can do, and the load balancers there
     #[command(name = "openstack")]
     OpenStack(OpenStack),

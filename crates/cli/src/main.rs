@@ -4,6 +4,7 @@
 //!   args ─► settings ─► run      folder ─► engine ─► host; admin beside them        run.rs, control.rs
 //!                    └► plan, check, explain: the same folder, planned and not done  look.rs
 //!        ├► import: another load balancer's configuration as a seaway.yaml              import.rs
+//!        ├► crds: what a Kubernetes cluster has to know and to allow                     crates/cluster
 //!        └► openstack check, show: a cloud looked at with the user's credentials     openstack.rs
 //! ```
 
@@ -37,6 +38,12 @@ fn main() -> ExitCode {
         }
         .map(|()| ExitCode::SUCCESS),
         Command::Import(arguments) => import::run(&arguments),
+        Command::Crds => {
+            output::line(seaway_cluster::crds::definitions().trim_end());
+            output::line("---");
+            output::line(seaway_cluster::crds::roles().trim_end());
+            Ok(ExitCode::SUCCESS)
+        }
         Command::OpenStack(arguments) => openstack::run(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "seaway", &mut std::io::stdout());

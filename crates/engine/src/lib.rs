@@ -14,4 +14,5 @@ mod queue;
 mod run;
 
 pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
+pub use queue::backoff;
 pub use run::{Engine, Handle, Phase, Settings};

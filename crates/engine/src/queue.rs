@@ -159,7 +159,7 @@ impl Queue {
 
 /// Twice as long each time, from `first` to `most`, a quarter more or less by the Unit's own seed, so that many that
 /// failed together do not come back together.
-pub(crate) fn backoff(failures: u32, first: Duration, most: Duration, seed: u64) -> Duration {
+pub fn backoff(failures: u32, first: Duration, most: Duration, seed: u64) -> Duration {
     let doubled =
         first.saturating_mul(1u32.checked_shl(failures.saturating_sub(1).min(20)).unwrap_or(u32::MAX));
     let base = doubled.min(most);

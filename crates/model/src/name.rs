@@ -70,7 +70,9 @@ pub enum Kind {
     AddressPool,
     IPAddressPool,
     Address,
+    LoadBalancerHost,
     HTTPRoute,
+    Event,
     /// The process's own configuration file.
     Config,
     /// A file of the folder of manifests, where no object can be made out of it.
@@ -91,7 +93,9 @@ impl Kind {
             Kind::AddressPool => "AddressPool",
             Kind::IPAddressPool => "IPAddressPool",
             Kind::Address => "Address",
+            Kind::LoadBalancerHost => "LoadBalancerHost",
             Kind::HTTPRoute => "HTTPRoute",
+            Kind::Event => "Event",
             Kind::Config => "Config",
             Kind::Manifest => "Manifest",
             Kind::File => "File",

@@ -82,6 +82,12 @@ pub enum Reason {
     NameUnresolved,
     /// State could not be written.
     StateUnwritable,
+    /// The API server does not answer, or not with what was asked for.
+    Unreachable,
+    /// A kind of objects that the cluster does not have.
+    NotInstalled,
+    /// Somebody else writes what is ours to write.
+    OtherController,
     Failed,
 }
 
@@ -111,6 +117,9 @@ impl Reason {
             Reason::Unsupported => "Unsupported",
             Reason::NameUnresolved => "NameUnresolved",
             Reason::StateUnwritable => "StateUnwritable",
+            Reason::Unreachable => "Unreachable",
+            Reason::NotInstalled => "NotInstalled",
+            Reason::OtherController => "OtherController",
             Reason::Failed => "Failed",
         }
     }

@@ -1,0 +1,184 @@
+//! Address objects: what they are called, and how an Address is read and written.
+//!
+//! ```yaml
+//! apiVersion: seaway.dev/v1alpha1
+//! kind: Address
+//! metadata: {name: 192-0-2-7}
+//! spec:
+//!   address: 192.0.2.7
+//!   pool: public
+//!   sharing: web                  # absent, if it is not shared
+//!   planVersion: 1
+//!   state: Held                   # or Releasing
+//!   owners:
+//!   - {kind: Service, namespace: default, name: shop, uid: 5d0c…}
+//!   - {config: 'tcpServices[0]'}
+//! ```
+
+use std::{net::IpAddr, sync::Arc};
+
+use seaway_manifests::decode::Field;
+use seaway_model::{Address, AddressState, Kind, ObjectRef, Owner};
+use serde_json::{Value, json};
+
+use crate::kinds::{OUR_VERSION, OURS};
+
+/// Whose addresses are written down.
+const OWNERS: [(&str, Kind); 2] = [("HTTPRoute", Kind::HTTPRoute), ("Service", Kind::Service)];
+const STATES: [(&str, AddressState); 2] =
+    [("Held", AddressState::Held), ("Releasing", AddressState::Releasing)];
+
+/// The expanded address, written with dashes: one address has one name.
+pub(crate) fn name(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().map(|it| it.to_string()).join("-"),
+        IpAddr::V6(ip) => ip.segments().map(|it| format!("{it:04x}")).join("-"),
+    }
+}
+
+pub(crate) fn write(address: &Address, version: Option<&str>) -> Value {
+    let mut metadata = json!({ "name": name(address.ip) });
+    if let Some(version) = version {
+        metadata["resourceVersion"] = version.into();
+    }
+    let mut spec = json!({
+        "address": address.ip,
+        "pool": address.pool,
+        "planVersion": address.plan_version,
+        "state": state(address.state),
+        "owners": address.owners.iter().map(owner).collect::<Vec<_>>(),
+    });
+    if let Some(sharing) = &address.sharing {
+        spec["sharing"] = json!(sharing);
+    }
+    json!({
+        "apiVersion": format!("{OURS}/{OUR_VERSION}"),
+        "kind": "Address",
+        "metadata": metadata,
+        "spec": spec,
+    })
+}
+
+fn state(state: AddressState) -> &'static str {
+    STATES.iter().find(|(_, it)| *it == state).map_or("Held", |(word, _)| word)
+}
+
+fn owner(owner: &Owner) -> Value {
+    match owner {
+        Owner::Object { object, uid } => json!({
+            "kind": object.kind.as_str(),
+            "namespace": object.namespace,
+            "name": object.name,
+            "uid": uid,
+        }),
+        Owner::Config(key) => json!({ "config": key }),
+    }
+}
+
+pub(crate) fn read(root: &Field<'_>) -> Option<Arc<Address>> {
+    let spec = root.child("spec");
+    let ip = spec.child("address").ip();
+    let (metadata, pool) = (root.child("metadata"), spec.child("pool"));
+    let named = metadata.child("name");
+    if let (Some(ip), Some(written)) = (ip, named.name())
+        && written != name(ip)
+    {
+        named.invalid(written, &format!("must be {:?}, which is the address with dashes", name(ip)));
+    }
+    let owners = spec.child("owners");
+    let owners = owners.items().filter_map(|item| read_owner(&item)).collect();
+    let state = spec.child("state").one_of(&STATES).unwrap_or(AddressState::Held);
+    let plan_version = spec.child("planVersion").within(1, i64::from(u32::MAX)).unwrap_or(1);
+    for field in [&spec.child("address"), &pool] {
+        if field.is_missing() {
+            field.required("");
+        }
+    }
+    Some(Arc::new(Address {
+        ip: ip?,
+        pool: pool.name()?.into(),
+        sharing: spec.child("sharing").name().map(Into::into),
+        owners,
+        plan_version,
+        state,
+    }))
+}
+
+fn read_owner(item: &Field<'_>) -> Option<Owner> {
+    if let Some(key) = item.child("config").name() {
+        return Some(Owner::Config(key.into()));
+    }
+    let word = |key| {
+        let field = item.child(key);
+        if field.is_missing() {
+            field.required("");
+        }
+        field.name().map(str::to_owned)
+    };
+    let kind_field = item.child("kind");
+    if kind_field.is_missing() {
+        kind_field.required("");
+    }
+    let kind = kind_field.one_of(&OWNERS);
+    let (namespace, name, uid) = (word("namespace"), word("name"), word("uid"));
+    Some(Owner::Object { object: ObjectRef::new(kind?, namespace?, name?), uid: uid?.into() })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use seaway_manifests::{decode::Faults, tree::Node};
+
+    use super::*;
+
+    pub(crate) fn address(ip: &str) -> Address {
+        Address {
+            ip: ip.parse().expect("an address"),
+            pool: "public".into(),
+            sharing: Some("web".into()),
+            owners: vec![
+                Owner::Object { object: ObjectRef::new(Kind::Service, "default", "shop"), uid: "u1".into() },
+                Owner::Config("tcpServices[0]".into()),
+            ],
+            plan_version: 1,
+            state: AddressState::Releasing,
+        }
+    }
+
+    fn read_back(json: &Value) -> Result<Arc<Address>, Vec<String>> {
+        let node: Node = serde_json::from_value(json.clone()).expect("is a tree");
+        let faults = Faults::default();
+        let read = read(&Field::root(&node, &faults));
+        let faults: Vec<String> = faults.into_sorted().iter().map(ToString::to_string).collect();
+        read.filter(|_| faults.is_empty()).ok_or(faults)
+    }
+
+    #[test]
+    fn an_address_is_named_by_itself_and_reads_back_as_it_was_written() {
+        for (ip, wanted) in
+            [("192.0.2.7", "192-0-2-7"), ("2001:db8::7", "2001-0db8-0000-0000-0000-0000-0000-0007")]
+        {
+            let address = address(ip);
+            let written = write(&address, None);
+            assert_eq!(written["metadata"]["name"], wanted);
+            assert_eq!(read_back(&written), Ok(Arc::new(address)));
+        }
+        let plain =
+            Address { sharing: None, owners: Vec::new(), state: AddressState::Held, ..address("::1") };
+        assert_eq!(read_back(&write(&plain, Some("7"))), Ok(Arc::new(plain)));
+    }
+
+    #[test]
+    fn what_is_no_address_of_ours_is_told_by_field() {
+        let mut written = write(&address("192.0.2.7"), None);
+        written["metadata"]["name"] = "192-0-2-8".into();
+        written["spec"]["owners"][0]["kind"] = "Pod".into();
+        written["spec"]["state"] = "Lost".into();
+        let told = read_back(&written).expect_err("is refused");
+        let fields: Vec<&str> = told.iter().filter_map(|it| it.split(": ").next()).collect();
+        assert_eq!(fields, ["metadata.name", "spec.owners[0].kind", "spec.state"]);
+        assert_eq!(
+            read_back(&json!({"metadata": {"name": "x"}, "spec": {}})).expect_err("is refused").len(),
+            2
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! What an answer of the API server means: whose fault it is, what to do about it, and when to ask again.
+
+use std::{error::Error as _, time::Duration};
+
+use kube::Error;
+use seaway_engine::{Failure, chain};
+use seaway_model::{Kind, ObjectRef, Problem, Reason};
+
+use crate::kinds::{Need, Watched};
+
+/// How everything is put in order that Seaway needs in a cluster.
+pub(crate) const INSTALL: &str = "seaway crds | kubectl apply -f -";
+
+/// The object that troubles with the API server are told of.
+pub(crate) fn object() -> ObjectRef {
+    ObjectRef::new(Kind::Config, "", "kubernetes")
+}
+
+/// What came instead of what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Who we are is not known, or known no more.
+    Unauthorized(String),
+    /// We may not.
+    Forbidden(String),
+    /// There is no such object, or no such kind of objects.
+    NotFound,
+    /// Somebody else was first: it exists, or has another version.
+    Conflict(String),
+    /// What we know is too old; all has to be listed again.
+    Expired,
+    /// The object is refused.
+    Invalid(String),
+    /// Not now.
+    Busy { code: u16, why: String, after: Option<Duration> },
+    /// Nobody answers, or not in a language that we know.
+    Unreachable(String),
+}
+
+impl Answer {
+    pub(crate) fn of(error: &Error) -> Answer {
+        let Error::Api(status) = error else { return Answer::Unreachable(cause(error)) };
+        let why = status.message.clone();
+        let after = status.details.as_ref().map(|it| u64::from(it.retry_after_seconds)).filter(|it| *it > 0);
+        match (status.code, &*status.reason) {
+            (401, _) => Answer::Unauthorized(why),
+            (403, _) => Answer::Forbidden(why),
+            (404, _) => Answer::NotFound,
+            (409, _) => Answer::Conflict(why),
+            (410, _) | (_, "Expired" | "Gone") => Answer::Expired,
+            // A version of the future: the store was set back to an older state.
+            (_, "Timeout") if why.contains("Too large resource version") => Answer::Expired,
+            (400 | 405 | 413 | 415 | 422, _) => Answer::Invalid(why),
+            (code, _) => Answer::Busy { code, why, after: after.map(Duration::from_secs) },
+        }
+    }
+
+    /// Nobody's fault that we could name: it may be well again at any moment.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self, Answer::Unreachable(_) | Answer::Busy { .. } | Answer::Expired)
+    }
+
+    /// What people are told when a watch gets it. `verb`: `list` or `watch`.
+    pub(crate) fn problem(&self, watched: &Watched, verb: &str) -> Problem {
+        let kinds = watched.qualified();
+        let told = |reason, message: String| Problem::new(object(), reason, message);
+        match self {
+            Answer::Unauthorized(why) => {
+                told(Reason::NotPermitted, format!("the API server does not know who we are ({why})")).fix(
+                    "The client certificate or the token has expired or is wrong: get a new kubeconfig, or see that \
+                     the pod has its ServiceAccount. It is read again by itself.",
+                )
+            }
+            Answer::Forbidden(why) => {
+                let message = format!("may not {verb} {kinds}: {why}");
+                told(Reason::NotPermitted, message).fix(format!("As an administrator: {INSTALL}"))
+            }
+            Answer::NotFound => {
+                let api = watched.resource().api_version;
+                let message = format!(
+                    "the cluster does not have {} ({kinds}, {api}): its definition is missing or of another version",
+                    watched.kind
+                );
+                match watched.need {
+                    Need::Foreign => told(Reason::NotInstalled, message),
+                    _ => told(Reason::NotInstalled, message).fix(format!("As an administrator: {INSTALL}")),
+                }
+            }
+            Answer::Busy { code, why, .. } => {
+                let message = format!("the API server answers {code} to {verb} {kinds}: {why}");
+                told(Reason::Unreachable, message).fix(TRIED_AGAIN)
+            }
+            Answer::Unreachable(why) => {
+                let problem = told(Reason::Unreachable, format!("the API server cannot be reached: {why}"));
+                problem.fix(mend(why))
+            }
+            Answer::Conflict(why) | Answer::Invalid(why) => {
+                told(Reason::Unreachable, format!("the API server refuses to {verb} {kinds}: {why}"))
+            }
+            Answer::Expired => {
+                told(Reason::Unreachable, format!("{kinds} changed too fast to be followed; they are listed anew"))
+            }
+        }
+    }
+
+    /// In one line, for a log or a failed Unit.
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Answer::Unauthorized(why) => format!("the API server does not know who we are: {why}"),
+            Answer::Forbidden(why) | Answer::Conflict(why) | Answer::Invalid(why) => why.clone(),
+            Answer::NotFound => "it is not there".to_owned(),
+            Answer::Expired => "what was known is too old".to_owned(),
+            Answer::Busy { code, why, .. } => format!("the API server answers {code}: {why}"),
+            Answer::Unreachable(why) => format!("the API server cannot be reached: {why}"),
+        }
+    }
+}
+
+impl From<Answer> for Failure {
+    fn from(answer: Answer) -> Failure {
+        match answer {
+            Answer::Busy { after: Some(after), .. } => Failure::Wait { why: answer.why(), after },
+            answer => Failure::Retry(answer.why()),
+        }
+    }
+}
+
+const TRIED_AGAIN: &str = "It is tried again; what it said last goes on.";
+
+fn mend(why: &str) -> &'static str {
+    if why.contains("UnknownIssuer") || why.contains("NotValidForName") {
+        "The kubeconfig has another cluster's certificate-authority-data, or the server's name is not in its certificate."
+    } else if why.contains("fatal alert") {
+        "The client certificate of the kubeconfig is not accepted: get a new one."
+    } else if why.contains("Expired") {
+        "The API server's own certificate has expired: renew it (kubeadm certs renew all)."
+    } else if why.contains("refused") || why.contains("dns error") || why.contains("timed out") {
+        "See that `server:` in the kubeconfig is right and that it is up; it is tried again, and what it said last goes on."
+    } else {
+        TRIED_AGAIN
+    }
+}
+
+/// kube's own messages repeat their causes; the causes alone are enough.
+fn cause(error: &Error) -> String {
+    match error {
+        Error::Service(cause) => chain(&**cause),
+        Error::SerdeError(cause) => format!("it answers what is no Kubernetes object: {cause}"),
+        _ => error.source().map_or_else(|| error.to_string(), chain),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn answer(code: u16, reason: &str, message: &str) -> Answer {
+        Answer::of(&Error::Api(Status::failure(message, reason).with_code(code).boxed()))
+    }
+
+    #[test]
+    fn each_trouble_names_its_mend() {
+        let pools = Watched::of(Kind::AddressPool).expect("is watched");
+        let services = Watched::of(Kind::Service).expect("is watched");
+        let unreachable = |why: &str| Answer::Unreachable(why.to_owned());
+        for (answer, watched, message, fix) in [
+            (
+                answer(401, "Unauthorized", "Unauthorized"),
+                services,
+                "does not know who we are",
+                "new kubeconfig",
+            ),
+            (
+                answer(403, "Forbidden", "services is forbidden: User \"x\" cannot list resource"),
+                services,
+                "may not list services: services is forbidden",
+                "seaway crds",
+            ),
+            (
+                answer(404, "NotFound", "404 page not found"),
+                pools,
+                "does not have AddressPool (addresspools.seaway.dev, seaway.dev/v1alpha1)",
+                "seaway crds",
+            ),
+            (
+                answer(429, "TooManyRequests", "slow down"),
+                services,
+                "answers 429 to list services",
+                "tried again",
+            ),
+            (answer(500, "InternalError", "etcd"), services, "answers 500 to list services", "tried again"),
+            (unreachable("tcp connect error: Connection refused"), services, "cannot be reached", "server:"),
+            (
+                unreachable("invalid peer certificate: UnknownIssuer"),
+                services,
+                "cannot be reached",
+                "certificate-authority-data",
+            ),
+            (unreachable("invalid peer certificate: Expired"), services, "cannot be reached", "renew"),
+            (
+                unreachable("received fatal alert: CertificateExpired"),
+                services,
+                "be reached",
+                "client certificate",
+            ),
+        ] {
+            let problem = answer.problem(watched, "list");
+            assert!(problem.message.contains(message), "{problem}");
+            assert!(problem.fix.contains(fix), "{}: {}", problem.message, problem.fix);
+        }
+    }
+
+    #[test]
+    fn a_version_too_old_and_one_of_the_future_are_listed_anew() {
+        assert_eq!(answer(410, "Expired", "too old resource version"), Answer::Expired);
+        assert_eq!(answer(504, "Timeout", "Too large resource version: 9, current: 3"), Answer::Expired);
+        assert!(matches!(answer(504, "Timeout", "x"), Answer::Busy { code: 504, .. }));
+    }
+}

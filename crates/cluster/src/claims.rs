@@ -1,0 +1,216 @@
+//! The driver that writes claims of addresses down, as Address objects.
+//!
+//! A POST makes an address unique, whoever else may be writing; every later change names the version that it changes.
+//! What is there is known from the watch, so a restart writes and asks nothing.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use kube::api::{DeleteParams, Preconditions};
+use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_model::{Address, Desired, Fact, Kind, Owner, Problem, Reason, Unit};
+
+use crate::{
+    address,
+    answer::{Answer, INSTALL},
+    connect::Cluster,
+    kinds::Watched,
+    lease::Leading,
+    seen::{Claim, Version},
+    told::Told,
+};
+
+/// An administrator may have mended it.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
+
+/// Writes Address objects, while it leads.
+pub struct Addresses {
+    cluster: Cluster,
+    leading: Leading,
+}
+
+/// An Address as it is written, and why it could not be written otherwise.
+#[derive(Debug, Default)]
+pub struct Written {
+    claim: Option<Claim>,
+    trouble: Option<Answer>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum AddressStep {
+    Create(Arc<Address>),
+    Replace(Arc<Address>),
+    Remove,
+}
+
+impl fmt::Display for AddressStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AddressStep::Create(it) => write!(f, "create Address {} for {} owners", it.ip, it.owners.len()),
+            AddressStep::Replace(it) => write!(f, "change Address {} to {} owners", it.ip, it.owners.len()),
+            AddressStep::Remove => f.write_str("delete the Address"),
+        }
+    }
+}
+
+impl Addresses {
+    pub fn new(cluster: Cluster, leading: Leading) -> Addresses {
+        Addresses { cluster, leading }
+    }
+
+    fn watched() -> &'static Watched {
+        Watched::of(Kind::Address).expect("Addresses are in the table of kinds")
+    }
+
+    async fn create(&self, wanted: &Arc<Address>, observed: &mut Written) -> Result<(), Failure> {
+        match self.cluster.create(Self::watched(), "", &address::write(wanted, None)).await {
+            Ok(told) => self.note(wanted, &told, observed),
+            // Somebody was first: we ourselves, and the answer was lost, or who led before us.
+            Err(Answer::Conflict(why)) => {
+                let there = self.look(wanted).await?;
+                if there.as_ref().is_none_or(|it| it.address != *wanted) {
+                    return Err(Failure::Retry(why));
+                }
+                observed.claim = there;
+            }
+            Err(answer) => return trouble(answer, observed),
+        }
+        Ok(())
+    }
+
+    async fn replace(&self, wanted: &Arc<Address>, observed: &mut Written) -> Result<(), Failure> {
+        let Some(claim) = &observed.claim else { return self.create(wanted, observed).await };
+        let object = address::write(wanted, Some(&claim.version.0));
+        match self.cluster.replace(Self::watched(), "", &claim.object, &object).await {
+            Ok(told) => self.note(wanted, &told, observed),
+            Err(Answer::Conflict(why)) => {
+                let there = self.look(wanted).await?;
+                if there.as_ref().is_none_or(|it| it.address != *wanted) {
+                    return Err(Failure::Retry(why));
+                }
+                observed.claim = there;
+            }
+            Err(Answer::NotFound) => {
+                self.cluster.seen().forget_address(wanted.ip);
+                return Err(Failure::Retry("the Address was deleted meanwhile".to_owned()));
+            }
+            Err(answer) => return trouble(answer, observed),
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, observed: &mut Written) -> Result<(), Failure> {
+        let Some(claim) = &observed.claim else { return Ok(()) };
+        let api = self.cluster.all(Self::watched());
+        let of = Preconditions { resource_version: Some(claim.version.0.to_string()), uid: None };
+        let parameters = DeleteParams { preconditions: Some(of), ..DeleteParams::default() };
+        match self.cluster.ask(api.delete(&claim.object, &parameters)).await {
+            Ok(_) | Err(Answer::NotFound) => {
+                self.cluster.seen().forget_address(claim.address.ip);
+                observed.claim = None;
+            }
+            Err(Answer::Conflict(why)) => {
+                self.look(&claim.address.clone()).await?;
+                return Err(Failure::Retry(why));
+            }
+            Err(answer) => return trouble(answer, observed),
+        }
+        Ok(())
+    }
+
+    fn note(&self, written: &Arc<Address>, told: &Told, observed: &mut Written) {
+        let version = Version(told.version().into());
+        let claim = Claim { address: written.clone(), object: told.name().into(), version };
+        self.cluster.seen().put_address(claim.clone());
+        observed.claim = Some(claim);
+    }
+
+    /// What the API server has now, where the watch has not told it yet.
+    async fn look(&self, wanted: &Arc<Address>) -> Result<Option<Claim>, Failure> {
+        let api = self.cluster.all(Self::watched());
+        let told = match self.cluster.ask(api.get(&address::name(wanted.ip))).await {
+            Ok(told) => told,
+            Err(Answer::NotFound) => {
+                self.cluster.seen().forget_address(wanted.ip);
+                return Ok(None);
+            }
+            Err(answer) => return Err(answer.into()),
+        };
+        match crate::decode::read(Kind::Address, &told) {
+            crate::decode::Said::Fact(Fact::Address(address)) => {
+                let version = Version(told.version().into());
+                let claim = Claim { address, object: told.name().into(), version };
+                self.cluster.seen().put_address(claim.clone());
+                Ok(Some(claim))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// What only an administrator can mend is told to owners; all else is tried again.
+fn trouble(answer: Answer, observed: &mut Written) -> Result<(), Failure> {
+    match answer {
+        Answer::Forbidden(_) | Answer::Invalid(_) | Answer::NotFound => {
+            observed.trouble = Some(answer);
+            Ok(())
+        }
+        answer => Err(answer.into()),
+    }
+}
+
+impl Driver for Addresses {
+    type Observed = Written;
+    type Step = AddressStep;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::Address(_))
+    }
+
+    fn steps(&self, desired: &Desired, observed: &Written) -> Vec<AddressStep> {
+        match (desired, &observed.claim) {
+            (Desired::Address(wanted), Some(claim)) if *wanted == claim.address => Vec::new(),
+            (Desired::Address(wanted), Some(_)) => vec![AddressStep::Replace(wanted.clone())],
+            (Desired::Address(wanted), None) => vec![AddressStep::Create(wanted.clone())],
+            (_, Some(_)) => vec![AddressStep::Remove],
+            (_, None) => Vec::new(),
+        }
+    }
+
+    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Written, Failure> {
+        let Unit::Address(ip) = unit else { return Ok(Written::default()) };
+        Ok(Written { claim: self.cluster.seen().address(*ip), trouble: None })
+    }
+
+    async fn apply(&self, _unit: &Unit, step: &AddressStep, observed: &mut Written) -> Result<(), Failure> {
+        self.leading.hold()?;
+        match step {
+            AddressStep::Create(wanted) => self.create(wanted, observed).await,
+            AddressStep::Replace(wanted) => self.replace(wanted, observed).await,
+            AddressStep::Remove => self.remove(observed).await,
+        }
+    }
+
+    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Written) -> Conclusion {
+        let facts = observed.claim.iter().map(|it| Fact::Address(it.address.clone())).collect();
+        let Some(trouble) = &observed.trouble else { return Conclusion { facts, ..Conclusion::default() } };
+        let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
+        // Who shared it before goes on; only a newcomer is kept waiting.
+        let known = observed.claim.as_ref().map_or(&[][..], |it| &it.address.owners);
+        let told = |owner: &Owner| {
+            let message = format!("its address cannot be written down, so it is not used: {}", trouble.why());
+            let problem = Problem::new(owner.object(), Reason::StateUnwritable, message);
+            (owner.clone(), problem.fix(format!("As an administrator: {INSTALL}")))
+        };
+        Conclusion {
+            facts,
+            problems: owners.iter().filter(|owner| !known.contains(owner)).map(told).collect(),
+            again: Some(TRY_AGAIN),
+            ..Conclusion::default()
+        }
+    }
+
+    fn width(&self) -> usize {
+        // Ten thousand on the first day, at some milliseconds each.
+        64
+    }
+}

@@ -1,0 +1,213 @@
+//! Who we are to the API server, and how it is asked.
+
+use std::{
+    future::Future,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, Config, Resource,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    core::DynamicResourceScope,
+};
+use seaway_model::Name;
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+use crate::{
+    answer::Answer,
+    kinds::{Pace, Watched},
+    seen::Seen,
+    told::Told,
+};
+
+/// How the API server is reached.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    pub credentials: Credentials,
+    /// Where our Leases are; else the pod's own namespace, or `seaway-system`.
+    pub namespace: Option<Name>,
+    pub pace: Pace,
+}
+
+/// Tokens in files are read again each minute, exec plugins asked again when what they gave expires; a kubeconfig is
+/// read again when the API server no longer knows us.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// As kubectl finds them: `$KUBECONFIG`, `~/.kube/config`; else those of the pod.
+    #[default]
+    Found,
+    Kubeconfig {
+        path: PathBuf,
+        context: Option<String>,
+    },
+    /// Those of the pod's ServiceAccount.
+    InCluster,
+}
+
+/// Why there is no way to the API server that could be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    #[error("the kubeconfig {} cannot be used: name another with --kubeconfig FILE, or mend it", path.display())]
+    Kubeconfig {
+        path: PathBuf,
+        #[source]
+        source: KubeconfigError,
+    },
+    #[error(
+        "this is no pod of a cluster, or it has no ServiceAccount: name a kubeconfig with --kubeconfig FILE"
+    )]
+    InCluster(#[source] kube::config::InClusterError),
+    #[error(
+        "neither a kubeconfig nor a pod's ServiceAccount is to be found: name a kubeconfig with --kubeconfig FILE"
+    )]
+    NotFound(#[source] kube::config::InferConfigError),
+    #[error("the credentials cannot be used")]
+    Unusable(#[source] Box<kube::Error>),
+}
+
+/// A cluster, by its API server. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster(Arc<Inner>);
+
+struct Inner {
+    access: Access,
+    namespace: Name,
+    client: Mutex<Client>,
+    renewed: Mutex<Instant>,
+    seen: Seen,
+}
+
+/// A kubeconfig is not read more often than this.
+const RENEW: Duration = Duration::from_secs(10);
+const NAMESPACE: &str = "seaway-system";
+/// As whom we write fields.
+pub(crate) const MANAGER: &str = "seaway";
+
+impl Cluster {
+    /// Reads the credentials; asks nobody yet.
+    pub async fn connect(access: Access) -> Result<Cluster, AccessError> {
+        let (client, own) = client(&access).await?;
+        let namespace = access.namespace.clone().or(own).unwrap_or_else(|| NAMESPACE.into());
+        Ok(Cluster(Arc::new(Inner {
+            access,
+            namespace,
+            client: Mutex::new(client),
+            renewed: Mutex::new(Instant::now()),
+            seen: Seen::default(),
+        })))
+    }
+
+    /// What tells this cluster from every other: the UID of its namespace `kube-system`.
+    pub async fn identity(&self) -> Result<Name, Unanswered> {
+        let api: Api<Namespace> = Api::all(self.client());
+        let namespace = self.ask(api.get("kube-system")).await.map_err(Unanswered)?;
+        Ok(namespace.metadata.uid.unwrap_or_default().into())
+    }
+
+    /// Where our Leases are.
+    pub fn namespace(&self) -> &Name {
+        &self.0.namespace
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        self.0.access.pace
+    }
+
+    pub(crate) fn seen(&self) -> &Seen {
+        &self.0.seen
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        lock(&self.0.client).clone()
+    }
+
+    pub(crate) fn all(&self, watched: &Watched) -> Api<Told> {
+        Api::all_with(self.client(), &watched.resource())
+    }
+
+    pub(crate) fn within(&self, watched: &Watched, namespace: &str) -> Api<Told> {
+        namespaced(self.client(), watched, namespace)
+    }
+
+    /// Every question has its time, and what comes instead of an answer has its meaning.
+    pub(crate) async fn ask<T>(&self, question: impl Future<Output = kube::Result<T>>) -> Result<T, Answer> {
+        let patience = self.pace().answer;
+        let answer = match timeout(patience, question).await {
+            Ok(answer) => answer.map_err(|error| Answer::of(&error)),
+            Err(_) => Err(Answer::Unreachable(format!("timed out after {patience:?}"))),
+        };
+        // Connections that are kept for the next question may be as dead as this one.
+        if let Err(Answer::Unauthorized(_) | Answer::Unreachable(_)) = &answer {
+            self.renew().await;
+        }
+        answer
+    }
+
+    /// Forgets all connections, and reads the credentials again: somebody may have put others there.
+    pub(crate) async fn renew(&self) {
+        {
+            let mut renewed = lock(&self.0.renewed);
+            if renewed.elapsed() < RENEW.min(self.pace().longest_retry) {
+                return;
+            }
+            *renewed = Instant::now();
+        }
+        match client(&self.0.access).await {
+            Ok((client, _)) => {
+                *lock(&self.0.client) = client;
+                debug!("the credentials were read again");
+            }
+            Err(error) => warn!("the credentials cannot be read again: {}", seaway_engine::chain(&error)),
+        }
+    }
+}
+
+fn namespaced<K>(client: Client, watched: &Watched, namespace: &str) -> Api<K>
+where
+    K: Resource<DynamicType = kube::core::ApiResource, Scope = DynamicResourceScope>,
+{
+    match namespace {
+        "" => Api::all_with(client, &watched.resource()),
+        namespace => Api::namespaced_with(client, namespace, &watched.resource()),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The client, and the namespace of the pod that we are.
+async fn client(access: &Access) -> Result<(Client, Option<Name>), AccessError> {
+    let mut own = None;
+    let mut config = match &access.credentials {
+        Credentials::Found => Config::infer().await.map_err(AccessError::NotFound)?,
+        Credentials::InCluster => {
+            let config = Config::incluster().map_err(AccessError::InCluster)?;
+            own = Some(Name::from(&*config.default_namespace));
+            config
+        }
+        Credentials::Kubeconfig { path, context } => {
+            let fail = |source| AccessError::Kubeconfig { path: path.clone(), source };
+            let file = Kubeconfig::read_from(path).map_err(fail)?;
+            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+            Config::from_custom_kubeconfig(file, &options).await.map_err(fail)?
+        }
+    };
+    config.connect_timeout = Some(access.pace.answer);
+    config.write_timeout = Some(access.pace.answer);
+    // A watch that is silent ends by itself before; this ends what else may hang.
+    config.read_timeout = Some(access.pace.silence + access.pace.answer);
+    // What fails is tried again by who knows what it is for.
+    config.default_retry = false;
+    let client = Client::try_from(config).map_err(|error| AccessError::Unusable(Box::new(error)))?;
+    Ok((client, own))
+}
+
+/// Why a question was not answered.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.why())]
+pub struct Unanswered(pub(crate) Answer);

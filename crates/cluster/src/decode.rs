@@ -1,0 +1,164 @@
+//! What an object says, trimmed to a fact; and what of a Service our own writing is compared with.
+
+use seaway_manifests::{
+    decode::{Fault, Faults, Field},
+    object::read_as,
+    tree::{Node, Value},
+};
+use seaway_model::{Fact, Kind, Name, ObjectRef, Problem, Reason};
+
+use crate::{
+    address,
+    connect::MANAGER,
+    host,
+    seen::{Condition, Ingress, Published, Version},
+    status::PREFIX,
+    told::Told,
+};
+
+/// What an object came to.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Fact(Fact),
+    /// It is not for us.
+    Nothing,
+    Broken(ObjectRef, Vec<Problem>),
+}
+
+pub(crate) fn read(kind: Kind, told: &Told) -> Said {
+    let tree = &told.tree;
+    let object = || ObjectRef::new(kind, told.namespace(), told.name());
+    match kind {
+        // A slice that belongs to no Service is somebody else's.
+        Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => Said::Nothing,
+        Kind::Address => judged(object(), tree, |root| address::read(root).map(Fact::Address)),
+        Kind::LoadBalancerHost => judged(object(), tree, |root| host::read(root).map(Fact::Host)),
+        _ => match read_as(kind, tree) {
+            Some(Ok(read)) => read.facts.into_iter().next().map_or(Said::Nothing, Said::Fact),
+            Some(Err(broken)) => {
+                let object = object();
+                Said::Broken(object.clone(), problems(&object, broken.faults))
+            }
+            None => Said::Nothing,
+        },
+    }
+}
+
+fn judged(object: ObjectRef, tree: &Node, read: impl Fn(&Field<'_>) -> Option<Fact>) -> Said {
+    let faults = Faults::default();
+    let fact = read(&Field::root(tree, &faults));
+    match fact.filter(|_| faults.is_empty()) {
+        Some(fact) => Said::Fact(fact),
+        None => Said::Broken(object.clone(), problems(&object, faults.into_sorted())),
+    }
+}
+
+fn problems(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
+    let told = |Fault { field, message, .. }| {
+        Problem::new(object.clone(), Reason::Invalid, message)
+            .at(field)
+            .fix("until it is mended, what it said before goes on")
+    };
+    faults.into_iter().map(told).collect()
+}
+
+/// What a Service says of itself, and who else says so.
+pub(crate) fn published(told: &Told) -> Published {
+    let status = told.tree.child("status");
+    let ingress = status.and_then(|it| it.child("loadBalancer")?.child("ingress"));
+    let ingress = list(ingress).filter_map(|it| {
+        let ip = name(it, "ip").or_else(|| name(it, "hostname"))?;
+        Some(Ingress { ip, mode: name(it, "ipMode") })
+    });
+    let conditions = list(status.and_then(|it| it.child("conditions"))).filter_map(|it| {
+        let kind = name(it, "type").filter(|kind| kind.starts_with(PREFIX))?;
+        Some(Condition {
+            kind,
+            status: name(it, "status").is_some_and(|it| *it == *"True"),
+            reason: name(it, "reason").unwrap_or_default(),
+            message: name(it, "message").unwrap_or_default(),
+            since: name(it, "lastTransitionTime").unwrap_or_default(),
+        })
+    });
+    let (mut ours, mut other) = (false, None);
+    for entry in list(told.tree.child("metadata").and_then(|it| it.child("managedFields"))) {
+        let Some(manager) = name(entry, "manager") else { continue };
+        let status = entry.child("fieldsV1").and_then(|it| it.child("f:status"));
+        match (status, &*manager == MANAGER) {
+            (Some(_), true) => ours = true,
+            (Some(status), false) if status.child("f:loadBalancer").is_some() => other = Some(manager),
+            _ => {}
+        }
+    }
+    Published {
+        uid: told.uid().into(),
+        version: Version(told.version().into()),
+        ingress: ingress.collect(),
+        conditions: conditions.collect(),
+        ours,
+        other,
+    }
+}
+
+fn label<'n>(tree: &'n Node, key: &str) -> Option<&'n str> {
+    text(tree.child("metadata")?.child("labels")?, key).filter(|it| !it.is_empty())
+}
+
+fn name(node: &Node, key: &str) -> Option<Name> {
+    text(node, key).map(Name::from)
+}
+
+fn text<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
+    match &node.child(key)?.value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn list(node: Option<&Node>) -> impl Iterator<Item = &Node> {
+    let items: &[Node] = match node.map(|it| &it.value) {
+        Some(Value::List(items)) => items,
+        _ => &[],
+    };
+    items.iter()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn told(json: &str) -> Told {
+        serde_json::from_str(json).expect("is an object")
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_told_by_field() {
+        let told = told(r#"{"metadata": {"name": "a", "namespace": "x"}, "spec": {"ports": [{"port": 0}]}}"#);
+        let Said::Broken(object, problems) = read(Kind::Service, &told) else { panic!("is refused") };
+        assert_eq!(object, ObjectRef::new(Kind::Service, "x", "a"));
+        assert_eq!(&*problems[0].field, "spec.ports[0].port");
+        assert!(problems[0].place.is_none(), "there is no file");
+    }
+
+    #[test]
+    fn a_slice_of_no_service_is_nobodys_mistake() {
+        let orphan = told(r#"{"metadata": {"name": "a", "namespace": "x"}, "addressType": "IPv4"}"#);
+        assert!(matches!(read(Kind::EndpointSlice, &orphan), Said::Nothing));
+    }
+
+    #[test]
+    fn a_status_tells_who_wrote_it() {
+        let told = told(
+            r#"{"metadata": {"name": "a", "namespace": "x", "uid": "u", "resourceVersion": "7", "managedFields": [
+                {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {}}},
+                {"manager": "metallb", "operation": "Update", "subresource": "status",
+                 "fieldsV1": {"f:status": {"f:loadBalancer": {"f:ingress": {}}}}}]},
+                "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1", "ipMode": "VIP"}]},
+                "conditions": [{"type": "other.io/x", "status": "True"}]}}"#,
+        );
+        let read = published(&told);
+        assert_eq!((read.ours, read.other.as_deref()), (false, Some("metallb")));
+        assert_eq!(read.ingress, [Ingress { ip: "192.0.2.1".into(), mode: Some("VIP".into()) }]);
+        assert!(read.conditions.is_empty());
+    }
+}

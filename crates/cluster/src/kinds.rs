@@ -1,0 +1,116 @@
+//! What is watched: kinds of objects, where the API server has them, and what it means if it has not.
+
+use std::time::Duration;
+
+use kube::core::ApiResource;
+use seaway_model::Kind;
+
+/// One kind of objects, as it is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Watched {
+    pub(crate) kind: Kind,
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) need: Need,
+    /// Only those of these fields.
+    pub(crate) fields: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing is planned before it was listed.
+    Required,
+    /// Ours: without it something that Seaway offers cannot be asked for.
+    Offered,
+    /// Somebody else's: a cluster without it has none, and nobody misses any.
+    Foreign,
+}
+
+pub(crate) const OURS: &str = "seaway.dev";
+pub(crate) const OUR_VERSION: &str = "v1alpha1";
+
+pub(crate) const WATCHED: [Watched; 10] = [
+    Watched::new(Kind::Service, "", "v1", "services", Need::Required),
+    Watched::new(Kind::EndpointSlice, "discovery.k8s.io", "v1", "endpointslices", Need::Required),
+    Watched::new(Kind::Node, "", "v1", "nodes", Need::Required),
+    Watched::new(Kind::Namespace, "", "v1", "namespaces", Need::Required),
+    Watched::new(Kind::Address, OURS, OUR_VERSION, "addresses", Need::Required),
+    Watched::new(Kind::AddressPool, OURS, OUR_VERSION, "addresspools", Need::Offered),
+    Watched::new(Kind::LoadBalancerHost, OURS, OUR_VERSION, "loadbalancerhosts", Need::Offered),
+    Watched::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Need::Foreign),
+    Watched::new(Kind::HTTPRoute, "gateway.networking.k8s.io", "v1", "httproutes", Need::Foreign),
+    Watched {
+        fields: Some("type=kubernetes.io/tls"),
+        ..Watched::new(Kind::Secret, "", "v1", "secrets", Need::Offered)
+    },
+];
+
+impl Watched {
+    const fn new(
+        kind: Kind,
+        group: &'static str,
+        version: &'static str,
+        plural: &'static str,
+        need: Need,
+    ) -> Watched {
+        Watched { kind, group, version, plural, need, fields: None }
+    }
+
+    /// Only written.
+    pub(crate) const EVENTS: Watched =
+        Watched::new(Kind::Event, "events.k8s.io", "v1", "events", Need::Foreign);
+
+    pub(crate) fn of(kind: Kind) -> Option<&'static Watched> {
+        WATCHED.iter().find(|it| it.kind == kind)
+    }
+
+    pub(crate) fn resource(&self) -> ApiResource {
+        let api_version = match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        };
+        ApiResource {
+            group: self.group.to_owned(),
+            version: self.version.to_owned(),
+            api_version,
+            kind: self.kind.as_str().to_owned(),
+            plural: self.plural.to_owned(),
+        }
+    }
+
+    /// `ipaddresspools.metallb.io`, as kubectl and RBAC say it.
+    pub(crate) fn qualified(&self) -> String {
+        match self.group {
+            "" => self.plural.to_owned(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+}
+
+/// How patient watches are; tests are less so.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// A failed request is asked again after this, then after twice as long, …
+    pub first_retry: Duration,
+    /// … up to this.
+    pub longest_retry: Duration,
+    /// How often a kind that was not there, or not for us, is looked for.
+    pub look_for: Duration,
+    /// An API server sends a bookmark each minute or so. A watch that says nothing for longer is half open.
+    pub silence: Duration,
+    /// How long one answer may take.
+    pub answer: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            first_retry: Duration::from_millis(500),
+            longest_retry: Duration::from_secs(30),
+            look_for: Duration::from_secs(10),
+            silence: Duration::from_secs(90),
+            answer: Duration::from_secs(30),
+        }
+    }
+}

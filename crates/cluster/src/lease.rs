@@ -1,0 +1,272 @@
+//! Leases: who leads, and which hosts are alive, without comparing clocks of different machines.
+//!
+//! ```text
+//!     holder:   sends a renewal ─────────► leads for four fifths of a term from when it was sent
+//!     others:   see the Lease unchanged for a whole term of their own clock ─► take it, by its resourceVersion
+//! ```
+//! So the one before has stopped before the next begins, however long an answer took, and without being asked. Whoever
+//! is stopped in the middle of it all and goes on later finds that it leads no more before it writes.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, api::PostParams};
+use seaway_engine::Failure;
+use seaway_model::Name;
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
+use tracing::{info, warn};
+
+use crate::{answer::Answer, connect::Cluster};
+
+/// How long a Lease holds, and how often it is renewed.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    pub term: Duration,
+    pub renew: Duration,
+}
+
+impl Terms {
+    /// For the one that leads.
+    pub const LEADER: Terms = Terms { term: Duration::from_secs(15), renew: Duration::from_secs(5) };
+    /// For each host.
+    pub const HOST: Terms = Terms { term: Duration::from_secs(40), renew: Duration::from_secs(10) };
+}
+
+/// Whether we hold a Lease, asked at the moment of each write.
+#[derive(Clone, Debug)]
+pub struct Leading(watch::Receiver<Option<Instant>>);
+
+/// Somebody who leads, or would like to, until it is dropped; [`Campaign::resign`] lets the next begin at once.
+pub struct Campaign {
+    task: JoinHandle<()>,
+    resign: watch::Sender<bool>,
+    leading: Leading,
+}
+
+impl Leading {
+    /// Where there is nobody else.
+    pub fn always() -> Leading {
+        let far = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
+        Leading(watch::channel(Some(far)).1)
+    }
+
+    pub fn is_now(&self) -> bool {
+        self.0.borrow().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Returns when it is another than `leading`.
+    pub async fn changed_from(&mut self, leading: bool) {
+        loop {
+            let until = *self.0.borrow_and_update();
+            let now = until.is_some_and(|until| Instant::now() < until);
+            if now != leading {
+                return;
+            }
+            tokio::select! {
+                changed = self.0.changed() => if changed.is_err() && !now { std::future::pending().await },
+                () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if now => {}
+            }
+        }
+    }
+
+    /// Whoever does not lead writes nothing.
+    pub(crate) fn hold(&self) -> Result<(), Failure> {
+        match self.is_now() {
+            true => Ok(()),
+            false => Err(Failure::Wait { why: "another leads".to_owned(), after: Terms::LEADER.renew }),
+        }
+    }
+}
+
+impl Campaign {
+    /// Campaigns for the Lease `name`. `who` is for people; what tells one process from another is added to it.
+    pub fn start(cluster: &Cluster, name: &str, who: &str, terms: Terms) -> Campaign {
+        let (tell, leading) = watch::channel(None);
+        let (resign, resigned) = watch::channel(false);
+        let candidate = Candidate {
+            cluster: cluster.clone(),
+            name: name.to_owned(),
+            identity: format!("{who}_{}", unique()),
+            terms,
+            held: None,
+            seen: None,
+            tell,
+        };
+        let task = tokio::spawn(candidate.run(resigned));
+        Campaign { task, resign, leading: Leading(leading) }
+    }
+
+    pub fn leading(&self) -> Leading {
+        self.leading.clone()
+    }
+
+    /// Writes nothing any more, and gives the Lease back.
+    pub async fn resign(mut self) {
+        // It may have ended.
+        let _ = self.resign.send(true);
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Campaign {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Candidate {
+    cluster: Cluster,
+    name: String,
+    identity: String,
+    terms: Terms,
+    /// As we wrote it last.
+    held: Option<Lease>,
+    /// The Lease of somebody else as it was last, and since when we know it so.
+    seen: Option<(String, Instant)>,
+    tell: watch::Sender<Option<Instant>>,
+}
+
+impl Candidate {
+    async fn run(mut self, mut resigned: watch::Receiver<bool>) {
+        loop {
+            let pause = self.turn().await;
+            tokio::select! {
+                () = sleep(pause) => {}
+                _ = resigned.wait_for(|it| *it) => break,
+            }
+        }
+        self.tell.send_replace(None);
+        self.give_back().await;
+    }
+
+    /// Looks, and takes or renews; how long to wait until the next.
+    async fn turn(&mut self) -> Duration {
+        let sent = Instant::now();
+        let Terms { term, renew } = self.terms;
+        match self.take().await {
+            Ok(true) => {
+                let was = self.tell.send_replace(Some(sent + term * 4 / 5));
+                if was.is_none_or(|until| until < sent) {
+                    info!(lease = self.name, identity = self.identity, "leads");
+                }
+                renew
+            }
+            Ok(false) => {
+                if self.tell.send_replace(None).is_some() {
+                    warn!(lease = self.name, "leads no more: another does");
+                }
+                (term / 8).max(Duration::from_millis(50))
+            }
+            Err(answer) => {
+                // It holds until it ends by itself; whoever leads tries again soon.
+                warn!(lease = self.name, why = answer.why(), "the Lease cannot be renewed");
+                (renew / 4).max(Duration::from_millis(50))
+            }
+        }
+    }
+
+    async fn take(&mut self) -> Result<bool, Answer> {
+        if let Some(lease) = self.held.take()
+            && self
+                .write(
+                    Some(&lease),
+                    lease.spec.iter().find_map(|it| it.lease_transitions).unwrap_or_default(),
+                )
+                .await?
+        {
+            return Ok(true);
+        }
+        let api = self.api();
+        let lease = match self.cluster.ask(api.get(&self.name)).await {
+            Ok(lease) => lease,
+            Err(Answer::NotFound) => return self.write(None, 0).await,
+            Err(answer) => return Err(answer),
+        };
+        let spec = lease.spec.clone().unwrap_or_default();
+        let holder = spec.holder_identity.unwrap_or_default();
+        let transitions = spec.lease_transitions.unwrap_or_default();
+        if holder == self.identity {
+            return self.write(Some(&lease), transitions).await;
+        }
+        let term = spec.lease_duration_seconds.and_then(|it| u64::try_from(it).ok());
+        let term = term.map_or(self.terms.term, Duration::from_secs);
+        let version = lease.metadata.resource_version.clone().unwrap_or_default();
+        let since = match &self.seen {
+            Some((seen, since)) if *seen == version => *since,
+            _ => self.seen.insert((version, Instant::now())).1,
+        };
+        if !holder.is_empty() && since.elapsed() < term {
+            return Ok(false);
+        }
+        self.write(Some(&lease), transitions + 1).await
+    }
+
+    /// By its version: of several who try, one does.
+    async fn write(&mut self, before: Option<&Lease>, transitions: i32) -> Result<bool, Answer> {
+        let now = MicroTime(Timestamp::now());
+        let spec = before.and_then(|it| it.spec.clone()).unwrap_or_default();
+        let renewed = spec.holder_identity.as_deref() == Some(&self.identity);
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                namespace: Some(self.cluster.namespace().to_string()),
+                resource_version: before.and_then(|it| it.metadata.resource_version.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.identity.clone()),
+                // Rounded up: a term of others is never shorter than ours.
+                lease_duration_seconds: i32::try_from(self.terms.term.as_millis().div_ceil(1000)).ok(),
+                acquire_time: spec.acquire_time.filter(|_| renewed).or_else(|| Some(now.clone())),
+                renew_time: Some(now),
+                lease_transitions: Some(transitions),
+                ..LeaseSpec::default()
+            }),
+        };
+        let (api, parameters) = (self.api(), PostParams::default());
+        let written = match before {
+            Some(_) => self.cluster.ask(api.replace(&self.name, &parameters, &lease)).await,
+            None => self.cluster.ask(api.create(&parameters, &lease)).await,
+        };
+        match written {
+            Ok(lease) => {
+                self.held = Some(lease);
+                Ok(true)
+            }
+            Err(Answer::Conflict(_) | Answer::NotFound) => Ok(false),
+            Err(answer) => Err(answer),
+        }
+    }
+
+    async fn give_back(&self) {
+        let api = self.api();
+        let Ok(mut lease) = self.cluster.ask(api.get(&self.name)).await else { return };
+        let Some(spec) = &mut lease.spec else { return };
+        if spec.holder_identity.as_deref() == Some(&self.identity) {
+            spec.holder_identity = None;
+            // Else it ends by itself.
+            let _ = self.cluster.ask(api.replace(&self.name, &PostParams::default(), &lease)).await;
+        }
+    }
+
+    fn api(&self) -> Api<Lease> {
+        Api::namespaced(self.cluster.client(), self.cluster.namespace())
+    }
+}
+
+/// Two processes never have one, even on one machine and with one configuration.
+fn unique() -> Name {
+    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    match uuid.trim() {
+        "" => format!("{}-{}", std::process::id(), Timestamp::now().as_nanosecond()).into(),
+        uuid => uuid.into(),
+    }
+}

@@ -1,0 +1,37 @@
+//! Kubernetes: watches in; the drivers that write Addresses, statuses, events and leases out.
+//!
+//! ```text
+//!     API server ─ list, watch ─► Told ─► manifests ─► Fact ─► Change ─► World
+//!         ▲                         │                                     │
+//!         │                         └─► Seen: what drivers compare with   │ Units
+//!         │                               │                               ▼
+//!         └── Address, status, Event ◄────┴───── Addresses, Statuses ◄── engine
+//!         └── Lease, LoadBalancerHost ◄───────── Leadership, HostReports
+//! ```
+//! The sister of `files`: the same objects become the same facts by the same code. What is read is trimmed at this edge
+//! and not kept. Our own objects ([`crds`]) and all that an administrator must allow are here, too.
+//!
+//! The crate does not know what any of it is for: it plans nothing, allocates nothing, serves nothing; it compares no
+//! clocks of different machines; and it never takes silence for an answer.
+
+mod address;
+mod answer;
+mod claims;
+mod connect;
+pub mod crds;
+mod decode;
+mod host;
+mod kinds;
+mod lease;
+mod requests;
+mod seen;
+mod status;
+mod told;
+mod watch;
+
+pub use claims::{AddressStep, Addresses};
+pub use connect::{Access, AccessError, Cluster, Credentials};
+pub use kinds::Pace;
+pub use lease::{Campaign, Leading, Terms};
+pub use status::{StatusStep, Statuses};
+pub use watch::{Wanted, Watch};

@@ -1,0 +1,66 @@
+//! Writing requests, made by hand: what is sent is JSON, what comes back is an object as it is told.
+
+use kube::{
+    Resource,
+    api::{Patch, PatchParams, PostParams},
+    core::{Request, request},
+};
+use serde_json::Value;
+
+use crate::{
+    answer::Answer,
+    connect::{Cluster, MANAGER},
+    kinds::Watched,
+    told::Told,
+};
+
+impl Cluster {
+    pub(crate) async fn create(&self, of: &Watched, namespace: &str, object: &Value) -> Result<Told, Answer> {
+        self.send(of, namespace, |request| request.create(&ours(), object.to_string().into_bytes())).await
+    }
+
+    /// `object` names the version that it replaces.
+    pub(crate) async fn replace(
+        &self,
+        of: &Watched,
+        namespace: &str,
+        name: &str,
+        object: &Value,
+    ) -> Result<Told, Answer> {
+        self.send(of, namespace, |request| request.replace(name, &ours(), object.to_string().into_bytes()))
+            .await
+    }
+
+    /// The status becomes, as far as it is ours, what `object` says. `force`: also what others have written.
+    pub(crate) async fn apply_status(
+        &self,
+        of: &Watched,
+        namespace: &str,
+        name: &str,
+        object: &Value,
+        force: bool,
+    ) -> Result<Told, Answer> {
+        let parameters = PatchParams { force, ..PatchParams::apply(MANAGER) };
+        self.send(of, namespace, |request| {
+            request.patch_subresource("status", name, &parameters, &Patch::Apply(object))
+        })
+        .await
+    }
+
+    async fn send(
+        &self,
+        of: &Watched,
+        namespace: &str,
+        make: impl FnOnce(Request) -> Result<http::Request<Vec<u8>>, request::Error>,
+    ) -> Result<Told, Answer> {
+        let namespace = Some(namespace).filter(|it| !it.is_empty());
+        let request = make(Request::new(Told::url_path(&of.resource(), namespace)))
+            .map_err(|error| Answer::Invalid(error.to_string()))?;
+        let client = self.client();
+        self.ask(client.request(request)).await
+    }
+}
+
+fn ours() -> PostParams {
+    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
+}

@@ -1,0 +1,156 @@
+//! What the watches saw of the objects that drivers write, as little as tells whether there is something to write.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use seaway_model::{Address, Name};
+
+/// Written by watches before they tell the World, and by drivers after they wrote: a driver never knows less than the
+/// plan that it works for.
+#[derive(Default)]
+pub(crate) struct Seen {
+    addresses: Mutex<HashMap<IpAddr, Claim>>,
+    services: Mutex<HashMap<(Name, Name), Published>>,
+}
+
+/// An Address object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Claim {
+    pub(crate) address: Arc<Address>,
+    pub(crate) object: Name,
+    pub(crate) version: Version,
+}
+
+/// What a Service says of itself to its readers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Published {
+    pub(crate) uid: Name,
+    pub(crate) version: Version,
+    pub(crate) ingress: Vec<Ingress>,
+    /// Those with our prefix.
+    pub(crate) conditions: Vec<Condition>,
+    /// We have written there before.
+    pub(crate) ours: bool,
+    /// Who else has written its addresses.
+    pub(crate) other: Option<Name>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ingress {
+    pub(crate) ip: Name,
+    /// Absent in clusters that do not know it.
+    pub(crate) mode: Option<Name>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub(crate) kind: Name,
+    pub(crate) status: bool,
+    pub(crate) reason: Name,
+    pub(crate) message: Name,
+    /// As it is written.
+    pub(crate) since: Name,
+}
+
+/// A resourceVersion. Later ones are greater, which Kubernetes promises since 1.35 and etcd always did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version(pub(crate) Name);
+
+impl Version {
+    fn number(&self) -> Option<u64> {
+        self.0.parse().ok()
+    }
+
+    /// Not older, as far as can be told.
+    pub(crate) fn follows(&self, other: &Version) -> bool {
+        match (self.number(), other.number()) {
+            (Some(this), Some(other)) => this >= other,
+            _ => true,
+        }
+    }
+}
+
+impl Seen {
+    pub(crate) fn address(&self, ip: IpAddr) -> Option<Claim> {
+        lock(&self.addresses).get(&ip).cloned()
+    }
+
+    /// A watch may tell what a driver has overwritten meanwhile.
+    pub(crate) fn put_address(&self, claim: Claim) {
+        let mut addresses = lock(&self.addresses);
+        let before = addresses.get(&claim.address.ip);
+        if before.is_none_or(|before| claim.version.follows(&before.version)) {
+            addresses.insert(claim.address.ip, claim);
+        }
+    }
+
+    /// Deleted at this version; not if it was made again since.
+    pub(crate) fn remove_address(&self, ip: IpAddr, at: &Version) {
+        let mut addresses = lock(&self.addresses);
+        if addresses.get(&ip).is_some_and(|it| at.follows(&it.version)) {
+            addresses.remove(&ip);
+        }
+    }
+
+    /// The API server says that it is not there.
+    pub(crate) fn forget_address(&self, ip: IpAddr) {
+        lock(&self.addresses).remove(&ip);
+    }
+
+    pub(crate) fn service(&self, namespace: &Name, name: &Name) -> Option<Published> {
+        lock(&self.services).get(&(namespace.clone(), name.clone())).cloned()
+    }
+
+    pub(crate) fn put_service(&self, namespace: &Name, name: &Name, published: Published) {
+        let mut services = lock(&self.services);
+        let key = (namespace.clone(), name.clone());
+        let before = services.get(&key);
+        if before.is_none_or(|before| published.version.follows(&before.version)) {
+            services.insert(key, published);
+        }
+    }
+
+    pub(crate) fn remove_service(&self, namespace: &Name, name: &Name) {
+        lock(&self.services).remove(&(namespace.clone(), name.clone()));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::AddressState;
+
+    use super::*;
+
+    fn claim(version: &str, pool: &str) -> Claim {
+        let address = Address {
+            ip: [192, 0, 2, 1].into(),
+            pool: pool.into(),
+            sharing: None,
+            owners: Vec::new(),
+            plan_version: 1,
+            state: AddressState::Held,
+        };
+        Claim { address: Arc::new(address), object: "192-0-2-1".into(), version: Version(version.into()) }
+    }
+
+    #[test]
+    fn what_a_watch_tells_late_does_not_undo_what_was_written_since() {
+        let seen = Seen::default();
+        let ip = [192, 0, 2, 1].into();
+        seen.put_address(claim("9", "a"));
+        seen.put_address(claim("10", "b"));
+        seen.put_address(claim("9", "a"));
+        assert_eq!(seen.address(ip), Some(claim("10", "b")));
+        seen.remove_address(ip, &Version("9".into()));
+        assert!(seen.address(ip).is_some());
+        seen.remove_address(ip, &Version("11".into()));
+        assert!(seen.address(ip).is_none());
+    }
+}

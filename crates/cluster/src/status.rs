@@ -1,0 +1,258 @@
+//! The driver that tells Services what became of them: addresses, conditions, events.
+//!
+//! ```text
+//!     Status ─┐
+//!             ├─ output: ingress, conditions ─ differs ─► Write ─► Tell: one event for each change
+//!     Seen ───┘
+//! ```
+//! Our fields are applied under our own name (server-side apply), so that nobody else's are touched. An address is
+//! published once it is served, and is not withdrawn because hosts vanish: a condition says so instead. Where another
+//! controller writes after us, it is left to it.
+
+mod output;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use jiff::Timestamp;
+use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Reason, Status, Unit};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+pub(crate) use self::output::PREFIX;
+use self::output::{Note, Output};
+use crate::{
+    answer::{Answer, INSTALL},
+    connect::{Cluster, MANAGER},
+    decode,
+    kinds::Watched,
+    lease::Leading,
+    seen::Published,
+};
+
+/// The longest note of an event.
+const LONGEST_NOTE: usize = 1024;
+
+/// Writes statuses and events of Services, while it leads; Problems of whatever has no status are logged.
+pub struct Statuses {
+    cluster: Cluster,
+    leading: Leading,
+    logged: Mutex<HashMap<Owner, Arc<Status>>>,
+}
+
+/// What a Service says of itself, and why it could not be made to say something else.
+#[derive(Debug, Default)]
+pub struct Said {
+    published: Option<Published>,
+    trouble: Option<Answer>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum StatusStep {
+    Write(Output),
+    /// As an event.
+    Tell(Note),
+}
+
+impl fmt::Display for StatusStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StatusStep::Write(output) => write!(f, "write {output}"),
+            StatusStep::Tell(note) => write!(f, "tell {note}"),
+        }
+    }
+}
+
+impl Statuses {
+    pub fn new(cluster: Cluster, leading: Leading) -> Statuses {
+        Statuses { cluster, leading, logged: Mutex::default() }
+    }
+
+    /// Each Problem once when it comes, and once when it goes.
+    fn log(&self, owner: &Owner, status: Option<&Arc<Status>>) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match status {
+            Some(status) => logged.insert(owner.clone(), status.clone()),
+            None => logged.remove(owner),
+        };
+        let (before, now) = (before.as_ref().map(|it| &it.problems), status.map(|it| &it.problems));
+        for new in now.into_iter().flatten().filter(|it| !before.is_some_and(|before| before.contains(it))) {
+            warn!(reason = %new.reason, "{new}");
+        }
+        for gone in before.into_iter().flatten().filter(|it| !now.is_some_and(|now| now.contains(it))) {
+            info!(reason = %gone.reason, "no problem any more: {gone}");
+        }
+    }
+
+    async fn write(
+        &self,
+        object: &ObjectRef,
+        uid: &str,
+        output: &Output,
+        said: &mut Said,
+    ) -> Result<(), Failure> {
+        let Some(before) = &said.published else { return Ok(()) };
+        let body =
+            output.body(object, uid, before, &Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        let services = Watched::of(Kind::Service).expect("Services are in the table of kinds");
+        // Only the first time: what others wrote before us is taken over with the Service.
+        let force = !before.ours;
+        let (namespace, name) = (&object.namespace, &object.name);
+        match self.cluster.apply_status(services, namespace, name, &body, force).await {
+            Ok(told) => {
+                let published = decode::published(&told);
+                self.cluster.seen().put_service(namespace, name, published.clone());
+                said.published = Some(published);
+                Ok(())
+            }
+            // It is gone, and will be told so.
+            Err(Answer::NotFound) => {
+                said.published = None;
+                Ok(())
+            }
+            // Made again under its name: it is another.
+            Err(Answer::Invalid(why)) if why.contains("metadata.uid") => {
+                said.published = None;
+                Ok(())
+            }
+            Err(answer @ (Answer::Forbidden(_) | Answer::Invalid(_) | Answer::Conflict(_))) => {
+                said.trouble = Some(answer);
+                Ok(())
+            }
+            Err(answer) => Err(answer.into()),
+        }
+    }
+
+    /// An event that is lost is no loss: the condition says the same.
+    async fn tell(&self, object: &ObjectRef, uid: &str, note: &Note) {
+        let events = Watched::EVENTS;
+        let body = event(object, uid, note);
+        if let Err(answer) = self.cluster.create(&events, &object.namespace, &body).await {
+            warn!(%object, why = answer.why(), "an event was not written");
+        }
+    }
+}
+
+fn event(object: &ObjectRef, uid: &str, note: &Note) -> Value {
+    let mut text = note.text.clone();
+    if text.len() > LONGEST_NOTE {
+        let end = (0..=LONGEST_NOTE - 3).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        text.truncate(end);
+        text.push('…');
+    }
+    json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        // As all who write events call them.
+        "metadata": {
+            "name": format!("{}.{:x}", object.name, Timestamp::now().as_nanosecond()),
+            "namespace": object.namespace,
+        },
+        "eventTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
+        "reportingController": "seaway.dev/controller",
+        "reportingInstance": MANAGER,
+        "action": "Balance",
+        "type": if note.warning { "Warning" } else { "Normal" },
+        "reason": note.reason,
+        "note": text,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": object.kind.as_str(),
+            "namespace": object.namespace,
+            "name": object.name,
+            "uid": uid,
+        },
+    })
+}
+
+/// A Service; what else there is has no status that we write.
+fn service(unit: &Unit) -> Option<(&ObjectRef, &str)> {
+    match unit {
+        Unit::Status(Owner::Object { object, uid }) if object.kind == Kind::Service => Some((object, uid)),
+        _ => None,
+    }
+}
+
+impl Driver for Statuses {
+    type Observed = Said;
+    type Step = StatusStep;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::Status(_))
+    }
+
+    fn steps(&self, desired: &Desired, observed: &Said) -> Vec<StatusStep> {
+        let Some(published) = &observed.published else { return Vec::new() };
+        let output = match desired {
+            Desired::Status(status) => Output::of(status, published),
+            _ => Output::none(published),
+        };
+        if output.is_said_by(published) {
+            return Vec::new();
+        }
+        let notes = output.notes(published).into_iter().map(StatusStep::Tell);
+        [StatusStep::Write(output.clone())].into_iter().chain(notes).collect()
+    }
+
+    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Said, Failure> {
+        let Unit::Status(owner) = unit else { return Ok(Said::default()) };
+        self.log(owner, if let Desired::Status(status) = desired { Some(status) } else { None });
+        let Some((object, uid)) = service(unit) else { return Ok(Said::default()) };
+        let published = self.cluster.seen().service(&object.namespace, &object.name);
+        // One that was made again under its name is another.
+        Ok(Said { published: published.filter(|it| *it.uid == *uid), trouble: None })
+    }
+
+    async fn apply(&self, unit: &Unit, step: &StatusStep, observed: &mut Said) -> Result<(), Failure> {
+        let Some((object, uid)) = service(unit) else { return Ok(()) };
+        self.leading.hold()?;
+        match step {
+            StatusStep::Write(output) => self.write(object, uid, output, observed).await,
+            StatusStep::Tell(_) if observed.trouble.is_some() => Ok(()),
+            StatusStep::Tell(note) => {
+                self.tell(object, uid, note).await;
+                Ok(())
+            }
+        }
+    }
+
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Said) -> Conclusion {
+        let Unit::Status(owner) = unit else { return Conclusion::default() };
+        let mut problems = Vec::new();
+        let mut complain = |reason, message: String, fix: String| {
+            problems.push((owner.clone(), Problem::new(owner.object(), reason, message).fix(fix)));
+        };
+        let published = observed.published.as_ref();
+        if let (Desired::Status(_), Some(published)) = (desired, published) {
+            if let Some(other) = output::rival(published) {
+                complain(
+                    Reason::OtherController,
+                    format!("{other} writes the status of this Service, too; it is left to it"),
+                    "Give the Service a loadBalancerClass that only one of the two serves.".to_owned(),
+                );
+            }
+            if published.ingress.iter().any(|it| it.mode.is_none()) {
+                complain(
+                    Reason::Unsupported,
+                    "this cluster knows no ipMode: kube-proxy on every node answers the address itself, and it does \
+                     not come here"
+                        .to_owned(),
+                    "Upgrade to Kubernetes 1.30.".to_owned(),
+                );
+            }
+        }
+        if let Some(trouble) = &observed.trouble {
+            let message = format!("its status cannot be written: {}", trouble.why());
+            complain(Reason::StateUnwritable, message, format!("As an administrator: {INSTALL}"));
+        }
+        Conclusion { problems, ..Conclusion::default() }
+    }
+
+    fn width(&self) -> usize {
+        64
+    }
+}

@@ -1,0 +1,325 @@
+//! What a Service should say of itself, folded from its Status and from what it says; pure.
+
+use std::{collections::BTreeSet, fmt, net::IpAddr};
+
+use seaway_model::{Name, ObjectRef, Problem, Status};
+use serde_json::{Value, json};
+
+use crate::seen::{Condition, Ingress, Published};
+
+/// Of our conditions.
+pub(crate) const PREFIX: &str = "seaway.dev/";
+const READY: &str = "seaway.dev/Ready";
+const PROBLEMS: &str = "seaway.dev/Problems";
+/// With `VIP`, the API's default, kube-proxy on every node takes the address over before our socket sees it.
+const MODE: &str = "Proxy";
+/// A condition's message may have 32768.
+const LONGEST: usize = 16 << 10;
+
+/// Addresses and conditions, without the moments since when they are so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// Nothing: they are somebody else's.
+    ingress: Option<Vec<IpAddr>>,
+    conditions: Vec<Condition>,
+}
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub(super) warning: bool,
+    pub(super) reason: Name,
+    pub(super) text: String,
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ips: Vec<String> = self.ingress.iter().flatten().map(ToString::to_string).collect();
+        write!(f, "addresses [{}]", ips.join(", "))?;
+        for it in &self.conditions {
+            write!(f, ", {} {}", it.kind.trim_start_matches(PREFIX), it.reason)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason, self.text)
+    }
+}
+
+/// Who writes the addresses after we did.
+pub(super) fn rival(published: &Published) -> Option<&Name> {
+    published.other.as_ref().filter(|_| published.ours)
+}
+
+impl Output {
+    pub(super) fn of(status: &Status, published: &Published) -> Output {
+        let served = |ip: &&IpAddr| status.serving.iter().any(|it| it.ip == **ip);
+        let said = |ip: &&IpAddr| published.ours && published.says(**ip);
+        let ingress: Vec<IpAddr> =
+            status.addresses.iter().filter(|ip| served(ip) || said(ip)).copied().collect();
+        let mut conditions = vec![ready(status)];
+        conditions.extend(problems(&status.problems));
+        Output { ingress: rival(published).is_none().then_some(ingress), conditions }
+    }
+
+    /// Nothing of ours.
+    pub(super) fn none(published: &Published) -> Output {
+        Output { ingress: rival(published).is_none().then(Vec::new), conditions: Vec::new() }
+    }
+
+    /// Nothing would be another if it were written.
+    pub(super) fn is_said_by(&self, published: &Published) -> bool {
+        // What we never wrote is not ours to clear.
+        if self.conditions.is_empty() && !published.ours {
+            return true;
+        }
+        let same = |(wanted, said): (&Condition, &Condition)| {
+            (&wanted.kind, wanted.status, &wanted.reason, &wanted.message)
+                == (&said.kind, said.status, &said.reason, &said.message)
+        };
+        let mut said: Vec<&Condition> = published.conditions.iter().collect();
+        said.sort_by(|a, b| b.kind.cmp(&a.kind));
+        self.conditions.len() == said.len()
+            && self.conditions.iter().zip(said).all(same)
+            && self.ingress.as_ref().is_none_or(|wanted| {
+                let ours = |it: &Ingress| it.mode.as_deref().is_none_or(|mode| mode == MODE);
+                wanted.len() == published.ingress.len()
+                    && published.ingress.iter().all(ours)
+                    && wanted.iter().zip(&published.ingress).all(|(ip, it)| it.is(*ip))
+            })
+    }
+
+    /// One for each thing that is another: addresses that came and went, Problems that came.
+    pub(super) fn notes(&self, published: &Published) -> Vec<Note> {
+        let mut notes = Vec::new();
+        let mut tell = |warning, reason: &str, text: String| {
+            notes.push(Note { warning, reason: reason.into(), text });
+        };
+        if let Some(wanted) = &self.ingress {
+            let came: Vec<String> =
+                wanted.iter().filter(|ip| !published.says(**ip)).map(ToString::to_string).collect();
+            let went = published.ingress.iter().filter(|it| !wanted.iter().any(|ip| it.is(*ip)));
+            let went: Vec<&str> = went.map(|it| it.ip.as_str()).collect();
+            if !came.is_empty() {
+                tell(false, "AddressPublished", format!("reachable at {}", came.join(", ")));
+            }
+            if !went.is_empty() {
+                tell(false, "AddressWithdrawn", format!("no longer reachable at {}", went.join(", ")));
+            }
+        }
+        let told: BTreeSet<&str> = lines(&published.conditions).collect();
+        for line in lines(&self.conditions).filter(|line| !told.contains(line)) {
+            let (reason, text) = line.split_once(": ").unwrap_or(("Failed", line));
+            tell(true, reason, text.to_owned());
+        }
+        notes
+    }
+
+    /// What is applied. A condition that says the same as before says it since then.
+    pub(super) fn body(&self, object: &ObjectRef, uid: &str, before: &Published, now: &str) -> Value {
+        let conditions: Vec<Value> = (self.conditions.iter())
+            .map(|it| {
+                let same =
+                    before.conditions.iter().find(|old| old.kind == it.kind && old.status == it.status);
+                json!({
+                    "type": it.kind,
+                    "status": if it.status { "True" } else { "False" },
+                    "reason": it.reason,
+                    "message": it.message,
+                    "lastTransitionTime": same.map_or(now, |old| &*old.since),
+                })
+            })
+            .collect();
+        let mut status = json!({});
+        if let Some(ingress) = self.ingress.as_ref().filter(|it| !it.is_empty()) {
+            let ingress: Vec<Value> = ingress.iter().map(|ip| json!({ "ip": ip, "ipMode": MODE })).collect();
+            status["loadBalancer"] = json!({ "ingress": ingress });
+        }
+        if !conditions.is_empty() {
+            status["conditions"] = conditions.into();
+        }
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": { "name": object.name, "namespace": object.namespace, "uid": uid },
+            "status": status,
+        })
+    }
+}
+
+impl Published {
+    fn says(&self, ip: IpAddr) -> bool {
+        self.ingress.iter().any(|it| it.is(ip))
+    }
+}
+
+impl Ingress {
+    fn is(&self, ip: IpAddr) -> bool {
+        self.ip.parse() == Ok(ip)
+    }
+}
+
+fn lines(conditions: &[Condition]) -> impl Iterator<Item = &str> {
+    conditions.iter().filter(|it| *it.kind == *PROBLEMS).flat_map(|it| it.message.lines())
+}
+
+fn ready(status: &Status) -> Condition {
+    let (reason, message) = if status.ready {
+        ("Served", format!("served, with {} members", status.members))
+    } else if status.addresses.is_empty() {
+        ("NoAddress", "it has no address".to_owned())
+    } else if status.serving.is_empty() {
+        ("NotServed", "no host serves it".to_owned())
+    } else {
+        let serving: Vec<String> = status.serving.iter().map(ToString::to_string).collect();
+        ("PartlyServed", format!("served at {} alone", serving.join(", ")))
+    };
+    Condition {
+        kind: READY.into(),
+        status: status.ready,
+        reason: reason.into(),
+        message: message.into(),
+        since: Name::default(),
+    }
+}
+
+/// One line for each; there only where there is any.
+fn problems(problems: &[Problem]) -> Option<Condition> {
+    let first = problems.first()?;
+    let mut message = String::new();
+    for problem in problems {
+        let fix = problem.fix.replace('\n', " ");
+        let text = problem.to_string().replace('\n', " ");
+        let line = format!("{}: {text}{}{fix}", problem.reason, if fix.is_empty() { "" } else { " " });
+        if message.len() + line.len() > LONGEST {
+            break;
+        }
+        if !message.is_empty() {
+            message.push('\n');
+        }
+        message.push_str(&line);
+    }
+    Some(Condition {
+        kind: PROBLEMS.into(),
+        status: true,
+        reason: first.reason.as_str().into(),
+        message: message.into(),
+        since: Name::default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::{Kind, L4, Owner, Reason, outcome::Serving};
+
+    use super::*;
+    use crate::seen::Version;
+
+    fn object() -> ObjectRef {
+        ObjectRef::new(Kind::Service, "default", "shop")
+    }
+
+    fn status(addresses: &[&str], serving: &[&str], problems: &[&str]) -> Status {
+        let ip = |text: &&str| text.parse().expect("an address");
+        Status {
+            owner: Owner::Object { object: object(), uid: "u".into() },
+            addresses: addresses.iter().map(ip).collect(),
+            serving: serving.iter().map(|it| Serving { ip: ip(it), protocol: L4::Tcp, port: 80 }).collect(),
+            members: 2,
+            ready: addresses.len() == serving.len() && !addresses.is_empty(),
+            problems: problems
+                .iter()
+                .map(|it| Problem::new(object(), Reason::NoEndpoints, *it).fix("mend\nit"))
+                .collect(),
+            pool: None,
+        }
+    }
+
+    /// As it reads once `output` was written.
+    fn written(output: &Output, before: &Published) -> Published {
+        let body = output.body(&object(), "u", before, "now");
+        let node = serde_json::json!({
+            "metadata": {
+                "name": "shop", "namespace": "default", "uid": "u", "resourceVersion": "2",
+                "managedFields": [{"manager": "seaway", "fieldsV1": {"f:status": {}}}],
+            },
+            "status": body["status"],
+        });
+        crate::decode::published(&crate::decode::tests::told(&node.to_string()))
+    }
+
+    #[test]
+    fn an_address_is_published_once_it_is_served_and_stays_when_hosts_vanish() {
+        let nothing = Published { uid: "u".into(), ..Published::default() };
+        let waiting = Output::of(&status(&["192.0.2.1"], &[], &[]), &nothing);
+        assert_eq!(waiting.ingress, Some(vec![]));
+        let said = written(&waiting, &nothing);
+        assert!(waiting.is_said_by(&said));
+        let served = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &said);
+        assert!(!served.is_said_by(&said));
+        let notes: Vec<String> = served.notes(&said).iter().map(ToString::to_string).collect();
+        assert_eq!(notes, ["AddressPublished: reachable at 192.0.2.1"]);
+        let said = written(&served, &said);
+        assert_eq!(said.ingress, [Ingress { ip: "192.0.2.1".into(), mode: Some("Proxy".into()) }]);
+        assert!(served.is_said_by(&said) && served.notes(&said).is_empty());
+        let vanished = Output::of(&status(&["192.0.2.1"], &[], &[]), &said);
+        assert_eq!(vanished.ingress, Some(vec!["192.0.2.1".parse().expect("an address")]));
+        assert_eq!((vanished.conditions[0].status, &*vanished.conditions[0].reason), (false, "NotServed"));
+        let gone = Output::none(&said);
+        assert!(!gone.is_said_by(&said));
+        assert_eq!(gone.notes(&said).len(), 1);
+        assert!(gone.is_said_by(&written(&gone, &said)));
+    }
+
+    #[test]
+    fn each_problem_is_told_once_and_not_again_after_a_restart() {
+        let nothing = Published { uid: "u".into(), ..Published::default() };
+        let one = Output::of(&status(&[], &[], &["first"]), &nothing);
+        assert_eq!(
+            one.notes(&nothing).iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["NoEndpoints: Service default/shop: first mend it"]
+        );
+        let said = written(&one, &nothing);
+        assert!(one.is_said_by(&said), "{said:?}");
+        let two = Output::of(&status(&[], &[], &["first", "second"]), &said);
+        assert_eq!(two.notes(&said).len(), 1);
+        let none = Output::of(&status(&[], &[], &[]), &written(&two, &said));
+        assert_eq!(none.conditions.len(), 1);
+        assert_eq!(none.notes(&written(&two, &said)), []);
+    }
+
+    #[test]
+    fn what_others_wrote_first_is_taken_over_and_what_they_write_after_us_is_left_to_them() {
+        let metallb = Published {
+            uid: "u".into(),
+            version: Version("1".into()),
+            ingress: vec![Ingress { ip: "192.0.2.1".into(), mode: Some("VIP".into()) }],
+            conditions: Vec::new(),
+            ours: false,
+            other: Some("metallb".into()),
+        };
+        let wanted = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
+        let taken = Output::of(&wanted, &metallb);
+        assert!(!taken.is_said_by(&metallb), "a VIP is made a Proxy");
+        assert_eq!(taken.ingress.as_ref().map(Vec::len), Some(1));
+        assert!(Output::none(&metallb).is_said_by(&metallb), "what we never wrote is not ours to clear");
+        let fought = Published { ours: true, ..metallb };
+        assert_eq!(rival(&fought).map(|it| &**it), Some("metallb"));
+        assert_eq!(Output::of(&wanted, &fought).ingress, None);
+    }
+
+    #[test]
+    fn a_condition_that_stays_keeps_its_moment() {
+        let nothing = Published { uid: "u".into(), ..Published::default() };
+        let first = Output::of(&status(&["192.0.2.1"], &[], &[]), &nothing);
+        let said = written(&first, &nothing);
+        let body = first.body(&object(), "u", &said, "later");
+        assert_eq!(body["status"]["conditions"][0]["lastTransitionTime"], "now");
+        let served = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &said);
+        let body = served.body(&object(), "u", &said, "later");
+        assert_eq!(body["status"]["conditions"][0]["lastTransitionTime"], "later");
+    }
+}

@@ -1,0 +1,65 @@
+//! Watching: one task for each kind, which lists it whole, page by page, and then hears of every change.
+//!
+//! ```text
+//!     list ─► Put … Put ─► what was known and is not listed: Gone ─► Synced
+//!       ▲                                                             │
+//!       │  410 Gone, or a version that nobody has                     ▼
+//!       └───────────────────────────────────────────────────────── watch ◄─┐
+//!                         silent, cut, ended, refused: again from the last ─┘
+//! ```
+//! Nothing is told as gone but by its deletion or by a whole list without it: hours without an answer change nothing.
+//! Nothing is kept of an object but its name; what drivers compare with goes into [`Seen`](crate::seen::Seen).
+
+mod feed;
+mod known;
+mod secrets;
+mod troubles;
+
+use seaway_model::{Change, Kind};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+
+pub use self::secrets::Wanted;
+use self::{feed::Feed, secrets::Secrets};
+use crate::{connect::Cluster, kinds::WATCHED};
+
+/// A cluster that is being watched, until this is dropped.
+pub struct Watch {
+    wanted: watch::Sender<Wanted>,
+    tasks: JoinSet<()>,
+}
+
+impl Cluster {
+    /// Watches from now on; must be called in a runtime. Whoever reads `changes` may be slow, it is waited for.
+    pub fn watch(&self, changes: mpsc::Sender<Change>) -> Watch {
+        let (wanted, wishes) = watch::channel(Wanted::Every);
+        let (complain, troubles) = mpsc::channel(WATCHED.len());
+        let mut tasks = JoinSet::new();
+        for watched in &WATCHED {
+            let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
+            let feed = Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets);
+            tasks.spawn(feed.run());
+        }
+        tasks.spawn(troubles::fold(troubles, changes));
+        Watch { wanted, tasks }
+    }
+}
+
+impl Watch {
+    /// Which Secrets are told with what they hold; of all others not even a name is kept. At first every one of type
+    /// `kubernetes.io/tls` is told. What becomes wanted is fetched, what no longer is goes.
+    pub fn want_secrets(&self, wanted: Wanted) {
+        self.wanted.send_if_modified(|before| {
+            let changed = *before != wanted;
+            *before = wanted;
+            changed
+        });
+    }
+
+    /// Ends all watches and waits until nothing is told any more.
+    pub async fn stop(mut self) {
+        self.tasks.shutdown().await;
+    }
+}

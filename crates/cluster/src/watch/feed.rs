@@ -1,0 +1,319 @@
+//! One kind of objects: listed, watched, told.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use futures::StreamExt;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use seaway_engine::backoff;
+use seaway_model::{Change, Fact, Kind, fact::FactRef};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    known::{Key, Known, Parting},
+    secrets::Secrets,
+    troubles::Trouble,
+};
+use crate::{
+    address,
+    answer::Answer,
+    connect::Cluster,
+    decode::{self, Said},
+    kinds::{Need, Watched},
+    seen::{Claim, Version},
+    told::Told,
+};
+
+/// So many objects come with one answer.
+const PAGE: u32 = 500;
+/// After so many failures in a row a watch is not trusted to go on where it was.
+const LIST_ANEW: u32 = 5;
+/// An API server ends watches by itself after a while; one that ends sooner than this is better not begun at once.
+const SHORT: Duration = Duration::from_secs(1);
+
+pub(super) struct Feed {
+    pub(super) cluster: Cluster,
+    pub(super) watched: &'static Watched,
+    changes: mpsc::Sender<Change>,
+    troubles: mpsc::Sender<Trouble>,
+    pub(super) known: Known,
+    /// Only of the watch of Secrets.
+    pub(super) secrets: Option<Secrets>,
+    synced: bool,
+    /// In a row.
+    failures: u32,
+    troubled: bool,
+}
+
+/// Nobody listens any more.
+pub(super) struct Over;
+
+impl Feed {
+    pub(super) fn new(
+        cluster: Cluster,
+        watched: &'static Watched,
+        changes: mpsc::Sender<Change>,
+        troubles: mpsc::Sender<Trouble>,
+        secrets: Option<Secrets>,
+    ) -> Feed {
+        let known = Known::default();
+        Feed {
+            cluster,
+            watched,
+            changes,
+            troubles,
+            known,
+            secrets,
+            synced: false,
+            failures: 0,
+            troubled: false,
+        }
+    }
+
+    /// Runs until nobody listens any more.
+    pub(super) async fn run(mut self) {
+        loop {
+            let Ok(listed) = self.list().await else { return };
+            let went_on = match listed {
+                Ok(version) => self.follow(version).await,
+                Err(answer) => self.fail("list", answer).await,
+            };
+            if went_on.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// All there is, and the version that this is as of.
+    async fn list(&mut self) -> Result<Result<String, Answer>, Over> {
+        self.known.begin();
+        let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
+        let version = loop {
+            let page = match self.cluster.ask(self.cluster.all(self.watched).list(&params)).await {
+                Ok(page) => page,
+                Err(answer) => return Ok(Err(answer)),
+            };
+            for told in &page.items {
+                self.known.list(key(told));
+                self.put(told).await?;
+            }
+            params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
+            if params.continue_token.is_none() {
+                break page.metadata.resource_version.unwrap_or_default();
+            }
+        };
+        for key in self.known.finish() {
+            self.not_listed(&key, &version).await?;
+        }
+        self.well().await?;
+        self.sync().await?;
+        Ok(Ok(version))
+    }
+
+    fn selection(&self) -> ListParams {
+        ListParams { field_selector: self.watched.fields.map(str::to_owned), ..ListParams::default() }
+    }
+
+    /// Hears of changes, watch after watch, until all has to be listed again.
+    async fn follow(&mut self, mut version: String) -> Result<(), Over> {
+        loop {
+            let begun = Instant::now();
+            match self.hear(&mut version).await? {
+                None if begun.elapsed() < SHORT => sleep(self.cluster.pace().first_retry).await,
+                None => {}
+                Some(Answer::Expired) => {
+                    info!(kind = %self.watched.kind, "what changed since is not known any more; all is listed again");
+                    return Ok(());
+                }
+                Some(answer) => {
+                    let passing = answer.passes();
+                    self.fail("watch", answer).await?;
+                    if passing && self.failures >= LIST_ANEW {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// One watch, to its end: nothing, if it ended as watches do.
+    async fn hear(&mut self, version: &mut String) -> Result<Option<Answer>, Over> {
+        let selection = self.selection();
+        let params = WatchParams { field_selector: selection.field_selector, ..WatchParams::default() };
+        let api = self.cluster.all(self.watched);
+        let stream = match self.cluster.ask(api.watch(&params, version)).await {
+            Ok(stream) => stream,
+            Err(answer) => return Ok(Some(answer)),
+        };
+        let mut stream = pin!(stream);
+        let silence = self.cluster.pace().silence;
+        let mut doubted = self.troubled || self.failures > 0;
+        loop {
+            let next = tokio::select! {
+                next = timeout(silence, stream.next()) => next,
+                // A refusal would have come by now.
+                () = sleep(SHORT), if doubted => {
+                    doubted = false;
+                    self.well().await?;
+                    continue;
+                }
+                () = Secrets::stirred(&mut self.secrets) => {
+                    self.look_at_secrets().await?;
+                    continue;
+                }
+            };
+            let event = match next {
+                Ok(Some(Ok(event))) => event,
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(error))) => return Ok(Some(Answer::of(&error))),
+                Err(_) => {
+                    self.cluster.renew().await;
+                    return Ok(Some(Answer::Unreachable(format!("nothing was heard for {silence:?}"))));
+                }
+            };
+            match event {
+                WatchEvent::Added(told) | WatchEvent::Modified(told) => {
+                    told.version().clone_into(version);
+                    self.put(&told).await?;
+                }
+                WatchEvent::Deleted(told) => {
+                    told.version().clone_into(version);
+                    self.remove(&key(&told), told.version()).await?;
+                }
+                WatchEvent::Bookmark(mark) => *version = mark.metadata.resource_version,
+                WatchEvent::Error(status) => return Ok(Some(Answer::of(&kube::Error::Api(status)))),
+            }
+        }
+    }
+
+    pub(super) async fn put(&mut self, told: &Told) -> Result<(), Over> {
+        let key = key(told);
+        if self.secrets.as_ref().is_some_and(|it| !it.wants(&key)) {
+            return self.remove(&key, told.version()).await;
+        }
+        match decode::read(self.watched.kind, told) {
+            Said::Fact(fact) => {
+                self.note(told, &fact);
+                let parting = self.known.put(&key, fact.reference());
+                self.part(parting).await?;
+                self.tell(Change::Put(fact)).await
+            }
+            Said::Nothing => self.remove(&key, told.version()).await,
+            Said::Broken(object, problems) => {
+                self.known.break_down(&key, object.clone());
+                self.tell(Change::Reported(object, problems)).await
+            }
+        }
+    }
+
+    /// What drivers compare with is known before the plan that they work for.
+    fn note(&self, told: &Told, fact: &Fact) {
+        match fact {
+            Fact::Service(service) => {
+                let meta = &service.meta;
+                self.cluster.seen().put_service(&meta.namespace, &meta.name, decode::published(told));
+            }
+            Fact::Address(address) => self.cluster.seen().put_address(Claim {
+                address: address.clone(),
+                object: address::name(address.ip).into(),
+                version: Version(told.version().into()),
+            }),
+            _ => {}
+        }
+    }
+
+    pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), Over> {
+        let parting = self.known.remove(key);
+        match &parting.gone {
+            Some(FactRef::Address(ip)) => self.cluster.seen().remove_address(*ip, &Version(version.into())),
+            Some(FactRef::Object(object)) if object.kind == Kind::Service => {
+                self.cluster.seen().remove_service(&object.namespace, &object.name);
+            }
+            _ => {}
+        }
+        self.part(parting).await
+    }
+
+    async fn part(&mut self, parting: Parting) -> Result<(), Over> {
+        if let Some(gone) = parting.gone {
+            self.tell(Change::Gone(gone)).await?;
+        }
+        match parting.mended {
+            Some(object) => self.tell(Change::Reported(object, Vec::new())).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn sync(&mut self) -> Result<(), Over> {
+        match std::mem::replace(&mut self.synced, true) {
+            true => Ok(()),
+            false => self.tell(Change::Synced(self.watched.kind)).await,
+        }
+    }
+
+    pub(super) async fn tell(&self, change: Change) -> Result<(), Over> {
+        self.changes.send(change).await.map_err(|_| Over)
+    }
+
+    async fn well(&mut self) -> Result<(), Over> {
+        self.failures = 0;
+        match std::mem::replace(&mut self.troubled, false) {
+            true => self.troubles.send((self.watched.kind, None)).await.map_err(|_| Over),
+            false => Ok(()),
+        }
+    }
+
+    /// Tells what is wrong, and waits until it is worth to ask again.
+    async fn fail(&mut self, verb: &str, answer: Answer) -> Result<(), Over> {
+        self.failures += 1;
+        let watched = self.watched;
+        let problem = answer.problem(watched, verb);
+        let missing = matches!(answer, Answer::NotFound | Answer::Forbidden(_));
+        let passing = answer.passes();
+        if matches!((&answer, watched.need), (Answer::NotFound, Need::Foreign)) {
+            debug!("{}", problem.message);
+            // It answers, which it may not have done before.
+            let failures = self.failures;
+            self.well().await?;
+            self.failures = failures;
+        // A watch that was cut once is begun again, and nobody need know.
+        } else if self.failures > 1 || !self.synced || !passing {
+            if self.failures <= 2 {
+                warn!("{}", problem.message);
+            }
+            self.troubled = true;
+            self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| Over)?;
+        }
+        // What is not there, or not for us, counts as empty. What was known once goes on.
+        if missing && watched.need != Need::Required {
+            self.sync().await?;
+        }
+        sleep(self.pause(&answer, missing)).await;
+        Ok(())
+    }
+
+    fn pause(&self, answer: &Answer, missing: bool) -> Duration {
+        let pace = self.cluster.pace();
+        // Hosts, and kinds within one, do not come back all at once.
+        let mut hasher = DefaultHasher::new();
+        (self.watched.plural, std::process::id(), Instant::now().elapsed().subsec_nanos()).hash(&mut hasher);
+        let seed = hasher.finish();
+        let longest = if missing { pace.look_for.min(pace.longest_retry) } else { pace.longest_retry };
+        let pause = backoff(self.failures, pace.first_retry, longest, seed);
+        match answer {
+            Answer::Busy { after: Some(after), .. } => pause.max(*after),
+            _ => pause,
+        }
+    }
+}
+
+pub(super) fn key(told: &Told) -> Key {
+    Key { namespace: told.namespace().into(), name: told.name().into() }
+}

@@ -1,0 +1,131 @@
+//! What was told of one kind, by name: so that a whole list tells what is gone.
+
+use std::collections::{HashMap, HashSet};
+
+use seaway_model::{Name, ObjectRef, fact::FactRef};
+
+/// An object's namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) namespace: Name,
+    pub(crate) name: Name,
+}
+
+#[derive(Default)]
+pub(crate) struct Known {
+    /// What the World was told of each; nothing of those that were only complained of.
+    told: HashMap<Key, FactRef>,
+    broken: HashMap<Key, ObjectRef>,
+    /// While a list is being read: what it has.
+    listed: HashSet<Key>,
+}
+
+/// What is to be told of an object that is no more.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parting {
+    pub(crate) gone: Option<FactRef>,
+    pub(crate) mended: Option<ObjectRef>,
+}
+
+impl Known {
+    /// A list begins; whatever an earlier one had that was not read to its end is forgotten.
+    pub(crate) fn begin(&mut self) {
+        self.listed.clear();
+    }
+
+    pub(crate) fn list(&mut self, key: Key) {
+        self.listed.insert(key);
+    }
+
+    /// The list is whole: who is not on it.
+    pub(crate) fn finish(&mut self) -> Vec<Key> {
+        let listed = std::mem::take(&mut self.listed);
+        let known: HashSet<&Key> = self.told.keys().chain(self.broken.keys()).collect();
+        known.into_iter().filter(|key| !listed.contains(key)).cloned().collect()
+    }
+
+    /// Told as `fact`. Another fact that it was before is gone; so is what was wrong with it.
+    pub(crate) fn put(&mut self, key: &Key, fact: FactRef) -> Parting {
+        let mended = self.broken.remove(key);
+        let before = self.told.insert(key.clone(), fact);
+        Parting { gone: before.filter(|before| self.told.get(key) != Some(before)), mended }
+    }
+
+    /// It cannot be read now; what was told of it goes on.
+    pub(crate) fn break_down(&mut self, key: &Key, object: ObjectRef) {
+        self.broken.insert(key.clone(), object);
+    }
+
+    pub(crate) fn remove(&mut self, key: &Key) -> Parting {
+        Parting { gone: self.told.remove(key), mended: self.broken.remove(key) }
+    }
+
+    pub(crate) fn told(&self) -> Vec<Key> {
+        self.told.keys().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::Kind;
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key { namespace: "default".into(), name: name.into() }
+    }
+
+    fn fact(name: &str) -> FactRef {
+        FactRef::Object(object(name))
+    }
+
+    fn object(name: &str) -> ObjectRef {
+        ObjectRef::new(Kind::Service, "default", name)
+    }
+
+    #[test]
+    fn only_a_whole_list_tells_what_is_gone() {
+        let mut known = Known::default();
+        known.put(&key("a"), fact("a"));
+        known.put(&key("b"), fact("b"));
+        known.begin();
+        known.list(key("b"));
+        // It breaks off here, and begins anew.
+        known.begin();
+        known.list(key("a"));
+        known.list(key("b"));
+        assert_eq!(known.finish(), []);
+        known.begin();
+        known.list(key("b"));
+        assert_eq!(known.finish(), [key("a")]);
+        assert_eq!(known.remove(&key("a")), Parting { gone: Some(fact("a")), mended: None });
+        known.begin();
+        known.list(key("b"));
+        assert_eq!(known.finish(), []);
+    }
+
+    #[test]
+    fn what_cannot_be_read_any_more_stays_told_until_it_is_gone() {
+        let mut known = Known::default();
+        known.put(&key("a"), fact("a"));
+        known.break_down(&key("a"), object("a"));
+        assert_eq!(known.told(), [key("a")]);
+        assert_eq!(known.put(&key("a"), fact("a")), Parting { gone: None, mended: Some(object("a")) });
+        known.break_down(&key("a"), object("a"));
+        known.break_down(&key("b"), object("b"));
+        known.begin();
+        let mut gone = known.finish();
+        gone.sort_by(|a, b| a.name.cmp(&b.name));
+        assert_eq!(gone, [key("a"), key("b")]);
+        assert_eq!(known.remove(&key("a")), Parting { gone: Some(fact("a")), mended: Some(object("a")) });
+        assert_eq!(known.remove(&key("b")), Parting { gone: None, mended: Some(object("b")) });
+    }
+
+    #[test]
+    fn an_object_that_says_something_else_takes_back_what_it_said() {
+        let mut known = Known::default();
+        let (one, two) = (FactRef::Name("one".into()), FactRef::Name("two".into()));
+        known.put(&key("a"), one.clone());
+        assert_eq!(known.put(&key("a"), two), Parting { gone: Some(one), mended: None });
+    }
+}

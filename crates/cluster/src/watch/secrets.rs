@@ -1,0 +1,147 @@
+//! Of Secrets, only those are told that somebody names; of all others nothing is kept.
+//!
+//! The watch brings those of type `kubernetes.io/tls`. One of another type that is named (certificates of authorities)
+//! is fetched, and looked at again now and then.
+
+use std::{collections::BTreeSet, future::pending, time::Duration};
+
+use seaway_model::{Kind, ObjectRef};
+use tokio::{sync::watch, time::sleep};
+
+use super::{
+    feed::{Feed, Over},
+    known::Key,
+};
+use crate::answer::Answer;
+
+/// Who rotates authorities does it by days.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Which Secrets are told with what they hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Every,
+    These(BTreeSet<ObjectRef>),
+}
+
+pub(super) struct Secrets {
+    wanted: watch::Receiver<Wanted>,
+    now: Wanted,
+    /// The watch does not bring them.
+    fetched: BTreeSet<ObjectRef>,
+}
+
+impl Secrets {
+    pub(super) fn new(mut wanted: watch::Receiver<Wanted>) -> Secrets {
+        let now = wanted.borrow_and_update().clone();
+        Secrets { wanted, now, fetched: BTreeSet::new() }
+    }
+
+    pub(super) fn wants(&self, key: &Key) -> bool {
+        match &self.now {
+            Wanted::Every => true,
+            Wanted::These(these) => these.contains(&object(key)),
+        }
+    }
+
+    /// Returns when others are wanted, or when it is time to look at those that no watch brings. Never, where there
+    /// are none.
+    pub(super) async fn stirred(secrets: &mut Option<Secrets>) {
+        let Some(secrets) = secrets else { return pending().await };
+        let some = !secrets.fetched.is_empty();
+        tokio::select! {
+            changed = secrets.wanted.changed() => if changed.is_err() { pending().await },
+            () = sleep(LOOK_AGAIN), if some => {}
+        }
+    }
+
+    /// What is wanted and not told yet, or has to be looked at again; what is told and not wanted any more.
+    fn catch_up(&mut self, told: &[Key]) -> (Vec<ObjectRef>, Vec<Key>) {
+        self.now = self.wanted.borrow_and_update().clone();
+        let Wanted::These(these) = &self.now else { return (Vec::new(), Vec::new()) };
+        let known: BTreeSet<ObjectRef> = told.iter().map(object).collect();
+        self.fetched.retain(|it| these.contains(it));
+        let look = these.iter().filter(|it| !known.contains(*it) || self.fetched.contains(*it));
+        let drop = told.iter().filter(|it| !these.contains(&object(it)));
+        (look.cloned().collect(), drop.cloned().collect())
+    }
+}
+
+fn object(key: &Key) -> ObjectRef {
+    ObjectRef::new(Kind::Secret, key.namespace.clone(), key.name.clone())
+}
+
+impl Feed {
+    pub(super) async fn look_at_secrets(&mut self) -> Result<(), Over> {
+        let told = self.known.told();
+        let Some(secrets) = &mut self.secrets else { return Ok(()) };
+        let (look, drop) = secrets.catch_up(&told);
+        for key in drop {
+            self.remove(&key, "").await?;
+        }
+        for object in look {
+            self.fetch(&object).await?;
+        }
+        Ok(())
+    }
+
+    /// What a whole list does not have is gone, unless the list never had it.
+    pub(super) async fn not_listed(&mut self, key: &Key, version: &str) -> Result<(), Over> {
+        let fetched = self.secrets.as_ref().is_some_and(|it| it.fetched.contains(&object(key)));
+        if fetched { self.fetch(&object(key)).await } else { self.remove(key, version).await }
+    }
+
+    /// Only the API server's own word that it is not there takes one away.
+    async fn fetch(&mut self, object: &ObjectRef) -> Result<(), Over> {
+        let api = self.cluster.within(self.watched, &object.namespace);
+        match self.cluster.ask(api.get(&object.name)).await {
+            Ok(told) => {
+                if let Some(secrets) = &mut self.secrets {
+                    secrets.fetched.insert(object.clone());
+                }
+                self.put(&told).await
+            }
+            Err(Answer::NotFound) => {
+                let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
+                if let Some(secrets) = &mut self.secrets {
+                    secrets.fetched.remove(object);
+                }
+                self.remove(&key, "").await
+            }
+            // It is tried again with the next look; what it held goes on.
+            Err(answer) => {
+                tracing::warn!(%object, why = answer.why(), "cannot be fetched");
+                if let Some(secrets) = &mut self.secrets {
+                    secrets.fetched.insert(object.clone());
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key { namespace: "default".into(), name: name.into() }
+    }
+
+    #[tokio::test]
+    async fn what_becomes_wanted_is_fetched_and_what_no_longer_is_goes() {
+        let (want, wanted) = watch::channel(Wanted::Every);
+        let mut secrets = Secrets::new(wanted);
+        assert!(secrets.wants(&key("a")));
+        want.send_replace(Wanted::These([object(&key("a")), object(&key("b"))].into()));
+        let mut some = Some(secrets);
+        Secrets::stirred(&mut some).await;
+        secrets = some.expect("is there");
+        let (look, drop) = secrets.catch_up(&[key("a"), key("c")]);
+        assert_eq!((look, drop), (vec![object(&key("b"))], vec![key("c")]));
+        assert!(secrets.wants(&key("b")) && !secrets.wants(&key("c")));
+        secrets.fetched.insert(object(&key("b")));
+        let (look, drop) = secrets.catch_up(&[key("a"), key("b")]);
+        assert_eq!((look, drop), (vec![object(&key("b"))], vec![]));
+    }
+}

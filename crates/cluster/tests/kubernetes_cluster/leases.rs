@@ -1,0 +1,80 @@
+//! Who leads.
+
+use std::time::Duration;
+
+use seaway_cluster::{Campaign, Leading, Terms};
+use tokio::time::{Instant, timeout};
+
+use crate::scene::{PATIENCE, Scene};
+
+const TERMS: Terms = Terms { term: Duration::from_secs(2), renew: Duration::from_millis(300) };
+
+async fn leads(leading: &mut Leading, whether: bool) {
+    timeout(PATIENCE, leading.changed_from(!whether)).await.expect("leadership changes in time");
+}
+
+#[tokio::test]
+async fn one_leads_and_the_next_follows_at_once_when_it_resigns_and_after_a_term_when_it_dies() {
+    let Some(scene) = Scene::up("leases") else { return };
+    let name = scene.namespace.clone();
+    let cluster = scene.connect().await;
+    let first = Campaign::start(&cluster, &name, "first", TERMS);
+    leads(&mut first.leading(), true).await;
+    let second = Campaign::start(&cluster, &name, "second", TERMS);
+    let third = Campaign::start(&cluster, &name, "third", TERMS);
+    // For more than a term nothing changes.
+    let until = Instant::now() + TERMS.term * 3 / 2;
+    while Instant::now() < until {
+        assert!(first.leading().is_now());
+        assert!(!second.leading().is_now() && !third.leading().is_now());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let before = first.leading();
+    first.resign().await;
+    assert!(!before.is_now());
+    let (mut two, mut three) = (second.leading(), third.leading());
+    timeout(TERMS.term, async {
+        tokio::select! { () = two.changed_from(false) => {}, () = three.changed_from(false) => {} }
+    })
+    .await
+    .expect("the next does not wait for a term");
+    let (leader, follower) = if second.leading().is_now() { (second, third) } else { (third, second) };
+    // It dies without a word: at no moment do both lead.
+    let (dead, mut next) = (leader.leading(), follower.leading());
+    drop(leader);
+    let died = Instant::now();
+    while !next.is_now() {
+        assert!(died.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!dead.is_now(), "the one before has stopped when the next begins");
+    assert!(died.elapsed() > TERMS.term / 2, "it was heard of a moment ago");
+    leads(&mut next, true).await;
+    follower.resign().await;
+    scene.kubectl(&["delete", "lease", &name, "-n", "default"]);
+}
+
+#[tokio::test]
+async fn a_leader_who_is_cut_off_stops_before_the_next_begins() {
+    let Some(scene) = Scene::up("cut") else { return };
+    let name = scene.namespace.clone();
+    let gate = crate::watching::Gate::before(&scene).await;
+    let lonely = Campaign::start(&gate.connect().await, &name, "lonely", TERMS);
+    leads(&mut lonely.leading(), true).await;
+    let other = Campaign::start(&scene.connect().await, &name, "other", TERMS);
+    gate.freeze();
+    let (before, next) = (lonely.leading(), other.leading());
+    let began = Instant::now();
+    while !next.is_now() {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!before.is_now(), "it stopped by itself, though nobody could tell it");
+    gate.thaw();
+    tokio::time::sleep(TERMS.term).await;
+    assert!(!lonely.leading().is_now() && other.leading().is_now());
+    other.resign().await;
+    leads(&mut lonely.leading(), true).await;
+    lonely.resign().await;
+    scene.kubectl(&["delete", "lease", &name, "-n", "default"]);
+}

@@ -1,0 +1,8 @@
+//! A real API server, what it tells, and what is written there.
+
+mod access;
+mod equal;
+mod leases;
+mod scene;
+mod watching;
+mod writing;

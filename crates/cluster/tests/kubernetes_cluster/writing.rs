@@ -1,0 +1,264 @@
+//! The drivers against a real API server.
+
+use std::sync::Arc;
+
+use seaway_cluster::{Addresses, Leading, Statuses};
+use seaway_engine::Driver;
+use seaway_model::{
+    Address, AddressState, Desired, Fact, Kind, L4, ObjectRef, Owner, Problem, Reason, Status, Unit,
+    fact::FactRef, outcome::Serving,
+};
+use seaway_testkit::conformance::{converges, repeats};
+
+use crate::scene::{Heard, Scene, eventually};
+
+fn address(ip: &str, owners: &[&str]) -> Address {
+    Address {
+        ip: ip.parse().expect("an address"),
+        pool: "public".into(),
+        sharing: Some("web".into()),
+        owners: owners.iter().map(|it| Owner::Config((*it).into())).collect(),
+        plan_version: 1,
+        state: AddressState::Held,
+    }
+}
+
+fn desired(ip: &str, owners: &[&str]) -> Desired {
+    Desired::Address(Arc::new(address(ip, owners)))
+}
+
+#[tokio::test]
+async fn addresses_pass_the_suite_of_all_drivers() {
+    let Some(scene) = Scene::up("suite") else { return };
+    let cluster = scene.connect().await;
+    let mut heard = Heard::of(&cluster);
+    heard.until_synced().await;
+    let driver = Addresses::new(cluster, Leading::always());
+    for ip in ["192.0.2.11", "2001:db8::11"] {
+        let unit = Unit::Address(ip.parse().expect("an address"));
+        let wanted = [desired(ip, &["a"]), desired(ip, &["a", "b"]), desired(ip, &[])];
+        converges(&driver, &unit, &wanted).await;
+        repeats(&driver, &unit, &wanted).await;
+    }
+}
+
+#[tokio::test]
+async fn of_two_who_claim_an_address_at_once_one_has_it() {
+    let Some(scene) = Scene::up("race") else { return };
+    let (one, two) = (scene.connect().await, scene.connect().await);
+    let (first, second) =
+        (Addresses::new(one, Leading::always()), Addresses::new(two.clone(), Leading::always()));
+    let unit = Unit::Address("192.0.2.12".parse().expect("an address"));
+    let (ours, theirs) = (desired("192.0.2.12", &["a"]), desired("192.0.2.12", &["b"]));
+    let claim = async |driver: &Addresses, wanted: &Desired| {
+        let mut observed = driver.observe(&unit, wanted).await.expect("is observed");
+        let steps = driver.steps(wanted, &observed);
+        assert_eq!(steps.len(), 1);
+        driver.apply(&unit, &steps[0], &mut observed).await
+    };
+    claim(&first, &ours).await.expect("is first");
+    // The same again is no conflict: an answer may have been lost.
+    let again = Addresses::new(scene.connect().await, Leading::always());
+    claim(&again, &ours).await.expect("is there as it should be");
+    claim(&second, &theirs).await.expect_err("is second");
+    let there = scene.kubectl(&["get", "address", "192-0-2-12", "-o", "jsonpath={.spec.owners[*].config}"]);
+    assert_eq!(there, "a");
+    // A change of what somebody else has changed since is refused, too.
+    let mut stale = second.observe(&unit, &theirs).await.expect("is observed");
+    claim(&first, &desired("192.0.2.12", &["a", "c"])).await.expect("goes on");
+    let steps = second.steps(&theirs, &stale);
+    second.apply(&unit, &steps[0], &mut stale).await.expect_err("it knows an older version");
+    let mut observed = first.observe(&unit, &Desired::Absent).await.expect("is observed");
+    let steps = first.steps(&Desired::Absent, &observed);
+    first.apply(&unit, &steps[0], &mut observed).await.expect("is removed");
+}
+
+#[tokio::test]
+async fn who_does_not_lead_writes_nothing() {
+    let Some(scene) = Scene::up("follower") else { return };
+    let cluster = scene.connect().await;
+    let campaign = seaway_cluster::Campaign::start(&cluster, "nobody", "test", seaway_cluster::Terms::LEADER);
+    let leading = campaign.leading();
+    campaign.resign().await;
+    let driver = Addresses::new(cluster, leading);
+    let unit = Unit::Address("192.0.2.13".parse().expect("an address"));
+    let wanted = desired("192.0.2.13", &["a"]);
+    let mut observed = driver.observe(&unit, &wanted).await.expect("is observed");
+    let steps = driver.steps(&wanted, &observed);
+    driver.apply(&unit, &steps[0], &mut observed).await.expect_err("it does not lead");
+    assert!(scene.try_kubectl(&["get", "address", "192-0-2-13"], "").is_err());
+    scene.kubectl(&["delete", "lease", "nobody", "-n", "default"]);
+}
+
+#[tokio::test]
+async fn an_address_reads_back_through_the_watch_as_it_was_written() {
+    let Some(scene) = Scene::up("readback") else { return };
+    let cluster = scene.connect().await;
+    let mut heard = Heard::of(&cluster);
+    let driver = Addresses::new(cluster, Leading::always());
+    let owner = Owner::Object { object: ObjectRef::new(Kind::Service, "default", "x"), uid: "u".into() };
+    let wanted =
+        Address { owners: vec![owner], state: AddressState::Releasing, ..address("2001:db8::14", &[]) };
+    let unit = Unit::Address(wanted.ip);
+    let desired = Desired::Address(Arc::new(wanted.clone()));
+    let mut observed = driver.observe(&unit, &desired).await.expect("is observed");
+    for step in driver.steps(&desired, &observed) {
+        driver.apply(&unit, &step, &mut observed).await.expect("is written");
+    }
+    let reference = FactRef::Address(wanted.ip);
+    heard.until("it is told", |it| it.facts.contains_key(&reference)).await;
+    assert_eq!(heard.facts[&reference], Fact::Address(Arc::new(wanted)));
+    // Somebody deletes it by hand: that is told, and the driver would write it again.
+    scene.kubectl(&["delete", "address", "2001-0db8-0000-0000-0000-0000-0000-0014"]);
+    heard.until("it is gone", |it| !it.facts.contains_key(&reference)).await;
+    let observed = driver.observe(&unit, &desired).await.expect("is observed");
+    assert_eq!(driver.steps(&desired, &observed).len(), 1);
+}
+
+const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: shop}\nspec:\n  type: LoadBalancer\n  \
+                       loadBalancerClass: seaway.dev/native\n  ports: [{port: 80}]\n";
+
+struct Told {
+    heard: Heard,
+    driver: Statuses,
+    owner: Owner,
+    scene: Scene,
+}
+
+impl Told {
+    async fn up(name: &str) -> Option<Told> {
+        let scene = Scene::up(name)?;
+        scene.apply_here(SERVICE);
+        let cluster = scene.connect().await;
+        let mut heard = Heard::of(&cluster);
+        let namespace = scene.namespace.clone();
+        heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
+        let uid = heard.service(&namespace, "shop").expect("is told").meta.uid.clone();
+        let owner = Owner::Object { object: ObjectRef::new(Kind::Service, namespace, "shop"), uid };
+        let driver = Statuses::new(cluster, Leading::always());
+        Some(Told { heard, driver, owner, scene })
+    }
+
+    fn status(&self, ip: &str, served: bool, problems: &[&str]) -> Desired {
+        let ip = ip.parse().expect("an address");
+        let problems = problems.iter().map(|it| Problem::new(self.owner.object(), Reason::NoEndpoints, *it));
+        Desired::Status(Arc::new(Status {
+            owner: self.owner.clone(),
+            addresses: vec![ip],
+            serving: if served { vec![Serving { ip, protocol: L4::Tcp, port: 80 }] } else { Vec::new() },
+            members: 1,
+            ready: served,
+            problems: problems.collect(),
+            pool: None,
+        }))
+    }
+
+    /// As the engine does; how many steps it took, and who is told what.
+    async fn work(&self, desired: &Desired) -> (usize, Vec<Problem>) {
+        let unit = Unit::Status(self.owner.clone());
+        let mut observed = self.driver.observe(&unit, desired).await.expect("is observed");
+        let steps = self.driver.steps(desired, &observed);
+        for step in &steps {
+            self.driver.apply(&unit, step, &mut observed).await.expect("is written");
+        }
+        let told = self.driver.conclude(&unit, desired, &observed);
+        (steps.len(), told.problems.into_iter().map(|(_, problem)| problem).collect())
+    }
+
+    fn events(&self) -> Vec<String> {
+        let query = "jsonpath={range .items[*]}{.reason}{\"\\n\"}{end}";
+        let events = self.scene.here(&["get", "events.v1.events.k8s.io", "-o", query]);
+        let mut events: Vec<String> = events.lines().map(str::to_owned).collect();
+        events.sort();
+        events
+    }
+
+    fn field(&self, path: &str) -> String {
+        self.scene.here(&["get", "service", "shop", "-o", &format!("jsonpath={{{path}}}")])
+    }
+}
+
+#[tokio::test]
+async fn statuses_pass_the_suite_of_all_drivers() {
+    let Some(told) = Told::up("status-suite").await else { return };
+    let unit = Unit::Status(told.owner.clone());
+    let wanted = [
+        told.status("192.0.2.21", false, &["waits"]),
+        told.status("192.0.2.21", true, &[]),
+        told.status("192.0.2.22", true, &[]),
+    ];
+    converges(&told.driver, &unit, &wanted).await;
+    repeats(&told.driver, &unit, &wanted).await;
+    assert_eq!(told.field(".status"), "{\"loadBalancer\":{}}");
+}
+
+#[tokio::test]
+async fn a_service_tells_its_address_and_each_change_is_one_event() {
+    let Some(mut told) = Told::up("events").await else { return };
+    told.work(&told.status("192.0.2.23", false, &["nobody is there"])).await;
+    assert_eq!(told.field(".status.loadBalancer.ingress"), "", "nobody serves it yet");
+    told.work(&told.status("192.0.2.23", true, &[])).await;
+    assert_eq!(told.field(".status.loadBalancer.ingress"), r#"[{"ip":"192.0.2.23","ipMode":"Proxy"}]"#);
+    assert_eq!(told.work(&told.status("192.0.2.23", true, &[])).await.0, 0);
+    // All hosts vanish, and somebody else plans after a restart.
+    let (cluster, namespace) = (told.scene.connect().await, told.scene.namespace.clone());
+    told.heard = Heard::of(&cluster);
+    told.heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
+    told.driver = Statuses::new(cluster, Leading::always());
+    assert_eq!(told.work(&told.status("192.0.2.23", true, &[])).await.0, 0, "a restart writes nothing");
+    told.work(&told.status("192.0.2.23", false, &[])).await;
+    assert_eq!(told.field(".status.loadBalancer.ingress[0].ip"), "192.0.2.23");
+    let ready = ".status.conditions[?(@.type==\"seaway.dev/Ready\")]";
+    assert_eq!(told.field(&format!("{ready}.status")), "False");
+    assert_eq!(told.field(&format!("{ready}.reason")), "NotServed");
+    assert_eq!(told.events(), ["AddressPublished", "NoEndpoints"]);
+    told.work(&Desired::Absent).await;
+    assert_eq!(told.field(".status"), "{\"loadBalancer\":{}}");
+    assert_eq!(told.events(), ["AddressPublished", "AddressWithdrawn", "NoEndpoints"]);
+}
+
+#[tokio::test]
+async fn what_another_controller_left_is_taken_over_and_what_it_writes_later_is_left_to_it() {
+    let Some(mut told) = Told::up("rival").await else { return };
+    let patch = |ip: &str| {
+        let status = format!(r#"{{"status":{{"loadBalancer":{{"ingress":[{{"ip":"{ip}"}}]}}}}}}"#);
+        told.scene.here(&[
+            "patch",
+            "service",
+            "shop",
+            "--subresource=status",
+            "--type=merge",
+            "--field-manager=other",
+            "-p",
+            &status,
+        ]);
+    };
+    patch("192.0.2.24");
+    let namespace = told.scene.namespace.clone();
+    let cluster = told.scene.connect().await;
+    told.heard = Heard::of(&cluster);
+    told.heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
+    told.driver = Statuses::new(cluster, Leading::always());
+    told.work(&told.status("192.0.2.24", true, &[])).await;
+    assert_eq!(told.field(".status.loadBalancer.ingress[0].ipMode"), "Proxy");
+    patch("192.0.2.25");
+    let problems = eventually("the other's writing is noticed", async || {
+        let (_, problems) = told.work(&told.status("192.0.2.24", true, &[])).await;
+        (!problems.is_empty()).then_some(problems)
+    })
+    .await;
+    assert_eq!(problems[0].reason, Reason::OtherController);
+    assert!(problems[0].message.contains("other"), "{}", problems[0].message);
+    assert_eq!(told.field(".status.loadBalancer.ingress[0].ip"), "192.0.2.25");
+    assert_eq!(told.work(&told.status("192.0.2.24", true, &[])).await.0, 0, "nobody fights");
+}
+
+#[tokio::test]
+async fn a_service_made_again_under_its_name_is_another() {
+    let Some(told) = Told::up("again").await else { return };
+    told.scene.here(&["delete", "service", "shop"]);
+    told.scene.apply_here(SERVICE);
+    let (steps, problems) = told.work(&told.status("192.0.2.26", true, &[])).await;
+    assert!(steps <= 3 && problems.is_empty(), "{steps} {problems:?}");
+    assert_eq!(told.field(".status"), "{\"loadBalancer\":{}}", "its status is not the other's");
+}
