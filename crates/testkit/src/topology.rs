@@ -30,6 +30,7 @@ mod datagrams;
 mod namespace;
 mod openstack;
 mod processes;
+mod relay;
 mod streams;
 mod web;
 
@@ -39,10 +40,13 @@ use std::{
 };
 
 pub use apart::{in_a_network_of_its_own, with_mounts_of_its_own};
+#[cfg(feature = "kubernetes")]
+pub(crate) use apart::{says, skip};
 pub use datagrams::{Datagrams, ask};
 pub use namespace::Namespace;
 pub use openstack::{OpenStack, Project};
 pub use processes::{Running, command};
+pub use relay::Relay;
 pub use streams::{Backend, Talk, connect_from};
 pub use web::Web;
 

@@ -39,12 +39,12 @@ fn apart(flags: CloneFlags, what: &'static str, body: impl FnOnce() + Send + 'st
 
 /// Says that a test does not run, and fails it where nobody would read that.
 #[track_caller]
-pub(super) fn skip(required: bool, why: &str) {
+pub(crate) fn skip(required: bool, why: &str) {
     assert!(!required && !says("CI", "true"), "{why}");
     // Not by a macro: what those print is not shown of a test that passes.
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-fn says(name: &str, value: &str) -> bool {
+pub(crate) fn says(name: &str, value: &str) -> bool {
     std::env::var(name).is_ok_and(|it| it == value)
 }
