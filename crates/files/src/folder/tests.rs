@@ -5,10 +5,10 @@ use super::*;
 const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n";
 
 struct Scene {
-    _root: tempfile::TempDir,
     dir: PathBuf,
     folder: Folder,
     now: Instant,
+    _root: tempfile::TempDir,
 }
 
 impl Scene {

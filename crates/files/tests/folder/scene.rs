@@ -19,10 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scene {
     pub(crate) dir: PathBuf,
-    pub(crate) root: TempDir,
     changes: Receiver<Vec<Change>>,
     watch: Option<Watch>,
     pub(crate) world: World,
+    /// Goes last: whoever watches writes until it ends.
+    pub(crate) root: TempDir,
 }
 
 /// What was told so far.
