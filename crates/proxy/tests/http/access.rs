@@ -113,6 +113,35 @@ fn a_client_that_goes_before_its_answer_is_a_line_without_status() {
 }
 
 #[test]
+fn nothing_of_a_request_is_told_of_the_next() {
+    let member = Member::new(|_, heard| {
+        if heard.first().contains("/left") {
+            std::thread::park_timeout(PATIENCE);
+        }
+        Some(ok("hello"))
+    });
+    let (stage, at) = front_with(&[member.at()], |listener| {
+        listener.http.trusted = vec!["127.0.0.0/8".parse().unwrap()];
+    });
+    let log = Log::of(&stage, 1);
+    let whole = "POST /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.7\r\nContent-Length: 3\r\n\r\nabc";
+    let mut client = Client::new(at);
+    client.ask(whole);
+    assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a\r\nx : y\r\n\r\n").status(), 400);
+    let refused = &log.lines(2)[1];
+    for (key, value) in [("client", "127.0.0.1".into()), ("received", 0.into()), ("member", Value::Null)] {
+        assert_eq!(refused[key], value, "{key} of {refused}");
+    }
+    let mut client = Client::new(at);
+    client.ask(whole);
+    client.send("GET /left HTTP/1.1\r\nHost: a\r\n\r\n");
+    eventually("it is asked", || member.heard().len() == 3);
+    socket2::SockRef::from(client.stream()).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    drop(client);
+    assert_eq!(log.lines(4)[3]["status"], Value::Null);
+}
+
+#[test]
 fn one_of_so_many_is_written() {
     let member = Member::saying("x");
     let (stage, at) = front(&[member.at()]);
