@@ -93,6 +93,14 @@ fn listed(state: &State, request: &Request, many: &str, rows: Vec<Value>) -> Rep
     Reply::json(200, body.into())
 }
 
+/// A row of the caller's.
+fn made(state: &mut State, request: &Request, fields: Fields) -> Row {
+    let (id, created) = (state.ids.uuid(), state.now.bare());
+    let mut row = Row { id, project: request.caller.project.clone(), created, fields, ..Row::default() };
+    row.set("creator_id", request.caller.user.clone());
+    row
+}
+
 /// The row of this id, if it is the caller's.
 fn found<'t>(table: &'t Table, request: &Request, what: &str) -> Result<&'t Row, Refusal> {
     let id = &request.at[0];

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{does_not_match, found, listed};
+use super::{does_not_match, found, listed, made};
 use crate::cloud::{
     exchange::{Answer, Refusal, Reply, Request},
     state::State,
@@ -50,15 +50,8 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     if !refs.iter().all(is_known) {
         return Err(Refusal::new(400, "Provided field value is not supported"));
     }
-    let id = state.ids.uuid();
-    let mut row = Row {
-        id: id.clone(),
-        project: request.caller.project.clone(),
-        created: state.now.bare(),
-        fields,
-        ..Row::default()
-    };
-    row.set("creator_id", request.caller.user.clone());
+    let row = made(state, request, fields);
+    let id = row.id.clone();
     state.barbican.containers.put(row);
     Ok(Reply::json(201, json!({ "container_ref": address(state, &id) })))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{does_not_match, found, listed};
+use super::{does_not_match, found, listed, made};
 use crate::cloud::{
     clock::Moment,
     exchange::{Answer, Refusal, Reply, Request},
@@ -41,15 +41,8 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     if Moment::parsed(text(&fields, "expiration")).is_some_and(|it| it <= state.now) {
         return Err(does_not_match("Secret", "'expiration' is before current time", "expiration"));
     }
-    let id = state.ids.uuid();
-    let mut row = Row {
-        id: id.clone(),
-        project: request.caller.project.clone(),
-        created: state.now.bare(),
-        fields,
-        ..Row::default()
-    };
-    row.set("creator_id", request.caller.user.clone());
+    let row = made(state, request, fields);
+    let id = row.id.clone();
     state.barbican.secrets.put(row);
     Ok(Reply::json(201, json!({ "secret_ref": address(state, &id) })))
 }

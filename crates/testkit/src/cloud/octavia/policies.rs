@@ -44,14 +44,8 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
 pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
     let mut changes = POLICY.changed(request)?;
-    let row = state.octavia.owned(&POLICY, id, &request.caller)?.clone();
-    let listener = row.parent.clone().unwrap_or_default();
-    let listener = state
-        .octavia
-        .listeners
-        .row(&listener)
-        .cloned()
-        .ok_or_else(|| not_found(LISTENER.title, &listener))?;
+    let row = state.octavia.owned(&POLICY, id, &request.caller)?;
+    let listener = listener_of(state, row)?;
     settle_action(&mut changes)?;
     check_target(state, &listener, &changes)?;
     let (balancer, _) = parent(state, &listener)?;
@@ -68,13 +62,7 @@ pub(super) fn change(state: &mut State, request: &Request) -> Answer {
 pub(super) fn delete(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
     let row = state.octavia.owned(&POLICY, id, &request.caller)?;
-    let listener = row.parent.clone().unwrap_or_default();
-    let listener = state
-        .octavia
-        .listeners
-        .row(&listener)
-        .cloned()
-        .ok_or_else(|| not_found(LISTENER.title, &listener))?;
+    let listener = listener_of(state, row)?;
     let (balancer, _) = parent(state, &listener)?;
     let gone = [(&POLICY, id.as_str(), "PENDING_DELETE")];
     state.octavia.lock_below(&balancer, &[listener.id], &gone, &state.now.bare())?;
@@ -85,6 +73,12 @@ pub(super) fn delete(state: &mut State, request: &Request) -> Answer {
 fn told(state: &State, status: u16, id: &str) -> Answer {
     let row = state.octavia.policies.row(id).ok_or_else(|| not_found(POLICY.title, id))?;
     Ok(Reply::one(status, POLICY.one, showing::one(&state.octavia, &POLICY, row)))
+}
+
+/// On which a policy stands.
+pub(super) fn listener_of(state: &State, policy: &Row) -> Result<Row, Refusal> {
+    let id = policy.parent.clone().unwrap_or_default();
+    state.octavia.listeners.row(&id).cloned().ok_or_else(|| not_found(LISTENER.title, &id))
 }
 
 pub(super) fn parent(state: &State, listener: &Row) -> Result<(String, Provider), Refusal> {

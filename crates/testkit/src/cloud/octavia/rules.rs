@@ -1,9 +1,9 @@
 //! Rules of L7 policies.
 
 use super::{
-    kinds::{LISTENER, POLICY, RULE},
+    kinds::{POLICY, RULE},
     listing, not_found,
-    policies::parent,
+    policies::{listener_of, parent},
     showing,
 };
 use crate::cloud::{
@@ -75,13 +75,7 @@ fn home(state: &State, request: &Request) -> Result<Row, Refusal> {
 }
 
 fn lock(state: &mut State, policy: &Row) -> Result<(), Refusal> {
-    let listener = policy.parent.clone().unwrap_or_default();
-    let listener = state
-        .octavia
-        .listeners
-        .row(&listener)
-        .cloned()
-        .ok_or_else(|| not_found(LISTENER.title, &listener))?;
+    let listener = listener_of(state, policy)?;
     let (balancer, _) = parent(state, &listener)?;
     state.octavia.must_be_active(&POLICY, &policy.id)?;
     let policy = [(&POLICY, policy.id.as_str(), "PENDING_UPDATE")];
