@@ -129,14 +129,14 @@ impl Driver for Native {
             Step::PutCertificate(name, certificate) => {
                 let done = self.proxy.put_certificate(key, name, certificate);
                 // Tried, and not tried again before it is another.
-                observed.running.certificates.insert(name.clone(), certificate.clone());
+                Arc::make_mut(&mut observed.running.certificates).insert(name.clone(), certificate.clone());
                 if let Err(error) = done {
                     observed.unusable.insert(name.clone(), bad_certificate(name, &error));
                 }
             }
             Step::RemoveCertificate(name) => {
                 self.proxy.remove_certificate(key, name);
-                observed.running.certificates.remove(name);
+                Arc::make_mut(&mut observed.running.certificates).remove(name);
             }
             Step::Open(ip, listener) => self.open(key, *ip, listener, observed),
             Step::Retune(ip, listener) => {

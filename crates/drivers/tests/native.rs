@@ -124,7 +124,7 @@ async fn a_certificate_that_cannot_be_used_is_told_to_whom_it_was_for_and_the_la
             "{told:?}"
         );
         let running = proxy.running(&key).expect("it runs");
-        assert_eq!(running.certificates, [(secret("shown"), good.clone())].into());
+        assert_eq!(*running.certificates, [(secret("shown"), good.clone())].into());
     }
 }
 
@@ -145,7 +145,7 @@ async fn a_renewed_certificate_is_taken_over_alone_and_a_wrong_one_is_not() {
     assert!(driver.renew(&unit, &secret("shown"), renewed.clone()).await.expect("renewed"));
     assert!(!driver.renew(&unit, &secret("shown"), certificate("nonsense", "x")).await.expect("looked at"));
     let running = proxy.running(&key).expect("it runs");
-    assert_eq!(running.certificates, [(secret("shown"), renewed)].into());
+    assert_eq!(*running.certificates, [(secret("shown"), renewed)].into());
 }
 
 /// What applying a step makes of what runs.
@@ -153,8 +153,10 @@ fn applied(running: &mut Running, step: &Step) {
     match step {
         Step::PutPool(pool) => drop(running.pools.insert(pool.id.clone(), pool.clone())),
         Step::RemovePool(id) => drop(running.pools.remove(id)),
-        Step::PutCertificate(name, it) => drop(running.certificates.insert(name.clone(), it.clone())),
-        Step::RemoveCertificate(name) => drop(running.certificates.remove(name)),
+        Step::PutCertificate(name, it) => {
+            drop(Arc::make_mut(&mut running.certificates).insert(name.clone(), it.clone()))
+        }
+        Step::RemoveCertificate(name) => drop(Arc::make_mut(&mut running.certificates).remove(name)),
         Step::Open(ip, it) | Step::Retune(ip, it) => drop(running.sockets.insert((*ip, it.id()), it.clone())),
         Step::Close(ip, id) => drop(running.sockets.remove(&(*ip, *id))),
     }

@@ -10,6 +10,7 @@
 //! by value. The crate knows no I/O, no clock, no Kubernetes client and no driver; [`Time`] is handed in.
 
 pub mod address;
+mod beside;
 pub mod config;
 pub mod fact;
 pub mod load_balancer;
@@ -19,6 +20,7 @@ pub mod problem;
 pub mod unit;
 
 pub use address::{Address, AddressState, IpRange};
+pub use beside::beside;
 pub use config::Config;
 pub use fact::Fact;
 pub use load_balancer::{L4, Listener, ListenerId, LoadBalancer, Member, Pool, PoolId};

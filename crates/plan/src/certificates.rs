@@ -57,6 +57,16 @@ pub(crate) struct Held {
     seen: Option<Seen>,
 }
 
+/// The order in which certificates are shown.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing<'o> {
+    /// By the configuration.
+    Chosen(usize),
+    /// By a guest.
+    Named(&'o ObjectRef),
+    Aged(Option<Time>, &'o ObjectRef),
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Age {
     #[default]
@@ -100,7 +110,7 @@ impl Certificates {
             content: before
                 .as_ref()
                 .is_none_or(|it| it.held != known.held || it.broken != known.broken || it.age != known.age),
-            names: before.as_ref().map(|it| (it.created, it.names())) != Some((known.created, known.names())),
+            names: before.as_ref().map(Known::place) != Some(known.place()),
         };
         if let Some(before) = before {
             self.by_age.remove(&(before.created, object.clone()));
@@ -152,12 +162,68 @@ impl Certificates {
         wanted
     }
 
-    /// Whether [`Certificates::at_front_door`] would list it, without listing all.
-    pub(crate) fn may_be_shown(&self, settings: &FrontDoorTls, object: &ObjectRef, named: bool) -> bool {
-        let Some(known) = self.known.get(object).filter(|it| it.is_pair()) else { return false };
-        named
-            || settings.certificates.contains(object)
-            || settings.secrets == Secrets::All && self.by_age.contains(&(known.created, object.clone()))
+    /// Where [`Certificates::at_front_door`] would list it, without listing all; nothing, if it would not.
+    pub(crate) fn standing<'o>(
+        &self,
+        settings: &FrontDoorTls,
+        object: &'o ObjectRef,
+        named: bool,
+    ) -> Option<Standing<'o>> {
+        let known = self.known.get(object).filter(|it| it.is_pair())?;
+        if let Some(place) = settings.certificates.iter().position(|it| it == object) {
+            return Some(Standing::Chosen(place));
+        }
+        let is_there = || self.by_age.contains(&(known.created, object.clone()));
+        match named {
+            true => Some(Standing::Named(object)),
+            false if settings.secrets == Secrets::All && is_there() => {
+                Some(Standing::Aged(known.created, object))
+            }
+            false => None,
+        }
+    }
+
+    fn first_at_front_door<'a, U>(
+        &'a self,
+        settings: &'a FrontDoorTls,
+        named: &'a BTreeMap<ObjectRef, U>,
+    ) -> Option<&'a ObjectRef> {
+        let is_pair = |it: &&ObjectRef| self.known.get(*it).is_some_and(Known::is_pair);
+        let oldest = || self.by_age.first().map(|(_, object)| object);
+        let mut chosen = settings.certificates.iter().chain(named.keys());
+        chosen.find(is_pair).or_else(|| oldest().filter(|_| settings.secrets == Secrets::All))
+    }
+
+    pub(crate) fn names_of(&self, object: &ObjectRef) -> &[HostPattern] {
+        self.known.get(object).map(Known::names).unwrap_or_default()
+    }
+
+    /// What [`Certificates::by_name`] comes to for the front door now that one of its objects is another: `had` are the
+    /// names that it had. Only these, and those it has, are looked at.
+    pub(crate) fn rename<U>(
+        &self,
+        tls: &mut TlsByName,
+        (object, had): (&ObjectRef, &[HostPattern]),
+        settings: &FrontDoorTls,
+        named: &BTreeMap<ObjectRef, U>,
+    ) {
+        let is_shown = self.standing(settings, object, named.contains_key(object)).is_some();
+        let has = if is_shown { self.names_of(object) } else { &[] };
+        for name in had.iter().chain(has) {
+            let known = tls.by_name.get(name).into_iter().flat_map(|it| it.iter());
+            let mut objects: Vec<&ObjectRef> = known.filter(|it| *it != object).collect();
+            objects.extend(has.contains(name).then_some(object));
+            objects.sort_by_cached_key(|it| self.standing(settings, it, named.contains_key(*it)));
+            let objects: Arc<[ObjectRef]> = objects.into_iter().cloned().collect();
+            match objects.is_empty() {
+                true => tls.by_name.remove(name),
+                false => tls.by_name.insert(name.clone(), objects),
+            };
+        }
+        let first = self.first_at_front_door(settings, named);
+        let names = first.map(|it| self.names_of(it)).unwrap_or_default();
+        let sharing = names.first().and_then(|name| tls.by_name.get(name)).map(|it| it.to_vec());
+        tls.default = sharing.unwrap_or_else(|| first.into_iter().cloned().collect());
     }
 
     pub(crate) fn any_at_front_door<'a>(
@@ -189,7 +255,7 @@ impl Certificates {
             }
         }
         // Sorted once rather than with every insertion.
-        let by_name = by_name.into_iter().map(|(name, objects)| (name.clone(), objects)).collect();
+        let by_name = by_name.into_iter().map(|(name, objects)| (name.clone(), objects.into())).collect();
         TlsByName { default, by_name, ..TlsByName::default() }
     }
 
@@ -270,6 +336,11 @@ impl Certificates {
 impl Known {
     fn is_pair(&self) -> bool {
         self.seen().is_some()
+    }
+
+    /// All by which it is found.
+    fn place(&self) -> (Option<Time>, bool, &[HostPattern]) {
+        (self.created, self.is_pair(), self.names())
     }
 
     fn seen(&self) -> Option<&Seen> {

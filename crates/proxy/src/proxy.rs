@@ -59,7 +59,7 @@ struct Engine {
 pub struct Running {
     pub sockets: BTreeMap<(IpAddr, ListenerId), Arc<Listener>>,
     pub pools: BTreeMap<PoolId, Arc<Pool>>,
-    pub certificates: BTreeMap<ObjectRef, Arc<Certificate>>,
+    pub certificates: Arc<BTreeMap<ObjectRef, Arc<Certificate>>>,
 }
 
 /// How a drain ended.
@@ -111,11 +111,7 @@ impl Proxy {
             let live = pool.live();
             live.present.then(|| (id.clone(), live.compiled.pool().clone()))
         });
-        let certificates = state
-            .certificates
-            .iter()
-            .filter_map(|(name, slot)| slot.keys().map(|keys| (name.clone(), keys.source.clone())));
-        let running = Running { sockets, pools: pools.collect(), certificates: certificates.collect() };
+        let running = Running { sockets, pools: pools.collect(), certificates: state.shown.clone() };
         (running != Running::default()).then_some(running)
     }
 
@@ -163,7 +159,7 @@ impl Proxy {
     fn change_certificate(&self, key: &LbKey, name: &ObjectRef, keys: Option<Arc<Keys>>) {
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
-        state.certificate(name).put(keys);
+        state.put_certificate(name, keys);
         // Authorities of clients are part of a listener's terms.
         let concerned = |listener: &Arc<RunningListener>| {
             let tls = listener.tuned().listener.tls.clone();

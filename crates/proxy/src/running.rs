@@ -19,10 +19,10 @@ use std::{
 
 use seaway_model::{
     LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId,
-    load_balancer::{Protocol, TlsByName},
+    load_balancer::{Certificate, Protocol, TlsByName},
 };
 
-use crate::tls::{Slot, Terms, Tickets};
+use crate::tls::{Keys, Slot, Terms, Tickets};
 
 pub(crate) use answers::Answers;
 pub use listener::Refusal;
@@ -44,7 +44,9 @@ pub(crate) struct LoadBalancerState {
     pub(crate) closed: Vec<Arc<RunningListener>>,
     pub(crate) pools: BTreeMap<PoolId, Arc<RunningPool>>,
     /// Empty as long as nobody has put one: listeners and certificates may come in any order.
-    pub(crate) certificates: BTreeMap<ObjectRef, Arc<Slot>>,
+    certificates: BTreeMap<ObjectRef, Arc<Slot>>,
+    /// What is in them, to be told at once.
+    pub(crate) shown: Arc<BTreeMap<ObjectRef, Arc<Certificate>>>,
     /// What was made of listeners, as long as it is used.
     tuned: Vec<Weak<Tuned>>,
     terms: Vec<(Arc<TlsByName>, Protocol, Arc<Terms>)>,
@@ -70,8 +72,17 @@ impl LoadBalancerState {
             .clone()
     }
 
-    pub(crate) fn certificate(&mut self, name: &ObjectRef) -> Arc<Slot> {
+    fn certificate(&mut self, name: &ObjectRef) -> Arc<Slot> {
         self.certificates.entry(name.clone()).or_default().clone()
+    }
+
+    pub(crate) fn put_certificate(&mut self, name: &ObjectRef, keys: Option<Arc<Keys>>) {
+        let shown = Arc::make_mut(&mut self.shown);
+        match &keys {
+            Some(keys) => shown.insert(name.clone(), keys.source.clone()),
+            None => shown.remove(name),
+        };
+        self.certificate(name).put(keys);
     }
 
     /// A listener on several addresses is made once, and so are terms that several share or that outlive a change of
@@ -110,7 +121,10 @@ impl LoadBalancerState {
         }
         // The first that the client knows, too. What is not HTTP has no name.
         let protocols: &[&[u8]] = if protocol == Protocol::Http { &[b"h2", b"http/1.1"] } else { &[] };
-        let terms = Terms::new(tls, protocols, tickets, |name| self.certificate(name));
+        let before = self.terms.iter().rfind(|(_, of, _)| *of == protocol);
+        let before = before.map(|(tls, _, terms)| (tls.clone(), terms.clone()));
+        let before = before.as_ref().map(|(tls, terms)| (&**tls, &**terms));
+        let terms = Terms::new(tls, protocols, tickets, before, |name| self.certificate(name));
         let terms = terms.inspect_err(
             |error| tracing::error!(listener = %listener.name, %error, "clients cannot be served"),
         );
@@ -150,8 +164,10 @@ impl LoadBalancerState {
         let gone = |pool: &Arc<RunningPool>| {
             Arc::strong_count(pool) == 1 && !pool.live().present && pool.leaving().is_empty()
         };
-        let certified = self.certificates.values().any(|slot| slot.keys().is_some());
-        self.listeners.is_empty() && self.closed.is_empty() && !certified && self.pools.values().all(gone)
+        self.listeners.is_empty()
+            && self.closed.is_empty()
+            && self.shown.is_empty()
+            && self.pools.values().all(gone)
     }
 }
 

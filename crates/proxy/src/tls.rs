@@ -12,7 +12,10 @@ mod keys;
 mod outward;
 mod tickets;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use arc_swap::ArcSwapOption;
 use rustls::{
@@ -23,7 +26,7 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 use seaway_model::{
-    ObjectRef,
+    Name, ObjectRef, beside,
     load_balancer::{HostPattern, TlsByName, TlsProfile},
 };
 
@@ -54,6 +57,7 @@ pub(crate) struct Terms {
     pub(crate) config: Arc<ServerConfig>,
     /// The value of `Strict-Transport-Security`.
     pub(crate) hsts: Option<String>,
+    names: Arc<Names>,
 }
 
 /// What cannot be spoken: no client would get through.
@@ -68,13 +72,16 @@ pub(crate) enum TermsError {
 }
 
 impl Terms {
+    /// `before`: what it takes the place of. Names that are in both are not looked up again.
     pub(crate) fn new(
         tls: &TlsByName,
         protocols: &[&[u8]],
         tickets: Option<&Arc<Tickets>>,
+        before: Option<(&TlsByName, &Terms)>,
         mut slot: impl FnMut(&ObjectRef) -> Arc<Slot>,
     ) -> Result<Terms, TermsError> {
-        let names = Names::new(tls, &mut slot);
+        let before = before.map(|(tls, terms)| (tls, &*terms.names));
+        let names = Arc::new(Names::new(tls, before, &mut slot));
         let versions: &[&SupportedProtocolVersion] = match tls.profile {
             TlsProfile::Modern => &[&TLS13],
             TlsProfile::Intermediate => &[&TLS13, &TLS12],
@@ -93,7 +100,7 @@ impl Terms {
                 builder.with_client_cert_verifier(verifier.build().map_err(TermsError::Authorities)?)
             }
         };
-        let mut config = builder.with_cert_resolver(Arc::new(names));
+        let mut config = builder.with_cert_resolver(names.clone());
         config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
         // Tickets are held by clients: nothing is stored here for those who do not come back.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -109,29 +116,41 @@ impl Terms {
             config.send_tls13_tickets = 0;
         }
         let hsts = tls.hsts.map(|seconds| format!("max-age={seconds}"));
-        Ok(Terms { config: Arc::new(config), hsts })
+        Ok(Terms { config: Arc::new(config), hsts, names })
     }
 }
 
 /// Slots by what clients ask for.
 #[derive(Debug)]
 struct Names {
-    exact: HashMap<Box<str>, Vec<Arc<Slot>>>,
+    exact: HashMap<Name, Arc<[Arc<Slot>]>>,
     /// By what follows `*.`.
-    under: HashMap<Box<str>, Vec<Arc<Slot>>>,
-    default: Vec<Arc<Slot>>,
+    under: HashMap<Name, Arc<[Arc<Slot>]>>,
+    default: Arc<[Arc<Slot>]>,
 }
 
 impl Names {
-    fn new(tls: &TlsByName, slot: &mut impl FnMut(&ObjectRef) -> Arc<Slot>) -> Names {
-        let mut all = |objects: &[ObjectRef]| objects.iter().map(&mut *slot).collect::<Vec<_>>();
-        let mut names = Names { exact: HashMap::new(), under: HashMap::new(), default: all(&tls.default) };
-        for (pattern, objects) in &tls.by_name {
+    fn new(
+        tls: &TlsByName,
+        before: Option<(&TlsByName, &Names)>,
+        slot: &mut impl FnMut(&ObjectRef) -> Arc<Slot>,
+    ) -> Names {
+        let nothing = BTreeMap::new();
+        let (known, exact, under) = match before {
+            Some((tls, names)) => (&tls.by_name, names.exact.clone(), names.under.clone()),
+            None => (&nothing, HashMap::new(), HashMap::new()),
+        };
+        let mut all = |objects: &[ObjectRef]| objects.iter().map(&mut *slot).collect();
+        let mut names = Names { exact, under, default: all(&tls.default) };
+        for (pattern, now, _) in beside(&tls.by_name, known).filter(|(_, now, before)| now != before) {
             let (map, name) = match pattern {
                 HostPattern::Exact(name) => (&mut names.exact, name),
                 HostPattern::Under(name) => (&mut names.under, name),
             };
-            map.insert(name.as_str().into(), all(objects));
+            match now {
+                Some(objects) => map.insert(name.clone(), all(objects)),
+                None => map.remove(name),
+            };
         }
         names
     }
@@ -169,15 +188,16 @@ mod tests {
         let tls = TlsByName {
             default: vec![object("d")],
             by_name: [
-                (HostPattern::Exact("a.example".into()), vec![object("a")]),
-                (HostPattern::Under("example".into()), vec![object("w")]),
+                (HostPattern::Exact("a.example".into()), [object("a")].into()),
+                (HostPattern::Under("example".into()), [object("w")].into()),
             ]
             .into(),
             ..TlsByName::default()
         };
         let mut slots: HashMap<ObjectRef, Arc<Slot>> = HashMap::new();
-        let names =
-            Names::new(&tls, &mut |object: &ObjectRef| slots.entry(object.clone()).or_default().clone());
+        let names = Names::new(&tls, None, &mut |object: &ObjectRef| {
+            slots.entry(object.clone()).or_default().clone()
+        });
         for (asked, expected) in [
             (Some("a.example"), "a"),
             (Some("b.example"), "w"),
@@ -187,5 +207,33 @@ mod tests {
         ] {
             assert!(Arc::ptr_eq(&names.slots(asked)[0], &slots[&object(expected)]), "{asked:?}");
         }
+    }
+
+    #[test]
+    fn names_that_stay_are_not_looked_up_again() {
+        let of = |all: &[usize]| -> TlsByName {
+            let object = |it: &usize| ObjectRef::new(Kind::Secret, "default", it.to_string());
+            let named = |it: &usize| {
+                let name = format!("{it}.example").as_str().into();
+                let name =
+                    if it.is_multiple_of(2) { HostPattern::Exact(name) } else { HostPattern::Under(name) };
+                (name, [object(it)].into())
+            };
+            TlsByName { by_name: all.iter().map(named).collect(), ..TlsByName::default() }
+        };
+        let mut asked = Vec::new();
+        let (mut all, mut before): (Vec<usize>, _) = ((0..100).collect(), None);
+        for (gone, come) in [(7, 200), (20, 301), (200, 7)] {
+            let tls = of(&all);
+            let names = Names::new(&tls, before.as_ref().map(|(tls, names)| (tls, names)), &mut |object| {
+                asked.push(object.name.to_string());
+                Arc::default()
+            });
+            assert_eq!(names.exact.len() + names.under.len(), 100);
+            before = Some((tls, names));
+            all.retain(|it| *it != gone);
+            all.push(come);
+        }
+        assert_eq!(asked[100..], ["200", "301"]);
     }
 }

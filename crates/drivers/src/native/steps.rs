@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
-use seaway_model::{Listener, ListenerId, LoadBalancer, ObjectRef, Pool, PoolId, load_balancer::Certificate};
+use seaway_model::{
+    Listener, ListenerId, LoadBalancer, ObjectRef, Pool, PoolId, beside, load_balancer::Certificate,
+};
 use seaway_proxy::Running;
 
 /// One write. The order of steps is: pools and certificates first, so that a listener never leads nowhere; then what
@@ -42,8 +44,14 @@ pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
             steps.push(Step::PutPool(pool.clone()));
         }
     }
-    let different = different(&wanted.certificates, &running.certificates);
-    steps.extend(different.map(|(name, it)| Step::PutCertificate(name.clone(), it.clone())));
+    let mut unwanted = Vec::new();
+    for (name, wanted, running) in beside(&wanted.certificates, &running.certificates) {
+        match (wanted, running) {
+            (Some(it), Some(running)) if same(running, it) => {}
+            (Some(it), _) => steps.push(Step::PutCertificate(name.clone(), it.clone())),
+            (None, _) => unwanted.push(Step::RemoveCertificate(name.clone())),
+        }
+    }
     let sockets = sockets(wanted);
     for ((ip, id), listener) in &sockets {
         match running.sockets.get(&(*ip, *id)) {
@@ -63,22 +71,8 @@ pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
     for id in running.pools.keys().filter(|id| !wanted.pools.contains_key(id)) {
         steps.push(Step::RemovePool(id.clone()));
     }
-    for name in running.certificates.keys().filter(|name| !wanted.certificates.contains_key(*name)) {
-        steps.push(Step::RemoveCertificate(name.clone()));
-    }
+    steps.extend(unwanted);
     steps
-}
-
-/// What is not in the other or differs there. Both are sorted and may be long: they are gone through side by side.
-fn different<'m, K: Ord, V: PartialEq>(
-    wanted: &'m BTreeMap<K, Arc<V>>,
-    running: &'m BTreeMap<K, Arc<V>>,
-) -> impl Iterator<Item = (&'m K, &'m Arc<V>)> {
-    let mut beside = running.iter().peekable();
-    wanted.iter().filter(move |(key, value)| {
-        while beside.next_if(|(other, _)| other < key).is_some() {}
-        beside.peek().is_none_or(|(other, running)| other != key || !same(running, value))
-    })
 }
 
 /// Each listener on each address.

@@ -1,6 +1,6 @@
 //! TLS with clients.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use secrecy::{ExposeSecret, SecretString};
 
@@ -12,7 +12,8 @@ use crate::name::{Name, ObjectRef};
 pub struct TlsByName {
     /// For clients that ask for a name that nobody has, or for none. Several differ in their kind of key.
     pub default: Vec<ObjectRef>,
-    pub by_name: BTreeMap<HostPattern, Vec<ObjectRef>>,
+    /// What stays as it was is shared.
+    pub by_name: BTreeMap<HostPattern, Arc<[ObjectRef]>>,
     /// Names for which TLS does not end here: the bytes go on, untouched, to one of these pools by weight.
     pub through: BTreeMap<HostPattern, Vec<(PoolId, u32)>>,
     pub clients: Option<ClientAuth>,
@@ -30,7 +31,7 @@ impl TlsByName {
     /// All whose certificates are needed, each once.
     pub fn objects(&self) -> Vec<&ObjectRef> {
         let clients = self.clients.iter().map(|clients| &clients.authorities);
-        let named = self.by_name.values().flatten();
+        let named = self.by_name.values().flat_map(|it| it.iter());
         let mut objects: Vec<_> = self.default.iter().chain(named).chain(clients).collect();
         objects.sort_unstable();
         objects.dedup();

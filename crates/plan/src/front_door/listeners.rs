@@ -1,7 +1,10 @@
 //! The front door's listeners, put together from what its guests say: one in the open, and one for TLS as soon as there
 //! is a certificate.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use seaway_model::{
     Config, L4, Listener, ListenerId, ObjectRef, PoolId,
@@ -29,7 +32,28 @@ impl FrontDoor {
 
     pub(crate) fn shows(&self, object: &ObjectRef, given: Given<'_>) -> bool {
         let named = self.certificates.contains_key(object);
-        given.certificates.may_be_shown(&given.config.front_door.tls, object, named)
+        given.certificates.standing(&given.config.front_door.tls, object, named).is_some()
+    }
+
+    /// A certificate came, went, or is for other names than those that it had.
+    pub(crate) fn rename(&mut self, object: &ObjectRef, had: &[HostPattern], given: Given<'_>) {
+        let settings = &given.config.front_door.tls;
+        let held = given.certificates.held(object).filter(|_| self.shows(object, given));
+        if let Some(shown) = self.shown.get_mut() {
+            let shown = Arc::make_mut(shown);
+            match held {
+                Some(held) => shown.insert(object.clone(), held.clone()),
+                None => shown.remove(object),
+            };
+            // With the first come, and with the last go, those who vouch for clients.
+            if shown.len() <= 2 {
+                self.shown = OnceLock::new();
+            }
+        }
+        if let Some(tls) = self.tls.get_mut() {
+            given.certificates.rename(Arc::make_mut(tls), (object, had), settings, &self.certificates);
+        }
+        self.forget_listeners();
     }
 
     pub(crate) fn routes_certified_by(&self, object: &ObjectRef) -> Vec<ObjectRef> {

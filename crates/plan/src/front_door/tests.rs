@@ -1,6 +1,7 @@
 //! Who is at the front door, where, and who came too late: tables over small worlds.
 
 mod claims;
+mod names;
 mod routes;
 mod scene;
 mod services;

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use seaway_model::{Dirt, Kind, ObjectRef, Time, Unit, fact::Secret, load_balancer::Certificate};
+use seaway_model::{
+    Dirt, Kind, ObjectRef, Time, Unit,
+    fact::Secret,
+    load_balancer::{Certificate, HostPattern},
+};
 
 use super::World;
 use crate::{
@@ -12,24 +16,30 @@ use crate::{
     index::ServiceKey,
 };
 
+/// What an object was at the front door.
+struct Before {
+    shown: bool,
+    names: Vec<HostPattern>,
+}
+
 impl World {
     pub(super) fn put_secret(&mut self, secret: &Secret) {
-        let was_shown = self.is_shown(&secret.object);
+        let before = self.shown_before(&secret.object);
         let changed = self.certificates.put(secret);
-        self.certificate_changed(&secret.object, changed, was_shown);
+        self.certificate_changed(&secret.object, changed, &before);
     }
 
     pub(super) fn remove_secret(&mut self, object: &ObjectRef) {
-        let was_shown = self.is_shown(object);
+        let before = self.shown_before(object);
         let changed = self.certificates.remove(object);
-        self.certificate_changed(object, changed, was_shown);
+        self.certificate_changed(object, changed, &before);
     }
 
     /// Time has passed: some certificates may have come near their end.
     pub(super) fn age(&mut self, now: Time) {
         for object in self.certificates.set_time(now) {
-            let shown = self.is_shown(&object);
-            self.certificate_changed(&object, Changed { content: true, names: false }, shown);
+            let before = self.shown_before(&object);
+            self.certificate_changed(&object, Changed { content: true, names: false }, &before);
         }
     }
 
@@ -41,7 +51,11 @@ impl World {
         self.settled && self.door.guests.shows(object, self.given())
     }
 
-    fn certificate_changed(&mut self, object: &ObjectRef, changed: Changed, was_shown: bool) {
+    fn shown_before(&self, object: &ObjectRef) -> Before {
+        Before { shown: self.is_shown(object), names: self.certificates.names_of(object).to_vec() }
+    }
+
+    fn certificate_changed(&mut self, object: &ObjectRef, changed: Changed, before: &Before) {
         if !self.settled || changed == Changed::default() {
             return;
         }
@@ -56,11 +70,11 @@ impl World {
         if authorities == Some(object) {
             return self.refresh_door();
         }
-        if !was_shown && !self.is_shown(object) {
+        if !before.shown && !self.is_shown(object) {
             return;
         }
         if changed.names {
-            return self.refresh_door();
+            return self.rename_at_door(object, &before.names);
         }
         self.door.guests.renew(object, self.certificates.held(object));
         for unit in &self.door.units {

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use seaway_model::{
-    Dirt, LoadBalancer, Name, ObjectRef, Owner, PoolId, Problem, Reason, Status, Unit, load_balancer::Bind,
+    Dirt, LoadBalancer, Name, ObjectRef, Owner, PoolId, Problem, Reason, Status, Unit,
+    load_balancer::{Bind, HostPattern},
     outcome::Serving,
 };
 
@@ -48,14 +49,18 @@ impl World {
         self.guests_changed(|door, given| door.refresh_name(name, given));
     }
 
-    fn guests_changed(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> Effects) {
+    fn with_guests<T>(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> T) -> T {
         let given = Given {
             index: &self.index,
             config: &self.config,
             host: self.roles.host.as_ref(),
             certificates: &self.certificates,
         };
-        let effects = change(&mut self.door.guests, given);
+        change(&mut self.door.guests, given)
+    }
+
+    fn guests_changed(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> Effects) {
+        let effects = self.with_guests(change);
         if effects == Effects::default() {
             return;
         }
@@ -84,6 +89,16 @@ impl World {
     /// The configuration is another, or is heard for the first time.
     pub(super) fn refresh_door(&mut self) {
         self.door.guests.forget_certificates();
+        self.look_at_door();
+    }
+
+    /// One certificate came, went, or is for other names than those that it had.
+    pub(super) fn rename_at_door(&mut self, object: &ObjectRef, had: &[HostPattern]) {
+        self.with_guests(|door, given| door.rename(object, had, given));
+        self.look_at_door();
+    }
+
+    fn look_at_door(&mut self) {
         self.open_or_close_door();
         self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
         self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));

@@ -61,7 +61,7 @@ impl ByHand {
             let state = registry.entry(LbKey::Whole).or_default();
             if let Some(certificate) = certificate {
                 let keys = Keys::read(&Arc::new(certificate.clone())).unwrap();
-                state.certificate(&own).put(Some(Arc::new(keys)));
+                state.put_certificate(&own, Some(Arc::new(keys)));
             }
             state.tune(&LbKey::Whole, Arc::new(listener.clone()), None)
         };

@@ -31,7 +31,7 @@ pub(crate) fn behind(
 ) -> (Stage, SocketAddr) {
     let tls = TlsByName {
         default: vec![object("other")],
-        by_name: [(HostPattern::Exact("a.example".into()), vec![object("a")])].into(),
+        by_name: [(HostPattern::Exact("a.example".into()), [object("a")].into())].into(),
         ..TlsByName::default()
     };
     let stage = Stage::new();

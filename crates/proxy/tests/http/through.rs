@@ -58,8 +58,8 @@ fn a_name_leads_to_its_pool_exactly_or_by_its_end_beside_names_for_which_tls_end
     let exact = |name: &str| HostPattern::Exact(name.into());
     let tls = TlsByName {
         by_name: [
-            (exact("own.example"), vec![object("own")]),
-            (exact("mine.wild.example"), vec![object("mine")]),
+            (exact("own.example"), [object("own")].into()),
+            (exact("mine.wild.example"), [object("mine")].into()),
         ]
         .into(),
         ..through(&[(exact("a.example"), "a"), (HostPattern::Under("wild.example".into()), "wild")])

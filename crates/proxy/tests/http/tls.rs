@@ -125,8 +125,8 @@ fn certificates_are_chosen_by_name_and_swapped_at_once() {
     let tls = TlsByName {
         default: vec![object("d")],
         by_name: [
-            (HostPattern::Exact("a.example".into()), vec![object("a")]),
-            (HostPattern::Under("shop.example".into()), vec![object("w")]),
+            (HostPattern::Exact("a.example".into()), [object("a")].into()),
+            (HostPattern::Under("shop.example".into()), [object("w")].into()),
         ]
         .into(),
         hsts: Some(300),
@@ -312,7 +312,7 @@ fn what_is_no_certificate_is_named() {
         assert!(told.starts_with(expected), "{told}");
     }
     let running = stage.proxy.running(&stage.key).unwrap();
-    assert_eq!(running.certificates, [(object("a"), Arc::new(one))].into(), "the good one stays");
+    assert_eq!(*running.certificates, [(object("a"), Arc::new(one))].into(), "the good one stays");
     stage.proxy.remove_certificate(&stage.key, &object("a"));
     assert_eq!(stage.proxy.running(&stage.key), None);
 }

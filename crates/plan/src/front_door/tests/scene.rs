@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use seaway_model::{
     Change, Config, Desired, Fact, L4, Listener, LoadBalancer, Name, Owner, Problem, Time, Unit,
     config::FrontDoor,
-    fact::{FactRef, HttpRoute, Meta, Service, ServiceKind, TargetPort},
+    fact::{FactRef, HttpRoute, Meta, Secret, Service, ServiceKind, TargetPort},
     load_balancer::{Action, Rule},
     unit::{LbKey, Place},
 };
@@ -116,6 +116,14 @@ pub(super) fn route(name: &str, rules: Vec<seaway_model::fact::RouteRule>) -> Ht
 
 pub(super) fn put_route(route: &HttpRoute) -> Change {
     Change::Put(Fact::HttpRoute(Arc::new(route.clone())))
+}
+
+pub(super) fn told(secret: &Secret) -> Change {
+    Change::Put(Fact::Secret(Arc::new(secret.clone())))
+}
+
+pub(super) fn took(secret: &Secret) -> Change {
+    Change::Gone(FactRef::Object(secret.object.clone()))
 }
 
 pub(super) fn load_balancer(world: &World) -> Option<Arc<LoadBalancer>> {

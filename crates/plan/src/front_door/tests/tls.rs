@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Fact, Kind, L4, Listener, ListenerId, LoadBalancer, ObjectRef, Outcome,
-    Problem, Reason, Time,
+    Change, Config, Desired, Dirt, Kind, L4, Listener, ListenerId, LoadBalancer, ObjectRef, Outcome, Problem,
+    Reason, Time,
     config::{FrontDoorTls, Secrets},
-    fact::{FactRef, Secret, Service, ServiceKind},
+    fact::{Secret, Service, ServiceKind},
     load_balancer::{Action, BackendProtocol, Bind, ClientAuth, HostPattern, Protocol, TlsProfile, Trust},
     outcome::UnitState,
 };
@@ -18,14 +18,6 @@ use crate::{
     certificates::tests::{secret, tls_secret},
     front_door,
 };
-
-fn told(secret: &Secret) -> Change {
-    Change::Put(Fact::Secret(Arc::new(secret.clone())))
-}
-
-fn took(secret: &Secret) -> Change {
-    Change::Gone(FactRef::Object(secret.object.clone()))
-}
 
 fn ports(balancer: &LoadBalancer) -> Vec<u16> {
     balancer.listeners.keys().map(|id| id.port).collect()
