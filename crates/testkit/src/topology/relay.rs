@@ -5,7 +5,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
+    thread::{self, JoinHandle},
 };
 
 use super::{Namespace, streams::close};
@@ -17,6 +17,7 @@ pub struct Relay {
     listener: Arc<TcpListener>,
     ended: Arc<AtomicBool>,
     open: Arc<Mutex<Vec<TcpStream>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Relay {
@@ -24,14 +25,16 @@ impl Relay {
     pub fn into(namespace: &Arc<Namespace>, to: SocketAddr) -> Relay {
         // Sockets stay in the namespace in which they were made: this one in that of the caller.
         let listener = Arc::new(TcpListener::bind("127.0.0.1:0").expect("a port"));
-        let relay = Relay {
+        let mut relay = Relay {
             at: listener.local_addr().expect("it is bound"),
             listener: listener.clone(),
             ended: Arc::default(),
             open: Arc::default(),
+            thread: None,
         };
         let (namespace, ended, open) = (namespace.clone(), relay.ended.clone(), relay.open.clone());
-        thread::spawn(move || namespace.run(|| accept(&listener, to, &ended, &open)));
+        let accepting = move || namespace.run(|| accept(&listener, to, &ended, &open));
+        relay.thread = Some(thread::spawn(accepting));
         relay
     }
 }
@@ -42,6 +45,10 @@ impl Drop for Relay {
         close(&self.listener);
         for stream in self.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
+        }
+        // The namespace ends with its last user, which must not be a thread that nobody waits for.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }
