@@ -4,6 +4,7 @@
 use crate::{
     hello::{self, Hello},
     http::{self, Body, Chunks, Field, Limits, Method, Piece, Reading, Request, Response, Status},
+    http2::{Connection, Heard, Ours},
     proxy::{self, Header, Parsed},
 };
 
@@ -61,6 +62,85 @@ pub fn status(bytes: &[u8]) {
         Status::Code(code) => assert!((100..1000).contains(&code)),
         Status::Invalid => {}
     }
+}
+
+/// Frames never make either side panic or hold more than it allows; cut elsewhere they say the same; and a head that is
+/// heard is one head to the strict reader, or none: nothing in a field becomes a line or a request of its own.
+pub fn frames(bytes: &[u8]) {
+    const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let ours = Ours { head: 1024, streams: 4, stream_window: 1 << 15, connection_window: 1 << 16 };
+    let bytes = [&SETTINGS[..], bytes].concat();
+    let server = || Connection::<usize>::server(ours, true);
+    let client = || {
+        let mut client = Connection::client(ours);
+        client.ask(false, 0, |block| {
+            block.method(b"GET");
+            block.scheme(false);
+            block.path(b"/");
+            block.authority(b"a");
+        });
+        client
+    };
+    for (mut side, mut again) in [(server(), server()), (client(), client())] {
+        let whole = listened(&mut side, &bytes, usize::MAX);
+        assert_eq!(listened(&mut again, &bytes, 5), whole, "it comes in pieces");
+        assert!(side.out == again.out && side.out.len() <= 64 + 32 * bytes.len());
+    }
+}
+
+/// What a side hears when so many bytes come at a time.
+fn listened(side: &mut Connection<usize>, bytes: &[u8], piece: usize) -> Vec<String> {
+    let (mut all, mut start, mut end) = (Vec::new(), 0, 0);
+    loop {
+        match side.read(&bytes[start..end]) {
+            Ok((0, Heard::More)) if end == bytes.len() => return all,
+            Ok((0, Heard::More)) => end = bytes.len().min(end.saturating_add(piece)),
+            Ok((count, heard)) => {
+                start += count;
+                all.push(format!("{heard:?}"));
+                if let Heard::Asked { .. } | Heard::Answered { .. } | Heard::Trailers { .. } = heard {
+                    is_one_head(&heard, side.lines());
+                }
+                if let Heard::Data { key, bytes, .. } = heard {
+                    let held = side.with_mut(key).map(|held| {
+                        *held += bytes.len();
+                        *held
+                    });
+                    assert!(held.is_none_or(|held| held <= 1 << 15), "more than its window");
+                }
+                if let Heard::Leaves { last } = heard {
+                    side.give_up_after(last);
+                }
+                assert!(side.open() <= 4 && side.held() <= bytes.len());
+            }
+            Err(broken) => {
+                all.push(format!("{broken:?}"));
+                return all;
+            }
+        }
+    }
+}
+
+fn is_one_head(heard: &Heard<'_>, lines: &[u8]) {
+    let text = String::from_utf8_lossy(lines);
+    let head = [lines, b"\r\n"].concat();
+    let is_read = match heard {
+        Heard::Asked { asked, .. } if asked.is_too_large => return,
+        Heard::Asked { .. } => {
+            let mut request = Request::default();
+            let verdict = request.read(&head, &Limits::default());
+            assert!(verdict != Reading::More, "{text}");
+            verdict != Reading::Whole || request.length == head.len()
+        }
+        Heard::Answered { .. } => {
+            let mut response = Response::default();
+            let verdict = response.read(&head, Method::Get, &Limits::default());
+            assert!(verdict != Reading::More, "{text}");
+            verdict != Reading::Whole || response.length == head.len()
+        }
+        _ => text.split_terminator("\r\n").all(|line| line.contains(": ") && !line.contains(['\r', '\n'])),
+    };
+    assert!(is_read, "it is more than one: {text}");
 }
 
 /// A request says the same however it comes in; its lines end properly; its framing is one thing; what it says of

@@ -17,7 +17,7 @@
 //! Not passed on, though it is read: what is for one hop; `Content_Length` and its like, which some take for another
 //! field; trailers that frame, lead or identify; an upgrade to HTTP/2, or one with a body.
 
-mod bytes;
+pub(crate) mod bytes;
 mod chunked;
 mod field;
 mod framing;

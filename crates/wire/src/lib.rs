@@ -15,4 +15,5 @@
 pub mod fuzz;
 pub mod hello;
 pub mod http;
+pub mod http2;
 pub mod proxy;

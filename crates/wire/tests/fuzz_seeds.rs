@@ -36,3 +36,8 @@ fn heads_of_answers_hold_over_seeds_and_mutations() {
 fn chunks_hold_over_seeds_and_mutations() {
     hold("chunks", seaway_wire::fuzz::chunks);
 }
+
+#[test]
+fn frames_hold_over_seeds_and_mutations() {
+    hold("frames", seaway_wire::fuzz::frames);
+}

@@ -49,28 +49,43 @@ fn all(bytes: &[u8], class: u8) -> bool {
 }
 
 /// How many bytes at the start may stand in a token.
-pub(super) fn token_length(bytes: &[u8]) -> usize {
+pub(crate) fn token_length(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| CLASS[usize::from(*byte)] & TOKEN == 0).unwrap_or(bytes.len())
 }
 
-pub(super) fn is_token(bytes: &[u8]) -> bool {
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && all(bytes, TOKEN)
 }
 
-pub(super) fn is_value(bytes: &[u8]) -> bool {
+/// A token without large letters, as HTTP/2 has them.
+pub(crate) fn is_small_token(bytes: &[u8]) -> bool {
+    is_token(bytes) && !bytes.iter().any(u8::is_ascii_uppercase)
+}
+
+/// Neither white space nor control bytes; beyond ASCII everything.
+pub(crate) fn is_visible(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte > b' ' && *byte != 0x7f)
+}
+
+/// A value without white space around it, which would be lost on the way.
+pub(crate) fn is_trimmed_value(bytes: &[u8]) -> bool {
+    is_value(bytes) && trimmed(bytes).len() == bytes.len()
+}
+
+pub(crate) fn is_value(bytes: &[u8]) -> bool {
     all(bytes, VALUE)
 }
 
-pub(super) fn is_target(bytes: &[u8]) -> bool {
+pub(crate) fn is_target(bytes: &[u8]) -> bool {
     !bytes.is_empty() && all(bytes, TARGET)
 }
 
-pub(super) fn is_reg_name(bytes: &[u8]) -> bool {
+pub(crate) fn is_reg_name(bytes: &[u8]) -> bool {
     !bytes.is_empty() && all(bytes, HOST)
 }
 
 /// Digits alone, without sign or space, and no more than 64 bits.
-pub(super) fn number(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() {
         return None;
     }
@@ -80,7 +95,7 @@ pub(super) fn number(bytes: &[u8]) -> Option<u64> {
     })
 }
 
-pub(super) fn trimmed(bytes: &[u8]) -> &[u8] {
+pub(crate) fn trimmed(bytes: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let start = bytes.iter().position(|byte| !is_space(byte)).unwrap_or(bytes.len());
     let end = bytes.iter().rposition(|byte| !is_space(byte)).map_or(start, |last| last + 1);
@@ -88,6 +103,6 @@ pub(super) fn trimmed(bytes: &[u8]) -> &[u8] {
 }
 
 /// The members of a comma-separated list; empty ones are skipped (RFC 9110, section 5.6.1).
-pub(super) fn list(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn list(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(|byte| *byte == b',').map(trimmed).filter(|it| !it.is_empty())
 }

@@ -1,0 +1,452 @@
+//! One connection: its streams, their windows, and what is said on them.
+
+mod listen;
+
+use std::collections::VecDeque;
+
+use super::{
+    fields::{Block, Decoder},
+    frame::{
+        self, HEAD, LARGEST, LARGEST_NUMBER, PREFACE, Reason, flag, kind, put_goodbye, put_head, put_reset,
+        put_room, put_settings, setting,
+    },
+    head::Head,
+    slots::{Key, Slots},
+};
+
+/// What we allow the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Ours {
+    /// Bytes of a head, each field with 32 more (RFC 9113, section 6.5.2).
+    pub head: usize,
+    /// Streams at a time.
+    pub streams: u32,
+    pub stream_window: u32,
+    pub connection_window: u32,
+}
+
+/// `S`: what the caller keeps for each stream.
+#[derive(Debug)]
+pub struct Connection<S> {
+    /// Frames to be written.
+    pub out: Vec<u8>,
+    is_server: bool,
+    ours: Ours,
+    theirs: Theirs,
+    decoder: Decoder,
+    head: Head,
+    /// A head of which not all has come.
+    coming: Option<Box<listen::Coming>>,
+    streams: Slots<Stream<S>>,
+    /// Streams on which something may still come or go.
+    open: u32,
+    /// What we may still send, and what the peer may.
+    window: i64,
+    room: i64,
+    taken: u32,
+    /// The last stream that the peer has opened, or that we have.
+    last: u32,
+    /// Those that we have ended lately: the peer may not have heard of it.
+    ended: VecDeque<u32>,
+    parting: Parting,
+    /// Bytes of the preface that are still to come.
+    preface: usize,
+    has_said_fields: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Theirs {
+    first_window: i64,
+    streams: u32,
+    takes_protocols: bool,
+    /// Anything at all has been said.
+    came: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parting {
+    Not,
+    /// The peer was told that it is to open no more streams, and asked whether it has heard that.
+    Announced,
+    /// Streams after this one are not looked at.
+    After(u32),
+}
+
+#[derive(Debug)]
+struct Stream<S> {
+    with: S,
+    window: i64,
+    room: i64,
+    taken: u32,
+    /// Of the body that comes, as it was told.
+    length: Option<u64>,
+    moved: u64,
+    /// What has come: a head that is not interim, the end.
+    has_head: bool,
+    has_come: bool,
+    /// Our end is said.
+    is_said: bool,
+    /// Nothing comes or goes any more, and the caller may still have what came.
+    is_closed: bool,
+}
+
+/// What a frame says to the caller.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard<'i> {
+    /// Not all of it has come.
+    More,
+    /// Nothing that the caller needs to know.
+    Nothing,
+    /// A question on a stream of its own; [`Connection::lines`] has its head, but for the last line.
+    Asked {
+        key: Key,
+        ends: bool,
+        asked: Asked,
+    },
+    /// A stream that was refused at once; the peer was told.
+    Refused,
+    /// A head of an answer, which [`Connection::lines`] has; after an interim one comes another.
+    Answered {
+        key: Key,
+        status: u16,
+        ends: bool,
+    },
+    Data {
+        key: Key,
+        bytes: &'i [u8],
+        ends: bool,
+    },
+    /// Fields after the body, which [`Connection::lines`] has, and the end.
+    Trailers {
+        key: Key,
+    },
+    /// The stream is over before its time.
+    Reset {
+        key: Key,
+        reason: Reason,
+    },
+    /// More may be sent: on this stream, or on all.
+    Room {
+        key: Option<Key>,
+    },
+    /// The peer wants no more streams, and has not looked at those after this one ([`Connection::give_up_after`]).
+    Leaves {
+        last: u32,
+    },
+}
+
+/// What is known of a question besides its lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// It is larger than allowed: its lines are not all of it.
+    pub is_too_large: bool,
+    /// It tells how long its body is.
+    pub is_sized: bool,
+    pub connects: bool,
+    /// To another protocol (RFC 8441).
+    pub switches: bool,
+}
+
+/// The connection cannot go on. The peer was told why, in `out`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    pub reason: Reason,
+    pub why: &'static str,
+}
+
+const FIRST_WINDOW: u32 = 65_535;
+/// Of our ends that are remembered.
+const MOST_ENDED: usize = 512;
+/// What the ping says that asks whether the peer has heard that we leave.
+const FAREWELL: [u8; 8] = *b"farewell";
+
+impl<S> Connection<S> {
+    /// `greeted`: the peer's preface was read before.
+    pub fn server(ours: Ours, greeted: bool) -> Connection<S> {
+        let mut connection = Connection::new(ours, true);
+        connection.preface = if greeted { 0 } else { PREFACE.len() };
+        put_settings(
+            &mut connection.out,
+            &[
+                (setting::MOST_STREAMS, ours.streams),
+                (setting::FIRST_WINDOW, ours.stream_window),
+                (setting::LARGEST_HEAD, ours.head as u32),
+                (setting::CONNECT_PROTOCOL, 1),
+            ],
+        );
+        connection.widen();
+        connection
+    }
+
+    pub fn client(ours: Ours) -> Connection<S> {
+        let mut connection = Connection::new(ours, false);
+        connection.out.extend_from_slice(PREFACE);
+        put_settings(
+            &mut connection.out,
+            &[
+                (setting::ENABLE_PUSH, 0),
+                (setting::FIRST_WINDOW, ours.stream_window),
+                (setting::LARGEST_HEAD, ours.head as u32),
+            ],
+        );
+        connection.widen();
+        connection
+    }
+
+    fn new(ours: Ours, is_server: bool) -> Connection<S> {
+        Connection {
+            out: Vec::new(),
+            is_server,
+            ours,
+            theirs: Theirs {
+                first_window: i64::from(FIRST_WINDOW),
+                streams: u32::MAX,
+                takes_protocols: false,
+                came: false,
+            },
+            decoder: Decoder::default(),
+            head: Head::default(),
+            coming: None,
+            streams: Slots::default(),
+            open: 0,
+            window: i64::from(FIRST_WINDOW),
+            room: i64::from(ours.connection_window),
+            taken: 0,
+            last: 0,
+            ended: VecDeque::new(),
+            parting: Parting::Not,
+            preface: 0,
+            has_said_fields: false,
+        }
+    }
+
+    fn widen(&mut self) {
+        if let Some(more) = self.ours.connection_window.checked_sub(FIRST_WINDOW).filter(|more| *more > 0) {
+            put_room(&mut self.out, 0, more);
+        }
+    }
+
+    /// Of the head that was heard last, until the next frame is read.
+    pub fn lines(&self) -> &[u8] {
+        &self.head.lines
+    }
+
+    pub fn with(&self, key: Key) -> Option<&S> {
+        self.streams.of(key).map(|stream| &stream.with)
+    }
+
+    pub fn with_mut(&mut self, key: Key) -> Option<&mut S> {
+        self.streams.of_mut(key).map(|stream| &mut stream.with)
+    }
+
+    pub fn each(&mut self) -> impl Iterator<Item = &mut S> {
+        self.streams.iter_mut().map(|(_, stream)| &mut stream.with)
+    }
+
+    /// Streams on which something may still come or go.
+    pub fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// Streams that somebody holds, whether or not they are over.
+    pub fn held(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Nothing more is to be expected of the stream, in neither direction.
+    pub fn is_closed(&self, key: Key) -> bool {
+        self.streams.of(key).is_none_or(|stream| stream.is_closed)
+    }
+
+    /// The peer has said what it takes and what not.
+    pub fn has_heard(&self) -> bool {
+        self.theirs.came
+    }
+
+    /// `CONNECT` with a protocol (RFC 8441).
+    pub fn takes_protocols(&self) -> bool {
+        self.theirs.takes_protocols
+    }
+
+    /// The peer takes another stream now.
+    pub fn takes_more(&self) -> bool {
+        self.open < self.theirs.streams
+    }
+
+    /// No stream can be opened any more, whatever ends.
+    pub fn is_used_up(&self) -> bool {
+        self.parting != Parting::Not || self.last >= LARGEST_NUMBER - 2
+    }
+
+    /// Opens a stream with a question.
+    pub fn ask(&mut self, ends: bool, with: S, put: impl FnOnce(&mut Block<'_>)) -> Option<Key> {
+        if self.is_server || self.is_used_up() || !self.takes_more() {
+            return None;
+        }
+        self.last = if self.last == 0 { 1 } else { self.last + 2 };
+        let key = self.streams.insert(self.last, self.stream(with));
+        self.open += 1;
+        self.say(key, ends, put);
+        Some(key)
+    }
+
+    fn stream(&self, with: S) -> Stream<S> {
+        Stream {
+            with,
+            window: self.theirs.first_window,
+            room: i64::from(self.ours.stream_window),
+            taken: 0,
+            length: None,
+            moved: 0,
+            has_head: false,
+            has_come: false,
+            is_said: false,
+            is_closed: false,
+        }
+    }
+
+    /// Says a head, or fields after a body. On a stream that is over nobody hears it.
+    pub fn say(&mut self, key: Key, ends: bool, put: impl FnOnce(&mut Block<'_>)) {
+        let Some(stream) = self.streams.of_mut(key).filter(|it| !it.is_closed && !it.is_said) else { return };
+        stream.is_said = ends;
+        let start = self.out.len();
+        put_head(&mut self.out, 0, kind::HEADERS, 0, key.id);
+        put(&mut Block::new(&mut self.out, !std::mem::replace(&mut self.has_said_fields, true)));
+        let end_stream = if ends { flag::END_STREAM } else { 0 };
+        let length = self.out.len() - start - HEAD;
+        if length <= LARGEST {
+            let size = (length as u32).to_be_bytes();
+            self.out[start..start + 3].copy_from_slice(&size[1..]);
+            self.out[start + 4] = flag::END_HEADERS | end_stream;
+        } else {
+            let block = self.out.split_off(start + HEAD);
+            self.out.truncate(start);
+            let pieces = block.chunks(LARGEST);
+            let last = pieces.len() - 1;
+            for (at, piece) in pieces.enumerate() {
+                let (kind, first) =
+                    if at == 0 { (kind::HEADERS, end_stream) } else { (kind::CONTINUATION, 0) };
+                let flags = first | if at == last { flag::END_HEADERS } else { 0 };
+                frame::put(&mut self.out, kind, flags, key.id, piece);
+            }
+        }
+        self.close_if_over(key);
+    }
+
+    /// Says as much as the windows allow, and tells how much that was; `ends`: all of these are the last.
+    pub fn say_data(&mut self, key: Key, bytes: &[u8], ends: bool) -> usize {
+        let Some(stream) = self.streams.of_mut(key).filter(|it| !it.is_closed && !it.is_said) else {
+            return 0;
+        };
+        let window = usize::try_from(stream.window.min(self.window)).unwrap_or(0);
+        let count = bytes.len().min(window);
+        let ends = ends && count == bytes.len();
+        if count == 0 && !(ends && bytes.is_empty()) {
+            return 0;
+        }
+        stream.window -= count as i64;
+        self.window -= count as i64;
+        stream.is_said = ends;
+        let mut rest = &bytes[..count];
+        loop {
+            let (piece, after) = rest.split_at(rest.len().min(LARGEST));
+            let last = ends && after.is_empty();
+            frame::put(&mut self.out, kind::DATA, if last { flag::END_STREAM } else { 0 }, key.id, piece);
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        self.close_if_over(key);
+        count
+    }
+
+    /// So many bytes of what came are out of the way.
+    pub fn release(&mut self, key: Key, count: usize) {
+        let half = self.ours.stream_window / 2;
+        if let Some(stream) = self.streams.of_mut(key).filter(|it| !it.is_closed && !it.has_come) {
+            stream.taken += count as u32;
+            if stream.taken >= half {
+                let by = std::mem::take(&mut stream.taken);
+                stream.room += i64::from(by);
+                put_room(&mut self.out, key.id, by);
+            }
+        }
+        self.release_connection(count);
+    }
+
+    fn release_connection(&mut self, count: usize) {
+        self.taken += count as u32;
+        if self.taken >= self.ours.connection_window / 2 {
+            let by = std::mem::take(&mut self.taken);
+            self.room += i64::from(by);
+            put_room(&mut self.out, 0, by);
+        }
+    }
+
+    /// Ends a stream before its time, if it is not over.
+    pub fn reset(&mut self, key: Key, reason: Reason) {
+        if self.is_closed(key) {
+            return;
+        }
+        put_reset(&mut self.out, key.id, reason);
+        if self.ended.len() == MOST_ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(key.id);
+        self.close(key);
+    }
+
+    /// The caller needs the stream no more. What is not over is ended; `unread`: bytes that came and nobody took.
+    pub fn let_go(&mut self, key: Key, unread: usize) -> Option<S> {
+        let stream = self.streams.of(key)?;
+        let reason = if self.is_server && stream.is_said { Reason::NONE } else { Reason::CANCEL };
+        self.reset(key, reason);
+        self.release_connection(unread);
+        self.streams.remove(key).map(|stream| stream.with)
+    }
+
+    fn close_if_over(&mut self, key: Key) {
+        if self.streams.of(key).is_some_and(|stream| stream.is_said && stream.has_come) {
+            self.close(key);
+        }
+    }
+
+    fn close(&mut self, key: Key) {
+        if let Some(stream) = self.streams.of_mut(key).filter(|stream| !stream.is_closed) {
+            stream.is_closed = true;
+            self.open -= 1;
+        }
+    }
+
+    /// The peer is to open no more streams. Those that are on their way are served, until it has heard that.
+    pub fn leave(&mut self) {
+        if self.parting == Parting::Not {
+            self.parting = Parting::Announced;
+            put_goodbye(&mut self.out, LARGEST_NUMBER, Reason::NONE);
+            frame::put(&mut self.out, kind::PING, 0, 0, &FAREWELL);
+        }
+    }
+
+    /// The peer has heard that we leave, and knows which streams are not looked at.
+    pub fn has_left(&self) -> bool {
+        matches!(self.parting, Parting::After(_))
+    }
+
+    /// Ends the connection at once.
+    pub fn break_off(&mut self, reason: Reason) {
+        let last = if self.is_server { self.last } else { 0 };
+        put_goodbye(&mut self.out, last, reason);
+    }
+
+    /// Those after the last one that the peer has looked at are over. Nobody has touched what they asked.
+    pub fn give_up_after(&mut self, last: u32) -> Vec<Key> {
+        let late = self.streams.iter_mut().filter(|(key, stream)| key.id > last && !stream.is_closed);
+        let late: Vec<Key> = late.map(|(key, _)| key).collect();
+        late.iter().for_each(|key| self.close(*key));
+        late
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,448 @@
+//! What the peer says.
+
+use super::{
+    super::{
+        frame::{
+            First, Frame, LARGEST, LARGEST_NUMBER, PREFACE, Reason, flag, kind, number, put, put_goodbye,
+            setting,
+        },
+        head::Kind,
+        slots::Key,
+    },
+    Asked, Broken, Connection, FAREWELL, Heard, Parting,
+};
+
+/// A head that comes in pieces.
+#[derive(Debug)]
+pub(super) struct Coming {
+    stream: u32,
+    what: What,
+    ends: bool,
+    block: Vec<u8>,
+    pieces: u32,
+}
+
+/// What a head is, by the stream that it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Question,
+    Answer(Key),
+    Trailers(Key),
+    /// Its stream is over; the tables must hear it.
+    Nothing,
+}
+
+/// Of one head.
+const MOST_PIECES: u32 = 32;
+/// What a head may be longer than what is in it, as it is written.
+const SLACK: usize = 4 << 10;
+
+type Hearing<'i> = Result<Heard<'i>, Broken>;
+
+const fn broken<T>(reason: Reason, why: &'static str) -> Result<T, Broken> {
+    Err(Broken { reason, why })
+}
+
+const fn wrong<T>(why: &'static str) -> Result<T, Broken> {
+    broken(Reason::PROTOCOL, why)
+}
+
+impl<S: Default> Connection<S> {
+    /// Reads the first frame, and tells of how many bytes it was. After an error nothing is to be read any more.
+    pub fn read<'i>(&mut self, input: &'i [u8]) -> Result<(usize, Heard<'i>), Broken> {
+        self.head.let_go();
+        if self.preface > 0 {
+            let count = self.preface.min(input.len());
+            let from = PREFACE.len() - self.preface;
+            if input[..count] != PREFACE[from..from + count] {
+                return self.fail(Broken { reason: Reason::PROTOCOL, why: "no preface" });
+            }
+            self.preface -= count;
+            return Ok((count, if count == 0 { Heard::More } else { Heard::Nothing }));
+        }
+        let frame = match Frame::first(input) {
+            First::More => return Ok((0, Heard::More)),
+            First::TooLarge => {
+                return self.fail(Broken { reason: Reason::FRAME_SIZE, why: "a frame that is too large" });
+            }
+            First::Frame(frame) => frame,
+        };
+        let length = input.len().min(super::HEAD + frame.payload.len());
+        match self.hear(frame) {
+            Ok(heard) => Ok((length, heard)),
+            Err(broken) => self.fail(broken),
+        }
+    }
+
+    fn fail<T>(&mut self, broken: Broken) -> Result<T, Broken> {
+        self.break_off(broken.reason);
+        Err(broken)
+    }
+
+    fn hear<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
+        if !self.theirs.came && frame.kind != kind::SETTINGS {
+            return wrong("something before the settings");
+        }
+        if let Some(coming) = &self.coming
+            && (frame.kind != kind::CONTINUATION || frame.stream != coming.stream)
+        {
+            return wrong("something amid a head");
+        }
+        match frame.kind {
+            kind::DATA => self.hear_data(frame),
+            kind::HEADERS => self.hear_head(frame),
+            kind::CONTINUATION => self.hear_more_of_head(frame),
+            kind::PRIORITY => self.hear_priority(frame),
+            kind::RST_STREAM => self.hear_reset(frame),
+            kind::SETTINGS => self.hear_settings(frame),
+            kind::PUSH_PROMISE => wrong("a push"),
+            kind::PING => self.hear_ping(frame),
+            kind::GOAWAY => self.hear_goodbye(frame),
+            kind::WINDOW_UPDATE => self.hear_room(frame),
+            _ => Ok(Heard::Nothing),
+        }
+    }
+
+    /// A stream that nobody has opened yet.
+    fn is_idle(&self, id: u32) -> bool {
+        id > self.last || id.is_multiple_of(2)
+    }
+
+    /// We have ended it, or asked on it and forgotten it: what still comes is on its way since before.
+    fn was_ended(&self, id: u32) -> bool {
+        !self.is_server
+            || self.ended.contains(&id)
+            || matches!(self.parting, Parting::After(last) if id > last)
+    }
+
+    /// The stream breaks the rules, the connection goes on.
+    fn break_stream<'i>(&mut self, key: Key, reason: Reason) -> Hearing<'i> {
+        self.reset(key, reason);
+        Ok(Heard::Reset { key, reason })
+    }
+
+    fn hear_data<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
+        let id = frame.stream;
+        if id == 0 {
+            return wrong("data on no stream");
+        }
+        let Some(bytes) = frame.without_padding() else { return wrong("more filling than data") };
+        let whole = frame.payload.len();
+        self.room -= whole as i64;
+        if self.room < 0 {
+            return broken(Reason::FLOW_CONTROL, "more data than allowed");
+        }
+        let ends = frame.has(flag::END_STREAM);
+        let key = self.streams.find(id).filter(|key| !self.is_closed(*key));
+        let Some(key) = key else {
+            if self.is_idle(id) {
+                return wrong("data on a stream that is not open");
+            }
+            if !self.was_ended(id) {
+                return broken(Reason::STREAM_CLOSED, "data on a stream that is over");
+            }
+            self.release_connection(whole);
+            return Ok(Heard::Nothing);
+        };
+        let is_server = self.is_server;
+        let Some(stream) = self.streams.of_mut(key) else { return Ok(Heard::Nothing) };
+        if stream.has_come {
+            return broken(Reason::STREAM_CLOSED, "data after the end");
+        }
+        stream.room -= whole as i64;
+        stream.moved += bytes.len() as u64;
+        let too_much = stream.room < 0;
+        let told =
+            stream.length.is_none_or(|length| stream.moved <= length && (!ends || stream.moved == length));
+        let is_early = !is_server && !stream.has_head;
+        stream.has_come = ends;
+        if too_much || !told || is_early {
+            self.release_connection(whole);
+            let reason = if too_much { Reason::FLOW_CONTROL } else { Reason::PROTOCOL };
+            return self.break_stream(key, reason);
+        }
+        // Nobody takes the filling.
+        let filling = whole - bytes.len();
+        if filling > 0 {
+            self.release(key, filling);
+        }
+        self.close_if_over(key);
+        Ok(Heard::Data { key, bytes, ends })
+    }
+
+    fn hear_head<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
+        let id = frame.stream;
+        if id == 0 || (self.is_server && id.is_multiple_of(2)) {
+            return wrong("a head on no stream");
+        }
+        let Some(mut block) = frame.without_padding() else { return wrong("more filling than head") };
+        if frame.has(flag::PRIORITY) {
+            let Some((priority, rest)) = block.split_at_checked(5) else {
+                return broken(Reason::FRAME_SIZE, "half a priority");
+            };
+            if number(priority) & LARGEST_NUMBER == id {
+                return wrong("a stream that waits for itself");
+            }
+            block = rest;
+        }
+        let ends = frame.has(flag::END_STREAM);
+        let what = match self.streams.find(id).filter(|key| !self.is_closed(*key)) {
+            Some(key) => {
+                let Some(stream) = self.streams.of(key) else { return Ok(Heard::Nothing) };
+                if stream.has_come {
+                    return broken(Reason::STREAM_CLOSED, "a head after the end");
+                }
+                if self.is_server || stream.has_head { What::Trailers(key) } else { What::Answer(key) }
+            }
+            None if self.is_server && id > self.last => {
+                let is_late = matches!(self.parting, Parting::After(last) if id > last);
+                self.last = id;
+                if is_late { What::Nothing } else { What::Question }
+            }
+            None if self.is_idle(id) => return wrong("a head on a stream that is not open"),
+            None if self.was_ended(id) => What::Nothing,
+            None => return broken(Reason::STREAM_CLOSED, "a head on a stream that is over"),
+        };
+        if frame.has(flag::END_HEADERS) {
+            return self.take_head(id, what, ends, block);
+        }
+        self.coming = Some(Box::new(Coming { stream: id, what, ends, block: block.to_vec(), pieces: 1 }));
+        Ok(Heard::Nothing)
+    }
+
+    fn hear_more_of_head<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
+        let Some(mut coming) = self.coming.take() else { return wrong("the rest of no head") };
+        coming.block.extend_from_slice(frame.payload);
+        coming.pieces += 1;
+        if coming.pieces > MOST_PIECES || coming.block.len() > self.ours.head + SLACK.max(LARGEST) {
+            return broken(Reason::TOO_MUCH, "a head without end");
+        }
+        if frame.has(flag::END_HEADERS) {
+            return self.take_head(coming.stream, coming.what, coming.ends, &coming.block);
+        }
+        self.coming = Some(coming);
+        Ok(Heard::Nothing)
+    }
+
+    /// All of a head has come.
+    fn take_head<'i>(&mut self, id: u32, what: What, ends: bool, block: &[u8]) -> Hearing<'i> {
+        let kind = match what {
+            What::Question => Kind::Question,
+            What::Answer(_) => Kind::Answer,
+            What::Trailers(_) | What::Nothing => Kind::Trailers,
+        };
+        let head = &mut self.head;
+        head.begin(kind, self.ours.head);
+        if self.decoder.decode(block, |name, value| head.take(name, value)).is_err() {
+            return broken(Reason::COMPRESSION, "fields that nobody can read");
+        }
+        head.end();
+        match what {
+            What::Nothing => Ok(Heard::Nothing),
+            What::Question => self.take_question(id, ends),
+            What::Answer(key) => self.take_answer(key, ends),
+            What::Trailers(key) => self.take_trailers(key, ends),
+        }
+    }
+
+    fn take_question<'i>(&mut self, id: u32, ends: bool) -> Hearing<'i> {
+        let facts = self.head.facts;
+        let is_full = self.open >= self.ours.streams;
+        let said = facts.length.is_some_and(|length| ends && length > 0);
+        let mut stream = self.stream(S::default());
+        stream.has_head = true;
+        stream.has_come = ends;
+        stream.length = facts.length;
+        let key = self.streams.insert(id, stream);
+        self.open += 1;
+        if is_full || facts.wrong || said {
+            self.reset(key, if is_full { Reason::REFUSED } else { Reason::PROTOCOL });
+            self.streams.remove(key);
+            return Ok(Heard::Refused);
+        }
+        let asked = Asked {
+            is_too_large: facts.is_too_large(),
+            is_sized: facts.length.is_some(),
+            connects: facts.connects,
+            switches: facts.switches,
+        };
+        Ok(Heard::Asked { key, ends, asked })
+    }
+
+    fn take_answer<'i>(&mut self, key: Key, ends: bool) -> Hearing<'i> {
+        let facts = self.head.facts;
+        let is_interim = facts.status < 200;
+        if facts.wrong || facts.is_too_large() || (is_interim && ends) {
+            return self.break_stream(key, Reason::PROTOCOL);
+        }
+        if let Some(stream) = self.streams.of_mut(key) {
+            stream.has_head = !is_interim;
+            stream.has_come = ends;
+            // Without a body it may tell how long one would have been.
+            stream.length = facts.length.filter(|_| !ends);
+        }
+        self.close_if_over(key);
+        Ok(Heard::Answered { key, status: facts.status, ends })
+    }
+
+    fn take_trailers<'i>(&mut self, key: Key, ends: bool) -> Hearing<'i> {
+        let facts = self.head.facts;
+        let Some(stream) = self.streams.of_mut(key) else { return Ok(Heard::Nothing) };
+        stream.has_come = ends;
+        let is_whole = stream.length.is_none_or(|length| stream.moved == length);
+        if facts.wrong || facts.is_too_large() || !ends || !is_whole {
+            return self.break_stream(key, Reason::PROTOCOL);
+        }
+        self.close_if_over(key);
+        Ok(Heard::Trailers { key })
+    }
+
+    fn hear_priority<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
+        if frame.stream == 0 {
+            return wrong("a priority of no stream");
+        }
+        let is_whole = frame.payload.len() == 5;
+        if is_whole && number(frame.payload) & LARGEST_NUMBER != frame.stream {
+            return Ok(Heard::Nothing);
+        }
+        let reason = if is_whole { Reason::PROTOCOL } else { Reason::FRAME_SIZE };
+        match self.streams.find(frame.stream) {
+            Some(key) => self.break_stream(key, reason),
+            None => broken(reason, "a priority that is none"),
+        }
+    }
+
+    fn hear_reset<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
+        if frame.payload.len() != 4 {
+            return broken(Reason::FRAME_SIZE, "a reset that is none");
+        }
+        if frame.stream == 0 || self.is_idle(frame.stream) {
+            return wrong("a reset of a stream that is not open");
+        }
+        let reason = Reason(number(frame.payload));
+        let Some(key) = self.streams.find(frame.stream).filter(|key| !self.is_closed(*key)) else {
+            return Ok(Heard::Nothing);
+        };
+        self.close(key);
+        Ok(Heard::Reset { key, reason })
+    }
+
+    fn hear_settings<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
+        if frame.stream != 0 {
+            return wrong("settings of a stream");
+        }
+        if frame.has(flag::ACK) {
+            return match frame.payload {
+                [] => Ok(Heard::Nothing),
+                _ => broken(Reason::FRAME_SIZE, "settings that are none"),
+            };
+        }
+        let (settings, []) = frame.payload.as_chunks::<6>() else {
+            return broken(Reason::FRAME_SIZE, "half a setting");
+        };
+        for [high, low, value @ ..] in settings {
+            self.hear_setting(u16::from_be_bytes([*high, *low]), u32::from_be_bytes(*value))?;
+        }
+        self.theirs.came = true;
+        put(&mut self.out, kind::SETTINGS, flag::ACK, 0, &[]);
+        Ok(Heard::Room { key: None })
+    }
+
+    fn hear_setting(&mut self, which: u16, value: u32) -> Result<(), Broken> {
+        match which {
+            setting::ENABLE_PUSH if value > 1 || (value == 1 && !self.is_server) => {
+                wrong("a setting that is none")
+            }
+            setting::MOST_STREAMS => {
+                self.theirs.streams = value;
+                Ok(())
+            }
+            setting::FIRST_WINDOW => {
+                if value > LARGEST_NUMBER {
+                    return broken(Reason::FLOW_CONTROL, "a window that is too large");
+                }
+                let more = i64::from(value) - self.theirs.first_window;
+                self.theirs.first_window = i64::from(value);
+                let mut is_too_large = false;
+                for (_, stream) in self.streams.iter_mut() {
+                    stream.window += more;
+                    is_too_large |= stream.window > i64::from(LARGEST_NUMBER);
+                }
+                if is_too_large { broken(Reason::FLOW_CONTROL, "a window that is too large") } else { Ok(()) }
+            }
+            // We never send more than everybody takes.
+            setting::LARGEST_FRAME if !(LARGEST..1 << 24).contains(&(value as usize)) => {
+                wrong("a setting that is none")
+            }
+            setting::CONNECT_PROTOCOL if value > 1 => wrong("a setting that is none"),
+            setting::CONNECT_PROTOCOL => {
+                self.theirs.takes_protocols = value == 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn hear_ping<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
+        if frame.stream != 0 {
+            return wrong("a ping on a stream");
+        }
+        if frame.payload.len() != 8 {
+            return broken(Reason::FRAME_SIZE, "a ping that is none");
+        }
+        if !frame.has(flag::ACK) {
+            put(&mut self.out, kind::PING, flag::ACK, 0, frame.payload);
+        } else if self.parting == Parting::Announced && frame.payload == FAREWELL {
+            // Whatever the peer has opened before it heard of it has come.
+            self.parting = Parting::After(self.last);
+            put_goodbye(&mut self.out, self.last, Reason::NONE);
+        }
+        Ok(Heard::Nothing)
+    }
+
+    fn hear_goodbye<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
+        if frame.stream != 0 {
+            return wrong("a goodbye on a stream");
+        }
+        if frame.payload.len() < 8 {
+            return broken(Reason::FRAME_SIZE, "a goodbye that is none");
+        }
+        if self.is_server {
+            // A client that leaves still wants its answers.
+            return Ok(Heard::Nothing);
+        }
+        let last = number(frame.payload) & LARGEST_NUMBER;
+        self.parting = Parting::After(last);
+        Ok(Heard::Leaves { last })
+    }
+
+    fn hear_room<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
+        if frame.payload.len() != 4 {
+            return broken(Reason::FRAME_SIZE, "a window that is none");
+        }
+        let by = i64::from(number(frame.payload) & LARGEST_NUMBER);
+        if frame.stream == 0 {
+            self.window += by;
+            return match by {
+                0 => wrong("a window that does not open"),
+                _ if self.window > i64::from(LARGEST_NUMBER) => {
+                    broken(Reason::FLOW_CONTROL, "a window that is too large")
+                }
+                _ => Ok(Heard::Room { key: None }),
+            };
+        }
+        if self.is_idle(frame.stream) {
+            return wrong("a window of a stream that is not open");
+        }
+        let Some(key) = self.streams.find(frame.stream).filter(|key| !self.is_closed(*key)) else {
+            return Ok(Heard::Nothing);
+        };
+        let Some(stream) = self.streams.of_mut(key) else { return Ok(Heard::Nothing) };
+        stream.window += by;
+        match by {
+            0 => self.break_stream(key, Reason::PROTOCOL),
+            _ if stream.window > i64::from(LARGEST_NUMBER) => self.break_stream(key, Reason::FLOW_CONTROL),
+            _ => Ok(Heard::Room { key: Some(key) }),
+        }
+    }
+}
