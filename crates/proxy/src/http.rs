@@ -15,12 +15,14 @@
 //!                                └ trunk.rs   connections of HTTP/2 to members, which requests share
 //!                                    └ switch.rs   other protocols in their streams
 //!                                └ pour.rs    large ones, past our memory
-//!   an end of an exchange:   end.rs       a connection (stream.rs, session.rs) or a stream of HTTP/2 (multi.rs)
+//!   an end of an exchange:   end.rs       a connection (stream.rs, session.rs)
+//!                            or a stream of one of HTTP/2 (multi.rs, many.rs)
 //! ```
 //!
 //! A task is a future that only ever runs on its worker, and awaits only streams and its own deadline: an event leads
-//! straight to it, no waker is asked. (The streams of HTTP/2 wake each other: they share a connection.) Nothing is allocated for a request on a connection that is kept alive: what a
-//! request needs ([`scratch::Scratch`]) comes from a shelf and goes back there.
+//! straight to it, no waker is asked. Streams of HTTP/2 share a connection, and wake whoever drives it. Nothing is
+//! allocated for a request on a connection of HTTP/1.1 that is kept alive: what a request needs ([`scratch::Scratch`])
+//! comes from a shelf and goes back there.
 
 mod answer;
 mod arrival;
@@ -36,7 +38,7 @@ mod hall;
 mod heads;
 mod identity;
 mod kept;
-mod line;
+mod many;
 mod mirror;
 mod multi;
 mod pour;
@@ -57,8 +59,8 @@ use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll, Wake, Waker},
+    sync::Arc,
+    task::{Context, Poll, Waker},
 };
 
 use seaway_model::L4;
@@ -77,34 +79,11 @@ pub(crate) struct Http {
     wheel: Wheel,
     /// When drains end.
     sweeps: Vec<u64>,
-    /// Tasks that others have woken.
-    woken: Arc<Mutex<Vec<u32>>>,
-}
-
-/// An index that has become another's wakes that one in vain, which does no harm.
-struct Waking {
-    index: u32,
-    woken: Arc<Mutex<Vec<u32>>>,
-}
-
-impl Wake for Waking {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        if !woken.contains(&self.index) {
-            woken.push(self.index);
-        }
-    }
 }
 
 struct Task {
     future: Pin<Box<dyn Future<Output = ()>>>,
     own: Rc<Own>,
-    /// For what is not a stream of its own: the other streams of a connection of HTTP/2.
-    waker: Waker,
     link: Link,
     /// When the wheel looks at it.
     due: u64,
@@ -117,7 +96,6 @@ impl Http {
             tasks: Slab::default(),
             wheel: Wheel::new(turn.now),
             sweeps: Vec::new(),
-            woken: Arc::default(),
         }
     }
 
@@ -150,15 +128,14 @@ impl Http {
     fn begin(&mut self, (own, future): Begun) {
         let index = self.tasks.next().0;
         own.sit(index);
-        let waker = Arc::new(Waking { index, woken: self.woken.clone() }).into();
-        self.tasks.insert(Task { future, own, waker, link: Link::default(), due: u64::MAX });
+        self.tasks.insert(Task { future, own, link: Link::default(), due: u64::MAX });
         self.run(index);
     }
 
     /// Lets those go on whom others have woken, and those that others have begun.
     fn run_woken(&mut self) {
         loop {
-            let woken = std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
+            let woken = self.hall.woken();
             let begun = self.hall.begun();
             if woken.is_empty() && begun.is_empty() {
                 return;
@@ -172,7 +149,7 @@ impl Http {
     fn run(&mut self, index: u32) {
         let Some(task) = self.tasks.get_mut(index) else { return };
         self.hall.enter(&task.own);
-        if task.future.as_mut().poll(&mut Context::from_waker(&task.waker)) == Poll::Ready(()) {
+        if task.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(()) {
             return self.end(index);
         }
         let deadline = task.own.deadline();

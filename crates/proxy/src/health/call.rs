@@ -1,23 +1,16 @@
 //! A check by HTTP/2 with prior knowledge: `GET`, or by gRPC `grpc.health.v1.Health/Check`.
 //!
-//! What h2 does is a future without a waker: the prober polls it whenever something happens on its socket, which is all
-//! that it can ever wait for.
+//! The prober lets it proceed whenever something happens on its socket, which is all that it can ever wait for.
 
 use std::{
-    future::{Future, poll_fn},
     io::{self, Read, Write},
     os::fd::{AsFd, OwnedFd},
-    pin::{Pin, pin},
     rc::Rc,
-    task::{Context, Poll, Waker, ready},
 };
 
-use bytes::Bytes;
-use h2::client::{self, SendRequest};
-use http::{HeaderMap, Request};
 use rustls::ClientConnection;
 use seaway_model::load_balancer::CheckKind;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use seaway_wire::http2::{Connection, Heard, Key, Ours};
 
 use super::{
     check::{Check, Finding},
@@ -25,109 +18,169 @@ use super::{
 };
 use crate::sys;
 
-pub(super) struct Call(Pin<Box<dyn Future<Output = Finding>>>);
+pub(super) struct Call {
+    raw: Raw,
+    connection: Connection<()>,
+    /// The stream of the question.
+    key: Option<Key>,
+    check: Check,
+    /// What came and is not a whole frame.
+    rest: Vec<u8>,
+    /// The answer so far: as HTTP/1.1 would have given it, or the message alone.
+    answer: Vec<u8>,
+    status: u16,
+    /// Of gRPC, in the fields after the message, or with the head where there is none.
+    code: Option<u32>,
+}
 
 /// No answer to this question is longer.
 const LONGEST: usize = 4 << 10;
+/// More than any answer that is looked at.
+const OURS: Ours = Ours { head: 16 << 10, streams: 0, stream_window: 1 << 16, connection_window: 1 << 17 };
 
 impl Call {
     pub(super) fn begin((socket, session): (Rc<OwnedFd>, Option<ClientConnection>), check: &Check) -> Call {
-        let check = check.clone();
-        Call(Box::pin(async move {
-            match call(Raw { socket, session }, &check).await {
-                Ok(finding) => finding,
-                Err(error) => Finding::Ill(format!("no HTTP/2: {error}")),
-            }
-        }))
+        let mut connection = Connection::client(OURS);
+        let key = match &check.kind {
+            CheckKind::Grpc { service } => ask_by_grpc(&mut connection, check, service),
+            _ => ask_by_get(&mut connection, check),
+        };
+        Call {
+            raw: Raw { socket, session },
+            connection,
+            key,
+            check: check.clone(),
+            rest: Vec::new(),
+            answer: Vec::new(),
+            status: 0,
+            code: None,
+        }
     }
 
     pub(super) fn proceed(&mut self) -> Option<Finding> {
-        match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(finding) => Some(finding),
-            Poll::Pending => None,
+        match self.go_on() {
+            Ok(finding) => Some(finding),
+            Err(error) if sys::would_block(&error) => None,
+            Err(error) => Some(Finding::Ill(format!("no HTTP/2: {error}"))),
         }
+    }
+
+    fn go_on(&mut self) -> io::Result<Finding> {
+        loop {
+            while !self.connection.out.is_empty() {
+                let written = self.raw.write(&self.connection.out)?;
+                self.connection.out.drain(..written);
+            }
+            self.raw.flush()?;
+            let mut page = [0; 4 << 10];
+            let count = self.raw.read(&mut page)?;
+            if count == 0 {
+                return Ok(Finding::Ill("closed before an answer".into()));
+            }
+            self.rest.extend_from_slice(&page[..count]);
+            if let Some(finding) = self.listen()? {
+                return Ok(finding);
+            }
+        }
+    }
+
+    fn listen(&mut self) -> io::Result<Option<Finding>> {
+        let rest = std::mem::take(&mut self.rest);
+        let mut used = 0;
+        loop {
+            let heard = self.connection.read(&rest[used..]);
+            let (count, heard) =
+                heard.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken.why))?;
+            used += count;
+            let (ends, key) = match heard {
+                Heard::More => break,
+                Heard::Answered { key, status, ends } if status >= 200 => {
+                    self.status = status;
+                    self.code = code(self.connection.lines());
+                    if !self.is_call() {
+                        self.answer = format!("HTTP/1.1 {status} \r\n\r\n").into_bytes();
+                    }
+                    (ends, key)
+                }
+                Heard::Data { key, bytes, ends } => {
+                    self.answer.extend_from_slice(bytes);
+                    self.connection.release(key, bytes.len());
+                    (ends, key)
+                }
+                Heard::Trailers { key } => {
+                    self.code = code(self.connection.lines());
+                    (true, key)
+                }
+                Heard::Reset { reason, .. } => {
+                    return Ok(Some(Finding::Ill(format!(
+                        "no HTTP/2: it has ended the stream: {}",
+                        reason.0
+                    ))));
+                }
+                Heard::Leaves { last } if self.key.is_none_or(|key| key.id > last) => {
+                    return Ok(Some(Finding::Ill("closed before an answer".into())));
+                }
+                _ => continue,
+            };
+            if Some(key) == self.key
+                && let Some(finding) = self.judge(ends)
+            {
+                return Ok(Some(finding));
+            }
+        }
+        self.rest = rest[used..].to_vec();
+        Ok(None)
+    }
+
+    fn is_call(&self) -> bool {
+        matches!(self.check.kind, CheckKind::Grpc { .. })
+    }
+
+    /// `None`: more has to come.
+    fn judge(&self, ends: bool) -> Option<Finding> {
+        if !self.is_call() {
+            // As the same answer of HTTP/1.1 would be.
+            let finding = self.check.on_answer(&self.answer, ends);
+            return finding.or_else(|| ends.then(|| Finding::Ill("closed before an answer".into())));
+        }
+        if self.status != 200 {
+            return Some(Finding::Ill(format!("answered status {}", self.status)));
+        }
+        if self.answer.len() > LONGEST {
+            return Some(Finding::Ill("answered more than health".into()));
+        }
+        ends.then(|| judge(self.code, &self.answer))
     }
 }
 
-async fn call(raw: Raw, check: &Check) -> Result<Finding, h2::Error> {
-    let (requests, connection) = client::handshake(raw).await?;
-    let mut connection = pin!(connection);
-    let mut exchange = pin!(exchange(requests, check));
-    let mut over = false;
-    poll_fn(|cx| {
-        // Each moves the other on, and nobody would be woken for that: after a few turns both have done all they can.
-        for _ in 0..4 {
-            if !over && let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                over = true;
-                ended?;
-            }
-            if let Poll::Ready(found) = exchange.as_mut().poll(cx) {
-                return Poll::Ready(found);
-            }
-        }
-        if over { Poll::Ready(Ok(Finding::Ill("closed before an answer".into()))) } else { Poll::Pending }
-    })
-    .await
-}
-
-async fn exchange(requests: SendRequest<Bytes>, check: &Check) -> Result<Finding, h2::Error> {
-    match &check.kind {
-        CheckKind::Grpc { service } => by_grpc(requests, &check.at.to_string(), service).await,
-        _ => by_get(requests, check).await,
-    }
-}
-
-/// Judged as the same answer of HTTP/1.1 would be.
-async fn by_get(requests: SendRequest<Bytes>, check: &Check) -> Result<Finding, h2::Error> {
+fn ask_by_get(connection: &mut Connection<()>, check: &Check) -> Option<Key> {
     let (host, path) = check.target();
-    let request = Request::get(format!("http://{host}{path}")).header("user-agent", "seaway").body(());
-    let Ok(request) = request else { return Ok(Finding::Ill(format!("{host}{path} cannot be asked for"))) };
-    let mut requests = requests.ready().await?;
-    let (head, mut from) = requests.send_request(request, true)?.0.await?.into_parts();
-    let mut answer = format!("HTTP/1.1 {} \r\n\r\n", head.status.as_u16()).into_bytes();
-    loop {
-        if let Some(finding) = check.on_answer(&answer, false) {
-            return Ok(finding);
-        }
-        let Some(bytes) = from.data().await else { break };
-        let bytes = bytes?;
-        answer.extend_from_slice(&bytes);
-        from.flow_control().release_capacity(bytes.len())?;
-    }
-    let finding = check.on_answer(&answer, true);
-    Ok(finding.unwrap_or_else(|| Finding::Ill("closed before an answer".into())))
+    connection.ask(true, (), |block| {
+        block.method(b"GET");
+        block.scheme(false);
+        block.path(path.as_bytes());
+        block.authority(host.as_bytes());
+        block.field(b"user-agent", b"seaway");
+    })
 }
 
-async fn by_grpc(requests: SendRequest<Bytes>, authority: &str, service: &str) -> Result<Finding, h2::Error> {
-    let request = Request::post(format!("http://{authority}/grpc.health.v1.Health/Check"))
-        .header("content-type", "application/grpc")
-        .header("te", "trailers")
-        .header("user-agent", "seaway")
-        .body(());
-    let Ok(request) = request else { return Ok(Finding::Ill(format!("{authority} is no host"))) };
-    let mut requests = requests.ready().await?;
-    let (answer, mut to) = requests.send_request(request, false)?;
-    to.send_data(question(service).into(), true)?;
-    let (head, mut from) = answer.await?.into_parts();
-    if head.status != 200 {
-        return Ok(Finding::Ill(format!("answered status {}", head.status.as_u16())));
-    }
-    let mut message = Vec::new();
-    while let Some(bytes) = from.data().await {
-        let bytes = bytes?;
-        message.extend_from_slice(&bytes);
-        from.flow_control().release_capacity(bytes.len())?;
-        if message.len() > LONGEST {
-            return Ok(Finding::Ill("answered more than health".into()));
-        }
-    }
-    let trailers = from.trailers().await?.unwrap_or_default();
-    // Without a message, they come with the head.
-    Ok(judge(status(&trailers).or_else(|| status(&head.headers)), &message))
+fn ask_by_grpc(connection: &mut Connection<()>, check: &Check, service: &str) -> Option<Key> {
+    let key = connection.ask(false, (), |block| {
+        block.method(b"POST");
+        block.scheme(false);
+        block.path(b"/grpc.health.v1.Health/Check");
+        block.authority(check.at.to_string().as_bytes());
+        block.field(b"content-type", b"application/grpc");
+        block.field(b"te", b"trailers");
+        block.field(b"user-agent", b"seaway");
+    })?;
+    connection.say_data(key, &question(service), true);
+    Some(key)
 }
 
-fn status(fields: &HeaderMap) -> Option<u32> {
-    fields.get("grpc-status")?.to_str().ok()?.parse().ok()
+fn code(lines: &[u8]) -> Option<u32> {
+    let lines = std::str::from_utf8(lines).ok()?;
+    lines.lines().find_map(|line| line.strip_prefix("grpc-status: "))?.parse().ok()
 }
 
 /// `HealthCheckRequest { service }`, with the length that gRPC puts before every message.
@@ -160,7 +213,7 @@ fn judge(status: Option<u32>, message: &[u8]) -> Finding {
     }
 }
 
-/// The socket as h2 reads and writes it, with TLS between them where that is spoken.
+/// The socket, with TLS between it and us where that is spoken.
 struct Raw {
     socket: Rc<OwnedFd>,
     session: Option<ClientConnection>,
@@ -200,39 +253,6 @@ impl Raw {
             session.write_tls(&mut wire)?;
         }
         Ok(())
-    }
-}
-
-fn now<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
-    match result {
-        Err(error) if sys::would_block(&error) => Poll::Pending,
-        result => Poll::Ready(result),
-    }
-}
-
-impl AsyncRead for Raw {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let read = ready!(now(self.read(into.initialize_unfilled())))?;
-        into.advance(read);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Raw {
-    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        now(self.write(bytes))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        now(self.flush())
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }
 

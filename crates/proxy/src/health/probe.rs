@@ -24,7 +24,7 @@ pub(super) struct Probe {
     said: usize,
     answer: Vec<u8>,
     /// What is asked by gRPC, and answered there.
-    call: Option<Call>,
+    call: Option<Box<Call>>,
 }
 
 /// What became of an attempt to begin.
@@ -60,7 +60,7 @@ impl Probe {
         let mut question = check.introduction();
         let (mut within, mut call) = (None, None);
         if check.is_call() {
-            call = Some(Call::begin((socket.clone(), begin(BackendProtocol::Http2)?), check));
+            call = Some(Box::new(Call::begin((socket.clone(), begin(BackendProtocol::Http2)?), check)));
         } else if let Some(session) = begin(BackendProtocol::Http1)? {
             within = Some(Box::new(Within { session, question: check.question(), said: 0 }));
         } else {

@@ -1,14 +1,6 @@
 //! One member is chosen, reached and asked; what comes of it is the head of an answer, or a reason why not.
 
-use std::{
-    future::poll_fn,
-    io,
-    net::IpAddr,
-    os::fd::AsFd,
-    rc::Rc,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{future::poll_fn, io, net::IpAddr, os::fd::AsFd, rc::Rc, sync::Arc, task::Poll};
 
 use seaway_wire::http::{Limits, Reading};
 
@@ -140,7 +132,6 @@ pub(super) async fn secured(
 
 /// Sends on what comes of the body while the answer is waited for.
 pub(super) fn send_on(
-    cx: &mut Context<'_>,
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
@@ -152,7 +143,7 @@ pub(super) fn send_on(
     }
     let before = upward.moved;
     // A member that takes no more may have answered already.
-    if let Poll::Ready(Err(Broken::Source(error))) = upward.poll(cx, &client.hall, &client.end, asked, to) {
+    if let Poll::Ready(Err(Broken::Source(error))) = upward.poll(&client.hall, &client.end, asked, to) {
         return Err(Unanswered::of_client(&error));
     }
     if upward.moved != before {
@@ -176,11 +167,11 @@ async fn ask(
     scratch.answered.clear();
     scratch.response.begin();
     let mut sent = 0;
-    let result = poll_fn(|cx| -> Poll<Result<(), Unanswered>> {
+    let result = poll_fn(|_| -> Poll<Result<(), Unanswered>> {
         loop {
             let mut may_go_on = true;
             while sent < scratch.question.len() {
-                match stream.poll_write(cx, &scratch.question[sent..], false) {
+                match stream.poll_write(&scratch.question[sent..], false) {
                     Poll::Ready(Ok(written)) => sent += written,
                     // It may have answered before it closed.
                     Poll::Ready(Err(_)) => {
@@ -195,9 +186,9 @@ async fn ask(
                 let _ = stream.poll_flush();
             }
             if may_go_on && sent == scratch.question.len() {
-                send_on(cx, client, scratch, short, stream)?;
+                send_on(client, scratch, short, stream)?;
             }
-            if client.end.is_gone(cx) {
+            if client.end.is_gone() {
                 return Poll::Ready(Err(Unanswered::Client));
             }
             let untouched = scratch.answered.is_empty();
@@ -205,7 +196,7 @@ async fn ask(
             let gone = |why: String| {
                 Poll::Ready(Err(if may_repeat { Unanswered::Again(why) } else { Unanswered::Lost(why) }))
             };
-            match stream.poll_fill(cx, &mut scratch.answered) {
+            match stream.poll_fill(&mut scratch.answered) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
                     return Poll::Ready(Err(Unanswered::Late));

@@ -1,9 +1,6 @@
 //! One end of an exchange: a connection of its own, or one stream among many on a connection of HTTP/2.
 
-use std::{
-    io,
-    task::{Context, Poll},
-};
+use std::{io, task::Poll};
 
 use super::{multi::Multi, scratch::Buffer, stream::Stream};
 
@@ -14,23 +11,18 @@ pub(super) enum End {
 
 impl End {
     /// `Ok(0)`: the body is over, or the peer has finished.
-    pub(super) fn poll_fill(&self, cx: &mut Context<'_>, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_fill(&self, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
             End::Wire(stream) => buffer.poll_fill(stream),
-            End::Multi(multi) => multi.poll_fill(cx, buffer),
+            End::Multi(multi) => multi.poll_fill(buffer),
         }
     }
 
     /// `last`: the body ends with these.
-    pub(super) fn poll_write(
-        &self,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-        last: bool,
-    ) -> Poll<io::Result<usize>> {
+    pub(super) fn poll_write(&self, bytes: &[u8], last: bool) -> Poll<io::Result<usize>> {
         match self {
             End::Wire(stream) => stream.poll_write(bytes),
-            End::Multi(multi) => multi.poll_write(cx, bytes, last),
+            End::Multi(multi) => multi.poll_write(bytes, last),
         }
     }
 
@@ -63,18 +55,17 @@ impl End {
     }
 
     /// The body is whole; these lines come after it.
-    pub(super) fn close_body(&self, trailers: &[u8]) -> io::Result<()> {
-        match self {
-            End::Wire(_) => Ok(()),
-            End::Multi(multi) => multi.close_body(trailers),
+    pub(super) fn close_body(&self, trailers: &[u8]) {
+        if let End::Multi(multi) = self {
+            multi.close_body(trailers);
         }
     }
 
     /// Nobody is there any more.
-    pub(super) fn is_gone(&self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn is_gone(&self) -> bool {
         match self {
             End::Wire(stream) => stream.has_failed(),
-            End::Multi(multi) => multi.is_gone(cx),
+            End::Multi(multi) => multi.is_gone(),
         }
     }
 
@@ -82,8 +73,7 @@ impl End {
     pub(super) fn finish(&self) {
         match self {
             End::Wire(stream) => stream.finish(),
-            // Who has gone needs not be told.
-            End::Multi(multi) => drop(multi.close_body(&[])),
+            End::Multi(multi) => multi.close_body(&[]),
         }
     }
 

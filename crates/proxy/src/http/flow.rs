@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    task::{Context, Poll, ready},
+    task::{Poll, ready},
 };
 
 use seaway_wire::http::{Body, Chunks, Limits, Piece, may_trail};
@@ -211,10 +211,10 @@ impl Flow {
     }
 
     /// Writes what waits.
-    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, to: &End) -> Poll<Result<(), Broken>> {
+    pub(super) fn poll_write(&mut self, to: &End) -> Poll<Result<(), Broken>> {
         let last = self.is_over() && self.trailers.is_empty();
         while self.sent < self.out.len() {
-            let write = to.poll_write(cx, &self.out[self.sent..], last);
+            let write = to.poll_write(&self.out[self.sent..], last);
             self.sent += ready!(write).map_err(|_| Broken::Sink)?;
         }
         self.out.clear();
@@ -230,14 +230,13 @@ impl Flow {
     /// Goes on until all is through, or until the running task is late.
     pub(super) fn poll(
         &mut self,
-        cx: &mut Context<'_>,
         hall: &Hall,
         from: &End,
         buffer: &mut Buffer,
         to: &End,
     ) -> Poll<Result<(), Broken>> {
         let before = (self.moved, self.sent);
-        match self.go_on(cx, hall, from, buffer, to) {
+        match self.go_on(hall, from, buffer, to) {
             // A connection says so itself; a stream of HTTP/2 does not know the time.
             Poll::Pending if hall.is_late() && before == (self.moved, self.sent) => {
                 Poll::Ready(Err(if self.is_stuck(buffer) {
@@ -250,17 +249,10 @@ impl Flow {
         }
     }
 
-    fn go_on(
-        &mut self,
-        cx: &mut Context<'_>,
-        hall: &Hall,
-        from: &End,
-        buffer: &mut Buffer,
-        to: &End,
-    ) -> Poll<Result<(), Broken>> {
+    fn go_on(&mut self, hall: &Hall, from: &End, buffer: &mut Buffer, to: &End) -> Poll<Result<(), Broken>> {
         let mut poured = 0;
         for _ in 0..ROUNDS {
-            ready!(self.poll_write(cx, to))?;
+            ready!(self.poll_write(to))?;
             if let (Coming::Length(left), Some(from), Some(to)) = (self.coming, from.plain(), to.plain())
                 && self.pours(hall, left, buffer)
                 && let Some(pour) = &mut self.pour
@@ -276,7 +268,7 @@ impl Flow {
             if self.is_over() {
                 if !self.closed {
                     self.closed = true;
-                    to.close_body(&self.trailers).map_err(|_| Broken::Sink)?;
+                    to.close_body(&self.trailers);
                 }
                 return Poll::Ready(Ok(()));
             }
@@ -287,7 +279,7 @@ impl Flow {
                         return Poll::Ready(Err(Broken::Source(io::ErrorKind::FileTooLarge.into())));
                     }
                     let last = self.coming == Coming::Length(count as u64);
-                    let write = to.poll_write(cx, &buffer.filled()[..count], last);
+                    let write = to.poll_write(&buffer.filled()[..count], last);
                     let written = ready!(write).map_err(|_| Broken::Sink)?;
                     buffer.consume(written);
                     self.passed(written);
@@ -302,7 +294,7 @@ impl Flow {
                     return Poll::Ready(Err(Broken::Source(error)));
                 }
             }
-            if ready!(from.poll_fill(cx, buffer)).map_err(Broken::Source)? == 0 {
+            if ready!(from.poll_fill(buffer)).map_err(Broken::Source)? == 0 {
                 if self.coming != Coming::UntilEnd {
                     return Poll::Ready(Err(Broken::Source(io::ErrorKind::UnexpectedEof.into())));
                 }

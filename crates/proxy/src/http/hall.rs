@@ -43,6 +43,8 @@ pub(super) struct Hall {
     pub(super) pipes: Rc<RefCell<Pipes>>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
     shelf: RefCell<Vec<Box<Scratch>>>,
+    /// What is read of HTTP/2, and dealt with at once.
+    page: RefCell<Vec<u8>>,
     /// Where frames of HTTP/2 wait, empty.
     sheets: RefCell<Vec<Vec<u8>>>,
     /// The task that runs.
@@ -51,6 +53,8 @@ pub(super) struct Hall {
     turns: Cell<u64>,
     /// Tasks that had more to do than is fair in one turn.
     unfinished: RefCell<Vec<u32>>,
+    /// Tasks that others have woken: the streams of a connection of HTTP/2, and who drives it.
+    woken: RefCell<Vec<u32>>,
     /// Tasks that tasks have begun.
     begun: RefCell<Vec<Begun>>,
 }
@@ -61,6 +65,7 @@ pub(super) type Begun = (Rc<Own>, Pin<Box<dyn Future<Output = ()>>>);
 /// What is known of a task from outside.
 pub(super) struct Own {
     index: Cell<u32>,
+    is_woken: Cell<bool>,
     deadline: Cell<u64>,
     /// `None`: of the worker itself.
     listener: Option<Arc<RunningListener>>,
@@ -68,8 +73,11 @@ pub(super) struct Own {
     began: u64,
 }
 
+/// Its task has no place yet.
+const NOWHERE: u32 = u32::MAX;
 /// Sets of buffers that wait for a request; more than these are given back.
 const MOST_ON_SHELF: usize = 128;
+const PAGE: usize = 32 << 10;
 const MOST_SHEETS: usize = 16;
 /// What waits in one turn of a connection is seldom more.
 const SHEET: usize = 32 << 10;
@@ -77,7 +85,8 @@ const SHEET: usize = 32 << 10;
 impl Own {
     pub(super) fn new(listener: Option<Arc<RunningListener>>, now: u64) -> Own {
         Own {
-            index: Cell::new(u32::MAX),
+            index: Cell::new(NOWHERE),
+            is_woken: Cell::new(false),
             deadline: Cell::new(u64::MAX),
             listener,
             member: RefCell::new(None),
@@ -143,11 +152,13 @@ impl Hall {
             trunks: RefCell::default(),
             pipes: Rc::default(),
             shelf: RefCell::default(),
+            page: RefCell::new(vec![0; PAGE]),
             sheets: RefCell::default(),
             current: RefCell::new(None),
             stopping: Cell::new(false),
             turns: Cell::new(0),
             unfinished: RefCell::default(),
+            woken: RefCell::default(),
             begun: RefCell::default(),
         })
     }
@@ -181,6 +192,7 @@ impl Hall {
     }
 
     pub(super) fn enter(&self, own: &Rc<Own>) {
+        own.is_woken.set(false);
         *self.current.borrow_mut() = Some(own.clone());
     }
 
@@ -194,6 +206,21 @@ impl Hall {
         if let Some(own) = &*self.current.borrow() {
             self.unfinished.borrow_mut().push(own.index());
         }
+    }
+
+    /// Lets a task go on in this turn. One that has not begun does so anyway.
+    pub(super) fn wake(&self, own: &Own) {
+        if own.index() != NOWHERE && !own.is_woken.replace(true) {
+            self.woken.borrow_mut().push(own.index());
+        }
+    }
+
+    pub(super) fn woken(&self) -> Vec<u32> {
+        self.woken.take()
+    }
+
+    pub(super) fn page(&self) -> RefMut<'_, Vec<u8>> {
+        self.page.borrow_mut()
     }
 
     /// Lets the others have their turn.

@@ -37,7 +37,7 @@ pub(super) async fn relay(
             put_interim(client, downward, short, head, response);
             answered.consume(response.length);
             downward.begin(Body::None, false);
-            let written = poll_fn(|cx| downward.poll_write(cx, &client.end)).await;
+            let written = poll_fn(|_| downward.poll_write(&client.end)).await;
             if written.is_err() {
                 return After::Close;
             }
@@ -80,11 +80,11 @@ pub(super) async fn relay(
     downward.clear();
     let onward = match &client.end {
         End::Wire(_) => {
-            Ok(heads::answer(&mut downward.out, head, response, short.version, may_persist, &answering))
+            heads::answer(&mut downward.out, head, response, short.version, may_persist, &answering)
         }
         End::Multi(multi) => multi.answer(head, response, &answering),
     };
-    let Ok(Onward { chunked, persists }) = onward else { return After::Close };
+    let Onward { chunked, persists } = onward;
     let outcome = match &stream {
         End::Wire(_) => Outcome::None,
         End::Multi(_) => Outcome::of(head, response),
@@ -105,14 +105,13 @@ pub(super) async fn relay(
     let quiet = if matches!(stream, End::Multi(_)) { client.timeout(|it| it.idle) } else { timeout };
     client.allow(timeout);
     let (mut asking, mut was_stuck) = (true, true);
-    let result = poll_fn(|cx| {
+    let result = poll_fn(|_| {
         let before = downward.moved + upward.moved;
         // The client may still be sending while it is answered.
         if asking && !upward.is_through() {
-            asking =
-                !matches!(upward.poll(cx, &client.hall, &client.end, asked, &stream), Poll::Ready(Err(_)));
+            asking = !matches!(upward.poll(&client.hall, &client.end, asked, &stream), Poll::Ready(Err(_)));
         }
-        let result = downward.poll(cx, &client.hall, &stream, answered, &client.end);
+        let result = downward.poll(&client.hall, &stream, answered, &client.end);
         let stuck = downward.is_stuck(answered);
         if downward.moved + upward.moved != before || stuck != was_stuck {
             was_stuck = stuck;
@@ -191,7 +190,7 @@ async fn next_head(
     client.allow(short.answer);
     let limits = Limits::default();
     scratch.response.begin();
-    poll_fn(|cx| {
+    poll_fn(|_| {
         loop {
             match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
                 Reading::More => {}
@@ -199,9 +198,9 @@ async fn next_head(
                 Reading::Refused(_) => return Poll::Ready(Err(502)),
             }
             if !scratch.upward.is_through() {
-                let _ = scratch.upward.poll(cx, &client.hall, &client.end, &mut scratch.asked, stream);
+                let _ = scratch.upward.poll(&client.hall, &client.end, &mut scratch.asked, stream);
             }
-            match stream.poll_fill(cx, &mut scratch.answered) {
+            match stream.poll_fill(&mut scratch.answered) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
@@ -220,7 +219,7 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
     let (idle, half_closed) = (client.timeout(|it| it.idle), client.timeout(|it| it.half_closed));
     client.allow(idle);
     let (mut up, mut down) = (true, true);
-    poll_fn(|cx| {
+    poll_fn(|_| {
         let before = downward.moved + upward.moved;
         for (open, from, buffer, flow, to) in [
             (&mut up, &client.end, &mut *asked, &mut *upward, stream),
@@ -229,7 +228,7 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
             if !*open {
                 continue;
             }
-            match flow.poll(cx, &client.hall, from, buffer, to) {
+            match flow.poll(&client.hall, from, buffer, to) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(())) => {
                     *open = false;

@@ -19,6 +19,8 @@ pub(super) struct Scratch {
     pub(super) record: Record,
     /// The head for the member, and what of the body came with it: kept as long as another member may be asked.
     pub(super) question: Vec<u8>,
+    /// The same, as it is read once more to be said in HTTP/2.
+    pub(super) repeated: Request,
     pub(super) upward: Flow,
     /// From the member.
     pub(super) answered: Buffer,

@@ -6,7 +6,7 @@ use std::{
     io,
     rc::Rc,
     sync::atomic::Ordering::Relaxed,
-    task::{Context, Poll, ready},
+    task::{Poll, ready},
     time::Duration,
 };
 
@@ -77,7 +77,7 @@ impl Client {
 
     /// Whether this is HTTP/2 by prior knowledge.
     async fn begins_many(&self, scratch: &mut Scratch) -> bool {
-        poll_fn(|cx| {
+        poll_fn(|_| {
             loop {
                 let seen = scratch.asked.filled();
                 let common = seen.len().min(PREFACE.len());
@@ -87,7 +87,7 @@ impl Client {
                 if common == PREFACE.len() {
                     return Poll::Ready(true);
                 }
-                match ready!(self.end.poll_fill(cx, &mut scratch.asked)) {
+                match ready!(self.end.poll_fill(&mut scratch.asked)) {
                     Ok(1..) => {}
                     // Whoever reads next finds the same.
                     _ => return Poll::Ready(false),
@@ -106,7 +106,7 @@ impl Client {
         };
         self.own.set_deadline(self.hall.now() + patience);
         scratch.request.begin();
-        let read = poll_fn(|cx| self.poll_head(cx, scratch, *first)).await;
+        let read = poll_fn(|_| self.poll_head(scratch, *first)).await;
         *first = false;
         let whole = matches!(read, Ok(Some(Reading::Whole)));
         if whole || !scratch.asked.is_empty() {
@@ -137,12 +137,7 @@ impl Client {
         }
     }
 
-    fn poll_head(
-        &self,
-        cx: &mut Context<'_>,
-        scratch: &mut Scratch,
-        first: bool,
-    ) -> Poll<io::Result<Option<Reading>>> {
+    fn poll_head(&self, scratch: &mut Scratch, first: bool) -> Poll<io::Result<Option<Reading>>> {
         let limits = self.who.limits();
         loop {
             if !scratch.asked.is_empty() {
@@ -154,7 +149,7 @@ impl Client {
                 return Poll::Ready(Ok(None));
             }
             let nothing_yet = scratch.asked.is_empty();
-            if ready!(self.end.poll_fill(cx, &mut scratch.asked))? == 0 {
+            if ready!(self.end.poll_fill(&mut scratch.asked))? == 0 {
                 return Poll::Ready(Ok(None));
             }
             if nothing_yet && !first {
@@ -191,12 +186,17 @@ impl Client {
         self.limit(None);
         self.allow(self.timeout(|it| it.answer));
         if let End::Multi(multi) = &self.end {
-            multi.say(answer);
+            let mut said = 0;
+            poll_fn(|_| match multi.poll_say(answer, &mut said) {
+                Poll::Pending if self.hall.is_late() || self.end.is_gone() => Poll::Ready(()),
+                poll => poll,
+            })
+            .await;
             return After::Close;
         }
         scratch.downward.clear();
         answer.write(&mut scratch.downward.out);
-        let written = poll_fn(|cx| scratch.downward.poll_write(cx, &self.end)).await;
+        let written = poll_fn(|_| scratch.downward.poll_write(&self.end)).await;
         match written {
             Ok(()) if answer.persists => After::Next,
             Ok(()) => After::Last,

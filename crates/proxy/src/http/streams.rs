@@ -1,33 +1,25 @@
-//! A connection of HTTP/2: one task for its frames, one for each of its streams.
+//! A connection of HTTP/2 of a client: one task for its frames, one for each of its streams.
 
 use std::{cell::Cell, future::poll_fn, rc::Rc, sync::atomic::Ordering::Relaxed, task::Poll};
 
-use bytes::Bytes;
-use h2::{
-    Reason, RecvStream,
-    server::{Builder, SendResponse},
+use seaway_wire::{
+    http::Reading,
+    http2::{Asked, Connection, Key, Reason},
 };
-use http::{Method, Request};
-use seaway_wire::http::Reading;
 
 use super::{
     arrival::Who,
     end::End,
     exchange,
     hall::{Hall, Own},
-    line::Line,
+    many::{MOST_STREAMS, Mail, Many, allowing},
     multi::Multi,
     scratch::Scratch,
     serve::Client,
     stream::Stream,
 };
 
-/// A window for one stream that keeps a fast line over a long way busy, and one for all that is no more than memory
-/// should hold for one client.
-pub(super) const STREAM_WINDOW: u32 = 1 << 20;
-pub(super) const CONNECTION_WINDOW: u32 = 4 << 20;
-const MOST_STREAMS: u32 = 256;
-
+/// `begun`: what has come already, the preface first.
 pub(super) async fn serve(
     hall: Rc<Hall>,
     own: Rc<Own>,
@@ -35,66 +27,87 @@ pub(super) async fn serve(
     stream: Stream,
     begun: Option<Box<Scratch>>,
 ) {
-    let line = Line::new(stream, begun, hall.clone());
-    let pulse = line.pulse();
-    let handshake = Builder::new()
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(MOST_STREAMS)
-        .max_header_list_size(who.limits().head as u32)
-        .max_send_buffer_size(256 << 10)
-        .enable_connect_protocol()
-        .handshake::<_, Bytes>(line);
-    let mut handshake = std::pin::pin!(handshake);
-    let shaken = poll_fn(|cx| {
-        pulse.begin_turn();
-        let polled = handshake.as_mut().poll(cx);
-        pulse.end_turn();
-        match polled {
-            Poll::Pending if hall.is_late() => Poll::Ready(None),
-            other => other.map(Result::ok),
-        }
-    });
-    let Some(mut connection) = shaken.await else { return };
+    let connection = Connection::server(allowing(who.limits().head), false);
+    let many = Many::new(hall.clone(), stream, own.clone(), connection);
+    begun.into_iter().for_each(|begun| many.take_begun(begun));
     let (mut leaving, toll) = (false, Rc::new(Toll::default()));
     let (keep_alive, answer) = (who.timeout(|it| it.keep_alive), who.timeout(|it| it.answer));
-    let idle_until = Cell::new(hall.now() + keep_alive);
-    loop {
-        let next = poll_fn(|cx| {
-            pulse.begin_turn();
-            let over = hall.is_stopping() || who.listener.closed_at().is_some();
-            let late = idle_until.get() <= hall.now();
-            if late {
-                idle_until.set(hall.now() + keep_alive);
-            }
-            if pulse.gives_up(answer) <= hall.now() {
-                return Poll::Ready(None);
-            }
-            if toll.is_too_much() {
-                connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-            } else if !leaving && (over || (late && !connection.has_streams())) {
-                leaving = true;
-                // Whoever opens a stream meanwhile is told that it was not looked at.
-                connection.graceful_shutdown();
-            } else if late && leaving && !connection.has_streams() {
-                // The peer does not close its side.
-                return Poll::Ready(None);
-            }
-            let polled = connection.poll_accept(cx);
-            if !matches!(polled, Poll::Ready(Some(Ok(_)))) {
-                pulse.end_turn();
-            }
-            own.set_deadline(idle_until.get().min(pulse.gives_up(answer)));
-            polled
-        })
-        .await;
-        let Some(Ok((request, respond))) = next else { return };
-        idle_until.set(hall.now() + keep_alive);
-        toll.begun.set(toll.begun.get() + 1);
-        let stream_own = Rc::new(Own::new(Some(who.listener.clone()), hall.now()));
-        let future = one(hall.clone(), stream_own.clone(), who.clone(), request, respond, toll.clone());
-        hall.begin(stream_own, future);
+    // Until the client has said anything in HTTP/2 it is as late as with any head.
+    let idle_until = Cell::new(own.deadline());
+    let end = poll_fn(|_| {
+        let over = hall.is_stopping() || who.listener.closed_at().is_some();
+        let late = idle_until.get() <= hall.now();
+        let mut connection = many.connection();
+        let is_idle = connection.held() == 0;
+        if many.gives_up(answer) <= hall.now() {
+            return Poll::Ready(Ok(()));
+        }
+        if late && is_idle && (leaving || !connection.has_heard()) {
+            // The peer does not close its side.
+            return Poll::Ready(Ok(()));
+        }
+        if !leaving && (over || (late && is_idle)) {
+            leaving = true;
+            // Whoever opens a stream meanwhile is told that it was not looked at.
+            connection.leave();
+        }
+        let (heard, begun) = (connection.has_heard(), toll.begun.get());
+        drop(connection);
+        let polled = many.poll_turn(
+            |connection, key, ends, asked| begin(&many, &who, &toll, connection, key, ends, asked),
+            || toll.refuse(),
+        );
+        if late || heard != many.connection().has_heard() || begun != toll.begun.get() {
+            idle_until.set(hall.now() + keep_alive);
+        }
+        own.set_deadline(idle_until.get().min(many.gives_up(answer)));
+        if polled.is_pending() && toll.is_too_much() {
+            many.connection().break_off(Reason::TOO_MUCH);
+            return Poll::Ready(Ok(()));
+        }
+        if polled.is_pending() && many.connection().has_left() && many.connection().held() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        polled
+    });
+    if let Err(error) = end.await {
+        tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "a connection has ended");
     }
+    many.end();
+    // What is said last is why.
+    if let Poll::Ready(Ok(())) = many.poll_flush() {
+        many.stream().finish();
+    }
+}
+
+/// Begins the task of a stream whose head the connection has just heard.
+fn begin(
+    many: &Rc<Many>,
+    who: &Rc<Who>,
+    toll: &Rc<Toll>,
+    connection: &Connection<Mail>,
+    key: Key,
+    ends: bool,
+    asked: Asked,
+) -> Rc<Own> {
+    toll.begun.set(toll.begun.get() + 1);
+    let own = Rc::new(Own::new(Some(who.listener.clone()), many.hall.now()));
+    let mut scratch = many.hall.scratch();
+    scratch.asked.put(connection.lines());
+    if !ends && !asked.is_sized && !asked.switches && !asked.connects {
+        scratch.asked.put(b"transfer-encoding: chunked\r\n");
+    }
+    scratch.asked.put(b"\r\n");
+    let multi = Multi::asked(many.clone(), key, own.clone(), asked.switches);
+    let client = Client {
+        hall: many.hall.clone(),
+        own: own.clone(),
+        end: End::Multi(multi),
+        who: who.clone(),
+        limit: Cell::new(u64::MAX),
+    };
+    many.hall.begin(own.clone(), one(client, scratch, asked.is_too_large, toll.clone()));
+    own
 }
 
 /// Streams of one connection. Giving one up costs a client nothing, and us a request to a member.
@@ -108,112 +121,46 @@ struct Toll {
 const MOST_GIVEN_UP: u64 = 2 * MOST_STREAMS as u64;
 
 impl Toll {
+    fn refuse(&self) {
+        self.begun.set(self.begun.get() + 1);
+        self.given_up.set(self.given_up.get() + 1);
+    }
+
     fn is_too_much(&self) -> bool {
         self.given_up.get() > MOST_GIVEN_UP && self.given_up.get() > self.begun.get() / 2
     }
 }
 
 /// Answers one stream.
-async fn one(
-    hall: Rc<Hall>,
-    own: Rc<Own>,
-    who: Rc<Who>,
-    request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
-    toll: Rc<Toll>,
-) {
-    let (head, body) = request.into_parts();
-    let switches = head.extensions.get::<h2::ext::Protocol>().is_some();
-    let mut scratch = hall.scratch();
-    let Some(written) = write_head(&head, switches, body.is_end_stream()) else {
-        respond.send_reset(Reason::PROTOCOL_ERROR);
-        return hall.put_back(scratch);
-    };
-    scratch.asked.put(&written);
-    // A client may have hundreds under way: one copy is enough for each.
-    drop((head, written));
-    who.listener.requests.fetch_add(1, Relaxed);
-    let end = End::Multi(Multi::new(body, respond, switches));
-    let client = Client { hall: hall.clone(), own, end, who, limit: Cell::new(u64::MAX) };
+async fn one(client: Client, mut scratch: Box<Scratch>, is_too_large: bool, toll: Rc<Toll>) {
+    // Who gives up at once has asked nobody.
+    if !client.end.is_gone() {
+        client.who.listener.requests.fetch_add(1, Relaxed);
+        answer(&client, &mut scratch, is_too_large).await;
+    }
+    if let End::Multi(multi) = &client.end
+        && multi.is_unanswered()
+    {
+        toll.given_up.set(toll.given_up.get() + 1);
+    }
+    client.hall.put_back(scratch);
+}
+
+async fn answer(client: &Client, scratch: &mut Scratch, is_too_large: bool) {
     scratch.request.begin();
     // As strictly as what comes by HTTP/1.1: it goes on as that.
-    let Scratch { request, asked, .. } = &mut *scratch;
-    let read = request.read(asked.filled(), &client.who.limits());
-    client.note(&mut scratch, read == Reading::Whole);
+    let read = match is_too_large {
+        true => Reading::More,
+        false => scratch.request.read(scratch.asked.filled(), &client.who.limits()),
+    };
+    client.note(scratch, read == Reading::Whole);
     match read {
-        Reading::Whole => {
-            exchange::exchange(&client, &mut scratch).await;
-            if let End::Multi(multi) = &client.end
-                && multi.is_unanswered()
-            {
-                toll.given_up.set(toll.given_up.get() + 1);
-            }
-        }
-        Reading::Refused(refusal) => {
-            exchange::refuse(&client, &mut scratch, refusal.status).await;
-        }
+        Reading::Whole => drop(exchange::exchange(client, scratch).await),
+        Reading::Refused(refusal) => drop(exchange::refuse(client, scratch, refusal.status).await),
         Reading::More => {
-            exchange::refuse(&client, &mut scratch, 400).await;
+            let status = if is_too_large { 431 } else { 400 };
+            exchange::refuse(client, scratch, status).await;
         }
     }
-    client.tell(&mut scratch);
-    hall.put_back(scratch);
-}
-
-/// The head as HTTP/1.1 would say it. `None`: it cannot be said.
-fn write_head(head: &http::request::Parts, switches: bool, ends: bool) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(512);
-    let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
-    let authority = authority(head)?;
-    if head.uri.scheme().is_some_and(|it| *it != http::uri::Scheme::HTTP && *it != http::uri::Scheme::HTTPS) {
-        return None;
-    }
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    let method = if switches { "GET" } else { head.method.as_str() };
-    let target = if head.method == Method::CONNECT && !switches { authority } else { path };
-    put(&[method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\nHost: ", authority.as_bytes(), b"\r\n"]);
-    if switches {
-        let protocol = head.extensions.get::<h2::ext::Protocol>()?;
-        put(&[b"Connection: upgrade\r\nUpgrade: ", protocol.as_str().as_bytes(), b"\r\n"]);
-        if protocol.as_str() == "websocket" && !head.headers.contains_key("sec-websocket-key") {
-            // In HTTP/2 there is none; what it guards against cannot happen on this way.
-            put(&[b"Sec-WebSocket-Key: c2Vhd2F5LXNlYXdheS1zZQ==\r\n"]);
-        }
-    }
-    let mut cookies = Vec::new();
-    for (name, value) in &head.headers {
-        // Who trims it reads another value (RFC 9113, section 8.2.1).
-        if value.as_bytes().trim_ascii().len() != value.len() {
-            return None;
-        }
-        match name.as_str() {
-            "host" => {}
-            // Split by HTTP/2 for its tables; one field again for everybody else.
-            "cookie" => cookies.push(value.as_bytes()),
-            _ => put(&[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]),
-        }
-    }
-    if !cookies.is_empty() {
-        put(&[b"cookie: ", &cookies.join(&b"; "[..]), b"\r\n"]);
-    }
-    let sized = head.headers.contains_key(http::header::CONTENT_LENGTH);
-    if !ends && !sized && !switches && head.method != Method::CONNECT {
-        put(&[b"transfer-encoding: chunked\r\n"]);
-    }
-    put(&[b"\r\n"]);
-    Some(out)
-}
-
-/// One, however it is told (RFC 9113, section 8.3.1).
-fn authority(head: &http::request::Parts) -> Option<&str> {
-    let mut hosts = head.headers.get_all(http::header::HOST).iter();
-    let host = hosts.next().map(|host| host.to_str().ok());
-    if hosts.next().is_some() {
-        return None;
-    }
-    match (head.uri.authority().map(|it| it.as_str()), host) {
-        (Some(authority), None) => Some(authority),
-        (Some(authority), Some(host)) => host.filter(|host| host.eq_ignore_ascii_case(authority)),
-        (None, host) => host.flatten(),
-    }
+    client.tell(scratch);
 }

@@ -1,26 +1,11 @@
 //! Connections of HTTP/2 to members: requests of all clients of a worker share one per member.
 
-use std::{
-    collections::HashMap,
-    future::{Future, poll_fn},
-    io,
-    net::SocketAddr,
-    pin::Pin,
-    rc::Rc,
-    sync::Arc,
-    task::Poll,
-};
+use std::{collections::HashMap, future::poll_fn, io, net::SocketAddr, rc::Rc, sync::Arc, task::Poll};
 
-use bytes::Bytes;
-use h2::{
-    client::{Builder, SendRequest},
-    ext::Protocol,
+use seaway_wire::{
+    http::{Body, Known, Limits, Method, Reading, Request, Response},
+    http2::{Block, Connection, Reason},
 };
-use http::{
-    HeaderMap, Uri,
-    uri::{Authority, PathAndQuery},
-};
-use seaway_wire::http::{Body, Known, Limits, Method, Reading, Request, Response};
 
 use super::{
     ask::{Unanswered, reached, secured, send_on},
@@ -28,13 +13,12 @@ use super::{
     exchange::Short,
     flow::Flow,
     hall::Own,
-    line::Line,
-    multi::{Multi, fields_of, lines_of, other, put, put_part},
+    many::{Head, Mail, Many, allowing},
+    multi::{Multi, fields_of},
     relay::put_interim,
     scratch::Scratch,
     serve::Client,
-    streams::{CONNECTION_WINDOW, STREAM_WINDOW},
-    switch::{self, Settings},
+    switch,
 };
 use crate::running::{RunningMember, RunningPool};
 
@@ -49,14 +33,14 @@ pub(super) struct Trunks {
 
 struct Trunk {
     member: Arc<RunningMember>,
-    requests: Requests,
+    many: Rc<Many>,
 }
 
-/// By which streams are opened.
-#[derive(Clone)]
-struct Requests {
-    sender: SendRequest<Bytes>,
-    settings: Rc<Settings>,
+/// Who drives it ends it once nobody asks by it any more.
+impl Drop for Trunk {
+    fn drop(&mut self) {
+        self.many.wake();
+    }
 }
 
 fn key(member: &Arc<RunningMember>) -> usize {
@@ -73,8 +57,18 @@ impl Trunks {
         self.by_member.clear();
     }
 
+    /// One that takes another question, now or when others are through.
+    fn of(&self, member: &Arc<RunningMember>) -> Option<Rc<Many>> {
+        let many = &self.by_member.get(&key(member))?.many;
+        (!many.is_over() && !many.connection().is_used_up()).then(|| many.clone())
+    }
+
     fn forget(&mut self, member: &Arc<RunningMember>) {
         self.by_member.remove(&key(member));
+    }
+
+    fn forget_this(&mut self, many: &Rc<Many>) {
+        self.by_member.retain(|_, trunk| !Rc::ptr_eq(&trunk.many, many));
     }
 }
 
@@ -90,28 +84,28 @@ pub(super) async fn ask(
     if fresh_only {
         client.hall.trunks().forget(member);
     }
-    let known = client.hall.trunks().by_member.get(&key(member)).map(|trunk| trunk.requests.clone());
+    let known = client.hall.trunks().of(member);
     let reused = known.is_some();
-    let requests = match known {
-        Some(requests) => requests,
+    let many = match known {
+        Some(many) => many,
         None => {
             client.allow(short.connect);
             match connect(client, pool, member).await {
-                Ok(requests) => requests,
+                Ok(many) => many,
                 Err(error) => return (Err(Unanswered::Again(error.to_string())), false),
             }
         }
     };
-    let scheme = if pool.live().outward.is_some() { "https" } else { "http" };
-    let result = ask_by(requests, client, scratch, short, (scheme, member.at)).await;
-    if !matches!(result, Ok(_) | Err(Unanswered::Refused(_))) {
+    let is_secure = pool.live().outward.is_some();
+    let result = ask_by(many, client, scratch, short, (is_secure, member.at)).await;
+    if !matches!(result, Ok(_) | Err(Unanswered::Refused(_) | Unanswered::Client)) {
         // It may be the connection's fault; those who are on it go on.
         client.hall.trunks().forget(member);
     }
     (result, reused)
 }
 
-async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember>) -> io::Result<Requests> {
+async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember>) -> io::Result<Rc<Many>> {
     let hall = &client.hall;
     let mut stream = reached(hall, client.own.index(), member).await?;
     secured(&mut stream, pool, member).await?;
@@ -120,243 +114,237 @@ async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember
     }
     let own = Rc::new(Own::new(None, hall.now()));
     let ready = stream.ready();
-    let line = Line::new(stream, None, hall.clone());
-    let pulse = line.pulse();
-    let handshake = Builder::new()
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .enable_push(false)
-        .handshake::<_, Bytes>(line);
-    // It only writes: what the member says first is read by the connection's own task.
-    let (sender, mut connection) = handshake.await.map_err(other)?;
-    let settings = Settings::of(&mut connection).ok_or(io::ErrorKind::NotConnected)?;
-    let requests = Requests { sender, settings: settings.clone() };
-    let (driver, patience) = (own.clone(), client.timeout(|it| it.answer));
-    let (at, hall_of_it) = (member.at, hall.clone());
-    let driven = async move {
+    let many = Many::new(hall.clone(), stream, own.clone(), Connection::client(allowing(OURS.head)));
+    let (driven, patience, at) = (many.clone(), client.timeout(|it| it.answer), member.at);
+    hall.begin(own.clone(), async move {
         // Until now the stream was that of the task that connected.
         ready.belong_to(Some(own.index()));
-        let mut connection = std::pin::pin!(connection);
-        let end = poll_fn(|cx| {
-            pulse.begin_turn();
-            let polled = connection.as_mut().poll(cx);
-            settings.listen(cx);
-            pulse.end_turn();
-            own.set_deadline(pulse.gives_up(patience));
-            // Who takes nothing any more is given up, with all who ask by it.
-            if polled.is_pending() && own.deadline() <= hall_of_it.now() {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-            polled.map_err(other)
-        });
-        let end = end.await;
-        settings.end();
-        if let Err(error) = end {
+        if let Err(error) = drive(&driven, patience).await {
             tracing::debug!(member = %at, %error, "a connection to a member has ended");
         }
-    };
-    hall.begin(driver, driven);
-    hall.trunks().by_member.insert(key(member), Trunk { member: member.clone(), requests: requests.clone() });
-    Ok(requests)
+        driven.end();
+        driven.hall.trunks().forget_this(&driven);
+        if driven.poll_flush().is_ready() {
+            driven.stream().finish();
+        }
+    });
+    hall.trunks().by_member.insert(key(member), Trunk { member: member.clone(), many: many.clone() });
+    Ok(many)
+}
+
+async fn drive(many: &Rc<Many>, patience: u64) -> io::Result<()> {
+    let own = many.driver();
+    poll_fn(|_| {
+        // Nobody is asked by it.
+        let polled = many.poll_turn(|_, _, _, _| own.clone(), || {});
+        own.set_deadline(many.gives_up(patience));
+        // Who takes nothing any more is given up, with all who ask by it.
+        if polled.is_pending() && own.deadline() <= many.hall.now() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if polled.is_pending() && Rc::strong_count(many) == 1 {
+            many.connection().break_off(Reason::NONE);
+            return Poll::Ready(Ok(()));
+        }
+        polled
+    })
+    .await
 }
 
 async fn ask_by(
-    Requests { sender, settings }: Requests,
+    many: Rc<Many>,
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
-    to: (&str, SocketAddr),
+    (is_secure, at): (bool, SocketAddr),
 ) -> Result<End, Unanswered> {
-    let Some((request, joined)) = request(&scratch.question, to, matches!(client.end, End::Multi(_))) else {
+    let Scratch { question, repeated, upward, .. } = &mut *scratch;
+    repeated.begin();
+    if repeated.read(question, &OURS) != Reading::Whole {
         return Err(Unanswered::Refused(400));
-    };
+    }
+    let any_protocol = matches!(client.end, End::Multi(_));
+    let protocol = switch::protocol(question, repeated, any_protocol);
     client.allow(short.answer);
-    let protocol = request.extensions().get::<Protocol>().cloned();
-    let tunnels = *request.method() == http::Method::CONNECT;
-    if protocol.is_some() && !takes_protocols(client, &sender, &settings).await? {
-        return Err(Unanswered::Refused(501));
-    }
-    let mut requests = Some(sender);
-    let ready = poll_fn(|cx| match requests.as_mut().map(|it| it.poll_ready(cx)) {
-        Some(Poll::Pending) if client.hall.is_late() => Poll::Ready(Err(Unanswered::Late)),
-        Some(poll) => poll.map_err(|error| Unanswered::Again(error.to_string())),
-        None => Poll::Ready(Ok(())),
+    takes(&many, client, protocol.is_some()).await?;
+    let tunnels = protocol.is_some() || repeated.body == Body::Tunnel;
+    let joined = repeated.length;
+    let whole = upward.is_over();
+    let ends = !tunnels && whole && joined == question.len() && upward.trailers().is_empty();
+    let asked = many.connection().ask(ends, Mail::to(client.own.clone()), |block| {
+        put_question(block, question, repeated, protocol.as_deref(), is_secure, at);
     });
-    ready.await?;
-    let Some(mut requests) = requests else { return Err(Unanswered::Late) };
-    let body = scratch.question.get(joined..).unwrap_or_default();
-    let whole = scratch.upward.is_over();
-    let ends = !tunnels && whole && body.is_empty() && scratch.upward.trailers().is_empty();
-    let sent = requests.send_request(request, ends);
-    let (mut answer, mut to) = sent.map_err(|error| Unanswered::Again(error.to_string()))?;
-    if !ends {
-        // No more than was joined, which waits in the connection for its window.
-        let trailers = fields_of(scratch.upward.trailers());
-        let sent = if body.is_empty() {
-            Ok(())
-        } else {
-            to.send_data(Bytes::copy_from_slice(body), whole && trailers.is_empty())
-        };
-        let sent = sent
-            .and_then(|()| if whole && !trailers.is_empty() { to.send_trailers(trailers) } else { Ok(()) });
-        sent.map_err(|error| Unanswered::Again(error.to_string()))?;
+    many.wake();
+    let asked = asked.ok_or_else(|| Unanswered::Again("it takes no more questions".to_owned()))?;
+    let multi = Multi::asking(many, asked, client.own.clone());
+    if whole && joined == question.len() && !upward.trailers().is_empty() {
+        multi.close_body(upward.trailers());
     }
-    let end = End::Multi(Multi::asking(to));
-    let hall = &client.hall;
+    let end = End::Multi(multi);
     scratch.downward.clear();
-    let answer = poll_fn(|cx| {
-        send_on(cx, client, scratch, short, &end)?;
-        if client.end.is_gone(cx) {
-            return Poll::Ready(Err(Unanswered::Client));
-        }
-        while let Poll::Ready(Some(Ok(interim))) = answer.poll_informational(cx) {
-            inform(client, &mut scratch.downward, short, &interim);
-        }
-        if scratch.downward.poll_write(cx, &client.end).is_pending() && hall.is_late() {
-            return Poll::Ready(Err(Unanswered::Client));
-        }
-        match Pin::new(&mut answer).poll(cx) {
-            Poll::Pending if hall.is_late() => Poll::Ready(Err(Unanswered::Late)),
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(answer)) => Poll::Ready(Ok(answer)),
-            Poll::Ready(Err(error)) => {
-                // Refused streams were not looked at (RFC 9113, section 8.7).
-                let untouched = error.reason() == Some(h2::Reason::REFUSED_STREAM);
-                let may_repeat = whole && (untouched || short.method.is_idempotent());
-                let why = error.to_string();
-                Poll::Ready(Err(if may_repeat { Unanswered::Again(why) } else { Unanswered::Lost(why) }))
-            }
-        }
-    })
-    .await;
+    let answer = answered(&end, client, scratch, short, joined).await;
     // What goes before the answer goes whole.
-    let informed = poll_fn(|cx| scratch.downward.poll_write(cx, &client.end)).await;
+    let informed = poll_fn(|_| scratch.downward.poll_write(&client.end)).await;
     let answer = answer.and_then(|it| informed.map(|()| it).map_err(|_| Unanswered::Client));
-    let (head, from) = match answer {
-        Ok(answer) => answer.into_parts(),
+    let head = match answer {
+        Ok(head) => head,
         Err(unanswered) => {
             end.reset();
             return Err(unanswered);
         }
     };
-    let ended = from.is_end_stream();
-    if let End::Multi(multi) = &end {
-        multi.answered_by(from);
-    }
-    let agreed = protocol.filter(|_| head.status.is_success());
-    read_head(scratch, short, (head.status.as_u16(), agreed.as_ref()), &head.headers, ended)?;
+    let agreed = protocol.filter(|_| (200..300).contains(&head.status));
+    read_head(scratch, short, agreed.as_deref(), head)?;
     if tunnels && scratch.response.body != Body::Tunnel {
         end.finish();
     }
     Ok(end)
 }
 
-/// Whether the member takes `CONNECT` with a protocol.
-async fn takes_protocols(
-    client: &Client,
-    sender: &SendRequest<Bytes>,
-    settings: &Settings,
-) -> Result<bool, Unanswered> {
-    let come = poll_fn(|cx| {
-        if client.end.is_gone(cx) {
+/// Waits until another question may be asked; `protocol`: one that means to speak something else.
+async fn takes(many: &Many, client: &Client, protocol: bool) -> Result<(), Unanswered> {
+    poll_fn(|_| {
+        let connection = many.connection();
+        if client.end.is_gone() {
             return Poll::Ready(Err(Unanswered::Client));
         }
-        match settings.poll_come(cx) {
-            Poll::Pending if client.hall.is_late() => Poll::Ready(Err(Unanswered::Late)),
-            come => come.map(Ok),
+        if many.is_over() || connection.is_used_up() {
+            return Poll::Ready(Err(Unanswered::Again("it has closed the connection".to_owned())));
         }
-    });
-    match come.await? {
-        true => Ok(sender.is_extended_connect_protocol_enabled()),
-        false => Err(Unanswered::Again("it has closed the connection".to_owned())),
-    }
+        // Its settings are the first thing that it says.
+        let knows = !protocol || connection.has_heard();
+        if knows && protocol && !connection.takes_protocols() {
+            return Poll::Ready(Err(Unanswered::Refused(501)));
+        }
+        if knows && connection.takes_more() {
+            return Poll::Ready(Ok(()));
+        }
+        many.wait(&client.own);
+        if client.hall.is_late() { Poll::Ready(Err(Unanswered::Late)) } else { Poll::Pending }
+    })
+    .await
+}
+
+/// Sends what is left of the question, and waits for the head of the answer. Those before it go to the client at once.
+async fn answered(
+    end: &End,
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short<'_>,
+    joined: usize,
+) -> Result<Head, Unanswered> {
+    let End::Multi(multi) = end else { return Err(Unanswered::Client) };
+    let whole = scratch.upward.is_over();
+    let mut sent = joined;
+    poll_fn(|_| {
+        while sent < scratch.question.len() {
+            let trailers = scratch.upward.trailers();
+            match end.poll_write(&scratch.question[sent..], whole && trailers.is_empty()) {
+                Poll::Ready(Ok(count)) => sent += count,
+                // The answer tells why.
+                Poll::Ready(Err(_)) | Poll::Pending => break,
+            }
+            if sent == scratch.question.len() && whole && !trailers.is_empty() {
+                end.close_body(trailers);
+            }
+        }
+        if sent == scratch.question.len() {
+            send_on(client, scratch, short, end)?;
+        }
+        if client.end.is_gone() {
+            return Poll::Ready(Err(Unanswered::Client));
+        }
+        let head = loop {
+            match multi.poll_head() {
+                Poll::Ready(Ok(head)) if head.status < 200 => {
+                    inform(client, &mut scratch.downward, short, &head);
+                }
+                other => break other,
+            }
+        };
+        let is_late = client.hall.is_late();
+        if scratch.downward.poll_write(&client.end).is_pending() && is_late {
+            return Poll::Ready(Err(Unanswered::Client));
+        }
+        match head {
+            Poll::Pending if is_late => Poll::Ready(Err(Unanswered::Late)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(head)) => Poll::Ready(Ok(head)),
+            Poll::Ready(Err(reason)) => {
+                // Refused streams were not looked at (RFC 9113, section 8.7).
+                let may_repeat = whole && (reason == Reason::REFUSED || short.method.is_idempotent());
+                let why = format!("it has ended the stream: {}", reason.0);
+                Poll::Ready(Err(if may_repeat { Unanswered::Again(why) } else { Unanswered::Lost(why) }))
+            }
+        }
+    })
+    .await
 }
 
 /// Passes an answer before the answer on, as strictly read as any.
-fn inform(client: &Client, downward: &mut Flow, short: Short<'_>, interim: &http::Response<()>) {
-    let mut lines = format!("HTTP/1.1 {} \r\n", interim.status().as_u16()).into_bytes();
-    lines_of(interim.headers(), &mut lines);
-    lines.extend_from_slice(b"\r\n");
+fn inform(client: &Client, downward: &mut Flow, short: Short<'_>, head: &Head) {
+    let lines = [&head.lines[..], b"\r\n"].concat();
     let mut response = Response::default();
     if response.read(&lines, short.method, &OURS) == Reading::Whole && response.is_interim() {
         put_interim(client, downward, short, &lines, &response);
     }
 }
 
-/// The question as HTTP/2 says it, and where its body begins.
-fn request(
+/// The question as HTTP/2 says it.
+fn put_question(
+    block: &mut Block<'_>,
     question: &[u8],
-    (scheme, at): (&str, SocketAddr),
-    any_protocol: bool,
-) -> Option<(http::Request<()>, usize)> {
-    let mut read = Request::default();
-    if read.read(question, &OURS) != Reading::Whole {
-        return None;
-    }
-    let protocol = switch::protocol(question, &read, any_protocol);
-    let shared = Bytes::copy_from_slice(&question[..read.length]);
-    let authority = match read.authority.of(&shared) {
-        // HTTP/1.0 need not name one, HTTP/2 must.
-        [] => Authority::try_from(at.to_string()).ok()?,
-        host => Authority::from_maybe_shared(shared.slice_ref(host)).ok()?,
-    };
-    let mut uri = Uri::builder().authority(authority);
+    read: &Request,
+    protocol: Option<&[u8]>,
+    is_secure: bool,
+    at: SocketAddr,
+) {
+    block.method(if protocol.is_some() { b"CONNECT" } else { read.method_name.of(question) });
     // A tunnel leads to somebody, to nothing of his.
     if read.body != Body::Tunnel {
-        let target = shared.slice_ref(read.path_and_query().of(&shared));
-        uri = uri.scheme(scheme).path_and_query(PathAndQuery::from_maybe_shared(target).ok()?);
+        block.scheme(is_secure);
+        block.path(read.path_and_query().of(question));
     }
-    let mut request = http::Request::new(());
-    *request.method_mut() = match protocol {
-        Some(_) => http::Method::CONNECT,
-        None => http::Method::from_bytes(read.method_name.of(question)).ok()?,
-    };
-    *request.uri_mut() = uri.build().ok()?;
-    let mut fields = HeaderMap::with_capacity(read.fields.len());
+    match read.authority.of(question) {
+        // HTTP/1.0 need not name one, HTTP/2 must.
+        [] => block.authority(at.to_string().as_bytes()),
+        host => block.authority(host),
+    }
+    protocol.into_iter().for_each(|name| block.protocol(name));
     for field in &read.fields {
+        let name = field.name.of(question);
         match field.known {
             Known::Host => {}
             // The only one that is allowed, and what gRPC asks for.
-            Known::Te => put(&mut fields, b"te", b"trailers"),
+            Known::Te => block.field(b"te", b"trailers"),
             _ if field.hop => {}
-            _ if protocol.is_some() && switch::is_of_handshake(field.name.of(&shared)) => {}
-            _ => put_part(&mut fields, field.name.of(&shared), &shared, field.value.of(&shared)),
+            _ if protocol.is_some() && switch::is_of_handshake(name) => {}
+            _ => block.field(name, field.value.of(question)),
         }
     }
-    *request.headers_mut() = fields;
-    if let Some(protocol) = protocol {
-        request.extensions_mut().insert(protocol);
-    }
-    Some((request, read.length))
 }
 
 /// The head as HTTP/1.1 would have said it, read as strictly.
 fn read_head(
     scratch: &mut Scratch,
     short: Short<'_>,
-    (status, agreed): (u16, Option<&Protocol>),
-    fields: &HeaderMap,
-    ended: bool,
+    agreed: Option<&[u8]>,
+    head: Head,
 ) -> Result<(), Unanswered> {
-    let mut lines = match agreed {
-        Some(protocol) => switch::agreement(&scratch.question, protocol, fields),
-        None => {
-            let mut lines = format!("HTTP/1.1 {status} \r\n").into_bytes();
-            lines_of(fields, &mut lines);
-            lines
-        }
-    };
+    let Head { status, lines, ends } = head;
+    let has_length = |lines| fields_of(lines).any(|(name, _)| name == b"content-length");
     // Without a body there would be no end of it in HTTP/1.1.
     let bodiless =
         short.method == Method::Head || agreed.is_some() || matches!(status, 100..=199 | 204 | 304);
-    if ended && !bodiless && !fields.contains_key(http::header::CONTENT_LENGTH) {
-        lines.extend_from_slice(b"content-length: 0\r\n");
-    }
-    lines.extend_from_slice(b"\r\n");
+    let length: &[u8] = if ends && !bodiless && !has_length(&lines) { b"content-length: 0\r\n" } else { b"" };
+    let lines = match agreed {
+        Some(protocol) => switch::agreement(&scratch.question, protocol, &lines),
+        None => lines,
+    };
     scratch.answered.clear();
-    scratch.answered.put(&lines);
+    [&lines[..], length, b"\r\n"].into_iter().for_each(|part| scratch.answered.put(part));
     scratch.response.begin();
-    match scratch.response.read(&lines, short.method, &OURS) {
+    match scratch.response.read(scratch.answered.filled(), short.method, &OURS) {
         Reading::Whole => Ok(()),
         Reading::Refused(refusal) => Err(Unanswered::Wrong(refusal.why)),
         Reading::More => Err(Unanswered::Wrong("no head")),

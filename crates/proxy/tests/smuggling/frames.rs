@@ -17,6 +17,13 @@ pub(crate) struct Frame {
     pub(crate) payload: Vec<u8>,
 }
 
+impl Frame {
+    /// Its first field is `:status: 200`, the eighth of the static table; changes of a table's size go before it.
+    pub(crate) fn is_ok(&self) -> bool {
+        self.payload.iter().find(|byte| **byte & 0xe0 != 0x20) == Some(&0x88)
+    }
+}
+
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     bytes.extend_from_slice(&[kind, flags]);

@@ -1,0 +1,440 @@
+//! A connection of HTTP/2, of a client or to a member: its socket, what comes on it for whom, and what goes out.
+//!
+//! One task drives it. The tasks of its streams find what came for them in their [`Mail`], write into one buffer, and
+//! wake the driver, which sends that in one call when all of them have had their turn.
+
+use std::{
+    cell::{Cell, RefCell, RefMut},
+    collections::VecDeque,
+    io,
+    rc::Rc,
+    task::{Poll, ready},
+};
+
+use seaway_wire::http2::{Asked, Connection, Heard, Key, Ours, Reason};
+
+use super::{
+    hall::{Hall, Own},
+    scratch::Scratch,
+    stream::Stream,
+};
+
+pub(super) struct Many {
+    pub(super) hall: Rc<Hall>,
+    stream: Stream,
+    connection: RefCell<Connection<Mail>>,
+    /// The task that drives it.
+    driver: Rc<Own>,
+    /// The beginning of a frame; more, if `is_behind`.
+    rest: RefCell<Vec<u8>>,
+    is_behind: Cell<bool>,
+    sent: Cell<usize>,
+    /// Since when the peer takes nothing of what is to be written.
+    blocked: Cell<u64>,
+    /// Reads that are left, and in which turn.
+    left: Cell<(u64, u32)>,
+    /// Nothing comes or goes any more.
+    is_over: Cell<bool>,
+    /// Who waits for a window, and who for what is to be written to become less.
+    waiting: RefCell<Vec<Rc<Own>>>,
+    crowded: RefCell<Vec<Rc<Own>>>,
+}
+
+/// What has come for one stream.
+#[derive(Default)]
+pub(super) struct Mail {
+    pub(super) own: Option<Rc<Own>>,
+    bytes: Vec<u8>,
+    taken: usize,
+    /// Nothing comes after these.
+    ended: bool,
+    /// Lines.
+    pub(super) trailers: Vec<u8>,
+    pub(super) heads: VecDeque<Head>,
+    pub(super) reset: Option<Reason>,
+}
+
+/// Of an answer, interim or not; its lines but for the last.
+pub(super) struct Head {
+    pub(super) status: u16,
+    pub(super) lines: Vec<u8>,
+    pub(super) ends: bool,
+}
+
+/// A window for one stream that keeps a fast line over a long way busy, and one for all that is no more than memory
+/// should hold for one client.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+pub(super) const MOST_STREAMS: u32 = 256;
+/// A stream that is over is held until its task has noticed.
+const MOST_HELD: usize = 2 * MOST_STREAMS as usize;
+/// Frames that need no answer from a member (PING, SETTINGS and the like) could otherwise keep a worker for as long as
+/// somebody sends them.
+const READS: u32 = 4;
+/// Waits to be written at most, but for answers to frames.
+const CROWD: usize = 64 << 10;
+/// Of a body, at a time.
+const PIECE: usize = 16 << 10;
+/// Answers before the answer that nobody takes.
+const MOST_INTERIM: usize = 16;
+const NEVER: u64 = u64::MAX;
+
+pub(super) fn allowing(head: usize) -> Ours {
+    Ours { head, streams: MOST_STREAMS, stream_window: STREAM_WINDOW, connection_window: CONNECTION_WINDOW }
+}
+
+impl Mail {
+    fn is_read(&self) -> bool {
+        self.taken == self.bytes.len()
+    }
+
+    /// The body is over, and all of it was taken.
+    pub(super) fn is_through(&self) -> bool {
+        self.ended && self.is_read()
+    }
+
+    /// For a stream of ours, whose task that is.
+    pub(super) fn to(own: Rc<Own>) -> Mail {
+        Mail { own: Some(own), ..Mail::default() }
+    }
+}
+
+impl Many {
+    /// Its deadline is about the whole connection, not about each read.
+    pub(super) fn new(
+        hall: Rc<Hall>,
+        stream: Stream,
+        driver: Rc<Own>,
+        connection: Connection<Mail>,
+    ) -> Rc<Many> {
+        stream.be_patient();
+        Rc::new(Many {
+            hall,
+            stream,
+            connection: RefCell::new(connection),
+            driver,
+            rest: RefCell::default(),
+            is_behind: Cell::new(false),
+            sent: Cell::new(0),
+            blocked: Cell::new(NEVER),
+            left: Cell::new((0, 0)),
+            is_over: Cell::new(false),
+            waiting: RefCell::default(),
+            crowded: RefCell::default(),
+        })
+    }
+
+    /// To be written by: what is said waits until the driver's turn.
+    pub(super) fn connection(&self) -> RefMut<'_, Connection<Mail>> {
+        let mut connection = self.connection.borrow_mut();
+        if connection.out.capacity() == 0 {
+            connection.out = self.hall.sheet();
+        }
+        connection
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    pub(super) fn driver(&self) -> &Rc<Own> {
+        &self.driver
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    /// Something was said.
+    pub(super) fn wake(&self) {
+        self.hall.wake(&self.driver);
+    }
+
+    /// The running task goes on when there may be room for what it wants, whatever that is.
+    pub(super) fn wait(&self, own: &Rc<Own>) {
+        join(&self.waiting, own);
+    }
+
+    /// When a peer that takes nothing has had so much time.
+    pub(super) fn gives_up(&self, patience: u64) -> u64 {
+        self.blocked.get().saturating_add(patience)
+    }
+
+    /// Reads what is fair, hands it out, and writes what waits. `Ok`: the peer has finished.
+    pub(super) fn poll_turn(
+        &self,
+        mut asked: impl FnMut(&Connection<Mail>, Key, bool, Asked) -> Rc<Own>,
+        mut refused: impl FnMut(),
+    ) -> Poll<io::Result<()>> {
+        let read = self.poll_reads(&mut |heard| self.hand_out(heard, &mut asked, &mut refused));
+        // What was said goes out even if nothing more comes in.
+        let written = self.poll_flush();
+        match (read, written) {
+            (Poll::Pending, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
+            (read, _) => read,
+        }
+    }
+
+    fn poll_reads(&self, hand_out: &mut dyn FnMut(Heard<'_>)) -> Poll<io::Result<()>> {
+        let turn = self.hall.turn();
+        if self.left.get().0 != turn {
+            self.left.set((turn, READS));
+        }
+        loop {
+            if self.connection.borrow().out.len() - self.sent.get() > CROWD {
+                // Who takes no answers is not listened to.
+                ready!(self.poll_flush())?;
+            }
+            let (_, left) = self.left.get();
+            if left == 0 {
+                if self.is_behind.get() || self.stream.is_readable() {
+                    self.hall.go_on_next_turn();
+                }
+                return Poll::Pending;
+            }
+            let mut rest = self.rest.borrow_mut();
+            if self.is_behind.take() {
+                let used = self.listen(&rest, hand_out)?;
+                rest.drain(..used);
+                continue;
+            }
+            let mut page = self.hall.page();
+            let count = ready!(self.stream.poll_read(&mut page))?;
+            self.left.set((turn, left - 1));
+            if count == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if rest.is_empty() {
+                let used = self.listen(&page[..count], hand_out)?;
+                rest.extend_from_slice(&page[used..count]);
+            } else {
+                rest.extend_from_slice(&page[..count]);
+                let used = self.listen(&rest, hand_out)?;
+                match used == rest.len() {
+                    true => *rest = Vec::new(),
+                    false => drop(rest.drain(..used)),
+                }
+            }
+        }
+    }
+
+    /// Tells how many of the bytes are dealt with.
+    fn listen(&self, bytes: &[u8], hand_out: &mut dyn FnMut(Heard<'_>)) -> io::Result<usize> {
+        let mut used = 0;
+        loop {
+            let mut connection = self.connection();
+            if connection.held() > MOST_HELD {
+                // First those have their turn that are there.
+                self.is_behind.set(true);
+                self.left.set((self.hall.turn(), 0));
+                return Ok(used);
+            }
+            let heard = connection.read(&bytes[used..]);
+            let (count, heard) =
+                heard.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken.why))?;
+            drop(connection);
+            if heard == Heard::More {
+                return Ok(used);
+            }
+            used += count;
+            if heard != Heard::Nothing {
+                hand_out(heard);
+            }
+        }
+    }
+
+    fn hand_out(
+        &self,
+        heard: Heard<'_>,
+        asked: &mut impl FnMut(&Connection<Mail>, Key, bool, Asked) -> Rc<Own>,
+        refused: &mut impl FnMut(),
+    ) {
+        let connection = &mut *self.connection.borrow_mut();
+        let key = match heard {
+            Heard::Asked { key, ends, asked: facts } => {
+                let own = asked(connection, key, ends, facts);
+                let Some(mail) = connection.with_mut(key) else { return };
+                (mail.own, mail.ended) = (Some(own), ends);
+                return;
+            }
+            Heard::Refused => return refused(),
+            Heard::Room { key: None } => return self.wake_all(&self.waiting),
+            Heard::Leaves { last } => {
+                for key in connection.give_up_after(last) {
+                    self.deliver(connection, key, |mail| mail.reset = Some(Reason::REFUSED));
+                }
+                return self.wake_all(&self.waiting);
+            }
+            Heard::Answered { key, status, ends } => {
+                let lines = connection.lines().to_vec();
+                let mut too_many = false;
+                self.deliver(connection, key, |mail| {
+                    mail.heads.push_back(Head { status, lines, ends });
+                    mail.ended = ends;
+                    too_many = mail.heads.len() > MOST_INTERIM;
+                });
+                if too_many {
+                    connection.reset(key, Reason::TOO_MUCH);
+                    self.deliver(connection, key, |mail| mail.reset = Some(Reason::TOO_MUCH));
+                }
+                key
+            }
+            Heard::Data { key, bytes, ends } => {
+                self.deliver(connection, key, |mail| {
+                    mail.bytes.extend_from_slice(bytes);
+                    mail.ended = ends;
+                });
+                key
+            }
+            Heard::Trailers { key } => {
+                let lines = connection.lines().to_vec();
+                self.deliver(connection, key, |mail| (mail.trailers, mail.ended) = (lines, true));
+                key
+            }
+            Heard::Reset { key, reason } => {
+                self.deliver(connection, key, |mail| mail.reset = Some(reason));
+                key
+            }
+            Heard::Room { key: Some(key) } => {
+                self.deliver(connection, key, |_| {});
+                return;
+            }
+            Heard::More | Heard::Nothing => return,
+        };
+        if connection.is_closed(key) {
+            // Another may be opened in its place.
+            self.wake_all(&self.waiting);
+        }
+    }
+
+    fn deliver(&self, connection: &mut Connection<Mail>, key: Key, put: impl FnOnce(&mut Mail)) {
+        let Some(mail) = connection.with_mut(key) else { return };
+        put(mail);
+        if let Some(own) = &mail.own {
+            self.hall.wake(own);
+        }
+    }
+
+    fn wake_all(&self, who: &RefCell<Vec<Rc<Own>>>) {
+        who.take().iter().for_each(|own| self.hall.wake(own));
+    }
+
+    /// Writes what waits; nothing is held while nothing does.
+    pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
+        loop {
+            let connection = self.connection.borrow();
+            let waiting = &connection.out[self.sent.get()..];
+            if waiting.is_empty() {
+                break;
+            }
+            let written = ready!(self.note(self.stream.poll_write(waiting)))?;
+            self.sent.set(self.sent.get() + written);
+        }
+        self.sent.set(0);
+        let sheet = std::mem::take(&mut self.connection.borrow_mut().out);
+        self.hall.put_sheet_back(sheet);
+        self.wake_all(&self.crowded);
+        self.note(self.stream.poll_flush())
+    }
+
+    fn note<T>(&self, poll: Poll<T>) -> Poll<T> {
+        match &poll {
+            Poll::Ready(_) => self.blocked.set(NEVER),
+            Poll::Pending => self.blocked.set(self.blocked.get().min(self.hall.now())),
+        }
+        poll
+    }
+
+    /// Takes a piece of what came on a stream. `Ok(0)`: the body is over.
+    pub(super) fn poll_take(&self, key: Key, mut take: impl FnMut(&[u8])) -> Poll<io::Result<usize>> {
+        let mut connection = self.connection();
+        let Some(mail) = connection.with_mut(key) else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        if mail.is_read() {
+            return match (mail.ended, mail.reset) {
+                (true, _) => Poll::Ready(Ok(0)),
+                (false, Some(_)) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                (false, None) if self.is_over() => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                (false, None) => Poll::Pending,
+            };
+        }
+        let count = (mail.bytes.len() - mail.taken).min(PIECE);
+        take(&mail.bytes[mail.taken..mail.taken + count]);
+        mail.taken += count;
+        if mail.is_read() {
+            // Nobody holds room for what may never come.
+            (mail.taken, mail.bytes) = (0, Vec::new());
+        } else if mail.taken >= CROWD {
+            mail.bytes.drain(..mail.taken);
+            mail.taken = 0;
+        }
+        connection.release(key, count);
+        if !connection.out.is_empty() {
+            self.wake();
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Says a piece of a body. `ends`: it is the last.
+    pub(super) fn poll_say(
+        &self,
+        own: &Rc<Own>,
+        key: Key,
+        bytes: &[u8],
+        ends: bool,
+    ) -> Poll<io::Result<usize>> {
+        let mut connection = self.connection();
+        if self.is_over() || connection.is_closed(key) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        if connection.out.len() > CROWD {
+            join(&self.crowded, own);
+            self.wake();
+            return Poll::Pending;
+        }
+        let piece = &bytes[..bytes.len().min(PIECE)];
+        let count = connection.say_data(key, piece, ends && piece.len() == bytes.len());
+        if count == 0 && !bytes.is_empty() {
+            self.wait(own);
+            return Poll::Pending;
+        }
+        self.wake();
+        Poll::Ready(Ok(count))
+    }
+
+    /// The caller needs the stream no more.
+    pub(super) fn let_go(&self, key: Key) {
+        let mut connection = self.connection();
+        let unread = connection.with(key).map_or(0, |mail| mail.bytes.len() - mail.taken);
+        connection.let_go(key, unread);
+        self.wake_all(&self.waiting);
+        self.wake();
+    }
+
+    /// Nothing comes or goes any more: all who are on it are told.
+    pub(super) fn end(&self) {
+        self.is_over.set(true);
+        for mail in self.connection.borrow_mut().each() {
+            if let Some(own) = &mail.own {
+                self.hall.wake(own);
+            }
+        }
+        self.wake_all(&self.waiting);
+        self.wake_all(&self.crowded);
+    }
+
+    /// Takes what came before it was known to be HTTP/2.
+    pub(super) fn take_begun(&self, begun: Box<Scratch>) {
+        self.rest.borrow_mut().extend_from_slice(begun.asked.filled());
+        self.is_behind.set(true);
+        self.hall.put_back(begun);
+    }
+}
+
+fn join(line: &RefCell<Vec<Rc<Own>>>, own: &Rc<Own>) {
+    let mut line = line.borrow_mut();
+    if !line.iter().any(|it| Rc::ptr_eq(it, own)) {
+        line.push(own.clone());
+    }
+}
