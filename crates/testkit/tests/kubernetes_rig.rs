@@ -189,6 +189,35 @@ fn a_pod_that_is_not_ready_takes_no_traffic_and_one_that_ends_is_started_again()
 }
 
 #[test]
+fn a_pod_asks_the_api_server_as_its_service_account() {
+    let Some(cluster) = up() else { return };
+    let _node = cluster.node("a");
+    cluster.apply(
+        "
+apiVersion: v1
+kind: Pod
+metadata: {name: asks}
+spec:
+  containers:
+  - name: asks
+    image: none
+    command: [sh, -c]
+    args:
+    - |
+      cd /var/run/secrets/kubernetes.io/serviceaccount
+      curl -sS --noproxy '*' --retry 20 --retry-connrefused --cacert ca.crt -H \"Authorization: Bearer $(cat token)\" \
+        https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/api/v1/namespaces/$(cat namespace)/pods
+      exec sleep 60
+",
+    );
+    let refused = r#"User \"system:serviceaccount:default:default\" cannot list resource"#;
+    until("it is known by its account", || {
+        cluster.try_kubectl(&["logs", "asks"], "").is_ok_and(|it| it.contains(refused))
+    });
+    assert!(!Path::new("/run/secrets/kubernetes.io").exists(), "the machine's own /run is left alone");
+}
+
+#[test]
 fn a_deleted_pod_has_its_grace_and_no_more() {
     let Some(cluster) = up() else { return };
     let _node = cluster.node("a");

@@ -5,6 +5,7 @@
 //!        └── lease every second, status of the node every ten
 //! ```
 
+mod account;
 mod heart;
 mod logs;
 mod pod;

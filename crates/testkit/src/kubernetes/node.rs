@@ -41,6 +41,8 @@ pub(super) struct Place {
     pub(super) proxy_kubeconfig: PathBuf,
     pub(super) folder: PathBuf,
     pub(super) programs: PathBuf,
+    /// The certificate that all trust here.
+    pub(super) authority: PathBuf,
     control: Arc<Namespace>,
     port: String,
     pub(super) images: BTreeMap<String, Vec<String>>,
@@ -76,6 +78,7 @@ impl Node {
             api: cluster.services().next().map(first_of).unwrap_or_default(),
             programs: cluster.programs().to_owned(),
             images: cluster.images().clone(),
+            authority: cluster.folder().join("certificates/ca.crt"),
             control: cluster.control.clone(),
             port,
             labels: options.labels,

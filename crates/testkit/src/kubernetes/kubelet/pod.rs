@@ -20,7 +20,10 @@ use tokio::{
 };
 
 use self::container::{State, keep};
-use super::sandbox::{Addresses, Sandbox};
+use super::{
+    account,
+    sandbox::{Addresses, Sandbox},
+};
 use crate::kubernetes::node::Place;
 
 const AGAIN: Duration = Duration::from_millis(200);
@@ -55,7 +58,7 @@ pub(super) async fn live(
     let (about, spec) = (&pod.metadata, pod.spec.clone().unwrap_or_default());
     let of = |it: &Option<String>| it.clone().unwrap_or_default();
     let (namespace, name) = (of(&about.namespace), of(&about.name));
-    let pods: Api<Pod> = Api::namespaced(client, &namespace);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     let phase = pod.status.as_ref().and_then(|it| it.phase.clone());
     if matches!(phase.as_deref(), Some("Succeeded" | "Failed")) {
         return;
@@ -66,6 +69,15 @@ pub(super) async fn live(
         them.into_iter().flatten().map(kept).collect()
     };
     let (first, main) = (all(spec.init_containers), all(Some(spec.containers)));
+    // Its account may come later, or never.
+    while account::prepare(&place, &client, &pod).await.is_err()
+        && told.borrow().metadata.deletion_timestamp.is_none()
+    {
+        sleep(AGAIN).await;
+        if told.has_changed().is_err() {
+            return;
+        }
+    }
     let sandbox = Sandbox::make(&place, &addresses, &pod);
     let life = Rc::new(Life {
         place,
