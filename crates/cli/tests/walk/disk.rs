@@ -29,7 +29,9 @@ fn on_a_full_disk_what_is_served_goes_on_and_what_is_new_waits_for_room() {
             |name: &str, port: u16| Service::tcp(name, port).with("share", "key").to(backend.at).text();
         let setup =
             Setup::new().write("pool.yaml", &pool(only, only)).write("old.yaml", &service("old", 8080));
-        let state = setup.folder.state();
+        // It cannot be removed before the disk in it is gone.
+        let folder = setup.folder.clone();
+        let state = folder.state();
         fs::create_dir(&state).expect("a folder");
         let shown = crate::harness::path(&state).to_owned();
         command("mount", &["-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", &shown]);
@@ -61,6 +63,7 @@ fn on_a_full_disk_what_is_served_goes_on_and_what_is_new_waits_for_room() {
         until("nothing is wrong any more", || seaway.problems().is_empty());
         assert!(seaway.stop().success());
         command("umount", &[&shown]);
+        drop(folder);
     });
 }
 
