@@ -44,6 +44,8 @@ impl Answer {
         let after = status.details.as_ref().map(|it| u64::from(it.retry_after_seconds)).filter(|it| *it > 0);
         match (status.code, &*status.reason) {
             (401, _) => Answer::Unauthorized(why),
+            // Who comes with nothing that is known is let in as nobody.
+            (403, _) if why.contains("system:anonymous") => Answer::Unauthorized(why),
             (403, _) => Answer::Forbidden(why),
             (404, _) => Answer::NotFound,
             (409, _) => Answer::Conflict(why),
@@ -166,6 +168,16 @@ mod tests {
         let services = Watched::of(Kind::Service).expect("is watched");
         let unreachable = |why: &str| Answer::Unreachable(why.to_owned());
         for (answer, watched, message, fix) in [
+            (
+                answer(
+                    403,
+                    "Forbidden",
+                    "nodes is forbidden: User \"system:anonymous\" cannot list resource",
+                ),
+                services,
+                "does not know who we are",
+                "new kubeconfig",
+            ),
             (
                 answer(401, "Unauthorized", "Unauthorized"),
                 services,

@@ -101,6 +101,8 @@ pub struct Pace {
     pub silence: Duration,
     /// How long one answer may take.
     pub answer: Duration,
+    /// How often hosts' Leases are looked at.
+    pub pulse: Duration,
 }
 
 impl Default for Pace {
@@ -111,6 +113,7 @@ impl Default for Pace {
             look_for: Duration::from_secs(10),
             silence: Duration::from_secs(90),
             answer: Duration::from_secs(30),
+            pulse: Duration::from_secs(5),
         }
     }
 }

@@ -24,7 +24,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{answer::Answer, connect::Cluster};
+use crate::{answer::Answer, connect::Cluster, watch::pulses};
 
 /// How long a Lease holds, and how often it is renewed.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +102,11 @@ impl Campaign {
         };
         let task = tokio::spawn(candidate.run(resigned));
         Campaign { task, resign, leading: Leading(leading) }
+    }
+
+    /// A host's sign of life: as long as it is renewed, what the host holds is believed to be held.
+    pub fn host(cluster: &Cluster, host: &str, terms: Terms) -> Campaign {
+        Campaign::start(cluster, &format!("{}{host}", pulses::PREFIX), host, terms)
     }
 
     pub fn leading(&self) -> Leading {

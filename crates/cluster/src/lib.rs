@@ -31,7 +31,8 @@ mod watch;
 
 pub use claims::{AddressStep, Addresses};
 pub use connect::{Access, AccessError, Cluster, Credentials};
+pub use host::{HostReports, HostSays, NotServed};
 pub use kinds::Pace;
 pub use lease::{Campaign, Leading, Terms};
 pub use status::{StatusStep, Statuses};
-pub use watch::{Wanted, Watch};
+pub use watch::{Pulses, Wanted, Watch};

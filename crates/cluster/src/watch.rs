@@ -12,8 +12,11 @@
 
 mod feed;
 mod known;
+pub(crate) mod pulses;
 mod secrets;
 mod troubles;
+
+use std::sync::Arc;
 
 use seaway_model::{Change, Kind};
 use tokio::{
@@ -22,7 +25,7 @@ use tokio::{
 };
 
 pub use self::secrets::Wanted;
-use self::{feed::Feed, secrets::Secrets};
+use self::{feed::Feed, pulses::Hosts, secrets::Secrets};
 use crate::{connect::Cluster, kinds::WATCHED};
 
 /// A cluster that is being watched, until this is dropped.
@@ -31,16 +34,30 @@ pub struct Watch {
     tasks: JoinSet<()>,
 }
 
+/// Whether hosts are told as gone when their Leases end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulses {
+    /// For who gives addresses out; it may list Leases.
+    Felt,
+    /// A host needs to know of no other.
+    Unheeded,
+}
+
 impl Cluster {
     /// Watches from now on; must be called in a runtime. Whoever reads `changes` may be slow, it is waited for.
-    pub fn watch(&self, changes: mpsc::Sender<Change>) -> Watch {
+    pub fn watch(&self, changes: mpsc::Sender<Change>, pulses: Pulses) -> Watch {
+        let hosts = Arc::new(Hosts::default());
         let (wanted, wishes) = watch::channel(Wanted::Every);
         let (complain, troubles) = mpsc::channel(WATCHED.len());
         let mut tasks = JoinSet::new();
         for watched in &WATCHED {
             let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
-            let feed = Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets);
+            let feed =
+                Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, hosts.clone());
             tasks.spawn(feed.run());
+        }
+        if pulses == Pulses::Felt {
+            tasks.spawn(pulses::listen(self.clone(), hosts, changes.clone()));
         }
         tasks.spawn(troubles::fold(troubles, changes));
         Watch { wanted, tasks }

@@ -92,7 +92,12 @@ impl Presence {
             // What a predecessor left here: it counts as held until it is decided about.
             None => ours.iter().map(Held::ip).collect(),
         };
-        HostReport { host: self.host.clone(), addresses: self.own(kernel, ours), holds }
+        HostReport {
+            host: self.host.clone(),
+            addresses: self.own(kernel, ours),
+            holds,
+            ..HostReport::default()
+        }
     }
 
     /// Takes away whatever is ours: at a clean stop, never at a hand-over.

@@ -262,6 +262,15 @@ pub struct HostReport {
     pub addresses: Vec<IpAddr>,
     /// Which addresses of our pools are present on it, so that a socket there can be reached.
     pub holds: BTreeSet<IpAddr>,
+    /// Of a host in a cluster, the highest version of an Address that it has applied: what `holds` is as of.
+    #[serde(default)]
+    pub applied: u64,
+    /// Addresses that it should serve and cannot.
+    #[serde(default)]
+    pub not_served: BTreeSet<IpAddr>,
+    /// Somebody wants nobody new to be sent there.
+    #[serde(default)]
+    pub drain: bool,
 }
 
 /// Names a fact without its content: what a source says when it is gone.

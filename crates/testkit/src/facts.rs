@@ -104,6 +104,7 @@ pub fn host(addresses: &[&str], holds: &[&str]) -> Change {
         host: HOST.into(),
         addresses: addresses.iter().map(|it| ip(it)).collect(),
         holds: holds.iter().map(|it| ip(it)).collect(),
+        ..HostReport::default()
     };
     Change::Put(Fact::Host(Arc::new(report)))
 }

@@ -3,6 +3,7 @@
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     pin::pin,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -18,6 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     known::{Key, Known, Parting},
+    pulses::Hosts,
     secrets::Secrets,
     troubles::Trouble,
 };
@@ -46,6 +48,7 @@ pub(super) struct Feed {
     pub(super) known: Known,
     /// Only of the watch of Secrets.
     pub(super) secrets: Option<Secrets>,
+    hosts: Arc<Hosts>,
     synced: bool,
     /// In a row.
     failures: u32,
@@ -62,6 +65,7 @@ impl Feed {
         changes: mpsc::Sender<Change>,
         troubles: mpsc::Sender<Trouble>,
         secrets: Option<Secrets>,
+        hosts: Arc<Hosts>,
     ) -> Feed {
         let known = Known::default();
         Feed {
@@ -71,6 +75,7 @@ impl Feed {
             troubles,
             known,
             secrets,
+            hosts,
             synced: false,
             failures: 0,
             troubled: false,
@@ -203,7 +208,11 @@ impl Feed {
                 self.note(told, &fact);
                 let parting = self.known.put(&key, fact.reference());
                 self.part(parting).await?;
-                self.tell(Change::Put(fact)).await
+                match &fact {
+                    // What a dead host said last is no news.
+                    Fact::Host(report) if !self.hosts.say(report.clone()) => Ok(()),
+                    _ => self.tell(Change::Put(fact)).await,
+                }
             }
             Said::Nothing => self.remove(&key, told.version()).await,
             Said::Broken(object, problems) => {
@@ -230,12 +239,13 @@ impl Feed {
     }
 
     pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), Over> {
-        let parting = self.known.remove(key);
+        let mut parting = self.known.remove(key);
         match &parting.gone {
             Some(FactRef::Address(ip)) => self.cluster.seen().remove_address(*ip, &Version(version.into())),
             Some(FactRef::Object(object)) if object.kind == Kind::Service => {
                 self.cluster.seen().remove_service(&object.namespace, &object.name);
             }
+            Some(FactRef::Host(host)) if !self.hosts.remove(host) => parting.gone = None,
             _ => {}
         }
         self.part(parting).await

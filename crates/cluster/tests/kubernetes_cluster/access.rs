@@ -1,1 +1,151 @@
+//! What stands in the way is told with what to do about it.
 
+use seaway_cluster::{Access, AccessError, Cluster, Credentials};
+use seaway_model::{Kind, ObjectRef};
+
+use crate::scene::{Heard, PACE, Scene, connect};
+
+fn kubernetes() -> ObjectRef {
+    ObjectRef::new(Kind::Config, "", "kubernetes")
+}
+
+fn role_without(scene: &Scene, verb: &str, resource: &str, user: &str) {
+    let rules = [
+        ("''", "namespaces, nodes, services"),
+        ("discovery.k8s.io", "endpointslices"),
+        ("seaway.dev", "addresses, addresspools, loadbalancerhosts"),
+    ];
+    let rules: String = rules
+        .iter()
+        .flat_map(|(group, resources)| resources.split(", ").map(move |it| (group, it)))
+        .map(|(group, it)| {
+            let verbs: Vec<&str> =
+                ["list", "watch"].into_iter().filter(|have| (*have, it) != (verb, resource)).collect();
+            format!("- {{apiGroups: [{group}], resources: [{it}], verbs: [{}]}}\n", verbs.join(", "))
+        })
+        .collect();
+    scene.apply(&format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{name: {user}}}\nrules:\n{rules}---\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: {user}}}\n\
+         roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {user}}}\n\
+         subjects: [{{kind: User, name: {user}, apiGroup: rbac.authorization.k8s.io}}]\n"
+    ));
+}
+
+#[tokio::test]
+async fn the_reader_role_is_enough_to_watch_and_a_missing_verb_is_named() {
+    let Some(scene) = Scene::up("roles") else { return };
+    for (user, role) in [("reader", "seaway-reader"), ("reader-tls", "seaway-certificates")] {
+        scene.kubectl(&[
+            "create",
+            "clusterrolebinding",
+            user,
+            &format!("--clusterrole={role}"),
+            "--user=reader",
+        ]);
+    }
+    let mut heard = Heard::of(&connect(&scene.cluster.kubeconfig_of("reader", &[]), PACE).await);
+    heard.until_synced().await;
+    heard.until("Secrets are told", |it| it.synced.contains(&Kind::Secret)).await;
+    assert!(heard.problems.is_empty(), "{:?}", heard.problems);
+    for (verb, resource, user) in [
+        ("list", "services", "no-list"),
+        ("watch", "endpointslices", "no-watch"),
+        ("list", "addresspools", "no-pools"),
+    ] {
+        role_without(&scene, verb, resource, user);
+        let kubeconfig = scene.cluster.kubeconfig_of(user, &[]);
+        let mut heard = Heard::of(&connect(&kubeconfig, PACE).await);
+        let wanted = format!("may not {verb} {resource}");
+        heard.until(&wanted, |it| it.told_of(&kubernetes()).contains(&wanted)).await;
+        assert!(heard.told_of(&kubernetes()).contains("seaway crds | kubectl apply -f -"));
+        heard.until("secrets count as empty", |it| it.synced.contains(&Kind::Secret)).await;
+        match resource {
+            "services" => assert!(!heard.synced.contains(&Kind::Service), "nothing is planned without"),
+            "addresspools" => {
+                heard.until("pools count as empty", |it| it.synced.contains(&Kind::AddressPool)).await;
+            }
+            _ => {}
+        }
+        // It is allowed after all: nobody has to start anything again.
+        role_without(&scene, "no", "verb", user);
+        heard.until("it is taken back", |it| !it.told_of(&kubernetes()).contains(&wanted)).await;
+        heard.until_synced().await;
+    }
+}
+
+#[tokio::test]
+async fn wrong_credentials_and_none_are_told_with_their_mend() {
+    let Some(scene) = Scene::up("wrong") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("kubeconfig");
+    let access = |path: &std::path::Path| Access {
+        credentials: Credentials::Kubeconfig { path: path.to_owned(), context: None },
+        namespace: None,
+        pace: PACE,
+    };
+    let missing = Cluster::connect(access(&path)).await.err().expect("there is none");
+    assert!(
+        matches!(missing, AccessError::Kubeconfig { .. })
+            && missing.to_string().contains("--kubeconfig FILE")
+    );
+    std::fs::write(&path, "no: [yaml").expect("is written");
+    assert!(Cluster::connect(access(&path)).await.is_err());
+    // Somebody whom the API server does not know, until somebody puts the right file there.
+    let good = std::fs::read_to_string(&scene.kubeconfig).expect("a kubeconfig");
+    let cut = |text: &str, key: &str| -> String {
+        text.lines().filter(|line| !line.trim_start().starts_with(key)).map(|it| format!("{it}\n")).collect()
+    };
+    let stranger = cut(&cut(&good, "client-certificate"), "client-key");
+    let stranger = stranger.replace(
+        "  user:
+",
+        "  user:
+    token: nobody
+",
+    );
+    std::fs::write(&path, &stranger).expect("is written");
+    let mut heard = Heard::of(&connect(&path, PACE).await);
+    heard.until("it is told", |it| it.told_of(&kubernetes()).contains("does not know who we are")).await;
+    assert!(
+        heard.told_of(&kubernetes()).contains("get a new kubeconfig"),
+        "{}",
+        heard.told_of(&kubernetes())
+    );
+    std::fs::write(&path, &good).expect("is written");
+    heard.until_synced().await;
+    heard.until("all is well", |it| it.problems.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_and_one_of_another_authority_are_told_apart() {
+    let Some(scene) = Scene::up("server") else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let good = std::fs::read_to_string(&scene.kubeconfig).expect("a kubeconfig");
+    let told = async |text: String, wanted: &str| {
+        let path = folder.path().join("kubeconfig");
+        std::fs::write(&path, text).expect("is written");
+        let mut heard = Heard::of(&connect(&path, PACE).await);
+        heard.until(wanted, |it| it.told_of(&kubernetes()).contains(wanted)).await;
+        heard.told_of(&kubernetes())
+    };
+    let server = good.split("server: ").nth(1).and_then(|it| it.lines().next()).expect("names a server");
+    let closed = told(good.replace(server, "https://127.0.0.1:1"), "cannot be reached").await;
+    assert!(closed.contains("`server:` in the kubeconfig is right"), "{closed}");
+    let other = rcgen::generate_simple_self_signed(["kubernetes".to_owned()]).expect("a certificate");
+    let authority = folder.path().join("ca.pem");
+    std::fs::write(&authority, other.cert.pem()).expect("is written");
+    let swapped: String = good
+        .lines()
+        .map(|line| match line.trim_start().strip_prefix("certificate-authority-data:") {
+            Some(_) => {
+                let indent = &line[..line.len() - line.trim_start().len()];
+                format!("{indent}certificate-authority: {}\n", authority.display())
+            }
+            None => format!("{line}\n"),
+        })
+        .collect();
+    assert_ne!(swapped.trim(), good.trim(), "the kubeconfig says who vouches for the server");
+    let foreign = told(swapped, "cannot be reached").await;
+    assert!(foreign.contains("certificate-authority-data"), "{foreign}");
+}

@@ -2,6 +2,7 @@
 
 mod access;
 mod equal;
+mod hosts;
 mod leases;
 mod scene;
 mod watching;

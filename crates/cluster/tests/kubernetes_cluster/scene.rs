@@ -3,16 +3,19 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use seaway_cluster::{Access, Cluster, Credentials, Pace, Wanted, Watch};
+use seaway_cluster::{Access, Cluster, Credentials, Pace, Pulses, Wanted, Watch};
 use seaway_model::{
     Change, Fact, Kind, ObjectRef, Problem,
     fact::{FactRef, Service},
 };
+use seaway_testkit::kubernetes;
 use tokio::{sync::mpsc, time::timeout};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,61 +27,52 @@ pub(crate) const PACE: Pace = Pace {
     look_for: Duration::from_millis(200),
     silence: Duration::from_secs(90),
     answer: Duration::from_secs(10),
+    pulse: Duration::from_millis(200),
 };
 
 pub(crate) struct Scene {
+    pub(crate) cluster: Arc<kubernetes::Cluster>,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) namespace: String,
+}
+
+/// Up as long as any test needs it.
+fn shared() -> Option<Arc<kubernetes::Cluster>> {
+    static CLUSTER: Mutex<Weak<kubernetes::Cluster>> = Mutex::new(Weak::new());
+    let mut shared = CLUSTER.lock().unwrap_or_else(|it| it.into_inner());
+    if let Some(cluster) = shared.upgrade() {
+        return Some(cluster);
+    }
+    let cluster = Arc::new(kubernetes::Cluster::up(&kubernetes::Options::default())?);
+    for manifest in [seaway_cluster::crds::definitions(), seaway_cluster::crds::roles()] {
+        cluster.apply(manifest);
+    }
+    let ours = ["addresses.seaway.dev", "addresspools.seaway.dev", "loadbalancerhosts.seaway.dev"];
+    cluster.kubectl(&[&["wait", "--for=condition=Established", "crd"], &ours[..]].concat());
+    *shared = Arc::downgrade(&cluster);
+    Some(cluster)
 }
 
 impl Scene {
     /// With our definitions, and a namespace that is this test's.
     pub(crate) fn up(name: &str) -> Option<Scene> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let kubeconfig: PathBuf = std::env::var_os("SEAWAY_TEST_KUBECONFIG")?.into();
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let namespace = format!("{name}-{}-{number}", std::process::id());
-        let scene = Scene { kubeconfig, namespace };
-        scene.apply(seaway_cluster::crds::definitions());
-        scene.apply(seaway_cluster::crds::roles());
-        scene.kubectl(&[
-            "wait",
-            "--for=condition=Established",
-            "crd",
-            "addresses.seaway.dev",
-            "addresspools.seaway.dev",
-            "loadbalancerhosts.seaway.dev",
-        ]);
-        scene.kubectl(&["create", "namespace", &scene.namespace]);
-        Some(scene)
+        let cluster = shared()?;
+        let namespace = format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        cluster.kubectl(&["create", "namespace", &namespace]);
+        Some(Scene { kubeconfig: cluster.kubeconfig().to_owned(), cluster, namespace })
     }
 
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
-        self.try_kubectl(arguments, "").unwrap_or_else(|error| panic!("kubectl {arguments:?}: {error}"))
+        self.cluster.kubectl(arguments)
     }
 
     pub(crate) fn try_kubectl(&self, arguments: &[&str], input: &str) -> Result<String, String> {
-        use std::io::Write;
-        let program = std::env::var("SEAWAY_TEST_KUBECTL").unwrap_or_else(|_| "kubectl".into());
-        let mut child = Command::new(program)
-            .args(arguments)
-            .env("KUBECONFIG", &self.kubeconfig)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("kubectl starts");
-        let mut stdin = child.stdin.take().expect("it was asked for");
-        let _ = stdin.write_all(input.as_bytes());
-        drop(stdin);
-        let output = child.wait_with_output().expect("it is a child");
-        let text = |it: &[u8]| String::from_utf8_lossy(it).trim_end().to_owned();
-        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+        self.cluster.try_kubectl(arguments, input)
     }
 
     pub(crate) fn apply(&self, manifest: &str) {
-        self.try_kubectl(&["apply", "--server-side", "--force-conflicts", "-f", "-"], manifest)
-            .expect("is applied");
+        self.cluster.apply(manifest);
     }
 
     /// In this test's namespace.
@@ -97,12 +91,6 @@ impl Scene {
 
     pub(crate) async fn watch(&self) -> Heard {
         Heard::of(&self.connect().await)
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let _ = self.try_kubectl(&["delete", "namespace", &self.namespace, "--wait=false"], "");
     }
 }
 
@@ -133,7 +121,7 @@ impl Heard {
             synced: Vec::new(),
             puts: 0,
             changes,
-            watch: cluster.watch(tell),
+            watch: cluster.watch(tell, Pulses::Felt),
         }
     }
 

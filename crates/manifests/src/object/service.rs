@@ -17,7 +17,7 @@ use super::{
 };
 use crate::decode::{Field, lenient_ip};
 
-const NAMING: Naming = Naming { kind: Kind::Service, namespaced: true, rule: words::dns1035_label };
+const NAMING: Naming = Naming { kind: Kind::Service, namespaced: true, rule: words::dns1123_label };
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 const AFFINITY_SECONDS: u64 = 10_800;
 
@@ -447,9 +447,9 @@ mod tests {
             assert_eq!(faults(&text(spec)), *wanted, "{spec}");
         }
         let name =
-            faults("apiVersion: v1\nkind: Service\nmetadata: {name: 1a}\nspec:\n  ports: [{port: 80}]\n");
+            faults("apiVersion: v1\nkind: Service\nmetadata: {name: A}\nspec:\n  ports: [{port: 80}]\n");
         assert!(
-            name[0].starts_with("3 metadata.name: Invalid value: \"1a\": a DNS-1035 label must consist"),
+            name[0].starts_with("3 metadata.name: Invalid value: \"A\": a lowercase RFC 1123 label must"),
             "{name:?}"
         );
         let protocol = faults(&text("  ports: [{port: 80, appProtocol: a/b/c}]\n"));

@@ -4,21 +4,7 @@ const LABEL_FORM: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN_FORM: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const QUALIFIED_FORM: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
-/// A DNS-1035 label: a Service's name.
-pub(crate) fn dns1035_label(text: &str) -> Vec<String> {
-    let mut wrong = too_long(text, 63);
-    if !(is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())) {
-        wrong.push(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
-             character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
-             validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-                .to_owned(),
-        );
-    }
-    wrong
-}
-
-/// An RFC 1123 label: a namespace, a port's name.
+/// An RFC 1123 label: a namespace, a port's name, and since Kubernetes 1.36 a Service's.
 pub(crate) fn dns1123_label(text: &str) -> Vec<String> {
     let mut wrong = too_long(text, 63);
     if is_label(text) {
@@ -174,8 +160,7 @@ mod tests {
     fn names_are_judged_as_the_api_server_does() {
         type Judge = fn(&str) -> Vec<String>;
         let table: &[(Judge, &[&str], &[&str])] = &[
-            (dns1035_label, &["a", "my-name", "abc-123"], &["", "1a", "a-", "A", "a.b", "a_b"]),
-            (dns1123_label, &["a", "1a", "123-abc"], &["", "-a", "a.b", "Ä"]),
+            (dns1123_label, &["a", "1a", "123-abc", "my-name"], &["", "-a", "a-", "A", "a.b", "a_b", "Ä"]),
             (dns1123_subdomain, &["a", "a.b", "1.2"], &["", ".", "a..b", "a.", "A.b"]),
             (domain_name, &["a.b", "a.b."], &["a", "a.b..", ""]),
             (qualified_name, &["a", "A_b.c", "x.io/Y"], &["", "/a", "a/", "a/b/c", "-a", "X.io/a"]),
@@ -191,15 +176,15 @@ mod tests {
                 assert_ne!(judge(text), Vec::<String>::new(), "{text}");
             }
         }
-        assert_eq!(dns1035_label(&"a".repeat(64)), ["must be no more than 63 bytes"]);
+        assert_eq!(dns1123_label(&"a".repeat(64)), ["must be no more than 63 bytes"]);
     }
 
     #[test]
     fn the_sentences_are_those_people_search_for() {
         assert_eq!(
-            dns1035_label("1a"),
+            dns1123_label("A"),
             [
-                "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
             ]
         );
         assert_eq!(

@@ -73,7 +73,7 @@ fn report(host: &str, addresses: &[&str]) -> HostReport {
     HostReport {
         host: host.into(),
         addresses: addresses.iter().map(|text| ip(text)).collect(),
-        holds: std::collections::BTreeSet::new(),
+        ..HostReport::default()
     }
 }
 
