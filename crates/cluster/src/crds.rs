@@ -10,3 +10,164 @@ pub fn definitions() -> &'static str {
 pub fn roles() -> &'static str {
     include_str!("../../../deploy/kubernetes/roles.yaml")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use seaway_manifests::tree::{self, Node, Value};
+    use seaway_model::Kind;
+
+    use super::*;
+    use crate::{
+        address, host,
+        kinds::{Need, WATCHED},
+        pools,
+    };
+
+    fn documents(text: &str) -> Vec<Node> {
+        text.split("\n---\n").map(|it| tree::parse(it).expect("is YAML").remove(0)).collect()
+    }
+
+    fn at<'n>(node: &'n Node, path: &[&str]) -> Option<&'n Node> {
+        path.iter().try_fold(node, |node, key| match (&node.value, key.parse::<usize>()) {
+            (Value::List(items), Ok(index)) => items.get(index),
+            _ => node.child(key),
+        })
+    }
+
+    /// Of a definition's schema: `spec.owners.uid`, without the steps into lists.
+    fn defined(schema: &Node, path: &str, all: &mut BTreeSet<String>) {
+        if let Some(items) = schema.child("items") {
+            return defined(items, path, all);
+        }
+        let Some(Node { value: Value::Map(entries), .. }) = schema.child("properties") else {
+            all.insert(path.to_owned());
+            return;
+        };
+        for entry in entries {
+            defined(&entry.value, &format!("{path}.{}", entry.key), all);
+        }
+    }
+
+    fn written(json: &serde_json::Value, path: &str, all: &mut BTreeSet<String>) {
+        match json {
+            serde_json::Value::Object(entries) => {
+                entries.iter().for_each(|(key, value)| written(value, &format!("{path}.{key}"), all));
+            }
+            serde_json::Value::Array(items) => items.iter().for_each(|it| written(it, path, all)),
+            _ => {
+                all.insert(path.to_owned());
+            }
+        }
+    }
+
+    fn fields_of(kind: Kind, part: &str) -> BTreeSet<String> {
+        let documents = documents(definitions());
+        let named = |it: &&Node| {
+            at(it, &["spec", "names", "kind"]).map(|it| &it.value) == Some(&Value::Text(kind.as_str().into()))
+        };
+        let definition = documents.iter().find(named).expect("it is defined");
+        let schema =
+            at(definition, &["spec", "versions", "0", "schema", "openAPIV3Schema"]).expect("a schema");
+        let mut all = BTreeSet::new();
+        defined(at(schema, &["properties", part]).expect("it has such a part"), part, &mut all);
+        all
+    }
+
+    #[test]
+    fn definitions_have_the_fields_that_are_written_and_no_others() {
+        for (kind, part, full) in [
+            (
+                Kind::Address,
+                "spec",
+                address::write(&address::tests::address("192.0.2.1"), None)["spec"].clone(),
+            ),
+            (Kind::LoadBalancerHost, "status", host::tests::full()),
+            (Kind::AddressPool, "status", pools::tests::full()),
+        ] {
+            let mut all = BTreeSet::new();
+            written(&full, part, &mut all);
+            // Written by whoever applies, if he likes.
+            let mut fields = fields_of(kind, part);
+            fields.remove("status.conditions.observedGeneration");
+            assert_eq!(fields, all, "{kind}");
+        }
+        assert_eq!(fields_of(Kind::LoadBalancerHost, "spec"), ["spec.drain".to_owned()].into());
+    }
+
+    #[test]
+    fn a_pool_that_has_every_field_of_its_definition_is_read() {
+        let corpus = include_str!("../tests/corpus/good.yaml");
+        let mut all = BTreeSet::new();
+        for pool in documents(corpus) {
+            if at(&pool, &["kind"]).map(|it| &it.value) != Some(&Value::Text("AddressPool".into())) {
+                continue;
+            }
+            let spec = pool.child("spec").expect("has a spec");
+            let Value::Map(entries) = &spec.value else { panic!("is a map") };
+            all.extend(entries.iter().map(|it| it.key.clone()));
+        }
+        let fields: BTreeSet<String> = fields_of(Kind::AddressPool, "spec")
+            .iter()
+            .filter_map(|it| it.split('.').nth(1).map(str::to_owned))
+            .collect();
+        assert_eq!(fields, all);
+    }
+
+    /// (role, group, resource, verb)
+    fn allowed() -> BTreeSet<[String; 4]> {
+        let text = |node: &Node| match &node.value {
+            Value::Text(text) => text.clone(),
+            other => panic!("{other:?}"),
+        };
+        let texts = |rule: &Node, key: &str| match rule.child(key).map(|it| &it.value) {
+            Some(Value::List(items)) => items.iter().map(text).collect::<Vec<_>>(),
+            _ => Vec::new(),
+        };
+        let mut all = BTreeSet::new();
+        for role in documents(roles()) {
+            let name = text(at(&role, &["metadata", "name"]).expect("has a name"));
+            let Some(Value::List(rules)) = role.child("rules").map(|it| &it.value) else {
+                panic!("no rules")
+            };
+            for rule in rules {
+                for group in texts(rule, "apiGroups") {
+                    for resource in texts(rule, "resources") {
+                        for verb in texts(rule, "verbs") {
+                            all.insert([name.clone(), group.clone(), resource.clone(), verb]);
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn roles_allow_what_is_used_and_nothing_else() {
+        let mut used: BTreeSet<[String; 4]> = BTreeSet::new();
+        let mut uses = |role: &str, group: &str, resource: &str, verbs: &[&str]| {
+            used.extend(verbs.iter().map(|verb| [role, group, resource, verb].map(str::to_owned)));
+        };
+        for it in &WATCHED {
+            let role = match it.kind {
+                Kind::Secret => "seaway-certificates",
+                _ => "seaway-reader",
+            };
+            uses(role, it.group, it.plural, &["list", "watch"]);
+            assert!(it.need != Need::Required || role == "seaway-reader");
+        }
+        uses("seaway-reader", "", "namespaces", &["get"]);
+        uses("seaway-certificates", "", "secrets", &["get"]);
+        uses("seaway-controller", "seaway.dev", "addresses", &["create", "delete", "get", "update"]);
+        uses("seaway-controller", "seaway.dev", "addresspools/status", &["patch"]);
+        uses("seaway-controller", "", "services/status", &["patch"]);
+        uses("seaway-controller", "events.k8s.io", "events", &["create"]);
+        uses("seaway-controller", "coordination.k8s.io", "leases", &["create", "get", "list", "update"]);
+        uses("seaway-node", "seaway.dev", "loadbalancerhosts", &["create"]);
+        uses("seaway-node", "seaway.dev", "loadbalancerhosts/status", &["patch"]);
+        uses("seaway-node", "coordination.k8s.io", "leases", &["create", "get", "update"]);
+        assert_eq!(allowed(), used);
+    }
+}

@@ -151,15 +151,22 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use seaway_manifests::{decode::Faults, tree::Node};
 
     use super::*;
 
-    #[test]
-    fn what_a_host_says_reads_back() {
-        let ip = |text: &str| text.parse().expect("an address");
-        let says = HostSays {
+    /// All that a status may have.
+    pub(crate) fn full() -> Value {
+        status(&says())
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn says() -> HostSays {
+        HostSays {
             version: "0.1".into(),
             plan_version: 1,
             applied: 4711,
@@ -170,7 +177,12 @@ mod tests {
                 reason: Reason::PortInUse,
                 message: "x".into(),
             }],
-        };
+        }
+    }
+
+    #[test]
+    fn what_a_host_says_reads_back() {
+        let says = says();
         let object =
             json!({ "metadata": { "name": "a" }, "spec": { "drain": true }, "status": status(&says) });
         let node: Node = serde_json::from_value(object).expect("is a tree");

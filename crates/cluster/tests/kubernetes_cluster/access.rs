@@ -1,9 +1,15 @@
 //! What stands in the way is told with what to do about it.
 
-use seaway_cluster::{Access, AccessError, Cluster, Credentials};
-use seaway_model::{Kind, ObjectRef};
+use std::sync::Arc;
 
-use crate::scene::{Heard, PACE, Scene, connect};
+use seaway_cluster::{
+    Access, AccessError, Addresses, Campaign, Cluster, Counted, Credentials, HostReports, HostSays,
+    PoolReports, PoolSays, Terms,
+};
+use seaway_model::{Address, AddressState, Desired, Kind, ObjectRef, Owner, Unit, fact::FactRef};
+use seaway_testkit::conformance::converges;
+
+use crate::scene::{Heard, PACE, Scene, connect, eventually};
 
 fn kubernetes() -> ObjectRef {
     ObjectRef::new(Kind::Config, "", "kubernetes")
@@ -148,4 +154,67 @@ async fn a_server_that_is_not_there_and_one_of_another_authority_are_told_apart(
     assert_ne!(swapped.trim(), good.trim(), "the kubeconfig says who vouches for the server");
     let foreign = told(swapped, "cannot be reached").await;
     assert!(foreign.contains("certificate-authority-data"), "{foreign}");
+}
+
+#[tokio::test]
+async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
+    let Some(scene) = Scene::up("writers") else { return };
+    let bind = |user: &str, role: &str| {
+        let (role, user_is) = (format!("--clusterrole={role}"), format!("--user={user}"));
+        scene.kubectl(&["create", "clusterrolebinding", &format!("{user}-{}", &role[14..]), &role, &user_is]);
+    };
+    for user in ["control", "host"] {
+        bind(user, "seaway-reader");
+    }
+    bind("control", "seaway-controller");
+    bind("host", "seaway-node");
+    let control = connect(&scene.cluster.kubeconfig_of("control", &[]), PACE).await;
+    control.identity().await.expect("it may tell clusters apart");
+    let campaign = Campaign::start(&control, "writers", "test", Terms::LEADER);
+    campaign.leading().changed_from(false).await;
+    let mut heard = Heard::of(&control);
+    heard.until_synced().await;
+    let addresses = Addresses::new(control.clone(), campaign.leading());
+    let ip = "192.0.2.51".parse().expect("an address");
+    let wanted = |owner: &str| {
+        Desired::Address(Arc::new(Address {
+            ip,
+            pool: "public".into(),
+            sharing: None,
+            owners: vec![Owner::Config(owner.into())],
+            plan_version: 1,
+            state: AddressState::Held,
+        }))
+    };
+    converges(&addresses, &Unit::Address(ip), &[wanted("a"), wanted("b")]).await;
+    scene.apply(
+        "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: counted}\nspec: {addresses: [192.0.2.64/28]}\n",
+    );
+    let pools = PoolReports::start(&control, campaign.leading());
+    let v4 = Counted { assigned: 3, available: 13 };
+    let object = ObjectRef::new(Kind::AddressPool, "", "counted");
+    pools.say([(object, PoolSays { v4, ..PoolSays::default() })].into());
+    eventually("the pool is told how full it is", async || {
+        let row = scene.kubectl(&["get", "addresspool", "counted", "--no-headers"]);
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        (cells.len() == 6 && cells[2..5] == ["3", "13", "True"]).then_some(())
+    })
+    .await;
+    let host = connect(&scene.cluster.kubeconfig_of("host", &[]), PACE).await;
+    let life = Campaign::host(&host, "writers", Terms::HOST);
+    life.leading().changed_from(false).await;
+    let reports = HostReports::start(&host, "writers");
+    reports.say(HostSays { applied: 1, ..HostSays::default() });
+    let reference = FactRef::Host("writers".into());
+    heard.until("the host is heard", |it| it.facts.contains_key(&reference)).await;
+    assert!(
+        heard.problems.keys().all(|it| it.name.as_str() != "kubernetes" || it.kind != Kind::Config) || {
+            // Of Secrets alone, which neither may read.
+            heard.problems[&kubernetes()].iter().all(|it| it.message.contains("may not list secrets"))
+        }
+    );
+    life.resign().await;
+    campaign.resign().await;
+    scene.kubectl(&["delete", "addresspool", "counted"]);
+    scene.kubectl(&["delete", "lbhost", "writers"]);
 }

@@ -4,6 +4,7 @@ mod access;
 mod equal;
 mod hosts;
 mod leases;
+mod restarts;
 mod scene;
 mod watching;
 mod writing;

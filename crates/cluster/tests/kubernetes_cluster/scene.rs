@@ -63,6 +63,12 @@ impl Scene {
         Some(Scene { kubeconfig: cluster.kubeconfig().to_owned(), cluster, namespace })
     }
 
+    /// A cluster of this test's own, which knows nothing of us yet.
+    pub(crate) fn alone() -> Option<Scene> {
+        let cluster = Arc::new(kubernetes::Cluster::up(&kubernetes::Options::default())?);
+        Some(Scene { kubeconfig: cluster.kubeconfig().to_owned(), cluster, namespace: "default".to_owned() })
+    }
+
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         self.cluster.kubectl(arguments)
     }
