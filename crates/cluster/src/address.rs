@@ -101,6 +101,7 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<Address>> {
         owners,
         plan_version,
         state,
+        version: metadata.child("resourceVersion").name().and_then(|it| it.parse().ok()).unwrap_or_default(),
     }))
 }
 
@@ -141,6 +142,7 @@ pub(crate) mod tests {
             ],
             plan_version: 1,
             state: AddressState::Releasing,
+            version: 0,
         }
     }
 
@@ -164,7 +166,8 @@ pub(crate) mod tests {
         }
         let plain =
             Address { sharing: None, owners: Vec::new(), state: AddressState::Held, ..address("::1") };
-        assert_eq!(read_back(&write(&plain, Some("7"))), Ok(Arc::new(plain)));
+        let read = read_back(&write(&plain, Some("7"))).expect("is an address");
+        assert_eq!((&*read, read.version), (&plain, 7));
     }
 
     #[test]

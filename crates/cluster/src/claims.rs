@@ -119,7 +119,8 @@ impl Addresses {
 
     fn note(&self, written: &Arc<Address>, told: &Told, observed: &mut Written) {
         let version = Version(told.version().into());
-        let claim = Claim { address: written.clone(), object: told.name().into(), version };
+        let address = Address { version: version.number().unwrap_or_default(), ..Address::clone(written) };
+        let claim = Claim { address: Arc::new(address), object: told.name().into(), version };
         self.cluster.seen().put_address(claim.clone());
         observed.claim = Some(claim);
     }

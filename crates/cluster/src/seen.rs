@@ -60,7 +60,7 @@ pub(crate) struct Condition {
 pub(crate) struct Version(pub(crate) Name);
 
 impl Version {
-    fn number(&self) -> Option<u64> {
+    pub(crate) fn number(&self) -> Option<u64> {
         self.0.parse().ok()
     }
 
@@ -136,6 +136,7 @@ mod tests {
             owners: Vec::new(),
             plan_version: 1,
             state: AddressState::Held,
+            version: 0,
         };
         Claim { address: Arc::new(address), object: "192-0-2-1".into(), version: Version(version.into()) }
     }

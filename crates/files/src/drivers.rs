@@ -258,6 +258,7 @@ mod tests {
             owners: owners.iter().map(|it| Owner::Config((*it).into())).collect(),
             plan_version: 1,
             state: AddressState::Held,
+            version: 0,
         }))
     }
 

@@ -11,7 +11,7 @@ use crate::{
 
 /// One address of our pools with its owners. It exists in the ledger before it is anybody's status, and is given
 /// again only after every live host applied its release.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, Serialize, Deserialize)]
 pub struct Address {
     pub ip: IpAddr,
     pub pool: Name,
@@ -21,6 +21,18 @@ pub struct Address {
     pub owners: Vec<Owner>,
     pub plan_version: u32,
     pub state: AddressState,
+    /// Of its storage, where later ones are greater: by it hosts say how far they are. 0 where storage has none.
+    #[serde(skip)]
+    pub version: u64,
+}
+
+/// What is written is the same; when it was written is another question.
+impl PartialEq for Address {
+    fn eq(&self, other: &Address) -> bool {
+        let Address { ip, pool, sharing, owners, plan_version, state, version: _ } = self;
+        (ip, pool, sharing, owners, plan_version, state)
+            == (&other.ip, &other.pool, &other.sharing, &other.owners, &other.plan_version, &other.state)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -24,6 +24,8 @@ pub enum Change {
     Reported(ObjectRef, Vec<Problem>),
     Outcome(Outcome),
     Config(Arc<Config>),
+    /// Whether this process leads: gives addresses out and writes statuses, or follows what another writes.
+    Leads(bool),
     /// What time it is, told now and then: certificates age.
     Time(Time),
 }

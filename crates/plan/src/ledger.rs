@@ -11,10 +11,12 @@
 //!
 //! Nothing is decided before [`Ledger::settle`]: what storage and sources say at start may arrive in any order and
 //! gives the same addresses. From then on an owner keeps what it has for as long as it may, and whoever waits gets what
-//! becomes free, the oldest first. The ledger knows no Service, no field paths, no clock and no storage.
+//! becomes free, the oldest first. Who follows (`follow.rs`) gives nothing out: what is written is what is so.
+//! The ledger knows no Service, no field paths, no clock and no storage.
 
 mod claim;
 mod decide;
+mod follow;
 mod holdings;
 mod pools;
 mod refuse;
@@ -49,7 +51,9 @@ pub struct Ledger {
     hosts: Hosts,
     holdings: Holdings,
     owners: BTreeMap<Owner, Standing>,
-    /// Until it has settled: what storage said.
+    /// Somebody else gives addresses out, and what is written is what is so.
+    follows: bool,
+    /// Until it has settled: what storage said. For who follows, what it says now.
     learned: BTreeMap<IpAddr, Address>,
     settled: bool,
     /// Owners of before a restart are being heard one after the other.
@@ -98,11 +102,21 @@ impl Ledger {
         }
     }
 
+    /// It went before anything was decided.
+    pub fn unlearn(&mut self, ip: IpAddr) {
+        if !self.settled {
+            self.learned.remove(&ip);
+        }
+    }
+
     /// Storage and sources have said all they know: owners get back what they had, then everybody is served, the
     /// oldest first; what nobody claimed is released.
     pub fn settle(&mut self) -> Touched {
         if std::mem::replace(&mut self.settled, true) {
             return Touched::default();
+        }
+        if self.follows {
+            return self.follow_all();
         }
         let learned = std::mem::take(&mut self.learned);
         for address in learned.values() {
@@ -196,17 +210,21 @@ impl Ledger {
 
     /// What the Address object should be; `None` if it should not be there.
     pub fn address(&self, ip: IpAddr) -> Option<Address> {
-        if self.settled { self.holdings.address(ip) } else { self.learned.get(&ip).cloned() }
+        match self.settled && !self.follows {
+            true => self.holdings.address(ip),
+            false => self.learned.get(&ip).cloned(),
+        }
     }
 
     /// All that [`Ledger::address`] has an answer for.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.holdings.addresses().chain(self.learned.keys().copied())
+        let own = self.holdings.addresses().filter(|_| !self.follows);
+        own.chain(self.learned.keys().copied())
     }
 
     /// Addresses that wait for [`Ledger::released`].
     pub fn releasing(&self) -> Vec<IpAddr> {
-        self.holdings.releasing().collect()
+        self.holdings.releasing().filter(|_| !self.follows).collect()
     }
 
     /// What is wrong with pools: those that overlap.
@@ -230,7 +248,8 @@ impl Ledger {
     fn family_use(&self, pool: &AddressPool, family: Family) -> FamilyUse {
         let (mut assigned, mut taken) = (0, 0);
         for range in merged(pool, family) {
-            let (owned, held) = self.holdings.count(range);
+            let (mut owned, held) = self.holdings.count(range);
+            owned += self.followed(range);
             let own = self.hosts.within(range).filter(|ip| !self.holdings.contains(*ip)).count();
             assigned += owned;
             taken += held + own as u128;
@@ -279,7 +298,9 @@ impl Ledger {
     fn hear(&mut self, owner: &Owner, touched: &mut Touched) -> bool {
         let Some(standing) = self.owners.get(owner) else { return false };
         let view = View { pools: &self.pools, holdings: &self.holdings, hosts: &self.hosts };
-        let decision = view.decide(&standing.claim, standing.grant.as_ref());
+        let had = standing.grant.as_ref();
+        let decision =
+            if self.follows { view.follow(&standing.claim, had) } else { view.decide(&standing.claim, had) };
         self.settle_on(owner, decision, touched)
     }
 

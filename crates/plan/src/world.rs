@@ -5,6 +5,7 @@ mod door;
 mod dry;
 mod owners;
 mod status;
+mod written;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -13,8 +14,8 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Change, Config, Desired, Dirt, Fact, Kind, Name, ObjectRef, Outcome, Owner, Pool,
-    PoolId, Problem, Unit, fact::FactRef, outcome::UnitState, unit::LbKey,
+    Address, Change, Config, Desired, Dirt, Fact, Kind, Name, ObjectRef, Outcome, Owner, Pool, PoolId,
+    Problem, Unit, fact::FactRef, outcome::UnitState, unit::LbKey,
 };
 
 use self::{door::Door, owners::OwnerState};
@@ -29,7 +30,8 @@ use crate::{
 /// What this process does.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
-    /// Give addresses out and write statuses.
+    /// Give addresses out and write statuses; where several could, [`Change::Leads`] says who does. Others have the
+    /// addresses that are written.
     pub allocate: bool,
     /// Serve as this host.
     pub host: Option<Name>,
@@ -45,8 +47,17 @@ pub trait Placement: Send + Sync {
     }
 }
 
-/// Nothing is planned before a source has told all it knows of these.
-const REQUIRED: [Kind; 5] = [Kind::Service, Kind::EndpointSlice, Kind::Node, Kind::Namespace, Kind::Address];
+/// Nothing is planned before a source has told all it knows of these. Without its pools, an address would be taken from
+/// whoever has it; what a cluster does not have is told as empty.
+const REQUIRED: [Kind; 7] = [
+    Kind::Service,
+    Kind::EndpointSlice,
+    Kind::Node,
+    Kind::Namespace,
+    Kind::Address,
+    Kind::AddressPool,
+    Kind::IPAddressPool,
+];
 
 pub struct World {
     roles: Roles,
@@ -74,6 +85,7 @@ pub struct World {
 
 impl World {
     pub fn new(roles: Roles, placements: Vec<Arc<dyn Placement>>, config: Arc<Config>) -> World {
+        let ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
         World {
             roles,
             placements,
@@ -82,7 +94,7 @@ impl World {
             certificates: Certificates::default(),
             certified: HashMap::new(),
             secrets_of: HashMap::new(),
-            ledger: Ledger::default(),
+            ledger,
             addresses: BTreeMap::new(),
             owners: HashMap::new(),
             door: Door::default(),
@@ -100,7 +112,12 @@ impl World {
     /// Learns one thing, and tells what has to be looked at again because of it.
     pub fn apply(&mut self, change: Change) -> Vec<Dirt> {
         self.learn(change);
-        std::mem::take(&mut self.dirt).into_iter().collect()
+        let mut dirt = std::mem::take(&mut self.dirt);
+        if !self.roles.allocate {
+            // Somebody else writes those.
+            dirt.retain(|it| !matches!(it.unit(), Unit::Address(_) | Unit::Status(_)));
+        }
+        dirt.into_iter().collect()
     }
 
     /// Every required kind has been told, so that what is missing is really not there.
@@ -159,6 +176,7 @@ impl World {
                 self.door.guests.forget_configuration();
                 self.refresh_all();
             }
+            Change::Leads(leads) => self.lead(leads),
             Change::Time(now) => self.age(now),
         }
     }
@@ -219,37 +237,6 @@ impl World {
         }
     }
 
-    /// An Address was written (or read at the start): who it belongs to may use it now.
-    fn put_address(&mut self, address: Arc<Address>) {
-        let before = self.addresses.insert(address.ip, address.clone());
-        if !self.settled {
-            self.ledger.learn(&address);
-            return;
-        }
-        if before.as_ref() == Some(&address) {
-            return;
-        }
-        let affected: BTreeSet<Owner> =
-            before.iter().flat_map(|it| it.owners.clone()).chain(address.owners.iter().cloned()).collect();
-        for owner in affected {
-            self.replan(&owner);
-        }
-        self.presence_changed();
-        self.free_released();
-    }
-
-    fn remove_address(&mut self, ip: IpAddr) {
-        let Some(before) = self.addresses.remove(&ip) else { return };
-        for owner in &before.owners {
-            self.replan(owner);
-        }
-        self.presence_changed();
-        // Somebody took it out of the ledger's storage: it is written again.
-        if self.settled && self.ledger.address(ip).is_some() {
-            self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
-        }
-    }
-
     fn follow(&mut self, touched: Touched) {
         match touched {
             Touched::Nothing | Touched::Host => {}
@@ -286,19 +273,16 @@ impl World {
 
     /// Once everything is told: claims in the order of age, so that all who decide alike decide the same.
     fn settle(&mut self) {
-        if self.settled || !REQUIRED.iter().all(|kind| self.synced.contains(kind)) {
+        // A process that is no host itself has to know who else may hold an address.
+        let hosts = self.roles.host.is_some() || self.synced.contains(&Kind::LoadBalancerHost);
+        if self.settled || !hosts || !REQUIRED.iter().all(|kind| self.synced.contains(kind)) {
             return;
         }
         self.settled = true;
         self.refresh_all();
         let touched = self.ledger.settle();
         self.regrant(touched);
-        let stored: Vec<IpAddr> = self.addresses.keys().copied().collect();
-        for ip in stored {
-            if self.ledger.address(ip).as_ref() != self.addresses.get(&ip).map(|it| &**it) {
-                self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
-            }
-        }
+        self.rewrite();
         self.presence_changed();
         self.free_released();
     }
@@ -335,35 +319,11 @@ impl World {
         self.free_released();
     }
 
-    /// An address that was released is given again only when nobody serves it and no host holds it any more.
-    fn free_released(&mut self) {
-        for ip in self.ledger.releasing() {
-            let written = self.addresses.get(&ip).is_none_or(|it| it.state == AddressState::Releasing);
-            let served = self.outcomes.values().any(|it| it.serving.iter().any(|at| at.ip == ip));
-            if written && !served && !self.index.is_held(ip) {
-                let touched = self.ledger.released(ip);
-                self.regrant(touched);
-                self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
-            }
-        }
-    }
-
-    fn present(&self) -> BTreeMap<IpAddr, Vec<Owner>> {
-        let held = |it: &&Arc<Address>| it.state == AddressState::Held && !it.owners.is_empty();
-        self.addresses.values().filter(held).map(|it| (it.ip, it.owners.clone())).collect()
-    }
-
-    fn presence_changed(&mut self) {
-        if let Some(host) = self.roles.host.clone().filter(|_| self.settled) {
-            self.dirt.insert(Dirt::Unit(Unit::Presence(host)));
-        }
-    }
-
     fn regrant(&mut self, touched: ledger::Touched) {
         for owner in touched.owners {
             self.replan(&owner);
         }
-        if self.settled && self.roles.allocate {
+        if self.settled {
             self.dirt.extend(touched.addresses.into_iter().map(|ip| Dirt::Unit(Unit::Address(ip))));
         }
     }

@@ -357,6 +357,7 @@ fn addresses_stay_over_a_restart_in_whatever_order_things_are_told() {
             owners: vec![owner],
             plan_version: seaway_model::address::PLAN_VERSION,
             state: seaway_model::AddressState::Held,
+            version: 0,
         })))
     };
     let told = [

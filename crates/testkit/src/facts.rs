@@ -111,7 +111,16 @@ pub fn host(addresses: &[&str], holds: &[&str]) -> Change {
 
 /// All that a World waits for.
 pub fn synced() -> Vec<Change> {
-    [Kind::Service, Kind::EndpointSlice, Kind::Node, Kind::Namespace, Kind::Address]
-        .map(Change::Synced)
-        .into()
+    [
+        Kind::Service,
+        Kind::EndpointSlice,
+        Kind::Node,
+        Kind::Namespace,
+        Kind::Address,
+        Kind::AddressPool,
+        Kind::IPAddressPool,
+        Kind::LoadBalancerHost,
+    ]
+    .map(Change::Synced)
+    .into()
 }

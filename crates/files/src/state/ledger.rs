@@ -332,6 +332,7 @@ mod tests {
             owners: vec![Owner::Object { object, uid: Name::from("u") }],
             plan_version: 1,
             state: AddressState::Held,
+            version: 0,
         }
     }
 

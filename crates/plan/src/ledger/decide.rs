@@ -219,7 +219,13 @@ impl View<'_> {
     }
 
     /// The claim's ports at these addresses, as far as nobody else has them.
-    fn with_ports(&self, claim: &Claim, addresses: Vec<IpAddr>, pool: Name, from_hosts: bool) -> Decision {
+    pub(super) fn with_ports(
+        &self,
+        claim: &Claim,
+        addresses: Vec<IpAddr>,
+        pool: Name,
+        from_hosts: bool,
+    ) -> Decision {
         let conflicts: Vec<(IpAddr, ListenerId, Owner)> = addresses
             .iter()
             .flat_map(|ip| self.holdings.conflicts(*ip, claim).map(|(port, who)| (*ip, port, who.clone())))

@@ -74,6 +74,7 @@ impl Holdings {
             owners: holding.owners.keys().cloned().collect(),
             plan_version: PLAN_VERSION,
             state: if holding.owners.is_empty() { AddressState::Releasing } else { AddressState::Held },
+            version: 0,
         })
     }
 

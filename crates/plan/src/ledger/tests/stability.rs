@@ -11,6 +11,7 @@ fn address(text: &str, owners: &[&str], state: AddressState) -> Address {
         owners: owners.iter().map(|name| owner(name)).collect(),
         plan_version: PLAN_VERSION,
         state,
+        version: 0,
     }
 }
 

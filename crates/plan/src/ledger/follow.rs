@@ -1,0 +1,104 @@
+//! The ledger of who gives nothing out: a host, or a controller while another leads.
+//!
+//! Its owners have the addresses that are written as theirs, and no others; only hosts' own, for which nothing is written,
+//! follow from the same rules everywhere. Whoever begins to lead settles anew, on what was written by then.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use seaway_model::{Address, AddressState, IpRange, load_balancer::Family};
+
+use super::{
+    Ledger, Standing, Touched,
+    claim::{Age, Claim, Grant},
+    decide::{Decision, View, Waits},
+};
+
+impl Ledger {
+    pub fn following() -> Ledger {
+        Ledger { follows: true, ..Ledger::default() }
+    }
+
+    /// An Address is written otherwise now, or not at all any more.
+    pub fn follow(&mut self, ip: IpAddr, written: Option<&Address>) -> Touched {
+        let mut touched = Touched::default();
+        if !self.follows {
+            return touched;
+        }
+        let before = match written {
+            Some(address) => self.learned.insert(ip, address.clone()),
+            None => self.learned.remove(&ip),
+        };
+        if !self.settled || before.as_ref() == written {
+            return touched;
+        }
+        self.holdings.free(ip);
+        if let Some(address) = written {
+            self.holdings.recall(address);
+        }
+        let concerned = before.iter().chain(written).flat_map(|it| &it.owners);
+        let standing = concerned.filter_map(|owner| self.owners.get(owner));
+        let ages: BTreeSet<Age> = standing.map(|it| it.claim.age()).collect();
+        let mut loosened = false;
+        for age in ages {
+            loosened |= self.hear(&age.owner, &mut touched);
+        }
+        if loosened {
+            self.hear_waiting(None, &mut touched);
+        }
+        touched
+    }
+
+    /// The same pools, hosts and claims, from now on with addresses to give (or none), and what is `written`.
+    #[must_use]
+    pub fn turned(self, leads: bool, written: impl Iterator<Item = Address>) -> (Ledger, Touched) {
+        let waiting = |it: Standing| Standing {
+            claim: it.claim,
+            grant: None,
+            problems: Vec::new(),
+            waits: Waits::Nothing,
+        };
+        let mut turned = Ledger {
+            pools: self.pools,
+            hosts: self.hosts,
+            owners: self.owners.into_iter().map(|(owner, it)| (owner, waiting(it))).collect(),
+            learned: written.map(|it| (it.ip, it)).collect(),
+            follows: !leads,
+            ..Ledger::default()
+        };
+        let touched = if self.settled { turned.settle() } else { Touched::default() };
+        (turned, touched)
+    }
+
+    pub(super) fn follow_all(&mut self) -> Touched {
+        for address in self.learned.values() {
+            self.holdings.recall(address);
+        }
+        self.hear_all()
+    }
+
+    /// How many addresses of a range are somebody's.
+    pub(super) fn followed(&self, range: IpRange) -> u128 {
+        if !self.follows {
+            return 0;
+        }
+        let written = self.learned.range(range.first()..=range.last());
+        written.filter(|(_, it)| it.state == AddressState::Held).map(|_| 1).sum()
+    }
+}
+
+impl View<'_> {
+    pub(super) fn follow(&self, claim: &Claim, had: Option<&Grant>) -> Decision {
+        let mut ours: Vec<IpAddr> = self.holdings.formerly(&claim.owner).collect();
+        if claim.hosts_only || ours.is_empty() {
+            let decided = self.decide(claim, had);
+            // What is not written yet is nobody's.
+            return match &decided.grant {
+                Some(grant) if !grant.from_hosts => Decision::refused(decided.problems),
+                _ => decided,
+            };
+        }
+        ours.sort_by_key(|ip| Family::of(*ip) != claim.families.first.unwrap_or(Family::V4));
+        let pool = self.holdings.pool(ours[0]).cloned().unwrap_or_default();
+        self.with_ports(claim, ours, pool, false)
+    }
+}
