@@ -65,13 +65,7 @@ impl Addresses {
         match self.cluster.create(Self::watched(), "", &address::write(wanted, None)).await {
             Ok(told) => self.note(wanted, &told, observed),
             // Somebody was first: we ourselves, and the answer was lost, or who led before us.
-            Err(Answer::Conflict(why)) => {
-                let there = self.look(wanted).await?;
-                if there.as_ref().is_none_or(|it| it.address != *wanted) {
-                    return Err(Failure::Retry(why));
-                }
-                observed.claim = there;
-            }
+            Err(Answer::Conflict(why)) => return self.agree(wanted, why, observed).await,
             Err(answer) => return trouble(answer, observed),
         }
         Ok(())
@@ -82,13 +76,7 @@ impl Addresses {
         let object = address::write(wanted, Some(&claim.version.0));
         match self.cluster.replace(Self::watched(), "", &claim.object, &object).await {
             Ok(told) => self.note(wanted, &told, observed),
-            Err(Answer::Conflict(why)) => {
-                let there = self.look(wanted).await?;
-                if there.as_ref().is_none_or(|it| it.address != *wanted) {
-                    return Err(Failure::Retry(why));
-                }
-                observed.claim = there;
-            }
+            Err(Answer::Conflict(why)) => return self.agree(wanted, why, observed).await,
             Err(Answer::NotFound) => {
                 self.cluster.seen().forget_address(wanted.ip);
                 return Err(Failure::Retry("the Address was deleted meanwhile".to_owned()));
@@ -115,6 +103,15 @@ impl Addresses {
             Err(answer) => return trouble(answer, observed),
         }
         Ok(())
+    }
+
+    /// It is as well if what is there is what was wanted.
+    async fn agree(&self, wanted: &Arc<Address>, why: String, observed: &mut Written) -> Result<(), Failure> {
+        observed.claim = self.look(wanted).await?;
+        match &observed.claim {
+            Some(claim) if claim.address == *wanted => Ok(()),
+            _ => Err(Failure::Retry(why)),
+        }
     }
 
     fn note(&self, written: &Arc<Address>, told: &Told, observed: &mut Written) {

@@ -71,7 +71,12 @@ impl Leading {
                 return;
             }
             tokio::select! {
-                changed = self.0.changed() => if changed.is_err() && !now { std::future::pending().await },
+                changed = self.0.changed() => match (changed, until) {
+                    (Ok(()), _) => {}
+                    // Nobody renews it any more.
+                    (Err(_), Some(until)) if now => tokio::time::sleep_until(until).await,
+                    (Err(_), _) => std::future::pending().await,
+                },
                 () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if now => {}
             }
         }
@@ -273,5 +278,24 @@ fn unique() -> Name {
     match uuid.trim() {
         "" => format!("{}-{}", std::process::id(), Timestamp::now().as_nanosecond()).into(),
         uuid => uuid.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_leads_without_others_leads_on_and_who_is_not_renewed_stops() {
+        let mut always = Leading::always();
+        assert!(always.is_now());
+        tokio::time::timeout(Duration::from_secs(3600), always.changed_from(true))
+            .await
+            .expect_err("it goes on");
+        let (tell, watched) = watch::channel(Some(Instant::now() + Duration::from_secs(2)));
+        let mut leading = Leading(watched);
+        drop(tell);
+        leading.changed_from(true).await;
+        assert!(!leading.is_now() && leading.hold().is_err());
     }
 }
