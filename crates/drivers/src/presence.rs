@@ -14,7 +14,7 @@ use std::{
 
 use seaway_announce::{Arp, Error, Held, Links, Observed as Kernel, Unmet};
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport};
+use seaway_model::{Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport, unit::Present};
 use tracing::{info, warn};
 
 pub use steps::{Step, steps};
@@ -30,7 +30,7 @@ pub struct Presence {
     /// What we added, for kernels that keep no mark.
     recorded: Mutex<HashSet<IpAddr>>,
     /// What was desired last; nothing yet, at the start.
-    wanted: Mutex<Option<BTreeSet<IpAddr>>>,
+    wanted: Mutex<Option<Present>>,
 }
 
 /// What is on this host.
@@ -87,15 +87,20 @@ impl Presence {
     }
 
     fn report_of(&self, kernel: &Kernel, ours: &[Held]) -> HostReport {
-        let holds = match &*self.wanted.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(wanted) => wanted.iter().copied().filter(|ip| kernel.is_local(*ip)).collect(),
+        let (holds, applied) = match &*self.wanted.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(wanted) => {
+                let there = wanted.addresses.keys().copied().filter(|ip| kernel.is_local(*ip));
+                // What could not be taken away is still here.
+                (there.chain(ours.iter().map(Held::ip)).collect(), wanted.as_of)
+            }
             // What a predecessor left here: it counts as held until it is decided about.
-            None => ours.iter().map(Held::ip).collect(),
+            None => (ours.iter().map(Held::ip).collect(), 0),
         };
         HostReport {
             host: self.host.clone(),
             addresses: self.own(kernel, ours),
             holds,
+            applied,
             ..HostReport::default()
         }
     }
@@ -163,11 +168,11 @@ impl Driver for Presence {
     }
 
     fn steps(&self, desired: &Desired, observed: &Observed) -> Vec<Step> {
-        let none = BTreeMap::new();
+        let none = Present::default();
         let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
         let ours = observed.ours.iter().map(Held::ip).collect();
         steps(
-            &wanted.keys().copied().collect(),
+            &wanted.addresses.keys().copied().collect(),
             &ours,
             |ip| observed.kernel.is_local(ip),
             !observed.unmet.is_empty(),
@@ -212,13 +217,13 @@ impl Driver for Presence {
     }
 
     fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
-        let none = BTreeMap::new();
+        let none = Present::default();
         let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
-        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted.keys().copied().collect());
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted.clone());
         let report = self.report_of(&observed.kernel, &observed.ours);
         let mut problems = Vec::new();
         for (ip, denied) in &observed.denied {
-            for owner in wanted.get(ip).into_iter().flatten() {
+            for owner in wanted.addresses.get(ip).into_iter().flatten() {
                 let problem = Problem::new(owner.object(), denied.reason, denied.message.clone())
                     .fix(denied.fix.clone());
                 problems.push((owner.clone(), problem));

@@ -88,6 +88,8 @@ pub enum Reason {
     NotInstalled,
     /// Somebody else writes what is ours to write.
     OtherController,
+    /// Written by rules that are newer than ours.
+    NewerPlan,
     Failed,
 }
 
@@ -120,6 +122,7 @@ impl Reason {
             Reason::Unreachable => "Unreachable",
             Reason::NotInstalled => "NotInstalled",
             Reason::OtherController => "OtherController",
+            Reason::NewerPlan => "NewerPlan",
             Reason::Failed => "Failed",
         }
     }

@@ -80,12 +80,20 @@ impl fmt::Display for LbKey {
     }
 }
 
+/// Our addresses on one host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Present {
+    /// Each with those who are told when it cannot be there.
+    pub addresses: BTreeMap<IpAddr, Vec<Owner>>,
+    /// The highest version of an Address that this follows from.
+    pub as_of: u64,
+}
+
 /// What should be at a Unit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Desired {
     LoadBalancer(Arc<LoadBalancer>),
-    /// Each address with those who are told when it cannot be there.
-    Presence(BTreeMap<IpAddr, Vec<Owner>>),
+    Presence(Present),
     Address(Arc<Address>),
     Name(Name),
     Status(Arc<Status>),

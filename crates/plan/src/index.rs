@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::IpAddr,
     sync::Arc,
 };
 
@@ -187,9 +186,8 @@ impl Index {
         self.hosts.get(name)
     }
 
-    /// Some host has this address of our pools.
-    pub fn is_held(&self, ip: IpAddr) -> bool {
-        self.hosts.values().any(|host| host.holds.contains(&ip))
+    pub fn hosts(&self) -> impl Iterator<Item = &Arc<HostReport>> {
+        self.hosts.values()
     }
 }
 

@@ -3,6 +3,7 @@
 mod certified;
 mod door;
 mod dry;
+mod hosts;
 mod owners;
 mod status;
 mod written;
@@ -19,7 +20,11 @@ use seaway_model::{
 };
 
 use self::{door::Door, owners::OwnerState};
-pub use self::{dry::dry_run, status::Overview};
+pub use self::{
+    dry::dry_run,
+    hosts::{NotServed, Said},
+    status::Overview,
+};
 use crate::{
     certificates::Certificates,
     demand::Demand,
@@ -71,6 +76,12 @@ pub struct World {
     ledger: Ledger,
     /// As they are written, which is later than as the ledger wants them.
     addresses: BTreeMap<IpAddr, Arc<Address>>,
+    /// Of those that have a version.
+    by_version: BTreeMap<u64, IpAddr>,
+    /// The highest version told, of whatever is still there or not.
+    newest: u64,
+    /// Written by rules that we do not know: what they said before goes on.
+    unknown: BTreeMap<IpAddr, Arc<Address>>,
     owners: HashMap<Owner, OwnerState>,
     door: Door,
     of_service: HashMap<ServiceKey, Vec<Owner>>,
@@ -96,6 +107,9 @@ impl World {
             secrets_of: HashMap::new(),
             ledger,
             addresses: BTreeMap::new(),
+            by_version: BTreeMap::new(),
+            newest: 0,
+            unknown: BTreeMap::new(),
             owners: HashMap::new(),
             door: Door::default(),
             of_service: HashMap::new(),
@@ -194,11 +208,13 @@ impl World {
                 let touched = self.ledger.put_host(report);
                 if !self.index.put(fact).is_empty() {
                     self.regrant(touched);
-                    self.refresh_statuses();
+                    self.host_changed(before.as_deref(), report);
                 }
                 // Somebody took an address away behind our back. (One that could never be put there is not lost.)
                 if before.is_some_and(|it| {
-                    it.holds.iter().any(|ip| !report.holds.contains(ip) && self.present().contains_key(ip))
+                    it.holds
+                        .iter()
+                        .any(|ip| !report.holds.contains(ip) && self.present().addresses.contains_key(ip))
                 }) {
                     self.presence_changed();
                 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Address, AddressState, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, Owner, Time, Unit,
-    fact::{FactRef, Service, TargetPort},
+    Address, AddressState, Change, Config, Desired, Dirt, Fact, Kind, L4, ListenerId, Outcome, Owner,
+    Problem, Reason, Time, Unit,
+    fact::{FactRef, HostReport, Service, TargetPort},
     load_balancer::Bind,
+    outcome::{Serving, UnitState},
     unit::{LbKey, Place},
 };
-use seaway_plan::{Demand, Placement, Roles, World, dry_run};
+use seaway_plan::{Demand, Placement, Roles, Said, World, dry_run};
 use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, service, shop, synced};
 
 struct OnHost;
@@ -65,7 +67,7 @@ fn served(world: &World, service: &Service) -> (Vec<Bind>, Vec<ListenerId>) {
 
 fn present(world: &World) -> Vec<String> {
     match world.desire(&Unit::Presence(HOST.into())) {
-        Desired::Presence(present) => present.keys().map(ToString::to_string).collect(),
+        Desired::Presence(present) => present.addresses.keys().map(ToString::to_string).collect(),
         other => panic!("not present but {other:?}"),
     }
 }
@@ -166,4 +168,157 @@ fn nothing_is_given_out_before_pools_and_hosts_were_told() {
         world.apply(Change::Synced(late));
         assert!(world.is_settled(), "{late:?}");
     }
+}
+
+/// What another host says.
+fn heard(report: HostReport) -> Change {
+    Change::Put(Fact::Host(Arc::new(report)))
+}
+
+fn applied(name: &str, applied: u64) -> HostReport {
+    HostReport { host: name.into(), applied, ..HostReport::default() }
+}
+
+#[test]
+fn an_address_is_free_when_every_live_host_applied_its_release_and_holds_it_no_more() {
+    let at = ip("192.0.2.10");
+    let still = |it: HostReport| HostReport { holds: [at].into(), ..it };
+    let gone = || Change::Gone(FactRef::Host("b".into()));
+    // It is released at version 7.
+    let table: [(&str, Vec<Change>, bool); 7] = [
+        ("nobody heard of it", vec![heard(applied("a", 6)), heard(applied("b", 6))], false),
+        ("one did not", vec![heard(applied("a", 7)), heard(applied("b", 6))], false),
+        ("both applied it", vec![heard(applied("a", 7)), heard(applied("b", 8))], true),
+        ("one still holds it", vec![heard(applied("a", 7)), heard(still(applied("b", 8)))], false),
+        ("the other died", vec![heard(applied("a", 7)), heard(applied("b", 6)), gone()], true),
+        (
+            "who still holds it died",
+            vec![heard(applied("a", 9)), heard(still(applied("b", 9))), gone()],
+            true,
+        ),
+        ("one just came and holds it", vec![heard(applied("a", 7)), heard(still(applied("c", 0)))], false),
+    ];
+    for (case, reports, free) in table {
+        let mut world = controller(vec![pool(("192.0.2.10", "192.0.2.10")), put(&shop())]);
+        world.apply(Change::Leads(true));
+        world.apply(written("192.0.2.10", &[&shop()], AddressState::Held, 5));
+        for name in ["a", "b"] {
+            world.apply(heard(applied(name, 5)));
+        }
+        world.apply(Change::Gone(FactRef::Object(owner(&shop()).object())));
+        assert!(matches!(world.desire(&Unit::Address(at)), Desired::Address(_)), "{case}: too early");
+        world.apply(written("192.0.2.10", &[], AddressState::Releasing, 7));
+        for report in reports {
+            world.apply(report);
+        }
+        assert_eq!(world.desire(&Unit::Address(at)) == Desired::Absent, free, "{case}");
+    }
+}
+
+#[test]
+fn a_controller_calls_served_what_a_live_host_says_it_serves() {
+    let at = ip("192.0.2.10");
+    let cannot = |it: HostReport| HostReport { not_served: [at].into(), ..it };
+    let drained = |it: HostReport| HostReport { drain: true, ..it };
+    let table: [(&str, Vec<HostReport>, bool); 6] = [
+        ("no host", vec![], false),
+        ("it did not hear of it", vec![applied("a", 4)], false),
+        ("it applied it", vec![applied("a", 5)], true),
+        ("it cannot serve it", vec![cannot(applied("a", 9))], false),
+        ("another can", vec![cannot(applied("a", 9)), applied("b", 5)], true),
+        ("it drains", vec![drained(applied("a", 9))], false),
+    ];
+    for (case, reports, served) in table {
+        let mut world = controller(vec![pool(("192.0.2.10", "192.0.2.10")), put(&shop())]);
+        world.apply(Change::Leads(true));
+        world.apply(written("192.0.2.10", &[&shop()], AddressState::Held, 5));
+        world.apply(heard(applied("a", 1)));
+        let mut dirt = Vec::new();
+        for report in reports {
+            dirt.extend(world.apply(heard(report)));
+        }
+        let status = world.status(&owner(&shop())).expect("it is ours");
+        assert_eq!((status.addresses, status.ready), (vec![at], served), "{case}");
+        let told = dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop()))));
+        assert!(told || !served, "{case}: {dirt:?}");
+    }
+}
+
+#[test]
+fn a_host_that_moves_on_dirties_only_the_statuses_of_what_it_applied() {
+    let other = service("other", &[("", 80, TargetPort::Number(80))]);
+    let mut world = controller(vec![pool(PUBLIC), put(&shop()), put(&other)]);
+    world.apply(Change::Leads(true));
+    world.apply(written("192.0.2.10", &[&other], AddressState::Held, 5));
+    world.apply(written("192.0.2.11", &[&shop()], AddressState::Held, 6));
+    world.apply(heard(applied("a", 5)));
+    assert_eq!(world.apply(heard(applied("a", 5))), []);
+    let dirt = world.apply(heard(applied("a", 9)));
+    assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop())))), "{dirt:?}");
+    assert_eq!(world.apply(heard(applied("a", 20))), []);
+}
+
+#[test]
+fn a_host_says_how_far_it_is_and_only_exceptions() {
+    let mut world = on_host(vec![pool(PUBLIC), put(&shop()), host(&["10.0.0.5"], &[])]);
+    world.apply(written("192.0.2.17", &[&shop()], AddressState::Held, 5));
+    let here = |holds: &[&str], applied| {
+        heard(HostReport {
+            host: HOST.into(),
+            addresses: vec![ip("10.0.0.5")],
+            holds: holds.iter().map(|it| ip(it)).collect(),
+            applied,
+            ..HostReport::default()
+        })
+    };
+    let told = |world: &World| world.said().expect("a host");
+    assert_eq!(told(&world).applied, 0);
+    world.apply(here(&["192.0.2.17"], 5));
+    assert_eq!(told(&world).applied, 4, "it is present, and nobody answers there yet");
+
+    let concluded = |serving: Vec<Serving>, problems| {
+        let unit = unit(&owner(&shop()));
+        Change::Outcome(Outcome { unit, state: UnitState::Done, facts: vec![], problems, serving })
+    };
+    let taken = Problem::new(owner(&shop()).object(), Reason::PortInUse, "nginx listens there");
+    world.apply(concluded(vec![], vec![(owner(&shop()), taken)]));
+    let said = told(&world);
+    assert_eq!((said.applied, said.not_served.len()), (5, 1));
+    assert_eq!(
+        (said.not_served[0].address, said.not_served[0].reason),
+        (ip("192.0.2.17"), Reason::PortInUse)
+    );
+
+    world.apply(concluded(vec![Serving { ip: ip("192.0.2.17"), protocol: L4::Tcp, port: 8080 }], vec![]));
+    let well = Said { applied: 5, addresses: vec![ip("10.0.0.5")], held: vec![], not_served: vec![] };
+    assert_eq!(told(&world), well);
+
+    world.apply(written("192.0.2.17", &[], AddressState::Releasing, 7));
+    world.apply(here(&["192.0.2.17"], 7));
+    assert_eq!((told(&world).applied, told(&world).held), (7, vec![ip("192.0.2.17")]));
+    world.apply(here(&[], 7));
+    assert_eq!(told(&world), Said { applied: 7, ..well });
+}
+
+#[test]
+fn a_host_goes_on_with_what_an_address_said_before_a_newer_plan() {
+    let mut world = on_host(vec![pool(PUBLIC), put(&shop()), host(&[], &[])]);
+    world.apply(written("192.0.2.17", &[&shop()], AddressState::Held, 5));
+    let newer = |change: Change| match change {
+        Change::Put(Fact::Address(it)) => {
+            Change::Put(Fact::Address(Arc::new(Address { plan_version: 99, ..Address::clone(&it) })))
+        }
+        other => other,
+    };
+    world.apply(newer(written("192.0.2.17", &[], AddressState::Releasing, 7)));
+    world.apply(written("192.0.2.18", &[], AddressState::Held, 9));
+    assert_eq!(served(&world, &shop()).0, [Bind::Ledger(ip("192.0.2.17"))]);
+    let Desired::Presence(present) = world.desire(&Unit::Presence(HOST.into())) else { panic!("present") };
+    assert_eq!(present.as_of, 6, "it does not say that it applied what it did not understand");
+    let told = world.problems().into_iter().find(|it| it.reason == Reason::NewerPlan).expect("it is told");
+    assert_eq!(told.object.name.as_str(), "192.0.2.17");
+
+    world.apply(written("192.0.2.17", &[], AddressState::Releasing, 11));
+    assert_eq!(served(&world, &shop()).0, []);
+    assert!(world.problems().iter().all(|it| it.reason != Reason::NewerPlan));
 }

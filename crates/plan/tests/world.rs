@@ -94,7 +94,7 @@ fn an_address_of_a_pool_is_used_only_once_it_is_written() {
     assert_eq!(load_balancer(&world, &owner(&shop())).binds, [Bind::Ledger(ip("192.0.2.10"))]);
     assert!(dirt.contains(&Dirt::Unit(Unit::Presence(HOST.into()))), "{dirt:?}");
     let Desired::Presence(present) = world.desire(&Unit::Presence(HOST.into())) else { panic!("present") };
-    assert_eq!(present.into_keys().collect::<Vec<_>>(), [ip("192.0.2.10")]);
+    assert_eq!(present.addresses.into_keys().collect::<Vec<_>>(), [ip("192.0.2.10")]);
 }
 
 #[test]

@@ -34,6 +34,9 @@ impl World {
         let load_balancer = &state.planned.load_balancer;
         let mut serving = Vec::new();
         let mut problems: BTreeSet<Problem> = state.planned.problems.iter().cloned().collect();
+        if self.roles.host.is_none() {
+            serving.extend(self.served_by_hosts(state));
+        }
         for unit in &state.units {
             let Some(outcome) = self.outcomes.get(unit) else { continue };
             serving.extend(outcome.serving.iter().filter(|it| self.is_reachable(load_balancer, it)).cloned());
@@ -63,13 +66,14 @@ impl World {
 
     /// A socket answers only where its address is present.
     fn is_reachable(&self, load_balancer: &LoadBalancer, at: &Serving) -> bool {
-        load_balancer.binds.contains(&Bind::Host(at.ip)) || self.index.is_held(at.ip)
+        load_balancer.binds.contains(&Bind::Host(at.ip)) || self.is_served(at.ip)
     }
 
     /// Everything that somebody must know, in a stable order.
     pub fn problems(&self) -> Vec<Problem> {
         let mut all: BTreeSet<Problem> = self.reported.values().flatten().cloned().collect();
         all.extend(self.ledger.problems());
+        all.extend(self.newer());
         for state in self.owners.values() {
             all.extend(state.planned.problems.iter().cloned());
         }

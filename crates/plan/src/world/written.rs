@@ -1,12 +1,11 @@
 //! Addresses as they are written: who may use them now, who gives them out, and when they are free again.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
-use seaway_model::{Address, AddressState, Dirt, Owner, Unit};
+use seaway_model::{
+    Address, AddressState, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Unit, address::PLAN_VERSION,
+    unit::Present,
+};
 
 use super::World;
 
@@ -17,6 +16,10 @@ impl World {
             return;
         }
         self.roles.allocate = leads;
+        // Whoever leads takes them as they read.
+        for address in std::mem::take(&mut self.unknown).into_values() {
+            self.put_address(address);
+        }
         let before = std::mem::take(&mut self.ledger);
         let (ledger, _) = before.turned(leads, self.addresses.values().map(|it| Address::clone(it)));
         self.ledger = ledger;
@@ -42,12 +45,27 @@ impl World {
 
     /// An Address was written (or read at the start): who it belongs to may use it now.
     pub(super) fn put_address(&mut self, address: Arc<Address>) {
+        self.newest = self.newest.max(address.version);
+        if !self.roles.allocate && address.plan_version > PLAN_VERSION {
+            self.unknown.insert(address.ip, address);
+            return;
+        }
+        self.unknown.remove(&address.ip);
         let before = self.addresses.insert(address.ip, address.clone());
+        if let Some(before) = &before {
+            self.by_version.remove(&before.version);
+        }
+        if address.version > 0 {
+            self.by_version.insert(address.version, address.ip);
+        }
         if !self.settled {
             self.ledger.learn(&address);
             return;
         }
-        if before.as_ref() == Some(&address) {
+        if let Some(before) = before.as_ref().filter(|it| **it == address) {
+            if before.version != address.version {
+                self.presence_changed();
+            }
             return;
         }
         let touched = self.ledger.follow(address.ip, Some(&*address));
@@ -66,7 +84,9 @@ impl World {
     }
 
     pub(super) fn remove_address(&mut self, ip: IpAddr) {
+        self.unknown.remove(&ip);
         let Some(before) = self.addresses.remove(&ip) else { return };
+        self.by_version.remove(&before.version);
         self.ledger.unlearn(ip);
         let touched = self.ledger.follow(ip, None);
         self.regrant(touched);
@@ -85,7 +105,7 @@ impl World {
         for ip in self.ledger.releasing() {
             let written = self.addresses.get(&ip).is_none_or(|it| it.state == AddressState::Releasing);
             let served = self.outcomes.values().any(|it| it.serving.iter().any(|at| at.ip == ip));
-            if written && !served && !self.index.is_held(ip) {
+            if written && !served && !self.may_be_held(ip) {
                 let touched = self.ledger.released(ip);
                 self.regrant(touched);
                 self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
@@ -93,9 +113,26 @@ impl World {
         }
     }
 
-    pub(super) fn present(&self) -> BTreeMap<IpAddr, Vec<Owner>> {
+    pub(super) fn present(&self) -> Present {
         let held = |it: &&Arc<Address>| it.state == AddressState::Held && !it.owners.is_empty();
-        self.addresses.values().filter(held).map(|it| (it.ip, it.owners.clone())).collect()
+        let addresses = self.addresses.values().filter(held).map(|it| (it.ip, it.owners.clone())).collect();
+        // What is not understood is not applied, nor is what came after it known to be.
+        let unknown = self.unknown.values().map(|it| it.version.saturating_sub(1)).min();
+        Present { addresses, as_of: unknown.map_or(self.newest, |it| it.min(self.newest)) }
+    }
+
+    /// Addresses that a newer Seaway wrote.
+    pub(super) fn newer(&self) -> impl Iterator<Item = Problem> + '_ {
+        self.unknown.values().map(|it| {
+            let object = ObjectRef::new(Kind::Address, "", it.ip.to_string());
+            let what = format!(
+                "its planVersion is {}, and this host knows {PLAN_VERSION}; what it said before goes on here",
+                it.plan_version
+            );
+            Problem::new(object, Reason::NewerPlan, what)
+                .at("spec.planVersion")
+                .fix("Upgrade Seaway on this host.")
+        })
     }
 
     pub(super) fn presence_changed(&mut self) {

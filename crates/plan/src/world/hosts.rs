@@ -1,0 +1,156 @@
+//! Serving hosts: what they report of themselves, and what this one reports to others.
+//!
+//! Of this host `holds` lists every address. Another, in a cluster, says how far it is (`applied`) and tells exceptions
+//! only: what it still holds, what it cannot serve.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use seaway_model::{
+    AddressState, Dirt, Name, Owner, Reason, Unit, fact::HostReport, load_balancer::Bind, outcome::Serving,
+};
+
+use super::{World, owners::OwnerState};
+use crate::members::members;
+
+/// What this host says of itself to whoever gives addresses out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// All Addresses up to this version are as they should be here, or told below.
+    pub applied: u64,
+    /// Its own.
+    pub addresses: Vec<IpAddr>,
+    /// Of our pools, present though they should be no more.
+    pub held: Vec<IpAddr>,
+    pub not_served: Vec<NotServed>,
+}
+
+/// An address that should be served here and is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotServed {
+    pub address: IpAddr,
+    pub reason: Reason,
+    pub message: Name,
+}
+
+impl World {
+    /// Whose status may be another by it.
+    pub(super) fn host_changed(&mut self, before: Option<&HostReport>, now: &HostReport) {
+        let whole = |it: &HostReport| (it.addresses.clone(), it.drain);
+        let Some(before) = before.filter(|it| whole(it) == whole(now)) else {
+            return self.refresh_statuses();
+        };
+        let mut ips: BTreeSet<IpAddr> = before.holds.symmetric_difference(&now.holds).copied().collect();
+        ips.extend(before.not_served.symmetric_difference(&now.not_served));
+        let (least, most) = (before.applied.min(now.applied), before.applied.max(now.applied));
+        ips.extend(
+            self.by_version
+                .range(least..)
+                .skip_while(|(it, _)| **it == least)
+                .take_while(|(it, _)| **it <= most)
+                .map(|(_, ip)| ip),
+        );
+        let addresses = ips.iter().filter_map(|ip| self.addresses.get(ip));
+        let owners: BTreeSet<&Owner> = addresses.flat_map(|it| &it.owners).collect();
+        self.dirt.extend(owners.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+    }
+
+    /// Some host has it, or has not heard yet that it should not. (Those that are not alive were told as gone.)
+    pub(super) fn may_be_held(&self, ip: IpAddr) -> bool {
+        let version = self.addresses.get(&ip).map_or(0, |it| it.version);
+        self.index
+            .hosts()
+            .any(|host| host.holds.contains(&ip) || !self.tells_all(host) && host.applied < version)
+    }
+
+    /// Some host has it present.
+    pub(super) fn is_served(&self, ip: IpAddr) -> bool {
+        self.index.hosts().any(|host| self.has(host, ip))
+    }
+
+    fn tells_all(&self, host: &HostReport) -> bool {
+        host.applied == 0 || self.roles.host.as_ref() == Some(&host.host)
+    }
+
+    fn has(&self, host: &HostReport, ip: IpAddr) -> bool {
+        if self.tells_all(host) {
+            return host.holds.contains(&ip);
+        }
+        let written = self.addresses.get(&ip);
+        let applied = written.is_some_and(|it| it.state == AddressState::Held && it.version <= host.applied);
+        applied && !host.not_served.contains(&ip)
+    }
+
+    /// What hosts serve of an owner, as far as they tell: who serves nothing itself has only their word.
+    pub(super) fn served_by_hosts(&self, state: &OwnerState) -> Vec<Serving> {
+        let load_balancer = &state.planned.load_balancer;
+        let mut hosts: Vec<&HostReport> = self.index.hosts().map(|it| &**it).filter(|it| !it.drain).collect();
+        hosts.retain(|host| self.has_members_for(state, host));
+        let reached = |bind: &Bind| match bind {
+            Bind::Ledger(ip) => hosts.iter().any(|host| self.has(host, *ip)),
+            Bind::Host(ip) => {
+                hosts.iter().any(|host| host.addresses.contains(ip) && !host.not_served.contains(ip))
+            }
+            Bind::Cloud(_) => false,
+        };
+        let ips = load_balancer.binds.iter().filter(|bind| reached(bind)).filter_map(Bind::ip);
+        let at =
+            |ip| load_balancer.listeners.keys().map(move |it| Serving { ip, protocol: it.l4, port: it.port });
+        ips.flat_map(at).collect()
+    }
+
+    /// With `externalTrafficPolicy: Local`, a host without a member does not serve.
+    fn has_members_for(&self, state: &OwnerState, host: &HostReport) -> bool {
+        let Some(demand) = state.demand.as_ref().filter(|it| it.service.local_only) else { return true };
+        let here = |it| !members(&self.index, &demand.service, it, Some(&host.host)).list.is_empty();
+        demand.ports.iter().any(|it| here(&it.port))
+    }
+
+    /// Nothing, if this is no host.
+    pub fn said(&self) -> Option<Said> {
+        let own = self.index.host(self.roles.host.as_ref()?)?;
+        let wanted = self.present();
+        let mut said = Said { applied: own.applied, addresses: own.addresses.clone(), ..Said::default() };
+        said.held = own.holds.iter().copied().filter(|ip| !wanted.addresses.contains_key(ip)).collect();
+        for (ip, owners) in &wanted.addresses {
+            let version = self.addresses.get(ip).map_or(0, |it| it.version);
+            if version > own.applied {
+                continue;
+            }
+            let missing: Vec<&Owner> = owners.iter().filter(|owner| !self.serves_here(owner, *ip)).collect();
+            if own.holds.contains(ip) && missing.is_empty() {
+                continue;
+            }
+            match self.why_not(missing.into_iter().chain(owners)) {
+                Some((reason, message)) => said.not_served.push(NotServed { address: *ip, reason, message }),
+                // Under way.
+                None => said.applied = said.applied.min(version.saturating_sub(1)),
+            }
+        }
+        Some(said)
+    }
+
+    fn serves_here(&self, owner: &Owner, ip: IpAddr) -> bool {
+        let Some(state) = self.owners.get(owner) else { return true };
+        let load_balancer = &state.planned.load_balancer;
+        let bound = load_balancer.binds.contains(&Bind::Ledger(ip));
+        let serving =
+            |unit: &Unit, at: &Serving| self.outcomes.get(unit).is_some_and(|it| it.serving.contains(at));
+        let open = |at: &Serving| state.units.iter().any(|unit| serving(unit, at));
+        let mut sockets =
+            load_balancer.listeners.keys().map(|it| Serving { ip, protocol: it.l4, port: it.port });
+        !bound || sockets.all(|at| open(&at))
+    }
+
+    /// What drivers of this host told one of them.
+    fn why_not<'a>(&self, owners: impl Iterator<Item = &'a Owner>) -> Option<(Reason, Name)> {
+        let presence = self.roles.host.clone().map(Unit::Presence);
+        for owner in owners {
+            let units = self.owners.get(owner).into_iter().flat_map(|it| &it.units).chain(&presence);
+            let told = units.filter_map(|unit| self.outcomes.get(unit)).flat_map(|it| &it.problems);
+            if let Some((_, problem)) = told.into_iter().find(|(whose, _)| whose == owner) {
+                return Some((problem.reason, problem.message.as_str().into()));
+            }
+        }
+        None
+    }
+}
