@@ -57,6 +57,8 @@ pub struct Connection<S> {
 #[derive(Clone, Copy, Debug)]
 struct Theirs {
     first_window: i64,
+    /// No stream has been let say more beyond that.
+    most_beyond: i64,
     streams: u32,
     takes_protocols: bool,
     /// Anything at all has been said.
@@ -75,9 +77,12 @@ enum Parting {
 #[derive(Debug)]
 struct Stream<S> {
     with: S,
+    /// What may be said, beyond the window that all begin with.
     window: i64,
     room: i64,
     taken: u32,
+    /// Its answer has no body, whatever is told of one.
+    is_bodiless: bool,
     /// Of the body that comes, as it was told.
     length: Option<u64>,
     moved: u64,
@@ -155,6 +160,9 @@ pub struct Broken {
 }
 
 const FIRST_WINDOW: u32 = 65_535;
+/// Until the peer has told how many it takes: fewer is not recommended to anybody (RFC 9113, section 6.5.2), and more
+/// would be refused with bodies on their way, which cannot be asked again.
+const FIRST_STREAMS: u32 = 100;
 /// Of our ends that are remembered.
 const MOST_ENDED: usize = 512;
 /// What the ping says that asks whether the peer has heard that we leave.
@@ -200,7 +208,8 @@ impl<S> Connection<S> {
             ours,
             theirs: Theirs {
                 first_window: i64::from(FIRST_WINDOW),
-                streams: u32::MAX,
+                most_beyond: 0,
+                streams: FIRST_STREAMS,
                 takes_protocols: false,
                 came: false,
             },
@@ -293,9 +302,10 @@ impl<S> Connection<S> {
     fn stream(&self, with: S) -> Stream<S> {
         Stream {
             with,
-            window: self.theirs.first_window,
+            window: 0,
             room: i64::from(self.ours.stream_window),
             taken: 0,
+            is_bodiless: false,
             length: None,
             moved: 0,
             has_head: false,
@@ -311,7 +321,9 @@ impl<S> Connection<S> {
         stream.is_said = ends;
         let start = self.out.len();
         put_head(&mut self.out, 0, kind::HEADERS, 0, key.id);
-        put(&mut Block::new(&mut self.out, !std::mem::replace(&mut self.has_said_fields, true)));
+        let mut block = Block::new(&mut self.out, !std::mem::replace(&mut self.has_said_fields, true));
+        put(&mut block);
+        stream.is_bodiless |= block.asks_head;
         let end_stream = if ends { flag::END_STREAM } else { 0 };
         let length = self.out.len() - start - HEAD;
         if length <= LARGEST {
@@ -338,7 +350,8 @@ impl<S> Connection<S> {
         let Some(stream) = self.streams.of_mut(key).filter(|it| !it.is_closed && !it.is_said) else {
             return 0;
         };
-        let window = usize::try_from(stream.window.min(self.window)).unwrap_or(0);
+        let window = (self.theirs.first_window + stream.window).min(self.window);
+        let window = usize::try_from(window).unwrap_or(0);
         let count = bytes.len().min(window);
         let ends = ends && count == bytes.len();
         if count == 0 && !(ends && bytes.is_empty()) {

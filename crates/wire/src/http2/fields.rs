@@ -13,6 +13,8 @@ pub(super) struct Decoder {
     field: Vec<u8>,
 }
 
+const KEPT: usize = 1 << 10;
+
 /// The block is none; nothing after it can be understood.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Garbled;
@@ -46,6 +48,10 @@ impl Decoder {
                 }
             }
             begun = true;
+        }
+        // What the longest field needed is not kept for as long as the connection is.
+        if self.field.capacity() > KEPT {
+            self.field = Vec::new();
         }
         Ok(())
     }
@@ -103,6 +109,8 @@ fn text(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Garbled> {
 #[derive(Debug)]
 pub struct Block<'o> {
     out: &'o mut Vec<u8>,
+    /// It is a question to which there is no body in the answer.
+    pub(super) asks_head: bool,
 }
 
 impl<'o> Block<'o> {
@@ -111,7 +119,7 @@ impl<'o> Block<'o> {
         if first {
             out.push(0x20);
         }
-        Block { out }
+        Block { out, asks_head: false }
     }
 
     pub fn status(&mut self, status: u16) {
@@ -135,7 +143,10 @@ impl<'o> Block<'o> {
         match name {
             b"GET" => self.out.push(0x82),
             b"POST" => self.out.push(0x83),
-            _ => self.named(2, name),
+            _ => {
+                self.asks_head = name == b"HEAD";
+                self.named(2, name);
+            }
         }
     }
 
@@ -265,6 +276,15 @@ mod tests {
             assert_eq!(said(&mut Decoder::default(), block), Err(Garbled), "{block:x?}");
         }
         assert_eq!(said(&mut Decoder::default(), b"\x20\x3f\xe1\x1f\x82").unwrap(), ":method: GET\n");
+    }
+
+    #[test]
+    fn what_a_long_field_needed_is_not_kept() {
+        let mut decoder = Decoder::default();
+        let mut block = Vec::new();
+        Block::new(&mut block, false).field(b"x", &[b'y'; 50_000]);
+        said(&mut decoder, &block).unwrap();
+        assert!(decoder.field.capacity() <= KEPT, "{}", decoder.field.capacity());
     }
 
     #[test]

@@ -32,6 +32,7 @@ enum What {
     Nothing,
 }
 
+const MOST_STREAMS: [u8; 2] = setting::MOST_STREAMS.to_be_bytes();
 /// Of one head.
 const MOST_PIECES: u32 = 32;
 /// What a head may be longer than what is in it, as it is written.
@@ -278,8 +279,9 @@ impl<S: Default> Connection<S> {
         if let Some(stream) = self.streams.of_mut(key) {
             stream.has_head = !is_interim;
             stream.has_come = ends;
-            // Without a body it may tell how long one would have been.
-            stream.length = facts.length.filter(|_| !ends);
+            // Without a body it may tell how long one would have been (RFC 9113, section 8.1.1).
+            let is_bodiless = stream.is_bodiless || matches!(facts.status, 204 | 304);
+            stream.length = if is_bodiless { Some(0) } else { facts.length.filter(|_| !ends) };
         }
         self.close_if_over(key);
         Ok(Heard::Answered { key, status: facts.status, ends })
@@ -343,7 +345,11 @@ impl<S: Default> Connection<S> {
         for [high, low, value @ ..] in settings {
             self.hear_setting(u16::from_be_bytes([*high, *low]), u32::from_be_bytes(*value))?;
         }
-        self.theirs.came = true;
+        if !std::mem::replace(&mut self.theirs.came, true)
+            && !settings.iter().any(|it| it[..2] == MOST_STREAMS)
+        {
+            self.theirs.streams = u32::MAX;
+        }
         put(&mut self.out, kind::SETTINGS, flag::ACK, 0, &[]);
         Ok(Heard::Room { key: None })
     }
@@ -361,14 +367,17 @@ impl<S: Default> Connection<S> {
                 if value > LARGEST_NUMBER {
                     return broken(Reason::FLOW_CONTROL, "a window that is too large");
                 }
-                let more = i64::from(value) - self.theirs.first_window;
                 self.theirs.first_window = i64::from(value);
-                let mut is_too_large = false;
-                for (_, stream) in self.streams.iter_mut() {
-                    stream.window += more;
-                    is_too_large |= stream.window > i64::from(LARGEST_NUMBER);
+                if !self.fits(self.theirs.most_beyond) {
+                    // All streams are looked at only where one may be at fault: a setting has six bytes.
+                    let open = self.streams.iter_mut().filter(|(_, stream)| !stream.is_closed);
+                    self.theirs.most_beyond = open.map(|(_, stream)| stream.window).max().unwrap_or(0);
                 }
-                if is_too_large { broken(Reason::FLOW_CONTROL, "a window that is too large") } else { Ok(()) }
+                if self.fits(self.theirs.most_beyond) {
+                    Ok(())
+                } else {
+                    broken(Reason::FLOW_CONTROL, "a window that is too large")
+                }
             }
             // We never send more than everybody takes.
             setting::LARGEST_FRAME if !(LARGEST..1 << 24).contains(&(value as usize)) => {
@@ -381,6 +390,11 @@ impl<S: Default> Connection<S> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// So much beyond the window that all begin with is no more than a window can be.
+    fn fits(&self, beyond: i64) -> bool {
+        self.theirs.first_window + beyond <= i64::from(LARGEST_NUMBER)
     }
 
     fn hear_ping<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
@@ -439,10 +453,12 @@ impl<S: Default> Connection<S> {
         };
         let Some(stream) = self.streams.of_mut(key) else { return Ok(Heard::Nothing) };
         stream.window += by;
-        match by {
-            0 => self.break_stream(key, Reason::PROTOCOL),
-            _ if stream.window > i64::from(LARGEST_NUMBER) => self.break_stream(key, Reason::FLOW_CONTROL),
-            _ => Ok(Heard::Room { key: Some(key) }),
+        let window = stream.window;
+        if by == 0 || !self.fits(window) {
+            let reason = if by == 0 { Reason::PROTOCOL } else { Reason::FLOW_CONTROL };
+            return self.break_stream(key, reason);
         }
+        self.theirs.most_beyond = self.theirs.most_beyond.max(window);
+        Ok(Heard::Room { key: Some(key) })
     }
 }

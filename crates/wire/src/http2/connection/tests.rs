@@ -10,6 +10,8 @@ use super::{
 
 const OURS: Ours = Ours { head: 4096, streams: 4, stream_window: 1 << 16, connection_window: 1 << 17 };
 
+mod peers;
+
 type Side = Connection<Vec<u8>>;
 
 fn server() -> Side {
