@@ -68,7 +68,8 @@ pub fn status(bytes: &[u8]) {
 /// heard is one head to the strict reader, or none: nothing in a field becomes a line or a request of its own.
 pub fn frames(bytes: &[u8]) {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    let ours = Ours { head: 1024, streams: 4, stream_window: 1 << 15, connection_window: 1 << 16 };
+    let ours =
+        Ours { head: 1024, streams: 4, stream_window: 1 << 15, connection_window: 1 << 16, is_shared: false };
     let bytes = [&SETTINGS[..], bytes].concat();
     let server = || Connection::<usize>::server(ours, true);
     let client = || {

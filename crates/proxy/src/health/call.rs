@@ -36,7 +36,8 @@ pub(super) struct Call {
 /// No answer to this question is longer.
 const LONGEST: usize = 4 << 10;
 /// More than any answer that is looked at.
-const OURS: Ours = Ours { head: 16 << 10, streams: 0, stream_window: 1 << 16, connection_window: 1 << 17 };
+const OURS: Ours =
+    Ours { head: 16 << 10, streams: 0, stream_window: 1 << 16, connection_window: 1 << 17, is_shared: false };
 
 impl Call {
     pub(super) fn begin((socket, session): (Rc<OwnedFd>, Option<ClientConnection>), check: &Check) -> Call {

@@ -65,14 +65,17 @@ pub(super) struct Head {
 /// should hold for one client.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+const SHARED_STREAM_WINDOW: u32 = 256 << 10;
 pub(super) const MOST_STREAMS: u32 = 256;
 /// A stream that is over is held until its task has noticed.
 const MOST_HELD: usize = 2 * MOST_STREAMS as usize;
 /// Frames that need no answer from a member (PING, SETTINGS and the like) could otherwise keep a worker for as long as
 /// somebody sends them.
 const READS: u32 = 4;
-/// Waits to be written at most, but for answers to frames.
+/// Waits to be written at most, but for heads and answers to frames.
 const CROWD: usize = 64 << 10;
+/// More than bodies alone can make of it: while both sides only send, neither waits for the other to listen.
+const MOST_UNTAKEN: usize = 4 * CROWD;
 /// Of a body, at a time.
 const PIECE: usize = 16 << 10;
 /// Answers before the answer that nobody takes.
@@ -80,7 +83,19 @@ const MOST_INTERIM: usize = 16;
 const NEVER: u64 = u64::MAX;
 
 pub(super) fn allowing(head: usize) -> Ours {
-    Ours { head, streams: MOST_STREAMS, stream_window: STREAM_WINDOW, connection_window: CONNECTION_WINDOW }
+    Ours {
+        head,
+        streams: MOST_STREAMS,
+        stream_window: STREAM_WINDOW,
+        connection_window: CONNECTION_WINDOW,
+        is_shared: false,
+    }
+}
+
+/// A member, whose answers are for many clients: one that takes nothing holds no more than its own window, which is as
+/// large as one over a short way needs.
+pub(super) fn allowing_member(head: usize) -> Ours {
+    Ours { stream_window: SHARED_STREAM_WINDOW, is_shared: true, ..allowing(head) }
 }
 
 impl Mail {
@@ -181,9 +196,13 @@ impl Many {
             self.left.set((turn, READS));
         }
         loop {
-            if self.connection.borrow().out.len() - self.sent.get() > CROWD {
+            if self.connection.borrow().out.len() - self.sent.get() > MOST_UNTAKEN {
                 // Who takes no answers is not listened to.
                 ready!(self.poll_flush())?;
+            }
+            if self.is_full() {
+                // First those have their turn that are there: who lets a stream go wakes this task.
+                return Poll::Pending;
             }
             let (_, left) = self.left.get();
             if left == 0 {
@@ -218,15 +237,20 @@ impl Many {
         }
     }
 
+    /// Clients' streams alone: those to a member are opened by us, and not to be listened to would leave them where they
+    /// are.
+    fn is_full(&self) -> bool {
+        let connection = self.connection.borrow();
+        connection.is_server() && connection.held() > MOST_HELD
+    }
+
     /// Tells how many of the bytes are dealt with.
     fn listen(&self, bytes: &[u8], hand_out: &mut dyn FnMut(Heard<'_>)) -> io::Result<usize> {
         let mut used = 0;
         loop {
             let mut connection = self.connection();
-            if connection.held() > MOST_HELD {
-                // First those have their turn that are there.
+            if connection.is_server() && connection.held() > MOST_HELD {
                 self.is_behind.set(true);
-                self.left.set((self.hall.turn(), 0));
                 return Ok(used);
             }
             let heard = connection.read(&bytes[used..]);

@@ -13,7 +13,7 @@ use super::{
     exchange::Short,
     flow::Flow,
     hall::Own,
-    many::{Head, Mail, Many, allowing},
+    many::{Head, Mail, Many, allowing_member},
     multi::{Multi, fields_of},
     relay::put_interim,
     scratch::Scratch,
@@ -114,7 +114,7 @@ async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember
     }
     let own = Rc::new(Own::new(None, hall.now()));
     let ready = stream.ready();
-    let many = Many::new(hall.clone(), stream, own.clone(), Connection::client(allowing(OURS.head)));
+    let many = Many::new(hall.clone(), stream, own.clone(), Connection::client(allowing_member(OURS.head)));
     let (driven, patience, at) = (many.clone(), client.timeout(|it| it.answer), member.at);
     hall.begin(own.clone(), async move {
         // Until now the stream was that of the task that connected.

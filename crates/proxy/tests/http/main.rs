@@ -4,6 +4,9 @@
 mod access;
 mod bodies;
 mod changing;
+#[path = "../smuggling/frames.rs"]
+#[allow(dead_code)]
+mod frames;
 mod framing;
 mod heads;
 mod interim;
@@ -14,6 +17,7 @@ mod members_tls;
 mod peer;
 mod rules;
 mod scene;
+mod shares;
 #[path = "../tcp/stage.rs"]
 mod stage;
 mod sticky;

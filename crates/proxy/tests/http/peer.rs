@@ -91,6 +91,9 @@ pub(crate) async fn receive(from: &mut RecvStream) -> Result<(Vec<u8>, HeaderMap
     Ok((body, from.trailers().await?.unwrap_or_default()))
 }
 
+/// Of a stream, and of a connection.
+const WINDOWS: (u32, u32) = (1 << 20, 4 << 20);
+
 /// A member that answers every stream with what it heard: fields of note, then the body; and a trailer.
 pub(crate) struct Echo {
     pub(crate) at: SocketAddr,
@@ -104,20 +107,25 @@ pub(crate) struct Echo {
 impl Echo {
     /// `streams`: so many on each connection, then it says goodbye.
     pub(crate) fn new(streams: usize) -> Echo {
-        Echo::with(streams, false, "0")
+        Echo::with(streams, WINDOWS, false, "0")
+    }
+
+    /// With less room for all of its streams than each has for itself.
+    pub(crate) fn narrow() -> Echo {
+        Echo::with(usize::MAX, (1 << 20, 65_535), false, "0")
     }
 
     /// It takes `CONNECT` with a protocol, too.
     pub(crate) fn that_switches() -> Echo {
-        Echo::with(usize::MAX, true, "0")
+        Echo::with(usize::MAX, WINDOWS, true, "0")
     }
 
     /// Its calls of gRPC all end so.
     pub(crate) fn that_ends_with(status: &'static str) -> Echo {
-        Echo::with(usize::MAX, false, status)
+        Echo::with(usize::MAX, WINDOWS, false, status)
     }
 
-    fn with(streams: usize, switches: bool, status: &'static str) -> Echo {
+    fn with(streams: usize, windows: (u32, u32), switches: bool, status: &'static str) -> Echo {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -132,7 +140,7 @@ impl Echo {
                 let (answered, lasting) = (answered.clone(), lasting.clone());
                 tokio::spawn(async move {
                     let mut builder = h2::server::Builder::new();
-                    builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20);
+                    builder.initial_window_size(windows.0).initial_connection_window_size(windows.1);
                     if switches {
                         builder.enable_connect_protocol();
                     }
@@ -164,6 +172,22 @@ async fn echo(
     status: &'static str,
 ) {
     let (head, mut from) = request.into_parts();
+    if head.uri.path() == "/sink" {
+        while let Some(Ok(bytes)) = from.data().await {
+            let _ = from.flow_control().release_capacity(bytes.len());
+        }
+        return drop(respond.send_response(Response::new(()), true));
+    }
+    if head.uri.path() == "/endless" {
+        let mut to = respond.send_response(Response::new(()), false).unwrap();
+        loop {
+            to.reserve_capacity(64 << 10);
+            let Some(Ok(room)) = poll_fn(|cx| to.poll_capacity(cx)).await else { return };
+            if to.send_data(Bytes::from(vec![b'x'; room]), false).is_err() {
+                return;
+            }
+        }
+    }
     if head.uri.path() == "/bare" {
         let answer = Response::builder().header("grpc-status", "12").body(()).unwrap();
         respond.send_response(answer, true).unwrap();

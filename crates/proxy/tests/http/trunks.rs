@@ -12,11 +12,19 @@ use seaway_model::{
 use crate::{peer::*, scene::*, stage::*};
 
 pub(crate) fn front_many(members: &[SocketAddr]) -> (Stage, SocketAddr) {
-    let stage = Stage::new();
+    front_of(Stage::new(), members)
+}
+
+/// One worker, so that all share everything.
+pub(crate) fn front_one(members: &[SocketAddr]) -> (Stage, SocketAddr) {
+    front_of(Stage::with_workers(1), members)
+}
+
+fn front_of(stage: Stage, members: &[SocketAddr]) -> (Stage, SocketAddr) {
     stage.put(Pool { protocol: BackendProtocol::Http2, ..pool(members) });
     let (at, _) = stage.open(HERE, |listener| {
         listener.protocol = Protocol::Http;
-        listener.timeouts.answer = Duration::from_secs(5);
+        listener.timeouts.answer = 3 * PATIENCE;
     });
     (stage, at)
 }

@@ -23,6 +23,9 @@ pub struct Ours {
     pub streams: u32,
     pub stream_window: u32,
     pub connection_window: u32,
+    /// Streams are of people who do not know each other: what nobody takes fills its stream's window, and not that of
+    /// all.
+    pub is_shared: bool,
 }
 
 /// `S`: what the caller keeps for each stream.
@@ -262,6 +265,10 @@ impl<S> Connection<S> {
         self.streams.len()
     }
 
+    pub fn is_server(&self) -> bool {
+        self.is_server
+    }
+
     /// Nothing more is to be expected of the stream, in neither direction.
     pub fn is_closed(&self, key: Key) -> bool {
         self.streams.of(key).is_none_or(|stream| stream.is_closed)
@@ -385,7 +392,9 @@ impl<S> Connection<S> {
                 put_room(&mut self.out, key.id, by);
             }
         }
-        self.release_connection(count);
+        if !self.ours.is_shared {
+            self.release_connection(count);
+        }
     }
 
     fn release_connection(&mut self, count: usize) {
@@ -415,7 +424,9 @@ impl<S> Connection<S> {
         let stream = self.streams.of(key)?;
         let reason = if self.is_server && stream.is_said { Reason::NONE } else { Reason::CANCEL };
         self.reset(key, reason);
-        self.release_connection(unread);
+        if !self.ours.is_shared {
+            self.release_connection(unread);
+        }
         self.streams.remove(key).map(|stream| stream.with)
     }
 

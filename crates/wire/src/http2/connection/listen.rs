@@ -162,6 +162,9 @@ impl<S: Default> Connection<S> {
             let reason = if too_much { Reason::FLOW_CONTROL } else { Reason::PROTOCOL };
             return self.break_stream(key, reason);
         }
+        if self.ours.is_shared {
+            self.release_connection(whole);
+        }
         // Nobody takes the filling.
         let filling = whole - bytes.len();
         if filling > 0 {

@@ -8,7 +8,8 @@ use super::{
     *,
 };
 
-const OURS: Ours = Ours { head: 4096, streams: 4, stream_window: 1 << 16, connection_window: 1 << 17 };
+const OURS: Ours =
+    Ours { head: 4096, streams: 4, stream_window: 1 << 16, connection_window: 1 << 17, is_shared: false };
 
 mod peers;
 

@@ -71,6 +71,30 @@ fn no_more_than_a_hundred_are_asked_before_a_member_has_told_how_many_it_takes()
 }
 
 #[test]
+fn where_streams_are_shared_what_nobody_takes_fills_its_own_window_alone() {
+    let mut side = Side::client(Ours { is_shared: true, ..OURS });
+    let keys = [(); 4].map(|()| side.ask(true, Vec::new(), |block| block.method(b"GET")).unwrap());
+    hear(&mut side, &SETTINGS);
+    for key in keys {
+        let piece = framed(kind::DATA, 0, key.id, &[0; 16 << 10]);
+        let head = framed(kind::HEADERS, flag::END_HEADERS, key.id, b"\x88");
+        let bytes = [head, piece.repeat(4)].concat();
+        let (heard, broken) = hear(&mut side, &bytes);
+        assert!(broken.is_none() && !heard.iter().any(|it| matches!(it, Heard::Reset { .. })));
+    }
+    side.out.clear();
+    // More than its own is too much for any, whatever there is for all.
+    let more = framed(kind::DATA, 0, keys[0].id, b"x");
+    let (heard, _) = hear(&mut side, &more);
+    assert!(matches!(heard[..], [Heard::Reset { reason: Reason::FLOW_CONTROL, .. }]));
+    side.out.clear();
+    side.release(keys[1], 40 << 10);
+    side.let_go(keys[2], 64 << 10);
+    let rooms = frames(&side.out).into_iter().filter(|it| it.0 == kind::WINDOW_UPDATE);
+    assert_eq!(rooms.map(|it| it.2).collect::<Vec<_>>(), [keys[1].id], "that of all was opened before");
+}
+
+#[test]
 fn an_answer_without_a_body_may_tell_how_long_one_would_be() {
     for (method, status, body, fits) in [
         ("HEAD", 200, "", true),
