@@ -187,3 +187,22 @@ fn who_sends_all_that_windows_allow_before_listening_is_served() {
         answered += usize::from(frame.kind == HEADERS && streams.contains(&frame.stream));
     }
 }
+
+#[test]
+fn large_answers_of_one_client_advance_together() {
+    let member = talker();
+    let stage = Stage::with_workers(1);
+    stage.put(pool(&[member.at]));
+    let (at, _) = stage.open(HERE, |it| it.protocol = seaway_model::load_balancer::Protocol::Http);
+    let mut stream = wide(at);
+    let streams = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23];
+    streams.iter().for_each(|id| stream.write_all(&asked(b"GET", b"/endless", END_STREAM, *id)).unwrap());
+    let mut heard = [0; 12];
+    while heard.iter().sum::<usize>() < 48 << 20 {
+        let frame = next(&mut stream).unwrap();
+        if frame.kind == DATA {
+            heard[frame.stream as usize / 2] += frame.payload.len();
+        }
+    }
+    assert!(heard.iter().all(|one| *one > 1 << 20), "{heard:?}");
+}
