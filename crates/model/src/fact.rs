@@ -74,6 +74,8 @@ pub struct Service {
     pub class: Option<Name>,
     pub source_ranges: Vec<IpNet>,
     pub publish_not_ready: bool,
+    /// What its status says already, whoever wrote that: heard when addresses are given out for the first time.
+    pub published: Vec<IpAddr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

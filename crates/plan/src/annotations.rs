@@ -49,6 +49,7 @@ pub struct Wishes {
     pub requested_field: Name,
     pub pool: Option<Name>,
     pub sharing: Option<Name>,
+    pub share_across: Vec<Name>,
     pub http: HttpWishes,
     pub tls: TlsWishes,
     /// By our names: where each thing that was asked for stands.
@@ -88,6 +89,7 @@ impl Wishes {
             requested_field: Name::default(),
             pool: None,
             sharing: None,
+            share_across: Vec::new(),
             http: HttpWishes::default(),
             tls: TlsWishes::default(),
             written: BTreeMap::new(),

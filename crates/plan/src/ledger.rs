@@ -32,7 +32,8 @@ use std::{
 };
 
 use seaway_model::{
-    Address, ObjectRef, Owner, Problem,
+    Address, AddressState, ObjectRef, Owner, Problem,
+    address::PLAN_VERSION,
     fact::{AddressPool, HostReport},
     load_balancer::Family,
 };
@@ -42,7 +43,7 @@ use self::{
     claim::Age,
     decide::{Decision, View, Waits},
     holdings::Holdings,
-    pools::{Hosts, Pools, merged, size},
+    pools::{Hosts, Pools, gives, merged, size},
 };
 
 #[derive(Default)]
@@ -100,6 +101,32 @@ impl Ledger {
         if !self.settled {
             self.learned.insert(address.ip, address.clone());
         }
+    }
+
+    /// What a status says of an address that nobody wrote down: whoever has it keeps it, if a pool may give it. Who is
+    /// said to have another one of its family in storage has that.
+    pub fn adopt(&mut self, ip: IpAddr, owners: &[Owner]) {
+        let family = Family::of(ip);
+        let stored = |owner: &Owner| {
+            self.learned.values().any(|it| Family::of(it.ip) == family && it.owners.contains(owner))
+        };
+        let may = |it: &&Owner| self.owners.contains_key(*it) && !stored(it);
+        let owners: Vec<Owner> = owners.iter().filter(may).cloned().collect();
+        let pool = self.pools.ordered().find(|pool| gives(pool, ip)).map(|pool| pool.object.name.clone());
+        let (Some(pool), None, false) = (pool, self.hosts.whose(ip), self.settled) else { return };
+        if self.learned.contains_key(&ip) || owners.is_empty() {
+            return;
+        }
+        let address = Address {
+            ip,
+            pool,
+            sharing: None,
+            owners,
+            plan_version: PLAN_VERSION,
+            state: AddressState::Held,
+            version: 0,
+        };
+        self.learned.insert(ip, address);
     }
 
     /// It went before anything was decided.
@@ -162,8 +189,8 @@ impl Ledger {
         match self.owners.get_mut(&owner) {
             Some(standing) => {
                 let earlier = std::mem::replace(&mut standing.claim, claim.clone());
-                loosened = (&earlier.sharing, earlier.local_only, &earlier.selector)
-                    != (&claim.sharing, claim.local_only, &claim.selector);
+                loosened = (&earlier.sharing, &earlier.across, earlier.local_only, &earlier.selector)
+                    != (&claim.sharing, &claim.across, claim.local_only, &claim.selector);
             }
             None => {
                 let standing = Standing { claim, grant: None, problems: Vec::new(), waits: Waits::Nothing };

@@ -80,6 +80,8 @@ pub struct World {
     by_version: BTreeMap<u64, IpAddr>,
     /// The highest version told, of whatever is still there or not.
     newest: u64,
+    /// What statuses say, for whoever begins to give addresses out.
+    published: HashMap<ServiceKey, Vec<IpAddr>>,
     /// Written by rules that we do not know: what they said before goes on.
     unknown: BTreeMap<IpAddr, Arc<Address>>,
     owners: HashMap<Owner, OwnerState>,
@@ -109,6 +111,7 @@ impl World {
             addresses: BTreeMap::new(),
             by_version: BTreeMap::new(),
             newest: 0,
+            published: HashMap::new(),
             unknown: BTreeMap::new(),
             owners: HashMap::new(),
             door: Door::default(),
@@ -220,6 +223,12 @@ impl World {
                 }
                 self.free_released();
             }
+            Fact::Service(service) => {
+                // Our own writing comes back here: it is no reason to plan anything again.
+                let bare = self.note_published(service);
+                let touched = self.index.put(&Fact::Service(bare));
+                touched.into_iter().for_each(|it| self.follow(it));
+            }
             _ => {
                 for touched in self.index.put(fact) {
                     self.follow(touched);
@@ -236,6 +245,12 @@ impl World {
             }
             FactRef::Object(object) if matches!(object.kind, Kind::Secret | Kind::File) => {
                 self.remove_secret(object);
+            }
+            FactRef::Object(object) if object.kind == Kind::Service => {
+                self.published.remove(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
+                for touched in self.index.remove(reference) {
+                    self.follow(touched);
+                }
             }
             FactRef::Address(ip) => self.remove_address(*ip),
             FactRef::Host(host) => {
@@ -296,6 +311,7 @@ impl World {
         }
         self.settled = true;
         self.refresh_all();
+        self.adopt_published();
         let touched = self.ledger.settle();
         self.regrant(touched);
         self.rewrite();

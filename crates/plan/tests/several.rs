@@ -322,3 +322,74 @@ fn a_host_goes_on_with_what_an_address_said_before_a_newer_plan() {
     assert_eq!(served(&world, &shop()).0, []);
     assert!(world.problems().iter().all(|it| it.reason != Reason::NewerPlan));
 }
+
+#[test]
+fn what_statuses_say_is_adopted_before_anything_is_given_out() {
+    let said = |name: &str, created: u64, at: &[&str]| {
+        let mut it = service(name, &[("", 80, TargetPort::Number(80))]);
+        it.meta.created = Some(Time(created));
+        it.published = at.iter().map(|it| ip(it)).collect();
+        it
+    };
+    // In the order of age; a pool has .10 to .19, and .5 is nobody's any more.
+    let new = said("new", 1, &[]);
+    let had = said("had", 2, &["192.0.2.10"]);
+    let stale = said("stale", 3, &["192.0.2.5"]);
+    let late = said("late", 4, &["192.0.2.12"]);
+    let stored = said("stored", 5, &["192.0.2.13"]);
+    let told = [
+        pool(PUBLIC),
+        put(&new),
+        put(&had),
+        put(&stale),
+        put(&late),
+        put(&stored),
+        held("192.0.2.12", &[&stored]),
+    ];
+    for turn in 0..told.len() {
+        let mut changes = told.to_vec();
+        changes.rotate_left(turn);
+        for leads_late in [true, false] {
+            let before = if leads_late { vec![] } else { vec![Change::Leads(true)] };
+            let mut world = controller(before.into_iter().chain(changes.clone()).collect());
+            world.apply(Change::Leads(true));
+            let has = |it: &Service| -> Vec<String> {
+                let all = (1..=20u8).map(|last| ip(&format!("192.0.2.{last}")));
+                let of = |at: &std::net::IpAddr| match world.desire(&Unit::Address(*at)) {
+                    Desired::Address(address) => address.owners.contains(&owner(it)),
+                    _ => false,
+                };
+                all.filter(of).map(|it| it.to_string()).collect()
+            };
+            assert_eq!(has(&had), ["192.0.2.10"]);
+            assert_eq!(has(&stored), ["192.0.2.12"], "what is written counts for more than a status");
+            assert_eq!((has(&new), has(&stale)), (vec!["192.0.2.11".into()], vec!["192.0.2.13".into()]));
+            assert_eq!(has(&late), ["192.0.2.14"], "its status says what is another's");
+        }
+    }
+}
+
+#[test]
+fn services_that_shared_an_address_before_us_go_on_to_share_it() {
+    let shared = |name: &str, port: u16, created: u64| {
+        let mut it = service(name, &[("", port, TargetPort::Number(80))]);
+        it.meta.annotations.insert("metallb.universe.tf/allow-shared-ip".into(), "k".into());
+        it.meta.created = Some(Time(created));
+        it.published = vec![ip("192.0.2.15")];
+        it
+    };
+    let (a, b) = (shared("a", 80, 2), shared("b", 81, 3));
+    let mut world = controller(vec![pool(PUBLIC), put(&b), put(&a), put(&shop())]);
+    world.apply(Change::Leads(true));
+    let Desired::Address(address) = world.desire(&Unit::Address(ip("192.0.2.15"))) else { panic!("adopted") };
+    assert_eq!(address.owners, [owner(&a), owner(&b)]);
+}
+
+#[test]
+fn a_status_that_comes_back_dirties_nothing() {
+    let mut world = controller(vec![pool(PUBLIC), put(&shop())]);
+    world.apply(Change::Leads(true));
+    let mut published = shop();
+    published.published = vec![ip("192.0.2.10")];
+    assert_eq!(world.apply(put(&published)), []);
+}

@@ -47,6 +47,7 @@ pub fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
         class: None,
         source_ranges: Vec::new(),
         publish_not_ready: false,
+        published: Vec::new(),
     }
 }
 

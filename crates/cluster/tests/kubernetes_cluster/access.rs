@@ -185,7 +185,6 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
             plan_version: 1,
             version: 0,
             state: AddressState::Held,
-            version: 0,
         }))
     };
     converges(&addresses, &Unit::Address(ip), &[wanted("a"), wanted("b")]).await;

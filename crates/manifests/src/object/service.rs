@@ -2,7 +2,7 @@
 
 pub(super) mod ports;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use seaway_model::{
@@ -76,8 +76,17 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         class,
         source_ranges,
         publish_not_ready,
+        published: published(root),
     };
     Some(vec![Fact::Service(Arc::new(service))])
+}
+
+/// Nobody writes a status by hand, so what cannot be read there is nobody's fault.
+fn published(root: &Field<'_>) -> Vec<IpAddr> {
+    let status = root.child("status");
+    let load_balancer = status.child("loadBalancer");
+    let ingress = load_balancer.child("ingress");
+    ingress.items().filter_map(|item| lenient_ip(item.child("ip").name()?)).collect()
 }
 
 /// Whether the Service is headless.
@@ -291,9 +300,12 @@ mod tests {
              ipFamilies: [IPv4]\n  ipFamilyPolicy: SingleStack\n  loadBalancerClass: seaway.dev/native\n  \
              loadBalancerSourceRanges: [' 10.1.2.3/8 ', '2001:db8::/32']\n  ports:\n  - name: http\n    nodePort: 30080\n    \
              port: 80\n    protocol: TCP\n    targetPort: web\n    appProtocol: http\n  sessionAffinity: ClientIP\n  \
-             sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}\n  selector: {app: a}\n",
+             sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}\n  selector: {app: a}\nstatus:\n  \
+             loadBalancer: {ingress: [{ip: 192.0.2.7, ipMode: VIP}, {hostname: a.example}, {ip: '2001:db8::7'}]}\n",
         );
         assert_eq!(dumped.health_check_node_port, Some(31000));
+        let published: Vec<String> = dumped.published.iter().map(ToString::to_string).collect();
+        assert_eq!(published, ["192.0.2.7", "2001:db8::7"]);
         assert!(dumped.local_only);
         assert_eq!(dumped.source_ranges[0].to_string(), "10.0.0.0/8");
         assert_eq!(dumped.ports[0].target, TargetPort::Name("web".into()));

@@ -72,6 +72,18 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
+        names: &[
+            "seaway.dev/share-across-namespaces",
+            "lbipam.cilium.io/sharing-cross-namespace",
+            "io.cilium/lb-ipam-sharing-cross-namespace",
+        ],
+        help: "other namespaces whose Services may share an address with this one, or *; both have to say so",
+        set: |wishes, text| {
+            wishes.share_across = list(text, |it| Ok(it.into()))?;
+            Ok(())
+        },
+    },
+    Row {
         names: &["seaway.dev/source-ranges", "service.beta.kubernetes.io/load-balancer-source-ranges"],
         help: "networks that may connect: 192.0.2.0/24,2001:db8::/32",
         set: |wishes, text| {

@@ -27,6 +27,8 @@ pub struct Claim {
     /// Only from this pool.
     pub pool: Option<Name>,
     pub sharing: Option<Name>,
+    /// Other namespaces with whose owners it may share, if they say so too; `*` is all.
+    pub across: Vec<Name>,
     pub local_only: bool,
     pub selector: Labels,
     /// On the hosts' own addresses, whatever pools there are: the configuration's ports.
@@ -50,11 +52,16 @@ impl Claim {
             requested_field: Name::default(),
             pool: None,
             sharing: None,
+            across: Vec::new(),
             local_only: false,
             selector: Labels::new(),
             hosts_only: false,
             exactly: Vec::new(),
         }
+    }
+
+    pub(super) fn party(&self) -> Party {
+        Party { namespace: self.namespace.clone(), across: self.across.clone() }
     }
 
     pub(super) fn requested_in(&self, family: Family) -> Option<IpAddr> {
@@ -64,6 +71,22 @@ impl Claim {
     pub(super) fn age(&self) -> Age {
         let ObjectRef { namespace, name, .. } = self.owner.object();
         Age { created: self.created, namespace, name, owner: self.owner.clone() }
+    }
+}
+
+/// Whom an owner may share with, beside its key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Party {
+    pub(super) namespace: Name,
+    across: Vec<Name>,
+}
+
+impl Party {
+    /// A key is only a word: who says it in another namespace may mean something else, or be up to something.
+    pub(super) fn gets_along_with(&self, other: &Party) -> bool {
+        let welcomes =
+            |this: &Party, other: &Party| this.across.iter().any(|it| **it == *"*" || *it == other.namespace);
+        self.namespace == other.namespace || welcomes(self, other) && welcomes(other, self)
     }
 }
 

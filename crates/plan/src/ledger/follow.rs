@@ -48,25 +48,24 @@ impl Ledger {
         touched
     }
 
-    /// The same pools, hosts and claims, from now on with addresses to give (or none), and what is `written`.
+    /// The same pools, hosts and claims, from now on with addresses to give (or none), and what is `written`; to be
+    /// settled anew.
     #[must_use]
-    pub fn turned(self, leads: bool, written: impl Iterator<Item = Address>) -> (Ledger, Touched) {
+    pub fn turned(self, leads: bool, written: impl Iterator<Item = Address>) -> Ledger {
         let waiting = |it: Standing| Standing {
             claim: it.claim,
             grant: None,
             problems: Vec::new(),
             waits: Waits::Nothing,
         };
-        let mut turned = Ledger {
+        Ledger {
             pools: self.pools,
             hosts: self.hosts,
             owners: self.owners.into_iter().map(|(owner, it)| (owner, waiting(it))).collect(),
             learned: written.map(|it| (it.ip, it)).collect(),
             follows: !leads,
             ..Ledger::default()
-        };
-        let touched = if self.settled { turned.settle() } else { Touched::default() };
-        (turned, touched)
+        }
     }
 
     pub(super) fn follow_all(&mut self) -> Touched {

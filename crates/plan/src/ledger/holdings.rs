@@ -10,7 +10,10 @@ use seaway_model::{
     Address, AddressState, IpRange, ListenerId, Name, Owner, address::PLAN_VERSION, load_balancer::Family,
 };
 
-use super::{claim::Claim, runs::Runs};
+use super::{
+    claim::{Claim, Party},
+    runs::Runs,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
@@ -31,6 +34,8 @@ struct Holding {
     owners: BTreeMap<Owner, Arc<Claim>>,
     /// How many of the owners are `local_only`: where none is, joining looks at nobody's selector.
     local: usize,
+    /// How many of the owners are of each: nearly always one namespace, however many owners.
+    parties: BTreeMap<Party, usize>,
     /// Who had it last, or who had it before a restart and has not been heard again.
     former: BTreeSet<Owner>,
 }
@@ -40,6 +45,8 @@ struct Holding {
 pub(super) enum Bar {
     /// No common sharing key.
     Held(Owner),
+    /// A common key, but another namespace.
+    Foreign(Owner),
     /// A common key, but traffic that must stay local to different pods.
     Local(Owner),
     Releasing,
@@ -107,7 +114,7 @@ impl Holdings {
         })
     }
 
-    /// MetalLB's rule of sharing: one key, distinct ports, and either nobody insists on local traffic or both lead
+    /// MetalLB's rule of sharing, but within one namespace unless both say otherwise: one key, distinct ports, and either nobody insists on local traffic or both lead
     /// to the same pods. An address being released is only for whom it was taken from.
     pub(super) fn may_join(&self, ip: IpAddr, claim: &Claim) -> Result<(), Bar> {
         let Some(holding) = self.held.get(&ip) else { return Ok(()) };
@@ -134,12 +141,21 @@ impl Holdings {
         if claim.sharing.is_none() || claim.sharing != holding.sharing {
             return others.next().map_or(Ok(()), |other| Err(Bar::Held(other.owner.clone())));
         }
+        let party = claim.party();
+        if let Some(foreign) = holding.parties.keys().find(|it| !it.gets_along_with(&party)) {
+            let mut whose = others.filter(|other| other.party() == *foreign);
+            // It may be what it said of itself before.
+            return whose.next().map_or(Ok(()), |other| Err(Bar::Foreign(other.owner.clone())));
+        }
         let own = holding.owners.get(&claim.owner).is_some_and(|own| own.local_only);
         let other_locals = holding.local - usize::from(own);
         if !claim.local_only && other_locals == 0 {
             return Ok(());
         }
-        let differs = |other: &&Arc<Claim>| claim.selector.is_empty() || claim.selector != other.selector;
+        let differs = |other: &&Arc<Claim>| {
+            let same = claim.selector == other.selector && claim.namespace == other.namespace;
+            claim.selector.is_empty() || !same
+        };
         // One who insists on local traffic has made sure that all the others select the same pods: any speaks for all.
         let asked = if other_locals > 0 { 1 } else { usize::MAX };
         match others.take(asked).find(differs) {
@@ -155,10 +171,11 @@ impl Holdings {
         let mut changed = holding.pool != *pool || holding.sharing != claim.sharing;
         holding.pool = pool.clone();
         match holding.owners.insert(claim.owner.clone(), claim.clone()) {
-            Some(earlier) => holding.local -= usize::from(earlier.local_only),
+            Some(earlier) => holding.part(&earlier),
             None => changed = true,
         }
         holding.local += usize::from(claim.local_only);
+        *holding.parties.entry(claim.party()).or_default() += 1;
         if holding.former.remove(&claim.owner) {
             unlink(&mut self.formerly, &claim.owner, ip);
         }
@@ -170,7 +187,7 @@ impl Holdings {
     pub(super) fn leave(&mut self, ip: IpAddr, owner: &Owner) {
         let Some(holding) = self.held.get_mut(&ip) else { return };
         let Some(claim) = holding.owners.remove(owner) else { return };
-        holding.local -= usize::from(claim.local_only);
+        holding.part(&claim);
         if holding.owners.is_empty() {
             holding.former.insert(owner.clone());
             self.formerly.entry(owner.clone()).or_default().insert(ip);
@@ -229,6 +246,19 @@ impl Holdings {
         }
         if let Some(key) = key {
             self.by_sharing.entry(key).or_default().insert(ip);
+        }
+    }
+}
+
+impl Holding {
+    fn part(&mut self, claim: &Claim) {
+        self.local -= usize::from(claim.local_only);
+        let party = claim.party();
+        if let Some(count) = self.parties.get_mut(&party) {
+            *count -= 1;
+            if *count == 0 {
+                self.parties.remove(&party);
+            }
         }
     }
 }

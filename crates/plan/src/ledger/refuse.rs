@@ -101,6 +101,10 @@ impl View<'_> {
                 format!("{ip} is held by {holder}"),
                 "Ask for another one, or for none; or give both one sharing key, if their ports are distinct.",
             ),
+            Bar::Foreign(holder) => taken(
+                format!("{ip} is held by {holder}, which is of another namespace"),
+                "To share an address, both must name the other's namespace: seaway.dev/share-across-namespaces.",
+            ),
             Bar::Local(holder) => taken(
                 format!(
                     "{ip} is held by {holder}, and one of the two has externalTrafficPolicy: Local and another selector"

@@ -149,6 +149,7 @@ impl World {
             requested_field: demand.wishes.requested_field.clone(),
             pool: demand.wishes.pool.clone(),
             sharing: demand.wishes.sharing.clone(),
+            across: demand.wishes.share_across.clone(),
             local_only: service.local_only,
             selector: service.selector.clone(),
             hosts_only: demand.hosts_only,

@@ -1,13 +1,18 @@
 //! Addresses as they are written: who may use them now, who gives them out, and when they are free again.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use seaway_model::{
     Address, AddressState, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Unit, address::PLAN_VERSION,
-    unit::Present,
+    fact::Service, unit::Present,
 };
 
 use super::World;
+use crate::index::ServiceKey;
 
 impl World {
     /// Begins to give addresses out, on what is written by then; or leaves that to another, and has what it writes.
@@ -21,8 +26,11 @@ impl World {
             self.put_address(address);
         }
         let before = std::mem::take(&mut self.ledger);
-        let (ledger, _) = before.turned(leads, self.addresses.values().map(|it| Address::clone(it)));
-        self.ledger = ledger;
+        self.ledger = before.turned(leads, self.addresses.values().map(|it| Address::clone(it)));
+        if self.settled {
+            self.adopt_published();
+            self.ledger.settle();
+        }
         let owners: Vec<Owner> = self.owners.keys().cloned().collect();
         for owner in owners {
             self.replan(&owner);
@@ -31,6 +39,35 @@ impl World {
         self.rewrite();
         self.refresh_statuses();
         self.free_released();
+    }
+
+    /// Keeps what its status says apart from the rest.
+    pub(super) fn note_published(&mut self, service: &Arc<Service>) -> Arc<Service> {
+        let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+        if service.published.is_empty() {
+            self.published.remove(&key);
+            return service.clone();
+        }
+        self.published.insert(key, service.published.clone());
+        Arc::new(Service { published: Vec::new(), ..Service::clone(service) })
+    }
+
+    /// Addresses that statuses have and nobody wrote down, ours or of whoever was here before us.
+    pub(super) fn adopt_published(&mut self) {
+        if !self.roles.allocate {
+            return;
+        }
+        let mut said: BTreeMap<IpAddr, Vec<Owner>> = BTreeMap::new();
+        for (key, ips) in &self.published {
+            let owners = self.of_service.get(key).into_iter().flatten();
+            for owner in owners.filter(|it| matches!(it, Owner::Object { .. })) {
+                ips.iter().for_each(|ip| said.entry(*ip).or_default().push(owner.clone()));
+            }
+        }
+        for (ip, mut owners) in said {
+            owners.sort();
+            self.ledger.adopt(ip, &owners);
+        }
     }
 
     /// Whatever is written otherwise than the ledger has it.

@@ -93,3 +93,44 @@ fn who_changes_the_key_of_a_shared_address_moves() {
     assert_eq!(ledger.ask(sharing("b", "m", 81)), "10.0.0.0", "alone, it may");
     assert_eq!(ledger.address(ip("10.0.0.0")).unwrap().sharing.as_deref(), Some("m"));
 }
+
+#[test]
+fn a_key_is_shared_within_one_namespace_unless_both_say_otherwise() {
+    let of = |namespace: &str, name: &str, port: u16, across: &[&str]| {
+        let object = ObjectRef::new(Kind::Service, namespace, name);
+        Claim {
+            owner: Owner::Object { object, uid: name.into() },
+            namespace: namespace.into(),
+            across: across.iter().map(|it| Name::from(*it)).collect(),
+            ..sharing(name, "k", port)
+        }
+    };
+    let table: [(&[&str], &[&str], bool); 6] = [
+        (&[], &[], false),
+        (&["two"], &[], false),
+        (&[], &["*"], false),
+        (&["two"], &["one"], true),
+        (&["*"], &["one"], true),
+        (&["three"], &["one"], false),
+    ];
+    for (first, second, shared) in table {
+        let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+        let (a, b) = (of("one", "a", 80, first), of("two", "b", 81, second));
+        let asked = Claim { requested: vec![ip("10.0.0.0")], ..of("two", "c", 82, second) };
+        for claim in [&a, &b, &asked] {
+            ledger.claim(claim.clone());
+        }
+        let has = |ledger: &Ledger, it: &Claim| ledger.grant(&it.owner).0.map(|it| it.addresses);
+        let expected = if shared { "10.0.0.0" } else { "10.0.0.1" };
+        assert_eq!(has(&ledger, &b), Some(vec![ip(expected)]), "{first:?} {second:?}");
+        assert_eq!(has(&ledger, &asked).is_some(), shared, "{first:?} {second:?}");
+        if !shared {
+            let told = ledger.grant(&asked.owner).1.remove(0);
+            assert_eq!(told.message, "10.0.0.0 is held by Service one/a, which is of another namespace");
+            // Once both agree, who waits gets it.
+            ledger.claim(Claim { across: vec!["*".into()], ..asked.clone() });
+            ledger.claim(Claim { across: vec!["*".into()], ..a });
+            assert_eq!(has(&ledger, &asked), Some(vec![ip("10.0.0.0")]), "{first:?} {second:?}");
+        }
+    }
+}
