@@ -27,6 +27,16 @@ pub(crate) enum Command {
     /// Everything happens in this one process. A change of the folder is served within 100 ms and drops no
     /// connection. SIGHUP reads the configuration again, SIGTERM drains and stops, a second SIGTERM stops at once.
     Run(Run),
+    /// Lead in a cluster: give addresses out and write statuses
+    ///
+    /// Several may run: one leads, by a Lease, the others are ready to. It serves nobody itself; `seaway node` does, on
+    /// each host. `seaway crds | kubectl apply -f -` must come first.
+    Controller(Member),
+    /// Serve a cluster on this host: addresses, sockets, health checks
+    ///
+    /// Plans from what the cluster says, takes the addresses that were given out, and balances. It goes on with what it
+    /// knew when the API server is gone.
+    Node(Member),
     /// Print what would exist, touching nothing
     ///
     /// Shows for each Service its addresses, ports and members as `seaway run` would plan them. With --state-dir, the
@@ -72,6 +82,33 @@ pub(crate) struct Run {
     /// Take the sockets of the running seaway over, so that nobody is refused; the old one drains and stops
     #[arg(long)]
     pub(crate) take_over: bool,
+    /// How logs look
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+    /// What is logged: error, warn, info, debug, or a filter such as seaway_proxy=debug
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+}
+
+/// A part of a cluster.
+#[derive(Debug, Args)]
+pub(crate) struct Member {
+    /// The configuration file; without it, defaults (seaway config --example prints one)
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// How the API server is reached [default: as kubectl finds it; in a pod, by its ServiceAccount]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Of the kubeconfig
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub(crate) context: Option<String>,
+    /// Where Leases are [default: the pod's own namespace, else seaway-system]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// What this host is called in the cluster: the name of its Node, where it is one [default: `host` of the
+    /// configuration, else the machine's name]
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    pub(crate) host: Option<String>,
     /// How logs look
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,

@@ -30,7 +30,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{run::Process, version};
+use crate::{run::Process, settings::Settings, version};
 
 pub(crate) struct Control {
     handle: Handle,
@@ -133,7 +133,7 @@ impl Control {
         let addresses =
             addresses.inspect_err(|error| warn!(%error, "changes of addresses are not noticed")).ok();
         let stopping = Arc::new(AtomicBool::new(false));
-        let source = source(&handle, host, &places, process, &stopping);
+        let source = source(&handle, Some(host), Some(&places), &process.settings, &stopping);
         let admin = bound.serve(source, process.log.clone());
         for at in admin.addresses() {
             info!("status page at http://{at}/");
@@ -191,7 +191,7 @@ impl Control {
 /// Certificates age by the day; an hour is soon enough.
 const TELL_TIME: Duration = Duration::from_secs(3600);
 
-async fn tell_time(changes: Sender<Change>) {
+pub(crate) async fn tell_time(changes: Sender<Change>) {
     loop {
         tokio::time::sleep(TELL_TIME).await;
         if changes.send(Change::Time(now())).await.is_err() {
@@ -214,10 +214,10 @@ impl Draining {
 
 /// The Problems that a source has reported: each is logged once when it comes, and once when it goes.
 #[derive(Default)]
-struct Told(HashMap<ObjectRef, Vec<Problem>>);
+pub(crate) struct Told(HashMap<ObjectRef, Vec<Problem>>);
 
 impl Told {
-    fn log(&mut self, change: &Change) {
+    pub(crate) fn log(&mut self, change: &Change) {
         let Change::Reported(object, problems) = change else { return };
         let before = self.0.remove(object).unwrap_or_default();
         for problem in problems.iter().filter(|it| !before.contains(it)) {
@@ -232,21 +232,19 @@ impl Told {
 }
 
 /// What the status page shows: plan, counters and Problems with their places, folded when somebody asks.
-fn source(
+pub(crate) fn source(
     handle: &Handle,
-    host: &Arc<Host>,
-    places: &Places,
-    process: &Process,
+    host: Option<&Arc<Host>>,
+    places: Option<&Places>,
+    settings: &Settings,
     stopping: &Arc<AtomicBool>,
 ) -> seaway_admin::Source {
-    let (handle, host, places, stopping) = (handle.clone(), host.clone(), places.clone(), stopping.clone());
-    let workers = process
-        .settings
-        .workers
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |it| it.get()));
+    let (handle, host, places, stopping) = (handle.clone(), host.cloned(), places.cloned(), stopping.clone());
+    let workers =
+        settings.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |it| it.get()));
     let base = View {
         version: version::LONG.to_owned(),
-        host: host.name.to_string(),
+        host: settings.host.to_string(),
         started: now(),
         workers: workers as u32,
         ..View::default()
@@ -270,10 +268,10 @@ fn source(
             let told = handle
                 .ask(|world| (world.overview(), world.problems(), world.failures(), world.certificates()));
             let (plan, problems, failures, certificates) = told.await.unwrap_or_default();
-            view.services = host.view(&plan);
+            view.services = seaway_node::view(&plan, host.as_ref().map(|host| &host.proxy));
             view.problems = problems;
             view.unit_failures = failures;
-            view.lost_lines = host.proxy.lost_lines();
+            view.lost_lines = host.as_ref().map_or(0, |host| host.proxy.lost_lines());
             view.certificates = CertificatesView {
                 by_state: [
                     ("valid", certificates.valid),
@@ -286,7 +284,7 @@ fn source(
                 .into(),
                 first_expiry: certificates.first,
             };
-            if !view.problems.is_empty() {
+            if let Some(places) = places.filter(|_| !view.problems.is_empty()) {
                 places.locate(&mut view.problems);
             }
             Arc::new(view)

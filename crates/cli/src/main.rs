@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   args ─► settings ─► run      folder ─► engine ─► host; admin beside them        run.rs, control.rs
+//!                    ├► controller, node: the same with a cluster                        member.rs
 //!                    └► plan, check, explain: the same folder, planned and not done  look.rs
 //!        ├► import: another load balancer's configuration as a seaway.yaml              import.rs
 //!        ├► crds: what a Kubernetes cluster has to know and to allow                     crates/cluster
@@ -13,6 +14,7 @@ mod control;
 mod demo;
 mod import;
 mod look;
+mod member;
 mod openstack;
 mod output;
 mod run;
@@ -28,6 +30,8 @@ use crate::args::{Cli, Command, ConfigArgs};
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Controller(arguments) => member::run(&arguments, member::Part::Controller),
+        Command::Node(arguments) => member::run(&arguments, member::Part::Node),
         Command::Plan(arguments) => look::plan(&arguments),
         Command::Check(arguments) => look::check(&arguments),
         Command::Explain(arguments) => look::explain(&arguments),

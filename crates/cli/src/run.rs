@@ -53,14 +53,17 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
         Ok(limit) => info!(limit, "open files"),
         Err(error) => warn!(%error, "the limit of open files cannot be raised"),
     }
-    // The data plane has threads of its own; what is left is little: the loop, the status page, names.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    runtime()?.block_on(serve(process, arguments))
+}
+
+/// The data plane has threads of its own; what is left is little: the loop, the status page, names.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("control")
         .enable_all()
         .build()
-        .context("the runtime cannot start")?;
-    runtime.block_on(serve(process, arguments))
+        .context("the runtime cannot start")
 }
 
 /// Flags win over the file.
@@ -248,7 +251,7 @@ impl Serving {
     }
 }
 
-fn start_proxy(settings: &Settings) -> Result<Proxy> {
+pub(crate) fn start_proxy(settings: &Settings) -> Result<Proxy> {
     let mut data_plane = seaway_proxy::Settings { pin: settings.pin, ..seaway_proxy::Settings::default() };
     if let Some(workers) = settings.workers {
         data_plane.workers = workers;

@@ -59,6 +59,7 @@ pub struct Handle {
     changes: mpsc::Sender<Change>,
     questions: mpsc::Sender<Question>,
     phase: watch::Receiver<Phase>,
+    moved: watch::Receiver<()>,
 }
 
 impl Handle {
@@ -83,6 +84,11 @@ impl Handle {
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.phase.clone()
     }
+
+    /// Changes whenever something is to be done, or was.
+    pub fn moved(&self) -> watch::Receiver<()> {
+        self.moved.clone()
+    }
 }
 
 pub struct Engine {
@@ -98,6 +104,7 @@ pub struct Engine {
     changes: mpsc::Receiver<Change>,
     questions: mpsc::Receiver<Question>,
     phase: watch::Sender<Phase>,
+    moved: watch::Sender<()>,
 }
 
 impl Engine {
@@ -105,7 +112,8 @@ impl Engine {
         let (tell, changes) = mpsc::channel(4_096);
         let (ask, questions) = mpsc::channel(64);
         let (phase, watched) = watch::channel(Phase::Listening);
-        let handle = Handle { changes: tell, questions: ask, phase: watched };
+        let (moved, moves) = watch::channel(());
+        let handle = Handle { changes: tell, questions: ask, phase: watched, moved: moves };
         // The last lane is for Units that no driver serves.
         let hands = drivers.0.clone();
         let nobody = hands.len();
@@ -122,6 +130,7 @@ impl Engine {
             changes,
             questions,
             phase,
+            moved,
         };
         (engine, handle)
     }
@@ -152,7 +161,12 @@ impl Engine {
     }
 
     fn learn(&mut self, change: Change) {
-        for dirt in self.world.apply(change) {
+        let is_outcome = matches!(change, Change::Outcome(_));
+        let dirt = self.world.apply(change);
+        if is_outcome || !dirt.is_empty() {
+            self.moved.send_replace(());
+        }
+        for dirt in dirt {
             self.queue.mark(&dirt);
         }
     }

@@ -31,6 +31,11 @@ use seaway_proxy::{Drained, Proxy};
 pub use addresses::AddressWatch;
 pub use view::ServiceViews;
 
+/// What is planned, with the counters of whoever serves it here, for the status page.
+pub fn view(plan: &[Overview], proxy: Option<&Proxy>) -> ServiceViews {
+    view::fold(plan, &proxy.map(Proxy::statistics).unwrap_or_default())
+}
+
 /// This machine as a serving host.
 pub struct Host {
     pub name: Name,
@@ -72,11 +77,6 @@ impl Host {
         tell: impl Fn(HostReport) + Send + 'static,
     ) -> std::io::Result<AddressWatch> {
         AddressWatch::start(self.presence.clone(), tell)
-    }
-
-    /// What is served, with its counters, for the status page.
-    pub fn view(&self, plan: &[Overview]) -> ServiceViews {
-        view::fold(plan, &self.proxy.statistics())
     }
 
     /// A clean stop: nobody new, who is there may finish until the deadline, and our addresses go.

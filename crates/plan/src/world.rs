@@ -208,6 +208,11 @@ impl World {
             Fact::Secret(secret) => self.put_secret(secret),
             Fact::Host(report) => {
                 let before = self.index.host(&report.host).cloned();
+                // Looked up before the last addresses were applied, and told after.
+                let is_ours = self.roles.host.as_ref() == Some(&report.host);
+                if is_ours && before.as_ref().is_some_and(|it| report.applied < it.applied) {
+                    return;
+                }
                 let touched = self.ledger.put_host(report);
                 if !self.index.put(fact).is_empty() {
                     self.regrant(touched);

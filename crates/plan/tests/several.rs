@@ -393,3 +393,17 @@ fn a_status_that_comes_back_dirties_nothing() {
     published.published = vec![ip("192.0.2.10")];
     assert_eq!(world.apply(put(&published)), []);
 }
+
+#[test]
+fn what_was_looked_up_before_the_last_change_is_not_believed_after_it() {
+    let mut world = on_host(vec![pool(PUBLIC), put(&shop())]);
+    world.apply(written("192.0.2.17", &[], AddressState::Releasing, 9));
+    let at = |applied, holds: &[&str]| {
+        let holds = holds.iter().map(|it| ip(it)).collect();
+        heard(HostReport { host: HOST.into(), applied, holds, ..HostReport::default() })
+    };
+    world.apply(at(9, &[]));
+    world.apply(at(8, &["192.0.2.17"]));
+    let said = world.said().expect("a host");
+    assert_eq!((said.applied, said.held), (9, vec![]));
+}

@@ -1,0 +1,364 @@
+//! `seaway controller` and `seaway node`: parts of a cluster. What is so comes from watches, what was given out from
+//! Address objects; nobody here talks to another but through the API server.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use seaway_admin::{
+    Admin, Binding, Bound, Signal, Signals,
+    logging::{self, Format, LogHandle},
+    notify::Notifier,
+};
+use seaway_cluster::{
+    Access, Addresses, Campaign, Cluster, Counted, Credentials, HostReports, HostSays, Leading, NotServed,
+    PoolReports, PoolSays, Pulses, Statuses, Terms, Watch,
+};
+use seaway_drivers::names::Names;
+use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
+use seaway_model::{Change, Fact, Name, address, config::Opens};
+use seaway_node::{AddressWatch, Host};
+use seaway_plan::{Roles, World};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+use tracing::{error, info, warn};
+
+use crate::{
+    args::{LogFormat, Member as Arguments},
+    control::{Told, now, source, tell_time},
+    run::{runtime, start_proxy},
+    settings::{self, Settings},
+    version,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Controller,
+    Node,
+}
+
+/// The Lease of whoever leads.
+const LEADER: &str = "seaway-controller";
+const COUNTED_AFTER: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
+    let began = Instant::now();
+    let settings = load(arguments)?;
+    let format = if settings.log_json { Format::Json } else { Format::Human };
+    let log = logging::start(format, &settings.log_level)?;
+    info!(version = version::LONG, host = %settings.host, ?part, "seaway starts");
+    if part == Part::Node
+        && let Err(error) = seaway_proxy::raise_descriptor_limit()
+    {
+        warn!(%error, "the limit of open files cannot be raised");
+    }
+    runtime()?.block_on(async {
+        let member = Member::start(arguments, settings, part, log).await?;
+        member.until_the_end(arguments, began).await
+    })
+}
+
+/// Flags win over the file.
+fn load(arguments: &Arguments) -> Result<Settings> {
+    let mut settings = settings::load(arguments.config.as_deref())?;
+    if let Some(format) = arguments.log_format {
+        settings.log_json = format == LogFormat::Json;
+    }
+    if let Some(level) = &arguments.log_level {
+        settings.log_level.clone_from(level);
+    }
+    if let Some(host) = &arguments.host {
+        settings.host = host.as_str().into();
+    }
+    // Hosts of a cluster have ports 80 and 443 for whoever has them now.
+    let opens = &mut settings.config.front_door.opens;
+    if *opens == Opens::WhenNeeded {
+        *opens = Opens::Never;
+    }
+    Ok(settings)
+}
+
+fn access(arguments: &Arguments) -> Access {
+    let credentials = match &arguments.kubeconfig {
+        Some(path) => Credentials::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
+        None => Credentials::Found,
+    };
+    let namespace = arguments.namespace.as_deref().map(Into::into);
+    Access { credentials, namespace, ..Access::default() }
+}
+
+/// A process that is part of a cluster.
+struct Member {
+    settings: Settings,
+    host: Option<Arc<Host>>,
+    handle: Handle,
+    stop: watch::Sender<bool>,
+    engine: JoinHandle<World>,
+    watch: Watch,
+    /// Of a controller: to lead. Of a host: to be alive.
+    campaign: Campaign,
+    clock: JoinHandle<()>,
+    addresses: Option<AddressWatch>,
+    admin: Admin,
+    stopping: Arc<AtomicBool>,
+    signals: Signals,
+    notifier: Notifier,
+    log: LogHandle,
+}
+
+impl Member {
+    async fn start(arguments: &Arguments, settings: Settings, part: Part, log: LogHandle) -> Result<Member> {
+        let signals = Signals::listen().context("signals cannot be listened to")?;
+        let binding = settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
+        let bound = Bound::bind(&binding)?;
+        let cluster = Cluster::connect(access(arguments)).await?;
+        let host = match part {
+            Part::Node => Some(Arc::new(Host::new(
+                settings.host.clone(),
+                start_proxy(&settings)?,
+                settings.addresses.clone(),
+                [],
+            ))),
+            Part::Controller => None,
+        };
+        let campaign = match part {
+            Part::Controller => Campaign::start(&cluster, LEADER, &settings.host, Terms::LEADER),
+            Part::Node => Campaign::start(
+                &cluster,
+                &format!("seaway-host-{}", settings.host),
+                &settings.host,
+                Terms::HOST,
+            ),
+        };
+        let roles =
+            Roles { allocate: part == Part::Controller, host: host.as_ref().map(|host| host.name.clone()) };
+        let placements = host.iter().map(|host| host.placement()).collect();
+        let world = World::new(roles, placements, Arc::new(settings.config.clone()));
+        let drivers = match &host {
+            Some(host) => host.drivers(Drivers::default()),
+            None => Drivers::default()
+                .with(Addresses::new(cluster.clone(), campaign.leading()))
+                .with(Statuses::new(cluster.clone(), campaign.leading())),
+        };
+        let drivers = drivers.with(Names::new(&settings.resolvers)?);
+        let (engine, handle) = Engine::new(world, drivers, Loop::default());
+        let (stop, stopped) = watch::channel(false);
+        let engine = tokio::spawn(engine.run(stopped));
+        let changes = handle.changes();
+        let report = match &host {
+            Some(host) => Some(host.report().context("this host's addresses cannot be listed")?),
+            None => None,
+        };
+        let first = report.map(|it| Change::Put(Fact::Host(Arc::new(it))));
+        for change in [Change::Time(now())].into_iter().chain(first) {
+            changes.send(change).await.context("the engine ended")?;
+        }
+        let (tell, heard) = mpsc::channel(1_024);
+        let pulses = if part == Part::Controller { Pulses::Felt } else { Pulses::Unheeded };
+        let watch = cluster.watch(tell, pulses);
+        tokio::spawn(pass_on(heard, changes.clone(), host.as_ref().map(|host| host.name.clone())));
+        let clock = tokio::spawn(tell_time(changes.clone()));
+        match &host {
+            Some(host) => {
+                let reports = HostReports::start(&cluster, &host.name);
+                tokio::spawn(say(reports, handle.clone()));
+            }
+            None => {
+                tokio::spawn(lead(campaign.leading(), changes.clone()));
+                let reports = PoolReports::start(&cluster, campaign.leading());
+                tokio::spawn(count(reports, handle.clone()));
+            }
+        }
+        let addresses = host.as_ref().and_then(|host| {
+            let addresses = host.watch_addresses(move |report| {
+                // The engine may have ended; then nobody needs to know.
+                let _ = changes.blocking_send(Change::Put(Fact::Host(Arc::new(report))));
+            });
+            addresses.inspect_err(|error| warn!(%error, "changes of addresses are not noticed")).ok()
+        });
+        let stopping = Arc::new(AtomicBool::new(false));
+        let admin = bound.serve(source(&handle, host.as_ref(), None, &settings, &stopping), log.clone());
+        for at in admin.addresses() {
+            info!("status page at http://{at}/");
+        }
+        Ok(Member {
+            settings,
+            host,
+            handle,
+            stop,
+            engine,
+            watch,
+            campaign,
+            clock,
+            addresses,
+            admin,
+            stopping,
+            signals,
+            notifier: Notifier::from_env(),
+            log,
+        })
+    }
+
+    async fn until_the_end(mut self, arguments: &Arguments, began: Instant) -> Result<ExitCode> {
+        let mut phase = self.handle.phase();
+        let mut was_ready = false;
+        loop {
+            tokio::select! {
+                signal = self.signals.next() => match signal {
+                    Signal::Reload => self.reload(arguments).await,
+                    Signal::Stop => return self.stop().await,
+                    Signal::StopNow => return Ok(ExitCode::FAILURE),
+                },
+                served = phase.wait_for(|it| *it == Phase::Serving), if !was_ready => {
+                    was_ready = true;
+                    if served.is_ok() {
+                        info!(after = ?began.elapsed(), "ready");
+                        self.notifier.main_process(std::process::id());
+                        self.notifier.ready("serving");
+                        seaway_proxy::give_memory_back();
+                    }
+                }
+            }
+        }
+    }
+
+    /// A configuration that is wrong changes nothing.
+    async fn reload(&mut self, arguments: &Arguments) {
+        self.notifier.reloading();
+        match load(arguments) {
+            Err(wrong) => error!("the configuration is not read again, the old one goes on:\n{wrong:#}"),
+            Ok(settings) => {
+                for key in settings.needs_restart(&self.settings) {
+                    warn!(key, "changed in the configuration; it takes a new process to follow");
+                }
+                if settings.log_level != self.settings.log_level
+                    && let Err(error) = self.log.set(&settings.log_level)
+                {
+                    error!(%error, "the log level stays");
+                }
+                let config = Change::Config(Arc::new(settings.config.clone()));
+                if self.handle.changes().send(config).await.is_err() {
+                    warn!("the engine has ended; the configuration is not applied");
+                }
+                self.settings = settings;
+                info!("the configuration was read again");
+            }
+        }
+        self.notifier.ready("serving");
+    }
+
+    /// Nobody new; who is there may finish until the deadline; a second signal does not wait for it.
+    async fn stop(mut self) -> Result<ExitCode> {
+        info!(patience = ?self.settings.drain, "stopping");
+        self.notifier.stopping("draining");
+        self.stopping.store(true, Ordering::Relaxed);
+        // The engine may have ended by itself.
+        let _ = self.stop.send(true);
+        drop(self.addresses);
+        self.clock.abort();
+        self.watch.stop().await;
+        if let Err(error) = self.engine.await {
+            warn!(%error, "the engine did not end well");
+        }
+        if let Some(host) = &self.host {
+            let (host, patience) = (host.clone(), self.settings.drain);
+            let mut draining = tokio::task::spawn_blocking(move || host.stop(patience).cut);
+            tokio::select! {
+                _ = self.signals.next() => {
+                    warn!("stopped at once");
+                    std::process::exit(1);
+                }
+                cut = &mut draining => info!(cut = cut.context("the drain panicked")?, "stopped"),
+            }
+        }
+        self.campaign.resign().await;
+        self.admin.stop().await;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What watches tell, with a word in the log on what is wrong. Of itself a host knows more than the cluster.
+async fn pass_on(mut heard: mpsc::Receiver<Change>, changes: mpsc::Sender<Change>, me: Option<Name>) {
+    let mut told = Told::default();
+    while let Some(change) = heard.recv().await {
+        if let (Change::Put(Fact::Host(report)), Some(me)) = (&change, &me)
+            && report.host == *me
+        {
+            continue;
+        }
+        told.log(&change);
+        if changes.send(change).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Whoever leads gives addresses out, on what was written by then.
+async fn lead(mut leading: Leading, changes: mpsc::Sender<Change>) {
+    loop {
+        let leads = leading.is_now();
+        if changes.send(Change::Leads(leads)).await.is_err() {
+            return;
+        }
+        leading.changed_from(leads).await;
+    }
+}
+
+/// Tells the cluster what this host serves, and what not, whenever that may be another.
+async fn say(reports: HostReports, handle: Handle) {
+    let mut moved = handle.moved();
+    let mut phase = handle.phase();
+    // Before all is known everything would be an exception.
+    if phase.wait_for(|it| *it != Phase::Listening).await.is_err() {
+        return;
+    }
+    loop {
+        moved.mark_unchanged();
+        let Some(said) = handle.ask(World::said).await else { return };
+        if let Some(said) = said {
+            let not_served = said.not_served.into_iter().map(|it| NotServed {
+                address: it.address,
+                reason: it.reason,
+                message: it.message,
+            });
+            reports.say(HostSays {
+                version: version::LONG.into(),
+                plan_version: address::PLAN_VERSION,
+                applied: said.applied,
+                addresses: said.addresses,
+                held: said.held,
+                not_served: not_served.collect(),
+            });
+        }
+        if moved.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells pools how full they are. Many Services may come at once: it is counted after a pause.
+async fn count(reports: PoolReports, handle: Handle) {
+    let mut moved = handle.moved();
+    while moved.changed().await.is_ok() {
+        tokio::time::sleep(COUNTED_AFTER).await;
+        moved.mark_unchanged();
+        let Some((pools, problems)) = handle.ask(|world| (world.pools(), world.problems())).await else {
+            return;
+        };
+        let says = pools.into_iter().map(|it| {
+            let problems = problems.iter().filter(|problem| problem.object == it.pool).cloned().collect();
+            let [v4, v6] =
+                [it.v4, it.v6].map(|it| Counted { assigned: it.assigned, available: it.available });
+            (it.pool, PoolSays { v4, v6, problems })
+        });
+        reports.say(says.collect());
+    }
+}

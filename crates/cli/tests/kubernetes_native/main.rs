@@ -1,0 +1,7 @@
+//! Services of a real cluster, served by hosts that are its nodes: from `kubectl create` to an answer outside.
+
+// Logs of processes whose test failed.
+#![allow(clippy::print_stderr)]
+
+mod scene;
+mod walks;
