@@ -131,9 +131,20 @@ impl Default for FrontDoor {
     }
 }
 
+/// Who stands in for a Service's endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MembersFrom {
+    /// Pods on a host that is a Node, or where there are no Nodes; otherwise Nodes.
+    Auto,
+    Pods,
+    /// Every Node, at the Service's node port.
+    Nodes,
+}
+
 /// What a Service gets that says nothing else.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Defaults {
+    pub members: MembersFrom,
     pub balance: Balance,
     pub health: Option<HealthCheck>,
     pub passive: Option<Passive>,
@@ -154,6 +165,7 @@ impl Default for Config {
             exposed: Vec::new(),
             front_door: FrontDoor::default(),
             defaults: Defaults {
+                members: MembersFrom::Auto,
                 balance: Balance::RoundRobin,
                 health: Some(HealthCheck::default()),
                 passive: Some(Passive::default()),

@@ -148,6 +148,9 @@ pub struct Endpoint {
     pub serving: bool,
     pub terminating: bool,
     pub node: Option<Name>,
+    /// Topology hints: where clients should be that are sent there; empty means anywhere.
+    pub for_zones: Vec<Name>,
+    pub for_nodes: Vec<Name>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

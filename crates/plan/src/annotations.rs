@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 use ipnet::IpNet;
 use seaway_model::{
     Name, Problem, Reason,
-    config::Defaults,
+    config::{Defaults, MembersFrom},
     fact::Labels,
     load_balancer::{
         Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, HttpTerms, Limits, Passive,
@@ -33,6 +33,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 /// What an owner asked for beyond its spec, resolved: defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wishes {
+    pub members: MembersFrom,
     pub balance: Balance,
     pub health: Option<HealthCheck>,
     pub passive: Option<Passive>,
@@ -74,6 +75,7 @@ pub struct HttpWishes {
 impl Wishes {
     pub fn of(defaults: &Defaults) -> Wishes {
         Wishes {
+            members: defaults.members,
             balance: defaults.balance,
             health: defaults.health.clone(),
             passive: defaults.passive,

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -38,6 +39,7 @@ pub enum Touched {
     Namespace(Name),
     Name(Name),
     Route(ObjectRef),
+    Node(Name),
     Host,
 }
 
@@ -58,7 +60,7 @@ pub struct Index {
     services: HashMap<ServiceKey, Arc<Service>>,
     endpoints: HashMap<ServiceKey, BTreeMap<EndpointsKey, Arc<Endpoints>>>,
     service_of: HashMap<EndpointsKey, ServiceKey>,
-    nodes: HashMap<Name, Arc<Node>>,
+    nodes: BTreeMap<Name, Arc<Node>>,
     namespaces: HashMap<Name, Arc<Namespace>>,
     answers: HashMap<Name, Arc<NameAnswer>>,
     hosts: BTreeMap<Name, Arc<HostReport>>,
@@ -75,9 +77,9 @@ impl Index {
             }
             Fact::Endpoints(it) => self.put_endpoints(it),
             Fact::Node(it) => {
-                // Nothing is planned from Nodes for a native load balancer; clouds will read them.
-                self.nodes.insert(it.meta.name.clone(), it.clone());
-                Vec::new()
+                let before = self.nodes.insert(it.meta.name.clone(), it.clone());
+                let same = before.is_some_and(|before| used(&before) == used(it));
+                if same { Vec::new() } else { vec![Touched::Node(it.meta.name.clone())] }
             }
             Fact::Namespace(it) => changed(
                 self.namespaces.insert(it.name.clone(), it.clone()),
@@ -123,10 +125,7 @@ impl Index {
                 Kind::Namespace => {
                     self.namespaces.remove(&object.name).map(|_| Touched::Namespace(object.name.clone()))
                 }
-                Kind::Node => {
-                    self.nodes.remove(&object.name);
-                    None
-                }
+                Kind::Node => self.nodes.remove(&object.name).map(|_| Touched::Node(object.name.clone())),
                 Kind::HTTPRoute => self.routes.remove(object).map(|_| Touched::Route(object.clone())),
                 _ => None,
             },
@@ -186,9 +185,42 @@ impl Index {
         self.hosts.get(name)
     }
 
+    pub(crate) fn node(&self, name: &str) -> Option<&Arc<Node>> {
+        self.nodes.get(name)
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.nodes.values()
+    }
+
+    /// A host beside the Nodes: pods are not on its way.
+    pub(crate) fn is_outside(&self, host: Option<&Name>) -> bool {
+        !self.nodes.is_empty() && host.is_some_and(|host| !self.nodes.contains_key(host))
+    }
+
     pub fn hosts(&self) -> impl Iterator<Item = &Arc<HostReport>> {
         self.hosts.values()
     }
+}
+
+/// On a Node that load balancers leave out, whatever the value.
+const EXCLUDED: [&str; 2] = [
+    "node.kubernetes.io/exclude-from-external-load-balancers",
+    "alpha.service-controller.kubernetes.io/exclude-balancer",
+];
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+pub(crate) fn is_excluded(node: &Node) -> bool {
+    EXCLUDED.iter().any(|label| node.meta.labels.contains_key(*label))
+}
+
+pub(crate) fn zone(node: &Node) -> Option<&Name> {
+    node.meta.labels.get(ZONE)
+}
+
+/// What of a Node anything is planned from.
+fn used(node: &Node) -> (&[IpAddr], bool, bool, bool, Option<&Name>) {
+    (&node.addresses, node.ready, node.unschedulable, is_excluded(node), zone(node))
 }
 
 fn changed<T: PartialEq>(before: Option<Arc<T>>, now: &Arc<T>, touched: Touched) -> Vec<Touched> {

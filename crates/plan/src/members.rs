@@ -7,11 +7,14 @@ use std::{
 
 use seaway_model::{
     L4, Member, Name,
-    fact::{EndpointAddress, EndpointPort, Endpoints, Service, ServiceKind, ServicePort, TargetPort},
-    load_balancer::MemberState,
+    config::MembersFrom,
+    fact::{
+        Endpoint, EndpointAddress, EndpointPort, Endpoints, Service, ServiceKind, ServicePort, TargetPort,
+    },
+    load_balancer::{Family, MemberState},
 };
 
-use crate::index::{Index, ServiceKey};
+use crate::index::{Index, ServiceKey, is_excluded, zone};
 
 /// On an EndpointSlice: what each of its endpoints counts for.
 pub(crate) const WEIGHT: &str = "seaway.dev/weight";
@@ -30,10 +33,18 @@ pub(crate) struct Members {
     pub(crate) not_ready: usize,
     /// Left out since they are not on this host (`externalTrafficPolicy: Local`).
     pub(crate) elsewhere: usize,
+    /// Nodes should stand in, and the Service's port has no node port.
+    pub(crate) no_node_port: bool,
 }
 
 /// Everybody behind `port` of `service`, as the serving host `host` sees it.
-pub(crate) fn members(index: &Index, service: &Service, port: &ServicePort, host: Option<&Name>) -> Members {
+pub(crate) fn members(
+    index: &Index,
+    service: &Service,
+    port: &ServicePort,
+    host: Option<&Name>,
+    from: MembersFrom,
+) -> Members {
     let mut found = Found::default();
     if let ServiceKind::ExternalName(name) = &service.kind {
         if let TargetPort::Number(number) = port.target {
@@ -42,6 +53,13 @@ pub(crate) fn members(index: &Index, service: &Service, port: &ServicePort, host
         return found.finish();
     }
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    let by_nodes = match from {
+        MembersFrom::Pods => false,
+        MembersFrom::Nodes => true,
+        MembersFrom::Auto => index.is_outside(host),
+    };
+    let hints =
+        host.filter(|_| !by_nodes && !service.local_only).and_then(|it| Hints::of(index, service, it));
     for slice in index.endpoints(&key) {
         found.members.slices += 1;
         let Some(number) = port_of(slice, port) else {
@@ -60,7 +78,12 @@ pub(crate) fn members(index: &Index, service: &Service, port: &ServicePort, host
                         continue;
                     }
                 };
+            if hints.as_ref().is_some_and(|hints| !hints.allow(endpoint)) {
+                found.members.elsewhere += 1;
+                continue;
+            }
             if service.local_only
+                && !by_nodes
                 && host.is_some()
                 && endpoint.node.is_some()
                 && endpoint.node.as_ref() != host
@@ -74,7 +97,41 @@ pub(crate) fn members(index: &Index, service: &Service, port: &ServicePort, host
             }
         }
     }
+    if by_nodes && !found.by_address.is_empty() {
+        found.stand_in(index, service, port);
+    }
     found.finish()
+}
+
+/// Topology hints that hold here, as kube-proxy reads them: only if everybody who is ready has one, and somebody is meant
+/// for us.
+enum Hints {
+    Node(Name),
+    Zone(Name),
+}
+
+impl Hints {
+    fn of(index: &Index, service: &Service, host: &Name) -> Option<Hints> {
+        let node = index.node(host)?;
+        let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+        let ready: Vec<&Endpoint> = (index.endpoints(&key).flat_map(|slice| &slice.endpoints))
+            .filter(|it| it.ready || service.publish_not_ready)
+            .collect();
+        let hold = |of: fn(&Endpoint) -> &[Name], here: &Name| {
+            ready.iter().all(|it| !of(it).is_empty()) && ready.iter().any(|it| of(it).contains(here))
+        };
+        if hold(|it| &it.for_nodes, host) {
+            return Some(Hints::Node(host.clone()));
+        }
+        zone(node).filter(|zone| hold(|it| &it.for_zones, zone)).cloned().map(Hints::Zone)
+    }
+
+    fn allow(&self, endpoint: &Endpoint) -> bool {
+        match self {
+            Hints::Node(here) => endpoint.for_nodes.contains(here),
+            Hints::Zone(here) => endpoint.for_zones.contains(here),
+        }
+    }
 }
 
 /// The number that a Service's port has in a slice: by the port's name, as controllers write slices; else, for
@@ -119,6 +176,31 @@ impl Found {
             _ => {
                 self.members.unresolved.insert(name.clone());
             }
+        }
+    }
+
+    /// Nodes instead of endpoints, at the node port: with `externalTrafficPolicy: Local` only those that have some, by
+    /// how many they have. A Node that is cordoned or not ready gets nothing new while others are there.
+    fn stand_in(&mut self, index: &Index, service: &Service, port: &ServicePort) {
+        let pods = std::mem::take(&mut self.by_address);
+        let Some(node_port) = port.node_port else {
+            self.members.no_node_port = true;
+            return;
+        };
+        let family = service.families.first.unwrap_or(Family::V4);
+        for node in index.nodes().filter(|node| !is_excluded(node)) {
+            let alike = node.addresses.iter().find(|ip| Family::of(**ip) == family);
+            let Some(ip) = alike.or(node.addresses.first()) else { continue };
+            let name = &node.meta.name;
+            let here = pods.values().filter(|it| it.node.as_ref() == Some(name)).count();
+            let weight = match service.local_only {
+                true if here == 0 => continue,
+                true => u32::try_from(here).unwrap_or(u32::MAX),
+                false => 1,
+            };
+            let well = node.ready && !node.unschedulable;
+            let state = if well { MemberState::Ready } else { MemberState::Draining };
+            self.put(*ip, node_port, None, Some(name.clone()), weight, state);
         }
     }
 

@@ -8,6 +8,7 @@ use std::{
 
 use seaway_model::{
     Kind, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Pool, PoolId, Problem, Reason,
+    config::MembersFrom,
     fact::{ServiceKind, ServicePort, TargetPort},
     load_balancer::{
         Action, Affinity, BackendProtocol, BackendTls, Bind, HttpOptions, Options, Protocol, Redirect, Rule,
@@ -33,6 +34,8 @@ pub(crate) struct Planned {
     /// DNS names that its members need.
     pub(crate) names: BTreeSet<Name>,
     pub(crate) members: usize,
+    /// With `externalTrafficPolicy: Local`, none of its members is on this host, which does not serve it.
+    pub(crate) nobody_here: bool,
 }
 
 /// Plans `demand` on `binds`, without the listeners in `spoiled` (their ports are somebody else's). Pools that come
@@ -52,7 +55,7 @@ pub(crate) fn plan(
     planned.problems.extend(uncertified(demand, certificates));
     planned.problems.extend(unheeded(demand));
     for wanted in &demand.ports {
-        let found = members(index, &demand.service, &wanted.port, host);
+        let found = members(index, &demand.service, &wanted.port, host, demand.wishes.members);
         planned.names.extend(found.names.iter().cloned());
         planned.members += found.list.len();
         planned.problems.extend(noticed(demand, wanted, &found));
@@ -73,6 +76,12 @@ pub(crate) fn plan(
             listeners.insert(listener.id(), kept(before, listener));
         }
     }
+    planned.problems.extend(local_traffic(demand, given));
+    if demand.service.local_only && host.is_some() && planned.members == 0 {
+        // Whoever came here would be told to go away: better that nobody is sent.
+        planned.nobody_here = true;
+        listeners.clear();
+    }
     let options = Options {
         local_only: demand.service.local_only,
         health_check_node_port: demand.service.health_check_node_port,
@@ -81,6 +90,32 @@ pub(crate) fn plan(
     planned.load_balancer =
         Arc::new(LoadBalancer { binds, listeners, pools, certificates: Arc::new(held), options });
     planned
+}
+
+/// What `externalTrafficPolicy: Local` promises and we cannot keep.
+fn local_traffic(demand: &Demand, given: Given<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if !demand.service.local_only || demand.hosts_only {
+        return problems;
+    }
+    let mut tell = |message: &str, fix: &str| {
+        let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
+        problems.push(problem.at("spec.externalTrafficPolicy").fix(fix));
+    };
+    if given.index.is_outside(given.host) && demand.wishes.members != MembersFrom::Pods {
+        tell(
+            "Local means the pods of the serving host, and this host is no Node: it serves by those Nodes that have pods",
+            "Say Cluster, or serve on Nodes.",
+        );
+    }
+    let passed_on = demand.ports.iter().any(|it| demand.protocol(&it.port) == Protocol::Opaque);
+    if passed_on && demand.wishes.proxy.is_none() {
+        tell(
+            "Local keeps traffic on one host, but members see the address of that host, not the client's",
+            "If the members understand it, say seaway.dev/proxy-protocol: v2. Of HTTP, X-Forwarded-For tells the client's.",
+        );
+    }
+    problems
 }
 
 pub(crate) fn kept<T: PartialEq>(before: Option<&Arc<T>>, now: T) -> Arc<T> {
@@ -259,6 +294,17 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
             "nobody resolves the Service's selector here, and it has no EndpointSlice, so nobody answers"
         };
         problems.push(problem(Reason::NoEndpoints, whose.into()).fix(slice_to_write(demand)));
+    } else if found.no_node_port {
+        problems.push(
+            problem(
+                Reason::NoSuchPort,
+                "members are Nodes here, at their node ports, and this port has none".into(),
+            )
+            .fix(
+                "Say spec.allocateLoadBalancerNodePorts: true; or, if this host has routes to pods, \
+                 seaway.dev/members: pods.",
+            ),
+        );
     } else if found.portless.len() == found.slices {
         let mut has = String::new();
         for (slice, ports) in &found.portless {

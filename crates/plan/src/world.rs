@@ -291,6 +291,7 @@ impl World {
                 self.refresh_name_at_door(&name);
             }
             Touched::Route(route) => self.refresh_route(&route),
+            Touched::Node(node) => self.refresh_nodes(&node),
         }
     }
 

@@ -67,7 +67,15 @@ pub fn owner(service: &Service) -> Owner {
 }
 
 pub fn endpoint(at: &str) -> Endpoint {
-    Endpoint { at: EndpointAddress::Ip(ip(at)), ready: true, serving: true, terminating: false, node: None }
+    Endpoint {
+        at: EndpointAddress::Ip(ip(at)),
+        ready: true,
+        serving: true,
+        terminating: false,
+        node: None,
+        for_zones: Vec::new(),
+        for_nodes: Vec::new(),
+    }
 }
 
 pub fn slice(service: &str, port: (&str, u16), endpoints: Vec<Endpoint>) -> Endpoints {

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use seaway_manifests::{decode::Field, tree::Value};
 use seaway_model::{
-    config::Defaults,
+    config::{Defaults, MembersFrom},
     load_balancer::{Balance, CheckKind, CookieKey, HealthCheck, Passive},
 };
 
@@ -13,6 +13,14 @@ const SHORTEST_KEY: usize = 32;
 
 pub(super) fn read(field: &Field<'_>, beside: &Path, defaults: &mut Defaults) {
     let section = field.object();
+    let members = section.take("members").one_of(&[
+        ("auto", MembersFrom::Auto),
+        ("pods", MembersFrom::Pods),
+        ("nodes", MembersFrom::Nodes),
+    ]);
+    if let Some(members) = members {
+        defaults.members = members;
+    }
     let balance = section.take("balance").one_of(&[
         ("round-robin", Balance::RoundRobin),
         ("least-connections", Balance::LeastConnections),

@@ -72,7 +72,15 @@ fn endpoint(address: &Field<'_>, ready: bool) -> Option<Endpoint> {
     let ip: IpAddr = field.ip()?;
     addresses::endpoint(&field, written, ip);
     let at = EndpointAddress::Ip(ip);
-    Some(Endpoint { at, ready, serving: ready, terminating: false, node: node.map(Into::into) })
+    Some(Endpoint {
+        at,
+        ready,
+        serving: ready,
+        terminating: false,
+        node: node.map(Into::into),
+        for_zones: Vec::new(),
+        for_nodes: Vec::new(),
+    })
 }
 
 #[cfg(test)]

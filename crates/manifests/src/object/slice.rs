@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use seaway_model::{
-    Fact, Kind, ObjectRef,
+    Fact, Kind, Name, ObjectRef,
     fact::{Endpoint, EndpointAddress, EndpointPort, Endpoints},
 };
 
@@ -94,7 +94,13 @@ fn endpoint(item: &Field<'_>, kind: Option<Type>) -> Option<Endpoint> {
     let node = item.child("nodeName").name().map(Into::into);
     // Several addresses are the same endpoint.
     let at = read.into_iter().next()??;
-    Some(Endpoint { at, ready, serving, terminating, node })
+    let hints = item.child("hints");
+    let (for_zones, for_nodes) = (names(&hints.child("forZones")), names(&hints.child("forNodes")));
+    Some(Endpoint { at, ready, serving, terminating, node, for_zones, for_nodes })
+}
+
+fn names(list: &Field<'_>) -> Vec<Name> {
+    list.items().filter_map(|item| Some(item.child("name").name()?.into())).collect()
 }
 
 fn address_of(field: &Field<'_>, kind: Option<Type>) -> Option<EndpointAddress> {
@@ -130,13 +136,16 @@ mod tests {
         let facts = facts(&format!(
             "{HEAD}addressType: IPv4\nports: [{{port: 80}}, {{name: any}}]\nendpoints:\n- addresses: [127.0.0.1, 127.0.0.2]\n\
              - {{addresses: [10.0.0.1], conditions: {{ready: false}}, nodeName: n1}}\n\
-             - {{addresses: [10.0.0.2], conditions: {{ready: false, serving: true, terminating: true}}}}\n"
+             - {{addresses: [10.0.0.2], conditions: {{ready: false, serving: true, terminating: true}}, hints: {{forZones: [{{name: z}}], forNodes: [{{name: n}}]}}}}\n"
         ));
         let Fact::Endpoints(slice) = &facts[0] else { panic!("{facts:?}") };
         assert_eq!(slice.service.as_str(), "a");
         assert_eq!(slice.ports[1].port, None);
         let told: Vec<_> = slice.endpoints.iter().map(|it| (it.ready, it.serving, it.terminating)).collect();
         assert_eq!(told, [(true, true, false), (false, false, false), (false, true, true)]);
+        let hints = |it: &Endpoint| (it.for_zones.clone(), it.for_nodes.clone());
+        assert_eq!(hints(&slice.endpoints[1]), (vec![], vec![]));
+        assert_eq!(hints(&slice.endpoints[2]), (vec!["z".into()], vec!["n".into()]));
         assert_eq!(slice.endpoints[0].at, EndpointAddress::Ip("127.0.0.1".parse().expect("an address")));
     }
 

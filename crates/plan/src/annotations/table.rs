@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use seaway_model::load_balancer::{Balance, CheckKind, Passive, ProxyVersion};
+use seaway_model::{
+    config::MembersFrom,
+    load_balancer::{Balance, CheckKind, Passive, ProxyVersion},
+};
 
 use super::Wishes;
 use crate::quantity::{duration, list, network};
@@ -18,6 +21,19 @@ pub(super) const ADDRESS: &str = "seaway.dev/address";
 
 /// The order matters where one row refines another: `health-check` comes before its details.
 pub(super) const ROWS: &[Row] = &[
+    Row {
+        names: &["seaway.dev/members"],
+        help: "pods, nodes (at their node ports), or auto: pods where the host is a Node",
+        set: |wishes, text| {
+            wishes.members = match text {
+                "auto" => MembersFrom::Auto,
+                "pods" => MembersFrom::Pods,
+                "nodes" => MembersFrom::Nodes,
+                _ => return Err(format!("{text:?} is nobody")),
+            };
+            Ok(())
+        },
+    },
     Row {
         names: &["seaway.dev/balance", "serviceloadbalancer/lb.algorithm"],
         help: "round-robin, least-connections, random-two, source-hash or first",

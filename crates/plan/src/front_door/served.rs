@@ -43,7 +43,7 @@ impl Served {
         };
         served.problems.extend(unvouched(&demand, given.certificates));
         for wanted in &demand.ports {
-            let found = members(given.index, service, &wanted.port, given.host);
+            let found = members(given.index, service, &wanted.port, given.host, demand.wishes.members);
             served.problems.extend(noticed(&demand, wanted, &found));
             served.names.extend(found.names.iter().cloned());
             let id = pool_id(&key, wanted.port.port);

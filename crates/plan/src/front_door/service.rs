@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     Config, L4, Name, Problem, Reason,
-    config::Admission,
+    config::{Admission, Opens},
     fact::{Service, ServiceKind, ServicePort, TargetPort},
     load_balancer::{Action, Filter, HostPattern, Match, PathMatch, Rule},
 };
@@ -50,6 +50,10 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     let mut wishes = Wishes::of(&config.defaults);
     let mut guest = Guest::new(key.object(), &service.meta.uid);
     guest.problems = wishes.read(&key.object(), &service.meta.annotations);
+    // Who did not ask for a door that stays shut has nothing to be told, nor a status to be told it in.
+    if config.front_door.opens == Opens::Never && asks(&wishes) != Some(true) {
+        return None;
+    }
     if wishes.tls.through && !matches!(asks(&wishes), Some(false)) {
         return Some(passing(guest, service, &wishes));
     }

@@ -10,7 +10,7 @@ use seaway_model::{
 };
 
 use super::{World, owners::OwnerState};
-use crate::members::members;
+use crate::{index::is_excluded, members::members};
 
 /// What this host says of itself to whoever gives addresses out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,8 @@ impl World {
     pub(super) fn served_by_hosts(&self, state: &OwnerState) -> Vec<Serving> {
         let load_balancer = &state.planned.load_balancer;
         let mut hosts: Vec<&HostReport> = self.index.hosts().map(|it| &**it).filter(|it| !it.drain).collect();
-        hosts.retain(|host| self.has_members_for(state, host));
+        let left_out = |host: &HostReport| self.index.node(&host.host).is_some_and(|node| is_excluded(node));
+        hosts.retain(|host| !left_out(host) && self.has_members_for(state, host));
         let reached = |bind: &Bind| match bind {
             Bind::Ledger(ip) => hosts.iter().any(|host| self.has(host, *ip)),
             Bind::Host(ip) => {
@@ -101,7 +102,8 @@ impl World {
     /// With `externalTrafficPolicy: Local`, a host without a member does not serve.
     fn has_members_for(&self, state: &OwnerState, host: &HostReport) -> bool {
         let Some(demand) = state.demand.as_ref().filter(|it| it.service.local_only) else { return true };
-        let here = |it| !members(&self.index, &demand.service, it, Some(&host.host)).list.is_empty();
+        let from = demand.wishes.members;
+        let here = |it| !members(&self.index, &demand.service, it, Some(&host.host), from).list.is_empty();
         demand.ports.iter().any(|it| here(&it.port))
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use seaway_model::{
     AddressState, Dirt, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, Unit,
-    load_balancer::Bind,
+    config::MembersFrom, load_balancer::Bind,
 };
 
 use super::World;
@@ -183,6 +183,10 @@ impl World {
             return;
         }
         let before = std::mem::replace(&mut state.planned, planned);
+        if before.nobody_here != state.planned.nobody_here {
+            self.presence_changed();
+        }
+        let state = self.owners.get(owner).expect("as before");
         let units = state.units.clone();
         let now = state.planned.load_balancer.clone();
         let names = state.planned.names.clone();
@@ -262,6 +266,25 @@ impl World {
             self.regrant(touched);
         }
         self.dirt.insert(Dirt::Unit(Unit::Status(owner.clone())));
+    }
+
+    /// A Node came, went, or is another: where members are pods, that of this host alone matters.
+    pub(super) fn refresh_nodes(&mut self, node: &Name) {
+        let host = self.roles.host.as_ref();
+        let nobody = self.index.nodes().next().is_none();
+        let stands_in = |state: &OwnerState| {
+            state.demand.as_ref().is_some_and(|it| it.wishes.members == MembersFrom::Nodes)
+        };
+        if !self.settled {
+        } else if host.is_none() {
+            self.refresh_statuses();
+        } else if nobody
+            || host == Some(node)
+            || self.index.is_outside(host)
+            || self.owners.values().any(stands_in)
+        {
+            self.refresh_all();
+        }
     }
 
     pub(super) fn refresh_statuses(&mut self) {

@@ -151,7 +151,8 @@ impl World {
     }
 
     pub(super) fn present(&self) -> Present {
-        let held = |it: &&Arc<Address>| it.state == AddressState::Held && !it.owners.is_empty();
+        let away = |owner: &Owner| self.owners.get(owner).is_some_and(|it| it.planned.nobody_here);
+        let held = |it: &&Arc<Address>| it.state == AddressState::Held && !it.owners.iter().all(away);
         let addresses = self.addresses.values().filter(held).map(|it| (it.ip, it.owners.clone())).collect();
         // What is not understood is not applied, nor is what came after it known to be.
         let unknown = self.unknown.values().map(|it| it.version.saturating_sub(1)).min();

@@ -3,27 +3,16 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Address, AddressState, Change, Config, Desired, Dirt, Fact, Kind, L4, ListenerId, Outcome, Owner,
-    Problem, Reason, Time, Unit,
+    Address, AddressState, Change, Config, Desired, Dirt, Fact, Kind, L4, ListenerId, Outcome, Problem,
+    Reason, Time, Unit,
     fact::{FactRef, HostReport, Service, TargetPort},
     load_balancer::Bind,
     outcome::{Serving, UnitState},
-    unit::{LbKey, Place},
 };
-use seaway_plan::{Demand, Placement, Roles, Said, World, dry_run};
+use seaway_plan::{Roles, Said, World, dry_run};
 use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, service, shop, synced};
 
-struct OnHost;
-
-impl Placement for OnHost {
-    fn units(&self, demand: &Demand) -> Vec<Unit> {
-        vec![unit(&demand.owner)]
-    }
-}
-
-fn unit(owner: &Owner) -> Unit {
-    Unit::LoadBalancer(Place::Host { name: HOST.into(), driver: "native".into() }, LbKey::Of(owner.clone()))
-}
+use crate::scene::{OnHost, unit};
 
 /// A host that gives nothing out.
 fn on_host(changes: Vec<Change>) -> World {

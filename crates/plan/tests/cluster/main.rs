@@ -1,0 +1,5 @@
+//! What only a cluster has: several processes with one plan, and Nodes. Facts in, plans out; no cluster is there.
+
+mod nodes;
+mod scene;
+mod several;
