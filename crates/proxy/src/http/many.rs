@@ -4,8 +4,9 @@
 //! wake the driver, which sends that in one call when all of them have had their turn.
 
 use std::{
-    cell::{Cell, RefCell, RefMut},
+    cell::{Cell, Ref, RefCell, RefMut},
     collections::VecDeque,
+    future::poll_fn,
     io,
     rc::Rc,
     task::{Poll, ready},
@@ -16,6 +17,7 @@ use seaway_wire::http2::{Asked, Connection, Heard, Key, Ours, Reason};
 use super::{
     hall::{Hall, Own},
     scratch::Scratch,
+    serve::LINGER,
     stream::Stream,
 };
 
@@ -33,6 +35,8 @@ pub(super) struct Many {
     blocked: Cell<u64>,
     /// Reads that are left, and in which turn.
     left: Cell<(u64, u32)>,
+    /// All that was said is with the kernel.
+    is_written: Cell<bool>,
     /// Nothing comes or goes any more.
     is_over: Cell<bool>,
     /// Who waits for a window, and who for what is to be written to become less.
@@ -65,7 +69,6 @@ pub(super) struct Head {
 /// should hold for one client.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
-const SHARED_STREAM_WINDOW: u32 = 256 << 10;
 pub(super) const MOST_STREAMS: u32 = 256;
 /// A stream that is over is held until its task has noticed.
 const MOST_HELD: usize = 2 * MOST_STREAMS as usize;
@@ -90,12 +93,6 @@ pub(super) fn allowing(head: usize) -> Ours {
         connection_window: CONNECTION_WINDOW,
         is_shared: false,
     }
-}
-
-/// A member, whose answers are for many clients: one that takes nothing holds no more than its own window, which is as
-/// large as one over a short way needs.
-pub(super) fn allowing_member(head: usize) -> Ours {
-    Ours { stream_window: SHARED_STREAM_WINDOW, is_shared: true, ..allowing(head) }
 }
 
 impl Mail {
@@ -133,6 +130,7 @@ impl Many {
             sent: Cell::new(0),
             blocked: Cell::new(NEVER),
             left: Cell::new((0, 0)),
+            is_written: Cell::new(false),
             is_over: Cell::new(false),
             waiting: RefCell::default(),
             crowded: RefCell::default(),
@@ -148,6 +146,11 @@ impl Many {
         connection
     }
 
+    /// To be looked at: who says nothing needs no room to write.
+    pub(super) fn seen(&self) -> Ref<'_, Connection<Mail>> {
+        self.connection.borrow()
+    }
+
     pub(super) fn stream(&self) -> &Stream {
         &self.stream
     }
@@ -158,6 +161,11 @@ impl Many {
 
     pub(super) fn is_over(&self) -> bool {
         self.is_over.get()
+    }
+
+    /// Since the last turn nothing waits to be written.
+    pub(super) fn is_written(&self) -> bool {
+        self.is_written.get()
     }
 
     /// Something was said.
@@ -184,6 +192,7 @@ impl Many {
         let read = self.poll_reads(&mut |heard| self.hand_out(heard, &mut asked, &mut refused));
         // What was said goes out even if nothing more comes in.
         let written = self.poll_flush();
+        self.is_written.set(written.is_ready());
         match (read, written) {
             (Poll::Pending, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
             (read, _) => read,
@@ -200,8 +209,8 @@ impl Many {
                 // Who takes no answers is not listened to.
                 ready!(self.poll_flush())?;
             }
+            // First those have their turn that are there: who lets a stream go wakes this task.
             if self.is_full() {
-                // First those have their turn that are there: who lets a stream go wakes this task.
                 return Poll::Pending;
             }
             let (_, left) = self.left.get();
@@ -237,8 +246,7 @@ impl Many {
         }
     }
 
-    /// Clients' streams alone: those to a member are opened by us, and not to be listened to would leave them where they
-    /// are.
+    /// Of clients' streams: ours to a member would stay for ever if it were not listened to.
     fn is_full(&self) -> bool {
         let connection = self.connection.borrow();
         connection.is_server() && connection.held() > MOST_HELD
@@ -446,6 +454,34 @@ impl Many {
         }
         self.wake_all(&self.waiting);
         self.wake_all(&self.crowded);
+    }
+
+    /// Says what is left to be said, and that it is the end. Who closes while something comes takes back what is on its
+    /// way: for a while that is let go by, until the peer has ended, too.
+    pub(super) async fn part(&self) {
+        self.end();
+        self.driver.set_deadline(self.hall.now() + LINGER);
+        let in_time = |poll: Poll<io::Result<usize>>| match poll {
+            Poll::Pending if self.hall.is_late() => Poll::Ready(Ok(0)),
+            poll => poll,
+        };
+        let written = poll_fn(|_| in_time(self.poll_flush().map_ok(|()| 1))).await;
+        if !matches!(written, Ok(1)) {
+            return;
+        }
+        self.stream.finish();
+        // Who floods is not listened to for that.
+        let mut left = MOST_UNTAKEN;
+        poll_fn(|_| {
+            loop {
+                let read = self.stream.poll_receive(&mut self.hall.page());
+                left = match ready!(in_time(read)) {
+                    Ok(count @ 1..) if count < left => left - count,
+                    _ => return Poll::Ready(()),
+                };
+            }
+        })
+        .await;
     }
 
     /// Takes what came before it was known to be HTTP/2.

@@ -61,8 +61,7 @@ impl Multi {
 
     /// Nothing comes after what was taken, no trailers either.
     pub(super) fn has_ended(&self) -> bool {
-        let connection = self.many.connection();
-        connection.with(self.key).is_some_and(|mail| mail.is_through() && mail.trailers.is_empty())
+        self.many.seen().with(self.key).is_some_and(|mail| mail.is_through() && mail.trailers.is_empty())
     }
 
     /// As lines.
@@ -97,7 +96,7 @@ impl Multi {
 
     /// The peer has given the stream up, or is gone.
     pub(super) fn is_gone(&self) -> bool {
-        self.many.is_over() || self.many.connection().with(self.key).is_none_or(|mail| mail.reset.is_some())
+        self.many.is_over() || self.many.seen().with(self.key).is_none_or(|mail| mail.reset.is_some())
     }
 
     pub(super) fn reset(&self) {

@@ -33,7 +33,7 @@ pub(super) struct Client {
 }
 
 /// In milliseconds: long enough to hear an answer over a long way.
-const LINGER: u64 = 1_000;
+pub(super) const LINGER: u64 = 1_000;
 /// Reads in one turn of who is only let go by.
 const ROUNDS: usize = 8;
 

@@ -37,27 +37,27 @@ pub(super) async fn serve(
     let end = poll_fn(|_| {
         let over = hall.is_stopping() || who.listener.closed_at().is_some();
         let late = idle_until.get() <= hall.now();
-        let mut connection = many.connection();
-        let is_idle = connection.held() == 0;
+        let (is_idle, heard, begun) = {
+            let connection = many.seen();
+            (connection.held() == 0, connection.has_heard(), toll.begun.get())
+        };
         if many.gives_up(answer) <= hall.now() {
             return Poll::Ready(Ok(()));
         }
-        if late && is_idle && (leaving || !connection.has_heard()) {
+        if late && is_idle && many.is_written() && (leaving || !heard) {
             // The peer does not close its side.
             return Poll::Ready(Ok(()));
         }
         if !leaving && (over || (late && is_idle)) {
             leaving = true;
             // Whoever opens a stream meanwhile is told that it was not looked at.
-            connection.leave();
+            many.connection().leave();
         }
-        let (heard, begun) = (connection.has_heard(), toll.begun.get());
-        drop(connection);
         let polled = many.poll_turn(
             |connection, key, ends, asked| begin(&many, &who, &toll, connection, key, ends, asked),
             || toll.refuse(),
         );
-        if late || heard != many.connection().has_heard() || begun != toll.begun.get() {
+        if late || heard != many.seen().has_heard() || begun != toll.begun.get() {
             idle_until.set(hall.now() + keep_alive);
         }
         own.set_deadline(idle_until.get().min(many.gives_up(answer)));
@@ -65,7 +65,8 @@ pub(super) async fn serve(
             many.connection().break_off(Reason::TOO_MUCH);
             return Poll::Ready(Ok(()));
         }
-        if polled.is_pending() && many.connection().has_left() && many.connection().held() == 0 {
+        let is_through = many.is_written() && many.seen().held() == 0;
+        if polled.is_pending() && is_through && many.seen().has_left() {
             return Poll::Ready(Ok(()));
         }
         polled
@@ -73,11 +74,8 @@ pub(super) async fn serve(
     if let Err(error) = end.await {
         tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "a connection has ended");
     }
-    many.end();
     // What is said last is why.
-    if let Poll::Ready(Ok(())) = many.poll_flush() {
-        many.stream().finish();
-    }
+    many.part().await;
 }
 
 /// Begins the task of a stream whose head the connection has just heard.

@@ -1,10 +1,12 @@
 //! Connections of HTTP/2 to members: requests of all clients of a worker share one per member.
 
-use std::{collections::HashMap, future::poll_fn, io, net::SocketAddr, rc::Rc, sync::Arc, task::Poll};
+use std::{
+    collections::HashMap, future::poll_fn, io, net::SocketAddr, ops::Deref, rc::Rc, sync::Arc, task::Poll,
+};
 
 use seaway_wire::{
     http::{Body, Known, Limits, Method, Reading, Request, Response},
-    http2::{Block, Connection, Reason},
+    http2::{Block, Connection, Ours, Reason},
 };
 
 use super::{
@@ -13,7 +15,7 @@ use super::{
     exchange::Short,
     flow::Flow,
     hall::Own,
-    many::{Head, Mail, Many, allowing_member},
+    many::{Head, Mail, Many, allowing},
     multi::{Multi, fields_of},
     relay::put_interim,
     scratch::Scratch,
@@ -25,6 +27,12 @@ use crate::running::{RunningMember, RunningPool};
 /// What was let in is a little longer by now.
 const OURS: Limits = Limits { head: 128 << 10, target: 128 << 10, fields: 8 << 10 };
 
+/// The answers of a member are for many clients: one that takes nothing holds no more than the window of its stream,
+/// which is as large as one over a short way needs.
+fn allowed() -> Ours {
+    Ours { stream_window: 256 << 10, is_shared: true, ..allowing(OURS.head) }
+}
+
 #[derive(Default)]
 pub(super) struct Trunks {
     /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
@@ -33,13 +41,28 @@ pub(super) struct Trunks {
 
 struct Trunk {
     member: Arc<RunningMember>,
-    many: Rc<Many>,
+    many: Held,
 }
 
-/// Who drives it ends it once nobody asks by it any more.
-impl Drop for Trunk {
+/// A connection that somebody may still ask by. Who drives it looks up whenever one of these goes: it ends it with the
+/// last.
+#[derive(Clone)]
+struct Held(Rc<Many>);
+
+impl Deref for Held {
+    type Target = Rc<Many>;
+
+    fn deref(&self) -> &Rc<Many> {
+        &self.0
+    }
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
-        self.many.wake();
+        // This one, and that of the driver.
+        if Rc::strong_count(&self.0) == 2 {
+            self.0.wake();
+        }
     }
 }
 
@@ -58,9 +81,9 @@ impl Trunks {
     }
 
     /// One that takes another question, now or when others are through.
-    fn of(&self, member: &Arc<RunningMember>) -> Option<Rc<Many>> {
+    fn of(&self, member: &Arc<RunningMember>) -> Option<Held> {
         let many = &self.by_member.get(&key(member))?.many;
-        (!many.is_over() && !many.connection().is_used_up()).then(|| many.clone())
+        (!many.is_over() && !many.seen().is_used_up()).then(|| many.clone())
     }
 
     fn forget(&mut self, member: &Arc<RunningMember>) {
@@ -97,15 +120,15 @@ pub(super) async fn ask(
         }
     };
     let is_secure = pool.live().outward.is_some();
-    let result = ask_by(many, client, scratch, short, (is_secure, member.at)).await;
+    let result = ask_by(&many, client, scratch, short, (is_secure, member.at)).await;
     if !matches!(result, Ok(_) | Err(Unanswered::Refused(_) | Unanswered::Client)) {
         // It may be the connection's fault; those who are on it go on.
-        client.hall.trunks().forget(member);
+        client.hall.trunks().forget_this(&many);
     }
     (result, reused)
 }
 
-async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember>) -> io::Result<Rc<Many>> {
+async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember>) -> io::Result<Held> {
     let hall = &client.hall;
     let mut stream = reached(hall, client.own.index(), member).await?;
     secured(&mut stream, pool, member).await?;
@@ -114,7 +137,7 @@ async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember
     }
     let own = Rc::new(Own::new(None, hall.now()));
     let ready = stream.ready();
-    let many = Many::new(hall.clone(), stream, own.clone(), Connection::client(allowing_member(OURS.head)));
+    let many = Many::new(hall.clone(), stream, own.clone(), Connection::client(allowed()));
     let (driven, patience, at) = (many.clone(), client.timeout(|it| it.answer), member.at);
     hall.begin(own.clone(), async move {
         // Until now the stream was that of the task that connected.
@@ -128,12 +151,13 @@ async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember
             driven.stream().finish();
         }
     });
-    hall.trunks().by_member.insert(key(member), Trunk { member: member.clone(), many: many.clone() });
-    Ok(many)
+    let held = Held(many);
+    hall.trunks().by_member.insert(key(member), Trunk { member: member.clone(), many: held.clone() });
+    Ok(held)
 }
 
 async fn drive(many: &Rc<Many>, patience: u64) -> io::Result<()> {
-    let own = many.driver();
+    let (own, mut is_of_use) = (many.driver(), true);
     poll_fn(|_| {
         // Nobody is asked by it.
         let polled = many.poll_turn(|_, _, _, _| own.clone(), || {});
@@ -141,6 +165,11 @@ async fn drive(many: &Rc<Many>, patience: u64) -> io::Result<()> {
         // Who takes nothing any more is given up, with all who ask by it.
         if polled.is_pending() && own.deadline() <= many.hall.now() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if is_of_use && many.seen().is_used_up() {
+            // A member that has said goodbye may wait for us to go.
+            is_of_use = false;
+            many.hall.trunks().forget_this(many);
         }
         if polled.is_pending() && Rc::strong_count(many) == 1 {
             many.connection().break_off(Reason::NONE);
@@ -152,7 +181,7 @@ async fn drive(many: &Rc<Many>, patience: u64) -> io::Result<()> {
 }
 
 async fn ask_by(
-    many: Rc<Many>,
+    many: &Rc<Many>,
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
@@ -166,7 +195,7 @@ async fn ask_by(
     let any_protocol = matches!(client.end, End::Multi(_));
     let protocol = switch::protocol(question, repeated, any_protocol);
     client.allow(short.answer);
-    takes(&many, client, protocol.is_some()).await?;
+    takes(many, client, protocol.is_some()).await?;
     let tunnels = protocol.is_some() || repeated.body == Body::Tunnel;
     let joined = repeated.length;
     let whole = upward.is_over();
@@ -176,7 +205,7 @@ async fn ask_by(
     });
     many.wake();
     let asked = asked.ok_or_else(|| Unanswered::Again("it takes no more questions".to_owned()))?;
-    let multi = Multi::asking(many, asked, client.own.clone());
+    let multi = Multi::asking(many.clone(), asked, client.own.clone());
     if whole && joined == question.len() && !upward.trailers().is_empty() {
         multi.close_body(upward.trailers());
     }
@@ -204,7 +233,7 @@ async fn ask_by(
 /// Waits until another question may be asked; `protocol`: one that means to speak something else.
 async fn takes(many: &Many, client: &Client, protocol: bool) -> Result<(), Unanswered> {
     poll_fn(|_| {
-        let connection = many.connection();
+        let connection = many.seen();
         if client.end.is_gone() {
             return Poll::Ready(Err(Unanswered::Client));
         }

@@ -34,6 +34,20 @@ fn connections_one_after_another_leave_nothing_behind() {
     assert!(stage.listener(at).traffic.total as usize >= CONNECTIONS);
 }
 
+#[test]
+fn connections_that_are_silent_hold_little() {
+    let _alone = alone();
+    let member = member(5);
+    let (_stage, at) = front(member.at, |_| {});
+    // Everything has its place afterwards.
+    many(at, 0);
+    let region = Region::new(COUNTED);
+    let held: Vec<_> = (0..200).map(|number| asked_by_many(at, number)).collect();
+    is_served(at);
+    let each = grown(&region) / held.len() as isize;
+    assert!(each < 16 << 10, "{each} bytes for each");
+}
+
 /// From many places, or the kernel would run out of ports.
 fn dial(at: SocketAddr, number: usize) -> TcpStream {
     connect_from([127, 0, 1, (number % 250) as u8 + 1], at)
@@ -64,12 +78,17 @@ fn kept(at: SocketAddr, number: usize) {
 }
 
 fn many(at: SocketAddr, number: usize) {
+    drop(asked_by_many(at, number));
+}
+
+fn asked_by_many(at: SocketAddr, number: usize) -> TcpStream {
     let mut stream = dial(at, number);
     let fields =
         [(&b":method"[..], &b"GET"[..]), (b":scheme", b"http"), (b":authority", b"a"), (b":path", b"/")];
     let asked = [hello(), frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&fields))].concat();
     stream.write_all(&asked).unwrap();
     while next(&mut stream).expect("an answer").kind != DATA {}
+    stream
 }
 
 fn nothing(at: SocketAddr, number: usize) {

@@ -4,6 +4,7 @@
 mod access;
 mod bodies;
 mod changing;
+mod ends;
 #[path = "../smuggling/frames.rs"]
 #[allow(dead_code)]
 mod frames;
@@ -15,6 +16,7 @@ mod limits;
 mod members;
 mod members_tls;
 mod peer;
+mod raw;
 mod rules;
 mod scene;
 mod shares;
