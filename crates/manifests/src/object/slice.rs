@@ -136,7 +136,7 @@ mod tests {
         let facts = facts(&format!(
             "{HEAD}addressType: IPv4\nports: [{{port: 80}}, {{name: any}}]\nendpoints:\n- addresses: [127.0.0.1, 127.0.0.2]\n\
              - {{addresses: [10.0.0.1], conditions: {{ready: false}}, nodeName: n1}}\n\
-             - {{addresses: [10.0.0.2], conditions: {{ready: false, serving: true, terminating: true}}, hints: {{forZones: [{{name: z}}], forNodes: [{{name: n}}]}}}}\n"
+             - {{addresses: [10.0.0.2], conditions: {{ready: false, serving: true, terminating: true}}, hints: {{forZones: [{{name: z}}], forNodes: [{{name: n2}}]}}}}\n"
         ));
         let Fact::Endpoints(slice) = &facts[0] else { panic!("{facts:?}") };
         assert_eq!(slice.service.as_str(), "a");
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(told, [(true, true, false), (false, false, false), (false, true, true)]);
         let hints = |it: &Endpoint| (it.for_zones.clone(), it.for_nodes.clone());
         assert_eq!(hints(&slice.endpoints[1]), (vec![], vec![]));
-        assert_eq!(hints(&slice.endpoints[2]), (vec!["z".into()], vec!["n".into()]));
+        assert_eq!(hints(&slice.endpoints[2]), (vec!["z".into()], vec!["n2".into()]));
         assert_eq!(slice.endpoints[0].at, EndpointAddress::Ip("127.0.0.1".parse().expect("an address")));
     }
 
