@@ -362,3 +362,32 @@ async fn count(reports: PoolReports, handle: Handle) {
         reports.say(says.collect());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn loaded(config: &str) -> Settings {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("seaway.yaml");
+        std::fs::write(&file, config).unwrap();
+        let line = ["seaway", "node", "--host", "node-7", "--config", &file.to_string_lossy()];
+        let Command::Node(arguments) = Cli::parse_from(line).command else { panic!("another command") };
+        load(&arguments).unwrap()
+    }
+
+    #[test]
+    fn the_front_door_is_closed_in_a_cluster_unless_somebody_opens_it() {
+        assert_eq!(loaded("").config.front_door.opens, Opens::Never);
+        assert_eq!(loaded("frontDoor: {enabled: true}").config.front_door.opens, Opens::Always);
+        assert_eq!(loaded("frontDoor: {enabled: false}").config.front_door.opens, Opens::Never);
+    }
+
+    #[test]
+    fn a_host_is_called_as_its_node_is() {
+        assert_eq!(&*loaded("host: {name: machine}").host, "node-7");
+    }
+}
