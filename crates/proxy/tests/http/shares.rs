@@ -188,3 +188,30 @@ fn large_answers_of_one_client_advance_together() {
     }
     assert!(heard.iter().all(|one| *one > 1 << 20), "{heard:?}");
 }
+
+#[test]
+fn a_client_that_gives_up_leaves_the_connection_to_the_others() {
+    let member = Echo::new(usize::MAX);
+    let (_stage, at) = front_one(&[member.at]);
+    let mut peer = Peer::new(at);
+    assert_eq!(peer.get("/").0, 200);
+    let before = member.open.load(SeqCst);
+    for number in 1..=20 {
+        // It is asked, and answers nothing before the end.
+        let request = Request::post("http://a/sink").body(()).unwrap();
+        let (answer, mut to) = peer.requests.send_request(request, false).unwrap();
+        eventually("the member is asked", || member.streams.load(SeqCst) == number * 2);
+        to.send_reset(h2::Reason::CANCEL);
+        drop(answer);
+        eventually("the member is told", || member.open.load(SeqCst) == before);
+        assert_eq!(peer.get("/").0, 200);
+    }
+    // Of HTTP/1.1, too, which ends with the connection.
+    let mut client = Client::new(at);
+    client.send("POST /sink HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n");
+    eventually("the member is asked", || member.streams.load(SeqCst) == 42);
+    drop(client);
+    eventually("the member is told", || member.open.load(SeqCst) == before);
+    assert_eq!(peer.get("/").0, 200);
+    assert_eq!(member.connections.load(SeqCst), 1);
+}
