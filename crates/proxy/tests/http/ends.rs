@@ -4,12 +4,14 @@ use std::{
     io::{Read, Write},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, Ordering::SeqCst},
     },
-    thread,
 };
 
-use seaway_model::load_balancer::Protocol;
+use seaway_model::{
+    Pool,
+    load_balancer::{BackendProtocol, Protocol},
+};
 use socket2::SockRef;
 
 use crate::{frames::*, raw::*, scene::*, stage::*, trunks::*};
@@ -49,33 +51,27 @@ fn who_takes_an_answer_slowly_gets_all_of_it_though_we_leave() {
 
 #[test]
 fn a_connection_to_a_member_that_nobody_uses_any_more_is_closed() {
-    // Says what it takes once two are there, and it takes no other protocol.
-    let (begun, closed) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-    let (begins, closes) = (begun.clone(), closed.clone());
+    // Says what it takes once it is told to, and it takes no other protocol.
+    let (speaks, closed) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (may_speak, closes) = (speaks.clone(), closed.clone());
     let member = Backend::new(HERE, move |mut stream| {
-        begins.fetch_add(1, SeqCst);
-        eventually("another one", || begins.load(SeqCst) == 2);
+        eventually("it is told to speak", || may_speak.load(SeqCst));
         stream.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
         let end =
             std::iter::repeat_with(|| stream.read(&mut [0; 4096])).find(|read| !matches!(read, Ok(1..)));
         // Who only waits in vain for it to end finds no end.
-        closes.fetch_add(usize::from(matches!(end, Some(Ok(0)))), SeqCst);
+        closes.store(matches!(end, Some(Ok(0))), SeqCst);
     });
-    let (_stage, at) = front_one(&[member.at]);
-    let clients: Vec<_> = (0..2)
-        .map(|_| {
-            thread::spawn(move || {
-                let mut client = Client::new(at);
-                client.ask(
-                    "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
-                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-                )
-            })
-        })
-        .collect();
-    for client in clients {
-        assert_eq!(client.join().unwrap().status(), 501);
-    }
-    // The worker keeps one of them.
-    eventually("the other one is closed", || closed.load(SeqCst) == 1);
+    let (stage, at) = front_one(&[member.at]);
+    let mut client = Client::new(at);
+    client.send(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+    );
+    eventually("the member is reached", || member.accepted() == 1);
+    // Whoever asks next is not to ask by this one, and who waits for its settings is the last.
+    stage.put(Pool { protocol: BackendProtocol::Http2, ..pool(&[]) });
+    speaks.store(true, SeqCst);
+    assert_eq!(client.answer().status(), 501);
+    eventually("nobody holds it", || closed.load(SeqCst));
 }
