@@ -55,8 +55,14 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Polls until it holds.
 #[track_caller]
-pub fn until(what: &str, mut met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+pub fn until(what: &str, met: impl FnMut() -> bool) {
+    until_within(PATIENCE, what, met);
+}
+
+/// Polls until it holds, for what takes its time, such as a Lease that runs out.
+#[track_caller]
+pub fn until_within(patience: Duration, what: &str, mut met: impl FnMut() -> bool) {
+    let deadline = Instant::now() + patience;
     while !met() {
         assert!(Instant::now() < deadline, "in vain: {what}");
         thread::yield_now();

@@ -3,5 +3,10 @@
 // Logs of processes whose test failed.
 #![allow(clippy::print_stderr)]
 
+mod leaders;
+mod load;
+mod policies;
+mod restarts;
+mod rolling;
 mod scene;
 mod walks;

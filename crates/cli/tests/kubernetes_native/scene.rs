@@ -1,9 +1,18 @@
 //! A cluster with Seaway in it: a controller, and on each node what `seaway node` does.
 
 use std::{
+    collections::BTreeMap,
     fs,
-    path::PathBuf,
+    net::SocketAddr,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
 };
 
 use seaway_testkit::{
@@ -21,12 +30,55 @@ metadata: {name: public}
 spec: {addresses: [203.0.113.0/28, 2001:db8:113::/124]}
 ";
 
+/// Of the image `web`; whoever is asked to end serves on until everybody knows.
+pub(crate) fn deployment(name: &str, replicas: u16) -> String {
+    format!(
+        "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      terminationGracePeriodSeconds: 20
+      containers:
+      - name: web
+        image: web
+        ports: [{{containerPort: 80}}]
+        readinessProbe: {{httpGet: {{path: /ready, port: 80}}, periodSeconds: 1}}
+        lifecycle: {{preStop: {{sleep: {{seconds: 3}}}}}}
+"
+    )
+}
+
+/// On port 80, with what else is to be in its spec.
+pub(crate) fn service(name: &str, spec: &str) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: Service
+metadata: {{name: {name}}}
+spec: {{type: LoadBalancer, ports: [{{port: 80}}], {spec}}}
+"
+    )
+}
+
+/// Until the silence of whoever led is noticed, with time for whoever is to notice.
+pub(crate) const A_TERM: Duration = Duration::from_secs(40);
+
+/// Who runs Seaway, bound to the roles that it prints.
+const CONTROLLER: &str = "seaway-controller";
+const NODE: &str = "seaway-node";
+
 /// Dropping it takes everything down, the processes first.
 pub(crate) struct Scene {
-    processes: Vec<Process>,
+    processes: BTreeMap<String, Process>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) outside: Namespace,
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: Arc<Cluster>,
     folder: TempDir,
 }
 
@@ -34,6 +86,13 @@ pub(crate) struct Scene {
 pub(crate) struct Process {
     child: Child,
     log: PathBuf,
+}
+
+impl Process {
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("process ids are small");
+        kill(Pid::from_raw(id), signal).expect("it runs");
+    }
 }
 
 impl Drop for Process {
@@ -49,7 +108,7 @@ impl Drop for Process {
 impl Scene {
     /// With so many nodes, an outside whose way to the pool leads through the first, and Seaway at work on all.
     pub(crate) fn up(nodes: usize) -> Option<Scene> {
-        let cluster = Cluster::up(&Options::default())?;
+        let cluster = Arc::new(Cluster::up(&Options::default())?);
         let nodes: Vec<Node> =
             ["a", "b", "c"].into_iter().take(nodes).map(|name| cluster.node(name)).collect();
         let outside = cluster.neighbour("outside");
@@ -57,7 +116,14 @@ impl Scene {
         let printed = Command::new(SEAWAY).arg("crds").output().expect("seaway runs");
         cluster.apply(&String::from_utf8(printed.stdout).expect("is text"));
         cluster.apply(POOL);
-        let mut scene = Scene { processes: Vec::new(), nodes, outside, cluster, folder };
+        for user in [CONTROLLER, NODE] {
+            for role in [user, "seaway-reader", "seaway-certificates"] {
+                let binding = format!("{user}-{role}");
+                let (role, user) = (format!("--clusterrole={role}"), format!("--user={user}"));
+                cluster.kubectl(&["create", "clusterrolebinding", &binding, &role, &user]);
+            }
+        }
+        let mut scene = Scene { processes: BTreeMap::new(), nodes, outside, cluster, folder };
         scene.lead("controller");
         for at in 0..scene.nodes.len() {
             scene.serve(at);
@@ -70,35 +136,46 @@ impl Scene {
 
     /// Starts a controller.
     pub(crate) fn lead(&mut self, name: &str) {
-        let kubeconfig = self.cluster.kubeconfig().to_owned();
-        self.start(
-            name,
-            Command::new(SEAWAY),
-            &["controller", "--kubeconfig", &kubeconfig.to_string_lossy()],
-        );
+        let kubeconfig = self.cluster.kubeconfig_of(CONTROLLER, &[]);
+        self.start(name, "controller", Command::new(SEAWAY), &kubeconfig);
     }
 
     /// Starts the host that this node is.
     pub(crate) fn serve(&mut self, at: usize) {
-        let kubeconfig = self.cluster.kubeconfig_inside("seaway-node", &["system:masters"]);
+        let kubeconfig = self.cluster.kubeconfig_inside(NODE, &[]);
         let name = self.nodes[at].name().to_owned();
         let command = self.nodes[at].namespace().command(SEAWAY);
-        let host = ["--host", &name];
-        self.start(
-            &format!("node-{name}"),
-            command,
-            &[&["node", "--kubeconfig", &kubeconfig.to_string_lossy()][..], &host].concat(),
-        );
+        self.start(&name, "node", command, &kubeconfig);
     }
 
-    fn start(&mut self, name: &str, mut command: Command, arguments: &[&str]) {
+    fn start(&mut self, name: &str, part: &str, mut command: Command, kubeconfig: &Path) {
         let log = self.folder.path().join(format!("{name}.log"));
         let config = self.folder.path().join(format!("{name}.yaml"));
         fs::write(&config, "admin: {listen: [\"127.0.0.1:0\"]}\n").expect("is written");
         let file = fs::File::create(&log).expect("a log");
-        command.args(arguments).args(["--namespace", "default", "--config", &config.to_string_lossy()]);
+        command.arg(part).arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(&config);
+        command.args(["--namespace", "default", "--host", name]);
         command.stdin(Stdio::null()).stdout(file.try_clone().expect("the same log")).stderr(file);
-        self.processes.push(Process { child: command.spawn().expect("seaway runs"), log });
+        let process = Process { child: command.spawn().expect("seaway runs"), log };
+        assert!(self.processes.insert(name.to_owned(), process).is_none(), "{name} runs already");
+    }
+
+    /// Ends a process at once, without a word.
+    pub(crate) fn kill(&mut self, name: &str) {
+        drop(self.processes.remove(name).expect("it runs"));
+    }
+
+    pub(crate) fn pause(&self, name: &str) {
+        self.processes[name].signal(Signal::SIGSTOP);
+    }
+
+    pub(crate) fn resume(&self, name: &str) {
+        self.processes[name].signal(Signal::SIGCONT);
+    }
+
+    /// Who leads: the name of a controller, with something behind it.
+    pub(crate) fn leader(&self) -> String {
+        self.field("lease/seaway-controller", "{.spec.holderIdentity}")
     }
 
     pub(crate) fn field(&self, object: &str, path: &str) -> String {
@@ -112,5 +189,15 @@ impl Scene {
             !self.field(&format!("service/{service}"), path).is_empty()
         });
         self.field(&format!("service/{service}"), path)
+    }
+
+    /// Where a Service is, once a pod answers there.
+    pub(crate) fn answering(&self, service: &str) -> SocketAddr {
+        let ip = self.address(service);
+        let url = format!("http://{ip}/");
+        until("a pod answers", || {
+            self.outside.curl(&url).is_ok_and(|it| it.starts_with(&format!("{service}-")))
+        });
+        SocketAddr::new(ip.parse().expect("an address of IPv4"), 80)
     }
 }

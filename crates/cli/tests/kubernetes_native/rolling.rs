@@ -1,0 +1,38 @@
+//! Whoever asks is answered, whatever is restarted behind it.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    load::Load,
+    scene::{Scene, deployment, service},
+};
+
+#[test]
+fn a_rolling_restart_of_ten_pods_costs_no_request() {
+    let Some(scene) = Scene::up(2) else { return };
+    scene.cluster.apply(&deployment("shop", 10));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop");
+    scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "30s"]);
+    let pods = || -> BTreeSet<String> {
+        let names = ["get", "pods", "-l", "app=shop", "-o", "jsonpath={.items[*].metadata.name}"];
+        scene.cluster.kubectl(&names).split_whitespace().map(str::to_owned).collect()
+    };
+    let old = pods();
+    assert_eq!(old.len(), 10);
+    let load = Load::start(&scene.outside, at, 100);
+    load.goes_on("the old pods answer", 50);
+    scene.cluster.kubectl(&["rollout", "restart", "deployment/shop"]);
+    scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "90s"]);
+    load.goes_on("the new pods answer", 200);
+    let heard = load.end();
+    assert!(
+        heard.failures.is_empty(),
+        "{} of {}: {:#?}",
+        heard.failures.len(),
+        heard.answered(),
+        heard.failures
+    );
+    let answered: BTreeSet<String> = heard.answers.into_keys().collect();
+    assert!(answered.difference(&old).count() >= 9, "{answered:?} after {old:?}");
+}
