@@ -321,4 +321,39 @@ proptest! {
             prop_assert_eq!(ledger.has(&format!("waiter{i}")).len(), usize::from(i < leaves), "the oldest first");
         }
     }
+
+    #[test]
+    fn who_follows_has_what_is_written_and_who_takes_over_goes_on_with_it(
+        events in prop::collection::vec(any_event(), 0..40),
+        at in 0usize..40,
+    ) {
+        let (mut told, mut follower) = (Told::default(), Ledger::following());
+        told.ledger.settle();
+        for (i, event) in events.into_iter().enumerate() {
+            if i == at {
+                follower.settle();
+            }
+            let mut heard = Told { ledger: follower, ..Told::default() };
+            if !matches!(event, Event::Released(_)) {
+                heard.tell(event.clone());
+            }
+            follower = heard.ledger;
+            for ip in told.tell(event).addresses {
+                follower.follow(ip, told.ledger.address(ip).as_ref());
+            }
+        }
+        follower.settle();
+        let ours = |ledger: &Ledger, owner: &Owner| -> BTreeSet<IpAddr> {
+            ledger.grant(owner).0.iter().filter(|it| !it.from_hosts).flat_map(|it| it.addresses.clone()).collect()
+        };
+        for owner in told.claims.keys() {
+            prop_assert_eq!(ours(&follower, owner), ours(&told.ledger, owner), "{}", owner);
+        }
+        let mut next = follower.turned(true, told.objects().into_values());
+        next.settle();
+        for owner in told.claims.keys() {
+            let (had, has) = (ours(&told.ledger, owner), ours(&next, owner));
+            prop_assert!(had.is_subset(&has), "{} had {:?} and has {:?}", owner, had, has);
+        }
+    }
 }

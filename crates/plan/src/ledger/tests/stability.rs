@@ -175,3 +175,28 @@ fn after_a_restart_old_owners_of_a_shared_address_come_first_and_then_new_ones_m
     assert_eq!(["a", "b", "c"].map(|name| ledger.has(name).concat()), ["10.0.0.9"; 3]);
     assert_eq!(ledger.has("d"), ["10.0.0.0"], "its port is taken there");
 }
+
+#[test]
+fn a_pool_deleted_and_made_again_gives_nobodys_address_to_another() {
+    let two = pool("p", &["10.0.0.0/31"]);
+    let other = Arc::new(AddressPool { auto_assign: false, ..pool("other", &["10.9.0.0/24"]) });
+    let mut ledger = settled(std::slice::from_ref(&two));
+    ledger.put_pool(other);
+    ledger.ask(claim("a"));
+    ledger.ask(claim("b"));
+    ledger.remove_pool(&two.object);
+    assert_eq!((ledger.has("a").len(), ledger.told("a")[0].0), (0, Reason::NoPool));
+    // An older one comes while hosts still have the addresses of the others.
+    ledger.claim(Claim { created: None, ..claim("0") });
+    ledger.put_pool(Arc::new(two.clone()));
+    assert_eq!(["a", "b"].map(|name| ledger.has(name).concat()), ["10.0.0.0", "10.0.0.1"]);
+    assert_eq!(ledger.told("0")[0].0, Reason::PoolExhausted);
+
+    // Once every host let them go, they are anybody's: the oldest first.
+    ledger.remove_pool(&two.object);
+    ledger.released(ip("10.0.0.0"));
+    ledger.released(ip("10.0.0.1"));
+    ledger.put_pool(Arc::new(two));
+    assert_eq!(["0", "a"].map(|name| ledger.has(name).concat()), ["10.0.0.0", "10.0.0.1"]);
+    assert_eq!(ledger.told("b")[0].0, Reason::PoolExhausted);
+}
