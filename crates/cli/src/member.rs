@@ -138,8 +138,8 @@ impl Member {
                 Terms::HOST,
             ),
         };
-        let roles =
-            Roles { allocate: part == Part::Controller, host: host.as_ref().map(|host| host.name.clone()) };
+        // Who may lead is told when it does.
+        let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
         let placements = host.iter().map(|host| host.placement()).collect();
         let world = World::new(roles, placements, Arc::new(settings.config.clone()));
         let drivers = match &host {

@@ -26,6 +26,8 @@ pub(super) struct Call {
     check: Check,
     /// What came and is not a whole frame.
     rest: Vec<u8>,
+    /// Of all that it has sent.
+    heard: usize,
     /// The answer so far: as HTTP/1.1 would have given it, or the message alone.
     answer: Vec<u8>,
     status: u16,
@@ -35,6 +37,8 @@ pub(super) struct Call {
 
 /// No answer to this question is longer.
 const LONGEST: usize = 4 << 10;
+/// Frames that say nothing could otherwise keep the prober for as long as somebody sends them.
+const MOST_HEARD: usize = 256 << 10;
 /// More than any answer that is looked at.
 const OURS: Ours =
     Ours { head: 16 << 10, streams: 0, stream_window: 1 << 16, connection_window: 1 << 17, is_shared: false };
@@ -52,6 +56,7 @@ impl Call {
             key,
             check: check.clone(),
             rest: Vec::new(),
+            heard: 0,
             answer: Vec::new(),
             status: 0,
             code: None,
@@ -77,6 +82,10 @@ impl Call {
             let count = self.raw.read(&mut page)?;
             if count == 0 {
                 return Ok(Finding::Ill("closed before an answer".into()));
+            }
+            self.heard += count;
+            if self.heard > MOST_HEARD {
+                return Ok(Finding::Ill("sent frames without end".into()));
             }
             self.rest.extend_from_slice(&page[..count]);
             if let Some(finding) = self.listen()? {

@@ -72,6 +72,25 @@ fn a_member_is_asked_by_grpc_how_it_is() {
 }
 
 #[test]
+fn a_member_that_sends_frames_without_end_is_ill_and_keeps_nobody() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let flood = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let ping = [0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8].repeat(1_000);
+        stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
+        while stream.write_all(&ping).is_ok() {}
+    });
+    let ward = Ward::new(CheckKind::Grpc { service: "shop".into() }, &[at], |pool| {
+        // It is not for being late.
+        pool.health.as_mut().unwrap().timeout = Duration::from_secs(600);
+        pool.health.as_mut().unwrap().fall = 1;
+    });
+    ward.becomes(at, Health::Down);
+    flood.join().unwrap();
+}
+
+#[test]
 fn a_member_that_speaks_http_2_alone_is_asked_by_it() {
     let (at, _runtime) = grpc_member(Arc::new(Mutex::new((0, 1))));
     let http_1 = Backend::tcp(FAMILIES[0], b"HTTP/1.1 200 OK\r\n\r\n", mpsc::channel().0);
