@@ -221,7 +221,7 @@ impl Told {
         let Change::Reported(object, problems) = change else { return };
         let before = self.0.remove(object).unwrap_or_default();
         for problem in problems.iter().filter(|it| !before.contains(it)) {
-            warn!(reason = %problem.reason, "{problem}");
+            warn!(reason = %problem.reason, "{}", problem.line());
         }
         if problems.is_empty() {
             info!("no problem any more: {object}");

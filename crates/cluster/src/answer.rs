@@ -116,6 +116,14 @@ impl Answer {
             Answer::Unreachable(why) => format!("the API server cannot be reached: {why}"),
         }
     }
+
+    /// In one line, with what to do about it, where nothing else says it.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Answer::Forbidden(why) => format!("{why}. As an administrator: {INSTALL}"),
+            other => other.why(),
+        }
+    }
 }
 
 impl From<Answer> for Failure {

@@ -88,7 +88,7 @@ async fn write_on(cluster: Cluster, host: String, mut heard: watch::Receiver<Hos
         match write(&cluster, &host, &says).await {
             Ok(()) => written = Some(says),
             Err(answer) => {
-                warn!(host, why = answer.why(), "what this host says of itself cannot be written");
+                warn!(host, why = answer.told(), "what this host says of itself cannot be written");
                 written = None;
                 heard.mark_changed();
                 sleep(cluster.pace().longest_retry).await;

@@ -103,6 +103,7 @@ impl Campaign {
             terms,
             held: None,
             seen: None,
+            trouble: None,
             tell,
         };
         let task = tokio::spawn(candidate.run(resigned));
@@ -141,6 +142,8 @@ struct Candidate {
     held: Option<Lease>,
     /// The Lease of somebody else as it was last, and since when we know it so.
     seen: Option<(String, Instant)>,
+    /// What was complained of last.
+    trouble: Option<Answer>,
     tell: watch::Sender<Option<Instant>>,
 }
 
@@ -163,6 +166,7 @@ impl Candidate {
         let Terms { term, renew } = self.terms;
         match self.take().await {
             Ok(true) => {
+                self.trouble = None;
                 let was = self.tell.send_replace(Some(sent + term * 4 / 5));
                 if was.is_none_or(|until| until < sent) {
                     info!(lease = self.name, identity = self.identity, "leads");
@@ -170,6 +174,7 @@ impl Candidate {
                 renew
             }
             Ok(false) => {
+                self.trouble = None;
                 if self.tell.send_replace(None).is_some() {
                     warn!(lease = self.name, "leads no more: another does");
                 }
@@ -177,7 +182,17 @@ impl Candidate {
             }
             Err(answer) => {
                 // It holds until it ends by itself; whoever leads tries again soon.
-                warn!(lease = self.name, why = answer.why(), "the Lease cannot be renewed");
+                if self.trouble.as_ref() != Some(&answer) {
+                    let why = match &answer {
+                        Answer::NotFound => {
+                            let namespace = self.cluster.namespace();
+                            format!("there is no namespace {namespace}: kubectl create namespace {namespace}")
+                        }
+                        other => other.told(),
+                    };
+                    warn!(lease = self.name, why, "the Lease cannot be taken or renewed");
+                    self.trouble = Some(answer);
+                }
                 (renew / 4).max(Duration::from_millis(50))
             }
         }
@@ -251,7 +266,8 @@ impl Candidate {
                 self.held = Some(lease);
                 Ok(true)
             }
-            Err(Answer::Conflict(_) | Answer::NotFound) => Ok(false),
+            Err(Answer::NotFound) if before.is_some() => Ok(false),
+            Err(Answer::Conflict(_)) => Ok(false),
             Err(answer) => Err(answer),
         }
     }

@@ -88,7 +88,7 @@ async fn write_on(cluster: Cluster, leading: Leading, mut heard: watch::Receiver
                     written.insert(object.clone(), pool.clone());
                 }
                 Err(answer) => {
-                    warn!(%object, why = answer.why(), "its status cannot be written");
+                    warn!(%object, why = answer.told(), "its status cannot be written");
                     heard.mark_changed();
                 }
             }

@@ -15,6 +15,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -42,7 +43,12 @@ pub struct Statuses {
     cluster: Cluster,
     leading: Leading,
     logged: Mutex<HashMap<Owner, Arc<Status>>>,
+    /// Why the last of all statuses was refused: ten thousand may be, for one reason.
+    refused: Mutex<Option<Answer>>,
 }
+
+/// Whoever lacks a role does not hear when he gets it.
+const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// What a Service says of itself, and why it could not be made to say something else.
 #[derive(Debug, Default)]
@@ -69,7 +75,7 @@ impl fmt::Display for StatusStep {
 
 impl Statuses {
     pub fn new(cluster: Cluster, leading: Leading) -> Statuses {
-        Statuses { cluster, leading, logged: Mutex::default() }
+        Statuses { cluster, leading, logged: Mutex::default(), refused: Mutex::default() }
     }
 
     /// Each Problem once when it comes, and once when it goes.
@@ -81,7 +87,7 @@ impl Statuses {
         };
         let (before, now) = (before.as_ref().map(|it| &it.problems), status.map(|it| &it.problems));
         for new in now.into_iter().flatten().filter(|it| !before.is_some_and(|before| before.contains(it))) {
-            warn!(reason = %new.reason, "{new}");
+            warn!(reason = %new.reason, "{}", new.line());
         }
         for gone in before.into_iter().flatten().filter(|it| !now.is_some_and(|now| now.contains(it))) {
             info!(reason = %gone.reason, "no problem any more: {gone}");
@@ -107,6 +113,7 @@ impl Statuses {
                 let published = decode::published(&told);
                 self.cluster.seen().put_service(namespace, name, published.clone());
                 said.published = Some(published);
+                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 Ok(())
             }
             // It is gone, and will be told so.
@@ -114,12 +121,20 @@ impl Statuses {
                 said.published = None;
                 Ok(())
             }
-            // Made again under its name: it is another.
-            Err(Answer::Invalid(why)) if why.contains("metadata.uid") => {
+            // Gone, or made again under its name: it is another.
+            Err(Answer::Invalid(why) | Answer::Conflict(why))
+                if why.contains("metadata.uid") || why.contains("uid mismatch") =>
+            {
                 said.published = None;
                 Ok(())
             }
             Err(answer @ (Answer::Forbidden(_) | Answer::Invalid(_) | Answer::Conflict(_))) => {
+                let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                if refused.as_ref() != Some(&answer) {
+                    // The Service itself cannot say it.
+                    warn!(%object, why = answer.told(), "its status cannot be written");
+                    *refused = Some(answer.clone());
+                }
                 said.trouble = Some(answer);
                 Ok(())
             }
@@ -132,7 +147,7 @@ impl Statuses {
         let events = Watched::EVENTS;
         let body = event(object, uid, note);
         if let Err(answer) = self.cluster.create(&events, &object.namespace, &body).await {
-            warn!(%object, why = answer.why(), "an event was not written");
+            warn!(%object, why = answer.told(), "an event was not written");
         }
     }
 }
@@ -227,29 +242,26 @@ impl Driver for Statuses {
             problems.push((owner.clone(), Problem::new(owner.object(), reason, message).fix(fix)));
         };
         let published = observed.published.as_ref();
-        if let (Desired::Status(_), Some(published)) = (desired, published) {
-            if let Some(other) = output::rival(published) {
-                complain(
-                    Reason::OtherController,
-                    format!("{other} writes the status of this Service, too; it is left to it"),
-                    "Give the Service a loadBalancerClass that only one of the two serves.".to_owned(),
-                );
-            }
-            if published.ingress.iter().any(|it| it.mode.is_none()) {
-                complain(
-                    Reason::Unsupported,
-                    "this cluster knows no ipMode: kube-proxy on every node answers the address itself, and it does \
-                     not come here"
-                        .to_owned(),
-                    "Upgrade to Kubernetes 1.30.".to_owned(),
-                );
-            }
+        if let (Desired::Status(_), Some(published)) = (desired, published)
+            && published.ingress.iter().any(|it| it.mode.is_none())
+        {
+            complain(
+                Reason::Unsupported,
+                "this cluster knows no ipMode: kube-proxy on every node answers the address itself, and it does \
+                 not come here"
+                    .to_owned(),
+                "Upgrade to Kubernetes 1.30.".to_owned(),
+            );
         }
         if let Some(trouble) = &observed.trouble {
             let message = format!("its status cannot be written: {}", trouble.why());
             complain(Reason::StateUnwritable, message, format!("As an administrator: {INSTALL}"));
         }
-        Conclusion { problems, ..Conclusion::default() }
+        if let (Desired::Status(_), Some(published)) = (desired, published) {
+            problems.extend(output::rivalry(owner, published).map(|it| (owner.clone(), it)));
+        }
+        let again = observed.trouble.is_some().then_some(TRY_AGAIN);
+        Conclusion { problems, again, ..Conclusion::default() }
     }
 
     fn width(&self) -> usize {

@@ -140,6 +140,12 @@ impl Problem {
         }
     }
 
+    /// What is wrong and what to do about it, in one line.
+    pub fn line(&self) -> String {
+        let fix = if self.fix.is_empty() { String::new() } else { format!(" {}", self.fix) };
+        format!("{self}{fix}").replace('\n', " ")
+    }
+
     #[must_use]
     pub fn at(mut self, field: impl Into<Name>) -> Problem {
         self.field = field.into();

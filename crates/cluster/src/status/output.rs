@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
-use seaway_model::{Name, ObjectRef, Problem, Status};
+use seaway_model::{Name, ObjectRef, Owner, Problem, Reason, Status};
 use serde_json::{Value, json};
 
 use crate::seen::{Condition, Ingress, Published};
@@ -50,8 +50,16 @@ impl fmt::Display for Note {
 }
 
 /// Who writes the addresses after we did.
-pub(super) fn rival(published: &Published) -> Option<&Name> {
+fn rival(published: &Published) -> Option<&Name> {
     published.other.as_ref().filter(|_| published.ours)
+}
+
+/// What the owner of a Service is told where somebody else writes its addresses.
+pub(super) fn rivalry(owner: &Owner, published: &Published) -> Option<Problem> {
+    let other = rival(published)?;
+    let message = format!("{other} writes the status of this Service, too; it is left to it");
+    let problem = Problem::new(owner.object(), Reason::OtherController, message);
+    Some(problem.fix("Give the Service a loadBalancerClass that only one of the two serves."))
 }
 
 impl Output {
@@ -61,7 +69,9 @@ impl Output {
         let ingress: Vec<IpAddr> =
             status.addresses.iter().filter(|ip| served(ip) || said(ip)).copied().collect();
         let mut conditions = vec![ready(status)];
-        conditions.extend(problems(&status.problems));
+        let rivalry = rivalry(&status.owner, published);
+        let all: Vec<Problem> = status.problems.iter().cloned().chain(rivalry).collect();
+        conditions.extend(problems(&all));
         Output { ingress: rival(published).is_none().then_some(ingress), conditions }
     }
 
@@ -191,9 +201,7 @@ fn problems(problems: &[Problem]) -> Option<Condition> {
     let first = problems.first()?;
     let mut message = String::new();
     for problem in problems {
-        let fix = problem.fix.replace('\n', " ");
-        let text = problem.to_string().replace('\n', " ");
-        let line = format!("{}: {text}{}{fix}", problem.reason, if fix.is_empty() { "" } else { " " });
+        let line = format!("{}: {}", problem.reason, problem.line());
         if message.len() + line.len() > LONGEST {
             break;
         }
@@ -213,7 +221,7 @@ fn problems(problems: &[Problem]) -> Option<Condition> {
 
 #[cfg(test)]
 mod tests {
-    use seaway_model::{Kind, L4, Owner, Reason, outcome::Serving};
+    use seaway_model::{Kind, L4, outcome::Serving};
 
     use super::*;
     use crate::seen::Version;

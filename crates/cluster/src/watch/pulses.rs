@@ -5,7 +5,7 @@
 //! never followed by a Lease is told as it is.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -38,6 +38,14 @@ struct Pulse {
     version: String,
     unchanged: Duration,
     term: Duration,
+    /// It ended in order.
+    given_back: bool,
+}
+
+impl Pulse {
+    fn lives(&self) -> bool {
+        !self.given_back && self.unchanged < self.term
+    }
 }
 
 impl Hosts {
@@ -93,7 +101,7 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
             }
             Err(answer) if !std::mem::replace(&mut failing, true) => {
                 answered = None;
-                warn!(why = answer.why(), "Leases of hosts cannot be listed; nobody is taken for dead");
+                warn!(why = answer.told(), "Leases of hosts cannot be listed; nobody is taken for dead");
             }
             Err(_) => answered = None,
         }
@@ -108,7 +116,7 @@ async fn leases(cluster: &Cluster) -> Result<Vec<Lease>, Answer> {
 
 /// Who lives and who does not; so much time has passed since the list before this one.
 fn feel(pulses: &mut BTreeMap<Name, Pulse>, leases: Vec<Lease>, passed: Duration) -> Vec<(Name, bool)> {
-    let mut told = Vec::new();
+    let (mut told, mut listed) = (Vec::new(), BTreeSet::new());
     for lease in leases {
         let name = lease.metadata.name.unwrap_or_default();
         let Some(host) = name.strip_prefix(PREFIX).map(Name::from) else { continue };
@@ -116,20 +124,25 @@ fn feel(pulses: &mut BTreeMap<Name, Pulse>, leases: Vec<Lease>, passed: Duration
         let spec = lease.spec.unwrap_or_default();
         let term = spec.lease_duration_seconds.and_then(|it| u64::try_from(it).ok());
         let term = term.map_or(Terms::HOST.term, Duration::from_secs);
-        let pulse = pulses.entry(host.clone()).or_insert_with(|| Pulse {
-            version: version.clone(),
-            unchanged: Duration::ZERO,
-            term,
-        });
-        if pulse.version == version {
-            pulse.unchanged += passed;
-        } else {
-            *pulse = Pulse { version, unchanged: Duration::ZERO, term };
-        }
-        // One that was given back ended in order.
         let given_back = spec.holder_identity.is_none_or(|it| it.is_empty());
-        told.push((host, !given_back && pulse.unchanged < pulse.term));
+        let unchanged = match pulses.get(&host) {
+            Some(before) if before.version == version => before.unchanged + passed,
+            _ => Duration::ZERO,
+        };
+        let pulse = Pulse { version, unchanged, term, given_back };
+        told.push((host.clone(), pulse.lives()));
+        pulses.insert(host.clone(), pulse);
+        listed.insert(host);
     }
+    // A Lease that somebody deleted is a silent one: its host may be there and write it again, or never.
+    pulses.retain(|host, pulse| {
+        if listed.contains(host) {
+            return true;
+        }
+        pulse.unchanged += passed;
+        told.push((host.clone(), pulse.lives()));
+        pulse.lives()
+    });
     told
 }
 
@@ -168,6 +181,17 @@ mod tests {
         assert_eq!(after(0, "1", Some("x")), [("a".into(), true), b.clone()]);
         assert_eq!(after(1, "1", Some("x")), [("a".into(), false), b.clone()]);
         assert_eq!(after(5, "2", Some("x")), [("a".into(), true), b]);
+    }
+
+    #[test]
+    fn a_host_whose_lease_was_deleted_is_dead_after_its_term() {
+        let mut pulses = BTreeMap::new();
+        let mut after = |seconds, leases: Vec<Lease>| feel(&mut pulses, leases, Duration::from_secs(seconds));
+        after(0, vec![lease("a", "1", Some("x"))]);
+        assert_eq!(after(30, Vec::new()), [("a".into(), true)], "it may be there");
+        assert_eq!(after(10, Vec::new()), [("a".into(), false)]);
+        assert_eq!(after(10, Vec::new()), [], "it is forgotten");
+        assert_eq!(after(0, vec![lease("a", "2", Some("x"))]), [("a".into(), true)]);
     }
 
     #[test]
