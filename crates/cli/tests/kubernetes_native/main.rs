@@ -3,8 +3,10 @@
 // Logs of processes whose test failed.
 #![allow(clippy::print_stderr)]
 
+mod deaths;
 mod leaders;
 mod load;
+mod mistakes;
 mod policies;
 mod restarts;
 mod rolling;

@@ -21,7 +21,7 @@ use seaway_testkit::{
 };
 use tempfile::TempDir;
 
-const SEAWAY: &str = env!("CARGO_BIN_EXE_seaway");
+pub(crate) const SEAWAY: &str = env!("CARGO_BIN_EXE_seaway");
 
 pub(crate) const POOL: &str = "
 apiVersion: seaway.dev/v1alpha1
@@ -89,6 +89,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id()).expect("process ids are small");
         kill(Pid::from_raw(id), signal).expect("it runs");
@@ -100,7 +104,7 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- {}\n{}", self.log.display(), fs::read_to_string(&self.log).unwrap_or_default());
+            eprintln!("--- {}\n{}", self.log.display(), self.log());
         }
     }
 }
@@ -108,36 +112,53 @@ impl Drop for Process {
 impl Scene {
     /// With so many nodes, an outside whose way to the pool leads through the first, and Seaway at work on all.
     pub(crate) fn up(nodes: usize) -> Option<Scene> {
-        let cluster = Arc::new(Cluster::up(&Options::default())?);
-        let nodes: Vec<Node> =
-            ["a", "b", "c"].into_iter().take(nodes).map(|name| cluster.node(name)).collect();
-        let outside = cluster.neighbour("outside");
-        let folder = tempfile::tempdir().expect("a folder");
-        let printed = Command::new(SEAWAY).arg("crds").output().expect("seaway runs");
-        cluster.apply(&String::from_utf8(printed.stdout).expect("is text"));
-        cluster.apply(POOL);
-        for user in [CONTROLLER, NODE] {
-            for role in [user, "seaway-reader", "seaway-certificates"] {
-                let binding = format!("{user}-{role}");
-                let (role, user) = (format!("--clusterrole={role}"), format!("--user={user}"));
-                cluster.kubectl(&["create", "clusterrolebinding", &binding, &role, &user]);
-            }
-        }
-        let mut scene = Scene { processes: BTreeMap::new(), nodes, outside, cluster, folder };
+        let mut scene = Scene::bare()?;
+        let names = ["a", "b", "c"].into_iter().take(nodes);
+        scene.nodes = names.map(|name| scene.cluster.node(name)).collect();
+        scene.install();
         scene.lead("controller");
         for at in 0..scene.nodes.len() {
             scene.serve(at);
         }
-        for (pool, address) in [("203.0.113.0/28", 0), ("2001:db8:113::/124", 1)] {
-            scene.outside.route(pool, &scene.nodes[0].addresses()[address]);
+        let ways = scene.nodes.first().map_or(&[][..], Node::addresses);
+        for (pool, way) in ["203.0.113.0/28", "2001:db8:113::/124"].into_iter().zip(ways) {
+            scene.outside.route(pool, way);
         }
         Some(scene)
+    }
+
+    /// A cluster that knows nothing of us.
+    pub(crate) fn bare() -> Option<Scene> {
+        let cluster = Arc::new(Cluster::up(&Options::default())?);
+        let outside = cluster.neighbour("outside");
+        let folder = tempfile::tempdir().expect("a folder");
+        Some(Scene { processes: BTreeMap::new(), nodes: Vec::new(), outside, cluster, folder })
+    }
+
+    /// What `seaway crds` prints, roles bound to those who need them, and a pool.
+    pub(crate) fn install(&self) {
+        let printed = Command::new(SEAWAY).arg("crds").output().expect("seaway runs");
+        self.cluster.apply(&String::from_utf8(printed.stdout).expect("is text"));
+        self.cluster.kubectl(&["wait", "--for=condition=Established", "crd", "addresspools.seaway.dev"]);
+        self.cluster.apply(POOL);
+        for user in [CONTROLLER, NODE] {
+            for role in [user, "seaway-reader", "seaway-certificates"] {
+                let binding = format!("{user}-{role}");
+                let (role, user) = (format!("--clusterrole={role}"), format!("--user={user}"));
+                self.cluster.kubectl(&["create", "clusterrolebinding", &binding, &role, &user]);
+            }
+        }
     }
 
     /// Starts a controller.
     pub(crate) fn lead(&mut self, name: &str) {
         let kubeconfig = self.cluster.kubeconfig_of(CONTROLLER, &[]);
-        self.start(name, "controller", Command::new(SEAWAY), &kubeconfig);
+        self.lead_as(name, &kubeconfig, "default");
+    }
+
+    /// As above, as anybody, with its Lease in that namespace.
+    pub(crate) fn lead_as(&mut self, name: &str, kubeconfig: &Path, namespace: &str) {
+        self.start(name, "controller", Command::new(SEAWAY), kubeconfig, namespace);
     }
 
     /// Starts the host that this node is.
@@ -145,16 +166,16 @@ impl Scene {
         let kubeconfig = self.cluster.kubeconfig_inside(NODE, &[]);
         let name = self.nodes[at].name().to_owned();
         let command = self.nodes[at].namespace().command(SEAWAY);
-        self.start(&name, "node", command, &kubeconfig);
+        self.start(&name, "node", command, &kubeconfig, "default");
     }
 
-    fn start(&mut self, name: &str, part: &str, mut command: Command, kubeconfig: &Path) {
+    fn start(&mut self, name: &str, part: &str, mut command: Command, kubeconfig: &Path, namespace: &str) {
         let log = self.folder.path().join(format!("{name}.log"));
         let config = self.folder.path().join(format!("{name}.yaml"));
         fs::write(&config, "admin: {listen: [\"127.0.0.1:0\"]}\n").expect("is written");
         let file = fs::File::create(&log).expect("a log");
         command.arg(part).arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(&config);
-        command.args(["--namespace", "default", "--host", name]);
+        command.args(["--namespace", namespace, "--host", name]);
         command.stdin(Stdio::null()).stdout(file.try_clone().expect("the same log")).stderr(file);
         let process = Process { child: command.spawn().expect("seaway runs"), log };
         assert!(self.processes.insert(name.to_owned(), process).is_none(), "{name} runs already");
@@ -171,6 +192,11 @@ impl Scene {
 
     pub(crate) fn resume(&self, name: &str) {
         self.processes[name].signal(Signal::SIGCONT);
+    }
+
+    /// What a process has logged.
+    pub(crate) fn log(&self, name: &str) -> String {
+        self.processes[name].log()
     }
 
     /// Who leads: the name of a controller, with something behind it.
