@@ -82,12 +82,8 @@ pub(crate) struct Run {
     /// Take the sockets of the running seaway over, so that nobody is refused; the old one drains and stops
     #[arg(long)]
     pub(crate) take_over: bool,
-    /// How logs look
-    #[arg(long, value_name = "FORMAT")]
-    pub(crate) log_format: Option<LogFormat>,
-    /// What is logged: error, warn, info, debug, or a filter such as seaway_proxy=debug
-    #[arg(long, value_name = "LEVEL")]
-    pub(crate) log_level: Option<String>,
+    #[command(flatten)]
+    pub(crate) log: Logging,
 }
 
 /// A part of a cluster.
@@ -109,6 +105,13 @@ pub(crate) struct Member {
     /// configuration, else the machine's name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     pub(crate) host: Option<String>,
+    #[command(flatten)]
+    pub(crate) log: Logging,
+}
+
+/// How logs are written, whatever the configuration says.
+#[derive(Debug, Args)]
+pub(crate) struct Logging {
     /// How logs look
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,

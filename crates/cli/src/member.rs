@@ -11,31 +11,28 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use seaway_admin::{
-    Admin, Binding, Bound, Signal, Signals,
-    logging::{self, Format, LogHandle},
-    notify::Notifier,
-};
+use seaway_admin::{Admin, Binding, Bound, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
-    Access, Addresses, Campaign, Cluster, Counted, Credentials, HostReports, HostSays, Leading, NotServed,
-    PoolReports, PoolSays, Pulses, Statuses, Terms, Watch,
+    Access, Addresses, Campaign, Cluster, Counted, Credentials, HostReports, Leading, PoolReports, PoolSays,
+    Pulses, Statuses, Terms, Watch,
 };
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
-use seaway_model::{Change, Fact, Name, address, config::Opens};
+use seaway_files::pem::PemWatch;
+use seaway_model::{Change, Fact, Name, config::Opens};
 use seaway_node::{AddressWatch, Host};
 use seaway_plan::{Roles, World};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
 };
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::{
-    args::{LogFormat, Member as Arguments},
+    args::Member as Arguments,
     control::{Told, now, source, tell_time},
-    run::{runtime, start_proxy},
-    settings::{self, Settings},
+    run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
+    settings::Settings,
     version,
 };
 
@@ -47,18 +44,16 @@ pub(crate) enum Part {
 
 /// The Lease of whoever leads.
 const LEADER: &str = "seaway-controller";
+const SAID_AFTER: Duration = Duration::from_millis(50);
 const COUNTED_AFTER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     let began = Instant::now();
     let settings = load(arguments)?;
-    let format = if settings.log_json { Format::Json } else { Format::Human };
-    let log = logging::start(format, &settings.log_level)?;
+    let log = start_log(&settings)?;
     info!(version = version::LONG, host = %settings.host, ?part, "seaway starts");
-    if part == Part::Node
-        && let Err(error) = seaway_proxy::raise_descriptor_limit()
-    {
-        warn!(%error, "the limit of open files cannot be raised");
+    if part == Part::Node {
+        raise_descriptor_limit();
     }
     runtime()?.block_on(async {
         let member = Member::start(arguments, settings, part, log).await?;
@@ -66,15 +61,8 @@ pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     })
 }
 
-/// Flags win over the file.
 fn load(arguments: &Arguments) -> Result<Settings> {
-    let mut settings = settings::load(arguments.config.as_deref())?;
-    if let Some(format) = arguments.log_format {
-        settings.log_json = format == LogFormat::Json;
-    }
-    if let Some(level) = &arguments.log_level {
-        settings.log_level.clone_from(level);
-    }
+    let mut settings = settings_of(arguments.config.as_deref(), &arguments.log)?;
     if let Some(host) = &arguments.host {
         settings.host = host.as_str().into();
     }
@@ -107,6 +95,8 @@ struct Member {
     campaign: Campaign,
     clock: JoinHandle<()>,
     addresses: Option<AddressWatch>,
+    /// Certificates in files, for who serves.
+    pems: Option<PemWatch>,
     admin: Admin,
     stopping: Arc<AtomicBool>,
     signals: Signals,
@@ -131,12 +121,7 @@ impl Member {
         };
         let campaign = match part {
             Part::Controller => Campaign::start(&cluster, LEADER, &settings.host, Terms::LEADER),
-            Part::Node => Campaign::start(
-                &cluster,
-                &format!("seaway-host-{}", settings.host),
-                &settings.host,
-                Terms::HOST,
-            ),
+            Part::Node => Campaign::host(&cluster, &settings.host, Terms::HOST),
         };
         // Who may lead is told when it does.
         let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
@@ -163,12 +148,16 @@ impl Member {
         }
         let (tell, heard) = mpsc::channel(1_024);
         let pulses = if part == Part::Controller { Pulses::Felt } else { Pulses::Unheeded };
-        let watch = cluster.watch(tell, pulses);
         tokio::spawn(pass_on(heard, changes.clone(), host.as_ref().map(|host| host.name.clone())));
+        let pems = match &host {
+            Some(_) => Some(certificates(&settings, &tell).await?),
+            None => None,
+        };
+        let watch = cluster.watch(tell, pulses);
         let clock = tokio::spawn(tell_time(changes.clone()));
         match &host {
             Some(host) => {
-                let reports = HostReports::start(&cluster, &host.name);
+                let reports = HostReports::start(&cluster, &host.name, version::LONG);
                 tokio::spawn(say(reports, handle.clone()));
             }
             None => {
@@ -199,6 +188,7 @@ impl Member {
             campaign,
             clock,
             addresses,
+            pems,
             admin,
             stopping,
             signals,
@@ -230,27 +220,19 @@ impl Member {
         }
     }
 
-    /// A configuration that is wrong changes nothing.
     async fn reload(&mut self, arguments: &Arguments) {
         self.notifier.reloading();
-        match load(arguments) {
-            Err(wrong) => error!("the configuration is not read again, the old one goes on:\n{wrong:#}"),
-            Ok(settings) => {
-                for key in settings.needs_restart(&self.settings) {
-                    warn!(key, "changed in the configuration; it takes a new process to follow");
-                }
-                if settings.log_level != self.settings.log_level
-                    && let Err(error) = self.log.set(&settings.log_level)
-                {
-                    error!(%error, "the log level stays");
-                }
-                let config = Change::Config(Arc::new(settings.config.clone()));
-                if self.handle.changes().send(config).await.is_err() {
-                    warn!("the engine has ended; the configuration is not applied");
-                }
-                self.settings = settings;
-                info!("the configuration was read again");
+        let proxy = self.host.as_ref().map(|host| &host.proxy);
+        if let Some(settings) = follow(load(arguments), &self.settings, &self.log, proxy).await {
+            if let Some(pems) = &self.pems {
+                pems.set(settings.pems.clone());
             }
+            let config = Change::Config(Arc::new(settings.config.clone()));
+            if self.handle.changes().send(config).await.is_err() {
+                warn!("the engine has ended; the configuration is not applied");
+            }
+            self.settings = settings;
+            info!("the configuration was read again");
         }
         self.notifier.ready("serving");
     }
@@ -263,6 +245,7 @@ impl Member {
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);
+        drop(self.pems);
         self.clock.abort();
         self.watch.stop().await;
         if let Err(error) = self.engine.await {
@@ -283,6 +266,23 @@ impl Member {
         self.admin.stop().await;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Reads those of files, and tells of every change from then on.
+async fn certificates(settings: &Settings, tell: &mpsc::Sender<Change>) -> Result<PemWatch> {
+    let later = tell.clone();
+    let sink = move |changes: Vec<Change>| {
+        for change in changes {
+            // The engine may have ended; then nobody needs to know.
+            let _ = later.blocking_send(change);
+        }
+    };
+    let watching = PemWatch::start(&settings.pems, sink);
+    let (pems, first) = watching.context("certificates in files cannot be watched")?;
+    for change in first {
+        tell.send(change).await.context("the engine ended")?;
+    }
+    Ok(pems)
 }
 
 /// What watches tell, with a word in the log on what is wrong. Of itself a host knows more than the cluster.
@@ -322,25 +322,16 @@ async fn say(reports: HostReports, handle: Handle) {
     }
     loop {
         moved.mark_unchanged();
-        let Some(said) = handle.ask(World::said).await else { return };
-        if let Some(said) = said {
-            let not_served = said.not_served.into_iter().map(|it| NotServed {
-                address: it.address,
-                reason: it.reason,
-                message: it.message,
-            });
-            reports.say(HostSays {
-                version: version::LONG.into(),
-                plan_version: address::PLAN_VERSION,
-                applied: said.applied,
-                addresses: said.addresses,
-                held: said.held,
-                not_served: not_served.collect(),
-            });
+        match handle.ask(World::said).await {
+            Some(Some(said)) => reports.say(said),
+            Some(None) => {}
+            None => return,
         }
         if moved.changed().await.is_err() {
             return;
         }
+        // Much may come at once: it is not looked up after each step.
+        tokio::time::sleep(SAID_AFTER).await;
     }
 }
 

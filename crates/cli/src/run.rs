@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
 use crate::{
-    args::{Common, LogFormat, Run},
+    args::{Common, LogFormat, Logging, Run},
     control::Control,
     settings::{self, Settings},
     version,
@@ -38,8 +38,7 @@ pub(crate) struct Process {
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
     let began = Instant::now();
     let settings = load(arguments)?;
-    let format = if settings.log_json { Format::Json } else { Format::Human };
-    let log = logging::start(format, &settings.log_level)?;
+    let log = start_log(&settings)?;
     let process = Process {
         manifests: manifests_of(arguments.manifests.as_deref(), &settings)?,
         state_dir: state_dir_of(&arguments.common, &settings)?,
@@ -49,10 +48,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
         began,
     };
     info!(version = version::LONG, host = %process.settings.host, "seaway starts");
-    match seaway_proxy::raise_descriptor_limit() {
-        Ok(limit) => info!(limit, "open files"),
-        Err(error) => warn!(%error, "the limit of open files cannot be raised"),
-    }
+    raise_descriptor_limit();
     runtime()?.block_on(serve(process, arguments))
 }
 
@@ -66,16 +62,61 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
         .context("the runtime cannot start")
 }
 
-/// Flags win over the file.
 fn load(arguments: &Run) -> Result<Settings> {
-    let mut settings = settings::load(arguments.common.config.as_deref())?;
-    if let Some(format) = arguments.log_format {
+    settings_of(arguments.common.config.as_deref(), &arguments.log)
+}
+
+/// Flags win over the file.
+pub(crate) fn settings_of(config: Option<&Path>, log: &Logging) -> Result<Settings> {
+    let mut settings = settings::load(config)?;
+    if let Some(format) = log.log_format {
         settings.log_json = format == LogFormat::Json;
     }
-    if let Some(level) = &arguments.log_level {
+    if let Some(level) = &log.log_level {
         settings.log_level.clone_from(level);
     }
     Ok(settings)
+}
+
+pub(crate) fn start_log(settings: &Settings) -> Result<LogHandle> {
+    let format = if settings.log_json { Format::Json } else { Format::Human };
+    Ok(logging::start(format, &settings.log_level)?)
+}
+
+pub(crate) fn raise_descriptor_limit() {
+    match seaway_proxy::raise_descriptor_limit() {
+        Ok(limit) => info!(limit, "open files"),
+        Err(error) => warn!(%error, "the limit of open files cannot be raised"),
+    }
+}
+
+/// Follows what was read again, as far as that is not the plan's to follow. A configuration that is wrong changes nothing.
+pub(crate) async fn follow(
+    read: Result<Settings>,
+    before: &Settings,
+    log: &LogHandle,
+    proxy: Option<&Proxy>,
+) -> Option<Settings> {
+    let settings = read
+        .inspect_err(|wrong| error!("the configuration is not read again, the old one goes on:\n{wrong:#}"))
+        .ok()?;
+    for key in settings.needs_restart(before) {
+        warn!(key, "changed in the configuration; it takes a new process to follow");
+    }
+    if settings.log_level != before.log_level
+        && let Err(error) = log.set(&settings.log_level)
+    {
+        error!(%error, "the log level stays");
+    }
+    if let Some(proxy) = proxy.cloned() {
+        let wanted = settings.access_log.clone();
+        match tokio::task::spawn_blocking(move || proxy.log_requests(wanted)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => error!(%error, "the access log goes on as it was"),
+            Err(error) => error!(%error, "the access log could not be told"),
+        }
+    }
+    Some(settings)
 }
 
 async fn serve(process: Process, arguments: &Run) -> Result<ExitCode> {
@@ -180,34 +221,14 @@ impl Serving {
         waiting.inspect_err(|error| warn!(%error, "a later --take-over will not be possible")).ok()
     }
 
-    /// A configuration that is wrong changes nothing.
     async fn reload(&mut self, control: &Control, arguments: &Run) {
         let process = &mut self.process;
         process.notifier.reloading();
-        match load(arguments) {
-            Err(wrong) => error!("the configuration is not read again, the old one goes on:\n{wrong:#}"),
-            Ok(settings) => {
-                for key in settings.needs_restart(&process.settings) {
-                    warn!(
-                        key,
-                        "changed in the configuration; it takes a new process (--take-over) to follow"
-                    );
-                }
-                if settings.log_level != process.settings.log_level
-                    && let Err(error) = process.log.set(&settings.log_level)
-                {
-                    error!(%error, "the log level stays");
-                }
-                let (proxy, log) = (self.host.proxy.clone(), settings.access_log.clone());
-                match tokio::task::spawn_blocking(move || proxy.log_requests(log)).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => error!(%error, "the access log goes on as it was"),
-                    Err(error) => error!(%error, "the access log could not be told"),
-                }
-                control.configure(settings.config.clone(), settings.pems.clone()).await;
-                process.settings = settings;
-                info!("the configuration was read again");
-            }
+        let read = load(arguments);
+        if let Some(settings) = follow(read, &process.settings, &process.log, Some(&self.host.proxy)).await {
+            control.configure(settings.config.clone(), settings.pems.clone()).await;
+            process.settings = settings;
+            info!("the configuration was read again");
         }
         process.notifier.ready("serving");
     }

@@ -3,10 +3,14 @@
 //! It is written when it changes, once a second at most, and holds exceptions only, so that its size does not grow with
 //! the number of Services. `spec` is for people, and no host touches it.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use seaway_manifests::decode::Field;
-use seaway_model::{Kind, Name, Reason, fact::HostReport};
+use seaway_model::{
+    Kind,
+    address::PLAN_VERSION,
+    fact::{HostReport, HostSays},
+};
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
@@ -24,29 +28,6 @@ use crate::{
 /// A host says no more than this.
 const AT_MOST: Duration = Duration::from_secs(1);
 
-/// What a host says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostSays {
-    /// Of the program.
-    pub version: Name,
-    /// The newest Addresses that it can read.
-    pub plan_version: u32,
-    /// The highest version of an Address that it has applied.
-    pub applied: u64,
-    /// Its own, for pools with `hosts: true`.
-    pub addresses: Vec<IpAddr>,
-    /// Present on it though they are not, or no more, to be served.
-    pub held: Vec<IpAddr>,
-    pub not_served: Vec<NotServed>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotServed {
-    pub address: IpAddr,
-    pub reason: Reason,
-    pub message: Name,
-}
-
 /// Writes what a host says, until this is dropped.
 pub struct HostReports {
     says: watch::Sender<HostSays>,
@@ -54,10 +35,10 @@ pub struct HostReports {
 }
 
 impl HostReports {
-    /// `host`: the name of its object, which is made if it is not there.
-    pub fn start(cluster: &Cluster, host: &str) -> HostReports {
+    /// `host`: the name of its object, which is made if it is not there. `version`: of the program.
+    pub fn start(cluster: &Cluster, host: &str, version: &'static str) -> HostReports {
         let (says, heard) = watch::channel(HostSays::default());
-        let task = tokio::spawn(write_on(cluster.clone(), host.to_owned(), heard));
+        let task = tokio::spawn(write_on(cluster.clone(), host.to_owned(), version, heard));
         HostReports { says, task }
     }
 
@@ -77,7 +58,12 @@ impl Drop for HostReports {
     }
 }
 
-async fn write_on(cluster: Cluster, host: String, mut heard: watch::Receiver<HostSays>) {
+async fn write_on(
+    cluster: Cluster,
+    host: String,
+    version: &'static str,
+    mut heard: watch::Receiver<HostSays>,
+) {
     let mut written = None;
     while heard.changed().await.is_ok() {
         let says = heard.borrow_and_update().clone();
@@ -85,7 +71,7 @@ async fn write_on(cluster: Cluster, host: String, mut heard: watch::Receiver<Hos
             continue;
         }
         let next = Instant::now() + AT_MOST;
-        match write(&cluster, &host, &says).await {
+        match write(&cluster, &host, status(version, &says)).await {
             Ok(()) => written = Some(says),
             Err(answer) => {
                 warn!(host, why = answer.told(), "what this host says of itself cannot be written");
@@ -98,12 +84,12 @@ async fn write_on(cluster: Cluster, host: String, mut heard: watch::Receiver<Hos
     }
 }
 
-async fn write(cluster: &Cluster, host: &str, says: &HostSays) -> Result<(), Answer> {
+async fn write(cluster: &Cluster, host: &str, status: Value) -> Result<(), Answer> {
     let hosts = Watched::of(Kind::LoadBalancerHost).expect("hosts are in the table of kinds");
     let named =
         json!({ "apiVersion": api_version(), "kind": "LoadBalancerHost", "metadata": { "name": host } });
     let mut object = named.clone();
-    object["status"] = status(says);
+    object["status"] = status;
     match cluster.apply_status(hosts, "", host, &object, true).await {
         Err(Answer::NotFound) => {}
         other => return other.map(drop),
@@ -119,13 +105,13 @@ fn api_version() -> String {
     format!("{OURS}/{OUR_VERSION}")
 }
 
-fn status(says: &HostSays) -> Value {
+fn status(version: &str, says: &HostSays) -> Value {
     let not_served: Vec<Value> = (says.not_served.iter())
         .map(|it| json!({ "address": it.address, "reason": it.reason.as_str(), "message": it.message }))
         .collect();
     json!({
-        "version": says.version,
-        "planVersion": says.plan_version,
+        "version": version,
+        "planVersion": PLAN_VERSION,
         "applied": says.applied.to_string(),
         "addresses": says.addresses,
         "held": says.held,
@@ -152,13 +138,16 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::net::IpAddr;
+
     use seaway_manifests::{decode::Faults, tree::Node};
+    use seaway_model::{Reason, fact::NotServed};
 
     use super::*;
 
     /// All that a status may have.
     pub(crate) fn full() -> Value {
-        status(&says())
+        status("0.1", &says())
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -167,8 +156,6 @@ pub(crate) mod tests {
 
     fn says() -> HostSays {
         HostSays {
-            version: "0.1".into(),
-            plan_version: 1,
             applied: 4711,
             addresses: vec![ip("10.0.0.1"), ip("fd00::1")],
             held: vec![ip("192.0.2.1")],
@@ -184,7 +171,7 @@ pub(crate) mod tests {
     fn what_a_host_says_reads_back() {
         let says = says();
         let object =
-            json!({ "metadata": { "name": "a" }, "spec": { "drain": true }, "status": status(&says) });
+            json!({ "metadata": { "name": "a" }, "spec": { "drain": true }, "status": status("0.1", &says) });
         let node: Node = serde_json::from_value(object).expect("is a tree");
         let faults = Faults::default();
         let report = read(&Field::root(&node, &faults)).expect("is a host");

@@ -32,7 +32,7 @@ mod watch;
 
 pub use claims::{AddressStep, Addresses};
 pub use connect::{Access, AccessError, Cluster, Credentials};
-pub use host::{HostReports, HostSays, NotServed};
+pub use host::HostReports;
 pub use kinds::Pace;
 pub use lease::{Campaign, Leading, Terms};
 pub use pools::{Counted, PoolReports, PoolSays};

@@ -21,6 +21,7 @@ use crate::{
     Address, IpRange,
     load_balancer::{Family, L4},
     name::{Kind, Name, ObjectRef, Time},
+    problem::Reason,
 };
 
 /// One thing that a source says is so.
@@ -276,6 +277,26 @@ pub struct HostReport {
     /// Somebody wants nobody new to be sent there.
     #[serde(default)]
     pub drain: bool,
+}
+
+/// What this host says of itself to whoever gives addresses out: how far it is, and only exceptions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostSays {
+    /// All Addresses up to this version are as they should be here, or told below.
+    pub applied: u64,
+    /// Its own.
+    pub addresses: Vec<IpAddr>,
+    /// Of our pools, present though they should be no more.
+    pub held: Vec<IpAddr>,
+    pub not_served: Vec<NotServed>,
+}
+
+/// An address that should be served here and is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotServed {
+    pub address: IpAddr,
+    pub reason: Reason,
+    pub message: Name,
 }
 
 /// Names a fact without its content: what a source says when it is gone.

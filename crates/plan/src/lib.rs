@@ -36,4 +36,4 @@ pub use demand::Demand;
 pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
 pub use http::is_token;
 pub use index::ServiceKey;
-pub use world::{NotServed, Overview, Placement, Roles, Said, World, dry_run};
+pub use world::{Overview, Placement, Roles, World, dry_run};

@@ -20,11 +20,7 @@ use seaway_model::{
 };
 
 use self::{door::Door, owners::OwnerState};
-pub use self::{
-    dry::dry_run,
-    hosts::{NotServed, Said},
-    status::Overview,
-};
+pub use self::{dry::dry_run, status::Overview};
 use crate::{
     certificates::Certificates,
     demand::Demand,

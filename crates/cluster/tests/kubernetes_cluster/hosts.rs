@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{Campaign, HostReports, HostSays, NotServed, Terms};
-use seaway_model::{Fact, Reason, fact::FactRef};
+use seaway_cluster::{Campaign, HostReports, Terms};
+use seaway_model::{
+    Fact, Reason,
+    fact::{FactRef, HostSays, NotServed},
+};
 
 use crate::scene::{Heard, Scene, eventually};
 
@@ -17,9 +20,8 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     let mut heard = Heard::of(&cluster);
     heard.until_synced().await;
     let life = Campaign::host(&cluster, &name, TERMS);
-    let reports = HostReports::start(&cluster, &name);
+    let reports = HostReports::start(&cluster, &name, "test");
     let says = |applied| HostSays {
-        plan_version: 1,
         applied,
         addresses: vec!["10.0.0.1".parse().expect("an address")],
         not_served: vec![NotServed {

@@ -6,31 +6,14 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use seaway_model::{
-    AddressState, Dirt, Name, Owner, Reason, Unit, fact::HostReport, load_balancer::Bind, outcome::Serving,
+    AddressState, Dirt, Name, Owner, Reason, Unit,
+    fact::{HostReport, HostSays, NotServed},
+    load_balancer::Bind,
+    outcome::Serving,
 };
 
 use super::{World, owners::OwnerState};
 use crate::{index::is_excluded, members::members};
-
-/// What this host says of itself to whoever gives addresses out.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
-    /// All Addresses up to this version are as they should be here, or told below.
-    pub applied: u64,
-    /// Its own.
-    pub addresses: Vec<IpAddr>,
-    /// Of our pools, present though they should be no more.
-    pub held: Vec<IpAddr>,
-    pub not_served: Vec<NotServed>,
-}
-
-/// An address that should be served here and is not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotServed {
-    pub address: IpAddr,
-    pub reason: Reason,
-    pub message: Name,
-}
 
 impl World {
     /// Whose status may be another by it.
@@ -108,10 +91,11 @@ impl World {
     }
 
     /// Nothing, if this is no host.
-    pub fn said(&self) -> Option<Said> {
+    pub fn said(&self) -> Option<HostSays> {
         let own = self.index.host(self.roles.host.as_ref()?)?;
         let wanted = self.present();
-        let mut said = Said { applied: own.applied, addresses: own.addresses.clone(), ..Said::default() };
+        let mut said =
+            HostSays { applied: own.applied, addresses: own.addresses.clone(), ..HostSays::default() };
         said.held = own.holds.iter().copied().filter(|ip| !wanted.addresses.contains_key(ip)).collect();
         for (ip, owners) in &wanted.addresses {
             let version = self.addresses.get(ip).map_or(0, |it| it.version);

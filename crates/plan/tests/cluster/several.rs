@@ -5,11 +5,11 @@ use std::sync::Arc;
 use seaway_model::{
     Address, AddressState, Change, Config, Desired, Dirt, Fact, Kind, L4, ListenerId, Outcome, Problem,
     Reason, Time, Unit,
-    fact::{FactRef, HostReport, Service, TargetPort},
+    fact::{FactRef, HostReport, HostSays, Service, TargetPort},
     load_balancer::Bind,
     outcome::{Serving, UnitState},
 };
-use seaway_plan::{Roles, Said, World, dry_run};
+use seaway_plan::{Roles, World, dry_run};
 use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, service, shop, synced};
 
 use crate::scene::{OnHost, unit};
@@ -279,14 +279,14 @@ fn a_host_says_how_far_it_is_and_only_exceptions() {
     );
 
     world.apply(concluded(vec![Serving { ip: ip("192.0.2.17"), protocol: L4::Tcp, port: 8080 }], vec![]));
-    let well = Said { applied: 5, addresses: vec![ip("10.0.0.5")], held: vec![], not_served: vec![] };
+    let well = HostSays { applied: 5, addresses: vec![ip("10.0.0.5")], held: vec![], not_served: vec![] };
     assert_eq!(told(&world), well);
 
     world.apply(written("192.0.2.17", &[], AddressState::Releasing, 7));
     world.apply(here(&["192.0.2.17"], 7));
     assert_eq!((told(&world).applied, told(&world).held), (7, vec![ip("192.0.2.17")]));
     world.apply(here(&[], 7));
-    assert_eq!(told(&world), Said { applied: 7, ..well });
+    assert_eq!(told(&world), HostSays { applied: 7, ..well });
 }
 
 #[test]
