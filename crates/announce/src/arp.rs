@@ -60,6 +60,18 @@ impl Arp {
         self.observe(links)
     }
 
+    /// As [`Arp::enforce`], and for interfaces that are yet to come.
+    pub fn enforce_for_good(&self, links: &[Link]) -> Enforced {
+        let all = Link { index: 0, name: ALL.to_owned(), up: true, loopback: false };
+        let links: Vec<Link> = links.iter().cloned().chain([all]).collect();
+        let (before, unmet) = (self.observe(&links), self.enforce(&links));
+        let mut set: Vec<String> = before.iter().map(Unmet::command).collect();
+        set.retain(|command| !unmet.iter().any(|it| it.command() == *command));
+        set.sort();
+        set.dedup();
+        Enforced { set, unmet }
+    }
+
     fn unmet(&self, setting: Setting, link: &Link) -> Option<Unmet> {
         if !link.up || link.loopback {
             return None;
@@ -105,6 +117,14 @@ impl Arp {
         let folder = self.root.join("net/ipv4/conf").join(interface);
         folder.join(setting.name())
     }
+}
+
+/// What came of settings that are to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enforced {
+    /// What was done, as one would type it.
+    pub set: Vec<String>,
+    pub unmet: Vec<Unmet>,
 }
 
 /// The pseudo-interface whose settings hold for all of them.
@@ -261,6 +281,18 @@ mod tests {
             ["arp_ignore of eth0 cannot be read; to set it, run as root: \
               sysctl -w net.ipv4.conf.all.arp_ignore=1"]
         );
+    }
+
+    #[test]
+    fn what_is_made_for_good_holds_on_interfaces_to_come_and_is_made_once() {
+        // As others made it, for what was there then.
+        let (root, links) = host(&[("all", 0, 2), ("eth0", 1, 0)]);
+        let arp = Arp::at(root.path());
+        assert_eq!(arp.observe(&links), []);
+        let set = vec!["sysctl -w net.ipv4.conf.all.arp_ignore=1".to_owned()];
+        assert_eq!(arp.enforce_for_good(&links), Enforced { set, unmet: vec![] });
+        assert_eq!(arp.value(Setting::ArpIgnore, ALL).ok(), Some(1));
+        assert_eq!(arp.enforce_for_good(&links), Enforced { set: vec![], unmet: vec![] });
     }
 
     #[test]

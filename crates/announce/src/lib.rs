@@ -26,7 +26,7 @@ mod netlink;
 mod process;
 mod watch;
 
-pub use arp::{Arp, Setting, Unmet};
+pub use arp::{Arp, Enforced, Setting, Unmet};
 pub use conflict::{Conflict, Wanted, overlaps};
 pub use diag::{Listener, Sockets};
 pub use error::Error;

@@ -36,7 +36,10 @@ pub(crate) enum Command {
     ///
     /// Plans from what the cluster says, takes the addresses that were given out, and balances. It goes on with what it
     /// knew when the API server is gone.
-    Node(Member),
+    ///
+    /// --prepare needs to be root; the rest needs the capabilities NET_ADMIN, NET_BIND_SERVICE and NET_RAW. Whatever else
+    /// it is given, it drops.
+    Node(Node),
     /// Print what would exist, touching nothing
     ///
     /// Shows for each Service its addresses, ports and members as `seaway run` would plan them. With --state-dir, the
@@ -107,6 +110,16 @@ pub(crate) struct Member {
     pub(crate) host: Option<String>,
     #[command(flatten)]
     pub(crate) log: Logging,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Node {
+    #[command(flatten)]
+    pub(crate) member: Member,
+    /// Make the settings that keep this machine silent about addresses that it serves, and end: for pods, where they
+    /// are read-only later
+    #[arg(long)]
+    pub(crate) prepare: bool,
 }
 
 /// How logs are written, whatever the configuration says.

@@ -3,6 +3,7 @@
 //! ```text
 //!   args ─► settings ─► run      folder ─► engine ─► host; admin beside them        run.rs, control.rs
 //!                    ├► controller, node: the same with a cluster                        member.rs
+//!                    ├► node --prepare: settings of the machine                         prepare.rs
 //!                    └► plan, check, explain: the same folder, planned and not done  look.rs
 //!        ├► import: another load balancer's configuration as a seaway.yaml              import.rs
 //!        ├► crds: what a Kubernetes cluster has to know and to allow                     crates/cluster
@@ -17,6 +18,8 @@ mod look;
 mod member;
 mod openstack;
 mod output;
+mod prepare;
+mod rights;
 mod run;
 mod settings;
 mod version;
@@ -31,7 +34,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Controller(arguments) => member::run(&arguments, member::Part::Controller),
-        Command::Node(arguments) => member::run(&arguments, member::Part::Node),
+        Command::Node(arguments) if arguments.prepare => prepare::run(),
+        Command::Node(arguments) => member::run(&arguments.member, member::Part::Node),
         Command::Plan(arguments) => look::plan(&arguments),
         Command::Check(arguments) => look::check(&arguments),
         Command::Explain(arguments) => look::explain(&arguments),

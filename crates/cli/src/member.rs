@@ -31,6 +31,7 @@ use tracing::{info, warn};
 use crate::{
     args::Member as Arguments,
     control::{Told, now, source, tell_time},
+    rights,
     run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
     settings::Settings,
     version,
@@ -49,9 +50,12 @@ const COUNTED_AFTER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     let began = Instant::now();
+    let needed = if part == Part::Node { rights::SERVING } else { rights::NONE };
+    let rights = rights::keep_only(needed).context("capabilities cannot be dropped")?;
     let settings = load(arguments)?;
     let log = start_log(&settings)?;
     info!(version = version::LONG, host = %settings.host, ?part, "seaway starts");
+    info!("{rights}");
     if part == Part::Node {
         raise_descriptor_limit();
     }
@@ -367,7 +371,7 @@ mod tests {
         std::fs::write(&file, config).unwrap();
         let line = ["seaway", "node", "--host", "node-7", "--config", &file.to_string_lossy()];
         let Command::Node(arguments) = Cli::parse_from(line).command else { panic!("another command") };
-        load(&arguments).unwrap()
+        load(&arguments.member).unwrap()
     }
 
     #[test]

@@ -21,6 +21,7 @@ use tracing::{error, info, warn};
 use crate::{
     args::{Common, LogFormat, Logging, Run},
     control::Control,
+    rights,
     settings::{self, Settings},
     version,
 };
@@ -37,6 +38,7 @@ pub(crate) struct Process {
 
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
     let began = Instant::now();
+    let rights = rights::keep_only(rights::SERVING).context("capabilities cannot be dropped")?;
     let settings = load(arguments)?;
     let log = start_log(&settings)?;
     let process = Process {
@@ -48,6 +50,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
         began,
     };
     info!(version = version::LONG, host = %process.settings.host, "seaway starts");
+    info!("{rights}");
     raise_descriptor_limit();
     runtime()?.block_on(serve(process, arguments))
 }

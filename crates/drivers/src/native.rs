@@ -209,7 +209,11 @@ fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> 
     let (reason, fix) = match error {
         OpenError::Foreign { .. } => (
             Reason::PortInUse,
-            "Stop that process, or choose another port. It is tried again every 2 seconds.".to_owned(),
+            // Without rights over others, a host cannot name it.
+            format!(
+                "Stop that process (as root, ss -tulpn sport = :{} names it), or choose another port. It is tried again every 2 seconds.",
+                listener.id().port
+            ),
         ),
         OpenError::Denied { .. } => (
             Reason::NotPermitted,

@@ -19,6 +19,9 @@ use tracing::{info, warn};
 
 pub use steps::{Step, steps};
 
+/// Makes the settings where a host may not do it when it serves.
+const PREPARE: &str = "`seaway node --prepare`";
+
 /// What could not be done is tried again this often: somebody may have typed the commands.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
@@ -31,6 +34,8 @@ pub struct Presence {
     recorded: Mutex<HashSet<IpAddr>>,
     /// What was desired last; nothing yet, at the start.
     wanted: Mutex<Option<Present>>,
+    /// The settings that could not be made, as they were told last.
+    told: Mutex<Vec<Unmet>>,
 }
 
 /// What is on this host.
@@ -77,7 +82,14 @@ impl Denied {
 impl Presence {
     pub fn new(host: Name, named: Vec<IpAddr>, recorded: impl IntoIterator<Item = IpAddr>) -> Presence {
         let recorded = Mutex::new(recorded.into_iter().collect());
-        Presence { host, named, arp: Arp::default(), recorded, wanted: Mutex::default() }
+        Presence {
+            host,
+            named,
+            arp: Arp::default(),
+            recorded,
+            wanted: Mutex::default(),
+            told: Mutex::default(),
+        }
     }
 
     /// What this host says of itself now.
@@ -146,9 +158,13 @@ impl Presence {
     fn add(&self, ip: IpAddr, observed: &mut Observed) -> Result<(), Error> {
         if ip.is_ipv4() && !observed.unmet.is_empty() {
             let commands: Vec<String> = observed.unmet.iter().map(Unmet::command).collect();
-            let message =
-                format!("{ip} is not put on lo: this host would answer ARP requests for it, beside others");
-            let fix = format!("As root:\n  {}", commands.join("\n  "));
+            let message = format!(
+                "{ip} is not put on lo: this host would answer ARP requests for it, beside others, as its settings are; to make them, run {PREPARE} as root"
+            );
+            let fix = format!(
+                "As root:\n  {PREPARE}\nwhich does no more than:\n  {}\nIn a pod, where /proc/sys is read-only, a privileged init container does it.",
+                commands.join("\n  ")
+            );
             observed.denied.insert(ip, Denied { reason: Reason::NotPermitted, message, fix });
             return Ok(());
         }
@@ -156,6 +172,18 @@ impl Presence {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner).insert(ip);
         info!(address = %ip, "address added to lo");
         Ok(())
+    }
+}
+
+impl Presence {
+    /// It is tried every few seconds, and told once.
+    fn tell(&self, unmet: &[Unmet]) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for unmet in unmet.iter().filter(|it| !told.contains(it)) {
+            warn!(setting = unmet.setting.name(), interface = %unmet.interface,
+                "cannot be set; run {PREPARE} as root, or type: {}", unmet.command());
+        }
+        *told = unmet.to_vec();
     }
 }
 
@@ -187,9 +215,7 @@ impl Driver for Presence {
         let done = match step {
             Step::SettleArp => {
                 observed.unmet = self.arp.enforce(&reachable_links(&observed.kernel));
-                for unmet in &observed.unmet {
-                    warn!(setting = unmet.setting.name(), interface = %unmet.interface, "cannot be set; type: {}", unmet.command());
-                }
+                self.tell(&observed.unmet);
                 Ok(())
             }
             Step::Add(ip) => self.add(*ip, observed),

@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use seaway_announce::{Arp, Enforced, Links};
 use seaway_drivers::{
     native::{Native, OnHost},
     presence::Presence,
@@ -34,6 +35,11 @@ pub use view::ServiceViews;
 /// What is planned, with the counters of whoever serves it here, for the status page.
 pub fn view(plan: &[Overview], proxy: Option<&Proxy>) -> ServiceViews {
     view::fold(plan, &proxy.map(Proxy::statistics).unwrap_or_default())
+}
+
+/// Makes this machine's settings such that it stays silent about addresses on `lo`, for whoever may not do so later.
+pub fn prepare() -> Result<Enforced, seaway_announce::Error> {
+    Ok(Arp::default().enforce_for_good(&Links::open()?.links()?))
 }
 
 /// This machine as a serving host.

@@ -31,6 +31,7 @@ mod namespace;
 mod openstack;
 mod processes;
 mod relay;
+mod rights;
 mod streams;
 mod web;
 
@@ -47,6 +48,7 @@ pub use namespace::Namespace;
 pub use openstack::{OpenStack, Project};
 pub use processes::{Running, command};
 pub use relay::Relay;
+pub use rights::Rights;
 pub use streams::{Backend, Talk, connect_from};
 pub use web::Web;
 

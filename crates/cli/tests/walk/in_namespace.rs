@@ -189,6 +189,43 @@ fn nobody_hears_an_arp_answer_for_an_address_of_a_pool() {
     });
 }
 
+/// As in a pod that is not privileged.
+const WITH_READ_ONLY_SETTINGS: [&str; 6] = [
+    "unshare",
+    "--mount",
+    "sh",
+    "-c",
+    "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec \"$@\"",
+    "sh",
+];
+
+#[test]
+fn who_cannot_be_silent_adds_no_address_until_somebody_has_made_the_settings() {
+    in_a_network_of_its_own(|| {
+        let outside = Outside::connect();
+        let backend = Backend::start("a");
+        let seaway = Setup::new()
+            .by(&WITH_READ_ONLY_SETTINGS)
+            .write("pool.yaml", POOL)
+            .write("web.yaml", &both(Service::tcp("web", 80)).to(backend.at).text())
+            .start();
+        let web = given(&seaway, "web");
+        let told = |it: &(String, String, String)| {
+            it.0 == "NotPermitted" && it.1.contains("run `seaway node --prepare` as root")
+        };
+        until("it is told what to run", || seaway.problems().iter().any(told));
+        assert!(!has(web[0]), "{}", on_lo());
+        until("nobody speaks ARP for IPv6", || has(web[1]));
+
+        let prepare = || command(env!("CARGO_BIN_EXE_seaway"), &["node", "--prepare"]);
+        let done = "done: sysctl -w net.ipv4.conf.all.arp_announce=2\ndone: sysctl -w net.ipv4.conf.all.arp_ignore=1\n";
+        assert_eq!(prepare(), done);
+        assert!(prepare().starts_with("Nothing is to be done"));
+        until("it is served", || answers(&outside, (web[0], 80).into()));
+        until("nothing is wrong", || seaway.problems().is_empty());
+    });
+}
+
 #[test]
 fn addresses_outlive_a_kill_and_what_is_not_wanted_any_more_goes_at_the_next_start() {
     in_a_network_of_its_own(|| {

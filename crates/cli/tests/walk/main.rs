@@ -32,5 +32,6 @@ mod old_bank;
 mod openstack;
 mod pressure;
 mod proxy_protocol;
+mod rights;
 mod seeing;
 mod tls;
