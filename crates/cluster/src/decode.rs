@@ -86,7 +86,7 @@ pub(crate) fn published(told: &Told) -> Published {
         let status = entry.child("fieldsV1").and_then(|it| it.child("f:status"));
         match (status, &*manager == MANAGER) {
             (Some(_), true) => ours = true,
-            (Some(status), false) if status.child("f:loadBalancer").is_some() => other = Some(manager),
+            (Some(status), false) if writes_addresses(status) => other = Some(manager),
             _ => {}
         }
     }
@@ -98,6 +98,11 @@ pub(crate) fn published(told: &Told) -> Published {
         ours,
         other,
     }
+}
+
+/// Whoever takes its addresses back leaves an empty `f:loadBalancer` behind.
+fn writes_addresses(status: &Node) -> bool {
+    status.child("f:loadBalancer").is_some_and(|it| it.child("f:ingress").is_some())
 }
 
 fn label<'n>(tree: &'n Node, key: &str) -> Option<&'n str> {

@@ -55,6 +55,13 @@ pub(crate) struct Condition {
     pub(crate) since: Name,
 }
 
+impl Published {
+    /// Who writes the addresses after we did.
+    pub(crate) fn rival(&self) -> Option<&Name> {
+        self.other.as_ref().filter(|_| self.ours)
+    }
+}
+
 /// A resourceVersion. Later ones are greater, which Kubernetes promises since 1.35 and etcd always did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version(pub(crate) Name);

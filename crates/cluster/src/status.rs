@@ -7,7 +7,7 @@
 //! ```
 //! Our fields are applied under our own name (server-side apply), so that nobody else's are touched. An address is
 //! published once it is served, and is not withdrawn because hosts vanish: a condition says so instead. Where another
-//! controller writes after us, it is left to it.
+//! controller writes after us, it is left to it; that, and its end, the watch tells as a Problem of the Service.
 
 mod output;
 
@@ -24,7 +24,7 @@ use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Reason, Status, Uni
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-pub(crate) use self::output::PREFIX;
+pub(crate) use self::output::{PREFIX, rivalry};
 use self::output::{Note, Output};
 use crate::{
     answer::{Answer, INSTALL},
@@ -256,9 +256,6 @@ impl Driver for Statuses {
         if let Some(trouble) = &observed.trouble {
             let message = format!("its status cannot be written: {}", trouble.why());
             complain(Reason::StateUnwritable, message, format!("As an administrator: {INSTALL}"));
-        }
-        if let (Desired::Status(_), Some(published)) = (desired, published) {
-            problems.extend(output::rivalry(owner, published).map(|it| (owner.clone(), it)));
         }
         let again = observed.trouble.is_some().then_some(TRY_AGAIN);
         Conclusion { problems, again, ..Conclusion::default() }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
-use seaway_model::{Name, ObjectRef, Owner, Problem, Reason, Status};
+use seaway_model::{Name, ObjectRef, Problem, Reason, Status};
 use serde_json::{Value, json};
 
 use crate::seen::{Condition, Ingress, Published};
@@ -49,17 +49,15 @@ impl fmt::Display for Note {
     }
 }
 
-/// Who writes the addresses after we did.
-fn rival(published: &Published) -> Option<&Name> {
-    published.other.as_ref().filter(|_| published.ours)
-}
-
-/// What the owner of a Service is told where somebody else writes its addresses.
-pub(super) fn rivalry(owner: &Owner, published: &Published) -> Option<Problem> {
-    let other = rival(published)?;
+/// What a Service is told where somebody else writes its addresses.
+pub(crate) fn rivalry(object: ObjectRef, published: &Published) -> Option<Problem> {
+    let other = published.rival()?;
     let message = format!("{other} writes the status of this Service, too; it is left to it");
-    let problem = Problem::new(owner.object(), Reason::OtherController, message);
-    Some(problem.fix("Give the Service a loadBalancerClass that only one of the two serves."))
+    let problem = Problem::new(object, Reason::OtherController, message);
+    Some(problem.fix(
+        "Give the Service a loadBalancerClass that only one of the two serves; or, if the other is gone, take what it \
+         wrote away: kubectl patch service NAME --subresource=status --type=merge -p '{\"status\":{\"loadBalancer\":null}}'.",
+    ))
 }
 
 impl Output {
@@ -69,15 +67,13 @@ impl Output {
         let ingress: Vec<IpAddr> =
             status.addresses.iter().filter(|ip| served(ip) || said(ip)).copied().collect();
         let mut conditions = vec![ready(status)];
-        let rivalry = rivalry(&status.owner, published);
-        let all: Vec<Problem> = status.problems.iter().cloned().chain(rivalry).collect();
-        conditions.extend(problems(&all));
-        Output { ingress: rival(published).is_none().then_some(ingress), conditions }
+        conditions.extend(problems(&status.problems));
+        Output { ingress: published.rival().is_none().then_some(ingress), conditions }
     }
 
     /// Nothing of ours.
     pub(super) fn none(published: &Published) -> Output {
-        Output { ingress: rival(published).is_none().then(Vec::new), conditions: Vec::new() }
+        Output { ingress: published.rival().is_none().then(Vec::new), conditions: Vec::new() }
     }
 
     /// Nothing would be another if it were written.
@@ -221,7 +217,7 @@ fn problems(problems: &[Problem]) -> Option<Condition> {
 
 #[cfg(test)]
 mod tests {
-    use seaway_model::{Kind, L4, outcome::Serving};
+    use seaway_model::{Kind, L4, Owner, outcome::Serving};
 
     use super::*;
     use crate::seen::Version;
@@ -315,7 +311,7 @@ mod tests {
         assert_eq!(taken.ingress.as_ref().map(Vec::len), Some(1));
         assert!(Output::none(&metallb).is_said_by(&metallb), "what we never wrote is not ours to clear");
         let fought = Published { ours: true, ..metallb };
-        assert_eq!(rival(&fought).map(|it| &**it), Some("metallb"));
+        assert_eq!(fought.rival().map(|it| &**it), Some("metallb"));
         assert_eq!(Output::of(&wanted, &fought).ingress, None);
     }
 

@@ -10,7 +10,7 @@ use std::{
 use futures::StreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use seaway_engine::backoff;
-use seaway_model::{Change, Fact, Kind, fact::FactRef};
+use seaway_model::{Change, Fact, Kind, ObjectRef, Problem, fact::FactRef};
 use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
@@ -30,6 +30,7 @@ use crate::{
     decode::{self, Said},
     kinds::{Need, Watched},
     seen::{Claim, Version},
+    status::rivalry,
     told::Told,
 };
 
@@ -205,29 +206,42 @@ impl Feed {
         }
         match decode::read(self.watched.kind, told) {
             Said::Fact(fact) => {
-                self.note(told, &fact);
-                let parting = self.known.put(&key, fact.reference());
+                let rivalry = self.note(told, &fact);
+                let mut parting = self.known.put(&key, fact.reference());
+                if let Some(problem) = &rivalry {
+                    self.known.complain(&key, problem.object.clone());
+                    parting.mended = None;
+                }
                 self.part(parting).await?;
                 match &fact {
                     // What a dead host said last is no news.
-                    Fact::Host(report) if !self.hosts.say(report.clone()) => Ok(()),
-                    _ => self.tell(Change::Put(fact)).await,
+                    Fact::Host(report) if !self.hosts.say(report.clone()) => {}
+                    _ => self.tell(Change::Put(fact)).await?,
+                }
+                match rivalry {
+                    Some(problem) => self.tell(Change::Reported(problem.object.clone(), vec![problem])).await,
+                    None => Ok(()),
                 }
             }
             Said::Nothing => self.remove(&key, told.version()).await,
             Said::Broken(object, problems) => {
-                self.known.break_down(&key, object.clone());
+                self.known.complain(&key, object.clone());
                 self.tell(Change::Reported(object, problems)).await
             }
         }
     }
 
-    /// What drivers compare with is known before the plan that they work for.
-    fn note(&self, told: &Told, fact: &Fact) {
+    /// What drivers compare with is known before the plan that they work for. Where somebody else writes there, too,
+    /// it is told.
+    fn note(&self, told: &Told, fact: &Fact) -> Option<Problem> {
         match fact {
             Fact::Service(service) => {
                 let meta = &service.meta;
-                self.cluster.seen().put_service(&meta.namespace, &meta.name, decode::published(told));
+                let published = decode::published(told);
+                let object = ObjectRef::new(Kind::Service, meta.namespace.clone(), meta.name.clone());
+                let rivalry = rivalry(object, &published);
+                self.cluster.seen().put_service(&meta.namespace, &meta.name, published);
+                return rivalry;
             }
             Fact::Address(address) => self.cluster.seen().put_address(Claim {
                 address: address.clone(),
@@ -236,6 +250,7 @@ impl Feed {
             }),
             _ => {}
         }
+        None
     }
 
     pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), Over> {

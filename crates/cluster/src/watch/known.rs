@@ -15,6 +15,7 @@ pub(crate) struct Key {
 pub(crate) struct Known {
     /// What the World was told of each; nothing of those that were only complained of.
     told: HashMap<Key, FactRef>,
+    /// What was complained of.
     broken: HashMap<Key, ObjectRef>,
     /// While a list is being read: what it has.
     listed: HashSet<Key>,
@@ -51,8 +52,8 @@ impl Known {
         Parting { gone: before.filter(|before| self.told.get(key) != Some(before)), mended }
     }
 
-    /// It cannot be read now; what was told of it goes on.
-    pub(crate) fn break_down(&mut self, key: &Key, object: ObjectRef) {
+    /// Something is wrong with it; what was told of it goes on.
+    pub(crate) fn complain(&mut self, key: &Key, object: ObjectRef) {
         self.broken.insert(key.clone(), object);
     }
 
@@ -108,11 +109,11 @@ mod tests {
     fn what_cannot_be_read_any_more_stays_told_until_it_is_gone() {
         let mut known = Known::default();
         known.put(&key("a"), fact("a"));
-        known.break_down(&key("a"), object("a"));
+        known.complain(&key("a"), object("a"));
         assert_eq!(known.told(), [key("a")]);
         assert_eq!(known.put(&key("a"), fact("a")), Parting { gone: None, mended: Some(object("a")) });
-        known.break_down(&key("a"), object("a"));
-        known.break_down(&key("b"), object("b"));
+        known.complain(&key("a"), object("a"));
+        known.complain(&key("b"), object("b"));
         known.begin();
         let mut gone = known.finish();
         gone.sort_by(|a, b| a.name.cmp(&b.name));

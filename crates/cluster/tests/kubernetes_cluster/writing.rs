@@ -10,7 +10,7 @@ use seaway_model::{
 };
 use seaway_testkit::conformance::{converges, repeats};
 
-use crate::scene::{Heard, Scene, eventually};
+use crate::scene::{Heard, Scene};
 
 fn address(ip: &str, owners: &[&str]) -> Address {
     Address {
@@ -221,9 +221,12 @@ async fn a_service_tells_its_address_and_each_change_is_one_event() {
 #[tokio::test]
 async fn what_another_controller_left_is_taken_over_and_what_it_writes_later_is_left_to_it() {
     let Some(mut told) = Told::up("rival").await else { return };
-    let patch = |ip: &str| {
-        let status = format!(r#"{{"status":{{"loadBalancer":{{"ingress":[{{"ip":"{ip}"}}]}}}}}}"#);
-        told.scene.here(&[
+    let (cluster, namespace) = (told.scene.cluster.clone(), told.scene.namespace.clone());
+    let patch = |says: &str| {
+        let status = format!(r#"{{"status":{{"loadBalancer":{says}}}}}"#);
+        cluster.kubectl(&[
+            "-n",
+            &namespace,
             "patch",
             "service",
             "shop",
@@ -234,24 +237,27 @@ async fn what_another_controller_left_is_taken_over_and_what_it_writes_later_is_
             &status,
         ]);
     };
-    patch("192.0.2.24");
-    let namespace = told.scene.namespace.clone();
-    let cluster = told.scene.connect().await;
-    told.heard = Heard::of(&cluster);
+    patch(r#"{"ingress":[{"ip":"192.0.2.24"}]}"#);
+    let connected = told.scene.connect().await;
+    told.heard = Heard::of(&connected);
     told.heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
-    told.driver = Statuses::new(cluster, Leading::always());
+    told.driver = Statuses::new(connected, Leading::always());
     told.work(&told.status("192.0.2.24", true, &[])).await;
     assert_eq!(told.field(".status.loadBalancer.ingress[0].ipMode"), "Proxy");
-    patch("192.0.2.25");
-    let problems = eventually("the other's writing is noticed", async || {
-        let (_, problems) = told.work(&told.status("192.0.2.24", true, &[])).await;
-        (!problems.is_empty()).then_some(problems)
-    })
-    .await;
-    assert_eq!(problems[0].reason, Reason::OtherController);
-    assert!(problems[0].message.contains("other"), "{}", problems[0].message);
-    assert_eq!(told.field(".status.loadBalancer.ingress[0].ip"), "192.0.2.25");
+    assert!(told.heard.problems.is_empty(), "who was here first is no rival: {:?}", told.heard.problems);
+    patch(r#"{"ingress":[{"ip":"192.0.2.25"}]}"#);
+    let object = told.owner.object();
+    told.heard.until("the other's writing is told", |it| it.problems.contains_key(&object)).await;
+    let problem = &told.heard.problems[&object][0];
+    assert_eq!(problem.reason, Reason::OtherController);
+    assert!(problem.message.contains("other"), "{}", problem.message);
     assert_eq!(told.work(&told.status("192.0.2.24", true, &[])).await.0, 0, "nobody fights");
+    assert_eq!(told.field(".status.loadBalancer.ingress[0].ip"), "192.0.2.25");
+    // It takes back what it wrote: ours is written again.
+    patch("null");
+    told.heard.until("that it is gone is told", |it| !it.problems.contains_key(&object)).await;
+    assert_eq!(told.work(&told.status("192.0.2.24", true, &[])).await.0, 2, "it is written and told");
+    assert_eq!(told.field(".status.loadBalancer.ingress[0].ip"), "192.0.2.24");
 }
 
 #[tokio::test]
