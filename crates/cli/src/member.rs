@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, Bound, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
     Access, Addresses, Campaign, Cluster, Counted, Credentials, HostReports, Leading, PoolReports, PoolSays,
-    Pulses, Statuses, Terms, Watch,
+    Pulses, Statuses, Terms, Wanted, Watch, Wishes,
 };
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
@@ -70,6 +70,8 @@ fn load(arguments: &Arguments) -> Result<Settings> {
     if let Some(host) = &arguments.host {
         settings.host = host.as_str().into();
     }
+    // Others may give load balancers to a cluster, too.
+    settings.config.classless = settings.by_default.unwrap_or(false);
     // Hosts of a cluster have ports 80 and 443 for whoever has them now.
     let opens = &mut settings.config.front_door.opens;
     if *opens == Opens::WhenNeeded {
@@ -158,6 +160,7 @@ impl Member {
             None => None,
         };
         let watch = cluster.watch(tell, pulses);
+        tokio::spawn(want(watch.wishes(), handle.clone()));
         let clock = tokio::spawn(tell_time(changes.clone()));
         match &host {
             Some(host) => {
@@ -339,6 +342,23 @@ async fn say(reports: HostReports, handle: Handle) {
     }
 }
 
+/// Tells the watch which Secrets somebody names: of all others no key is kept.
+async fn want(wishes: Wishes, handle: Handle) {
+    let mut moved = handle.moved();
+    loop {
+        moved.mark_unchanged();
+        match handle.ask(World::secrets).await {
+            Some(Some(named)) => wishes.secrets(Wanted::These(named)),
+            Some(None) => wishes.secrets(Wanted::Every),
+            None => return,
+        }
+        if moved.changed().await.is_err() {
+            return;
+        }
+        tokio::time::sleep(SAID_AFTER).await;
+    }
+}
+
 /// Tells pools how full they are. Many Services may come at once: it is counted after a pause.
 async fn count(reports: PoolReports, handle: Handle) {
     let mut moved = handle.moved();
@@ -379,6 +399,13 @@ mod tests {
         assert_eq!(loaded("").config.front_door.opens, Opens::Never);
         assert_eq!(loaded("frontDoor: {enabled: true}").config.front_door.opens, Opens::Always);
         assert_eq!(loaded("frontDoor: {enabled: false}").config.front_door.opens, Opens::Never);
+    }
+
+    #[test]
+    fn services_without_a_class_are_left_alone_in_a_cluster_unless_somebody_says_otherwise() {
+        assert!(!loaded("").config.classless);
+        assert!(loaded("defaultDriver: native").config.classless);
+        assert!(!loaded("defaultDriver: none").config.classless);
     }
 
     #[test]

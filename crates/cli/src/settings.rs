@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) pems: Vec<PemFiles>,
     /// `None`: nobody wants to know who asked for what.
     pub(crate) access_log: Option<AccessLog>,
+    /// Whether Services without a class are ours, where that is said.
+    pub(crate) by_default: Option<bool>,
     pub(crate) config: Config,
 }
 
@@ -65,6 +67,7 @@ impl Default for Settings {
             drain: Duration::from_secs(30),
             pems: Vec::new(),
             access_log: None,
+            by_default: None,
             config: Config::default(),
         }
     }
@@ -147,9 +150,8 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     if classes.is_set() {
         settings.config.classes = classes.texts().into_iter().map(Name::from).collect();
     }
-    if let Some(classless) = file.take("serveClassless").bool() {
-        settings.config.classless = classless;
-    }
+    settings.by_default = file.take("defaultDriver").one_of(&[("native", true), ("none", false)]);
+    settings.config.classless = settings.by_default.unwrap_or(settings.config.classless);
     let mut exposed = exposed::read(&file.take("tcpServices"), "tcpServices", L4::Tcp);
     exposed.extend(exposed::read(&file.take("udpServices"), "udpServices", L4::Udp));
     settings.config.exposed = exposed;

@@ -37,4 +37,4 @@ pub use kinds::Pace;
 pub use lease::{Campaign, Leading, Terms};
 pub use pools::{Counted, PoolReports, PoolSays};
 pub use status::{StatusStep, Statuses};
-pub use watch::{Pulses, Wanted, Watch};
+pub use watch::{Pulses, Wanted, Watch, Wishes};

@@ -24,8 +24,8 @@ use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Reason, Status, Uni
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-pub(crate) use self::output::{PREFIX, rivalry};
 use self::output::{Note, Output};
+pub(crate) use self::output::{PREFIX, rivalry};
 use crate::{
     answer::{Answer, INSTALL},
     connect::{Cluster, MANAGER},

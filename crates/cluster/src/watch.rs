@@ -34,6 +34,22 @@ pub struct Watch {
     tasks: JoinSet<()>,
 }
 
+/// Says what is wanted of Secrets.
+#[derive(Clone)]
+pub struct Wishes(watch::Sender<Wanted>);
+
+impl Wishes {
+    /// Which Secrets are told with what they hold; of all others only that they are there. At first every one of type
+    /// `kubernetes.io/tls` is told. What becomes wanted is fetched, what no longer is is dropped.
+    pub fn secrets(&self, wanted: Wanted) {
+        self.0.send_if_modified(|before| {
+            let changed = *before != wanted;
+            *before = wanted;
+            changed
+        });
+    }
+}
+
 /// Whether hosts are told as gone when their Leases end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulses {
@@ -65,14 +81,9 @@ impl Cluster {
 }
 
 impl Watch {
-    /// Which Secrets are told with what they hold; of all others not even a name is kept. At first every one of type
-    /// `kubernetes.io/tls` is told. What becomes wanted is fetched, what no longer is goes.
-    pub fn want_secrets(&self, wanted: Wanted) {
-        self.wanted.send_if_modified(|before| {
-            let changed = *before != wanted;
-            *before = wanted;
-            changed
-        });
+    /// What is wanted of Secrets can be said from elsewhere.
+    pub fn wishes(&self) -> Wishes {
+        Wishes(self.wanted.clone())
     }
 
     /// Ends all watches and waits until nothing is told any more.

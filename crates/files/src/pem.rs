@@ -78,7 +78,14 @@ impl PemFiles {
             _ => None,
         };
         let kind = if values.contains_key("tls.crt") { TLS_SECRET } else { "Opaque" };
-        Ok(Secret { object: self.object(), created: None, kind: kind.into(), values, staple })
+        Ok(Secret {
+            object: self.object(),
+            created: None,
+            kind: kind.into(),
+            values,
+            staple,
+            withheld: false,
+        })
     }
 
     fn unreadable(&self, path: &Path, error: &io::Error) -> Problem {

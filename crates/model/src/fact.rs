@@ -230,10 +230,19 @@ pub struct Secret {
     pub values: BTreeMap<Name, SecretString>,
     /// `tls.ocsp-staple`, which is no text, and no secret either.
     pub staple: Option<Box<[u8]>>,
+    /// It is there; what it holds was not kept, since nobody named it.
+    pub withheld: bool,
 }
 
 /// The `type` of Secrets with a certificate and its key.
 pub const TLS_SECRET: &str = "kubernetes.io/tls";
+
+impl Secret {
+    pub fn withheld(object: ObjectRef) -> Secret {
+        let kind = TLS_SECRET.into();
+        Secret { object, created: None, kind, values: BTreeMap::new(), staple: None, withheld: true }
+    }
+}
 
 impl PartialEq for Secret {
     fn eq(&self, other: &Secret) -> bool {
@@ -242,6 +251,7 @@ impl PartialEq for Secret {
             && self.created == other.created
             && self.kind == other.kind
             && self.staple == other.staple
+            && self.withheld == other.withheld
             && self.values.len() == other.values.len()
             && self
                 .values

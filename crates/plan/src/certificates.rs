@@ -89,15 +89,16 @@ impl Certificates {
     pub(crate) fn put(&mut self, secret: &Secret) -> Changed {
         let object = &secret.object;
         if *secret.kind != *TLS_SECRET
+            && !secret.withheld
             && !["tls.crt", "ca.crt"].iter().any(|it| secret.values.contains_key(*it))
         {
             return self.remove(object);
         }
         let before = self.known.remove(object);
+        let known = |held| Known { created: secret.created, held, broken: None, age: Age::Fine };
         let mut known = match read(secret) {
-            Ok(held) => {
-                Known { created: secret.created, held: Some(Arc::new(held)), broken: None, age: Age::Fine }
-            }
+            _ if secret.withheld => known(None),
+            Ok(held) => known(Some(Arc::new(held))),
             Err((key, why)) => Known {
                 created: secret.created,
                 held: before.as_ref().and_then(|it| it.held.clone()),
@@ -192,6 +193,11 @@ impl Certificates {
         let oldest = || self.by_age.first().map(|(_, object)| object);
         let mut chosen = settings.certificates.iter().chain(named.keys());
         chosen.find(is_pair).or_else(|| oldest().filter(|_| settings.secrets == Secrets::All))
+    }
+
+    /// It is there, and what it holds is on its way, if somebody names it.
+    pub(crate) fn is_withheld(&self, object: &ObjectRef) -> bool {
+        self.known.get(object).is_some_and(|it| it.held.is_none() && it.broken.is_none())
     }
 
     pub(crate) fn names_of(&self, object: &ObjectRef) -> &[HostPattern] {

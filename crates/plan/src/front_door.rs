@@ -309,6 +309,11 @@ impl FrontDoor {
         &self.pools
     }
 
+    /// By guests.
+    pub(crate) fn certificates_named(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.certificates.keys()
+    }
+
     pub(crate) fn wants_name(&self, name: &Name) -> bool {
         self.names.contains_key(name)
     }

@@ -33,6 +33,8 @@ pub(crate) struct Members {
     pub(crate) not_ready: usize,
     /// Left out since they are not on this host (`externalTrafficPolicy: Local`).
     pub(crate) elsewhere: usize,
+    /// Whoever resolves selectors in a cluster has not written a slice of it yet.
+    pub(crate) awaited: bool,
     /// Nodes should stand in, and the Service's port has no node port.
     pub(crate) no_node_port: bool,
 }
@@ -97,6 +99,8 @@ pub(crate) fn members(
             }
         }
     }
+    let in_cluster = index.nodes().next().is_some();
+    found.members.awaited = found.members.slices == 0 && in_cluster && !service.selector.is_empty();
     if by_nodes && !found.by_address.is_empty() {
         found.stand_in(index, service, port);
     }

@@ -178,7 +178,8 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let clients = wishes.tls.authorities.iter().filter(|_| !named.is_empty());
     let authorities =
         clients.map(|it| ObjectRef::new(Kind::Secret, demand.service.meta.namespace.clone(), it.clone()));
-    let missing = authorities.filter(|it| certificates.held(it).is_none_or(|it| it.authorities.is_empty()));
+    let told = authorities.filter(|it| !certificates.is_withheld(it));
+    let missing = told.filter(|it| certificates.held(it).is_none_or(|it| it.authorities.is_empty()));
     problems.extend(missing.map(|it| {
         let what = format!("{it} has no ca.crt, so no client can be let in");
         Problem::new(object.clone(), Reason::NoSuchSecret, what)
@@ -193,7 +194,8 @@ pub(crate) fn unvouched(demand: &Demand, certificates: &Certificates) -> Option<
     let (wishes, meta) = (&demand.wishes, &demand.service.meta);
     let object =
         ObjectRef::new(Kind::Secret, meta.namespace.clone(), wishes.tls.members.authorities.clone()?);
-    if certificates.held(&object).is_some_and(|it| !it.authorities.is_empty()) {
+    let vouches = certificates.held(&object).is_some_and(|it| !it.authorities.is_empty());
+    if vouches || certificates.is_withheld(&object) {
         return None;
     }
     let what = format!("{object} has no ca.crt, so no member is believed");
@@ -282,7 +284,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
                 .fix("Check the name, and that this host's resolver answers for it."),
         );
     }
-    if !found.list.is_empty() || !found.names.is_empty() {
+    if !found.list.is_empty() || !found.names.is_empty() || found.awaited {
         return problems;
     }
     if matches!(service.kind, ServiceKind::ExternalName(_)) {

@@ -184,11 +184,7 @@ impl World {
             }
             Change::Reported(object, problems) => self.report(object, problems),
             Change::Outcome(outcome) => self.conclude(outcome),
-            Change::Config(config) => {
-                self.config = config;
-                self.door.guests.forget_configuration();
-                self.refresh_all();
-            }
+            Change::Config(config) => self.reconfigure(config),
             Change::Leads(leads) => self.lead(leads),
             Change::Time(now) => self.age(now),
         }

@@ -172,7 +172,8 @@ impl Scene {
     fn start(&mut self, name: &str, part: &str, mut command: Command, kubeconfig: &Path, namespace: &str) {
         let log = self.folder.path().join(format!("{name}.log"));
         let config = self.folder.path().join(format!("{name}.yaml"));
-        fs::write(&config, "admin: {listen: [\"127.0.0.1:0\"]}\n").expect("is written");
+        fs::write(&config, "defaultDriver: native\nadmin: {listen: [\"127.0.0.1:0\"]}\n")
+            .expect("is written");
         let file = fs::File::create(&log).expect("a log");
         command.arg(part).arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(&config);
         command.args(["--namespace", namespace, "--host", name]);

@@ -201,8 +201,11 @@ impl Feed {
 
     pub(super) async fn put(&mut self, told: &Told) -> Result<(), Over> {
         let key = key(told);
-        if self.secrets.as_ref().is_some_and(|it| !it.wants(&key)) {
-            return self.remove(&key, told.version()).await;
+        if let Some(secrets) = &mut self.secrets {
+            if !secrets.wants(&key) {
+                return self.withhold(&key).await;
+            }
+            secrets.is_told_whole(&key);
         }
         match decode::read(self.watched.kind, told) {
             Said::Fact(fact) => {
@@ -255,6 +258,9 @@ impl Feed {
 
     pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), Over> {
         let mut parting = self.known.remove(key);
+        if let Some(secrets) = &mut self.secrets {
+            secrets.is_told_whole(key);
+        }
         match &parting.gone {
             Some(FactRef::Address(ip)) => self.cluster.seen().remove_address(*ip, &Version(version.into())),
             Some(FactRef::Object(object)) if object.kind == Kind::Service => {
@@ -266,7 +272,7 @@ impl Feed {
         self.part(parting).await
     }
 
-    async fn part(&mut self, parting: Parting) -> Result<(), Over> {
+    pub(super) async fn part(&mut self, parting: Parting) -> Result<(), Over> {
         if let Some(gone) = parting.gone {
             self.tell(Change::Gone(gone)).await?;
         }

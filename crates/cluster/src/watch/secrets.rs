@@ -1,18 +1,22 @@
-//! Of Secrets, only those are told that somebody names; of all others nothing is kept.
+//! Of Secrets, what they hold is told only if somebody names them; of all others, that they are there.
 //!
-//! The watch brings those of type `kubernetes.io/tls`. One of another type that is named (certificates of authorities)
-//! is fetched, and looked at again now and then.
+//! The watch brings those of type `kubernetes.io/tls`. What becomes named is fetched. One of another type (certificates of
+//! authorities) no watch brings: it is looked at again now and then.
 
 use std::{collections::BTreeSet, future::pending, time::Duration};
 
-use seaway_model::{Kind, ObjectRef};
+use seaway_manifests::tree::Value;
+use seaway_model::{
+    Change, Fact, Kind, ObjectRef,
+    fact::{Secret, TLS_SECRET},
+};
 use tokio::{sync::watch, time::sleep};
 
 use super::{
     feed::{Feed, Over},
     known::Key,
 };
-use crate::answer::Answer;
+use crate::{answer::Answer, told::Told};
 
 /// Who rotates authorities does it by days.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -29,12 +33,14 @@ pub(super) struct Secrets {
     now: Wanted,
     /// The watch does not bring them.
     fetched: BTreeSet<ObjectRef>,
+    /// Told without what they hold.
+    withheld: BTreeSet<ObjectRef>,
 }
 
 impl Secrets {
     pub(super) fn new(mut wanted: watch::Receiver<Wanted>) -> Secrets {
         let now = wanted.borrow_and_update().clone();
-        Secrets { wanted, now, fetched: BTreeSet::new() }
+        Secrets { wanted, now, fetched: BTreeSet::new(), withheld: BTreeSet::new() }
     }
 
     pub(super) fn wants(&self, key: &Key) -> bool {
@@ -42,6 +48,10 @@ impl Secrets {
             Wanted::Every => true,
             Wanted::These(these) => these.contains(&object(key)),
         }
+    }
+
+    pub(super) fn is_told_whole(&mut self, key: &Key) {
+        self.withheld.remove(&object(key));
     }
 
     /// Returns when others are wanted, or when it is time to look at those that no watch brings. Never, where there
@@ -59,10 +69,10 @@ impl Secrets {
     fn catch_up(&mut self, told: &[Key]) -> (Vec<ObjectRef>, Vec<Key>) {
         self.now = self.wanted.borrow_and_update().clone();
         let Wanted::These(these) = &self.now else { return (Vec::new(), Vec::new()) };
-        let known: BTreeSet<ObjectRef> = told.iter().map(object).collect();
-        self.fetched.retain(|it| these.contains(it));
+        let whole = told.iter().filter(|it| !self.withheld.contains(&object(it)));
+        let known: BTreeSet<ObjectRef> = whole.clone().map(object).collect();
         let look = these.iter().filter(|it| !known.contains(*it) || self.fetched.contains(*it));
-        let drop = told.iter().filter(|it| !these.contains(&object(it)));
+        let drop = whole.filter(|it| !these.contains(&object(it)));
         (look.cloned().collect(), drop.cloned().collect())
     }
 }
@@ -77,12 +87,25 @@ impl Feed {
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
         let (look, drop) = secrets.catch_up(&told);
         for key in drop {
-            self.remove(&key, "").await?;
+            let fetched = self.secrets.as_mut().is_some_and(|it| it.fetched.remove(&object(&key)));
+            if fetched { self.remove(&key, "").await? } else { self.withhold(&key).await? }
         }
         for object in look {
             self.fetch(&object).await?;
         }
         Ok(())
+    }
+
+    /// Tells once that it is there, and keeps nothing of what it holds.
+    pub(super) async fn withhold(&mut self, key: &Key) -> Result<(), Over> {
+        let Some(secrets) = &mut self.secrets else { return Ok(()) };
+        if !secrets.withheld.insert(object(key)) {
+            return Ok(());
+        }
+        let fact = Fact::Secret(Secret::withheld(object(key)).into());
+        let parting = self.known.put(key, fact.reference());
+        self.part(parting).await?;
+        self.tell(Change::Put(fact)).await
     }
 
     /// What a whole list does not have is gone, unless the list never had it.
@@ -97,7 +120,10 @@ impl Feed {
         match self.cluster.ask(api.get(&object.name)).await {
             Ok(told) => {
                 if let Some(secrets) = &mut self.secrets {
-                    secrets.fetched.insert(object.clone());
+                    match is_watched(&told) {
+                        true => secrets.fetched.remove(object),
+                        false => secrets.fetched.insert(object.clone()),
+                    };
                 }
                 self.put(&told).await
             }
@@ -120,6 +146,10 @@ impl Feed {
     }
 }
 
+fn is_watched(told: &Told) -> bool {
+    told.tree.child("type").is_some_and(|it| it.value == Value::Text(TLS_SECRET.to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,6 +170,16 @@ mod tests {
         let (look, drop) = secrets.catch_up(&[key("a"), key("c")]);
         assert_eq!((look, drop), (vec![object(&key("b"))], vec![key("c")]));
         assert!(secrets.wants(&key("b")) && !secrets.wants(&key("c")));
+        secrets.withheld.insert(object(&key("c")));
+        let told = [key("a"), key("b"), key("c")];
+        assert_eq!(
+            secrets.catch_up(&told),
+            (vec![], vec![]),
+            "who is told without his keys has none to drop"
+        );
+        want.send_replace(Wanted::These([object(&key("c"))].into()));
+        assert_eq!(secrets.catch_up(&told), (vec![object(&key("c"))], vec![key("a"), key("b")]));
+        want.send_replace(Wanted::These([object(&key("a")), object(&key("b"))].into()));
         secrets.fetched.insert(object(&key("b")));
         let (look, drop) = secrets.catch_up(&[key("a"), key("b")]);
         assert_eq!((look, drop), (vec![object(&key("b"))], vec![]));

@@ -132,7 +132,7 @@ impl Heard {
     }
 
     pub(crate) fn want(&self, wanted: Wanted) {
-        self.watch.want_secrets(wanted);
+        self.watch.wishes().secrets(wanted);
     }
 
     /// Waits until something is known.

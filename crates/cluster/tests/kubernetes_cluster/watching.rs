@@ -170,7 +170,7 @@ async fn a_broken_object_spoils_only_itself_and_what_it_said_goes_on() {
 }
 
 #[tokio::test]
-async fn only_secrets_that_are_wanted_are_told_and_what_becomes_wanted_is_fetched() {
+async fn only_of_secrets_that_are_wanted_is_told_what_they_hold_and_what_becomes_wanted_is_fetched() {
     let Some(scene) = Scene::up("secrets") else { return };
     let secret = |name: &str, kind: &str, text: &str| {
         format!(
@@ -182,10 +182,12 @@ async fn only_secrets_that_are_wanted_are_told_and_what_becomes_wanted_is_fetche
     scene.apply_here(&secret("other", "kubernetes.io/tls", "a"));
     scene.apply_here(&secret("authority", "Opaque", "a"));
     let object = |name: &str| ObjectRef::new(Kind::Secret, &*scene.namespace, name);
-    let told = |heard: &Heard, name: &str| heard.facts.contains_key(&FactRef::Object(object(name)));
+    let told = |heard: &Heard, name: &str| matches!(heard.facts.get(&FactRef::Object(object(name))), Some(Fact::Secret(it)) if !it.withheld);
     let mut heard = scene.watch().await;
     heard.want(Wanted::These([object("shown")].into()));
     heard.until("one alone is told", |it| told(it, "shown") && !told(it, "other")).await;
+    let there = |heard: &Heard, name: &str| heard.facts.contains_key(&FactRef::Object(object(name)));
+    assert!(there(&heard, "other"), "the other is there, whatever it holds");
     heard.want(Wanted::These([object("other"), object("authority")].into()));
     heard
         .until("what is wanted is fetched, of whatever type", |it| {
@@ -202,6 +204,10 @@ async fn only_secrets_that_are_wanted_are_told_and_what_becomes_wanted_is_fetche
         })
         .await;
     assert!(!told(&heard, "shown"), "nobody wants it any more");
+    scene.here(&["delete", "secret", "shown"]);
+    heard.until("it is gone", |it| !there(it, "shown")).await;
+    heard.want(Wanted::These([object("other")].into()));
+    heard.until("one of another type is not even there", |it| !there(it, "authority")).await;
 }
 
 #[tokio::test]

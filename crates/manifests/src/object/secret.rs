@@ -49,7 +49,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
     }
     let meta = meta?;
     let object = ObjectRef::new(Kind::Secret, meta.namespace, meta.name);
-    let secret = Secret { object, created: meta.created, kind: kind.into(), values, staple };
+    let secret = Secret { object, created: meta.created, kind: kind.into(), values, staple, withheld: false };
     Some(vec![Fact::Secret(Arc::new(secret))])
 }
 

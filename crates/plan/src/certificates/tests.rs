@@ -27,6 +27,7 @@ pub(crate) fn secret(name: &str, values: &[(&str, &str)]) -> Secret {
         kind: TLS_SECRET.into(),
         values: values.iter().map(|(key, value)| ((*key).into(), (*value).to_owned().into())).collect(),
         staple: None,
+        withheld: false,
     }
 }
 

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
     Dirt, Kind, ObjectRef, Time, Unit,
+    config::{Opens, Secrets},
     fact::Secret,
     load_balancer::{Certificate, HostPattern},
 };
@@ -45,6 +46,18 @@ impl World {
 
     pub fn certificates(&self) -> CertificateCounts {
         self.certificates.counts()
+    }
+
+    /// Secrets that somebody names; nothing, where all are wanted, or nobody knows yet.
+    pub fn secrets(&self) -> Option<BTreeSet<ObjectRef>> {
+        let door = &self.config.front_door;
+        if !self.settled || door.opens != Opens::Never && door.tls.secrets == Secrets::All {
+            return None;
+        }
+        let authorities = door.tls.terms.clients.iter().map(|it| &it.authorities);
+        let configured = door.tls.certificates.iter().chain(authorities);
+        let named = self.certified.keys().chain(self.door.guests.certificates_named()).chain(configured);
+        Some(named.filter(|it| it.kind == Kind::Secret).cloned().collect())
     }
 
     fn is_shown(&self, object: &ObjectRef) -> bool {

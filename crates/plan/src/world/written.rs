@@ -7,8 +7,8 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Unit, address::PLAN_VERSION,
-    fact::Service, unit::Present,
+    Address, AddressState, Config, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Unit,
+    address::PLAN_VERSION, fact::Service, unit::Present,
 };
 
 use super::World;
@@ -27,6 +27,27 @@ impl World {
         }
         let before = std::mem::take(&mut self.ledger);
         self.ledger = before.turned(leads, self.addresses.values().map(|it| Address::clone(it)));
+        self.hear_everybody_anew();
+    }
+
+    /// Services that become ours by it may have an address of before: everybody has what he had before anything is
+    /// given out.
+    pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
+        let whose = |it: &Config| (it.classes.clone(), it.classless);
+        let same = whose(&self.config) == whose(&config);
+        self.config = config;
+        self.door.guests.forget_configuration();
+        if same || !self.settled || !self.roles.allocate {
+            return self.refresh_all();
+        }
+        let before = std::mem::take(&mut self.ledger);
+        let given: Vec<Address> = before.addresses().filter_map(|ip| before.address(ip)).collect();
+        self.ledger = before.turned(true, given.into_iter());
+        self.refresh_all();
+        self.hear_everybody_anew();
+    }
+
+    fn hear_everybody_anew(&mut self) {
         if self.settled {
             self.adopt_published();
             self.ledger.settle();

@@ -314,3 +314,18 @@ fn a_service_without_a_class_is_ours_only_if_we_are_told_so() {
         assert_eq!(world.status(&owner(&shop)).is_some(), ours, "{classless} {class:?}");
     }
 }
+
+#[test]
+fn in_a_cluster_nobody_is_told_to_write_what_is_about_to_be_written() {
+    let selecting = |mut it: Service| {
+        it.selector.insert("app".into(), "shop".into());
+        it
+    };
+    let told = |changes: Vec<Change>| reasons(&world(changes), "spec.ports[0]");
+    let here = put_node(&node(HOST, &["10.0.0.1"]));
+    let empty = put_slice(&slice("shop", ("", 80), vec![]));
+    assert_eq!(told(vec![put(&selecting(shop()))]), [Reason::NoEndpoints], "in a folder it is");
+    assert_eq!(told(vec![put(&selecting(shop())), here.clone()]), [], "a controller does it");
+    assert_eq!(told(vec![put(&selecting(shop())), here.clone(), empty]), [Reason::NoEndpoints]);
+    assert_eq!(told(vec![put(&shop()), here]), [Reason::NoEndpoints], "without a selector nobody does it");
+}

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use seaway_model::{
     Address, AddressState, Change, Config, Desired, Dirt, Fact, Kind, L4, ListenerId, Outcome, Problem,
     Reason, Time, Unit,
-    fact::{FactRef, HostReport, HostSays, Service, TargetPort},
+    config::Opens,
+    fact::{FactRef, HostReport, HostSays, Secret, Service, TargetPort},
     load_balancer::Bind,
     outcome::{Serving, UnitState},
 };
@@ -395,4 +396,76 @@ fn what_was_looked_up_before_the_last_change_is_not_believed_after_it() {
     world.apply(at(8, &["192.0.2.17"]));
     let said = world.said().expect("a host");
     assert_eq!((said.applied, said.held), (9, vec![]));
+}
+
+#[test]
+fn who_becomes_ours_by_a_new_configuration_keeps_the_address_of_before() {
+    let named = |name: &str, class: Option<&str>, created: u64| {
+        let mut it = service(name, &[("", 80, TargetPort::Number(80))]);
+        it.class = class.map(Into::into);
+        it.meta.created = Some(Time(created));
+        it
+    };
+    let ours = named("ours", Some("seaway.dev/native"), 9);
+    // All older: whoever is heard first would be given what is somebody's.
+    let new = named("new", None, 1);
+    let mut had = named("had", None, 2);
+    had.published = vec![ip("192.0.2.11")];
+    let mut robbed = named("robbed", None, 3);
+    robbed.published = vec![ip("192.0.2.10")];
+    let told = vec![pool(PUBLIC), put(&ours), put(&new), put(&had), put(&robbed)];
+    let config = Config { classless: false, ..Config::default() };
+    let mut world = World::new(Roles::default(), Vec::new(), Arc::new(config));
+    for change in told.into_iter().chain(synced()).chain([Change::Leads(true)]) {
+        world.apply(change);
+    }
+    let has = |world: &World, it: &Service| -> Vec<String> {
+        let all = (10..=19u8).map(|last| ip(&format!("192.0.2.{last}")));
+        let of = |at: &std::net::IpAddr| match world.desire(&Unit::Address(*at)) {
+            Desired::Address(address) => address.owners.contains(&owner(it)),
+            _ => false,
+        };
+        all.filter(of).map(|it| it.to_string()).collect()
+    };
+    assert_eq!(has(&world, &ours), ["192.0.2.10"], "what statuses of others say is not our concern");
+    assert!(has(&world, &had).is_empty());
+    let dirt = world.apply(Change::Config(Arc::new(Config::default())));
+    assert_eq!(has(&world, &had), ["192.0.2.11"]);
+    assert_eq!(has(&world, &ours), ["192.0.2.10"], "what is given out is not taken back, written or not");
+    assert_eq!(
+        (has(&world, &new), has(&world, &robbed)),
+        (vec!["192.0.2.12".into()], vec!["192.0.2.13".into()])
+    );
+    let writes = |at: &str| dirt.contains(&Dirt::Unit(Unit::Address(ip(at))));
+    assert!(writes("192.0.2.11") && writes("192.0.2.12") && writes("192.0.2.13"), "{dirt:?}");
+    // And back: what they had is free, once it is nowhere.
+    world.apply(Change::Config(Arc::new(Config { classless: false, ..Config::default() })));
+    assert_eq!((has(&world, &ours).len(), has(&world, &had).len(), has(&world, &new).len()), (1, 0, 0));
+}
+
+#[test]
+fn secrets_are_wanted_while_somebody_names_them() {
+    let secret = |name: &str| seaway_model::ObjectRef::new(Kind::Secret, "default", name);
+    let door = |opens| seaway_model::config::FrontDoor { opens, ..Default::default() };
+    let config = |opens| Arc::new(Config { front_door: door(opens), ..Config::default() });
+    let mut world = World::new(Roles::default(), Vec::new(), config(Opens::Never));
+    assert_eq!(world.secrets(), None, "nobody knows yet");
+    let mut shop = shop();
+    shop.meta.annotations.insert("seaway.dev/tls".into(), "shop-tls".into());
+    for change in [put(&shop)].into_iter().chain(synced()) {
+        world.apply(change);
+    }
+    assert_eq!(world.secrets(), Some([secret("shop-tls")].into()));
+    // It is there, and on its way: nobody is told that there is none.
+    let reasons = |world: &World| -> Vec<Reason> { world.problems().iter().map(|it| it.reason).collect() };
+    assert!(reasons(&world).contains(&Reason::NoSuchSecret));
+    let withheld = Secret::withheld(secret("shop-tls"));
+    world.apply(Change::Put(Fact::Secret(Arc::new(withheld))));
+    assert!(!reasons(&world).contains(&Reason::NoSuchSecret), "{:?}", world.problems());
+    shop.meta.annotations.clear();
+    world.apply(put(&shop));
+    assert_eq!(world.secrets(), Some([].into()));
+    // A front door that shows all certificates wants them all.
+    world.apply(Change::Config(config(Opens::WhenNeeded)));
+    assert_eq!(world.secrets(), None);
 }
