@@ -163,6 +163,7 @@ impl Http {
     fn end(&mut self, index: u32) {
         self.wheel.drop(index, links(&mut self.tasks));
         if self.tasks.remove(index).is_some() {
+            self.hall.leave();
             self.hall.doors().somebody_left(self.hall.now());
         }
     }

@@ -29,7 +29,7 @@ impl End {
     pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
         match self {
             End::Wire(stream) => stream.poll_flush(),
-            End::Multi(_) => Poll::Ready(Ok(())),
+            End::Multi(multi) => multi.poll_flush(),
         }
     }
 

@@ -227,7 +227,9 @@ async fn forward(
         let unanswered = match result {
             Ok(end) => {
                 scratch.record.led_to(pool, &member);
-                return relay(client, scratch, short, (end, !introduces), pool, &member).await;
+                let after = relay(client, scratch, short, (end, !introduces), pool, &member).await;
+                client.own.engage(None);
+                return after;
             }
             Err(unanswered) => unanswered,
         };

@@ -196,6 +196,11 @@ impl Hall {
         *self.current.borrow_mut() = Some(own.clone());
     }
 
+    /// What nobody runs is nobody's to hold.
+    pub(super) fn leave(&self) {
+        self.current.borrow_mut().take();
+    }
+
     /// The running task's time for what it is doing is over.
     pub(super) fn is_late(&self) -> bool {
         self.current.borrow().as_ref().is_some_and(|own| own.deadline() <= self.now())

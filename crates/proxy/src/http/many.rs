@@ -146,6 +146,11 @@ impl Many {
         connection
     }
 
+    /// For what came: who takes it says little or nothing, and needs no sheet for it.
+    pub(super) fn taken(&self) -> RefMut<'_, Connection<Mail>> {
+        self.connection.borrow_mut()
+    }
+
     /// To be looked at: who says nothing needs no room to write.
     pub(super) fn seen(&self) -> Ref<'_, Connection<Mail>> {
         self.connection.borrow()
@@ -379,7 +384,7 @@ impl Many {
 
     /// Takes a piece of what came on a stream. `Ok(0)`: the body is over.
     pub(super) fn poll_take(&self, key: Key, mut take: impl FnMut(&[u8])) -> Poll<io::Result<usize>> {
-        let mut connection = self.connection();
+        let mut connection = self.taken();
         let Some(mail) = connection.with_mut(key) else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
@@ -401,11 +406,23 @@ impl Many {
             mail.bytes.drain(..mail.taken);
             mail.taken = 0;
         }
+        drop(connection);
+        let mut connection = self.connection();
         connection.release(key, count);
         if !connection.out.is_empty() {
             self.wake();
         }
         Poll::Ready(Ok(count))
+    }
+
+    /// Waits until what is to be written is little enough for more.
+    pub(super) fn poll_room(&self, connection: &Connection<Mail>, own: &Rc<Own>) -> Poll<()> {
+        if connection.out.len() <= CROWD {
+            return Poll::Ready(());
+        }
+        join(&self.crowded, own);
+        self.wake();
+        Poll::Pending
     }
 
     /// Says a piece of a body. `ends`: it is the last.
@@ -420,11 +437,7 @@ impl Many {
         if self.is_over() || connection.is_closed(key) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        if connection.out.len() > CROWD {
-            join(&self.crowded, own);
-            self.wake();
-            return Poll::Pending;
-        }
+        ready!(self.poll_room(&connection, own));
         let piece = &bytes[..bytes.len().min(PIECE)];
         let count = connection.say_data(key, piece, ends && piece.len() == bytes.len());
         if count == 0 && !bytes.is_empty() {

@@ -49,7 +49,7 @@ impl Multi {
 
     /// The next head of a member's answer, interim or not. The error tells why there is none.
     pub(super) fn poll_head(&self) -> Poll<Result<Head, Reason>> {
-        let mut connection = self.many.connection();
+        let mut connection = self.many.taken();
         let Some(mail) = connection.with_mut(self.key) else { return Poll::Ready(Err(Reason::CANCEL)) };
         match (mail.heads.pop_front(), mail.reset) {
             (Some(head), _) => Poll::Ready(Ok(head)),
@@ -66,7 +66,7 @@ impl Multi {
 
     /// As lines.
     pub(super) fn trailers(&self) -> Vec<u8> {
-        let mut connection = self.many.connection();
+        let mut connection = self.many.taken();
         let trailers = connection.with_mut(self.key).map(|mail| std::mem::take(&mut mail.trailers));
         let mut all = trailers.unwrap_or_default();
         if fields_of(&all).any(|(name, _)| !may_trail(name)) {
@@ -78,6 +78,17 @@ impl Multi {
 
     pub(super) fn poll_write(&self, bytes: &[u8], last: bool) -> Poll<io::Result<usize>> {
         self.many.poll_say(&self.own, self.key, bytes, last)
+    }
+
+    /// What was said is with the peer, but for little.
+    pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
+        if self.is_gone() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        match self.many.poll_room(&self.many.seen(), &self.own) {
+            Poll::Pending if self.many.hall.is_late() => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            poll => poll.map(Ok),
+        }
     }
 
     pub(super) fn close_body(&self, trailers: &[u8]) {

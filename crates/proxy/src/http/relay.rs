@@ -125,7 +125,6 @@ pub(super) async fn relay(
     member.bytes_in.fetch_add(upward.moved, Relaxed);
     member.bytes_out.fetch_add(downward.moved, Relaxed);
     record.moved(upward.moved, downward.moved);
-    client.own.engage(None);
     match result {
         Ok(()) => {
             let status = outcome.status(status, downward.trailers());

@@ -283,7 +283,12 @@ async fn answered(
         if client.end.is_gone() {
             return Poll::Ready(Err(Unanswered::Client));
         }
+        let is_late = client.hall.is_late();
         let head = loop {
+            // Who takes nothing of those before is told no more.
+            if scratch.downward.poll_write(&client.end).is_pending() {
+                return if is_late { Poll::Ready(Err(Unanswered::Client)) } else { Poll::Pending };
+            }
             match multi.poll_head() {
                 Poll::Ready(Ok(head)) if head.status < 200 => {
                     inform(client, &mut scratch.downward, short, &head);
@@ -291,10 +296,6 @@ async fn answered(
                 other => break other,
             }
         };
-        let is_late = client.hall.is_late();
-        if scratch.downward.poll_write(&client.end).is_pending() && is_late {
-            return Poll::Ready(Err(Unanswered::Client));
-        }
         match head {
             Poll::Pending if is_late => Poll::Ready(Err(Unanswered::Late)),
             Poll::Pending => Poll::Pending,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::Listener;
+use seaway_model::{Listener, Pool, load_balancer::BackendProtocol};
 use stats_alloc::Region;
 
 use crate::{frames::*, ground::*, stage::*};
@@ -91,6 +91,55 @@ fn who_takes_nothing_of_an_answer_is_ended_and_its_member_is_free() {
         eventually("the member is free", || stage.member(large.at).traffic.current == 0);
         assert!(grown(&region) < 4 << 20, "{name}: {} bytes", grown(&region));
         drop(stream);
+    }
+}
+
+/// Sends answers before the answer for as long as anybody takes them.
+fn informs(protocol: BackendProtocol) -> Backend {
+    Backend::new(HERE, move |mut stream| {
+        let hint = "x".repeat(100);
+        let (first, again) = match protocol {
+            BackendProtocol::Http2 => {
+                let fields = [(&b":status"[..], &b"103"[..]), (b"link", hint.as_bytes())];
+                let settings = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, 1, 0, &[])].concat();
+                (settings, frame(HEADERS, END_HEADERS, 1, &block(&fields)))
+            }
+            _ => (Vec::new(), format!("HTTP/1.1 103 Early Hints\r\nLink: {hint}\r\n\r\n").into_bytes()),
+        };
+        let mut question = Vec::new();
+        let mut buffer = [0; 4096];
+        while !question.windows(5).any(|it| it == b"/who?") {
+            let Ok(count @ 1..) = stream.read(&mut buffer) else { return };
+            question.extend_from_slice(&buffer[..count]);
+        }
+        let _ = stream.write_all(&first);
+        while stream.write_all(&again).is_ok() {}
+    })
+}
+
+#[test]
+fn answers_before_the_answer_wait_at_the_member_for_who_takes_none() {
+    let _alone = alone();
+    for protocol in [BackendProtocol::Http1, BackendProtocol::Http2] {
+        for asked in [
+            b"GET /who? HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+            request(b"GET", b"/who?", END_HEADERS | END_STREAM),
+        ] {
+            let member = informs(protocol);
+            let (stage, at) = front(member.at, impatient);
+            stage.put(Pool { protocol, ..pool(&[member.at]) });
+            let region = Region::new(COUNTED);
+            let mut stream = connect(at);
+            stream.write_all(&asked).unwrap();
+            eventually("the member answers", || stage.member(member.at).traffic.total > 0);
+            let mut most = 0;
+            eventually("it is ended", || {
+                most = most.max(grown(&region));
+                stage.listener(at).traffic.current == 0
+            });
+            assert!(most < 2 << 20, "{protocol:?}: {most} bytes");
+            eventually("the member is free", || stage.member(member.at).traffic.current == 0);
+        }
     }
 }
 
