@@ -38,6 +38,7 @@ mod hall;
 mod heads;
 mod identity;
 mod kept;
+mod mail;
 mod many;
 mod mirror;
 mod multi;

@@ -5,7 +5,6 @@
 
 use std::{
     cell::{Cell, Ref, RefCell, RefMut},
-    collections::VecDeque,
     future::poll_fn,
     io,
     rc::Rc,
@@ -16,6 +15,7 @@ use seaway_wire::http2::{Asked, Connection, Heard, Key, Ours, Reason};
 
 use super::{
     hall::{Hall, Own},
+    mail::{Head, Mail},
     scratch::Scratch,
     serve::LINGER,
     stream::Stream,
@@ -44,27 +44,6 @@ pub(super) struct Many {
     crowded: RefCell<Vec<Rc<Own>>>,
 }
 
-/// What has come for one stream.
-#[derive(Default)]
-pub(super) struct Mail {
-    pub(super) own: Option<Rc<Own>>,
-    bytes: Vec<u8>,
-    taken: usize,
-    /// Nothing comes after these.
-    ended: bool,
-    /// Lines.
-    pub(super) trailers: Vec<u8>,
-    pub(super) heads: VecDeque<Head>,
-    pub(super) reset: Option<Reason>,
-}
-
-/// Of an answer, interim or not; its lines but for the last.
-pub(super) struct Head {
-    pub(super) status: u16,
-    pub(super) lines: Vec<u8>,
-    pub(super) ends: bool,
-}
-
 /// A window for one stream that keeps a fast line over a long way busy, and one for all that is no more than memory
 /// should hold for one client.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -76,11 +55,11 @@ const MOST_HELD: usize = 2 * MOST_STREAMS as usize;
 /// somebody sends them.
 const READS: u32 = 4;
 /// Waits to be written at most, but for heads and answers to frames.
-const CROWD: usize = 64 << 10;
+pub(super) const CROWD: usize = 64 << 10;
 /// More than bodies alone can make of it: while both sides only send, neither waits for the other to listen.
 const MOST_UNTAKEN: usize = 4 * CROWD;
 /// Of a body, at a time.
-const PIECE: usize = 16 << 10;
+pub(super) const PIECE: usize = 16 << 10;
 /// Answers before the answer that nobody takes.
 const MOST_INTERIM: usize = 16;
 const NEVER: u64 = u64::MAX;
@@ -92,22 +71,6 @@ pub(super) fn allowing(head: usize) -> Ours {
         stream_window: STREAM_WINDOW,
         connection_window: CONNECTION_WINDOW,
         is_shared: false,
-    }
-}
-
-impl Mail {
-    fn is_read(&self) -> bool {
-        self.taken == self.bytes.len()
-    }
-
-    /// The body is over, and all of it was taken.
-    pub(super) fn is_through(&self) -> bool {
-        self.ended && self.is_read()
-    }
-
-    /// For a stream of ours, whose task that is.
-    pub(super) fn to(own: Rc<Own>) -> Mail {
-        Mail { own: Some(own), ..Mail::default() }
     }
 }
 
@@ -396,16 +359,7 @@ impl Many {
                 (false, None) => Poll::Pending,
             };
         }
-        let count = (mail.bytes.len() - mail.taken).min(PIECE);
-        take(&mail.bytes[mail.taken..mail.taken + count]);
-        mail.taken += count;
-        if mail.is_read() {
-            // Nobody holds room for what may never come.
-            (mail.taken, mail.bytes) = (0, Vec::new());
-        } else if mail.taken >= CROWD {
-            mail.bytes.drain(..mail.taken);
-            mail.taken = 0;
-        }
+        let count = mail.take(&mut take);
         drop(connection);
         let mut connection = self.connection();
         connection.release(key, count);
@@ -451,7 +405,7 @@ impl Many {
     /// The caller needs the stream no more.
     pub(super) fn let_go(&self, key: Key) {
         let mut connection = self.connection();
-        let unread = connection.with(key).map_or(0, |mail| mail.bytes.len() - mail.taken);
+        let unread = connection.with(key).map_or(0, Mail::unread);
         connection.let_go(key, unread);
         self.wake_all(&self.waiting);
         self.wake();

@@ -16,7 +16,8 @@ use super::{
     answer::Answer,
     hall::Own,
     heads::{Changes, Onward},
-    many::{Head, Many},
+    mail::Head,
+    many::Many,
     scratch::Buffer,
     switch::is_of_handshake,
 };
