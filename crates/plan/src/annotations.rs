@@ -22,7 +22,7 @@ use seaway_model::{
 use crate::spelling::nearest;
 
 pub use http::{FRONT_DOOR, HOST, PATH};
-pub use table::Row;
+pub use table::{CHECK, Row};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.

@@ -35,6 +35,8 @@ pub(crate) struct Members {
     pub(crate) elsewhere: usize,
     /// Whoever resolves selectors in a cluster has not written a slice of it yet.
     pub(crate) awaited: bool,
+    /// They are Nodes.
+    pub(crate) by_nodes: bool,
     /// Nodes should stand in, and the Service's port has no node port.
     pub(crate) no_node_port: bool,
 }
@@ -186,6 +188,7 @@ impl Found {
     /// Nodes instead of endpoints, at the node port: with `externalTrafficPolicy: Local` only those that have some, by
     /// how many they have. A Node that is cordoned or not ready gets nothing new while others are there.
     fn stand_in(&mut self, index: &Index, service: &Service, port: &ServicePort) {
+        self.members.by_nodes = true;
         let pods = std::mem::take(&mut self.by_address);
         let Some(node_port) = port.node_port else {
             self.members.no_node_port = true;

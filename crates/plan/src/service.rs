@@ -11,13 +11,13 @@ use seaway_model::{
     config::MembersFrom,
     fact::{ServiceKind, ServicePort, TargetPort},
     load_balancer::{
-        Action, Affinity, BackendProtocol, BackendTls, Bind, HttpOptions, Options, Protocol, Redirect, Rule,
-        TlsByName, Trust,
+        Action, Affinity, BackendProtocol, BackendTls, Bind, CheckKind, HealthCheck, HttpOptions, Options,
+        Protocol, Redirect, Rule, TlsByName, Trust,
     },
 };
 
 use crate::{
-    annotations::{AUTHORITIES, BACKEND_AUTHORITIES, TLS},
+    annotations::{AUTHORITIES, BACKEND_AUTHORITIES, CHECK, TLS},
     certificates::Certificates,
     demand::{Demand, DemandPort},
     http::{speaks_tls, spoken},
@@ -76,7 +76,9 @@ pub(crate) fn plan(
             listeners.insert(listener.id(), kept(before, listener));
         }
     }
-    planned.problems.extend(local_traffic(demand, given));
+    planned.problems.extend(local_traffic(demand));
+    let here = given.host.filter(|it| demand.service.local_only && given.index.is_outside(Some(it)));
+    planned.problems.extend(beside_nodes(demand, here.as_slice()));
     if demand.service.local_only && host.is_some() && planned.members == 0 {
         // Whoever came here would be told to go away: better that nobody is sent.
         planned.nobody_here = true;
@@ -92,8 +94,39 @@ pub(crate) fn plan(
     planned
 }
 
+/// What hosts beside the Nodes cannot do for a Service: they have no pods, nor a way to any.
+pub(crate) fn beside_nodes(demand: &Demand, hosts: &[&Name]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if hosts.is_empty() || demand.hosts_only || demand.wishes.members == MembersFrom::Pods {
+        return problems;
+    }
+    let object = demand.owner.object();
+    if demand.service.local_only {
+        let hosts: Vec<&str> = hosts.iter().map(|it| it.as_str()).collect();
+        let message = format!(
+            "Local means the pods of the serving host, and {} is no Node: it serves by those Nodes that have pods",
+            hosts.join(", ")
+        );
+        let problem = Problem::new(object.clone(), Reason::Unsupported, message);
+        problems.push(problem.at("spec.externalTrafficPolicy").fix("Say Cluster, or serve on Nodes."));
+    }
+    if demand.wishes.members == MembersFrom::Auto {
+        let portless = demand.ports.iter().filter(|it| it.port.node_port.is_none());
+        problems.extend(portless.map(|it| no_node_port(&object, &it.field)));
+    }
+    problems
+}
+
+fn no_node_port(object: &ObjectRef, field: &str) -> Problem {
+    let message =
+        "members are Nodes where the host is none itself, at their node ports, and this port has none";
+    Problem::new(object.clone(), Reason::NoSuchPort, message).at(field).fix(
+        "Say spec.allocateLoadBalancerNodePorts: true; or, if the host has routes to pods, seaway.dev/members: pods.",
+    )
+}
+
 /// What `externalTrafficPolicy: Local` promises and we cannot keep.
-fn local_traffic(demand: &Demand, given: Given<'_>) -> Vec<Problem> {
+fn local_traffic(demand: &Demand) -> Vec<Problem> {
     let mut problems = Vec::new();
     if !demand.service.local_only || demand.hosts_only {
         return problems;
@@ -102,12 +135,6 @@ fn local_traffic(demand: &Demand, given: Given<'_>) -> Vec<Problem> {
         let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
         problems.push(problem.at("spec.externalTrafficPolicy").fix(fix));
     };
-    if given.index.is_outside(given.host) && demand.wishes.members != MembersFrom::Pods {
-        tell(
-            "Local means the pods of the serving host, and this host is no Node: it serves by those Nodes that have pods",
-            "Say Cluster, or serve on Nodes.",
-        );
-    }
     let passed_on = demand.ports.iter().any(|it| demand.protocol(&it.port) == Protocol::Opaque);
     if passed_on && demand.wishes.proxy.is_none() {
         tell(
@@ -248,6 +275,14 @@ pub(crate) fn pool(
 ) -> Pool {
     let wishes = &demand.wishes;
     let mut health = wishes.health.clone();
+    // kube-proxy says there which Nodes have pods, before slices do.
+    let tells = demand.service.health_check_node_port.filter(|_| found.by_nodes && demand.service.local_only);
+    let usual = |it: &&mut HealthCheck| {
+        it.kind == CheckKind::Tcp && it.port.is_none() && !wishes.written.contains_key(CHECK)
+    };
+    if let (Some(check), Some(port)) = (health.as_mut().filter(usual), tells) {
+        (check.kind, check.port) = (CheckKind::http(), Some(port));
+    }
     if let Some(check) = &mut health {
         check.kind = check.kind.for_transport(port.protocol);
     }
@@ -297,16 +332,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         };
         problems.push(problem(Reason::NoEndpoints, whose.into()).fix(slice_to_write(demand)));
     } else if found.no_node_port {
-        problems.push(
-            problem(
-                Reason::NoSuchPort,
-                "members are Nodes here, at their node ports, and this port has none".into(),
-            )
-            .fix(
-                "Say spec.allocateLoadBalancerNodePorts: true; or, if this host has routes to pods, \
-                 seaway.dev/members: pods.",
-            ),
-        );
+        problems.push(no_node_port(&object, &wanted.field));
     } else if found.portless.len() == found.slices {
         let mut has = String::new();
         for (slice, ports) in &found.portless {

@@ -3,6 +3,7 @@
 // Logs of processes whose test failed.
 #![allow(clippy::print_stderr)]
 
+mod claims;
 mod deaths;
 mod leaders;
 mod load;

@@ -17,6 +17,8 @@ pub struct Row {
     pub set: fn(&mut Wishes, &str) -> Result<(), String>,
 }
 
+/// What kind of health check.
+pub const CHECK: &str = "seaway.dev/health-check";
 pub(super) const ADDRESS: &str = "seaway.dev/address";
 
 /// The order matters where one row refines another: `health-check` comes before its details.
@@ -108,7 +110,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/health-check"],
+        names: &[CHECK],
         help: "tcp, http, grpc, udp or none",
         set: |wishes, text| {
             let kind = match text {

@@ -6,14 +6,14 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use seaway_model::{
-    AddressState, Dirt, Name, Owner, Reason, Unit,
+    AddressState, Dirt, Name, Owner, Problem, Reason, Unit,
     fact::{HostReport, HostSays, NotServed},
     load_balancer::Bind,
     outcome::Serving,
 };
 
 use super::{World, owners::OwnerState};
-use crate::{index::is_excluded, members::members};
+use crate::{index::is_excluded, members::members, service::beside_nodes};
 
 impl World {
     /// Whose status may be another by it.
@@ -80,6 +80,15 @@ impl World {
         let at =
             |ip| load_balancer.listeners.keys().map(move |it| Serving { ip, protocol: it.l4, port: it.port });
         ips.flat_map(at).collect()
+    }
+
+    /// What hosts beside the Nodes cannot do for it, as far as they do not plan it themselves.
+    pub(super) fn told_of_banks(&self, state: &OwnerState) -> Vec<Problem> {
+        let Some(demand) = state.demand.as_ref().filter(|_| self.roles.host.is_none()) else {
+            return Vec::new();
+        };
+        let beside = self.index.hosts().map(|it| &it.host).filter(|it| self.index.is_outside(Some(it)));
+        beside_nodes(demand, &beside.collect::<Vec<_>>())
     }
 
     /// With `externalTrafficPolicy: Local`, a host without a member does not serve.

@@ -49,6 +49,7 @@ impl World {
             let told = self.outcomes.get(&unit).into_iter().flat_map(|it| &it.problems);
             problems.extend(told.filter(|(whose, _)| whose == owner).map(|(_, problem)| problem.clone()));
         }
+        problems.extend(self.told_of_banks(state));
         problems.extend(self.reported.get(&owner.object()).into_iter().flatten().cloned());
         serving.sort();
         serving.dedup();

@@ -6,7 +6,7 @@ use seaway_model::{
     Change, Config, Desired, Dirt, Fact, Kind, ObjectRef, Reason, Unit,
     config::{FrontDoor, Opens},
     fact::{Endpoint, FactRef, HostReport, Meta, Node, Service, TargetPort},
-    load_balancer::{Bind, MemberState},
+    load_balancer::{Bind, CheckKind, MemberState},
 };
 use seaway_plan::{Roles, World, dry_run};
 use seaway_testkit::facts::{
@@ -164,6 +164,57 @@ fn local_traffic_beside_the_nodes_goes_to_those_with_pods_by_their_number_and_is
     let world = world([put(&shop), slice].into_iter().chain(nodes.iter().map(put_node)).collect());
     assert_eq!(members(&world, &shop), ["10.0.0.1:30080*2", "10.0.0.2:30080*1"]);
     assert_eq!(reasons(&world, "spec.externalTrafficPolicy").len(), 2, "{:?}", world.problems());
+}
+
+#[test]
+fn nodes_are_asked_whether_they_have_pods_where_they_tell() {
+    let (mut shop, slice) = with_node_ports();
+    shop.local_only = true;
+    shop.health_check_node_port = Some(31_999);
+    let check = |shop: &Service, host: &Node| {
+        let nodes = [host.clone(), node("one", &["10.0.0.1"])];
+        let pods = [put(shop), slice.clone()].into_iter().chain(nodes.iter().map(put_node));
+        let Desired::LoadBalancer(it) = world(pods.collect()).desire(&unit(&owner(shop))) else {
+            panic!("it is served")
+        };
+        let check = it.pools.values().next().and_then(|it| it.health.clone()).expect("a check");
+        (check.kind, check.port)
+    };
+    let beside = node("two", &["10.0.0.2"]);
+    assert_eq!(check(&shop, &beside), (CheckKind::http(), Some(31_999)));
+    assert_eq!(check(&shop, &node(HOST, &["10.0.0.9"])), (CheckKind::Tcp, None), "of pods nobody tells that");
+    let mut said = shop.clone();
+    said.meta.annotations.insert("seaway.dev/health-check".into(), "tcp".into());
+    assert_eq!(check(&said, &beside), (CheckKind::Tcp, None), "who says how to check is obeyed");
+    shop.local_only = false;
+    assert_eq!(check(&shop, &beside), (CheckKind::Tcp, None));
+}
+
+#[test]
+fn what_a_host_beside_the_nodes_cannot_do_is_told_by_who_leads() {
+    let mut shop = shop();
+    shop.local_only = true;
+    let roles = Roles { allocate: true, host: None };
+    let mut world = World::new(roles, vec![], Arc::new(Config::default()));
+    let nodes = [node("one", &["10.0.0.1"])];
+    for change in [put(&shop)].into_iter().chain(nodes.iter().map(put_node)).chain(synced()) {
+        world.apply(change);
+    }
+    let told = |world: &World| -> Vec<Reason> {
+        let status = world.status(&owner(&shop)).expect("it is ours");
+        let of = |it: &&seaway_model::Problem| {
+            it.message.contains("no Node") || it.message.contains("is none itself")
+        };
+        status.problems.iter().filter(of).map(|it| it.reason).collect()
+    };
+    let report = |name: &str| HostReport { host: name.into(), ..HostReport::default() };
+    world.apply(Change::Put(Fact::Host(Arc::new(report("one")))));
+    assert_eq!(told(&world), []);
+    let dirt = world.apply(Change::Put(Fact::Host(Arc::new(report("bank")))));
+    assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop)))), "{dirt:?}");
+    assert_eq!(told(&world), [Reason::Unsupported, Reason::NoSuchPort]);
+    world.apply(Change::Gone(FactRef::Host("bank".into())));
+    assert_eq!(told(&world), []);
 }
 
 #[test]
