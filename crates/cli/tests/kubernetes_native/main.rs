@@ -5,6 +5,7 @@
 
 mod claims;
 mod deaths;
+mod honoured;
 mod leaders;
 mod load;
 mod mistakes;

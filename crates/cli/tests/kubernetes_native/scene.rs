@@ -169,6 +169,12 @@ impl Scene {
         self.start(&name, "node", command, &kubeconfig, "default");
     }
 
+    /// Starts a host that is no node, out there.
+    pub(crate) fn serve_beside(&mut self, name: &str, outside: &Namespace) {
+        let kubeconfig = self.cluster.kubeconfig_inside(NODE, &[]);
+        self.start(name, "node", outside.command(SEAWAY), &kubeconfig, "default");
+    }
+
     fn start(&mut self, name: &str, part: &str, mut command: Command, kubeconfig: &Path, namespace: &str) {
         let log = self.folder.path().join(format!("{name}.log"));
         let config = self.folder.path().join(format!("{name}.yaml"));
