@@ -108,6 +108,9 @@ pub(crate) struct Member {
     /// configuration, else the machine's name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     pub(crate) host: Option<String>,
+    /// Of a node: where it keeps what it knows
+    #[arg(skip)]
+    pub(crate) snapshot: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) log: Logging,
 }
@@ -120,6 +123,10 @@ pub(crate) struct Node {
     /// are read-only later
     #[arg(long)]
     pub(crate) prepare: bool,
+    /// Where to keep what the cluster said last, Secrets included, for a start without an API server [default:
+    /// /run/seaway/NAME.snapshot for root, else below $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: Option<PathBuf>,
 }
 
 /// How logs are written, whatever the configuration says.

@@ -35,7 +35,10 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Controller(arguments) => member::run(&arguments, member::Part::Controller),
         Command::Node(arguments) if arguments.prepare => prepare::run(),
-        Command::Node(arguments) => member::run(&arguments.member, member::Part::Node),
+        Command::Node(mut arguments) => {
+            arguments.member.snapshot = arguments.snapshot.take();
+            member::run(&arguments.member, member::Part::Node)
+        }
         Command::Plan(arguments) => look::plan(&arguments),
         Command::Check(arguments) => look::check(&arguments),
         Command::Explain(arguments) => look::explain(&arguments),

@@ -1,6 +1,8 @@
 //! `seaway controller` and `seaway node`: parts of a cluster. What is so comes from watches, what was given out from
 //! Address objects; nobody here talks to another but through the API server.
 
+mod recall;
+
 use std::{
     process::ExitCode,
     sync::{
@@ -28,6 +30,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
+use self::recall::{Memory, Recall};
 use crate::{
     args::Member as Arguments,
     control::{Told, now, source, tell_time},
@@ -70,6 +73,9 @@ fn load(arguments: &Arguments) -> Result<Settings> {
     if let Some(host) = &arguments.host {
         settings.host = host.as_str().into();
     }
+    if let Some(snapshot) = &arguments.snapshot {
+        settings.snapshot = Some(snapshot.clone());
+    }
     // Others may give load balancers to a cluster, too.
     settings.config.classless = settings.by_default.unwrap_or(false);
     // Hosts of a cluster have ports 80 and 443 for whoever has them now.
@@ -97,6 +103,8 @@ struct Member {
     stop: watch::Sender<bool>,
     engine: JoinHandle<World>,
     watch: Watch,
+    /// Passes on what is heard; ends with the last who tells.
+    hearing: JoinHandle<()>,
     /// Of a controller: to lead. Of a host: to be alive.
     campaign: Campaign,
     clock: JoinHandle<()>,
@@ -154,12 +162,26 @@ impl Member {
         }
         let (tell, heard) = mpsc::channel(1_024);
         let pulses = if part == Part::Controller { Pulses::Felt } else { Pulses::Unheeded };
-        tokio::spawn(pass_on(heard, changes.clone(), host.as_ref().map(|host| host.name.clone())));
+        let recall = match &host {
+            Some(host) => Some(Recall::of(&cluster, &host.name, settings.snapshot.clone()).await),
+            None => None,
+        };
+        let watch = cluster.watch_from(recall.as_ref().map_or(&[], Recall::facts), tell.clone(), pulses);
+        let memory = match recall {
+            Some(recall) => recall.tell(&changes).await,
+            None => Memory::default(),
+        };
+        let hearing = tokio::spawn(pass_on(
+            heard,
+            changes.clone(),
+            host.as_ref().map(|host| host.name.clone()),
+            memory,
+        ));
         let pems = match &host {
             Some(_) => Some(certificates(&settings, &tell).await?),
             None => None,
         };
-        let watch = cluster.watch(tell, pulses);
+        drop(tell);
         tokio::spawn(want(watch.wishes(), handle.clone()));
         let clock = tokio::spawn(tell_time(changes.clone()));
         match &host {
@@ -192,6 +214,7 @@ impl Member {
             stop,
             engine,
             watch,
+            hearing,
             campaign,
             clock,
             addresses,
@@ -255,6 +278,9 @@ impl Member {
         drop(self.pems);
         self.clock.abort();
         self.watch.stop().await;
+        if let Err(error) = self.hearing.await {
+            warn!(%error, "what was heard was not passed on well");
+        }
         if let Err(error) = self.engine.await {
             warn!(%error, "the engine did not end well");
         }
@@ -293,7 +319,12 @@ async fn certificates(settings: &Settings, tell: &mpsc::Sender<Change>) -> Resul
 }
 
 /// What watches tell, with a word in the log on what is wrong. Of itself a host knows more than the cluster.
-async fn pass_on(mut heard: mpsc::Receiver<Change>, changes: mpsc::Sender<Change>, me: Option<Name>) {
+async fn pass_on(
+    mut heard: mpsc::Receiver<Change>,
+    changes: mpsc::Sender<Change>,
+    me: Option<Name>,
+    mut memory: Memory,
+) {
     let mut told = Told::default();
     while let Some(change) = heard.recv().await {
         if let (Change::Put(Fact::Host(report)), Some(me)) = (&change, &me)
@@ -302,8 +333,11 @@ async fn pass_on(mut heard: mpsc::Receiver<Change>, changes: mpsc::Sender<Change
             continue;
         }
         told.log(&change);
-        if changes.send(change).await.is_err() {
-            return;
+        let beside = memory.note(&change);
+        for change in [Some(change), beside].into_iter().flatten() {
+            if changes.send(change).await.is_err() {
+                return;
+            }
         }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) manifests: Option<PathBuf>,
     pub(crate) state_dir: Option<PathBuf>,
+    /// Where a host of a cluster keeps what it knows; `None`: below /run.
+    pub(crate) snapshot: Option<PathBuf>,
     pub(crate) workers: Option<usize>,
     pub(crate) pin: bool,
     /// `None`: loopback, where there is one.
@@ -58,6 +60,7 @@ impl Default for Settings {
             addresses: Vec::new(),
             manifests: None,
             state_dir: None,
+            snapshot: None,
             workers: None,
             pin: false,
             admin: None,
@@ -80,6 +83,7 @@ impl Settings {
             ("host", self.host != before.host || self.addresses != before.addresses),
             ("manifests", self.manifests != before.manifests),
             ("stateDir", self.state_dir != before.state_dir),
+            ("snapshot", self.snapshot != before.snapshot),
             ("dataPlane", self.workers != before.workers || self.pin != before.pin),
             ("admin", self.admin != before.admin),
             ("log.format", self.log_json != before.log_json),
@@ -136,6 +140,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     host(&file.take("host"), &mut settings);
     settings.manifests = file.take("manifests").name().map(PathBuf::from);
     settings.state_dir = file.take("stateDir").name().map(PathBuf::from);
+    settings.snapshot = file.take("snapshot").name().map(PathBuf::from);
     data_plane(&file.take("dataPlane"), &mut settings);
     let admin = file.take("admin");
     admin_section(&admin, &mut settings);

@@ -10,16 +10,17 @@ use std::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config, Resource,
+    api::ListParams,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
     core::DynamicResourceScope,
 };
 use seaway_model::Name;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use crate::{
     answer::Answer,
-    kinds::{Pace, Watched},
+    kinds::{Need, Pace, WATCHED, Watched},
     seen::Seen,
     told::Told,
 };
@@ -75,6 +76,7 @@ pub struct Cluster(Arc<Inner>);
 
 struct Inner {
     access: Access,
+    server: Name,
     namespace: Name,
     client: Mutex<Client>,
     renewed: Mutex<Instant>,
@@ -90,10 +92,11 @@ pub(crate) const MANAGER: &str = "seaway";
 impl Cluster {
     /// Reads the credentials; asks nobody yet.
     pub async fn connect(access: Access) -> Result<Cluster, AccessError> {
-        let (client, own) = client(&access).await?;
+        let Found { client, server, own } = find(&access).await?;
         let namespace = access.namespace.clone().or(own).unwrap_or_else(|| NAMESPACE.into());
         Ok(Cluster(Arc::new(Inner {
             access,
+            server,
             namespace,
             client: Mutex::new(client),
             renewed: Mutex::new(Instant::now()),
@@ -106,6 +109,25 @@ impl Cluster {
         let api: Api<Namespace> = Api::all(self.client());
         let namespace = self.ask(api.get("kube-system")).await.map_err(Unanswered)?;
         Ok(namespace.metadata.uid.unwrap_or_default().into())
+    }
+
+    /// The API server's URL, as it was found at first.
+    pub fn server(&self) -> &Name {
+        &self.0.server
+    }
+
+    /// Whether each kind of objects that all depends on can be listed, asked again and again for so long.
+    pub async fn answers_within(&self, patience: Duration) -> bool {
+        let all = async {
+            for watched in WATCHED.iter().filter(|it| it.need == Need::Required) {
+                let one = ListParams { limit: Some(1), ..ListParams::default() };
+                while let Err(answer) = self.ask(self.all(watched).list(&one)).await {
+                    debug!(kind = %watched.kind, why = answer.told(), "is not told yet");
+                    sleep(self.pace().first_retry).await;
+                }
+            }
+        };
+        timeout(patience, all).await.is_ok()
     }
 
     /// Where our Leases are.
@@ -156,9 +178,9 @@ impl Cluster {
             }
             *renewed = Instant::now();
         }
-        match client(&self.0.access).await {
-            Ok((client, _)) => {
-                *lock(&self.0.client) = client;
+        match find(&self.0.access).await {
+            Ok(found) => {
+                *lock(&self.0.client) = found.client;
                 debug!("the credentials were read again");
             }
             Err(error) => warn!("the credentials cannot be read again: {}", seaway_engine::chain(&error)),
@@ -180,11 +202,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The client, and the namespace of the pod that we are.
-async fn client(access: &Access) -> Result<(Client, Option<Name>), AccessError> {
+struct Found {
+    client: Client,
+    server: Name,
+    /// The namespace of the pod that we are.
+    own: Option<Name>,
+}
+
+async fn find(access: &Access) -> Result<Found, AccessError> {
     let mut own = None;
     let mut config = match &access.credentials {
-        Credentials::Found => Config::infer().await.map_err(AccessError::NotFound)?,
+        Credentials::Found => {
+            let config = Config::infer().await.map_err(AccessError::NotFound)?;
+            let pod = Config::incluster().ok().filter(|pod| pod.cluster_url == config.cluster_url);
+            own = pod.map(|it| Name::from(it.default_namespace));
+            config
+        }
         Credentials::InCluster => {
             let config = Config::incluster().map_err(AccessError::InCluster)?;
             own = Some(Name::from(&*config.default_namespace));
@@ -203,8 +236,9 @@ async fn client(access: &Access) -> Result<(Client, Option<Name>), AccessError> 
     config.read_timeout = Some(access.pace.silence + access.pace.answer);
     // What fails is tried again by who knows what it is for.
     config.default_retry = false;
+    let server = config.cluster_url.to_string().into();
     let client = Client::try_from(config).map_err(|error| AccessError::Unusable(Box::new(error)))?;
-    Ok((client, own))
+    Ok(Found { client, server, own })
 }
 
 /// Why a question was not answered.

@@ -88,6 +88,16 @@ impl Watched {
     }
 }
 
+/// What is told of a cluster.
+pub fn kinds() -> impl Iterator<Item = Kind> {
+    WATCHED.iter().map(|it| it.kind)
+}
+
+/// Without these nothing is planned.
+pub fn required_kinds() -> impl Iterator<Item = Kind> {
+    WATCHED.iter().filter(|it| it.need == Need::Required).map(|it| it.kind)
+}
+
 /// How patient watches are; tests are less so.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {

@@ -33,7 +33,7 @@ mod watch;
 pub use claims::{AddressStep, Addresses};
 pub use connect::{Access, AccessError, Cluster, Credentials};
 pub use host::HostReports;
-pub use kinds::Pace;
+pub use kinds::{Pace, kinds, required_kinds};
 pub use lease::{Campaign, Leading, Terms};
 pub use pools::{Counted, PoolReports, PoolSays};
 pub use status::{StatusStep, Statuses};

@@ -18,7 +18,7 @@ mod troubles;
 
 use std::sync::Arc;
 
-use seaway_model::{Change, Kind};
+use seaway_model::{Change, Fact, Kind};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -62,14 +62,20 @@ pub enum Pulses {
 impl Cluster {
     /// Watches from now on; must be called in a runtime. Whoever reads `changes` may be slow, it is waited for.
     pub fn watch(&self, changes: mpsc::Sender<Change>, pulses: Pulses) -> Watch {
+        self.watch_from(&[], changes, pulses)
+    }
+
+    /// As above, with what whoever reads `changes` knows already: of that, what is not there any more is told as gone.
+    pub fn watch_from(&self, known: &[Fact], changes: mpsc::Sender<Change>, pulses: Pulses) -> Watch {
         let hosts = Arc::new(Hosts::default());
         let (wanted, wishes) = watch::channel(Wanted::Every);
         let (complain, troubles) = mpsc::channel(WATCHED.len());
         let mut tasks = JoinSet::new();
         for watched in &WATCHED {
             let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
-            let feed =
+            let mut feed =
                 Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, hosts.clone());
+            known.iter().for_each(|fact| feed.recall(fact));
             tasks.spawn(feed.run());
         }
         if pulses == Pulses::Felt {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use seaway_cluster::{Access, Cluster, Credentials, Pace, Pulses};
-use seaway_model::{Change, Kind, fact::FactRef};
+use seaway_model::{Change, Fact, Kind, fact::FactRef};
+use seaway_testkit::facts;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -34,6 +35,10 @@ struct Heard {
 }
 
 async fn begin(script: Vec<Answer>) -> Heard {
+    begin_from(&[], script).await
+}
+
+async fn begin_from(known: &[Fact], script: Vec<Answer>) -> Heard {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("is bound");
     let script: Script = Arc::new(Mutex::new(script.into()));
@@ -59,7 +64,7 @@ async fn begin(script: Vec<Answer>) -> Heard {
     let access = Access { credentials, namespace: Some("default".into()), pace };
     let cluster = Cluster::connect(access).await.expect("a kubeconfig");
     let (tell, changes) = mpsc::channel(64);
-    let watch = cluster.watch(tell, Pulses::Unheeded);
+    let watch = cluster.watch_from(known, tell, Pulses::Unheeded);
     Heard { changes, asked, _watch: watch, _folder: folder }
 }
 
@@ -194,6 +199,28 @@ async fn what_is_too_old_to_be_followed_is_listed_anew_and_only_then_is_anything
     assert!(asked[1].contains("watch=true") && asked[1].contains("resourceVersion=5"), "{}", asked[1]);
     assert!(asked[1].contains("allowWatchBookmarks=true"), "{}", asked[1]);
     assert!(asked[3].contains("continue=t"), "{}", asked[3]);
+}
+
+#[tokio::test]
+async fn what_was_known_before_is_gone_once_a_whole_list_does_not_have_it_and_not_earlier() {
+    let known = ["a", "b"].map(|name| {
+        let known = facts::service(name, &[]);
+        Fact::Service(Arc::new(known))
+    });
+    let mut heard = begin_from(
+        &known,
+        vec![
+            Answer::Whole(503, status(503, "ServiceUnavailable", "not yet")),
+            Answer::Whole(200, list("9", &[service("a", "6")])),
+        ],
+    )
+    .await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|it| it != "synced") {
+        told.push(heard.next().await);
+    }
+    told.retain(|it| !it.contains("ell") && !it.starts_with("Unreachable"));
+    assert_eq!(told, ["put a", "gone b", "synced"]);
 }
 
 #[tokio::test]

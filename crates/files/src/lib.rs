@@ -6,6 +6,7 @@
 //!                          └─────► Problem ───┘     ▲
 //!                                     last good ────┘
 //!     PEM files of the configuration ─► pem ─► the same
+//!     snapshot:      facts of a cluster, kept by one process for the next
 //!     state folder:  StateDir ─ lock, identity    Ledger ─ ledger.jsonl    StatusFile ─ status.json
 //! ```
 //! What an API server does between `kubectl apply` and a watch is done here: one object has one content, a namespace is
@@ -23,6 +24,7 @@ mod folder;
 pub mod fuzz;
 mod last_good;
 pub mod pem;
+pub mod snapshot;
 pub mod state;
 mod watch;
 

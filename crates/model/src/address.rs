@@ -22,8 +22,12 @@ pub struct Address {
     pub plan_version: u32,
     pub state: AddressState,
     /// Of its storage, where later ones are greater: by it hosts say how far they are. 0 where storage has none.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "is_none")]
     pub version: u64,
+}
+
+fn is_none(version: &u64) -> bool {
+    *version == 0
 }
 
 /// What is written is the same; when it was written is another question.
@@ -45,7 +49,8 @@ pub enum AddressState {
 pub const PLAN_VERSION: u32 = 1;
 
 /// An inclusive range within one family; a CIDR is one too. Made by [`IpRange::new`], so it is never backwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "(IpAddr, IpAddr)", into = "(IpAddr, IpAddr)")]
 pub struct IpRange {
     first: IpAddr,
     last: IpAddr,
@@ -71,6 +76,20 @@ impl IpRange {
 
     pub fn contains(&self, ip: IpAddr) -> bool {
         Family::of(ip) == self.family() && self.first <= ip && ip <= self.last
+    }
+}
+
+impl TryFrom<(IpAddr, IpAddr)> for IpRange {
+    type Error = &'static str;
+
+    fn try_from((first, last): (IpAddr, IpAddr)) -> Result<IpRange, &'static str> {
+        IpRange::new(first, last).ok_or("a range of two families, or one that runs backwards")
+    }
+}
+
+impl From<IpRange> for (IpAddr, IpAddr) {
+    fn from(range: IpRange) -> (IpAddr, IpAddr) {
+        (range.first, range.last)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Facts: what sources say, trimmed at the edge to the fields that Seaway reads.
 //!
 //! A source (`files`, `cluster`) fills in what an API server would: defaults, uid, validation. Two sources that read
-//! the same manifest give equal facts but for uid, times and versions.
+//! the same manifest give equal facts but for uid, times and versions. A host may write them down, and serve from them later.
 
 mod http_route;
+mod secret;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,10 +14,12 @@ use std::{
 };
 
 use ipnet::IpNet;
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-pub use self::http_route::{BackendRef, HttpRoute, RouteRule, Unsupported};
+pub use self::{
+    http_route::{BackendRef, HttpRoute, RouteRule, Unsupported},
+    secret::{Secret, TLS_SECRET},
+};
 use crate::{
     Address, IpRange,
     load_balancer::{Family, L4},
@@ -25,7 +28,7 @@ use crate::{
 };
 
 /// One thing that a source says is so.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
     Service(Arc<Service>),
     Endpoints(Arc<Endpoints>),
@@ -42,7 +45,7 @@ pub enum Fact {
 }
 
 /// What of an object's metadata is used.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
     pub namespace: Name,
     pub name: Name,
@@ -56,7 +59,7 @@ pub struct Meta {
 
 pub type Labels = BTreeMap<Name, Name>;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Service {
     pub meta: Meta,
     pub kind: ServiceKind,
@@ -79,7 +82,7 @@ pub struct Service {
     pub published: Vec<IpAddr>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServiceKind {
     ClusterIp,
     NodePort,
@@ -87,7 +90,7 @@ pub enum ServiceKind {
     ExternalName(Name),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServicePort {
     pub name: Name,
     pub protocol: L4,
@@ -98,13 +101,13 @@ pub struct ServicePort {
 }
 
 /// Where a Service's port leads: a number, or the name of an endpoint's port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TargetPort {
     Number(u16),
     Name(Name),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Families {
     pub policy: FamilyPolicy,
     /// The first family, if the Service names one.
@@ -113,7 +116,7 @@ pub struct Families {
     pub second: Option<Family>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FamilyPolicy {
     Single,
     Prefer,
@@ -121,7 +124,7 @@ pub enum FamilyPolicy {
 }
 
 /// An EndpointSlice, or one subset of the older Endpoints told as one: who stands behind a Service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoints {
     /// The object it came from; an Endpoints object with several subsets gives `part` 0, 1, …
     pub object: ObjectRef,
@@ -133,7 +136,7 @@ pub struct Endpoints {
     pub endpoints: Vec<Endpoint>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointPort {
     pub name: Name,
     pub protocol: L4,
@@ -141,7 +144,7 @@ pub struct EndpointPort {
     pub port: Option<u16>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
     /// Usually one; more are the same endpoint and the first is used.
     pub at: EndpointAddress,
@@ -154,14 +157,14 @@ pub struct Endpoint {
     pub for_nodes: Vec<Name>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndpointAddress {
     Ip(IpAddr),
     /// `addressType: FQDN`: outside, resolved here.
     Name(Name),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     pub meta: Meta,
     pub addresses: Vec<IpAddr>,
@@ -170,14 +173,14 @@ pub struct Node {
     pub unschedulable: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Namespace {
     pub name: Name,
     pub labels: Labels,
 }
 
 /// Where addresses come from: our AddressPool, or MetalLB's IPAddressPool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressPool {
     pub object: ObjectRef,
     pub created: Option<Time>,
@@ -195,10 +198,10 @@ pub struct AddressPool {
 }
 
 /// A label selector: all of its terms.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selector(pub Vec<Term>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Term {
     Is(Name, Name),
     In(Name, Vec<Name>),
@@ -219,51 +222,7 @@ impl Selector {
     }
 }
 
-/// A Secret's values are never printed and never compared in logs. Files with a certificate and its key are told as one,
-/// under the names that a Secret of type `kubernetes.io/tls` has.
-#[derive(Clone, Debug)]
-pub struct Secret {
-    pub object: ObjectRef,
-    /// Absent counts as oldest.
-    pub created: Option<Time>,
-    pub kind: Name,
-    pub values: BTreeMap<Name, SecretString>,
-    /// `tls.ocsp-staple`, which is no text, and no secret either.
-    pub staple: Option<Box<[u8]>>,
-    /// It is there; what it holds was not kept, since nobody named it.
-    pub withheld: bool,
-}
-
-/// The `type` of Secrets with a certificate and its key.
-pub const TLS_SECRET: &str = "kubernetes.io/tls";
-
-impl Secret {
-    pub fn withheld(object: ObjectRef) -> Secret {
-        let kind = TLS_SECRET.into();
-        Secret { object, created: None, kind, values: BTreeMap::new(), staple: None, withheld: true }
-    }
-}
-
-impl PartialEq for Secret {
-    fn eq(&self, other: &Secret) -> bool {
-        use secrecy::ExposeSecret;
-        self.object == other.object
-            && self.created == other.created
-            && self.kind == other.kind
-            && self.staple == other.staple
-            && self.withheld == other.withheld
-            && self.values.len() == other.values.len()
-            && self
-                .values
-                .iter()
-                .zip(&other.values)
-                .all(|((ka, a), (kb, b))| ka == kb && a.expose_secret() == b.expose_secret())
-    }
-}
-
-impl Eq for Secret {}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameAnswer {
     pub name: Name,
     /// Sorted, without doubles.
@@ -317,6 +276,18 @@ pub enum FactRef {
     Address(IpAddr),
     Name(Name),
     Host(Name),
+}
+
+impl FactRef {
+    /// Of the object that says it; none, where it is no object.
+    pub fn kind(&self) -> Option<Kind> {
+        match self {
+            FactRef::Object(object) | FactRef::Endpoints(object, _) => Some(object.kind),
+            FactRef::Address(_) => Some(Kind::Address),
+            FactRef::Host(_) => Some(Kind::LoadBalancerHost),
+            FactRef::Name(_) => None,
+        }
+    }
 }
 
 impl Fact {

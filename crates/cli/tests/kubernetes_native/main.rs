@@ -13,4 +13,5 @@ mod policies;
 mod restarts;
 mod rolling;
 mod scene;
+mod snapshot;
 mod walks;

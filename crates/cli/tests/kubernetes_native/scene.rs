@@ -183,9 +183,17 @@ impl Scene {
         let file = fs::File::create(&log).expect("a log");
         command.arg(part).arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(&config);
         command.args(["--namespace", namespace, "--host", name]);
+        if part == "node" {
+            command.arg("--snapshot").arg(self.snapshot(name));
+        }
         command.stdin(Stdio::null()).stdout(file.try_clone().expect("the same log")).stderr(file);
         let process = Process { child: command.spawn().expect("seaway runs"), log };
         assert!(self.processes.insert(name.to_owned(), process).is_none(), "{name} runs already");
+    }
+
+    /// Where a node keeps what it knows.
+    pub(crate) fn snapshot(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.snapshot"))
     }
 
     /// Ends a process at once, without a word.
@@ -204,6 +212,13 @@ impl Scene {
     /// What a process has logged.
     pub(crate) fn log(&self, name: &str) -> String {
         self.processes[name].log()
+    }
+
+    /// What a node tells of its state.
+    pub(crate) fn state(&self, node: &Node) -> String {
+        let log = self.log(node.name());
+        let page = log.lines().rev().find_map(|line| line.split_once("status page at ")).map(|(_, at)| at);
+        node.namespace().curl(&format!("{}state", page.unwrap_or_default())).unwrap_or_default()
     }
 
     /// Who leads: the name of a controller, with something behind it.

@@ -10,7 +10,7 @@ use std::{
 use futures::StreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use seaway_engine::backoff;
-use seaway_model::{Change, Fact, Kind, ObjectRef, Problem, fact::FactRef};
+use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, fact::FactRef};
 use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
@@ -81,6 +81,19 @@ impl Feed {
             failures: 0,
             troubled: false,
         }
+    }
+
+    /// What was told before this began: it is gone if no list has it. What is of another kind is another's.
+    pub(super) fn recall(&mut self, fact: &Fact) {
+        let reference = fact.reference();
+        let Some(key) = key_of(self.watched.kind, &reference) else { return };
+        if let Fact::Host(report) = fact {
+            self.hosts.say(report.clone());
+        }
+        if let (Fact::Secret(secret), Some(secrets)) = (fact, &mut self.secrets) {
+            secrets.recall(secret);
+        }
+        self.known.put(&key, reference);
     }
 
     /// Runs until nobody listens any more.
@@ -347,4 +360,14 @@ impl Feed {
 
 pub(super) fn key(told: &Told) -> Key {
     Key { namespace: told.namespace().into(), name: told.name().into() }
+}
+
+/// What the object is called that a fact came from, if it is of that kind.
+fn key_of(kind: Kind, fact: &FactRef) -> Option<Key> {
+    let (namespace, name) = match fact {
+        FactRef::Object(it) | FactRef::Endpoints(it, _) => (it.namespace.clone(), it.name.clone()),
+        FactRef::Address(ip) => (Name::default(), address::name(*ip).into()),
+        FactRef::Host(name) | FactRef::Name(name) => (Name::default(), name.clone()),
+    };
+    (fact.kind() == Some(kind)).then_some(Key { namespace, name })
 }

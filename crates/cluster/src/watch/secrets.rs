@@ -50,6 +50,16 @@ impl Secrets {
         }
     }
 
+    /// It was told before this began.
+    pub(super) fn recall(&mut self, secret: &Secret) {
+        let object = secret.object.clone();
+        match &*secret.kind {
+            _ if secret.withheld => self.withheld.insert(object),
+            TLS_SECRET => false,
+            _ => self.fetched.insert(object),
+        };
+    }
+
     pub(super) fn is_told_whole(&mut self, key: &Key) {
         self.withheld.remove(&object(key));
     }

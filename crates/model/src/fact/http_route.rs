@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::Meta;
 use crate::{
     load_balancer::{Action, Filter, HostPattern, Match},
     name::{Kind, Name, ObjectRef},
 };
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpRoute {
     pub meta: Meta,
     /// Any of these; empty means every host.
@@ -22,7 +24,7 @@ impl HttpRoute {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteRule {
     /// Any of these; never empty, for the API server fills in `/`.
     pub matches: Vec<Match>,
@@ -36,7 +38,7 @@ pub struct RouteRule {
 }
 
 /// A port of a Service, as a route names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendRef {
     pub namespace: Name,
     pub service: Name,
@@ -45,7 +47,7 @@ pub struct BackendRef {
     pub field: Name,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsupported {
     pub field: Name,
     /// What it would be: "a filter of type ExtensionRef".

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use super::pool::PoolId;
 use crate::name::{Name, Owner};
@@ -42,7 +43,7 @@ impl Rule {
 }
 
 /// Where it leads is a pool in a plan, and a Service in a route.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action<To = PoolId> {
     /// Pools by weight; all weights 0 means nobody.
     Forward(Vec<(To, u32)>),
@@ -55,7 +56,7 @@ pub enum Action<To = PoolId> {
 }
 
 /// `shop.example` or `*.example`, lower case.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum HostPattern {
     Exact(Name),
     /// Any one or more labels before this suffix, which is kept without its `*.`.
@@ -72,7 +73,7 @@ impl fmt::Display for HostPattern {
 }
 
 /// All of its parts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Match {
     pub path: Option<PathMatch>,
     pub method: Option<Name>,
@@ -80,7 +81,7 @@ pub struct Match {
     pub query: Vec<(Name, TextMatch)>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PathMatch {
     Exact(Name),
     /// By whole segments: `/foo` is `/foo` and `/foo/…`, never `/foobar`.
@@ -88,13 +89,13 @@ pub enum PathMatch {
     Regex(Name),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TextMatch {
     Exact(Name),
     Regex(Name),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Filter<To = PoolId> {
     RequestHeaders(HeaderChange),
     ResponseHeaders(HeaderChange),
@@ -110,7 +111,7 @@ pub enum Filter<To = PoolId> {
     Cors(Cors),
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeaderChange {
     pub set: Vec<(Name, Name)>,
     pub add: Vec<(Name, Name)>,
@@ -118,7 +119,7 @@ pub struct HeaderChange {
 }
 
 /// What pages of other origins may ask for (the Fetch standard, "CORS protocol"). `*` stands for all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cors {
     pub origins: Vec<Origin>,
     pub credentials: bool,
@@ -129,7 +130,7 @@ pub struct Cors {
 }
 
 /// `*`, `https://*`, `https://shop.example:8443` or `https://*.example`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     Any,
     /// A port that is not told is the scheme's own; no host is any.
@@ -209,7 +210,7 @@ pub enum Trace {
     Make,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Redirect {
     pub scheme: Option<Name>,
     pub host: Option<Name>,

@@ -1,0 +1,59 @@
+//! Hosts that start while there is no API server.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use seaway_testkit::topology::until;
+
+use crate::{
+    load::Load,
+    scene::{Scene, deployment, service},
+};
+
+#[test]
+fn a_host_that_starts_without_an_api_server_serves_what_it_knew_until_the_api_server_says_more() {
+    let Some(mut scene) = Scene::up(1) else { return };
+    let host = scene.nodes[0].name().to_owned();
+    scene.cluster.apply(&deployment("shop", 2));
+    for name in ["shop", "goes"] {
+        scene.cluster.apply(&service(name, "selector: {app: shop}"));
+    }
+    let (at, goes) = (scene.answering("shop"), scene.address("goes"));
+    let answers = |scene: &Scene, ip: &str| scene.outside.curl(&format!("http://{ip}/")).is_ok();
+    until("both answer", || answers(&scene, &goes));
+    let kept = scene.snapshot(&host);
+    let known = || fs::read_to_string(&kept).unwrap_or_default();
+    until("what is known is kept", || known().matches(&goes).count() > 1 && known().contains("10.244."));
+    let mode = fs::metadata(&kept).expect("is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    scene.kill(&host);
+    assert!(!answers(&scene, &at.ip().to_string()), "nobody serves it");
+    // What nobody tells that host before the API server is gone.
+    scene.cluster.kubectl(&["delete", "service", "goes"]);
+    scene.cluster.apply(&service("later", "selector: {app: shop}"));
+    scene.cluster.kill_api();
+    scene.serve(0);
+    let says = "did not answer at the start: what is served is as it was known at";
+    until("it says so", || scene.log(&host).contains(says));
+    until("it serves", || answers(&scene, &at.ip().to_string()) && answers(&scene, &goes));
+    assert!(scene.state(&scene.nodes[0]).contains(says), "{}", scene.state(&scene.nodes[0]));
+
+    let load = Load::start(&scene.outside, at, 50);
+    load.goes_on("it serves on", 20);
+    scene.cluster.start_api();
+    until("what is gone is served no more", || !answers(&scene, &goes));
+    let on_lo = || scene.nodes[0].namespace().ip(&["address", "show", "lo"]);
+    until("its address is gone", || !on_lo().contains(&goes));
+    let later = scene.address("later");
+    until("what came meanwhile is served", || answers(&scene, &later));
+    until("it is as the API server says", || !scene.state(&scene.nodes[0]).contains(says));
+    load.goes_on("it serves on", 20);
+    let heard = load.end();
+    assert!(
+        heard.failures.is_empty(),
+        "{} of {}: {:#?}",
+        heard.failures.len(),
+        heard.answered(),
+        heard.failures
+    );
+}

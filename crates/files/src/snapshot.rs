@@ -1,0 +1,178 @@
+//! What a cluster said last, kept so that a host that starts while nobody says anything can go on serving.
+//!
+//! ```text
+//!     /run/seaway/HOST.snapshot   0600, because Secrets are in it
+//!       {"seaway": 1, "host": …, "server": …, "written": …}
+//!       {"Service": …}            a fact a line
+//!       {"facts": 4711}           the end, so that a part is no whole
+//! ```
+//! It is replaced whole, when something changed, and not often: [`Keeper`] does it beside everything else.
+
+mod keeper;
+
+use std::{
+    fs::{DirBuilder, File},
+    io::{self, BufRead, BufReader, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use seaway_model::{Fact, Name, Time};
+use serde::{Deserialize, Serialize};
+
+pub use self::keeper::Keeper;
+use crate::{
+    disk::{self, Durable},
+    last_good,
+};
+
+/// Of how facts are written down: another one is not read.
+const FORM: u32 = 1;
+
+/// Whose facts, and for whom: nobody else's are read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    pub host: Name,
+    /// The API server, by its URL.
+    pub server: Name,
+}
+
+/// A file of facts, there or not yet.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    path: PathBuf,
+    origin: Origin,
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Recalled {
+    pub facts: Vec<Fact>,
+    pub written: Time,
+}
+
+/// Why a file that is there is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    #[error("it cannot be read")]
+    Unreadable(#[source] io::Error),
+    #[error("others than us may write it")]
+    Exposed,
+    #[error("it was written by another version of seaway (form {0}, not {FORM})")]
+    OtherForm(u32),
+    #[error("it is of host {} and of {}", .0.host, .0.server)]
+    Foreign(Origin),
+    #[error("line {line} is not as we write it")]
+    Broken {
+        line: usize,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("its end is missing")]
+    Torn,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    seaway: u32,
+    #[serde(flatten)]
+    origin: Origin,
+    written: Time,
+}
+
+#[derive(Deserialize)]
+struct Form {
+    seaway: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct End {
+    facts: usize,
+}
+
+impl Snapshot {
+    pub fn at(path: PathBuf, origin: Origin) -> Snapshot {
+        Snapshot { path, origin }
+    }
+
+    /// Below /run, which no disk remembers; none where there is no such folder for us.
+    pub fn usual_place(host: &str) -> Option<PathBuf> {
+        Some(last_good::runtime_folder()?.join("seaway").join(format!("{host}.snapshot")))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `None`: there is none.
+    pub fn read(&self) -> Result<Option<Recalled>, Refused> {
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Refused::Unreadable(error)),
+        };
+        let about = file.metadata().map_err(Refused::Unreadable)?;
+        let trusted = [0, nix::unistd::geteuid().as_raw()].contains(&about.uid());
+        if !trusted || about.mode() & 0o022 != 0 {
+            return Err(Refused::Exposed);
+        }
+        let mut lines = (1..).zip(BufReader::with_capacity(64 << 10, file).lines());
+        let mut next = || match lines.next() {
+            Some((line, Ok(text))) => Ok((line, text)),
+            Some((_, Err(error))) => Err(Refused::Unreadable(error)),
+            None => Err(Refused::Torn),
+        };
+        let broken = |line| move |source| Refused::Broken { line, source };
+        let (line, first) = next()?;
+        let Form { seaway } = serde_json::from_str(&first).map_err(broken(line))?;
+        if seaway != FORM {
+            return Err(Refused::OtherForm(seaway));
+        }
+        let head: Head = serde_json::from_str(&first).map_err(broken(line))?;
+        if head.origin != self.origin {
+            return Err(Refused::Foreign(head.origin));
+        }
+        let mut facts = Vec::new();
+        loop {
+            let (line, text) = next()?;
+            match serde_json::from_str(&text) {
+                Ok(fact) => facts.push(fact),
+                Err(error) => match serde_json::from_str::<End>(&text) {
+                    Ok(end) if end.facts == facts.len() => break,
+                    Ok(_) => return Err(Refused::Torn),
+                    Err(_) => return Err(Refused::Broken { line, source: error }),
+                },
+            }
+        }
+        Ok(Some(Recalled { facts, written: head.written }))
+    }
+
+    /// Replaces the file.
+    fn write<'f>(&self, facts: impl ExactSizeIterator<Item = &'f Fact>) -> io::Result<()> {
+        if let Some(folder) = self.path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let head = Head { seaway: FORM, origin: self.origin.clone(), written: now() };
+        let end = End { facts: facts.len() };
+        disk::replace(&self.path, Durable::No, |writer| {
+            line(writer, &head)?;
+            for fact in facts {
+                line(writer, fact)?;
+            }
+            line(writer, &end)
+        })
+    }
+}
+
+fn line(writer: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *writer, value)?;
+    writer.write_all(b"\n")
+}
+
+fn now() -> Time {
+    Time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests;

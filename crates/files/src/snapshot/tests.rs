@@ -1,0 +1,167 @@
+use std::{fs, os::unix::fs::PermissionsExt, sync::Arc};
+
+use seaway_model::{Address, Change, Kind, fact::HostReport, fact::NameAnswer};
+use seaway_testkit::facts::{HOST, ip, put, shop};
+use tempfile::TempDir;
+
+use super::*;
+use crate::read_folder;
+
+/// Of every kind that a cluster tells.
+const ALL: &str = r#"
+apiVersion: v1
+kind: Service
+metadata: {name: shop, labels: {a: b}, annotations: {seaway.dev/balance: source-hash}}
+spec:
+  type: LoadBalancer
+  selector: {app: shop}
+  ports: [{name: http, port: 80, targetPort: web}]
+  sessionAffinity: ClientIP
+  loadBalancerSourceRanges: [10.0.0.0/8]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: shop-1, labels: {kubernetes.io/service-name: shop}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints: [{addresses: [10.1.0.1], nodeName: a, conditions: {ready: true}, hints: {forZones: [{name: z}]}}]
+---
+apiVersion: v1
+kind: Node
+metadata: {name: a, labels: {zone: z}}
+status: {addresses: [{type: InternalIP, address: 10.0.0.1}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: other, labels: {team: blue}}
+---
+apiVersion: seaway.dev/v1alpha1
+kind: AddressPool
+metadata: {name: public}
+spec: {addresses: [203.0.113.0/28, "2001:db8::1-2001:db8::9"]}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: cert}
+type: kubernetes.io/tls
+stringData: {tls.crt: "a certificate", tls.key: "a key"}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: shop}
+spec:
+  hostnames: ["*.shop.example"]
+  rules:
+  - matches: [{path: {type: PathPrefix, value: /a}, headers: [{name: x, value: why}]}]
+    filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: b, value: c}]}}]
+    backendRefs: [{name: shop, port: 80, weight: 3}]
+"#;
+
+fn facts() -> Vec<Fact> {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("all.yaml"), ALL).expect("is written");
+    let (_, changes, problems) = read_folder(folder.path()).expect("is read");
+    assert_eq!(problems, []);
+    let read =
+        changes.into_iter().filter_map(|it| if let Change::Put(fact) = it { Some(fact) } else { None });
+    let address = Address {
+        ip: ip("203.0.113.1"),
+        pool: "public".into(),
+        sharing: Some("x".into()),
+        owners: Vec::new(),
+        plan_version: 1,
+        state: seaway_model::address::AddressState::Held,
+        version: 4711,
+    };
+    let host = HostReport { host: "b".into(), holds: [ip("203.0.113.2")].into(), ..HostReport::default() };
+    let name = NameAnswer { name: "db.example".into(), addresses: vec![ip("192.0.2.9")] };
+    let others = [Fact::Address(Arc::new(address)), Fact::Host(Arc::new(host)), Fact::Name(Arc::new(name))];
+    read.chain(others).collect()
+}
+
+fn place() -> (TempDir, Snapshot) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("deep/a.snapshot");
+    (folder, Snapshot::at(path, Origin { host: HOST.into(), server: "https://10.0.0.1".into() }))
+}
+
+fn refusal(snapshot: &Snapshot) -> String {
+    snapshot.read().expect_err("is refused").to_string()
+}
+
+#[test]
+fn every_kind_of_facts_is_read_as_it_was_written_and_by_nobody_else() {
+    let (_folder, snapshot) = place();
+    assert!(snapshot.read().expect("nothing is no mistake").is_none());
+    let facts = facts();
+    let kinds: Vec<_> = facts.iter().map(std::mem::discriminant).collect();
+    assert!(kinds.iter().collect::<std::collections::HashSet<_>>().len() == 10, "{facts:?}");
+    snapshot.write(facts.iter()).expect("is written");
+    let recalled = snapshot.read().expect("is read").expect("is there");
+    assert_eq!(recalled.facts, facts);
+    let version = |facts: &[Fact]| {
+        facts.iter().find_map(|it| if let Fact::Address(it) = it { Some(it.version) } else { None })
+    };
+    assert_eq!(version(&recalled.facts), Some(4711), "hosts say by it how far they are");
+    let mode = fs::metadata(snapshot.path()).expect("is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let folder = snapshot.path().parent().expect("has one");
+    assert_eq!(fs::metadata(folder).expect("is there").permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn what_is_not_ours_or_not_whole_is_refused_with_the_reason() {
+    let (_folder, snapshot) = place();
+    snapshot.write(facts().iter()).expect("is written");
+    let good = fs::read_to_string(snapshot.path()).expect("is text");
+    let with = |text: &str| {
+        fs::write(snapshot.path(), text).expect("is written");
+        refusal(&snapshot)
+    };
+    let cut = |lines: usize| good.lines().take(lines).map(|it| format!("{it}\n")).collect::<String>();
+    assert_eq!(with(&cut(5)), "its end is missing");
+    let without_one: Vec<&str> =
+        good.lines().enumerate().filter(|(at, _)| *at != 3).map(|(_, it)| it).collect();
+    assert_eq!(with(&without_one.join("\n")), "its end is missing");
+    assert_eq!(with(&good[..good.len() / 2]), format!("line {} is not as we write it", cut_line(&good)));
+    assert_eq!(with("what is this?"), "line 1 is not as we write it");
+    assert_eq!(with("\u{0}"), "line 1 is not as we write it");
+    assert_eq!(with(""), "its end is missing");
+    let newer = good.replacen("\"seaway\":1", "\"seaway\":7", 1);
+    assert_eq!(with(&newer), "it was written by another version of seaway (form 7, not 1)");
+    let foreign = good.replacen(HOST, "edge-2", 1);
+    assert_eq!(with(&foreign), "it is of host edge-2 and of https://10.0.0.1");
+    fs::write(snapshot.path(), &good).expect("is written");
+    fs::set_permissions(snapshot.path(), fs::Permissions::from_mode(0o620)).expect("is ours");
+    assert_eq!(refusal(&snapshot), "others than us may write it");
+    fs::set_permissions(snapshot.path(), fs::Permissions::from_mode(0o600)).expect("is ours");
+    assert!(snapshot.read().is_ok(), "what was refused is good by itself");
+}
+
+/// In which line the first half ends.
+fn cut_line(text: &str) -> usize {
+    text[..text.len() / 2].lines().count()
+}
+
+#[test]
+fn a_keeper_writes_what_is_whole_and_only_what_changed() {
+    let (_folder, snapshot) = place();
+    let keep = |recalled: Option<&[Fact]>, changes: &[Change]| {
+        let keeper = Keeper::start(snapshot.clone(), recalled, [Kind::Service, Kind::Node]).expect("starts");
+        changes.iter().for_each(|it| keeper.note(it));
+        drop(keeper);
+        snapshot.read().expect("is read").map(|it| it.facts.len())
+    };
+    let told = || [put(&shop()), Change::Synced(Kind::Service)];
+    assert_eq!(keep(None, &told()), None, "a part is never written");
+    let whole: Vec<Change> = told().into_iter().chain([Change::Synced(Kind::Node)]).collect();
+    assert_eq!(keep(None, &whole), Some(1));
+
+    let kept = snapshot.read().expect("is read").expect("is there");
+    let written = || fs::metadata(snapshot.path()).expect("is there").ino();
+    let before = written();
+    assert_eq!(keep(Some(&kept.facts), &whole), Some(1));
+    assert_eq!(written(), before, "the same again is not written");
+    let gone = Change::Gone(kept.facts[0].reference());
+    assert_eq!(keep(Some(&kept.facts), &[gone]), Some(0));
+}
