@@ -22,7 +22,6 @@
 mod barbican;
 mod clock;
 mod exchange;
-mod faults;
 mod identity;
 mod journal;
 mod neutron;
@@ -31,11 +30,12 @@ mod octavia;
 mod operator;
 mod python;
 mod routes;
-mod server;
+mod sockets;
 mod state;
 mod store;
 
 use std::{
+    net::Ipv4Addr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
@@ -43,16 +43,14 @@ use std::{
 use self::{
     clock::Moment,
     exchange::{Refusal, Reply, Request},
-    faults::{Canned, Script, Struck},
     routes::Service,
-    server::Server,
     state::State,
 };
-pub use self::{
-    faults::{Fault, Hold, On},
-    identity::Speaks,
-    journal::Recorded,
-    octavia::Pace,
+pub use self::{identity::Speaks, journal::Recorded, octavia::Pace};
+pub use crate::faults::{Fault, Hold, On};
+use crate::{
+    faults::{Canned, Script, Struck},
+    server::{Server, bind},
 };
 
 const SERVICES: [Service; 5] =
@@ -72,12 +70,13 @@ impl Cloud {
     /// # Panics
     /// If the loopback has no free port.
     pub fn start() -> Cloud {
-        let (listener, address) = server::bind().expect("a free port on the loopback");
+        let (listener, address) = bind(Ipv4Addr::LOCALHOST.into()).expect("a free port on the loopback");
         let url = format!("http://{address}");
         let state = State::new(&url, Moment::of(SystemTime::now()));
         let shared =
             Arc::new(Shared(Mutex::new(Inner { state, script: Script::default(), journal: Vec::new() })));
-        let server = Server::start(listener, Arc::clone(&shared)).expect("a thread");
+        let serves = Arc::clone(&shared);
+        let server = Server::start("fake-cloud", move || sockets::serve(listener, serves)).expect("a thread");
         Cloud { url, shared, _server: server }
     }
 
@@ -141,7 +140,7 @@ struct Shared(Mutex<Inner>);
 #[derive(Debug)]
 struct Inner {
     state: State,
-    script: Script,
+    script: Script<State>,
     journal: Vec<Recorded>,
 }
 
@@ -151,7 +150,7 @@ impl Shared {
     }
 
     /// Writes the request down. Tells its number, and what is to go wrong with it.
-    fn record(&self, request: &Request, query: &str) -> (usize, Option<Struck>) {
+    fn record(&self, request: &Request, query: &str) -> (usize, Option<Struck<State>>) {
         let mut inner = self.locked();
         let at = inner.state.now.time();
         inner.journal.push(Recorded::of(request, query, at));

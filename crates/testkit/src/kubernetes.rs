@@ -22,13 +22,17 @@
 //! cluster.kubectl(&["rollout", "status", "deployment/hello", "--timeout", "20s"]);
 //! ```
 //!
+//! A [`Gate`] is a way to its API server on which a test scripts what goes wrong.
+//!
 //! It needs root and what `rig/kubernetes/install` makes. It knows nothing of Seaway.
 
 mod access;
 mod cluster;
+mod gate;
 mod kubelet;
 mod node;
 
 pub use access::{client, nodes_ready};
 pub use cluster::{Cluster, Options};
+pub use gate::Gate;
 pub use node::{Node, NodeOptions};

@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use super::{exchange::Request, faults::fits};
+use super::exchange::Request;
+use crate::faults::fits;
 
 /// A request, and how it was answered.
 #[derive(Clone, Debug)]

@@ -1,24 +1,22 @@
-//! What goes wrong, as a test scripts it.
+//! What goes wrong with requests of HTTP, as a test scripts it, whoever answers them.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::state::State;
-
 /// What happens to which requests. Made by [`Fault::on`].
 #[derive(Clone, Debug)]
 pub struct Fault {
-    pub(super) method: String,
-    pub(super) path: String,
-    pub(super) first: usize,
-    pub(super) count: usize,
-    pub(super) trouble: Trouble,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    pub(crate) trouble: Trouble,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// Instead of doing anything.
     Instead {
         status: u16,
@@ -38,7 +36,7 @@ pub(super) enum Trouble {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Canned {
+pub(crate) enum Canned {
     /// In the words of the service that was asked.
     OwnWords,
     Json(Value),
@@ -181,12 +179,17 @@ impl Hold {
             .is_ok_and(|runtime| runtime.block_on(waiting))
     }
 
+    /// How many wait here now.
+    pub fn waiting(&self) -> usize {
+        self.0.borrow().waiting
+    }
+
     /// Lets go those that wait and those that come.
     pub fn release(&self) {
         self.0.send_modify(|held| held.released = true);
     }
 
-    pub(super) async fn pass(&self) {
+    pub(crate) async fn pass(&self) {
         self.0.send_modify(|held| held.waiting += 1);
         self.until(|held| held.released).await;
         self.0.send_modify(|held| held.waiting -= 1);
@@ -198,37 +201,43 @@ impl Hold {
     }
 }
 
-/// The faults that wait for their requests.
-#[derive(Debug, Default)]
-pub(super) struct Script(Vec<Scripted>);
+/// The faults that wait for their requests. `P`: what a test may want back from the past.
+#[derive(Debug)]
+pub(crate) struct Script<P>(Vec<Scripted<P>>);
 
 #[derive(Debug)]
-struct Scripted {
+struct Scripted<P> {
     fault: Fault,
     seen: usize,
     /// As the world was when it was scripted; only for those who need it.
-    then: Option<Box<State>>,
+    then: Option<Box<P>>,
 }
 
 /// What happens to one request.
 #[derive(Debug)]
-pub(super) struct Struck {
-    pub(super) trouble: Trouble,
-    pub(super) then: Option<Box<State>>,
+pub(crate) struct Struck<P> {
+    pub(crate) trouble: Trouble,
+    pub(crate) then: Option<Box<P>>,
 }
 
-impl Script {
-    pub(super) fn add(&mut self, fault: Fault, state: &State) {
-        let then = matches!(fault.trouble, Trouble::Stale).then(|| Box::new(state.clone()));
+impl<P> Default for Script<P> {
+    fn default() -> Script<P> {
+        Script(Vec::new())
+    }
+}
+
+impl<P: Clone> Script<P> {
+    pub(crate) fn add(&mut self, fault: Fault, now: &P) {
+        let then = matches!(fault.trouble, Trouble::Stale).then(|| Box::new(now.clone()));
         self.0.push(Scripted { fault, seen: 0, then });
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
     /// Every fault that fits counts the request; the first one that is due strikes.
-    pub(super) fn strike(&mut self, method: &str, path: &str) -> Option<Struck> {
+    pub(crate) fn strike(&mut self, method: &str, path: &str) -> Option<Struck<P>> {
         let mut struck = None;
         for scripted in &mut self.0 {
             let fault = &scripted.fault;
@@ -246,7 +255,7 @@ impl Script {
 }
 
 /// Whether a text fits a pattern in which `*` stands for anything.
-pub(super) fn fits(pattern: &str, text: &str) -> bool {
+pub(crate) fn fits(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((start, rest)) => text

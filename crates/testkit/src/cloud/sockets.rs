@@ -1,96 +1,34 @@
-//! The sockets: HTTP in, values to the state, HTTP out, with whatever trouble a test scripted in between.
+//! HTTP in, values to the state, HTTP out, with whatever trouble a test scripted in between.
 
 use std::{
-    convert::Infallible,
-    io,
-    net::{Ipv4Addr, SocketAddr},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    thread::{self, JoinHandle},
 };
 
-use http_body_util::BodyExt;
 use hyper::{
     Response,
     body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint},
-    server::conn::http1,
-    service::service_fn,
-};
-use hyper_util::rt::TokioIo;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    runtime::Builder,
-    sync::oneshot,
-    task::JoinSet,
 };
 
 use super::{
     Shared,
     exchange::{Body, Reply, Request},
+};
+use crate::{
     faults::Trouble,
+    server::{Lost, accept, converse, whole},
 };
 
-/// A thread that answers until it is dropped.
-#[derive(Debug)]
-pub(super) struct Server {
-    stop: Option<oneshot::Sender<Infallible>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// A socket that listens, before anybody answers.
-pub(super) fn bind() -> io::Result<(std::net::TcpListener, SocketAddr)> {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
-    Ok((listener, address))
-}
-
-impl Server {
-    pub(super) fn start(listener: std::net::TcpListener, shared: Arc<Shared>) -> io::Result<Server> {
-        let (stop, stopped) = oneshot::channel::<Infallible>();
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let thread = thread::Builder::new().name("fake-cloud".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    _ = stopped => {}
-                    () = accept(listener, shared) => {}
-                }
-            });
-        })?;
-        Ok(Server { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // If it panicked, the test that caused it has heard of it by a lost connection.
-            _ = thread.join();
-        }
-    }
-}
-
-async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
-    let Ok(listener) = TcpListener::from_std(listener) else { return };
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        // Out of descriptors, say: the test has greater trouble than this.
-        let Ok((stream, _)) = listener.accept().await else { return };
-        connections.spawn(converse(stream, Arc::clone(&shared)));
-    }
-}
-
-async fn converse(stream: TcpStream, shared: Arc<Shared>) {
-    _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| {
+pub(super) async fn serve(listener: std::net::TcpListener, shared: Arc<Shared>) {
+    accept(listener, |stream| {
         let shared = Arc::clone(&shared);
-        async move { respond(request, &shared).await }
-    });
-    // An error here is one that a test scripted, or a client that went away.
-    _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        converse(stream, move |request| {
+            let shared = Arc::clone(&shared);
+            async move { respond(request, &shared).await }
+        })
+    })
+    .await;
 }
 
 async fn respond(request: hyper::Request<Incoming>, shared: &Shared) -> Result<Response<Outgoing>, Lost> {
@@ -136,7 +74,7 @@ async fn read(request: hyper::Request<Incoming>) -> Result<Request, Lost> {
         path: decoded(head.uri.path(), false),
         query: pairs(head.uri.query().unwrap_or_default()),
         headers: headers.collect(),
-        body: body.collect().await.map_err(|_| Lost)?.to_bytes().to_vec(),
+        body: whole(body).await?.to_vec(),
         ..Request::default()
     })
 }
@@ -187,18 +125,6 @@ fn written(reply: Reply, number: usize, cut: bool) -> Response<Outgoing> {
         .body(Outgoing { body, stage: if cut { Stage::Half } else { Stage::Whole } })
         .expect("statuses and headers of the fake and of its tests are valid")
 }
-
-/// The connection ends without another word.
-#[derive(Debug)]
-struct Lost;
-
-impl std::fmt::Display for Lost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("lost on purpose")
-    }
-}
-
-impl std::error::Error for Lost {}
 
 /// A body that may end before its length.
 struct Outgoing {

@@ -1,0 +1,231 @@
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use hyper::{
+    Request, Response,
+    body::Incoming,
+    header::{CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
+};
+use kube::{Client, client::Body};
+use tokio::sync::watch;
+
+use super::{Cluster, client};
+use crate::{
+    faults::{Canned, Fault, Script, Trouble, fits},
+    server::{Lost, Server, accept, bind, converse, whole},
+};
+
+/// A way to the API server on which a test scripts what goes wrong, counts what goes through, and which it may freeze.
+///
+/// Whoever goes this way needs no credentials: beyond it is whoever the gate was made for. Watches go through as streams.
+#[derive(Debug)]
+pub struct Gate {
+    kubeconfig: PathBuf,
+    shared: Arc<Shared>,
+    _server: Server,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    inner: Mutex<Inner>,
+    frozen: watch::Sender<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    script: Script<()>,
+    journal: Vec<(String, String)>,
+}
+
+impl Gate {
+    /// For whoever is in the network in which the cluster was made.
+    #[track_caller]
+    pub fn here(cluster: &Cluster, user: &str) -> Gate {
+        let listening = bind(Ipv4Addr::LOCALHOST.into());
+        Gate::new(listening, cluster, user)
+    }
+
+    /// For whoever is on a node or in another namespace of the cluster.
+    #[track_caller]
+    pub fn inside(cluster: &Cluster, user: &str) -> Gate {
+        let at: IpAddr = super::cluster::ADDRESSES[0].parse().expect("an address");
+        // A socket stays in the network in which it was made.
+        let listening = cluster.control().run(|| bind(at));
+        Gate::new(listening, cluster, user)
+    }
+
+    #[track_caller]
+    fn new(
+        listening: std::io::Result<(std::net::TcpListener, std::net::SocketAddr)>,
+        cluster: &Cluster,
+        user: &str,
+    ) -> Gate {
+        let (listener, at) = listening.expect("a free port");
+        let beyond = cluster.kubeconfig_of(user, &[]);
+        let kubeconfig = beyond.with_file_name(format!("kubeconfig-gate-{}", at.port()));
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: gate\n\
+             contexts: [{{name: gate, context: {{cluster: gate, user: gate}}}}]\n\
+             clusters: [{{name: gate, cluster: {{server: 'http://{at}'}}}}]\nusers: [{{name: gate, user: {{}}}}]\n"
+        );
+        std::fs::write(&kubeconfig, text).expect("a temporary folder is written to");
+        let shared = Arc::<Shared>::default();
+        let serves = shared.clone();
+        let server = Server::start("gate", move || serve(listener, beyond, serves)).expect("a thread");
+        Gate { kubeconfig, shared, _server: server }
+    }
+
+    /// That leads through it.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Scripts what goes wrong. A path is as in `"PATCH */services/*/status"`.
+    pub fn fail(&self, fault: Fault) {
+        self.shared.locked().script.add(fault, &());
+    }
+
+    /// Forgets all that was scripted; what is held is still held.
+    pub fn heal(&self) {
+        self.shared.locked().script.clear();
+    }
+
+    /// Method and path of every request so far, in the order in which they came.
+    pub fn requests(&self) -> Vec<(String, String)> {
+        self.shared.locked().journal.clone()
+    }
+
+    /// Those that would change something, but for Leases.
+    pub fn writes(&self) -> Vec<(String, String)> {
+        let mut all = self.requests();
+        all.retain(|(method, path)| method != "GET" && !path.contains("/leases"));
+        all
+    }
+
+    /// Counts anew.
+    pub fn forget_requests(&self) {
+        self.shared.locked().journal.clear();
+    }
+
+    /// How many fit a pattern like `"GET */services"`.
+    pub fn count(&self, pattern: &str) -> usize {
+        let (of, at) = pattern.split_once(' ').expect("a method, a blank, a path");
+        self.requests().iter().filter(|(method, path)| fits(of, method) && fits(at, path)).count()
+    }
+
+    /// What is connected stays so, and never hears anything again; who comes is not answered.
+    pub fn freeze(&self) {
+        self.shared.frozen.send_replace(true);
+    }
+
+    /// What was connected is dead; new connections go through.
+    pub fn thaw(&self) {
+        self.shared.frozen.send_replace(false);
+    }
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn strike(&self, method: &str, path: &str) -> Option<Trouble> {
+        let mut inner = self.locked();
+        inner.journal.push((method.to_owned(), path.to_owned()));
+        inner.script.strike(method, path).map(|struck| struck.trouble)
+    }
+}
+
+type Answer = Response<Body>;
+
+async fn serve(listener: std::net::TcpListener, beyond: PathBuf, shared: Arc<Shared>) {
+    let client = client(&beyond).await;
+    accept(listener, |stream| {
+        let (shared, client) = (shared.clone(), client.clone());
+        async move {
+            let mut frozen = shared.frozen.subscribe();
+            let talk = converse(stream, move |request| respond(request, shared.clone(), client.clone()));
+            let mut talk = std::pin::pin!(talk);
+            let caught = tokio::select! {
+                biased;
+                Ok(_) = frozen.wait_for(|it| *it) => true,
+                () = &mut talk => false,
+            };
+            if caught {
+                // While it is kept, not even the end of the connection is heard.
+                std::future::pending().await
+            }
+        }
+    })
+    .await;
+}
+
+async fn respond(request: Request<Incoming>, shared: Arc<Shared>, client: Client) -> Result<Answer, Lost> {
+    let trouble = shared.strike(request.method().as_str(), request.uri().path());
+    let (mut head, body) = request.into_parts();
+    head.headers.remove(HOST);
+    head.headers.remove(CONNECTION);
+    let request = Request::from_parts(head, Body::from(whole(body).await?.to_vec()));
+    // Whoever asked may be gone: what he asked for is done all the same.
+    let passed = async move |client: Client, request| {
+        let forwarding = tokio::spawn(async move { client.send(request).await });
+        forwarding.await.map_err(|_| Lost)?.map_err(|_| Lost)
+    };
+    match trouble {
+        None | Some(Trouble::Stale) => passed(client, request).await,
+        Some(Trouble::Instead { status, headers, body }) => Ok(canned(status, headers, body)),
+        Some(Trouble::LoseRequest) => Err(Lost),
+        Some(Trouble::LoseReply | Trouble::CutShort) => {
+            passed(client, request).await?;
+            Err(Lost)
+        }
+        Some(Trouble::Hold(hold)) => {
+            let late = tokio::spawn(async move {
+                hold.pass().await;
+                passed(client, request).await
+            });
+            late.await.map_err(|_| Lost)?
+        }
+        Some(Trouble::HoldReply(hold)) => {
+            let answer = passed(client, request).await?;
+            hold.pass().await;
+            Ok(answer)
+        }
+    }
+}
+
+fn canned(status: u16, headers: Vec<(String, String)>, body: Canned) -> Answer {
+    let (kind, body) = match body {
+        Canned::Html(page) => ("text/html", page),
+        Canned::Json(body) => ("application/json", body.to_string()),
+        Canned::OwnWords => ("application/json", own_words(status)),
+    };
+    let mut answer = Response::new(Body::from(body.into_bytes()));
+    *answer.status_mut() = status.try_into().expect("tests know their statuses");
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    for (name, value) in headers {
+        let name: HeaderName = name.parse().expect("tests know their headers");
+        answer.headers_mut().insert(name, value.parse().expect("tests know their headers"));
+    }
+    answer
+}
+
+/// As an API server refuses.
+fn own_words(status: u16) -> String {
+    let reason = match status {
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        _ => "InternalError",
+    };
+    serde_json::json!({
+        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+        "reason": reason, "message": "Scripted by a test.", "code": status,
+    })
+    .to_string()
+}
