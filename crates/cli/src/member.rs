@@ -134,7 +134,9 @@ impl Member {
             Part::Controller => None,
         };
         let campaign = match part {
-            Part::Controller => Campaign::start(&cluster, LEADER, &settings.host, Terms::LEADER),
+            Part::Controller => {
+                Campaign::start(&cluster, LEADER, &settings.host, Terms::leader(settings.lease))
+            }
             Part::Node => Campaign::host(&cluster, &settings.host, Terms::HOST),
         };
         // Who may lead is told when it does.

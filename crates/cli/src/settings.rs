@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use seaway_cluster::Terms;
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
     decode::{Fault, Faults, Field},
@@ -44,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) resolvers: Vec<SocketAddr>,
     /// How long a clean stop waits for connections.
     pub(crate) drain: Duration,
+    /// How long a controller that leads and is silent is waited for.
+    pub(crate) lease: Duration,
     /// Certificates in files.
     pub(crate) pems: Vec<PemFiles>,
     /// `None`: nobody wants to know who asked for what.
@@ -68,6 +71,7 @@ impl Default for Settings {
             log_level: "info".to_owned(),
             resolvers: Vec::new(),
             drain: Duration::from_secs(30),
+            lease: Terms::LEADER.term,
             pems: Vec::new(),
             access_log: None,
             by_default: None,
@@ -88,6 +92,7 @@ impl Settings {
             ("admin", self.admin != before.admin),
             ("log.format", self.log_json != before.log_json),
             ("resolvers", self.resolvers != before.resolvers),
+            ("lease", self.lease != before.lease),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -150,6 +155,15 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     settings.resolvers = sockets(&file.take("resolvers"), 53);
     if let Some(drain) = file.take("drain").duration() {
         settings.drain = drain;
+    }
+    let lease = file.take("lease");
+    match lease.duration() {
+        // The API counts in seconds.
+        Some(term) if term < Duration::from_secs(1) => {
+            lease.invalid(&*format!("{term:?}"), "must be 1s or more")
+        }
+        Some(term) => settings.lease = term,
+        None => {}
     }
     let classes = file.take("loadBalancerClasses");
     if classes.is_set() {
@@ -268,8 +282,10 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_at_once() {
-        let told = faults("admin:\n  listen: [nowhere]\ntcpServices: [mysql, {port: 3306}]\ndrain: soon\n");
-        assert_eq!(told.len(), 4, "{told:?}");
+        let told = faults(
+            "admin:\n  listen: [nowhere]\ntcpServices: [mysql, {port: 3306}]\ndrain: soon\nlease: 10ms\n",
+        );
+        assert_eq!(told.len(), 5, "{told:?}");
     }
 
     #[test]

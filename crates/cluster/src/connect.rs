@@ -15,7 +15,10 @@ use kube::{
     core::DynamicResourceScope,
 };
 use seaway_model::Name;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tracing::{debug, warn};
 
 use crate::{
@@ -80,6 +83,8 @@ struct Inner {
     namespace: Name,
     client: Mutex<Client>,
     renewed: Mutex<Instant>,
+    /// Whoever still waits for something on connections of before need not wait any more.
+    anew: watch::Sender<()>,
     seen: Seen,
 }
 
@@ -100,6 +105,7 @@ impl Cluster {
             namespace,
             client: Mutex::new(client),
             renewed: Mutex::new(Instant::now()),
+            anew: watch::Sender::new(()),
             seen: Seen::default(),
         })))
     }
@@ -158,9 +164,12 @@ impl Cluster {
     /// Every question has its time, and what comes instead of an answer has its meaning.
     pub(crate) async fn ask<T>(&self, question: impl Future<Output = kube::Result<T>>) -> Result<T, Answer> {
         let patience = self.pace().answer;
-        let answer = match timeout(patience, question).await {
-            Ok(answer) => answer.map_err(|error| Answer::of(&error)),
-            Err(_) => Err(Answer::Unreachable(format!("timed out after {patience:?}"))),
+        let answer = tokio::select! {
+            answer = timeout(patience, question) => match answer {
+                Ok(answer) => answer.map_err(|error| Answer::of(&error)),
+                Err(_) => Err(Answer::Unreachable(format!("timed out after {patience:?}"))),
+            },
+            () = self.begun_anew() => return Err(Answer::Unreachable("its connection was given up".to_owned())),
         };
         // Connections that are kept for the next question may be as dead as this one.
         if let Err(Answer::Unauthorized(_) | Answer::Unreachable(_)) = &answer {
@@ -178,6 +187,26 @@ impl Cluster {
             }
             *renewed = Instant::now();
         }
+        self.reconnect().await;
+    }
+
+    /// It answers again: what was asked before, and every watch, may wait on connections that are dead.
+    pub(crate) async fn begin_anew(&self) {
+        self.reconnect().await;
+        self.0.anew.send_replace(());
+    }
+
+    /// Returns when all that began before is to begin again.
+    pub(crate) fn begun_anew(&self) -> impl Future<Output = ()> + use<> {
+        let mut anew = self.0.anew.subscribe();
+        async move {
+            if anew.changed().await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
+    async fn reconnect(&self) {
         match find(&self.0.access).await {
             Ok(found) => {
                 *lock(&self.0.client) = found.client;

@@ -20,7 +20,7 @@ use seaway_model::Name;
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tracing::{info, warn};
 
@@ -38,6 +38,11 @@ impl Terms {
     pub const LEADER: Terms = Terms { term: Duration::from_secs(15), renew: Duration::from_secs(5) };
     /// For each host.
     pub const HOST: Terms = Terms { term: Duration::from_secs(40), renew: Duration::from_secs(10) };
+
+    /// For one that leads and is believed to for so long.
+    pub fn leader(term: Duration) -> Terms {
+        Terms { term, renew: term / 3 }
+    }
 }
 
 /// Whether we hold a Lease, asked at the moment of each write.
@@ -164,9 +169,17 @@ impl Candidate {
     async fn turn(&mut self) -> Duration {
         let sent = Instant::now();
         let Terms { term, renew } = self.terms;
-        match self.take().await {
+        // Whoever waits for longer does not lead any more, whatever the answer is.
+        let taken = match timeout(term, self.take()).await {
+            Ok(taken) => taken,
+            Err(_) => {
+                self.cluster.renew().await;
+                Err(Answer::Unreachable(format!("timed out after {term:?}")))
+            }
+        };
+        match taken {
             Ok(true) => {
-                self.trouble = None;
+                self.is_well().await;
                 let was = self.tell.send_replace(Some(sent + term * 4 / 5));
                 if was.is_none_or(|until| until < sent) {
                     info!(lease = self.name, identity = self.identity, "leads");
@@ -174,7 +187,7 @@ impl Candidate {
                 renew
             }
             Ok(false) => {
-                self.trouble = None;
+                self.is_well().await;
                 if self.tell.send_replace(None).is_some() {
                     warn!(lease = self.name, "leads no more: another does");
                 }
@@ -195,6 +208,13 @@ impl Candidate {
                 }
                 (renew / 4).max(Duration::from_millis(50))
             }
+        }
+    }
+
+    /// Nobody leads, or lives, by a Lease that goes through while all else waits for nothing.
+    async fn is_well(&mut self) {
+        if let Some(Answer::Unreachable(_)) = self.trouble.take() {
+            self.cluster.begin_anew().await;
         }
     }
 

@@ -68,20 +68,25 @@ impl Drop for PoolReports {
     }
 }
 
-async fn write_on(cluster: Cluster, leading: Leading, mut heard: watch::Receiver<All>) {
+async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Receiver<All>) {
     let mut written = All::new();
-    while heard.changed().await.is_ok() {
+    loop {
+        if !leading.is_now() {
+            // Whoever leads says it, and may have said something else when we do.
+            written.clear();
+            leading.changed_from(false).await;
+            heard.mark_changed();
+        }
+        tokio::select! {
+            changed = heard.changed() => if changed.is_err() { return },
+            () = leading.changed_from(true) => continue,
+        }
         let says = heard.borrow_and_update().clone();
         let next = Instant::now() + AT_MOST;
         written.retain(|object, _| says.contains_key(object));
         for (object, pool) in &says {
-            if written.get(object) == Some(pool) {
+            if written.get(object) == Some(pool) || !leading.is_now() {
                 continue;
-            }
-            if !leading.is_now() {
-                // Whoever leads says it.
-                written.clear();
-                break;
             }
             match write(&cluster, object, pool).await {
                 Ok(()) | Err(Answer::NotFound) => {
@@ -89,6 +94,8 @@ async fn write_on(cluster: Cluster, leading: Leading, mut heard: watch::Receiver
                 }
                 Err(answer) => {
                     warn!(%object, why = answer.told(), "its status cannot be written");
+                    // It may have been written, and only the answer lost.
+                    written.remove(object);
                     heard.mark_changed();
                 }
             }

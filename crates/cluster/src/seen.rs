@@ -80,6 +80,13 @@ impl Version {
     }
 }
 
+impl Published {
+    fn says_as(&self, other: &Published) -> bool {
+        let said = |it: &Published| (it.ingress.clone(), it.conditions.clone(), it.other.clone());
+        said(self) == said(other)
+    }
+}
+
 impl Seen {
     pub(crate) fn address(&self, ip: IpAddr) -> Option<Claim> {
         lock(&self.addresses).get(&ip).cloned()
@@ -111,13 +118,17 @@ impl Seen {
         lock(&self.services).get(&(namespace.clone(), name.clone())).cloned()
     }
 
-    pub(crate) fn put_service(&self, namespace: &Name, name: &Name, published: Published) {
+    /// True if it says something else of itself than what was known.
+    pub(crate) fn put_service(&self, namespace: &Name, name: &Name, published: Published) -> bool {
         let mut services = lock(&self.services);
         let key = (namespace.clone(), name.clone());
         let before = services.get(&key);
-        if before.is_none_or(|before| published.version.follows(&before.version)) {
-            services.insert(key, published);
+        if before.is_some_and(|before| !published.version.follows(&before.version)) {
+            return false;
         }
+        let as_before = before.is_none_or(|it| it.uid != published.uid || published.says_as(it));
+        services.insert(key, published);
+        !as_before
     }
 
     pub(crate) fn remove_service(&self, namespace: &Name, name: &Name) {

@@ -22,6 +22,8 @@ pub enum Change {
     Synced(Kind),
     /// What a source could not read: replaces its earlier problems about that object. Empty clears them.
     Reported(ObjectRef, Vec<Problem>),
+    /// What we say of this object was written by somebody else, who may have led before us: it is looked at again.
+    Overwritten(ObjectRef),
     Outcome(Outcome),
     Config(Arc<Config>),
     /// Whether this process leads: gives addresses out and writes statuses, or follows what another writes.

@@ -76,6 +76,8 @@ pub struct World {
     by_version: BTreeMap<u64, IpAddr>,
     /// The highest version told, of whatever is still there or not.
     newest: u64,
+    /// To be written as somebody's; nobody knows yet whether they were.
+    under_way: BTreeSet<IpAddr>,
     /// What statuses say, for whoever begins to give addresses out.
     published: HashMap<ServiceKey, Vec<IpAddr>>,
     /// Written by rules that we do not know: what they said before goes on.
@@ -107,6 +109,7 @@ impl World {
             addresses: BTreeMap::new(),
             by_version: BTreeMap::new(),
             newest: 0,
+            under_way: BTreeSet::new(),
             published: HashMap::new(),
             unknown: BTreeMap::new(),
             owners: HashMap::new(),
@@ -130,6 +133,7 @@ impl World {
             // Somebody else writes those.
             dirt.retain(|it| !matches!(it.unit(), Unit::Address(_) | Unit::Status(_)));
         }
+        self.send_on_the_way(&dirt);
         dirt.into_iter().collect()
     }
 
@@ -183,6 +187,7 @@ impl World {
                 self.settle();
             }
             Change::Reported(object, problems) => self.report(object, problems),
+            Change::Overwritten(object) => self.say_again(&object),
             Change::Outcome(outcome) => self.conclude(outcome),
             Change::Config(config) => self.reconfigure(config),
             Change::Leads(leads) => self.lead(leads),
@@ -325,6 +330,9 @@ impl World {
         let unit = outcome.unit.clone();
         if let (Unit::Address(ip), UnitState::Absent) = (&unit, &outcome.state) {
             self.remove_address(*ip);
+        }
+        if let Unit::Address(ip) = &unit {
+            self.arrived(*ip, &outcome.state);
         }
         self.failures +=
             u64::from(matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix));

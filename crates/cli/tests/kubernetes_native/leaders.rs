@@ -1,90 +1,164 @@
 //! Two controllers, of which one leads, however they are treated.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, VecDeque},
     sync::atomic::{AtomicBool, Ordering},
     thread,
+    time::Duration,
 };
 
 use seaway_testkit::{
-    kubernetes::Cluster,
+    faults::{Fault, Hold},
+    kubernetes::Gate,
     topology::{until, until_within},
 };
+use serde_json::{Value, json};
 
-use crate::scene::{A_TERM, Scene, service};
+use crate::{
+    scene::{A_TERM, CONTROLLER, HASTY, Scene},
+    witness::{Questions, SERVICES, Witness, seen, until_it_is},
+};
 
-/// Whose each address is, as the cluster says it at this moment.
-fn owners(cluster: &Cluster) -> BTreeMap<String, Vec<String>> {
-    let path = "jsonpath={range .items[*]}{.metadata.name} {.spec.owners[*].name}{\"\\n\"}{end}";
-    let listed = cluster.try_kubectl(&["get", "addresses", "-o", path], "").unwrap_or_default();
-    let line = |line: &str| {
-        let mut words = line.split_whitespace().map(str::to_owned);
-        Some((words.next()?, words.collect()))
-    };
-    listed.lines().filter_map(line).collect()
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/seaway-controller";
+
+/// Two controllers, each behind a gate, and a host that serves at once whatever is written.
+struct Rivals {
+    scene: Scene,
+    gates: BTreeMap<&'static str, Gate>,
+    questions: Questions,
+    witness: Witness,
 }
 
-/// Looks again and again, until it is told to end; what was wrong at any moment.
-fn watch(cluster: &Cluster, ended: &AtomicBool) -> Vec<String> {
-    let (mut wrong, mut known) = (Vec::new(), BTreeMap::new());
-    while !ended.load(Ordering::Relaxed) {
-        for (address, owners) in owners(cluster) {
-            if owners.len() > 1 {
-                wrong.push(format!("{address} has several owners: {owners:?}"));
-            }
-            let before = known.entry(address.clone()).or_insert_with(|| owners.clone());
-            if *before != owners {
-                wrong.push(format!("{address} was {before:?}'s and is {owners:?}'s"));
-            }
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    Killed,
+    Paused,
+    CutOff,
+}
+
+fn service(name: &str, annotations: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": { "name": name, "annotations": annotations },
+        "spec": { "type": "LoadBalancer", "ports": [{ "port": 80 }] },
+    })
+}
+
+impl Rivals {
+    fn up() -> Option<Rivals> {
+        let mut scene = Scene::bare()?;
+        scene.install();
+        scene.configuration = HASTY;
+        let kubeconfig = scene.cluster.kubeconfig().to_owned();
+        let gates = ["first", "second"].map(|name| (name, Gate::here(&scene.cluster, CONTROLLER)));
+        let mut rivals = Rivals {
+            questions: Questions::to(&kubeconfig),
+            witness: Witness::of(&kubeconfig, Some("everywhere")),
+            gates: gates.into(),
+            scene,
+        };
+        rivals.start("first");
+        rivals.until_leads("first");
+        rivals.start("second");
+        Some(rivals)
+    }
+
+    fn start(&mut self, name: &'static str) {
+        let kubeconfig = self.gates[name].kubeconfig().to_owned();
+        self.scene.lead_as(name, &kubeconfig, "default");
+    }
+
+    /// The one that leads, and the other.
+    fn leader(&self) -> Option<(&'static str, &'static str)> {
+        let lease = self.questions.ask("GET", LEASE, None).ok()?;
+        let holder = lease["spec"]["holderIdentity"].as_str()?;
+        [("first", "second"), ("second", "first")].into_iter().find(|(name, _)| holder.starts_with(name))
+    }
+
+    fn until_leads(&self, name: &str) {
+        until_within(A_TERM, &format!("the {name} leads"), || self.leader().is_some_and(|it| it.0 == name));
+    }
+
+    fn strike(&mut self, blow: Blow, name: &'static str) {
+        match blow {
+            Blow::Killed => self.scene.kill(name),
+            Blow::Paused => self.scene.pause(name),
+            Blow::CutOff => self.gates[name].freeze(),
         }
     }
-    wrong
+
+    fn mend(&mut self, blow: Blow, name: &'static str) {
+        match blow {
+            Blow::Killed => self.start(name),
+            Blow::Paused => self.scene.resume(name),
+            Blow::CutOff => self.gates[name].thaw(),
+        }
+    }
+
+    fn until_it_goes_on(&self, what: &str) {
+        let before = self.witness.saw().changes;
+        until_within(A_TERM, what, || self.witness.saw().changes >= before + 20);
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<Value>) {
+        self.questions.ask(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+    }
 }
 
-/// Services of these names, all at once.
-fn create(scene: &Scene, names: &[&str]) {
-    let all: Vec<String> = names.iter().map(|name| service(name, "selector: {app: shop}")).collect();
-    scene.cluster.apply(&all.join("---"));
-}
-
-fn all_have_one(scene: &Scene, names: &[&str]) -> bool {
-    let owners = owners(&scene.cluster);
-    let owning: BTreeSet<&str> = owners.values().flatten().map(String::as_str).collect();
-    names.iter().all(|name| owning.contains(name))
+/// Services come and go, a few at any time; those that are still there at the end.
+fn come_and_go(questions: &Questions, ended: &AtomicBool) -> VecDeque<String> {
+    let mut there = VecDeque::new();
+    for number in 0.. {
+        if ended.load(Ordering::Relaxed) {
+            break;
+        }
+        let name = format!("s{number}");
+        questions.ask("POST", SERVICES, Some(service(&name, json!({})))).expect("it is created");
+        there.push_back(name);
+        if there.len() > 8 {
+            let oldest = there.pop_front().expect("there are many");
+            questions.ask("DELETE", &format!("{SERVICES}/{oldest}"), None).expect("it is there");
+        }
+        thread::park_timeout(Duration::from_millis(40));
+    }
+    there
 }
 
 #[test]
-fn two_controllers_never_give_one_address_to_two() {
-    let Some(mut scene) = Scene::up(1) else { return };
-    until("one leads", || scene.leader().starts_with("controller_"));
-    scene.lead("second");
+fn two_controllers_killed_paused_and_cut_off_never_give_one_address_to_two() {
+    let Some(mut rivals) = Rivals::up() else { return };
     let ended = AtomicBool::new(false);
-    let cluster = scene.cluster.clone();
-    let wrong = thread::scope(|scope| {
-        let watcher = scope.spawn(|| watch(&cluster, &ended));
-        // Whatever fails in here, the watcher is told to end.
+    let customer = Questions::to(rivals.scene.cluster.kubeconfig());
+    let there = thread::scope(|scope| {
+        let customers = scope.spawn(|| come_and_go(&customer, &ended));
+        // Whatever fails in here, they are told to end.
         let end = End(&ended);
-        create(&scene, &["a1", "a2", "a3"]);
-        scene.pause("controller");
-        create(&scene, &["b1", "b2", "b3"]);
-        until_within(A_TERM, "the second leads", || scene.leader().starts_with("second_"));
-        until("they have addresses", || all_have_one(&scene, &["a1", "a2", "a3", "b1", "b2", "b3"]));
-        // It wakes up in the belief that it leads, with work at hand.
-        scene.resume("controller");
-        create(&scene, &["c1", "c2", "c3"]);
-        until("they have addresses, too", || all_have_one(&scene, &["c1", "c2", "c3"]));
-        scene.kill("second");
-        create(&scene, &["d1", "d2", "d3"]);
-        until_within(A_TERM, "the first leads again", || all_have_one(&scene, &["d1", "d2", "d3"]));
-        assert!(scene.leader().starts_with("controller_"));
+        for blow in [Blow::Killed, Blow::Paused, Blow::CutOff, Blow::Killed, Blow::CutOff, Blow::Paused] {
+            let (leader, other) = rivals.leader().expect("somebody leads");
+            rivals.strike(blow, leader);
+            rivals.until_leads(other);
+            rivals.until_it_goes_on(&format!("the {other} gives addresses out, the {leader} being {blow:?}"));
+            rivals.mend(blow, leader);
+            rivals.until_it_goes_on(&format!("addresses are given out, the {leader} being back"));
+        }
         drop(end);
-        watcher.join().expect("who looks does not panic")
+        customers.join().expect("customers do not panic")
     });
+    let wrong = rivals.witness.saw().wrong;
     assert!(wrong.is_empty(), "{wrong:#?}");
-    let owners = owners(&scene.cluster);
-    assert_eq!(owners.len(), 12, "nobody has two: {owners:?}");
-    let told: BTreeSet<String> = owners.values().flatten().map(|name| scene.address(name)).collect();
-    assert_eq!(told.len(), 12, "every Service is told its own: {told:?}");
+    until("everybody has one address, and nobody two", || {
+        let (addresses, services) = rivals.questions.seen();
+        let owners: Vec<&str> = addresses.values().filter_map(|it| it.strip_prefix("Held ")).collect();
+        let told = |name: &String| {
+            let own = addresses.iter().find(|(_, it)| it.strip_prefix("Held ") == Some(name));
+            own.is_some_and(|(ip, _)| services[name].starts_with(&format!("{ip} Served")))
+        };
+        addresses.len() == there.len() && owners.len() == there.len() && there.iter().all(told)
+    });
+    for name in there {
+        rivals.ask("DELETE", &format!("{SERVICES}/{name}"), None);
+    }
+    until_it_is("nothing is left", &seen(&[], &[]), || rivals.questions.seen());
 }
 
 struct End<'e>(&'e AtomicBool);
@@ -93,4 +167,77 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+#[test]
+fn what_a_deposed_leader_has_sent_and_comes_late_changes_nothing() {
+    let Some(rivals) = Rivals::up() else { return };
+    let (v4, other) = ("203.0.113.0", "203.0.113.9");
+    let asks = |ip: &str| json!({ "seaway.dev/address": ip });
+    let moved = json!({ "metadata": { "annotations": asks(other) } });
+    let path = |name: &str| format!("{SERVICES}/{name}");
+    let served = |ip: &str| format!("{ip} Served=True NoEndpoints=True");
+    let create = |name: &str, ip: &str| rivals.ask("POST", SERVICES, Some(service(name, asks(ip))));
+
+    // What the leader begins to write, what is done meanwhile, and what has to come of it.
+    let late = |pattern: &str, begin: &dyn Fn(), meanwhile: &dyn Fn(), becomes: &[(&str, &str)]| {
+        let (leader, next) = rivals.leader().expect("somebody leads");
+        let (gate, hold) = (&rivals.gates[leader], Hold::new());
+        gate.fail(Fault::on(pattern).hold(&hold));
+        begin();
+        until(&format!("{pattern} is on its way"), || hold.waiting() == 1);
+        gate.freeze();
+        rivals.until_leads(next);
+        let addresses: Vec<(&str, String)> =
+            becomes.iter().map(|(name, ip)| (*ip, format!("Held {name}"))).collect();
+        let addresses: Vec<(&str, &str)> = addresses.iter().map(|(ip, it)| (*ip, &**it)).collect();
+        let services: Vec<(&str, String)> = becomes.iter().map(|(name, ip)| (*name, served(ip))).collect();
+        let services: Vec<(&str, &str)> = services.iter().map(|(name, it)| (*name, &**it)).collect();
+        let wanted = seen(&addresses, &services);
+        meanwhile();
+        until_it_is(&format!("{pattern} is not missed"), &wanted, || rivals.questions.seen());
+        let before = rivals.questions.identities();
+        hold.release();
+        until("it has come", || hold.waiting() == 0);
+        // Whoever follows may have to mend it first.
+        thread::park_timeout(Duration::from_millis(300));
+        until_it_is(&format!("{pattern} came late"), &wanted, || rivals.questions.seen());
+        let after = rivals.questions.identities();
+        assert_eq!(after, before, "{pattern} came late: these Addresses were never deleted");
+        gate.heal();
+        gate.thaw();
+        for (name, _) in becomes {
+            rivals.ask("DELETE", &path(name), None);
+        }
+        until_it_is("nothing is left", &seen(&[], &[]), || rivals.questions.seen());
+    };
+    // Whom it is for is no more.
+    late("POST */addresses", &|| create("a", v4), &|| rivals.ask("DELETE", &path("a"), None), &[]);
+    // He has another address by now.
+    let move_on = || rivals.ask("PATCH", &path("a"), Some(moved.clone()));
+    late("POST */addresses", &|| create("a", v4), &move_on, &[("a", other)]);
+    // Somebody else has it by now.
+    let hand_on = || {
+        rivals.ask("DELETE", &path("a"), None);
+        create("b", v4);
+    };
+    late("POST */addresses", &|| create("a", v4), &hand_on, &[("b", v4)]);
+    // The last moment of an address, and by then it has begun anew.
+    for pattern in ["PUT */addresses/*", "DELETE */addresses/*"] {
+        let begin = || {
+            create("a", v4);
+            until("it is told", || rivals.questions.seen().1.get("a") == Some(&served(v4)));
+            rivals.ask("DELETE", &path("a"), None);
+        };
+        late(pattern, &begin, &|| create("b", v4), &[("b", v4)]);
+    }
+    // What it was told is true no more.
+    late("PATCH */services/a/status", &|| create("a", v4), &move_on, &[("a", other)]);
+    let again = || {
+        rivals.ask("DELETE", &path("a"), None);
+        create("a", other);
+    };
+    late("PATCH */services/a/status", &|| create("a", v4), &again, &[("a", other)]);
+    let wrong = rivals.witness.saw().wrong;
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

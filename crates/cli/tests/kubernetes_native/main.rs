@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr)]
 
 mod claims;
+mod crashes;
 mod deaths;
 mod honoured;
 mod leaders;
@@ -15,3 +16,4 @@ mod rolling;
 mod scene;
 mod snapshot;
 mod walks;
+mod witness;

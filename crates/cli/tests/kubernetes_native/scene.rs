@@ -66,12 +66,15 @@ spec: {{type: LoadBalancer, ports: [{{port: 80}}], {spec}}}
     )
 }
 
+/// Controllers that wait for no longer than they must.
+pub(crate) const HASTY: &str = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}, lease: 2s}";
+
 /// Until the silence of whoever led is noticed, with time for whoever is to notice.
 pub(crate) const A_TERM: Duration = Duration::from_secs(40);
 
 /// Who runs Seaway, bound to the roles that it prints.
-const CONTROLLER: &str = "seaway-controller";
-const NODE: &str = "seaway-node";
+pub(crate) const CONTROLLER: &str = "seaway-controller";
+pub(crate) const NODE: &str = "seaway-node";
 
 /// Dropping it takes everything down, the processes first.
 pub(crate) struct Scene {
@@ -79,6 +82,8 @@ pub(crate) struct Scene {
     pub(crate) nodes: Vec<Node>,
     pub(crate) outside: Namespace,
     pub(crate) cluster: Arc<Cluster>,
+    /// Of whoever is started from now on.
+    pub(crate) configuration: &'static str,
     folder: TempDir,
 }
 
@@ -132,7 +137,8 @@ impl Scene {
         let cluster = Arc::new(Cluster::up(&Options::default())?);
         let outside = cluster.neighbour("outside");
         let folder = tempfile::tempdir().expect("a folder");
-        Some(Scene { processes: BTreeMap::new(), nodes: Vec::new(), outside, cluster, folder })
+        let configuration = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}}";
+        Some(Scene { processes: BTreeMap::new(), nodes: Vec::new(), outside, cluster, configuration, folder })
     }
 
     /// What `seaway crds` prints, roles bound to those who need them, and a pool.
@@ -178,8 +184,7 @@ impl Scene {
     fn start(&mut self, name: &str, part: &str, mut command: Command, kubeconfig: &Path, namespace: &str) {
         let log = self.folder.path().join(format!("{name}.log"));
         let config = self.folder.path().join(format!("{name}.yaml"));
-        fs::write(&config, "defaultDriver: native\nadmin: {listen: [\"127.0.0.1:0\"]}\n")
-            .expect("is written");
+        fs::write(&config, self.configuration).expect("is written");
         let file = fs::File::create(&log).expect("a log");
         command.arg(part).arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(&config);
         command.args(["--namespace", namespace, "--host", name]);

@@ -174,8 +174,10 @@ impl Feed {
         let mut stream = pin!(stream);
         let silence = self.cluster.pace().silence;
         let mut doubted = self.troubled || self.failures > 0;
+        let mut anew = pin!(self.cluster.begun_anew());
         loop {
             let next = tokio::select! {
+                () = &mut anew => return Ok(None),
                 next = timeout(silence, stream.next()) => next,
                 // A refusal would have come by now.
                 () = sleep(SHORT), if doubted => {
@@ -222,7 +224,7 @@ impl Feed {
         }
         match decode::read(self.watched.kind, told) {
             Said::Fact(fact) => {
-                let rivalry = self.note(told, &fact);
+                let (rivalry, overwritten) = self.note(told, &fact);
                 let mut parting = self.known.put(&key, fact.reference());
                 if let Some(problem) = &rivalry {
                     self.known.complain(&key, problem.object.clone());
@@ -233,6 +235,9 @@ impl Feed {
                     // What a dead host said last is no news.
                     Fact::Host(report) if !self.hosts.say(report.clone()) => {}
                     _ => self.tell(Change::Put(fact)).await?,
+                }
+                if let Some(object) = overwritten {
+                    self.tell(Change::Overwritten(object)).await?;
                 }
                 match rivalry {
                     Some(problem) => self.tell(Change::Reported(problem.object.clone(), vec![problem])).await,
@@ -248,16 +253,16 @@ impl Feed {
     }
 
     /// What drivers compare with is known before the plan that they work for. Where somebody else writes there, too,
-    /// it is told.
-    fn note(&self, told: &Told, fact: &Fact) -> Option<Problem> {
+    /// it is told; and the object, if they did not write what it says of itself now.
+    fn note(&self, told: &Told, fact: &Fact) -> (Option<Problem>, Option<ObjectRef>) {
         match fact {
             Fact::Service(service) => {
                 let meta = &service.meta;
                 let published = decode::published(told);
                 let object = ObjectRef::new(Kind::Service, meta.namespace.clone(), meta.name.clone());
-                let rivalry = rivalry(object, &published);
-                self.cluster.seen().put_service(&meta.namespace, &meta.name, published);
-                return rivalry;
+                let rivalry = rivalry(object.clone(), &published);
+                let overwritten = self.cluster.seen().put_service(&meta.namespace, &meta.name, published);
+                return (rivalry, overwritten.then_some(object));
             }
             Fact::Address(address) => self.cluster.seen().put_address(Claim {
                 address: address.clone(),
@@ -266,7 +271,7 @@ impl Feed {
             }),
             _ => {}
         }
-        None
+        (None, None)
     }
 
     pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), Over> {

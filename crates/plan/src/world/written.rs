@@ -8,7 +8,7 @@ use std::{
 
 use seaway_model::{
     Address, AddressState, Config, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Unit,
-    address::PLAN_VERSION, fact::Service, unit::Present,
+    address::PLAN_VERSION, fact::Service, outcome::UnitState, unit::Present,
 };
 
 use super::World;
@@ -21,6 +21,7 @@ impl World {
             return;
         }
         self.roles.allocate = leads;
+        self.under_way.clear();
         // Whoever leads takes them as they read.
         for address in std::mem::take(&mut self.unknown).into_values() {
             self.put_address(address);
@@ -71,6 +72,12 @@ impl World {
         }
         self.published.insert(key, service.published.clone());
         Arc::new(Service { published: Vec::new(), ..Service::clone(service) })
+    }
+
+    /// Somebody else wrote our part of its status, perhaps one who led before us and was slow.
+    pub(super) fn say_again(&mut self, object: &ObjectRef) {
+        let owners = self.owners_of(object).into_iter();
+        self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner))));
     }
 
     /// Addresses that statuses have and nobody wrote down, ours or of whoever was here before us.
@@ -161,13 +168,35 @@ impl World {
     /// An address that was released is given again only when nobody serves it and no host holds it any more.
     pub(super) fn free_released(&mut self) {
         for ip in self.ledger.releasing() {
-            let written = self.addresses.get(&ip).is_none_or(|it| it.state == AddressState::Releasing);
+            let written = match self.addresses.get(&ip) {
+                Some(address) => address.state == AddressState::Releasing,
+                None => !self.under_way.contains(&ip),
+            };
             let served = self.outcomes.values().any(|it| it.serving.iter().any(|at| at.ip == ip));
             if written && !served && !self.may_be_held(ip) {
                 let touched = self.ledger.released(ip);
                 self.regrant(touched);
                 self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
             }
+        }
+    }
+
+    /// From now on somebody may read them as they are wanted now.
+    pub(super) fn send_on_the_way(&mut self, dirt: &BTreeSet<Dirt>) {
+        for it in dirt {
+            if let Unit::Address(ip) = it.unit()
+                && !self.addresses.contains_key(ip)
+                && self.ledger.address(*ip).is_some_and(|it| it.state == AddressState::Held)
+            {
+                self.under_way.insert(*ip);
+            }
+        }
+    }
+
+    /// A write that failed may have been done all the same.
+    pub(super) fn arrived(&mut self, ip: IpAddr, state: &UnitState) {
+        if !matches!(state, UnitState::Failed { .. } | UnitState::Pending(_)) {
+            self.under_way.remove(&ip);
         }
     }
 

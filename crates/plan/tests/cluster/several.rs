@@ -1,6 +1,6 @@
 //! Several processes with one plan: who leads, who follows, and hosts that have what is written.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use seaway_model::{
     Address, AddressState, Change, Config, Desired, Dirt, Fact, Kind, L4, ListenerId, Outcome, Problem,
@@ -203,6 +203,44 @@ fn an_address_is_free_when_every_live_host_applied_its_release_and_holds_it_no_m
         }
         assert_eq!(world.desire(&Unit::Address(at)) == Desired::Absent, free, "{case}");
     }
+}
+
+#[test]
+fn an_address_on_its_way_to_one_is_not_given_to_another_before_it_is_known_what_came_of_it() {
+    let at = ip("192.0.2.10");
+    let other = service("other", &[("", 80, TargetPort::Number(80))]);
+    for failed in [false, true] {
+        let mut world = controller(vec![pool(("192.0.2.10", "192.0.2.10")), put(&shop()), put(&other)]);
+        world.apply(Change::Leads(true));
+        let wanted = |world: &World| match world.desire(&Unit::Address(at)) {
+            Desired::Address(it) => it.owners.clone(),
+            _ => Vec::new(),
+        };
+        let first = if wanted(&world) == [owner(&shop())] { shop() } else { other.clone() };
+        world.apply(Change::Gone(FactRef::Object(owner(&first).object())));
+        assert_eq!(wanted(&world), [], "it may be written as theirs at this moment");
+        if failed {
+            let state = UnitState::Failed { why: "no answer".into(), retry: Duration::from_secs(1) };
+            let unit = Unit::Address(at);
+            let outcome =
+                Outcome { unit, state, facts: Vec::new(), problems: Vec::new(), serving: Vec::new() };
+            world.apply(Change::Outcome(outcome));
+            assert_eq!(wanted(&world), [], "it may have been written all the same");
+        }
+        world.apply(written("192.0.2.10", &[&first], AddressState::Held, 5));
+        assert_eq!(wanted(&world), []);
+        world.apply(written("192.0.2.10", &[], AddressState::Releasing, 6));
+        assert_eq!(wanted(&world).len(), 1, "now the other may have it");
+    }
+}
+
+#[test]
+fn what_somebody_else_wrote_over_ours_is_looked_at_again_by_who_leads() {
+    let mut world = controller(vec![pool(PUBLIC), put(&shop()), held("192.0.2.17", &[&shop()])]);
+    let object = owner(&shop()).object();
+    assert_eq!(world.apply(Change::Overwritten(object.clone())), []);
+    world.apply(Change::Leads(true));
+    assert_eq!(world.apply(Change::Overwritten(object)), [Dirt::Unit(Unit::Status(owner(&shop())))]);
 }
 
 #[test]
