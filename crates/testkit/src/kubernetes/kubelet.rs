@@ -12,6 +12,8 @@ mod pod;
 mod probes;
 mod program;
 mod sandbox;
+mod volumes;
+mod walls;
 
 use std::{collections::HashMap, pin::pin, rc::Rc, sync::Arc, thread::JoinHandle};
 

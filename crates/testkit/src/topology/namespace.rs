@@ -70,6 +70,17 @@ impl Namespace {
         Running::start(command.args(arguments))
     }
 
+    /// What runs in there: ids, with command lines.
+    pub fn processes(&self) -> Vec<(u32, String)> {
+        let told = command("ip", &["netns", "pids", &self.name]);
+        let ids = told.split_whitespace().filter_map(|it| it.parse().ok());
+        ids.filter_map(|id: u32| {
+            let line = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
+            Some((id, String::from_utf8_lossy(&line).trim_end_matches('\0').replace('\0', " ")))
+        })
+        .collect()
+    }
+
     /// `ip` for this namespace, to its end.
     #[track_caller]
     pub fn ip(&self, arguments: &[&str]) -> String {

@@ -21,8 +21,8 @@ use tokio::{
 
 use self::container::{State, keep};
 use super::{
-    account,
     sandbox::{Addresses, Sandbox},
+    volumes,
 };
 use crate::kubernetes::node::Place;
 
@@ -69,8 +69,8 @@ pub(super) async fn live(
         them.into_iter().flatten().map(kept).collect()
     };
     let (first, main) = (all(spec.init_containers), all(Some(spec.containers)));
-    // Its account may come later, or never.
-    while account::prepare(&place, &client, &pod).await.is_err()
+    // Its account may come later, or never, and so may what else is in its volumes.
+    while volumes::prepare(&place, &client, &pod).await.is_err()
         && told.borrow().metadata.deletion_timestamp.is_none()
     {
         sleep(AGAIN).await;

@@ -1,0 +1,75 @@
+use std::{fs, io, path::PathBuf};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Volume};
+use kube::{Api, Client};
+
+use super::account;
+use crate::kubernetes::node::Place;
+
+/// A folder that a container sees.
+pub(super) struct Mount {
+    pub(super) folder: PathBuf,
+    pub(super) at: String,
+    pub(super) read_only: bool,
+}
+
+/// Makes the pod's volumes. What a volume is made of may come later, or never.
+pub(super) async fn prepare(place: &Place, client: &Client, pod: &Pod) -> Result<(), String> {
+    let volumes = pod.spec.iter().flat_map(|it| it.volumes.iter().flatten());
+    for volume in volumes {
+        let folder = folder_of(place, pod, volume);
+        if let Some(map) = &volume.config_map {
+            let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace(pod));
+            let map = maps.get(&map.name).await.map_err(|it| it.to_string())?;
+            write(&folder, map.data.iter().flatten()).map_err(|it| it.to_string())?;
+        } else if volume.empty_dir.is_some() {
+            fs::create_dir_all(&folder).map_err(|it| it.to_string())?;
+        } else if is_account(volume) {
+            account::prepare(place, client, pod, &folder).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a container has them. One of a kind that this does not know is not there.
+pub(super) fn mounts(place: &Place, pod: &Pod, container: &Container) -> Vec<Mount> {
+    let volumes: Vec<&Volume> = pod.spec.iter().flat_map(|it| it.volumes.iter().flatten()).collect();
+    let of = |name: &str| volumes.iter().find(|it| it.name == name).map(|it| folder_of(place, pod, it));
+    let mounts = container.volume_mounts.iter().flatten();
+    let known = mounts.filter_map(|it| {
+        // A container's /var/run is its /run.
+        let at = it.mount_path.strip_prefix("/var").filter(|rest| rest.starts_with("/run/"));
+        let at = at.unwrap_or(&it.mount_path).to_owned();
+        Some(Mount { folder: of(&it.name)?, at, read_only: it.read_only == Some(true) })
+    });
+    known.filter(|it| it.folder.is_dir()).collect()
+}
+
+fn is_account(volume: &Volume) -> bool {
+    let sources = volume.projected.iter().flat_map(|it| it.sources.iter().flatten());
+    sources.into_iter().any(|it| it.service_account_token.is_some())
+}
+
+fn folder_of(place: &Place, pod: &Pod, volume: &Volume) -> PathBuf {
+    match &volume.host_path {
+        Some(host) => PathBuf::from(&host.path),
+        None => folder(place, pod).join("volumes").join(&volume.name),
+    }
+}
+
+/// What is a pod's own on the machine.
+pub(super) fn folder(place: &Place, pod: &Pod) -> PathBuf {
+    place.folder.join(pod.metadata.uid.as_deref().unwrap_or_default())
+}
+
+pub(super) fn namespace(pod: &Pod) -> String {
+    pod.metadata.namespace.clone().unwrap_or_default()
+}
+
+fn write<'m>(folder: &PathBuf, files: impl Iterator<Item = (&'m String, &'m String)>) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    for (name, content) in files {
+        fs::write(folder.join(name), content)?;
+    }
+    Ok(())
+}
