@@ -28,6 +28,8 @@ pub enum Change {
     Config(Arc<Config>),
     /// Whether this process leads: gives addresses out and writes statuses, or follows what another writes.
     Leads(bool),
+    /// Whether this host is to serve nobody new, while who is connected may finish.
+    Drains(bool),
     /// What time it is, told now and then: certificates age.
     Time(Time),
 }

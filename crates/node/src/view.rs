@@ -61,7 +61,10 @@ fn listener_views(overview: &Overview, statistics: &[&ListenerStatistics]) -> Ve
     let mut views = Vec::new();
     for ip in &overview.status.addresses {
         for (id, listener) in &overview.load_balancer.listeners {
-            let counted = statistics.iter().find(|it| it.ip == *ip && it.id == *id && !it.closed);
+            let here = || statistics.iter().filter(|it| it.ip == *ip && it.id == *id);
+            let counted = here().find(|it| !it.closed);
+            // Who came before it closed, as on a host that drains, is there still.
+            let left: u64 = here().filter(|it| it.closed).map(|it| u64::from(it.traffic.current)).sum();
             let refused = |why| counted.map_or(0, |it| it.refused(why));
             let traffic = counted.map(|it| it.traffic).unwrap_or_default();
             views.push(ListenerView {
@@ -75,6 +78,7 @@ fn listener_views(overview: &Overview, statistics: &[&ListenerStatistics]) -> Ve
                     .iter()
                     .any(|it| (it.ip, it.protocol, it.port) == (*ip, id.l4, id.port)),
                 sessions: Sessions {
+                    current: u64::from(traffic.current) + left,
                     limit: listener.limits.connections.map(u64::from),
                     ..sessions(&traffic)
                 },

@@ -17,6 +17,15 @@ use crate::{
 
 /// Several lines; `Err` names what there is instead.
 pub fn explain(world: &World, key: &ServiceKey) -> Result<String, String> {
+    explain_but(world, key, |_| false)
+}
+
+/// As above, without Problems that are none where nobody looked.
+pub fn explain_but(
+    world: &World,
+    key: &ServiceKey,
+    is_unknown: impl Fn(&Problem) -> bool,
+) -> Result<String, String> {
     let Some(service) = world.index().service(key) else { return Err(unknown(world, key)) };
     let mut text = String::new();
     let owners: Vec<Overview> = (world.overview().into_iter())
@@ -29,7 +38,7 @@ pub fn explain(world: &World, key: &ServiceKey) -> Result<String, String> {
         listeners(&mut text, owner);
     }
     members(&mut text, world, key, service, &owners);
-    problems(&mut text, world, key, service, &owners);
+    problems(&mut text, world, key, service, &owners, is_unknown);
     Ok(text)
 }
 
@@ -207,10 +216,18 @@ fn members_of(text: &mut String, pool: &Pool) {
     }
 }
 
-fn problems(text: &mut String, world: &World, key: &ServiceKey, service: &Service, owners: &[Overview]) {
+fn problems(
+    text: &mut String,
+    world: &World,
+    key: &ServiceKey,
+    service: &Service,
+    owners: &[Overview],
+    is_unknown: impl Fn(&Problem) -> bool,
+) {
     let itself = Owner::Object { object: key.object(), uid: service.meta.uid.clone() };
     let told = world.status(&itself).map(|it| it.problems).unwrap_or_default();
-    let all: BTreeSet<&Problem> = owners.iter().flat_map(|it| &it.status.problems).chain(&told).collect();
+    let all = owners.iter().flat_map(|it| &it.status.problems).chain(&told);
+    let all: BTreeSet<&Problem> = all.filter(|it| !is_unknown(it)).collect();
     if all.is_empty() {
         return;
     }

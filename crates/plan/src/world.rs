@@ -66,6 +66,8 @@ pub struct World {
     config: Arc<Config>,
     index: Index,
     certificates: Certificates,
+    /// This host is to serve nobody new.
+    drains: bool,
     /// Who names each Secret.
     certified: HashMap<ObjectRef, BTreeSet<ServiceKey>>,
     secrets_of: HashMap<ServiceKey, BTreeSet<ObjectRef>>,
@@ -103,6 +105,7 @@ impl World {
             config,
             index: Index::default(),
             certificates: Certificates::default(),
+            drains: false,
             certified: HashMap::new(),
             secrets_of: HashMap::new(),
             ledger,
@@ -146,11 +149,11 @@ impl World {
     pub fn desire(&self, unit: &Unit) -> Desired {
         match unit {
             Unit::LoadBalancer(..) if self.door.units.contains(unit) => {
-                Desired::LoadBalancer(self.door_load_balancer())
+                Desired::LoadBalancer(self.here(self.door_load_balancer()))
             }
             Unit::LoadBalancer(_, LbKey::Of(owner)) => match self.owners.get(owner) {
                 Some(state) if state.units.contains(unit) => {
-                    Desired::LoadBalancer(state.planned.load_balancer.clone())
+                    Desired::LoadBalancer(self.here(state.planned.load_balancer.clone()))
                 }
                 _ => Desired::Absent,
             },
@@ -191,6 +194,7 @@ impl World {
             Change::Outcome(outcome) => self.conclude(outcome),
             Change::Config(config) => self.reconfigure(config),
             Change::Leads(leads) => self.lead(leads),
+            Change::Drains(drains) => self.drain(drains),
             Change::Time(now) => self.age(now),
         }
     }

@@ -283,7 +283,7 @@ impl View<'_> {
         let of = |family: &Family| {
             let found: Vec<IpAddr> = match claim.requested_in(*family) {
                 Some(ip) => Some(ip).into_iter().filter(own).collect(),
-                None => self.hosts.addresses().filter(|ip| Family::of(*ip) == *family).filter(own).collect(),
+                None => self.hosts.published().filter(|ip| Family::of(*ip) == *family).filter(own).collect(),
             };
             (!found.is_empty()).then_some(found)
         };

@@ -197,6 +197,8 @@ pub(super) struct Hosts {
     reports: BTreeMap<Name, Vec<IpAddr>>,
     /// Each with the first host that has it.
     addresses: BTreeMap<IpAddr, Name>,
+    /// Nobody new is to be sent there.
+    draining: BTreeSet<Name>,
 }
 
 impl Hosts {
@@ -204,12 +206,17 @@ impl Hosts {
     pub(super) fn put(&mut self, report: &HostReport) -> bool {
         let earlier = self.reports.insert(report.host.clone(), report.addresses.clone());
         let changed = earlier.is_none_or(|earlier| earlier != report.addresses);
+        let drained = match report.drain {
+            true => self.draining.insert(report.host.clone()),
+            false => self.draining.remove(&report.host),
+        };
         self.arrange();
-        changed
+        changed || drained
     }
 
     pub(super) fn remove(&mut self, host: &str) -> bool {
         let changed = self.reports.remove(host).is_some();
+        self.draining.remove(host);
         self.arrange();
         changed
     }
@@ -218,8 +225,13 @@ impl Hosts {
         self.addresses.get(&ip)
     }
 
-    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.addresses.keys().copied()
+    /// Where people may be sent. If all hosts drain, nobody could take over: what was published stays.
+    pub(super) fn published(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let all = self.addresses.values().all(|host| self.draining.contains(host));
+        self.addresses
+            .iter()
+            .filter(move |(_, host)| all || !self.draining.contains(*host))
+            .map(|(ip, _)| *ip)
     }
 
     pub(super) fn within(&self, range: IpRange) -> impl Iterator<Item = IpAddr> + '_ {

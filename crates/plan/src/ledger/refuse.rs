@@ -184,7 +184,7 @@ impl View<'_> {
 
     fn has(&self, pool: &AddressPool, family: Family) -> bool {
         if pool.hosts {
-            return self.hosts.addresses().any(|ip| Family::of(ip) == family && !self.holdings.contains(ip));
+            return self.hosts.published().any(|ip| Family::of(ip) == family && !self.holdings.contains(ip));
         }
         ranges(pool).any(|range| range.family() == family)
     }

@@ -3,13 +3,18 @@
 //! Of this host `holds` lists every address. Another, in a cluster, says how far it is (`applied`) and tells exceptions
 //! only: what it still holds, what it cannot serve.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use seaway_model::{
-    AddressState, Dirt, Name, Owner, Problem, Reason, Unit,
+    AddressState, Dirt, LoadBalancer, Name, Owner, Problem, Reason, Unit,
     fact::{HostReport, HostSays, NotServed},
     load_balancer::Bind,
     outcome::Serving,
+    unit::Place,
 };
 
 use super::{World, owners::OwnerState};
@@ -35,6 +40,23 @@ impl World {
         let addresses = ips.iter().filter_map(|ip| self.addresses.get(ip));
         let owners: BTreeSet<&Owner> = addresses.flat_map(|it| &it.owners).collect();
         self.dirt.extend(owners.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+    }
+
+    /// Sockets close or open, and nothing else: who is connected needs addresses and pools as they are.
+    pub(super) fn drain(&mut self, drains: bool) {
+        if std::mem::replace(&mut self.drains, drains) == drains {
+            return;
+        }
+        let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { .. }, _));
+        self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(Dirt::Unit));
+    }
+
+    /// As far as this host serves it at present.
+    pub(super) fn here(&self, load_balancer: Arc<LoadBalancer>) -> Arc<LoadBalancer> {
+        if !self.drains {
+            return load_balancer;
+        }
+        Arc::new(LoadBalancer { listeners: BTreeMap::new(), ..LoadBalancer::clone(&load_balancer) })
     }
 
     /// Some host has it, or has not heard yet that it should not. (Those that are not alive were told as gone.)
@@ -66,16 +88,8 @@ impl World {
     /// What hosts serve of an owner, as far as they tell: who serves nothing itself has only their word.
     pub(super) fn served_by_hosts(&self, state: &OwnerState) -> Vec<Serving> {
         let load_balancer = &state.planned.load_balancer;
-        let mut hosts: Vec<&HostReport> = self.index.hosts().map(|it| &**it).filter(|it| !it.drain).collect();
-        let left_out = |host: &HostReport| self.index.node(&host.host).is_some_and(|node| is_excluded(node));
-        hosts.retain(|host| !left_out(host) && self.has_members_for(state, host));
-        let reached = |bind: &Bind| match bind {
-            Bind::Ledger(ip) => hosts.iter().any(|host| self.has(host, *ip)),
-            Bind::Host(ip) => {
-                hosts.iter().any(|host| host.addresses.contains(ip) && !host.not_served.contains(ip))
-            }
-            Bind::Cloud(_) => false,
-        };
+        let hosts: Vec<&HostReport> = self.hosts_for(state).collect();
+        let reached = |bind: &Bind| hosts.iter().any(|host| self.is_at(host, bind));
         let ips = load_balancer.binds.iter().filter(|bind| reached(bind)).filter_map(Bind::ip);
         let at =
             |ip| load_balancer.listeners.keys().map(move |it| Serving { ip, protocol: it.l4, port: it.port });
@@ -89,6 +103,28 @@ impl World {
         };
         let beside = self.index.hosts().map(|it| &it.host).filter(|it| self.index.is_outside(Some(it)));
         beside_nodes(demand, &beside.collect::<Vec<_>>())
+    }
+
+    /// Those that take somebody new for an owner, as far as they tell.
+    pub fn who_serves(&self, owner: &Owner) -> Vec<Name> {
+        let Some(state) = self.owners.get(owner) else { return Vec::new() };
+        let binds = &state.planned.load_balancer.binds;
+        let serves = |host: &&HostReport| binds.iter().any(|bind| self.is_at(host, bind));
+        self.hosts_for(state).filter(serves).map(|it| it.host.clone()).collect()
+    }
+
+    fn hosts_for<'w>(&'w self, state: &'w OwnerState) -> impl Iterator<Item = &'w HostReport> {
+        let left_out = |host: &HostReport| self.index.node(&host.host).is_some_and(|node| is_excluded(node));
+        let hosts = self.index.hosts().map(|it| &**it).filter(|it| !it.drain);
+        hosts.filter(move |host| !left_out(host) && self.has_members_for(state, host))
+    }
+
+    fn is_at(&self, host: &HostReport, bind: &Bind) -> bool {
+        match bind {
+            Bind::Ledger(ip) => self.has(host, *ip),
+            Bind::Host(ip) => host.addresses.contains(ip) && !host.not_served.contains(ip),
+            Bind::Cloud(_) => false,
+        }
     }
 
     /// With `externalTrafficPolicy: Local`, a host without a member does not serve.
@@ -125,7 +161,8 @@ impl World {
     }
 
     fn serves_here(&self, owner: &Owner, ip: IpAddr) -> bool {
-        let Some(state) = self.owners.get(owner) else { return true };
+        // Its `spec.drain` says so already, in one word for all.
+        let Some(state) = self.owners.get(owner).filter(|_| !self.drains) else { return true };
         let load_balancer = &state.planned.load_balancer;
         let bound = load_balancer.binds.contains(&Bind::Ledger(ip));
         let serving =

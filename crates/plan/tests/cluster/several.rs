@@ -16,7 +16,7 @@ use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, service, shop, syn
 use crate::scene::{OnHost, unit};
 
 /// A host that gives nothing out.
-fn on_host(changes: Vec<Change>) -> World {
+pub(crate) fn on_host(changes: Vec<Change>) -> World {
     let roles = Roles { allocate: false, host: Some(HOST.into()) };
     let mut world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(Config::default()));
     dry_run(&mut world, changes.into_iter().chain(synced()));
@@ -24,7 +24,7 @@ fn on_host(changes: Vec<Change>) -> World {
 }
 
 /// A controller, which serves nothing.
-fn controller(changes: Vec<Change>) -> World {
+pub(crate) fn controller(changes: Vec<Change>) -> World {
     let mut world = World::new(Roles::default(), Vec::new(), Arc::new(Config::default()));
     for change in changes.into_iter().chain(synced()) {
         world.apply(change);
@@ -32,7 +32,7 @@ fn controller(changes: Vec<Change>) -> World {
     world
 }
 
-fn written(at: &str, owners: &[&Service], state: AddressState, version: u64) -> Change {
+pub(crate) fn written(at: &str, owners: &[&Service], state: AddressState, version: u64) -> Change {
     Change::Put(Fact::Address(Arc::new(Address {
         ip: ip(at),
         pool: "public".into(),
@@ -55,14 +55,14 @@ fn served(world: &World, service: &Service) -> (Vec<Bind>, Vec<ListenerId>) {
     }
 }
 
-fn present(world: &World) -> Vec<String> {
+pub(crate) fn present(world: &World) -> Vec<String> {
     match world.desire(&Unit::Presence(HOST.into())) {
         Desired::Presence(present) => present.addresses.keys().map(ToString::to_string).collect(),
         other => panic!("not present but {other:?}"),
     }
 }
 
-const PUBLIC: (&str, &str) = ("192.0.2.10", "192.0.2.19");
+pub(crate) const PUBLIC: (&str, &str) = ("192.0.2.10", "192.0.2.19");
 
 #[test]
 fn a_host_has_the_addresses_that_are_written_and_gives_none() {
@@ -161,7 +161,7 @@ fn nothing_is_given_out_before_pools_and_hosts_were_told() {
 }
 
 /// What another host says.
-fn heard(report: HostReport) -> Change {
+pub(crate) fn heard(report: HostReport) -> Change {
     Change::Put(Fact::Host(Arc::new(report)))
 }
 

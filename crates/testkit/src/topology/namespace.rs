@@ -112,7 +112,7 @@ impl Namespace {
     #[track_caller]
     pub fn route(&self, to: &str, via: &str) {
         let family = if via.contains(':') { "-6" } else { "-4" };
-        self.ip(&[family, "route", "add", to, "via", via]);
+        self.ip(&[family, "route", "replace", to, "via", via]);
     }
 
     /// Makes this namespace pass on what is not for itself.
