@@ -5,7 +5,7 @@ mod routes;
 use std::{
     future::{Future, ready},
     io,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
     sync::Arc,
     time::Duration,
@@ -81,7 +81,15 @@ pub enum BindError {
 /// Sockets that listen, before anybody answers.
 #[derive(Debug)]
 pub struct Bound {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(TcpListener, Grants)>,
+}
+
+/// What may be asked for at a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Grants {
+    /// What changes something, too, by whoever may.
+    All,
+    Reading,
 }
 
 impl Bound {
@@ -104,11 +112,24 @@ impl Bound {
                 listeners
             }
         };
-        Ok(Bound { listeners })
+        Ok(Bound { listeners: listeners.into_iter().map(|it| (it, Grants::All)).collect() })
+    }
+
+    /// Listens there, too, at the same port, for whoever reads. Where it is listened already, that is enough: nobody
+    /// but this machine may change anything.
+    pub fn also_for_reading(mut self, at: IpAddr) -> Result<Bound, BindError> {
+        let addresses = self.addresses();
+        let family = |it: &SocketAddr| it.ip().is_unspecified() && it.is_ipv4() == at.is_ipv4();
+        if addresses.iter().any(|it| it.ip() == at || family(it)) {
+            return Ok(self);
+        }
+        let port = addresses.first().map_or(PORT, SocketAddr::port);
+        self.listeners.push((listen((at, port).into(), true)?, Grants::Reading));
+        Ok(self)
     }
 
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+        self.listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect()
     }
 
     /// Answers until the returned value is dropped.
@@ -117,8 +138,8 @@ impl Bound {
         let routes = Arc::new(Routes::new(source, log));
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let mut tasks = JoinSet::new();
-        for listener in self.listeners {
-            tasks.spawn(accept(listener, Arc::clone(&routes), Arc::clone(&places)));
+        for (listener, grants) in self.listeners {
+            tasks.spawn(accept(listener, grants, Arc::clone(&routes), Arc::clone(&places)));
         }
         Admin { addresses, tasks }
     }
@@ -168,7 +189,7 @@ fn is_family_absent(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(nix::errno::Errno::EAFNOSUPPORT as i32)
 }
 
-async fn accept(listener: TcpListener, routes: Arc<Routes>, places: Arc<Semaphore>) {
+async fn accept(listener: TcpListener, grants: Grants, routes: Arc<Routes>, places: Arc<Semaphore>) {
     let mut connections = JoinSet::new();
     let mut failing = false;
     loop {
@@ -179,7 +200,7 @@ async fn accept(listener: TcpListener, routes: Arc<Routes>, places: Arc<Semaphor
                 failing = false;
                 let routes = Arc::clone(&routes);
                 connections.spawn(async move {
-                    converse(stream, peer, routes).await;
+                    converse(stream, peer, grants, routes).await;
                     drop(place);
                 });
             }
@@ -194,10 +215,10 @@ async fn accept(listener: TcpListener, routes: Arc<Routes>, places: Arc<Semaphor
     }
 }
 
-async fn converse(stream: TcpStream, peer: SocketAddr, routes: Arc<Routes>) {
+async fn converse(stream: TcpStream, peer: SocketAddr, grants: Grants, routes: Arc<Routes>) {
     let service = service_fn(move |request| {
         let routes = Arc::clone(&routes);
-        async move { Ok::<_, std::convert::Infallible>(routes.answer(peer, request).await) }
+        async move { Ok::<_, std::convert::Infallible>(routes.answer(peer, grants, request).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -451,3 +451,47 @@ fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
         std::thread::yield_now();
     }
 }
+
+#[test]
+fn an_address_for_reading_tells_everything_and_changes_nothing() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let admin = runtime.block_on(async {
+        let loopback = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
+        let bound = Bound::bind(&loopback).unwrap().also_for_reading("127.0.0.2".parse().unwrap()).unwrap();
+        bound.serve(seaway_admin::at_once(|| Arc::new(view::at(1000))), LogHandle::detached())
+    });
+    let [own, pod] = admin.addresses() else { panic!("{:?}", admin.addresses()) };
+    assert_eq!((own.port(), pod.ip().to_string()), (pod.port(), "127.0.0.2".to_owned()));
+    for path in ["/", "/state", "/;csv", "/metrics", "/live", "/ready", "/log"] {
+        assert_eq!(ask(*pod, path).status, 200, "{path}");
+        for method in ["PUT", "POST", "PATCH", "DELETE"] {
+            // Though the one who asks is this machine.
+            let refused = send(*pod, method, path, "", "trace");
+            assert_eq!(
+                (refused.status, refused.header("allow")),
+                (405, Some("GET, HEAD")),
+                "{method} {path}"
+            );
+            assert!(refused.body.contains("localhost"), "{}", refused.body);
+        }
+    }
+    assert_eq!(ask(*pod, "/log").body, "info\n");
+    assert_eq!(send(*own, "PUT", "/log", "", "debug").status, 200);
+    assert_eq!(ask(*pod, "/log").body, "debug\n");
+    runtime.block_on(admin.stop());
+}
+
+#[test]
+fn an_address_that_is_listened_at_already_is_enough() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        for (listens, also) in [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.2")] {
+            let bound = Bound::bind(&Binding::Exactly(vec![listens.parse().unwrap()])).unwrap();
+            assert_eq!(
+                bound.also_for_reading(also.parse().unwrap()).unwrap().addresses().len(),
+                1,
+                "{listens}"
+            );
+        }
+    });
+}

@@ -1,6 +1,8 @@
 //! The command line: flags are for the process, `seaway.yaml` for everything else.
 
-use std::path::PathBuf;
+pub(crate) mod kubectl;
+
+use std::{net::IpAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -62,6 +64,10 @@ pub(crate) enum Command {
     ///     seaway crds | kubectl apply -f -
     #[command(verbatim_doc_comment)]
     Crds,
+    /// See how Seaway stands in a cluster, and take a host out for a while: the plugin of kubectl
+    ///
+    /// As `kubectl seaway`, where a copy of this program is called kubectl-seaway.
+    Kubectl(kubectl::Kubectl),
     /// Look at an OpenStack cloud: what it has and can do, and the load balancers there
     #[command(name = "openstack")]
     OpenStack(OpenStack),
@@ -112,6 +118,8 @@ pub(crate) struct Member {
     #[arg(skip)]
     pub(crate) snapshot: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) pod: Pod,
+    #[command(flatten)]
     pub(crate) log: Logging,
 }
 
@@ -127,6 +135,20 @@ pub(crate) struct Node {
     /// /run/seaway/NAME.snapshot for root, else below $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
+}
+
+/// Which pod this is, told by its manifest: whoever may `get` `pods/proxy` reads its status page.
+#[derive(Debug, Args)]
+pub(crate) struct Pod {
+    /// The pod's address: the status page is there, too, for reading alone
+    #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
+    pub(crate) pod_address: Option<IpAddr>,
+    /// The pod's name
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    pub(crate) pod_name: Option<String>,
+    /// The pod's namespace
+    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE")]
+    pub(crate) pod_namespace: Option<String>,
 }
 
 /// How logs are written, whatever the configuration says.
@@ -330,5 +352,6 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+        kubectl::Plugin::command().debug_assert();
     }
 }

@@ -6,6 +6,7 @@
 //!                    ├► node --prepare: settings of the machine                         prepare.rs
 //!                    └► plan, check, explain: the same folder, planned and not done  look.rs
 //!        ├► import: another load balancer's configuration as a seaway.yaml              import.rs
+//!        ├► kubectl status, explain, drain: a cluster looked at once                   kubectl.rs
 //!        ├► crds: what a Kubernetes cluster has to know and to allow                     crates/cluster
 //!        └► openstack check, show: a cloud looked at with the user's credentials     openstack.rs
 //! ```
@@ -14,6 +15,7 @@ mod args;
 mod control;
 mod demo;
 mod import;
+mod kubectl;
 mod look;
 mod member;
 mod openstack;
@@ -24,13 +26,16 @@ mod run;
 mod settings;
 mod version;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
 
-use crate::args::{Cli, Command, ConfigArgs};
+use crate::args::{Cli, Command, ConfigArgs, kubectl::Plugin};
 
 fn main() -> ExitCode {
+    if is_plugin() {
+        return told(kubectl::run(&Plugin::parse().kubectl));
+    }
     let done = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Controller(arguments) => member::run(&arguments, member::Part::Controller),
@@ -55,6 +60,7 @@ fn main() -> ExitCode {
             output::line(seaway_cluster::crds::roles().trim_end());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Kubectl(arguments) => kubectl::run(&arguments),
         Command::OpenStack(arguments) => openstack::run(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "seaway", &mut std::io::stdout());
@@ -65,6 +71,16 @@ fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
     };
+    told(done)
+}
+
+/// kubectl calls whatever is called so.
+fn is_plugin() -> bool {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    called.is_some_and(|it| it.file_name().is_some_and(|name| name == "kubectl-seaway"))
+}
+
+fn told(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         output::error(&format!("seaway: {error:#}"));
         ExitCode::FAILURE

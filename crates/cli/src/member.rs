@@ -15,13 +15,13 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, Bound, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
-    Access, Addresses, Campaign, Cluster, Counted, Credentials, HostReports, Leading, PoolReports, PoolSays,
-    Pulses, Statuses, Terms, Wanted, Watch, Wishes,
+    Access, Addresses, Campaign, Cluster, Counted, Credentials, HostReports, LEADER, Leading, PoolReports,
+    PoolSays, Pulses, Running, StatusPage, Statuses, Terms, Wanted, Watch, Wishes,
 };
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
 use seaway_files::pem::PemWatch;
-use seaway_model::{Change, Fact, Name, config::Opens};
+use seaway_model::{Change, Fact, Name, config::Opens, fact::FactRef};
 use seaway_node::{AddressWatch, Host};
 use seaway_plan::{Roles, World};
 use tokio::{
@@ -32,7 +32,7 @@ use tracing::{info, warn};
 
 use self::recall::{Memory, Recall};
 use crate::{
-    args::Member as Arguments,
+    args::{Member as Arguments, Pod},
     control::{Told, now, source, tell_time},
     rights,
     run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
@@ -46,8 +46,6 @@ pub(crate) enum Part {
     Node,
 }
 
-/// The Lease of whoever leads.
-const LEADER: &str = "seaway-controller";
 const SAID_AFTER: Duration = Duration::from_millis(50);
 const COUNTED_AFTER: Duration = Duration::from_millis(500);
 
@@ -122,7 +120,11 @@ impl Member {
     async fn start(arguments: &Arguments, settings: Settings, part: Part, log: LogHandle) -> Result<Member> {
         let signals = Signals::listen().context("signals cannot be listened to")?;
         let binding = settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
-        let bound = Bound::bind(&binding)?;
+        let mut bound = Bound::bind(&binding)?;
+        if let Some(at) = arguments.pod.pod_address {
+            bound = bound.also_for_reading(at)?;
+        }
+        let page = page(&arguments.pod, &bound);
         let cluster = Cluster::connect(access(arguments)).await?;
         let host = match part {
             Part::Node => Some(Arc::new(Host::new(
@@ -188,7 +190,8 @@ impl Member {
         let clock = tokio::spawn(tell_time(changes.clone()));
         match &host {
             Some(host) => {
-                let reports = HostReports::start(&cluster, &host.name, version::LONG);
+                let reports =
+                    HostReports::start(&cluster, &host.name, Running { version: version::LONG.into(), page });
                 tokio::spawn(say(reports, handle.clone()));
             }
             None => {
@@ -320,20 +323,25 @@ async fn certificates(settings: &Settings, tell: &mpsc::Sender<Change>) -> Resul
     Ok(pems)
 }
 
-/// What watches tell, with a word in the log on what is wrong. Of itself a host knows more than the cluster.
+/// What watches tell, with a word in the log on what is wrong. Of itself a host knows more than the cluster, but for
+/// what people want of it.
 async fn pass_on(
     mut heard: mpsc::Receiver<Change>,
     changes: mpsc::Sender<Change>,
     me: Option<Name>,
     mut memory: Memory,
 ) {
-    let mut told = Told::default();
+    let (mut told, mut drained) = (Told::default(), false);
     while let Some(change) = heard.recv().await {
-        if let (Change::Put(Fact::Host(report)), Some(me)) = (&change, &me)
-            && report.host == *me
-        {
-            continue;
-        }
+        let change = match drains(&change, me.as_ref()) {
+            None => change,
+            Some(drains) if drains == drained => continue,
+            Some(drains) => {
+                info!(drains, "somebody changed spec.drain of this host");
+                drained = drains;
+                Change::Drains(drains)
+            }
+        };
         told.log(&change);
         let beside = memory.note(&change);
         for change in [Some(change), beside].into_iter().flatten() {
@@ -341,6 +349,23 @@ async fn pass_on(
                 return;
             }
         }
+    }
+}
+
+/// Where this pod's status page is read by whoever asks the API server.
+fn page(pod: &Pod, bound: &Bound) -> Option<StatusPage> {
+    let (at, name, namespace) = (pod.pod_address?, pod.pod_name.as_ref()?, pod.pod_namespace.as_ref()?);
+    let addresses = bound.addresses();
+    let port = addresses.iter().find(|it| it.ip() == at).or(addresses.first())?.port();
+    Some(StatusPage { namespace: namespace.as_str().into(), pod: name.as_str().into(), port })
+}
+
+/// Whether this host is to drain, if this is about itself. One whose object is gone has nobody's wish to heed.
+fn drains(change: &Change, me: Option<&Name>) -> Option<bool> {
+    match change {
+        Change::Put(Fact::Host(report)) if Some(&report.host) == me => Some(report.drain),
+        Change::Gone(FactRef::Host(host)) if Some(host) == me => Some(false),
+        _ => None,
     }
 }
 

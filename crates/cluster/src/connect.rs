@@ -48,6 +48,8 @@ pub enum Credentials {
         path: PathBuf,
         context: Option<String>,
     },
+    /// As kubectl finds them, in another context.
+    Context(String),
     /// Those of the pod's ServiceAccount.
     InCluster,
 }
@@ -58,6 +60,12 @@ pub enum AccessError {
     #[error("the kubeconfig {} cannot be used: name another with --kubeconfig FILE, or mend it", path.display())]
     Kubeconfig {
         path: PathBuf,
+        #[source]
+        source: KubeconfigError,
+    },
+    #[error("the context {context} of the kubeconfig cannot be used: see kubectl config get-contexts")]
+    Context {
+        context: String,
         #[source]
         source: KubeconfigError,
     },
@@ -251,6 +259,13 @@ async fn find(access: &Access) -> Result<Found, AccessError> {
             let config = Config::incluster().map_err(AccessError::InCluster)?;
             own = Some(Name::from(&*config.default_namespace));
             config
+        }
+        Credentials::Context(context) => {
+            let fail = |source| AccessError::Context { context: context.clone(), source };
+            let file = Kubeconfig::read().map_err(fail)?;
+            let options =
+                KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
+            Config::from_custom_kubeconfig(file, &options).await.map_err(fail)?
         }
         Credentials::Kubeconfig { path, context } => {
             let fail = |source| AccessError::Kubeconfig { path: path.clone(), source };

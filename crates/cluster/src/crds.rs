@@ -6,7 +6,7 @@ pub fn definitions() -> &'static str {
 }
 
 /// ClusterRoles: `seaway-reader` for all, `seaway-controller` and `seaway-node` beside it, `seaway-certificates` where
-/// Secrets are used.
+/// Secrets are used; `seaway-viewer` and `seaway-counters` for people.
 pub fn roles() -> &'static str {
     include_str!("../../../deploy/kubernetes/roles.yaml")
 }
@@ -156,6 +156,9 @@ mod tests {
                 _ => "seaway-reader",
             };
             uses(role, it.group, it.plural, &["list", "watch"]);
+            if it.kind != Kind::Secret {
+                uses("seaway-viewer", it.group, it.plural, &["list"]);
+            }
             assert!(it.need != Need::Required || role == "seaway-reader");
         }
         uses("seaway-reader", "", "namespaces", &["get"]);
@@ -168,6 +171,8 @@ mod tests {
         uses("seaway-node", "seaway.dev", "loadbalancerhosts", &["create"]);
         uses("seaway-node", "seaway.dev", "loadbalancerhosts/status", &["patch"]);
         uses("seaway-node", "coordination.k8s.io", "leases", &["create", "get", "update"]);
+        uses("seaway-viewer", "coordination.k8s.io", "leases", &["list"]);
+        uses("seaway-counters", "", "pods/proxy", &["get"]);
         assert_eq!(allowed(), used);
     }
 }

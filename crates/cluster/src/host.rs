@@ -3,11 +3,11 @@
 //! It is written when it changes, once a second at most, and holds exceptions only, so that its size does not grow with
 //! the number of Services. `spec` is for people, and no host touches it.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use seaway_manifests::decode::Field;
 use seaway_model::{
-    Kind,
+    Kind, Name,
     address::PLAN_VERSION,
     fact::{HostReport, HostSays},
 };
@@ -34,11 +34,27 @@ pub struct HostReports {
     task: JoinHandle<()>,
 }
 
+/// What a host's program says once and for all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Running {
+    pub version: Name,
+    /// None of a host whose counters nobody can read from afar.
+    pub page: Option<StatusPage>,
+}
+
+/// The pod whose status page tells a host's counters, by `pods/proxy` of the API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusPage {
+    pub namespace: Name,
+    pub pod: Name,
+    pub port: u16,
+}
+
 impl HostReports {
-    /// `host`: the name of its object, which is made if it is not there. `version`: of the program.
-    pub fn start(cluster: &Cluster, host: &str, version: &'static str) -> HostReports {
+    /// `host`: the name of its object, which is made if it is not there.
+    pub fn start(cluster: &Cluster, host: &str, running: Running) -> HostReports {
         let (says, heard) = watch::channel(HostSays::default());
-        let task = tokio::spawn(write_on(cluster.clone(), host.to_owned(), version, heard));
+        let task = tokio::spawn(write_on(cluster.clone(), host.to_owned(), running, heard));
         HostReports { says, task }
     }
 
@@ -58,12 +74,7 @@ impl Drop for HostReports {
     }
 }
 
-async fn write_on(
-    cluster: Cluster,
-    host: String,
-    version: &'static str,
-    mut heard: watch::Receiver<HostSays>,
-) {
+async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: watch::Receiver<HostSays>) {
     let mut written = None;
     while heard.changed().await.is_ok() {
         let says = heard.borrow_and_update().clone();
@@ -71,7 +82,7 @@ async fn write_on(
             continue;
         }
         let next = Instant::now() + AT_MOST;
-        match write(&cluster, &host, status(version, &says)).await {
+        match write(&cluster, &host, status(&running, &says)).await {
             Ok(()) => written = Some(says),
             Err(answer) => {
                 warn!(host, why = answer.told(), "what this host says of itself cannot be written");
@@ -105,17 +116,47 @@ fn api_version() -> String {
     format!("{OURS}/{OUR_VERSION}")
 }
 
-fn status(version: &str, says: &HostSays) -> Value {
+fn status(running: &Running, says: &HostSays) -> Value {
     let not_served: Vec<Value> = (says.not_served.iter())
         .map(|it| json!({ "address": it.address, "reason": it.reason.as_str(), "message": it.message }))
         .collect();
-    json!({
-        "version": version,
+    let mut status = json!({
+        "version": running.version,
         "planVersion": PLAN_VERSION,
         "applied": says.applied.to_string(),
         "addresses": says.addresses,
         "held": says.held,
         "notServed": not_served,
+    });
+    if let Some(page) = &running.page {
+        status["page"] = json!({ "namespace": page.namespace, "pod": page.pod, "port": page.port });
+    }
+    status
+}
+
+/// A host, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostSight {
+    pub report: Arc<HostReport>,
+    pub plan_version: u64,
+    pub running: Running,
+    /// What `report` names without reasons.
+    pub not_served: Vec<(IpAddr, Name, Name)>,
+}
+
+pub(crate) fn sight(root: &Field<'_>, report: &Arc<HostReport>) -> Option<HostSight> {
+    let status = root.child("status");
+    let (page, not_served) = (status.child("page"), status.child("notServed"));
+    let word = |field: &Field<'_>, key: &str| field.child(key).name().unwrap_or_default().into();
+    let read = |it: Field<'_>| Some((it.child("address").ip()?, word(&it, "reason"), word(&it, "message")));
+    let pod = page.child("pod").name().zip(page.child("port").port());
+    let page =
+        pod.map(|(pod, port)| StatusPage { namespace: word(&page, "namespace"), pod: pod.into(), port });
+    Some(HostSight {
+        report: report.clone(),
+        plan_version: status.child("planVersion").within(0, i64::MAX).unwrap_or_default(),
+        running: Running { version: word(&status, "version"), page },
+        not_served: not_served.items().filter_map(read).collect(),
     })
 }
 
@@ -138,8 +179,6 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::net::IpAddr;
-
     use seaway_manifests::{decode::Faults, tree::Node};
     use seaway_model::{Reason, fact::NotServed};
 
@@ -147,7 +186,12 @@ pub(crate) mod tests {
 
     /// All that a status may have.
     pub(crate) fn full() -> Value {
-        status("0.1", &says())
+        status(&running(), &says())
+    }
+
+    fn running() -> Running {
+        let page = StatusPage { namespace: "seaway-system".into(), pod: "seaway-x".into(), port: 1936 };
+        Running { version: "0.1".into(), page: Some(page) }
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -170,8 +214,7 @@ pub(crate) mod tests {
     #[test]
     fn what_a_host_says_reads_back() {
         let says = says();
-        let object =
-            json!({ "metadata": { "name": "a" }, "spec": { "drain": true }, "status": status("0.1", &says) });
+        let object = json!({ "metadata": { "name": "a" }, "spec": { "drain": true }, "status": status(&running(), &says) });
         let node: Node = serde_json::from_value(object).expect("is a tree");
         let faults = Faults::default();
         let report = read(&Field::root(&node, &faults)).expect("is a host");

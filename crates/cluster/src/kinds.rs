@@ -61,6 +61,10 @@ impl Watched {
     pub(crate) const EVENTS: Watched =
         Watched::new(Kind::Event, "events.k8s.io", "v1", "events", Need::Foreign);
 
+    /// Of hosts and of who leads.
+    pub(crate) const LEASES: Watched =
+        Watched::new(Kind::Config, "coordination.k8s.io", "v1", "leases", Need::Offered);
+
     pub(crate) fn of(kind: Kind) -> Option<&'static Watched> {
         WATCHED.iter().find(|it| it.kind == kind)
     }

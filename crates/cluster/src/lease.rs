@@ -26,6 +26,9 @@ use tracing::{info, warn};
 
 use crate::{answer::Answer, connect::Cluster, watch::pulses};
 
+/// The Lease of whoever gives addresses out.
+pub const LEADER: &str = "seaway-controller";
+
 /// How long a Lease holds, and how often it is renewed.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {

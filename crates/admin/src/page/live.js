@@ -46,7 +46,7 @@
     const query = new URLSearchParams({ part: "live" });
     if (search.value.trim()) query.set("q", search.value.trim());
     try {
-      const answer = await fetch("/?" + query, { cache: "no-store", signal: AbortSignal.timeout(5000) });
+      const answer = await fetch("?" + query, { cache: "no-store", signal: AbortSignal.timeout(5000) });
       if (!answer.ok) throw new Error(answer.statusText);
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
       if (ticket !== asked) return;
@@ -65,7 +65,7 @@
 
   search.addEventListener("input", () => {
     const sought = search.value.trim();
-    history.replaceState(null, "", sought ? "/?q=" + encodeURIComponent(sought) : "/");
+    history.replaceState(null, "", sought ? "?q=" + encodeURIComponent(sought) : location.pathname);
     clearTimeout(timer);
     timer = setTimeout(update, 120);
   });

@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::time;
 
 use self::answer::{Answer, html, json, text};
-use super::{Look, Source};
+use super::{Grants, Look, Source};
 use crate::{
     csv,
     logging::LogHandle,
@@ -101,7 +101,12 @@ impl Routes {
         Routes { source, log, page: Page::new(), sampler: Mutex::default(), metrics: Mutex::default() }
     }
 
-    pub(super) async fn answer(&self, peer: SocketAddr, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(
+        &self,
+        peer: SocketAddr,
+        grants: Grants,
+        request: Request<Incoming>,
+    ) -> Answer {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         let mut answer = match (Route::of(path, query), request.method()) {
             (None, _) => {
@@ -109,6 +114,7 @@ impl Routes {
             }
             // hyper sends the head alone where that was asked.
             (Some(route), &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query)).await,
+            (Some(_), _) if grants == Grants::Reading => refuse_change(),
             (Some(Route::Log), &Method::PUT) => self.set_log(peer, request).await,
             (Some(route), _) => refuse_method(route.methods()),
         };
@@ -181,6 +187,15 @@ fn may_change(peer: SocketAddr, headers: &HeaderMap) -> Result<(), &'static str>
         return Err("Nothing is changed for a web page: the request has an Origin.\n");
     }
     Ok(())
+}
+
+fn refuse_change() -> Answer {
+    const READING: &str = "GET, HEAD";
+    let why = "Nothing is changed by this address: it is for reading, with GET and HEAD. On the machine or in the pod \
+               itself, ask http://localhost.\n";
+    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, why);
+    answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(READING));
+    answer
 }
 
 fn refuse_method(methods: &'static str) -> Answer {

@@ -6,9 +6,11 @@
 mod claims;
 mod crashes;
 mod deaths;
+mod draining;
 mod honoured;
 mod leaders;
 mod load;
+mod looking;
 mod mistakes;
 mod policies;
 mod restarts;

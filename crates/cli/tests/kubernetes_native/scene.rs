@@ -125,16 +125,22 @@ impl Scene {
         for at in 0..scene.nodes.len() {
             scene.serve(at);
         }
-        let ways = scene.nodes.first().map_or(&[][..], Node::addresses);
-        for (pool, way) in ["203.0.113.0/28", "2001:db8:113::/124"].into_iter().zip(ways) {
-            scene.outside.route(pool, way);
-        }
+        scene.lead_to(0);
         Some(scene)
+    }
+
+    /// From now on the way of the outside to the pool is through this node.
+    pub(crate) fn lead_to(&self, node: usize) {
+        let ways = self.nodes.get(node).map_or(&[][..], Node::addresses);
+        for (pool, way) in ["203.0.113.0/28", "2001:db8:113::/124"].into_iter().zip(ways) {
+            self.outside.route(pool, way);
+        }
     }
 
     /// A cluster that knows nothing of us.
     pub(crate) fn bare() -> Option<Scene> {
-        let cluster = Arc::new(Cluster::up(&Options::default())?);
+        let images = [("seaway".to_owned(), vec![SEAWAY.to_owned()])].into();
+        let cluster = Arc::new(Cluster::up(&Options { images, ..Options::default() })?);
         let outside = cluster.neighbour("outside");
         let folder = tempfile::tempdir().expect("a folder");
         let configuration = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}}";

@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, fmt, net::IpAddr};
 use seaway_model::{Name, ObjectRef, Problem, Reason, Status};
 use serde_json::{Value, json};
 
-use crate::seen::{Condition, Ingress, Published};
+use crate::{
+    look::ServiceSight,
+    seen::{Condition, Ingress, Published},
+};
 
 /// Of our conditions.
 pub(crate) const PREFIX: &str = "seaway.dev/";
@@ -157,6 +160,18 @@ impl Output {
 }
 
 impl Published {
+    /// For people.
+    pub(crate) fn sight(&self, namespace: Name, name: Name) -> ServiceSight {
+        let ready = self.conditions.iter().find(|it| *it.kind == *READY);
+        ServiceSight {
+            namespace,
+            name,
+            addresses: self.ingress.iter().map(|it| it.ip.clone()).collect(),
+            ready: ready.map(|it| (it.status, it.reason.clone(), it.message.clone())),
+            problems: lines(&self.conditions).map(str::to_owned).collect(),
+        }
+    }
+
     fn says(&self, ip: IpAddr) -> bool {
         self.ingress.iter().any(|it| it.is(ip))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_cluster::{
     Access, AccessError, Addresses, Campaign, Cluster, Counted, Credentials, HostReports, PoolReports,
-    PoolSays, Terms,
+    PoolSays, Running, Terms,
 };
 use seaway_model::{
     Address, AddressState, Desired, Kind, ObjectRef, Owner, Unit,
@@ -207,7 +207,7 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     let host = connect(&scene.cluster.kubeconfig_of("host", &[]), PACE).await;
     let life = Campaign::host(&host, "writers", Terms::HOST);
     life.leading().changed_from(false).await;
-    let reports = HostReports::start(&host, "writers", "test");
+    let reports = HostReports::start(&host, "writers", Running::default());
     reports.say(HostSays { applied: 1, ..HostSays::default() });
     let reference = FactRef::Host("writers".into());
     heard.until("the host is heard", |it| it.facts.contains_key(&reference)).await;

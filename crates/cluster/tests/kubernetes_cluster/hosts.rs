@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{Campaign, HostReports, Terms};
+use seaway_cluster::{Campaign, HostReports, Running, Terms};
 use seaway_model::{
     Fact, Reason,
     fact::{FactRef, HostSays, NotServed},
@@ -20,7 +20,7 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     let mut heard = Heard::of(&cluster);
     heard.until_synced().await;
     let life = Campaign::host(&cluster, &name, TERMS);
-    let reports = HostReports::start(&cluster, &name, "test");
+    let reports = HostReports::start(&cluster, &name, Running::default());
     let says = |applied| HostSays {
         applied,
         addresses: vec!["10.0.0.1".parse().expect("an address")],

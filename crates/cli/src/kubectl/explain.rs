@@ -1,0 +1,149 @@
+//! `kubectl seaway explain`.
+
+use std::{fmt::Write, process::ExitCode};
+
+use anyhow::{Result, bail};
+use seaway_admin::{View, view::MemberState};
+use seaway_cluster::{HostSight, Pulse};
+use seaway_model::{Name, Reason};
+use seaway_plan::{Overview, ServiceKey, explain::explain_but};
+
+use super::{Glance, connect, connections};
+use crate::{args::kubectl::Explain, output};
+
+pub(super) async fn run(arguments: &Explain) -> Result<ExitCode> {
+    let cluster = connect(&arguments.reach).await?;
+    let key = key(&arguments.what, arguments.namespace.as_deref(), || cluster.default_namespace())?;
+    let glance = Glance::at(&arguments.reach, &cluster, Some(&key.name)).await?;
+    // Secrets were not looked at: none of them is missing.
+    let unknown = |it: &seaway_model::Problem| it.reason == Reason::NoSuchSecret;
+    match explain_but(&glance.world, &key, unknown) {
+        Ok(text) => output::line(format!("{text}{}{}", said(&glance, &key), hosts(&glance, &key)).trim_end()),
+        Err(why) => bail!("{why}"),
+    }
+    for note in glance.notes() {
+        output::error(&format!("note: {note}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `service shop`, `shop`, `service/shop`, `infra/shop`.
+fn key(what: &[String], namespace: Option<&str>, default: impl Fn() -> Name) -> Result<ServiceKey> {
+    let is_kind = |it: &str| matches!(it, "service" | "services" | "svc");
+    let name = match what {
+        [name] => name.as_str(),
+        [kind, name] if is_kind(kind) => name.as_str(),
+        _ => bail!("only a Service is explained: kubectl seaway explain service NAME"),
+    };
+    let (own, name) = match name.split_once('/') {
+        Some((kind, name)) if is_kind(kind) => (None, name),
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, name),
+    };
+    let namespace = own.or(namespace).map_or_else(default, Name::from);
+    Ok(ServiceKey::new(namespace, name))
+}
+
+/// What the controller has written.
+fn said(glance: &Glance, key: &ServiceKey) -> String {
+    let of = |it: &&seaway_cluster::ServiceSight| (&it.namespace, &it.name) == (&key.namespace, &key.name);
+    let Some(said) = glance.sight.services.iter().find(of) else { return String::new() };
+    let mut text = String::new();
+    let addresses: Vec<&str> = said.addresses.iter().map(Name::as_str).collect();
+    if !addresses.is_empty() {
+        let _ = writeln!(text, "Published: {}", addresses.join(", "));
+    }
+    if let Some((ready, reason, message)) = &said.ready {
+        let _ = writeln!(text, "Status: {}, {reason}: {message}", if *ready { "ready" } else { "not ready" });
+    }
+    for line in &said.problems {
+        let _ = writeln!(text, "  {line}");
+    }
+    text
+}
+
+fn hosts(glance: &Glance, key: &ServiceKey) -> String {
+    let overview = glance.world.overview();
+    let of = |it: &&Overview| {
+        it.demand.as_ref().is_some_and(|it| {
+            (&it.service.meta.namespace, &it.service.meta.name) == (&key.namespace, &key.name)
+        })
+    };
+    let Some(overview) = overview.iter().find(of) else { return String::new() };
+    let serving = glance.world.who_serves(&overview.status.owner);
+    let mut text = "Hosts:\n".to_owned();
+    for (host, pulse) in &glance.sight.hosts {
+        let name = &host.report.host;
+        let _ = writeln!(text, "  {name}  {}", how(host, *pulse, overview, serving.contains(name)));
+        if let Some(Ok(view)) = glance.pages.get(name) {
+            counted(&mut text, view, key);
+        }
+    }
+    if glance.sight.hosts.is_empty() {
+        text.push_str("  none; run `seaway node` on one\n");
+    }
+    text
+}
+
+fn how(host: &HostSight, pulse: Pulse, overview: &Overview, serves: bool) -> String {
+    let cannot = host.not_served.iter().find(|(ip, ..)| overview.status.addresses.contains(ip));
+    match pulse {
+        Pulse::Resigned => return "was stopped".to_owned(),
+        Pulse::Silent(time) => {
+            return format!("counts as dead: nothing was heard of it for {} s", time.as_secs());
+        }
+        Pulse::Alive | Pulse::Unknown => {}
+    }
+    if host.report.drain {
+        return "drains: it takes nobody new".to_owned();
+    }
+    match cannot {
+        Some((ip, reason, why)) => format!("cannot serve {ip}: {reason}: {why}"),
+        None if serves => "serves it".to_owned(),
+        None if overview.demand.as_ref().is_some_and(|it| it.service.local_only) => {
+            "does not serve it: no ready pod is there (externalTrafficPolicy: Local), or it did not hear of it yet".to_owned()
+        }
+        None => "does not serve it: it did not hear of it yet, or its Node is excluded from load balancers".to_owned(),
+    }
+}
+
+/// Connections, and how its members do as that host sees them.
+fn counted(text: &mut String, view: &View, key: &ServiceKey) {
+    let sum = connections(view, Some((&key.namespace, &key.name)));
+    let _ = writeln!(text, "    {} open, {} since it started", sum.open, sum.total);
+    let of =
+        |it: &&seaway_admin::view::ServiceView| (&*it.namespace, &*it.name) == (&*key.namespace, &*key.name);
+    for member in view.services.iter().filter(of).flat_map(|it| &it.pools).flat_map(|it| &it.members) {
+        let why = match member.state {
+            MemberState::Down | MemberState::Ejected if !member.last_error.is_empty() => {
+                format!(" ({})", member.last_error)
+            }
+            _ => String::new(),
+        };
+        let (at, state, open) = (&member.address, member.state.as_str(), member.sessions.current);
+        let _ = writeln!(text, "    {at}  {state}{why}, {open} open");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_is_named_as_people_name_it() {
+        let key = |words: &str, namespace| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            key(&words, namespace, || "mine".into()).map(|it| format!("{}/{}", it.namespace, it.name)).ok()
+        };
+        for (words, namespace, wanted) in [
+            ("shop", None, Some("mine/shop")),
+            ("service shop", Some("infra"), Some("infra/shop")),
+            ("svc/shop", Some("infra"), Some("infra/shop")),
+            ("infra/shop", None, Some("infra/shop")),
+            ("service infra/shop", Some("other"), Some("infra/shop")),
+            ("ingress shop", None, None),
+        ] {
+            assert_eq!(key(words, namespace).as_deref(), wanted, "{words}");
+        }
+    }
+}

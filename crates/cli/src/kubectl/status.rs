@@ -1,0 +1,252 @@
+//! `kubectl seaway status`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use seaway_cluster::{HostSight, Pulse, ServiceSight};
+use seaway_model::{Name, Owner, Reason};
+use seaway_plan::Overview;
+use serde_json::{Value, json};
+
+use super::{Connections, Glance, connect, connections};
+use crate::{
+    args::{Output, kubectl::Status},
+    output,
+};
+
+pub(super) async fn run(arguments: &Status) -> Result<ExitCode> {
+    let cluster = connect(&arguments.reach).await?;
+    let glance = Glance::at(&arguments.reach, &cluster, None).await?;
+    let services = services(&glance, arguments.namespace.as_deref());
+    match arguments.output {
+        Output::Table => {
+            output::line(table(&glance, &services).trim_end());
+            for note in glance.notes() {
+                output::error(&format!("note: {note}"));
+            }
+        }
+        Output::Json => output::line(&serde_json::to_string_pretty(&as_json(&glance, &services))?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One of ours.
+struct Row {
+    namespace: Name,
+    name: Name,
+    class: Option<Name>,
+    /// As published, else as planned.
+    addresses: Vec<String>,
+    hosts: Vec<Name>,
+    ready: Option<(bool, Name, Name)>,
+    /// Of all hosts together that tell.
+    connections: Option<Connections>,
+    problems: Vec<String>,
+}
+
+fn services(glance: &Glance, namespace: Option<&str>) -> Vec<Row> {
+    let overview = glance.world.overview();
+    let of = |it: &&Overview| {
+        let object = it.status.owner.object();
+        matches!(it.status.owner, Owner::Object { .. })
+            && namespace.is_none_or(|wanted| *object.namespace == *wanted)
+    };
+    overview.iter().filter(of).map(|it| row(glance, it)).collect()
+}
+
+fn row(glance: &Glance, overview: &Overview) -> Row {
+    let object = overview.status.owner.object();
+    let said = |it: &&ServiceSight| (&it.namespace, &it.name) == (&object.namespace, &object.name);
+    let said = glance.sight.services.iter().find(said).cloned().unwrap_or_default();
+    let key = (&*object.namespace, &*object.name);
+    let told = glance.pages.values().flatten().map(|it| connections(it, Some(key)));
+    let sum =
+        |a: Connections, b: Connections| Connections { open: a.open + b.open, total: a.total + b.total };
+    let published: Vec<String> = said.addresses.iter().map(ToString::to_string).collect();
+    let planned = overview.status.addresses.iter().map(|it| format!("({it})"));
+    Row {
+        class: overview.demand.as_ref().and_then(|it| it.service.class.clone()),
+        addresses: if published.is_empty() { planned.collect() } else { published },
+        hosts: glance.world.who_serves(&overview.status.owner),
+        connections: told.reduce(sum),
+        // Whoever leads knows more; nobody may have led yet.
+        problems: match &said.ready {
+            Some(_) => said.problems,
+            None => seen(overview),
+        },
+        ready: said.ready,
+        namespace: object.namespace,
+        name: object.name,
+    }
+}
+
+/// Secrets were not looked at: none of them is missing.
+fn seen(overview: &Overview) -> Vec<String> {
+    let known = overview.status.problems.iter().filter(|it| it.reason != Reason::NoSuchSecret);
+    known.map(|it| format!("{}: {}", it.reason, it.message)).collect()
+}
+
+fn table(glance: &Glance, services: &[Row]) -> String {
+    let mut text = String::new();
+    if services.is_empty() {
+        text.push_str("No Service of type LoadBalancer here is ours.\n");
+    } else {
+        let header = ["SERVICE", "CLASS", "ADDRESSES", "HOSTS", "READY", "OPEN", "TOTAL", "PROBLEMS"];
+        text.push_str(&output::table(&header, &services.iter().map(service_cells).collect::<Vec<_>>()));
+    }
+    let hosts: Vec<Vec<String>> =
+        glance.sight.hosts.iter().map(|(it, pulse)| host_cells(glance, it, *pulse)).collect();
+    text.push('\n');
+    if hosts.is_empty() {
+        text.push_str("No host serves: run `seaway node` on one.\n");
+    } else {
+        let header = ["HOST", "ALIVE", "VERSION", "APPLIED", "NOT SERVED", "HELD", "DRAIN", "OPEN"];
+        text.push_str(&output::table(&header, &hosts));
+    }
+    let pools: Vec<Vec<String>> = glance.world.pools().iter().map(pool_cells).collect();
+    if !pools.is_empty() {
+        text.push('\n');
+        text.push_str(&output::table(&["POOL", "IPV4", "IPV6"], &pools));
+    }
+    text.push('\n');
+    text.push_str(&match &glance.sight.leader {
+        Some((who, Pulse::Alive)) => format!("Addresses are given out by {who}.\n"),
+        Some((who, pulse)) => format!("Addresses were given out by {who}: {}.\n", alive(*pulse)),
+        None => "Nobody gives addresses out: run `seaway controller`.\n".to_owned(),
+    });
+    let problems = problems(glance, services);
+    if !problems.is_empty() {
+        text.push_str("\nProblems:\n");
+        problems.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
+    }
+    text
+}
+
+fn problems(glance: &Glance, services: &[Row]) -> Vec<String> {
+    let of_service = |row: &Row| -> Vec<String> {
+        row.problems.iter().map(|it| format!("{}/{}: {it}", row.namespace, row.name)).collect()
+    };
+    let mut all: Vec<String> = services.iter().flat_map(of_service).collect();
+    for (host, _) in &glance.sight.hosts {
+        let told = host.not_served.iter();
+        all.extend(told.map(|(ip, reason, why)| format!("host {}: {ip}: {reason}: {why}", host.report.host)));
+    }
+    all
+}
+
+fn service_cells(row: &Row) -> Vec<String> {
+    let ready = match &row.ready {
+        Some((true, ..)) => "yes".to_owned(),
+        Some((false, reason, _)) => reason.to_string(),
+        None => "not told".to_owned(),
+    };
+    let count = |of: fn(Connections) -> u64| row.connections.map_or("-".to_owned(), |it| of(it).to_string());
+    vec![
+        format!("{}/{}", row.namespace, row.name),
+        row.class.as_ref().map_or("-".to_owned(), ToString::to_string),
+        listed(row.addresses.iter()),
+        listed(row.hosts.iter()),
+        ready,
+        count(|it| it.open),
+        count(|it| it.total),
+        row.problems.len().to_string(),
+    ]
+}
+
+fn host_cells(glance: &Glance, host: &HostSight, pulse: Pulse) -> Vec<String> {
+    let report = &host.report;
+    let open = open(glance, host);
+    let drain = match (report.drain, open) {
+        (false, _) => "no",
+        (true, Some(0)) => "drained",
+        (true, _) => "draining",
+    };
+    vec![
+        report.host.to_string(),
+        alive(pulse),
+        host.running.version.to_string(),
+        report.applied.to_string(),
+        report.not_served.len().to_string(),
+        report.holds.len().to_string(),
+        drain.to_owned(),
+        open.map_or("-".to_owned(), |it| it.to_string()),
+    ]
+}
+
+/// Connections, where it tells.
+fn open(glance: &Glance, host: &HostSight) -> Option<u64> {
+    let view = glance.pages.get(&host.report.host)?.as_ref().ok()?;
+    Some(connections(view, None).open)
+}
+
+fn pool_cells(pool: &seaway_plan::ledger::PoolUse) -> Vec<String> {
+    let full = |it: seaway_plan::ledger::FamilyUse| match it.assigned + it.available {
+        0 => "-".to_owned(),
+        all => format!("{} of {all}", it.assigned),
+    };
+    let [v4, v6] = match pool.hosts {
+        true => ["the hosts' own".to_owned(), "the hosts' own".to_owned()],
+        false => [full(pool.v4), full(pool.v6)],
+    };
+    vec![pool.pool.name.to_string(), v4, v6]
+}
+
+fn alive(pulse: Pulse) -> String {
+    match pulse {
+        Pulse::Alive => "yes".to_owned(),
+        Pulse::Unknown => "unknown".to_owned(),
+        Pulse::Resigned => "stopped".to_owned(),
+        Pulse::Silent(time) => format!("silent for {} s", time.as_secs()),
+    }
+}
+
+fn listed(all: impl Iterator<Item = impl ToString>) -> String {
+    let all: Vec<String> = all.map(|it| it.to_string()).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join(",") }
+}
+
+fn as_json(glance: &Glance, services: &[Row]) -> Value {
+    let counted = |it: Connections| json!({ "open": it.open, "total": it.total });
+    let services = services.iter().map(|row| {
+        json!({
+            "namespace": row.namespace,
+            "name": row.name,
+            "class": row.class,
+            "addresses": row.addresses,
+            "hosts": row.hosts,
+            "ready": row.ready.as_ref().map(|it| it.0),
+            "reason": row.ready.as_ref().map(|it| &it.1),
+            "message": row.ready.as_ref().map(|it| &it.2),
+            "connections": row.connections.map(counted),
+            "problems": row.problems,
+        })
+    });
+    let hosts = glance.sight.hosts.iter().map(|(host, pulse)| {
+        let not_served = host.not_served.iter();
+        json!({
+            "name": host.report.host,
+            "alive": alive(*pulse),
+            "version": host.running.version,
+            "planVersion": host.plan_version,
+            "applied": host.report.applied,
+            "addresses": host.report.addresses,
+            "held": host.report.holds,
+            "notServed": not_served
+                .map(|(ip, reason, why)| json!({ "address": ip, "reason": reason, "message": why }))
+                .collect::<Vec<_>>(),
+            "drain": host.report.drain,
+            "open": open(glance, host),
+        })
+    });
+    let pools = glance.world.pools().into_iter().map(|it| {
+        let full = |it: seaway_plan::ledger::FamilyUse| json!({ "assigned": it.assigned, "available": it.available });
+        json!({ "name": it.pool.name, "kind": it.pool.kind, "hosts": it.hosts, "ipv4": full(it.v4), "ipv6": full(it.v6) })
+    });
+    json!({
+        "services": services.collect::<Vec<_>>(),
+        "hosts": hosts.collect::<Vec<_>>(),
+        "pools": pools.collect::<Vec<_>>(),
+        "leader": glance.sight.leader.as_ref().map(|(who, pulse)| json!({ "name": who, "alive": alive(*pulse) })),
+        "notes": glance.notes(),
+    })
+}

@@ -1,0 +1,84 @@
+//! Hosts that serve nobody new because somebody says so.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use seaway_testkit::topology::until;
+
+use crate::scene::Scene;
+
+pub(crate) const ECHO: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: echo}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: echo}}
+  template:
+    metadata: {labels: {app: echo}}
+    spec:
+      containers:
+      - name: echo
+        image: tcp
+        ports: [{containerPort: 7}]
+        readinessProbe: {tcpSocket: {port: 7}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec:
+  type: LoadBalancer
+  selector: {app: echo}
+  ports: [{port: 80, targetPort: 7}]
+";
+
+fn talk(stream: &mut TcpStream) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(b"hello\n")?;
+    stream.read_exact(&mut [0; 1])
+}
+
+pub(crate) fn connect(scene: &Scene, at: SocketAddr) -> std::io::Result<TcpStream> {
+    scene.outside.run(|| {
+        let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(2))?;
+        talk(&mut stream).map(|()| stream)
+    })
+}
+
+fn drain(scene: &Scene, drain: bool) {
+    let patch = format!("{{\"spec\":{{\"drain\":{drain}}}}}");
+    scene.cluster.kubectl(&["patch", "loadbalancerhost", "a", "--type", "merge", "-p", &patch]);
+}
+
+#[test]
+fn a_host_that_drains_takes_nobody_new_and_lets_open_connections_be() {
+    let Some(scene) = Scene::up(2) else { return };
+    scene.cluster.apply(ECHO);
+    let at = SocketAddr::new(scene.address("echo").parse().expect("an address"), 80);
+    until("it answers", || connect(&scene, at).is_ok());
+    let mut open = connect(&scene, at).expect("it answers still");
+    let path = |path: &str| format!("{{.status.conditions[?(@.type==\"seaway.dev/Ready\")].{path}}}");
+    let ready = || scene.field("service/echo", &path("status"));
+    until("it is served", || ready() == "True");
+
+    drain(&scene, true);
+    until("nobody new is taken", || {
+        connect(&scene, at).is_err_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused)
+    });
+    talk(&mut open).expect("who was there goes on");
+    assert_eq!(ready(), "True", "the other serves it");
+    assert_eq!(scene.field("lbhost/a", "{.status.notServed[*].address}"), "", "one word says it for all");
+    // As whoever announces addresses would.
+    scene.lead_to(1);
+    until("the other takes them", || connect(&scene, at).is_ok());
+    scene.lead_to(0);
+    assert!(connect(&scene, at).is_err(), "it drains still");
+    talk(&mut open).expect("who was there goes on");
+
+    drain(&scene, false);
+    until("it takes them again", || connect(&scene, at).is_ok());
+    talk(&mut open).expect("who was there goes on");
+}

@@ -1,0 +1,222 @@
+//! One look at a cluster: everything listed once, nothing watched, nothing written. For people who ask how it stands.
+
+use std::time::Duration;
+
+use futures::future::{join, join_all};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
+use seaway_manifests::decode::{Faults, Field};
+use seaway_model::{Change, Fact, Kind, Name, Problem};
+use serde_json::json;
+
+use crate::{
+    answer::Answer,
+    connect::{Cluster, Unanswered},
+    decode::{self, Said},
+    host::{self, HostSight, StatusPage},
+    kinds::{Need, WATCHED, Watched},
+    lease::LEADER,
+    told::Told,
+    watch::pulses,
+};
+
+/// So many objects come with one answer.
+const PAGE: u32 = 500;
+/// As whom people's wishes are written.
+const PEOPLE: &str = "kubectl-seaway";
+
+/// What a cluster says at one moment.
+#[derive(Debug, Default)]
+pub struct Sight {
+    /// All that a World is told; of Secrets nothing, which are not for everybody to look at.
+    pub changes: Vec<Change>,
+    /// What could not be seen, and can be done without.
+    pub unseen: Vec<Problem>,
+    pub services: Vec<ServiceSight>,
+    pub hosts: Vec<(HostSight, Pulse)>,
+    /// Whoever gives addresses out, where that may be known.
+    pub leader: Option<(Name, Pulse)>,
+}
+
+/// What a Service's status says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServiceSight {
+    pub namespace: Name,
+    pub name: Name,
+    pub addresses: Vec<Name>,
+    /// Our condition: whether, and why not.
+    pub ready: Option<(bool, Name, Name)>,
+    /// A line each.
+    pub problems: Vec<String>,
+}
+
+/// What a Lease tells of who holds it, by the clock of whoever looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulse {
+    /// There is no Lease, or none that may be seen.
+    Unknown,
+    Alive,
+    /// Its Lease ended so long ago.
+    Silent(Duration),
+    /// It gave its Lease back.
+    Resigned,
+}
+
+impl Pulse {
+    /// Whether it may serve.
+    pub fn may_live(self) -> bool {
+        matches!(self, Pulse::Alive | Pulse::Unknown)
+    }
+
+    fn of(lease: Option<&Lease>, now: Timestamp) -> Pulse {
+        let Some(spec) = lease.and_then(|it| it.spec.as_ref()) else { return Pulse::Unknown };
+        if spec.holder_identity.as_ref().is_none_or(String::is_empty) {
+            return Pulse::Resigned;
+        }
+        let term =
+            Duration::from_secs(spec.lease_duration_seconds.and_then(|it| it.try_into().ok()).unwrap_or(0));
+        let renewed = spec.renew_time.as_ref().map(|it| it.0);
+        let silent =
+            renewed.and_then(|it| Duration::try_from(now.duration_since(it)).ok()).unwrap_or_default();
+        if silent < term { Pulse::Alive } else { Pulse::Silent(silent) }
+    }
+}
+
+/// What nothing can be told without.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Unseen(pub Problem);
+
+impl Cluster {
+    /// Lists everything once. What is required and cannot be listed is an error that names the verb that is missing.
+    pub async fn look(&self) -> Result<Sight, Unseen> {
+        let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret);
+        let lists = join_all(kinds.map(async |of| (of, self.list(of).await)));
+        let leases: Api<Lease> = Api::namespaced(self.client(), self.namespace());
+        let (lists, leases) = join(lists, self.ask(leases.list(&ListParams::default()))).await;
+        let mut sight = Sight::default();
+        let leases = leases.map(|it| it.items).unwrap_or_else(|answer| {
+            sight.unseen.push(answer.problem(&Watched::LEASES, "list"));
+            Vec::new()
+        });
+        let now = Timestamp::now();
+        let pulse = |name: &str| {
+            let named = |it: &&Lease| it.metadata.name.as_deref() == Some(name);
+            Pulse::of(leases.iter().find(named), now)
+        };
+        for (of, listed) in lists {
+            match listed {
+                Ok(all) => all.iter().for_each(|told| sight.learn(of, told, &pulse)),
+                // Somebody else's, and not there: nobody misses it.
+                Err(Answer::NotFound) if of.need == Need::Foreign => {}
+                Err(answer) if of.need == Need::Required => return Err(Unseen(answer.problem(of, "list"))),
+                Err(answer) => sight.unseen.push(answer.problem(of, "list")),
+            }
+            sight.changes.push(Change::Synced(of.kind));
+        }
+        let holder = |it: &Lease| it.spec.as_ref()?.holder_identity.clone().filter(|it| !it.is_empty());
+        let lease = leases.iter().find(|it| it.metadata.name.as_deref() == Some(LEADER));
+        // What tells one process from another is of no use to people.
+        let who = lease
+            .and_then(holder)
+            .map(|it| it.rsplit_once('_').map_or(it.clone(), |(who, _)| who.to_owned()));
+        sight.leader = who.map(|it| (it.into(), pulse(LEADER)));
+        Ok(sight)
+    }
+
+    async fn list(&self, of: &Watched) -> Result<Vec<Told>, Answer> {
+        let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
+        let mut all = Vec::new();
+        loop {
+            let page = self.ask(self.all(of).list(&params)).await?;
+            all.extend(page.items);
+            params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
+            if params.continue_token.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// What a host's status page says at `path`, through the API server.
+    pub async fn read_page(&self, page: &StatusPage, path: &str) -> Result<String, Unanswered> {
+        let StatusPage { namespace, pod, port } = page;
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path}");
+        let request = http::Request::get(path).body(Vec::new());
+        let request = request.map_err(|error| Unanswered(Answer::Invalid(error.to_string())))?;
+        self.ask(self.client().request_text(request)).await.map_err(Unanswered)
+    }
+
+    /// Writes `spec.drain` of a host, and nothing else.
+    pub async fn drain(&self, host: &str, drain: bool) -> Result<(), Unanswered> {
+        let of = Watched::of(Kind::LoadBalancerHost).expect("hosts are in the table of kinds");
+        let parameters = PatchParams { field_manager: Some(PEOPLE.to_owned()), ..PatchParams::default() };
+        let patch = Patch::Merge(json!({ "spec": { "drain": drain } }));
+        self.ask(self.all(of).patch(host, &parameters, &patch)).await.map(drop).map_err(Unanswered)
+    }
+
+    /// The namespace that whoever asks is in: that of the kubeconfig's context.
+    pub fn default_namespace(&self) -> Name {
+        self.client().default_namespace().into()
+    }
+}
+
+impl Sight {
+    fn learn(&mut self, of: &Watched, told: &Told, pulse: &impl Fn(&str) -> Pulse) {
+        match decode::read(of.kind, told) {
+            Said::Nothing => {}
+            Said::Broken(object, problems) => self.changes.push(Change::Reported(object, problems)),
+            Said::Fact(Fact::Host(report)) => {
+                let pulse = pulse(&format!("{}{}", pulses::PREFIX, report.host));
+                let faults = Faults::default();
+                self.hosts
+                    .extend(host::sight(&Field::root(&told.tree, &faults), &report).map(|it| (it, pulse)));
+                if pulse.may_live() {
+                    self.changes.push(Change::Put(Fact::Host(report)));
+                }
+            }
+            Said::Fact(fact) => {
+                if let Fact::Service(service) = &fact {
+                    let (namespace, name) = (service.meta.namespace.clone(), service.meta.name.clone());
+                    self.services.push(decode::published(told).sight(namespace, name));
+                }
+                self.changes.push(Change::Put(fact));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{api::coordination::v1::LeaseSpec, apimachinery::pkg::apis::meta::v1::MicroTime};
+
+    use super::*;
+
+    #[test]
+    fn a_lease_tells_who_lives() {
+        let now = Timestamp::from_second(1_000).expect("a time");
+        let lease = |holder: &str, renewed| Lease {
+            spec: Some(LeaseSpec {
+                holder_identity: Some(holder.to_owned()),
+                lease_duration_seconds: Some(40),
+                renew_time: Some(MicroTime(Timestamp::from_second(renewed).expect("a time"))),
+                ..LeaseSpec::default()
+            }),
+            ..Lease::default()
+        };
+        for (lease, pulse) in [
+            (None, Pulse::Unknown),
+            (Some(Lease::default()), Pulse::Unknown),
+            (Some(lease("", 999)), Pulse::Resigned),
+            (Some(lease("a", 961)), Pulse::Alive),
+            // Its clock is ahead of ours.
+            (Some(lease("a", 1_005)), Pulse::Alive),
+            (Some(lease("a", 960)), Pulse::Silent(Duration::from_secs(40))),
+        ] {
+            assert_eq!(Pulse::of(lease.as_ref(), now), pulse, "{lease:?}");
+        }
+    }
+}
