@@ -5,6 +5,7 @@
 //!         ◄─ add, remove                                                 │  NETLINK_ROUTE
 //!   Watch ── wait ─────► Event: an address or a link came, changed, went ┘
 //!   Arp   ── observe, enforce ──► settings that do not hold                 /proc/sys
+//!   divert ─ replies to clients' addresses come to our sockets                 NETLINK_NETFILTER
 //!   Sockets ── all, listeners ──► who listens where ──► conflicts           NETLINK_SOCK_DIAG
 //!   Process ── owners ──► which process has a socket                        /proc/*/fd
 //! ```
@@ -19,6 +20,7 @@
 mod arp;
 mod conflict;
 mod diag;
+mod divert;
 mod error;
 pub mod fuzz;
 mod links;
@@ -29,6 +31,7 @@ mod watch;
 pub use arp::{Arp, Enforced, Setting, Unmet};
 pub use conflict::{Conflict, Wanted, overlaps};
 pub use diag::{Listener, Sockets};
+pub use divert::divert;
 pub use error::Error;
 pub use links::{Added, Assigned, Held, LABEL, Link, Links, MARK, Observed, Removed};
 pub use process::Process;

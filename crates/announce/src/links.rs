@@ -95,7 +95,7 @@ impl Links {
 
     /// Interfaces may be numbered differently in each namespace, `lo` is 1 in all of them; but a
     /// promise of that is not to be found.
-    fn loopback(&mut self) -> Result<u32, Error> {
+    pub(crate) fn loopback(&mut self) -> Result<u32, Error> {
         if let Some(index) = self.loopback {
             return Ok(index);
         }

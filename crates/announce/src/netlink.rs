@@ -59,6 +59,28 @@ impl Socket {
         }
     }
 
+    /// Several changes that happen together or not at all, as netfilter has them: the first and the last only mark
+    /// where it begins and ends.
+    pub(crate) fn batch(&mut self, requests: &[(Request, i32)]) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1).max(1);
+        let last = requests.len().saturating_sub(2);
+        let bytes: Vec<Vec<u8>> = (requests.iter().enumerate())
+            .map(|(at, (request, flags))| {
+                // Whatever fails is told before the last word, which is on the last change.
+                let word = if at == last { libc::NLM_F_ACK } else { 0 };
+                request.clone().finish(flags | word | libc::NLM_F_REQUEST, self.sequence)
+            })
+            .collect();
+        send(self.fd.as_raw_fd(), &bytes.concat(), MsgFlags::empty())?;
+        loop {
+            for message in self.receive()? {
+                if let Message::Done { result, .. } = message? {
+                    return result;
+                }
+            }
+        }
+    }
+
     /// Everything of a kind: each answer goes through `read`, which may pass it over.
     pub(crate) fn dump<T>(
         &mut self,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use seaway_announce::{
     Added, Arp, Error, Event, Links, Observed, Process, Removed, Setting, Sockets, Unmet, Wanted, Watch,
+    divert,
 };
 use seaway_model::L4;
 use seaway_testkit::topology::{command as run, in_a_network_of_its_own};
@@ -44,6 +45,32 @@ fn added_addresses_are_ours_and_can_be_bound_until_they_are_removed() {
             assert_eq!(links.remove(held).expect("idempotent"), Removed::WasGone);
             assert!(!observe(&mut links).is_local(at.ip()), "{address}");
         }
+    });
+}
+
+#[test]
+fn replies_to_clients_are_led_back_by_rules_that_are_made_once() {
+    in_a_network_of_its_own(|| {
+        for _ in 0..2 {
+            divert().expect("root may");
+        }
+        let rules = run("nft", &["list", "ruleset"]);
+        assert_eq!(rules.matches("socket transparent 1").count(), 1, "{rules}");
+        assert!(rules.contains("meta mark set 0x00005ea1 accept"), "{rules}");
+        for family in ["-4", "-6"] {
+            let rules = run("ip", &[family, "rule"]);
+            assert_eq!(rules.matches("fwmark 0x5ea1 lookup 21153").count(), 1, "{rules}");
+            let routes = run("ip", &[family, "route", "show", "table", "21153"]);
+            assert_eq!(routes.matches("local default dev lo").count(), 1, "{routes}");
+        }
+        // Of others nothing is touched.
+        run("nft", &["add table inet other; add chain inet seaway stale; add table inet seaway2"]);
+        divert().expect("root may");
+        let rules = run("nft", &["list", "ruleset"]);
+        assert!(
+            rules.contains("inet other") && rules.contains("inet seaway2") && !rules.contains("stale"),
+            "{rules}"
+        );
     });
 }
 

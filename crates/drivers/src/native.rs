@@ -1,5 +1,6 @@
 //! One load balancer on this host, served by our own data plane.
 
+mod seen;
 mod steps;
 
 use std::{
@@ -11,14 +12,18 @@ use std::{
 
 use seaway_engine::{Conclusion, Driver, Failure, chain};
 use seaway_model::{
-    Desired, Kind, ListenerId, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
+    Desired, Kind, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
     load_balancer::Certificate, outcome::Serving, unit::LbKey,
 };
 use seaway_plan::{Demand, FRONT_DOOR, Placement};
 use seaway_proxy::{KeyError, OpenError, Proxy, Running};
 use tracing::info;
 
-pub use steps::{Step, steps};
+use self::seen::Answers;
+pub use self::{
+    seen::Unseen,
+    steps::{Step, steps},
+};
 
 pub const DRIVER: &str = "native";
 
@@ -47,6 +52,7 @@ impl Placement for OnHost {
 pub struct Native {
     proxy: Proxy,
     place: Place,
+    answers: Answers,
 }
 
 /// What runs for a Unit, which listeners could not be opened, and which certificates cannot be used.
@@ -56,15 +62,22 @@ pub struct Observed {
     pub spoiled: BTreeMap<(IpAddr, ListenerId), (Owner, Problem)>,
     /// Certificates that cannot be used.
     pub unusable: BTreeMap<ObjectRef, Problem>,
+    /// Why clients' addresses cannot be shown to members, where that is wanted.
+    pub unseen: Option<Unseen>,
 }
 
 impl Native {
     pub fn new(proxy: Proxy, host: Name) -> Native {
-        Native { proxy, place: OnHost(host).place() }
+        Native { proxy, place: OnHost(host).place(), answers: Answers::default() }
     }
 
     fn problems(&self, desired: &Desired, observed: &Observed) -> Vec<(Owner, Problem)> {
         let mut problems: Vec<_> = observed.spoiled.values().cloned().collect();
+        if let (Desired::LoadBalancer(wanted), Some(why)) = (desired, &observed.unseen) {
+            let owners: BTreeSet<&Owner> =
+                wanted.pools.values().filter(|it| it.transparent).map(|it| &it.owner).collect();
+            problems.extend(owners.into_iter().map(|owner| (owner.clone(), why.problem(owner))));
+        }
         if let Desired::LoadBalancer(wanted) = desired
             && !observed.unusable.is_empty()
         {
@@ -110,16 +123,21 @@ impl Driver for Native {
         }
     }
 
-    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Observed, Failure> {
+    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let running = key(unit).and_then(|key| self.proxy.running(key)).unwrap_or_default();
-        Ok(Observed { running, ..Observed::default() })
+        let shows = |it: &LoadBalancer| it.pools.values().any(|pool| pool.transparent);
+        let unseen = match desired {
+            Desired::LoadBalancer(wanted) if shows(wanted) => self.answers.lead_back().err(),
+            _ => None,
+        };
+        Ok(Observed { running, unseen, ..Observed::default() })
     }
 
     async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
         let Some(key) = key(unit) else { return Ok(()) };
         match step {
             Step::PutPool(pool) => {
-                self.proxy.put_pool(key, pool.clone());
+                self.proxy.put_pool(key, self.answers.shown(pool));
                 observed.running.pools.insert(pool.id.clone(), pool.clone());
             }
             Step::RemovePool(id) => {
@@ -153,7 +171,7 @@ impl Driver for Native {
 
     async fn swap(&self, unit: &Unit, pool: Arc<Pool>) -> Result<bool, Failure> {
         let Some(key) = key(unit) else { return Ok(false) };
-        self.proxy.put_pool(key, pool);
+        self.proxy.put_pool(key, self.answers.shown(&pool));
         Ok(true)
     }
 
@@ -171,7 +189,8 @@ impl Driver for Native {
         let serving: BTreeSet<Serving> = (observed.running.sockets.keys())
             .map(|(ip, id)| Serving { ip: *ip, protocol: id.l4, port: id.port })
             .collect();
-        let again = (!observed.spoiled.is_empty() && *desired != Desired::Absent).then_some(TRY_AGAIN);
+        let spoiled = !observed.spoiled.is_empty() || observed.unseen.is_some();
+        let again = (spoiled && *desired != Desired::Absent).then_some(TRY_AGAIN);
         Conclusion {
             facts: Vec::new(),
             serving: serving.into_iter().collect(),

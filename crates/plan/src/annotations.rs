@@ -22,7 +22,7 @@ use seaway_model::{
 use crate::spelling::nearest;
 
 pub use http::{FRONT_DOOR, HOST, PATH};
-pub use table::{CHECK, Row};
+pub use table::{CHECK, Row, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.
@@ -41,6 +41,7 @@ pub struct Wishes {
     pub panic_threshold: u8,
     pub cookie_key: Option<CookieKey>,
     pub proxy: Option<ProxyVersion>,
+    pub transparent: bool,
     pub proxy_from: Vec<IpNet>,
     pub sources: Vec<IpNet>,
     pub limits: Limits,
@@ -83,6 +84,7 @@ impl Wishes {
             panic_threshold: defaults.panic_threshold,
             cookie_key: defaults.cookie_key.clone(),
             proxy: None,
+            transparent: false,
             proxy_from: Vec::new(),
             sources: Vec::new(),
             limits: defaults.limits,

@@ -17,7 +17,7 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{AUTHORITIES, BACKEND_AUTHORITIES, CHECK, TLS},
+    annotations::{AUTHORITIES, BACKEND_AUTHORITIES, CHECK, TLS, TRANSPARENT},
     certificates::Certificates,
     demand::{Demand, DemandPort},
     http::{speaks_tls, spoken},
@@ -65,7 +65,8 @@ pub(crate) fn plan(
             Protocol::Opaque => BackendProtocol::Opaque,
         };
         let tls = backend_tls(demand, &wanted.port, demand.speaks_tls(wanted), certificates);
-        let pool = Pool { tls, ..pool(demand, &wanted.port, id.clone(), protocol, found) };
+        let transparent = protocol == BackendProtocol::Opaque && returns(demand, given);
+        let pool = Pool { tls, transparent, ..pool(demand, &wanted.port, id.clone(), protocol, found) };
         pools.insert(id.clone(), kept(before.pools.get(&id), pool));
         if !spoiled.contains(&wanted.id()) {
             let listener = listener(demand, wanted, id, given);
@@ -77,6 +78,7 @@ pub(crate) fn plan(
         }
     }
     planned.problems.extend(local_traffic(demand));
+    planned.problems.extend(astray(demand, given));
     let here = given.host.filter(|it| demand.service.local_only && given.index.is_outside(Some(it)));
     planned.problems.extend(beside_nodes(demand, here.as_slice()));
     if demand.service.local_only && host.is_some() && planned.members == 0 {
@@ -125,6 +127,31 @@ fn no_node_port(object: &ObjectRef, field: &str) -> Problem {
     )
 }
 
+/// The client's address is to be seen by members, and their answers to it come by this host: those of its own pods, and
+/// where whoever says so knows of routes that we do not.
+fn returns(demand: &Demand, given: Given<'_>) -> bool {
+    let on_a_node = given.host.is_some_and(|host| given.index.node(host).is_some());
+    demand.wishes.transparent && (demand.service.local_only || !on_a_node)
+}
+
+/// Where that cannot be.
+fn astray(demand: &Demand, given: Given<'_>) -> Option<Problem> {
+    let in_cluster = given.index.nodes().next().is_some();
+    let spread = in_cluster && !demand.service.local_only && !given.index.is_outside(given.host);
+    let understood = demand.ports.iter().all(|it| demand.protocol(&it.port) != Protocol::Opaque);
+    let (what, fix) = match () {
+        () if !demand.wishes.transparent => return None,
+        () if understood => ("of HTTP, X-Forwarded-For tells the client's address", "Remove it."),
+        () if spread => (
+            "answers of pods on other Nodes would not come back through the host: members see the host's address",
+            "Say externalTrafficPolicy: Local, so that members are the host's own pods.",
+        ),
+        () => return None,
+    };
+    let problem = Problem::new(demand.owner.object(), Reason::Unsupported, what);
+    Some(problem.at(demand.wishes.field_of(TRANSPARENT)).fix(fix))
+}
+
 /// What `externalTrafficPolicy: Local` promises and we cannot keep.
 fn local_traffic(demand: &Demand) -> Vec<Problem> {
     let mut problems = Vec::new();
@@ -136,10 +163,11 @@ fn local_traffic(demand: &Demand) -> Vec<Problem> {
         problems.push(problem.at("spec.externalTrafficPolicy").fix(fix));
     };
     let passed_on = demand.ports.iter().any(|it| demand.protocol(&it.port) == Protocol::Opaque);
-    if passed_on && demand.wishes.proxy.is_none() {
+    if passed_on && demand.wishes.proxy.is_none() && !demand.wishes.transparent {
         tell(
             "Local keeps traffic on one host, but members see the address of that host, not the client's",
-            "If the members understand it, say seaway.dev/proxy-protocol: v2. Of HTTP, X-Forwarded-For tells the client's.",
+            "Say seaway.dev/transparent: \"true\"; or, if the members understand it, seaway.dev/proxy-protocol: v2. Of HTTP, \
+             X-Forwarded-For tells the client's.",
         );
     }
     problems
@@ -301,6 +329,7 @@ pub(crate) fn pool(
         slow_start: wishes.slow_start,
         panic_threshold: wishes.panic_threshold,
         proxy: wishes.proxy,
+        transparent: false,
         http: wishes.http.terms,
         members: found.list,
     }

@@ -71,6 +71,7 @@ fn relay_pool(owner: Owner, id: PoolId, members: &[SocketAddr]) -> Pool {
         slow_start: None,
         panic_threshold: 0,
         proxy: None,
+        transparent: false,
         http: HttpTerms::default(),
         members: members.iter().map(member).collect(),
     }

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Weak, atomic::Ordering::Relaxed},
 };
@@ -86,12 +86,32 @@ pub(crate) fn arrived_at(client: BorrowedFd<'_>, listener: SocketAddr) -> Socket
 }
 
 /// `free` gives back a descriptor that was held for this.
-pub(crate) fn connect(member: &RunningMember, free: impl FnOnce() -> bool) -> io::Result<OwnedFd> {
+pub(crate) fn connect(
+    member: &RunningMember,
+    client: Option<IpAddr>,
+    free: impl FnOnce() -> bool,
+) -> io::Result<OwnedFd> {
     let address: &KernelAddress = &member.address;
     let fd = match sys::stream_socket(address) {
         Err(error) if sys::out_of_descriptors(&error) && free() => sys::stream_socket(address)?,
         other => other?,
     };
+    appear_as(client, fd.as_fd(), address)?;
     sys::connect(fd.as_fd(), address)?;
     Ok(fd)
+}
+
+/// As who connects, where he is to be seen and is of the member's family.
+pub(crate) fn appear_as(
+    client: Option<IpAddr>,
+    fd: BorrowedFd<'_>,
+    member: &KernelAddress,
+) -> io::Result<()> {
+    let Some(client) = client.map(|it| it.to_canonical()) else { return Ok(()) };
+    let client = KernelAddress::from(SocketAddr::new(client, 0));
+    if client.family() != member.family() {
+        return Ok(());
+    }
+    sys::set_transparent(fd, &client)?;
+    sys::bind(fd, &client)
 }

@@ -39,6 +39,7 @@ pub fn pool(members: &[SocketAddr]) -> Pool {
         slow_start: None,
         panic_threshold: 0,
         proxy: None,
+        transparent: false,
         http: HttpTerms::default(),
         members,
     }

@@ -23,11 +23,7 @@ impl Request {
     }
 
     pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Request {
-        let length = u16::try_from(4 + value.len()).expect("our attributes are short");
-        self.bytes.extend_from_slice(&length.to_ne_bytes());
-        self.bytes.extend_from_slice(&kind.to_ne_bytes());
-        self.bytes.extend_from_slice(value);
-        self.pad();
+        self.bytes.extend_from_slice(&self::value(kind, value));
         self
     }
 
@@ -44,6 +40,21 @@ impl Request {
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
     }
+}
+
+/// An attribute within another.
+pub(crate) fn value(kind: u16, bytes: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(4 + bytes.len()).expect("our attributes are short");
+    let mut attribute = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    attribute.extend_from_slice(bytes);
+    attribute.resize(attribute.len().next_multiple_of(ALIGNMENT), 0);
+    attribute
+}
+
+/// One that holds others.
+pub(crate) fn nested(kind: u16, attributes: &[u8]) -> Vec<u8> {
+    const NESTED: u16 = 0x8000;
+    value(kind | NESTED, attributes)
 }
 
 /// A message that was received.

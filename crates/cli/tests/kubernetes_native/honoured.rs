@@ -75,6 +75,10 @@ fn services_are_served_as_they_ask() {
         service("far", &selecting("far", "externalTrafficPolicy: Local")),
         service("even", &selecting("shop", "externalTrafficPolicy: Local")),
         annotated("seaway.dev/members: nodes", &service("by-nodes", &selecting("shop", ""))),
+        annotated(
+            "seaway.dev/transparent: 'true'",
+            &service("seen", &selecting("shop", "externalTrafficPolicy: Local")),
+        ),
         annotated("seaway.dev/members: pods", &service("by-pods", &selecting("shop", ""))),
     ];
     scene.cluster.apply(&all.join("---"));
@@ -85,6 +89,7 @@ fn services_are_served_as_they_ask() {
     affinity_lasts(&scene);
     not_ready(&scene);
     elsewhere(&scene);
+    seen(&scene);
     rival(&scene);
     left_out(&scene);
     beside(&mut scene);
@@ -181,6 +186,23 @@ fn elsewhere(scene: &Scene) {
     assert_eq!(scene.address("far"), ip, "it is not withdrawn");
     scene.cluster.apply(&on("a", &deployment("far", 1)));
     until("the other host serves", || is_present(here, &ip) && asked(scene, &ip).is_some());
+}
+
+/// Pods see the client itself: what they answer comes back through their node.
+fn seen(scene: &Scene) {
+    let ip = scene.address("seen");
+    let shown = scene.outside.ip(&["-4", "-o", "address", "show", "eth0"]);
+    let own = shown.split_whitespace().nth(3).and_then(|it| it.split('/').next()).expect("an address");
+    let here = pods(scene, "shop", Some(&scene.nodes[0]));
+    until("pods see the client", || {
+        let answer = scene.outside.curl(&format!("http://{ip}/")).unwrap_or_default();
+        answer.split_once(' ').is_some_and(|(pod, client)| here.contains(pod) && client == own)
+    });
+    assert_eq!(condition(scene, "seen", "Problems", "message"), "");
+    let even = scene.address("even");
+    until("who does not ask for it sees the host", || {
+        scene.outside.curl(&format!("http://{even}/")).is_ok_and(|it| !it.ends_with(own))
+    });
 }
 
 /// Another controller writes what we write.

@@ -35,3 +35,4 @@ mod proxy_protocol;
 mod rights;
 mod seeing;
 mod tls;
+mod transparent;

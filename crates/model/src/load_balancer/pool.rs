@@ -48,6 +48,8 @@ pub struct Pool {
     pub panic_threshold: u8,
     /// Say to the member who the client is.
     pub proxy: Option<ProxyVersion>,
+    /// Members see the client's address as that of the connection: their answers come back through this host.
+    pub transparent: bool,
     pub http: HttpTerms,
     /// Sorted by address, without doubles.
     pub members: Vec<Member>,

@@ -17,6 +17,7 @@ pub struct Row {
     pub set: fn(&mut Wishes, &str) -> Result<(), String>,
 }
 
+pub const TRANSPARENT: &str = "seaway.dev/transparent";
 /// What kind of health check.
 pub const CHECK: &str = "seaway.dev/health-check";
 pub(super) const ADDRESS: &str = "seaway.dev/address";
@@ -298,6 +299,18 @@ pub(super) const ROWS: &[Row] = &[
                 "v2" | "2" => Some(ProxyVersion::V2),
                 "none" | "off" | "false" => None,
                 _ => return Err(format!("{text:?} is no version of the PROXY protocol")),
+            };
+            Ok(())
+        },
+    },
+    Row {
+        names: &[TRANSPARENT],
+        help: "true: members see the client's own address; their answers must come back through the host",
+        set: |wishes, text| {
+            wishes.transparent = match text {
+                "true" | "on" => true,
+                "false" | "off" => false,
+                _ => return Err(format!("{text:?} is neither true nor false")),
             };
             Ok(())
         },

@@ -380,3 +380,31 @@ fn in_a_cluster_nobody_is_told_to_write_what_is_about_to_be_written() {
     assert_eq!(told(vec![put(&selecting(shop())), here.clone(), empty]), [Reason::NoEndpoints]);
     assert_eq!(told(vec![put(&shop()), here]), [Reason::NoEndpoints], "without a selector nobody does it");
 }
+
+#[test]
+fn clients_are_shown_to_members_whose_answers_come_back_by_the_host() {
+    let (mut shop, slice) = with_node_ports();
+    shop.meta.annotations.insert("seaway.dev/transparent".into(), "true".into());
+    let shows = |shop: &Service, nodes: &[Node]| {
+        let pods = [put(shop), slice.clone()].into_iter().chain(nodes.iter().map(put_node));
+        let world = world(pods.collect());
+        let Desired::LoadBalancer(it) = world.desire(&unit(&owner(shop))) else { panic!("it is served") };
+        let shows = it.pools.values().all(|it| it.transparent);
+        (shows, reasons(&world, "metadata.annotations[seaway.dev/transparent]").len())
+    };
+    let here = [node(HOST, &["10.0.0.9"])];
+    assert_eq!(shows(&shop, &[]), (true, 0), "in a folder, who says so knows");
+    assert_eq!(shows(&shop, &here), (false, 1), "pods of other Nodes answer by their own way");
+    assert_eq!(shows(&shop, &[node("one", &["10.0.0.1"])]), (true, 0), "beside the Nodes, too");
+    shop.local_only = true;
+    assert_eq!(shows(&shop, &here), (true, 0));
+    let local = |shop: &Service| {
+        let pods = [put(shop), slice.clone(), put_node(&here[0])];
+        reasons(&world(pods.into()), "spec.externalTrafficPolicy").len()
+    };
+    assert_eq!(local(&shop), 0);
+    shop.meta.annotations.insert("seaway.dev/protocol".into(), "http".into());
+    assert_eq!(shows(&shop, &here), (false, 1), "of HTTP a header tells it");
+    shop.meta.annotations.clear();
+    assert_eq!(local(&shop), 1, "with neither it is told");
+}

@@ -106,7 +106,7 @@ pub(super) async fn connect(
 
 /// A connection to a member, which carries nothing yet.
 pub(super) async fn reached(hall: &Rc<Hall>, task: u32, member: &RunningMember) -> io::Result<Stream> {
-    let fd = reach::connect(member, || hall.doors().give_up_spare())?;
+    let fd = reach::connect(member, None, || hall.doors().give_up_spare())?;
     // A body may go in a write of its own, behind a head that the member does not confirm before it has seen both.
     sys::set_no_delay(fd.as_fd())?;
     let stream = hall.watch(fd, task)?;

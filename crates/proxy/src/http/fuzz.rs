@@ -132,6 +132,7 @@ fn pool(mode: CookieMode) -> RunningPool {
         slow_start: None,
         panic_threshold: 0,
         proxy: None,
+        transparent: false,
         http: HttpTerms::default(),
         members: vec![Member { at, host_name: None, node: None, weight: 1, state: MemberState::Ready }],
     };

@@ -284,6 +284,7 @@ fn nobody(id: &PoolId) -> Arc<Pool> {
         slow_start: None,
         panic_threshold: 0,
         proxy: None,
+        transparent: false,
         http: HttpTerms::default(),
         members: Vec::new(),
     })

@@ -149,6 +149,17 @@ pub(crate) fn set_free_bind(fd: BorrowedFd<'_>, at: &KernelAddress) -> io::Resul
     set_option(fd, libc::IPPROTO_IP, libc::IP_FREEBIND, &YES)
 }
 
+/// Lets an address be bound that is somebody else's, as which the socket then appears: needs CAP_NET_ADMIN or
+/// CAP_NET_RAW. Which port is decided once it is known who is on the other side.
+pub(crate) fn set_transparent(fd: BorrowedFd<'_>, at: &KernelAddress) -> io::Result<()> {
+    // What cannot be decided later is decided now.
+    let _ = set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &YES);
+    if at.family() == libc::AF_INET6 {
+        return set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, &YES);
+    }
+    set_option(fd, libc::IPPROTO_IP, libc::IP_TRANSPARENT, &YES)
+}
+
 pub(crate) fn bind(fd: BorrowedFd<'_>, at: &KernelAddress) -> io::Result<()> {
     // SAFETY: pointer and length describe one address, which is borrowed for the call.
     checked(unsafe { libc::bind(fd.as_raw_fd(), at.as_ptr(), at.length()) }).map(drop)

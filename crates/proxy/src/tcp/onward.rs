@@ -40,7 +40,8 @@ impl Tcp {
             if !tried.is_empty() {
                 connection.listener.retries.fetch_add(1, Relaxed);
             }
-            match connect(&member, || self.doors.give_up_spare()) {
+            let client = live.compiled.pool().transparent.then(|| connection.peer.ip());
+            match connect(&member, client, || self.doors.give_up_spare()) {
                 Ok(fd) => {
                     if let Some(version) = live.compiled.pool().proxy {
                         announce_client(connection, version);

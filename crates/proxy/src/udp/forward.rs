@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, atomic::Ordering::Relaxed},
 };
@@ -15,6 +15,7 @@ use super::{
     flows::{FlowId, FlowKey},
 };
 use crate::{
+    reach::appear_as,
     running::{Health, Refusal, RunningListener, RunningMember, RunningPool, Tuned},
     sys::{self, Peer},
     worker::{Kind, Token, Turn},
@@ -211,14 +212,15 @@ impl Udp {
         let now = turn.now;
         let member =
             pool.choose(&live, client.ip(), self.cursor(pool), &[], now).cloned().ok_or(Refusal::NoMember)?;
-        let socket = match self.dial(&member, self.flows.next_id(), turn) {
+        let seen = live.compiled.pool().transparent.then(|| client.ip());
+        let socket = match self.dial(&member, seen, self.flows.next_id(), turn) {
             Err(error) if is_want(&error) => {
                 turn.shared.out_of_descriptors(&error);
                 if !self.make_room(turn) {
                     return Err(Refusal::Resources);
                 }
                 // The place that was made is the one that the flow will have.
-                self.dial(&member, self.flows.next_id(), turn)
+                self.dial(&member, seen, self.flows.next_id(), turn)
             }
             other => other,
         };
@@ -246,7 +248,8 @@ impl Udp {
         let tried = [old];
         let chosen = pool.choose(&live, client, self.cursor(&pool), &tried, turn.now).cloned();
         let Some(member) = chosen.filter(|member| !Arc::ptr_eq(member, &tried[0])) else { return };
-        let Ok(socket) = self.dial(&member, id, turn) else { return };
+        let seen = live.compiled.pool().transparent.then_some(client);
+        let Ok(socket) = self.dial(&member, seen, id, turn) else { return };
         let Some(entry) = self.flows.at(slot) else { return };
         entry.until = u64::MAX;
         member.engage();
@@ -259,8 +262,15 @@ impl Udp {
         entry.flow.header_is_due = entry.flow.header.is_some();
     }
 
-    fn dial(&self, member: &RunningMember, id: FlowId, turn: &Turn) -> io::Result<OwnedFd> {
+    fn dial(
+        &self,
+        member: &RunningMember,
+        client: Option<IpAddr>,
+        id: FlowId,
+        turn: &Turn,
+    ) -> io::Result<OwnedFd> {
         let socket = sys::datagram_socket(&member.address)?;
+        appear_as(client, socket.as_fd(), &member.address)?;
         sys::connect(socket.as_fd(), &member.address)?;
         let token = Token::new(Kind::Datagrams, id.slot, id.generation);
         turn.epoll.watch_readable(socket.as_fd(), token.into())?;

@@ -1,0 +1,72 @@
+//! Members that see their clients' addresses: as long as their answers are led back here.
+
+use std::{
+    io::ErrorKind,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use seaway_announce::{Error, divert};
+use seaway_engine::chain;
+use seaway_model::{Owner, Pool, Problem, Reason};
+
+/// Somebody may have cleaned up what he did not know.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Whether answers to clients' addresses come to our sockets, and since when that is known.
+#[derive(Default)]
+pub(super) struct Answers(Mutex<Option<(Instant, Result<(), Unseen>)>>);
+
+/// Why they do not.
+#[derive(Clone, Debug)]
+pub struct Unseen {
+    reason: Reason,
+    message: String,
+    fix: &'static str,
+}
+
+impl Answers {
+    /// Makes it so, where it is not known to be.
+    pub(super) fn lead_back(&self) -> Result<(), Unseen> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((since, Ok(()))) if since.elapsed() < LOOK_AGAIN => Ok(()),
+            _ => {
+                let led = divert().map_err(|error| Unseen::by(&error));
+                *known = Some((Instant::now(), led.clone()));
+                led
+            }
+        }
+    }
+
+    /// The pool as it can be served: better that members see this host than that nobody is answered.
+    pub(super) fn shown(&self, pool: &Arc<Pool>) -> Arc<Pool> {
+        match pool.transparent && self.lead_back().is_err() {
+            true => Arc::new(Pool { transparent: false, ..Pool::clone(pool) }),
+            false => pool.clone(),
+        }
+    }
+}
+
+impl Unseen {
+    fn by(error: &Error) -> Unseen {
+        match error {
+            Error::Refused { doing, source } if source.kind() == ErrorKind::PermissionDenied => Unseen {
+                reason: Reason::NotPermitted,
+                message: format!(
+                    "{doing} needs the Linux capability NET_ADMIN; members see this host instead"
+                ),
+                fix: "As root: setcap cap_net_admin,cap_net_bind_service+ep seaway, or AmbientCapabilities= in its unit.",
+            },
+            _ => Unseen {
+                reason: Reason::Failed,
+                message: format!("{}; members see this host instead", chain(error)),
+                fix: "Let the kernel have nf_tables and nft_socket.",
+            },
+        }
+    }
+
+    pub(super) fn problem(&self, owner: &Owner) -> Problem {
+        Problem::new(owner.object(), self.reason, self.message.clone()).fix(self.fix)
+    }
+}
