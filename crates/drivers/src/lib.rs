@@ -3,6 +3,7 @@
 //! ```text
 //!   native    one load balancer on this host: pools and listeners of our own data plane
 //!   presence  the addresses of our pools on this host's `lo`
+//!   octavia   load balancers of OpenStack, with the floating IPs that lead to them
 //!   names     the answers to DNS names, looked up again by their TTL
 //! ```
 //!
@@ -11,4 +12,5 @@
 
 pub mod names;
 pub mod native;
+pub mod octavia;
 pub mod presence;

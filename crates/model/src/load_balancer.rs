@@ -198,15 +198,40 @@ pub struct Options {
     pub outside: Option<Outside>,
 }
 
-/// What is asked of a cloud: which network, and whether reachable from outside.
+/// What is asked of a cloud. Networks, subnets and the like by id; `None`: as is usual there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outside {
+    /// In the order in which their owner has them: what a cloud makes of each is numbered by it.
+    pub ports: Vec<ListenerId>,
+    /// Reached from the cloud's own networks only.
     pub internal: bool,
+    /// Where the VIP is: a network, a subnet of it, or a port that is there already.
     pub network: Option<Name>,
     pub subnet: Option<Name>,
+    pub port: Option<Name>,
+    pub member_subnet: Option<Name>,
     pub requested: Option<IpAddr>,
-    /// Flavor, provider, availability zone.
+    pub floating: Floating,
     pub flavor: Option<Name>,
     pub provider: Option<Name>,
     pub zone: Option<Name>,
+    pub timeouts: CloudTimeouts,
+}
+
+/// The address that the outside reaches a VIP by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Floating {
+    pub network: Option<Name>,
+    pub subnet: Option<Name>,
+    /// It stays when its load balancer goes, whoever made it.
+    pub keep: bool,
+}
+
+/// In milliseconds; clouds count other things than we do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloudTimeouts {
+    pub client_data: Option<u32>,
+    pub member_connect: Option<u32>,
+    pub member_data: Option<u32>,
+    pub tcp_inspect: Option<u32>,
 }

@@ -26,7 +26,9 @@ pub use l7::{
     Action, CompareType, L7Policy, L7PolicyChange, L7Rule, L7RuleChange, NewL7Policy, NewL7Rule, RuleType,
 };
 pub use listener::{ClientAuthentication, Listener, ListenerChange, NewListener, Protocol};
-pub use load_balancer::{AdditionalVip, LoadBalancer, LoadBalancerChange, NewAdditionalVip, NewLoadBalancer};
+pub use load_balancer::{
+    AdditionalVip, BalancerStatus, LoadBalancer, LoadBalancerChange, NewAdditionalVip, NewLoadBalancer,
+};
 pub use member::{Member, MemberChange, NewMember};
 pub use offer::{
     AvailabilityZone, Capability, Flavor, FlavorChange, FlavorProfile, FlavorProfileChange, NewFlavor,

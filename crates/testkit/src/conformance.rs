@@ -1,8 +1,8 @@
 //! What every driver must do, whatever its place is like.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, time::Duration};
 
-use seaway_engine::Driver;
+use seaway_engine::{Driver, Failure};
 use seaway_model::{Desired, Unit};
 
 /// Walks a Unit through `wanted`, one after the other, and then to nothing. After each, what was applied is what is
@@ -66,6 +66,67 @@ pub async fn repeats<D: Driver>(driver: &D, unit: &Unit, wanted: &[Desired]) {
         assert_eq!(printed(&driver.steps(desired, &fresh)), Vec::<String>::new());
     }
 }
+
+/// As [`converges`], where a change takes time: what has to wait is looked at again after `pass` let that time pass.
+///
+/// # Panics
+/// As `converges`, or when it never ends.
+pub async fn converges_in_time<D: Driver>(
+    driver: &D,
+    unit: &Unit,
+    wanted: &[Desired],
+    pass: impl Fn(Duration),
+) {
+    for desired in wanted.iter().chain([&Desired::Absent]) {
+        comes_to_rest(driver, unit, desired, &pass).await;
+    }
+}
+
+/// Works on a Unit until nothing is left to be done; tells which steps that took.
+///
+/// # Panics
+/// When it never ends, or the driver breaks its promise.
+pub async fn comes_to_rest<D: Driver>(
+    driver: &D,
+    unit: &Unit,
+    desired: &Desired,
+    pass: impl Fn(Duration),
+) -> Vec<String> {
+    let mut done = Vec::new();
+    'looks: for _ in 0..LOOKS {
+        let mut observed =
+            driver.observe(unit, desired).await.unwrap_or_else(|error| panic!("after {done:?}: {error}"));
+        let steps = driver.steps(desired, &observed);
+        assert_eq!(printed(&steps), printed(&driver.steps(desired, &observed)), "steps are not pure");
+        for step in &steps {
+            match driver.apply(unit, step, &mut observed).await {
+                Ok(()) => done.push(step.to_string()),
+                Err(Failure::Wait { after, .. }) => {
+                    pass(after);
+                    continue 'looks;
+                }
+                Err(error) => panic!("{step}: {error}"),
+            }
+        }
+        assert_eq!(
+            printed(&driver.steps(desired, &observed)),
+            Vec::<String>::new(),
+            "applied {done:?}, and more to do"
+        );
+        let told = driver.conclude(unit, desired, &observed);
+        assert!(told.problems.is_empty(), "{:?}", told.problems);
+        match told.again {
+            Some(after) if after < SOON => pass(after),
+            _ => return done,
+        }
+    }
+    panic!("it never comes to rest: {done:?}");
+}
+
+/// Many looks at one thing are no progress.
+const LOOKS: usize = 200;
+/// What is looked at again after this is at rest.
+const SOON: Duration = Duration::from_secs(60);
 
 fn printed(steps: &[impl ToString]) -> Vec<String> {
     steps.iter().map(ToString::to_string).collect()

@@ -11,7 +11,9 @@ use super::{
 use crate::{
     Error, Method, Service,
     neutron::{Network, Port, SecurityGroup, Subnet},
-    resource::{Changeable, Collection, Creatable, Id, KnownBy, Noun, Ref, Resource, Rest, noun, resource},
+    resource::{
+        Changeable, Collection, Creatable, Id, KnownBy, Noun, Ref, Resource, Rest, noun, resource, view,
+    },
 };
 
 resource! {
@@ -52,6 +54,15 @@ resource! {
         pools: Vec<Ref<Pool>>,
         vip_vnic_type: Option<String>,
         created_at: Option<String>,
+        updated_at: Option<String>,
+    }
+}
+
+view! {
+    /// How far load balancers are: what is asked of many, again and again.
+    BalancerStatus of LoadBalancer {
+        provisioning_status: Provisioning,
+        operating_status: Operating,
         updated_at: Option<String>,
     }
 }

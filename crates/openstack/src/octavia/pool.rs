@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Noun, Ref, Resource, Rest, noun, resource, view, words},
+    resource::{
+        Changeable, Creatable, Fields, Id, KnownBy, Noun, Ref, Resource, Rest, View, Wrong, noun, resource,
+        view, words,
+    },
 };
 
 words! {
@@ -134,4 +137,14 @@ impl Creatable for Pool {
 
 impl Changeable for Pool {
     type Change = PoolChange;
+}
+
+impl Pool {
+    /// Told with it in the answer to a whole load balancer, and nowhere else.
+    pub fn monitor(&self) -> Result<Option<HealthMonitor>, Wrong> {
+        match self.rest.get("healthmonitor") {
+            Some(it) if !it.is_null() => Fields::of(it.clone()).and_then(HealthMonitor::read).map(Some),
+            _ => Ok(None),
+        }
+    }
 }

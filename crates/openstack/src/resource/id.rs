@@ -4,7 +4,7 @@ use std::{cmp::Ordering, fmt, hash, marker::PhantomData, str::FromStr, sync::Arc
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::Rest;
+use super::{Fields, Resource, Rest, Wrong};
 
 /// The id of a `T`. Mostly a UUID, but not always: providers have names, quotas a project of any directory.
 pub struct Id<T> {
@@ -128,6 +128,15 @@ pub struct Ref<T> {
     /// What else is said of it.
     #[serde(flatten)]
     pub rest: Rest,
+}
+
+impl<R: Resource> Ref<R> {
+    /// All of it, where more was told than its id: in the answer to a whole load balancer.
+    pub fn whole(&self) -> Result<R, Wrong> {
+        let mut object = self.rest.clone();
+        object.insert(R::ID.to_owned(), self.id.as_str().into());
+        Fields::of(object.into()).and_then(R::read)
+    }
 }
 
 impl<T> Clone for Ref<T> {

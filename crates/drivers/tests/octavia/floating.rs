@@ -1,0 +1,45 @@
+//! Floating IPs: reused, asked for, kept.
+
+use seaway_openstack::neutron::{FloatingIp, NewFloatingIp};
+
+use crate::scene::*;
+
+#[tokio::test]
+async fn one_that_somebody_else_made_is_used_and_stays() {
+    let scene = Scene::set().await;
+    let wish = scene.wish(&[80], &[1]);
+    scene.reach(&wish).await;
+    let ours = scene.floating().await.remove(0);
+    let new = NewFloatingIp {
+        description: "by hand".into(),
+        ..NewFloatingIp::new(ours.floating_network_id.clone())
+    };
+    let theirs = scene.cloud.all::<FloatingIp>().create(&new).await.unwrap();
+    let mut wish = wish;
+    wish.options.outside.as_mut().unwrap().requested = theirs.floating_ip_address;
+    let steps = scene.reach(&wish).await;
+    assert_eq!(
+        steps,
+        [format!("delete floating IP {}", ours.id), "lead a floating IP to the VIP".to_owned()],
+        "an address that is asked for later is taken, too"
+    );
+    let all = scene.floating().await;
+    assert_eq!(all.len(), 1);
+    assert_eq!((&all[0].id, all[0].port_id.is_some()), (&theirs.id, true));
+    scene.remove().await;
+    let all = scene.floating().await;
+    assert_eq!(all.len(), 1, "it is not ours to delete");
+    assert_eq!((all[0].description.as_str(), &all[0].port_id), ("by hand", &None));
+}
+
+#[tokio::test]
+async fn who_becomes_internal_lets_its_own_go() {
+    let scene = Scene::set().await;
+    let mut wish = scene.wish(&[80], &[1]);
+    scene.reach(&wish).await;
+    assert_eq!(scene.floating().await.len(), 1);
+    wish.options.outside.as_mut().unwrap().internal = true;
+    scene.reach(&wish).await;
+    assert!(scene.floating().await.is_empty());
+    assert_eq!(scene.balancers().await.len(), 1, "the load balancer stays");
+}
