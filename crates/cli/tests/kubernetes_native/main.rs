@@ -12,6 +12,7 @@ mod leaders;
 mod load;
 mod looking;
 mod mistakes;
+mod pods;
 mod policies;
 mod restarts;
 mod rolling;

@@ -1,0 +1,102 @@
+//! Seaway as pods of the cluster that it serves, as its own manifests make them.
+
+use std::{fs, path::Path};
+
+use seaway_testkit::{
+    kubernetes::Node,
+    topology::{Rights, until, until_within},
+};
+
+use crate::scene::{A_TERM, POOL, Scene, deployment, service};
+
+const SYSTEM: &str = "seaway-system";
+
+fn manifest(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes");
+    fs::read_to_string(folder.join(name)).expect("is there")
+}
+
+fn in_system(scene: &Scene, arguments: &[&str]) -> String {
+    scene.cluster.try_kubectl(&[arguments, &["-n", SYSTEM]].concat(), "").unwrap_or_default()
+}
+
+/// The process that serves on a node.
+fn serving(node: &Node) -> Option<u32> {
+    let mut all = node.namespace().processes().into_iter();
+    all.find(|(_, line)| line.contains(" node --config")).map(|(id, _)| id)
+}
+
+/// Whether a process may write there, as far as mounts say.
+fn is_read_only(process: u32, at: &str) -> bool {
+    let mounts = fs::read_to_string(format!("/proc/{process}/mountinfo")).unwrap_or_default();
+    // What was mounted last is seen.
+    let of = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(at));
+    of.and_then(|line| line.split(' ').nth(5)).is_some_and(|it| it.split(',').any(|it| it == "ro"))
+}
+
+#[test]
+fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
+    let Some(mut scene) = Scene::bare() else { return };
+    scene.nodes = ["a", "b"].into_iter().map(|name| scene.cluster.node(name)).collect();
+    scene.cluster.apply(&manifest("crds.yaml"));
+    scene.cluster.kubectl(&["wait", "--for=condition=Established", "crd", "addresspools.seaway.dev"]);
+    for name in ["roles.yaml", "controller.yaml", "node.yaml", "certificates.yaml"] {
+        scene.cluster.apply(&manifest(name));
+    }
+    scene.cluster.apply(POOL);
+    for (pool, way) in ["203.0.113.0/28", "2001:db8:113::/124"].into_iter().zip(scene.nodes[0].addresses()) {
+        scene.outside.route(pool, way);
+    }
+    let all = || in_system(&scene, &["get", "pods", "-o", "wide"]);
+    until_within(A_TERM, "the hosts are ready", || {
+        let ready = "{.status.numberReady} {.status.desiredNumberScheduled}";
+        in_system(&scene, &["get", "daemonset/seaway-node", "-o", &format!("jsonpath={ready}")]) == "2 2"
+    });
+    until_within(A_TERM, "the controllers are ready", || {
+        in_system(&scene, &["get", "deployment/seaway-controller", "-o", "jsonpath={.status.readyReplicas}"])
+            == "2"
+    });
+    let on = ["get", "pods", "-l", "app.kubernetes.io/component=controller", "-o"];
+    let nodes = in_system(&scene, &[&on[..], &["jsonpath={.items[*].spec.nodeName}"]].concat());
+    assert!(["a b", "b a"].contains(&&*nodes), "{}", all());
+    let leader =
+        in_system(&scene, &["get", "lease/seaway-controller", "-o", "jsonpath={.spec.holderIdentity}"]);
+    assert!(leader.starts_with("seaway-controller-"), "{leader}: a pod leads, where its own Leases are");
+
+    for node in &scene.nodes {
+        let process =
+            serving(node).unwrap_or_else(|| panic!("{}\n{:?}", all(), node.namespace().processes()));
+        let rights = Rights::of(process);
+        assert!(rights.len() > 3, "{rights:?}");
+        for rights in rights {
+            let expected = Rights {
+                inheritable: 0,
+                permitted: Rights::NETWORK,
+                effective: Rights::NETWORK,
+                bounding: Rights::NETWORK,
+                ambient: 0,
+                no_new: true,
+            };
+            assert_eq!(rights, expected);
+        }
+        for at in ["/", "/proc/sys", "/etc/seaway"] {
+            assert!(is_read_only(process, at), "{at}");
+        }
+        // Whoever serves could not have made them.
+        let settings = node.namespace().command("cat").arg("/proc/sys/net/ipv4/conf/all/arp_ignore").output();
+        assert_eq!(settings.expect("is read").stdout, b"1\n");
+    }
+
+    scene.cluster.apply(&deployment("shop", 2));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop");
+    let kept = "/run/seaway/node.snapshot";
+    let snapshot = |node: &Node| {
+        let process = serving(node)?;
+        fs::read_to_string(format!("/proc/{process}/root{kept}")).ok()
+    };
+    until("what is known is kept in the pod", || {
+        snapshot(&scene.nodes[0]).is_some_and(|it| it.contains(&at.ip().to_string()))
+    });
+    assert!(!Path::new(kept).exists(), "and not on the machine");
+}
