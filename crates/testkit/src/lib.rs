@@ -3,6 +3,7 @@
 //! ```text
 //!   balancing    what is served, at its plainest
 //!   facts        Services, slices, pools, as sources tell them
+//!   told         what a source has told, as a World would know it
 //!   conformance  applying steps yields what is desired; asking again yields none   (feature `conformance`)
 //!   cloud        an OpenStack to talk to, with a clock that tests drive and faults that they script   (feature `cloud`)
 //!   topology     namespaces, cables, who answers in them, and the OpenStack of `rig/openstack`      (feature `topology`)
@@ -26,5 +27,6 @@ pub mod kubernetes;
 pub mod mutate;
 #[cfg(any(feature = "cloud", feature = "kubernetes"))]
 mod server;
+pub mod told;
 #[cfg(feature = "topology")]
 pub mod topology;

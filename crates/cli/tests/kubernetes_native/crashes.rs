@@ -44,7 +44,7 @@ impl Crashes {
         scene.configuration = HASTY;
         let kubeconfig = scene.cluster.kubeconfig().to_owned();
         let mut crashes = Crashes {
-            gate: Gate::here(&scene.cluster, CONTROLLER),
+            gate: Gate::here(&scene.cluster.kubeconfig_of(CONTROLLER, &[])),
             questions: Questions::to(&kubeconfig),
             _host: Witness::of(&kubeconfig, Some("everywhere")),
             scene,

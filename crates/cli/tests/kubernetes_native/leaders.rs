@@ -50,7 +50,8 @@ impl Rivals {
         scene.install();
         scene.configuration = HASTY;
         let kubeconfig = scene.cluster.kubeconfig().to_owned();
-        let gates = ["first", "second"].map(|name| (name, Gate::here(&scene.cluster, CONTROLLER)));
+        let gates =
+            ["first", "second"].map(|name| (name, Gate::here(&scene.cluster.kubeconfig_of(CONTROLLER, &[]))));
         let mut rivals = Rivals {
             questions: Questions::to(&kubeconfig),
             witness: Witness::of(&kubeconfig, Some("everywhere")),

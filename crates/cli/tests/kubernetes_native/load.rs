@@ -14,7 +14,8 @@ use std::{
 
 use seaway_testkit::topology::{Namespace, until};
 
-const CLIENTS: u32 = 4;
+/// One that waits holds nobody else up: there are more of them where more is asked.
+const EACH: u32 = 12;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Some who ask for a page, each time on a new connection, until it is dropped.
@@ -35,18 +36,25 @@ impl Heard {
     pub(crate) fn answered(&self) -> usize {
         self.answers.values().sum()
     }
+
+    #[track_caller]
+    pub(crate) fn was_always_answered(&self) {
+        let (failed, answered) = (self.failures.len(), self.answered());
+        assert!(self.failures.is_empty(), "{failed} of {answered}: {:#?}", self.failures);
+    }
 }
 
 impl Load {
-    /// So many requests in each second, from there.
+    /// So many requests in each second, from there, whether or not those before are answered.
     pub(crate) fn start(from: &Namespace, at: SocketAddr, rate: u32) -> Load {
         let (ended, heard) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Heard>>::default());
-        let pause = Duration::from_secs(1) * CLIENTS / rate;
+        let clients = (rate / EACH).max(1);
+        let pause = Duration::from_secs(1) * clients / rate;
         let began = Instant::now();
-        let clients = (0..CLIENTS).map(|_| {
+        let clients = (0..clients).map(|number| {
             let (ended, heard) = (ended.clone(), heard.clone());
             // A thread is in the network of whoever begins it.
-            from.run(move || thread::spawn(move || ask_on(at, pause, began, &ended, &heard)))
+            from.run(move || thread::spawn(move || ask_on(at, pause, number, began, &ended, &heard)))
         });
         Load { clients: clients.collect(), ended, heard }
     }
@@ -77,8 +85,16 @@ impl Drop for Load {
     }
 }
 
-fn ask_on(at: SocketAddr, pause: Duration, began: Instant, ended: &AtomicBool, heard: &Mutex<Heard>) {
-    let mut next = Instant::now();
+fn ask_on(
+    at: SocketAddr,
+    pause: Duration,
+    number: u32,
+    began: Instant,
+    ended: &AtomicBool,
+    heard: &Mutex<Heard>,
+) {
+    // Not all at once.
+    let mut next = began + pause * number / (number + 1);
     while !ended.load(Ordering::Relaxed) {
         let asked = Instant::now();
         let answer = ask(at);

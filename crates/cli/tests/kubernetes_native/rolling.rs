@@ -1,6 +1,6 @@
 //! Whoever asks is answered, whatever is restarted behind it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Instant};
 
 use crate::{
     load::Load,
@@ -20,19 +20,16 @@ fn a_rolling_restart_of_ten_pods_costs_no_request() {
     };
     let old = pods();
     assert_eq!(old.len(), 10);
-    let load = Load::start(&scene.outside, at, 100);
-    load.goes_on("the old pods answer", 50);
+    let (began, rate) = (Instant::now(), 500);
+    let load = Load::start(&scene.outside, at, rate);
+    load.goes_on("the old pods answer", 500);
     scene.cluster.kubectl(&["rollout", "restart", "deployment/shop"]);
     scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "90s"]);
-    load.goes_on("the new pods answer", 200);
+    load.goes_on("the new pods answer", 1_000);
     let heard = load.end();
-    assert!(
-        heard.failures.is_empty(),
-        "{} of {}: {:#?}",
-        heard.failures.len(),
-        heard.answered(),
-        heard.failures
-    );
+    heard.was_always_answered();
+    let (asked, wanted) = (heard.answered(), began.elapsed().as_secs_f64() * f64::from(rate));
+    assert!(asked as f64 > wanted / 2.0, "this machine is too slow to ask so often: {asked} of {wanted}");
     let answered: BTreeSet<String> = heard.answers.into_keys().collect();
     assert!(answered.difference(&old).count() >= 9, "{answered:?} after {old:?}");
 }

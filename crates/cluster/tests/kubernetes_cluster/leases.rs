@@ -2,15 +2,25 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{Campaign, Leading, Terms};
+use seaway_cluster::{Campaign, Leading, Pace, Terms};
+use seaway_testkit::kubernetes::Gate;
 use tokio::time::{Instant, timeout};
 
-use crate::scene::{PATIENCE, Scene};
+use crate::scene::{PACE, PATIENCE, Scene, connect};
 
 const TERMS: Terms = Terms { term: Duration::from_secs(2), renew: Duration::from_millis(300) };
 
 async fn leads(leading: &mut Leading, whether: bool) {
     timeout(PATIENCE, leading.changed_from(!whether)).await.expect("leadership changes in time");
+}
+
+/// Nothing changes meanwhile.
+async fn for_more_than_a_term(holds: impl Fn()) {
+    let until = Instant::now() + TERMS.term * 3 / 2;
+    while Instant::now() < until {
+        holds();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]
@@ -22,13 +32,11 @@ async fn one_leads_and_the_next_follows_at_once_when_it_resigns_and_after_a_term
     leads(&mut first.leading(), true).await;
     let second = Campaign::start(&cluster, &name, "second", TERMS);
     let third = Campaign::start(&cluster, &name, "third", TERMS);
-    // For more than a term nothing changes.
-    let until = Instant::now() + TERMS.term * 3 / 2;
-    while Instant::now() < until {
+    for_more_than_a_term(|| {
         assert!(first.leading().is_now());
         assert!(!second.leading().is_now() && !third.leading().is_now());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    })
+    .await;
     let before = first.leading();
     first.resign().await;
     assert!(!before.is_now());
@@ -58,8 +66,9 @@ async fn one_leads_and_the_next_follows_at_once_when_it_resigns_and_after_a_term
 async fn a_leader_who_is_cut_off_stops_before_the_next_begins() {
     let Some(scene) = Scene::up("cut") else { return };
     let name = scene.namespace.clone();
-    let gate = crate::watching::Gate::before(&scene).await;
-    let lonely = Campaign::start(&gate.connect().await, &name, "lonely", TERMS);
+    let gate = Gate::here(&scene.kubeconfig);
+    let impatient = Pace { answer: Duration::from_secs(1), ..PACE };
+    let lonely = Campaign::start(&connect(gate.kubeconfig(), impatient).await, &name, "lonely", TERMS);
     leads(&mut lonely.leading(), true).await;
     let other = Campaign::start(&scene.connect().await, &name, "other", TERMS);
     gate.freeze();
@@ -71,8 +80,7 @@ async fn a_leader_who_is_cut_off_stops_before_the_next_begins() {
     }
     assert!(!before.is_now(), "it stopped by itself, though nobody could tell it");
     gate.thaw();
-    tokio::time::sleep(TERMS.term).await;
-    assert!(!lonely.leading().is_now() && other.leading().is_now());
+    for_more_than_a_term(|| assert!(!lonely.leading().is_now() && other.leading().is_now())).await;
     other.resign().await;
     leads(&mut lonely.leading(), true).await;
     lonely.resign().await;

@@ -1,7 +1,7 @@
 //! One API server for all tests of this program, each in a namespace of its own; and what a World would know of it.
 
 use std::{
-    collections::BTreeMap,
+    ops::Deref,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, Weak,
@@ -11,11 +11,8 @@ use std::{
 };
 
 use seaway_cluster::{Access, Cluster, Credentials, Pace, Pulses, Wanted, Watch};
-use seaway_model::{
-    Change, Fact, Kind, ObjectRef, Problem,
-    fact::{FactRef, Service},
-};
-use seaway_testkit::kubernetes;
+use seaway_model::{Change, Kind, ObjectRef};
+use seaway_testkit::{kubernetes, told::Told};
 use tokio::{sync::mpsc, time::timeout};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -108,27 +105,23 @@ pub(crate) async fn connect(kubeconfig: &Path, pace: Pace) -> Cluster {
 
 /// What a World would know.
 pub(crate) struct Heard {
-    pub(crate) facts: BTreeMap<FactRef, Fact>,
-    pub(crate) problems: BTreeMap<ObjectRef, Vec<Problem>>,
-    pub(crate) gone: Vec<FactRef>,
-    pub(crate) synced: Vec<Kind>,
-    pub(crate) puts: usize,
+    told: Told,
     changes: mpsc::Receiver<Change>,
     watch: Watch,
+}
+
+impl Deref for Heard {
+    type Target = Told;
+
+    fn deref(&self) -> &Told {
+        &self.told
+    }
 }
 
 impl Heard {
     pub(crate) fn of(cluster: &Cluster) -> Heard {
         let (tell, changes) = mpsc::channel(1024);
-        Heard {
-            facts: BTreeMap::new(),
-            problems: BTreeMap::new(),
-            gone: Vec::new(),
-            synced: Vec::new(),
-            puts: 0,
-            changes,
-            watch: cluster.watch(tell, Pulses::Felt),
-        }
+        Heard { told: Told::default(), changes, watch: cluster.watch(tell, Pulses::Felt) }
     }
 
     pub(crate) fn want(&self, wanted: Wanted) {
@@ -141,7 +134,7 @@ impl Heard {
         while !holds(self) {
             let left = until.saturating_duration_since(Instant::now());
             match timeout(left, self.changes.recv()).await {
-                Ok(Some(change)) => self.learn(change),
+                Ok(Some(change)) => self.told.learn(change),
                 _ => panic!("it never came to be that {what}: {:#?}", self.problems),
             }
         }
@@ -161,42 +154,6 @@ impl Heard {
             .all(|kind| it.synced.contains(kind))
         })
         .await;
-    }
-
-    fn learn(&mut self, change: Change) {
-        match change {
-            Change::Put(fact) => {
-                self.puts += 1;
-                self.facts.insert(fact.reference(), fact);
-            }
-            Change::Gone(reference) => {
-                assert!(
-                    self.facts.remove(&reference).is_some(),
-                    "what was never there is gone: {reference:?}"
-                );
-                self.gone.push(reference);
-            }
-            Change::Reported(object, problems) => {
-                if problems.is_empty() {
-                    assert!(self.problems.remove(&object).is_some(), "nothing is mended twice: {object}");
-                } else {
-                    self.problems.insert(object, problems);
-                }
-            }
-            Change::Synced(kind) => {
-                assert!(!self.synced.contains(&kind), "{kind} is told twice");
-                self.synced.push(kind);
-            }
-            other => panic!("a cluster does not say {other:?}"),
-        }
-    }
-
-    pub(crate) fn service(&self, namespace: &str, name: &str) -> Option<&Service> {
-        let reference = FactRef::Object(ObjectRef::new(Kind::Service, namespace, name));
-        match self.facts.get(&reference)? {
-            Fact::Service(service) => Some(service),
-            _ => None,
-        }
     }
 
     pub(crate) fn told_of(&self, object: &ObjectRef) -> String {

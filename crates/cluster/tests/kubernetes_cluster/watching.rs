@@ -1,91 +1,12 @@
 //! Watches through what befalls them.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
-use seaway_cluster::{Cluster, Pace, Wanted};
+use seaway_cluster::{Pace, Wanted};
 use seaway_model::{Fact, Kind, ObjectRef, Reason, fact::FactRef};
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    sync::watch,
-    task::JoinHandle,
-};
+use seaway_testkit::kubernetes::Gate;
 
 use crate::scene::{Heard, PACE, Scene, connect};
-
-/// A way to the API server that freezes: what is connected stays so, and nothing goes through.
-pub(crate) struct Gate {
-    kubeconfig: PathBuf,
-    state: watch::Sender<State>,
-    task: JoinHandle<()>,
-    _folder: tempfile::TempDir,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum State {
-    Open,
-    Frozen,
-}
-
-impl Gate {
-    pub(crate) async fn before(scene: &Scene) -> Gate {
-        let text = std::fs::read_to_string(&scene.kubeconfig).expect("a kubeconfig");
-        let server = text.split("server: https://").nth(1).and_then(|it| it.split_whitespace().next());
-        let server = server.expect("it names a server").to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let here = listener.local_addr().expect("is bound").to_string();
-        let folder = tempfile::tempdir().expect("a folder");
-        let kubeconfig = folder.path().join("kubeconfig");
-        std::fs::write(&kubeconfig, text.replace(&server, &here)).expect("is written");
-        let (state, watched) = watch::channel(State::Open);
-        let task = tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(relay(client, server.clone(), watched.clone()));
-            }
-        });
-        Gate { kubeconfig, state, task, _folder: folder }
-    }
-
-    pub(crate) async fn connect(&self) -> Cluster {
-        self.connect_at(Pace { answer: Duration::from_secs(1), ..PACE }).await
-    }
-
-    async fn connect_at(&self, pace: Pace) -> Cluster {
-        connect(&self.kubeconfig, pace).await
-    }
-
-    pub(crate) fn freeze(&self) {
-        self.state.send_replace(State::Frozen);
-    }
-
-    /// What was connected is dead; new connections go through.
-    pub(crate) fn thaw(&self) {
-        self.state.send_replace(State::Open);
-    }
-}
-
-impl Drop for Gate {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn relay(mut client: TcpStream, server: String, mut state: watch::Receiver<State>) {
-    let Ok(mut server) = TcpStream::connect(server).await else { return };
-    let frozen = async {
-        // The gate may be gone: then so is everybody.
-        let _ = state.wait_for(|it| *it == State::Frozen).await;
-    };
-    let caught = tokio::select! {
-        biased;
-        () = frozen => true,
-        _ = copy_bidirectional(&mut client, &mut server) => false,
-    };
-    if caught {
-        // It never hears anything again, not even an end.
-        std::future::pending::<()>().await;
-    }
-}
 
 fn service(name: &str) -> String {
     format!("apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: 80}}]}}\n")
@@ -119,10 +40,10 @@ async fn a_partition_tells_nothing_as_gone_and_its_end_all_that_changed() {
     for name in ["stays", "goes"] {
         scene.apply_here(&service(name));
     }
-    let gate = Gate::before(&scene).await;
+    let gate = Gate::here(&scene.kubeconfig);
     // A watch that is half open is noticed by its silence alone.
     let pace = Pace { silence: Duration::from_secs(3), answer: Duration::from_secs(1), ..PACE };
-    let cluster = gate.connect_at(pace).await;
+    let cluster = connect(gate.kubeconfig(), pace).await;
     let mut heard = Heard::of(&cluster);
     heard.until_synced().await;
     gate.freeze();

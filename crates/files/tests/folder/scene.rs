@@ -1,8 +1,8 @@
 //! A folder, a watch on it, and what the World would know.
 
 use std::{
-    collections::BTreeMap,
     fs,
+    ops::Deref,
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver},
     time::{Duration, Instant},
@@ -10,9 +10,10 @@ use std::{
 
 use seaway_files::{Folder, Places, Watch};
 use seaway_model::{
-    Change, Fact, Kind, ObjectRef, Problem,
+    Change, Kind, ObjectRef,
     fact::{FactRef, Service},
 };
+use seaway_testkit::told::Told;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,11 +29,14 @@ pub(crate) struct Scene {
 
 /// What was told so far.
 #[derive(Default)]
-pub(crate) struct World {
-    pub(crate) facts: BTreeMap<FactRef, Fact>,
-    pub(crate) problems: BTreeMap<ObjectRef, Vec<Problem>>,
-    pub(crate) gone: Vec<FactRef>,
-    pub(crate) synced: Vec<Kind>,
+pub(crate) struct World(Told);
+
+impl Deref for World {
+    type Target = Told;
+
+    fn deref(&self) -> &Told {
+        &self.0
+    }
 }
 
 impl Scene {
@@ -117,37 +121,11 @@ impl Scene {
 
 impl World {
     fn learn(&mut self, changes: Vec<Change>) {
-        for change in changes {
-            match change {
-                Change::Put(fact) => {
-                    self.facts.insert(fact.reference(), fact);
-                }
-                Change::Gone(reference) => {
-                    assert!(
-                        self.facts.remove(&reference).is_some(),
-                        "what was never there is gone: {reference:?}"
-                    );
-                    self.gone.push(reference);
-                }
-                Change::Reported(object, problems) => {
-                    if problems.is_empty() {
-                        assert!(self.problems.remove(&object).is_some(), "nothing is mended twice: {object}");
-                    } else {
-                        self.problems.insert(object, problems);
-                    }
-                }
-                Change::Synced(kind) => self.synced.push(kind),
-                other => panic!("a folder does not say {other:?}"),
-            }
-        }
+        changes.into_iter().for_each(|it| self.0.learn(it));
     }
 
     pub(crate) fn service(&self, name: &str) -> Option<&Service> {
-        let reference = FactRef::Object(ObjectRef::new(Kind::Service, "default", name));
-        match self.facts.get(&reference)? {
-            Fact::Service(service) => Some(service),
-            _ => None,
-        }
+        self.0.service("default", name)
     }
 
     pub(crate) fn port(&self, name: &str) -> Option<u16> {

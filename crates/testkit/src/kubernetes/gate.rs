@@ -41,30 +41,23 @@ struct Inner {
 }
 
 impl Gate {
-    /// For whoever is in the network in which the cluster was made.
+    /// For whoever is in the network in which the cluster was made. `beyond`: a kubeconfig of who goes on from here.
     #[track_caller]
-    pub fn here(cluster: &Cluster, user: &str) -> Gate {
-        let listening = bind(Ipv4Addr::LOCALHOST.into());
-        Gate::new(listening, cluster, user)
+    pub fn here(beyond: &Path) -> Gate {
+        Gate::new(bind(Ipv4Addr::LOCALHOST.into()), beyond)
     }
 
     /// For whoever is on a node or in another namespace of the cluster.
     #[track_caller]
-    pub fn inside(cluster: &Cluster, user: &str) -> Gate {
+    pub fn inside(cluster: &Cluster, beyond: &Path) -> Gate {
         let at: IpAddr = super::cluster::ADDRESSES[0].parse().expect("an address");
         // A socket stays in the network in which it was made.
-        let listening = cluster.control().run(|| bind(at));
-        Gate::new(listening, cluster, user)
+        Gate::new(cluster.control().run(|| bind(at)), beyond)
     }
 
     #[track_caller]
-    fn new(
-        listening: std::io::Result<(std::net::TcpListener, std::net::SocketAddr)>,
-        cluster: &Cluster,
-        user: &str,
-    ) -> Gate {
+    fn new(listening: std::io::Result<(std::net::TcpListener, std::net::SocketAddr)>, beyond: &Path) -> Gate {
         let (listener, at) = listening.expect("a free port");
-        let beyond = cluster.kubeconfig_of(user, &[]);
         let kubeconfig = beyond.with_file_name(format!("kubeconfig-gate-{}", at.port()));
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: gate\n\
@@ -73,7 +66,7 @@ impl Gate {
         );
         std::fs::write(&kubeconfig, text).expect("a temporary folder is written to");
         let shared = Arc::<Shared>::default();
-        let serves = shared.clone();
+        let (serves, beyond) = (shared.clone(), beyond.to_owned());
         let server = Server::start("gate", move || serve(listener, beyond, serves)).expect("a thread");
         Gate { kubeconfig, shared, _server: server }
     }
