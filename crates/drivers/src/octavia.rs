@@ -9,6 +9,7 @@
 //! Octavia tells of an object whose it is by tags alone; names are another controller's too (names.rs). What has not our
 //! tag is never touched.
 
+pub mod conf;
 pub mod names;
 mod poll;
 mod read;

@@ -1,5 +1,7 @@
 //! The part of the configuration that planning reads, resolved: every default is filled in.
 
+mod cloud;
+
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     time::Duration,
@@ -12,6 +14,8 @@ use crate::{
     },
     name::{Name, ObjectRef},
 };
+
+pub use self::cloud::*;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {

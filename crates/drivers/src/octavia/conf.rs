@@ -1,0 +1,252 @@
+//! `[LoadBalancer]`, `[LoadBalancerClass "…"]` and `[Networking]` of a `cloud.conf`, one table each: what a key sets, and
+//! what it may say. A value that is not understood leaves its default, and is told with its line.
+
+use seaway_model::{
+    Name,
+    config::{CloudDefaults, CloudPlace, FloatingSubnet},
+    load_balancer::Balance,
+};
+use seaway_openstack::credentials::{CloudConf, ini::Entry};
+use seaway_plan::{
+    quantity::{duration, list, network},
+    spelling::nearest,
+};
+
+type Set<T> = fn(&mut T, &str) -> Result<(), String>;
+type Row<T> = (&'static str, Set<T>);
+
+const BALANCER: &[Row<CloudDefaults>] = &[
+    ("enabled", |it, text| truth(text).map(|yes| it.enabled = yes)),
+    ("lb-version", |_, text| match text {
+        "v2" => Ok(()),
+        _ => Err(format!("{text:?} is no version that is spoken here; there is v2")),
+    }),
+    ("lb-provider", |it, text| some(text).map(|name| it.provider = name)),
+    ("lb-method", |it, text| balance(text).map(|balance| it.balance = balance)),
+    ("create-monitor", |it, text| truth(text).map(|yes| it.monitor = yes)),
+    ("monitor-delay", |it, text| duration(text).map(|time| it.check.interval = time)),
+    ("monitor-timeout", |it, text| duration(text).map(|time| it.check.timeout = time)),
+    ("monitor-max-retries", |it, text| count(text, 1..=10).map(|n| it.check.rise = n)),
+    ("monitor-max-retries-down", |it, text| count(text, 1..=10).map(|n| it.check.fall = n)),
+    ("manage-security-groups", |it, text| truth(text).map(|yes| it.groups = yes)),
+    ("internal-lb", |it, text| truth(text).map(|yes| it.internal = yes)),
+    ("node-selector", |it, text| selector(text).map(|nodes| it.nodes = nodes)),
+    ("cascade-delete", |it, text| truth(text).map(|yes| it.cascade = yes)),
+    ("flavor-id", |it, text| some(text).map(|id| it.flavor = Some(id))),
+    ("availability-zone", |it, text| some(text).map(|zone| it.zone = Some(zone))),
+    ("enable-ingress-hostname", |it, text| {
+        let suffix = it.hostname.clone().unwrap_or_else(|| "nip.io".into());
+        truth(text).map(|yes| it.hostname = yes.then_some(suffix))
+    }),
+    ("ingress-hostname-suffix", |it, text| {
+        let suffix = some(text)?;
+        it.hostname = it.hostname.take().map(|_| suffix);
+        Ok(())
+    }),
+    ("default-tls-container-ref", |it, text| some(text).map(|it_is| it.tls_container = Some(it_is))),
+    ("container-store", |it, text| match text {
+        "barbican" | "external" => {
+            it.barbican = text == "barbican";
+            Ok(())
+        }
+        _ => Err(format!("{text:?} is no store; there are barbican and external")),
+    }),
+    ("max-shared-lb", |it, text| count(text, 1..=100).map(|n| it.most_shared = n)),
+    ("provider-requires-serial-api-calls", |it, text| truth(text).map(|yes| it.serial = yes)),
+];
+
+const PLACE: &[Row<CloudPlace>] = &[
+    ("network-id", |it, text| some(text).map(|id| it.network = Some(id))),
+    ("subnet-id", |it, text| some(text).map(|id| it.subnet = Some(id))),
+    ("member-subnet-id", |it, text| some(text).map(|id| it.member_subnet = Some(id))),
+    ("floating-network-id", |it, text| some(text).map(|id| it.floating_network = Some(id))),
+    // Each beats those before it, whatever their order in the file.
+    ("floating-subnet-tags", |it, text| {
+        some(text).map(|it_is| it.floating_subnet = Some(FloatingSubnet::Tagged(it_is)))
+    }),
+    ("floating-subnet", |it, text| {
+        some(text).map(|it_is| it.floating_subnet = Some(FloatingSubnet::Named(it_is)))
+    }),
+    ("floating-subnet-id", |it, text| {
+        some(text).map(|it_is| it.floating_subnet = Some(FloatingSubnet::Id(it_is)))
+    }),
+];
+
+const NETWORKING: &[Row<CloudDefaults>] = &[
+    ("ipv6-support-disabled", |it, text| truth(text).map(|yes| it.networking.no_ipv6 = yes)),
+    ("public-network-name", |it, text| some(text).map(|name| it.networking.public.push(name))),
+    ("internal-network-name", |it, text| some(text).map(|name| it.networking.internal.push(name))),
+    ("address-sort-order", |it, text| list(text, network).map(|order| it.networking.order = order)),
+];
+
+/// What such a file says, with a line for each thing in it that does not mean what somebody may think.
+pub fn read(conf: &CloudConf) -> (CloudDefaults, Vec<String>) {
+    let mut found = CloudDefaults::default();
+    let mut told = Vec::new();
+    let entries: Vec<&Entry> = conf.ini.entries("LoadBalancer").collect();
+    set(conf, "LoadBalancer", &entries, BALANCER, &mut found, PLACE, &mut told);
+    let mut place = CloudPlace::default();
+    set(conf, "LoadBalancer", &entries, PLACE, &mut place, BALANCER, &mut told);
+    found.place = place;
+    for section in conf.ini.named("LoadBalancerClass") {
+        let Some(name) = &section.sub else {
+            told.push(format!(
+                "{}: a class has a name: [LoadBalancerClass \"gold\"]; this one is not used",
+                conf.place(section.line)
+            ));
+            continue;
+        };
+        let mut class = CloudPlace::default();
+        let entries: Vec<&Entry> = section.entries.iter().collect();
+        set::<_, ()>(conf, "LoadBalancerClass", &entries, PLACE, &mut class, &[], &mut told);
+        found.classes.insert(name.as_str().into(), class);
+    }
+    let entries: Vec<&Entry> = conf.ini.entries("Networking").collect();
+    set::<_, ()>(conf, "Networking", &entries, NETWORKING, &mut found, &[], &mut told);
+    told.sort();
+    told.dedup();
+    (found, told)
+}
+
+/// In the order of the rows, so that those which refine others come after them. `others`: rows of the same section that
+/// set something else.
+fn set<T, O>(
+    conf: &CloudConf,
+    section: &str,
+    entries: &[&Entry],
+    rows: &[Row<T>],
+    it: &mut T,
+    others: &[Row<O>],
+    told: &mut Vec<String>,
+) {
+    for (key, set) in rows {
+        for entry in entries.iter().filter(|it| it.key.eq_ignore_ascii_case(key)) {
+            if let Err(why) = set(it, entry.value().trim()) {
+                told.push(format!("{}: [{section}] {key}: {why}; it is ignored", conf.place(entry.line)));
+            }
+        }
+    }
+    let names: Vec<&str> = rows.iter().map(|it| it.0).chain(others.iter().map(|it| it.0)).collect();
+    for entry in entries {
+        let key = entry.key.to_ascii_lowercase();
+        if names.contains(&key.as_str()) {
+            continue;
+        }
+        let perhaps = nearest(&key, &names).map(|it| format!("; did you mean {it}?")).unwrap_or_default();
+        told.push(format!(
+            "{}: [{section}] {}: nothing is known by this name{perhaps}",
+            conf.place(entry.line),
+            entry.key
+        ));
+    }
+}
+
+fn some(text: &str) -> Result<Name, String> {
+    if text.is_empty() { Err("it says nothing".to_owned()) } else { Ok(text.into()) }
+}
+
+fn truth(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err(format!("{text:?} is neither true nor false")),
+    }
+}
+
+fn count<T: TryFrom<u64>>(text: &str, within: std::ops::RangeInclusive<u64>) -> Result<T, String> {
+    let number = text.parse().ok().filter(|it| within.contains(it)).and_then(|it| T::try_from(it).ok());
+    number.ok_or_else(|| format!("{text:?} is not a number from {} to {}", within.start(), within.end()))
+}
+
+/// `ROUND_ROBIN` and `SOURCE_IP_PORT` are what providers do when nobody asks for anything.
+pub fn balance(text: &str) -> Result<Option<Balance>, String> {
+    match text {
+        "ROUND_ROBIN" | "SOURCE_IP_PORT" => Ok(None),
+        "LEAST_CONNECTIONS" => Ok(Some(Balance::LeastConnections)),
+        "SOURCE_IP" => Ok(Some(Balance::SourceHash)),
+        _ => Err(format!(
+            "{text:?} is no method; there are ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP and SOURCE_IP_PORT"
+        )),
+    }
+}
+
+/// `role=worker,ssd`: labels that a Node must have, all of them.
+pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
+    list(text, |label| match label.split_once('=') {
+        Some((name, _)) if name.is_empty() => Err(format!("{label:?} names no label")),
+        Some((name, value)) => Ok((name.into(), Some(value.into()))),
+        None => Ok((label.into(), None)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, time::Duration};
+
+    use super::*;
+
+    fn read_text(text: &str) -> (CloudDefaults, Vec<String>) {
+        read(&CloudConf::parse(Path::new("cloud.conf"), text).expect("an INI"))
+    }
+
+    #[test]
+    fn a_file_of_the_other_controller_means_the_same_here() {
+        let (found, told) = read_text(
+            "[Global]\nauth-url=http://x\n[LoadBalancer]\nlb-provider=ovn\nlb-method=SOURCE_IP_PORT\n\
+             floating-network-id=net-1\nfloating-subnet=public*\nsubnet-id=sub-1\nmember-subnet-id=sub-2\n\
+             create-monitor=true\nmonitor-delay=1m\nmonitor-timeout=30s\nmonitor-max-retries=2\n\
+             monitor-max-retries-down=4\nmanage-security-groups=true\nnode-selector=role=worker, ssd\n\
+             enable-ingress-hostname=true\ningress-hostname-suffix=example.org\nmax-shared-lb=5\n\
+             container-store=external\ncascade-delete=false\nprovider-requires-serial-api-calls=true\n\
+             [LoadBalancerClass \"gold\"]\nfloating-network-id=net-2\nfloating-subnet-tags=a,b\n\
+             [Networking]\npublic-network-name=one\npublic-network-name=two\naddress-sort-order=10.0.0.0/8, fd00::/8\n\
+             [BlockStorage]\nbs-version=v3\n",
+        );
+        assert_eq!(told, [""; 0]);
+        assert_eq!((found.provider.as_str(), found.balance), ("ovn", None));
+        assert_eq!(found.place.floating_network.as_deref(), Some("net-1"));
+        assert_eq!(found.place.floating_subnet, Some(FloatingSubnet::Named("public*".into())));
+        assert_eq!(found.place.member_subnet.as_deref(), Some("sub-2"));
+        let check = &found.check;
+        assert!(found.monitor && found.groups && found.serial && !found.barbican && !found.cascade);
+        assert_eq!((check.interval, check.timeout), (Duration::from_secs(60), Duration::from_secs(30)));
+        assert_eq!((check.rise, check.fall, found.most_shared), (2, 4, 5));
+        assert_eq!(found.nodes, [("role".into(), Some("worker".into())), ("ssd".into(), None)]);
+        assert_eq!(found.hostname.as_deref(), Some("example.org"));
+        let gold = &found.classes[&Name::from("gold")];
+        assert_eq!(gold.floating_subnet, Some(FloatingSubnet::Tagged("a,b".into())));
+        assert_eq!(found.networking.public, ["one".into(), "two".into()]);
+        assert_eq!(found.networking.order.len(), 2);
+    }
+
+    #[test]
+    fn an_id_beats_a_name_and_a_name_tags_whatever_their_order() {
+        let (found, _) = read_text(
+            "[LoadBalancer]\nfloating-subnet-id=it\nfloating-subnet=name\nfloating-subnet-tags=a\n",
+        );
+        assert_eq!(found.place.floating_subnet, Some(FloatingSubnet::Id("it".into())));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_with_its_line_and_spoils_nothing_else() {
+        for (line, why) in [
+            ("create-monitor=perhaps", "neither true nor false"),
+            ("monitor-delay=soon", "is not a duration"),
+            ("monitor-max-retries=11", "is not a number from 1 to 10"),
+            ("lb-method=FASTEST", "is no method"),
+            ("lb-version=v1", "there is v2"),
+            ("subnet-id=", "it says nothing"),
+            ("node-selector==x", "names no label"),
+            ("flotaing-network-id=x", "did you mean floating-network-id?"),
+        ] {
+            let (found, told) = read_text(&format!("[LoadBalancer]\n\n{line}\nlb-provider=ovn\n"));
+            assert_eq!(found, CloudDefaults { provider: "ovn".into(), ..CloudDefaults::default() }, "{line}");
+            assert_eq!(told.len(), 1, "{line}: {told:?}");
+            assert!(
+                told[0].starts_with("cloud.conf:3: [LoadBalancer] ") && told[0].contains(why),
+                "{}",
+                told[0]
+            );
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What load balancers in a cloud are like where their Service says nothing: the sections of `cloud.conf` beside
+//! `[Global]`, resolved.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ipnet::IpNet;
+
+use crate::{
+    load_balancer::{Balance, HealthCheck},
+    name::Name,
+};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CloudDefaults {
+    /// Otherwise Services are created, and stay pending.
+    pub enabled: bool,
+    pub provider: Name,
+    /// `None`: what the provider usually does.
+    pub balance: Option<Balance>,
+    pub place: CloudPlace,
+    /// Pools are probed, like this.
+    pub monitor: bool,
+    pub check: HealthCheck,
+    /// Ports of members are opened to load balancers.
+    pub groups: bool,
+    /// No floating IP, whatever a Service says.
+    pub internal: bool,
+    /// Nodes that are members: a label, and what it is if that matters.
+    pub nodes: Vec<(Name, Option<Name>)>,
+    pub flavor: Option<Name>,
+    pub zone: Option<Name>,
+    /// A host name is told instead of an address behind PROXY protocol, with this suffix.
+    pub hostname: Option<Name>,
+    pub tls_container: Option<Name>,
+    /// References are looked up in Barbican before they are used.
+    pub barbican: bool,
+    pub most_shared: usize,
+    /// The provider takes one object at a time.
+    pub serial: bool,
+    pub cascade: bool,
+    /// `[LoadBalancerClass "gold"]`.
+    pub classes: BTreeMap<Name, CloudPlace>,
+    pub networking: CloudNetworking,
+}
+
+/// Where load balancers, members and floating IPs are. By id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudPlace {
+    pub network: Option<Name>,
+    pub subnet: Option<Name>,
+    pub member_subnet: Option<Name>,
+    pub floating_network: Option<Name>,
+    pub floating_subnet: Option<FloatingSubnet>,
+}
+
+/// Which subnet floating IPs come from: an id beats a name, a name tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FloatingSubnet {
+    Id(Name),
+    /// A pattern of the shell, `~` and a regular expression, `!` and either for all others.
+    Named(Name),
+    /// Any of these; `&`: all of them; `!`: none.
+    Tagged(Name),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudNetworking {
+    pub no_ipv6: bool,
+    pub public: Vec<Name>,
+    pub internal: Vec<Name>,
+    /// Addresses of Nodes in these come first, in their order.
+    pub order: Vec<IpNet>,
+}
+
+impl Default for CloudDefaults {
+    fn default() -> CloudDefaults {
+        CloudDefaults {
+            enabled: true,
+            provider: "amphora".into(),
+            balance: None,
+            place: CloudPlace::default(),
+            monitor: false,
+            check: HealthCheck {
+                interval: Duration::from_secs(5),
+                timeout: Duration::from_secs(3),
+                rise: 1,
+                fall: 3,
+                ..HealthCheck::default()
+            },
+            groups: false,
+            internal: false,
+            nodes: Vec::new(),
+            flavor: None,
+            zone: None,
+            hostname: None,
+            tls_container: None,
+            barbican: true,
+            most_shared: 2,
+            serial: false,
+            cascade: true,
+            classes: BTreeMap::new(),
+            networking: CloudNetworking::default(),
+        }
+    }
+}
