@@ -173,7 +173,7 @@ pub fn balance(text: &str) -> Result<Option<Balance>, String> {
 /// `role=worker,ssd`: labels that a Node must have, all of them.
 pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
     list(text, |label| match label.split_once('=') {
-        Some((name, _)) if name.is_empty() => Err(format!("{label:?} names no label")),
+        Some(("", _)) => Err(format!("{label:?} names no label")),
         Some((name, value)) => Ok((name.into(), Some(value.into()))),
         None => Ok((label.into(), None)),
     })
