@@ -311,8 +311,9 @@ impl World {
 
     /// Once everything is told: claims in the order of age, so that all who decide alike decide the same.
     fn settle(&mut self) {
-        // A process that is no host itself has to know who else may hold an address.
-        let hosts = self.roles.host.is_some() || self.synced.contains(&Kind::LoadBalancerHost);
+        // Who is alone knows all of itself. A controller has to know who may hold an address, a host whether it drains.
+        let alone = self.roles.host.is_some() && self.roles.allocate;
+        let hosts = alone || self.synced.contains(&Kind::LoadBalancerHost);
         if self.settled || !hosts || !REQUIRED.iter().all(|kind| self.synced.contains(kind)) {
             return;
         }

@@ -114,7 +114,12 @@ impl Routes {
             }
             // hyper sends the head alone where that was asked.
             (Some(route), &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query)).await,
-            (Some(_), _) if grants == Grants::Reading => refuse_change(),
+            (Some(_), _) if grants == Grants::Reading => {
+                // Or a proxy that is still sending it finds a broken connection instead of an answer.
+                let body = Limited::new(request.into_body(), BODY_BYTES).collect();
+                let _ = time::timeout(BODY_TIMEOUT, body).await;
+                refuse_change()
+            }
             (Some(Route::Log), &Method::PUT) => self.set_log(peer, request).await,
             (Some(route), _) => refuse_method(route.methods()),
         };

@@ -55,7 +55,7 @@ fn drain(scene: &Scene, drain: bool) {
 
 #[test]
 fn a_host_that_drains_takes_nobody_new_and_lets_open_connections_be() {
-    let Some(scene) = Scene::up(2) else { return };
+    let Some(mut scene) = Scene::up(2) else { return };
     scene.cluster.apply(ECHO);
     let at = SocketAddr::new(scene.address("echo").parse().expect("an address"), 80);
     until("it answers", || connect(&scene, at).is_ok());
@@ -81,4 +81,14 @@ fn a_host_that_drains_takes_nobody_new_and_lets_open_connections_be() {
     drain(&scene, false);
     until("it takes them again", || connect(&scene, at).is_ok());
     talk(&mut open).expect("who was there goes on");
+
+    drain(&scene, true);
+    until("nobody new is taken, again", || connect(&scene, at).is_err());
+    scene.kill("a");
+    scene.serve(0);
+    until("it is there again", || scene.log("a").contains("ready"));
+    assert!(!scene.log("a").contains("serving listener"), "it drains from the start");
+    assert!(connect(&scene, at).is_err());
+    drain(&scene, false);
+    until("it serves", || connect(&scene, at).is_ok());
 }

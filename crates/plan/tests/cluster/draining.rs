@@ -1,11 +1,13 @@
 //! A host that is to serve nobody new.
 
-use seaway_model::{AddressState, Change, Desired, Dirt, fact::HostReport};
-use seaway_plan::World;
-use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, shop};
+use std::sync::Arc;
+
+use seaway_model::{AddressState, Change, Config, Desired, Dirt, Kind, fact::HostReport};
+use seaway_plan::{Roles, World};
+use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, shop, synced};
 
 use crate::{
-    scene::unit,
+    scene::{OnHost, unit},
     several::{PUBLIC, controller, heard, on_host, present, written},
 };
 
@@ -57,4 +59,26 @@ fn nobody_new_is_sent_to_a_host_that_drains_while_there_is_another() {
     assert_eq!(addresses(&world), [ip("10.0.0.1"), ip("10.0.0.2")], "nobody could take over");
     world.apply(of("a", "10.0.0.1", false));
     assert_eq!(addresses(&world), [ip("10.0.0.1")]);
+}
+
+#[test]
+fn a_host_opens_nothing_before_it_knows_whether_it_drains() {
+    let roles = Roles { allocate: false, host: Some(HOST.into()) };
+    let mut world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(Config::default()));
+    let told = [pool(PUBLIC), put(&shop()), host(&["10.0.0.5"], &[])];
+    let (hosts, others): (Vec<Change>, Vec<Change>) =
+        synced().into_iter().partition(|it| matches!(it, Change::Synced(Kind::LoadBalancerHost)));
+    for change in told.into_iter().chain(others) {
+        world.apply(change);
+    }
+    assert!(!hosts.is_empty() && !world.is_settled());
+    world.apply(Change::Drains(true));
+    for change in hosts {
+        world.apply(change);
+    }
+    assert!(world.is_settled());
+    match world.desire(&unit(&owner(&shop()))) {
+        Desired::LoadBalancer(it) => assert!(it.listeners.is_empty()),
+        other => panic!("no load balancer but {other:?}"),
+    }
 }
