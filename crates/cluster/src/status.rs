@@ -243,7 +243,7 @@ impl Driver for Statuses {
         };
         let published = observed.published.as_ref();
         if let (Desired::Status(_), Some(published)) = (desired, published)
-            && published.ingress.iter().any(|it| it.mode.is_none())
+            && output::lacks_the_mode(published)
         {
             complain(
                 Reason::Unsupported,

@@ -8,16 +8,18 @@ use std::{
 
 use seaway_engine::{Conclusion, Driver, Drivers, Engine, Failure, Handle, Phase, Settings};
 use seaway_model::{
-    Config, Desired, Pool, Unit,
+    Config, Desired, Pool, Problem, Reason, Unit,
     unit::{LbKey, Place},
 };
 use seaway_plan::{Demand, Placement, Roles, World};
-use seaway_testkit::facts::{HOST, endpoint, host, put, put_slice, service, shop, slice, synced};
+use seaway_testkit::facts::{HOST, endpoint, host, owner, put, put_slice, service, shop, slice, synced};
 use tokio::{
     sync::watch,
     task::JoinHandle,
     time::{Instant, timeout},
 };
+
+const A_WHILE: Duration = Duration::from_secs(7);
 
 /// What happened at the place that this driver plays.
 #[derive(Default)]
@@ -26,7 +28,11 @@ struct Script {
     swapped: Vec<usize>,
     at_work: HashMap<Unit, usize>,
     most_at_once: usize,
+    /// Of all Units together.
+    most_in_all: usize,
     fail: u32,
+    wait: u32,
+    blame: u32,
     panic: u32,
 }
 
@@ -56,6 +62,7 @@ impl Driver for Played {
             let at_work = it.at_work.entry(unit.clone()).or_default();
             *at_work += 1;
             it.most_at_once = it.most_at_once.max(*at_work);
+            it.most_in_all = it.most_in_all.max(it.at_work.values().sum());
         });
         tokio::time::sleep(Duration::from_millis(1)).await;
         Ok(())
@@ -66,14 +73,23 @@ impl Driver for Played {
         if !matches!(unit, Unit::LoadBalancer(..)) {
             return Ok(());
         }
-        let (fail, panic) = self.with(|it| {
-            let now = (it.fail > 0, it.panic > 0);
+        let (fail, wait, blame, panic) = self.with(|it| {
+            let now = (it.fail > 0, it.wait > 0, it.wait == 0 && it.blame > 0, it.panic > 0);
             it.fail = it.fail.saturating_sub(1);
+            it.blame = it.blame.saturating_sub(u32::from(now.2));
+            it.wait = it.wait.saturating_sub(1);
             it.panic = it.panic.saturating_sub(1);
             it.applied.push((Instant::now(), unit.clone(), step.clone()));
             now
         });
         assert!(!panic, "as the script says");
+        if wait {
+            return Err(Failure::Wait { why: "as the script says".into(), after: A_WHILE });
+        }
+        if blame {
+            let problem = Problem::new(owner(&shop()).object(), Reason::Invalid, "as the script says");
+            return Err(Failure::User(vec![(owner(&shop()), problem)]));
+        }
         if fail { Err(Failure::Retry("as the script says".into())) } else { Ok(()) }
     }
 
@@ -171,6 +187,45 @@ async fn a_failure_is_tried_again_later_and_later() {
     let times = running.played.with(|it| it.applied.iter().map(|it| it.0).collect::<Vec<_>>());
     let waits: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(waits.windows(2).all(|pair| pair[1] > pair[0]), "{waits:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_looked_at_again_when_it_said_and_what_only_people_mend_when_they_did() {
+    let running = Running::start(Script { wait: 2, blame: 1, ..Script::default() });
+    running.tell(told().into_iter().chain(synced())).await;
+    running.until("a third try", |it| it.applied.len() == 3).await;
+    let times = running.played.with(|it| it.applied.iter().map(|it| it.0).collect::<Vec<_>>());
+    for pair in times.windows(2) {
+        let apart = pair[1] - pair[0];
+        assert!(apart >= A_WHILE && apart < A_WHILE + Duration::from_secs(1), "it is no failure: {apart:?}");
+    }
+    running.until_serving().await;
+    let reasons = running.handle.ask(|world| world.problems().iter().map(|it| it.reason).collect::<Vec<_>>());
+    assert!(reasons.await.expect("the engine runs").contains(&Reason::Invalid), "who can mend it is told");
+    tokio::time::sleep(Settings::default().resync / 3).await;
+    assert_eq!(running.played.with(|it| it.applied.len()), 3, "nobody tries in vain");
+    let mended = service("shop", &[("", 8_080, seaway_model::fact::TargetPort::Number(80))]);
+    running.tell([put(&mended)]).await;
+    running.until("a try at once", |it| it.applied.len() == 4).await;
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_works_on_so_many_units_as_it_wants_and_they_look_again_one_by_one() {
+    let running = Running::start(Script::default());
+    let names: Vec<String> = (0..60).map(|number| format!("s{number}")).collect();
+    let ports = |number: usize| 1_000 + u16::try_from(number).expect("few");
+    let services = names.iter().enumerate().map(|(number, name)| {
+        put(&service(name, &[("", ports(number), seaway_model::fact::TargetPort::Number(80))]))
+    });
+    running.tell(services.chain([host(&["192.0.2.5"], &[])]).chain(synced())).await;
+    running.until("all are made", |it| it.applied.len() == 60).await;
+    assert_eq!(running.played.with(|it| it.most_in_all), running.played.width());
+    tokio::time::sleep(Settings::default().resync + Duration::from_secs(1)).await;
+    running.until("all are looked at again", |it| it.applied.len() >= 120).await;
+    let again = running.played.with(|it| it.applied[60].0..it.applied[119].0);
+    assert!(again.end - again.start > Settings::default().resync / 4, "the audit is spread: {again:?}");
     running.stop().await;
 }
 

@@ -63,6 +63,11 @@ pub(crate) fn rivalry(object: ObjectRef, published: &Published) -> Option<Proble
     ))
 }
 
+/// What was written says nothing of `ipMode`: the API server dropped what it does not know.
+pub(super) fn lacks_the_mode(published: &Published) -> bool {
+    published.ours && published.rival().is_none() && published.ingress.iter().any(|it| it.mode.is_none())
+}
+
 impl Output {
     pub(super) fn of(status: &Status, published: &Published) -> Output {
         let served = |ip: &&IpAddr| status.serving.iter().any(|it| it.ip == **ip);
@@ -328,6 +333,20 @@ mod tests {
         let fought = Published { ours: true, ..metallb };
         assert_eq!(fought.rival().map(|it| &**it), Some("metallb"));
         assert_eq!(Output::of(&wanted, &fought).ingress, None);
+    }
+
+    #[test]
+    fn a_cluster_that_knows_no_mode_is_not_written_to_for_ever_and_is_told() {
+        let nothing = Published { uid: "u".into(), ..Published::default() };
+        let wanted = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &nothing);
+        let mut said = written(&wanted, &nothing);
+        assert!(!lacks_the_mode(&said));
+        // As an API server before 1.29 reads back what it was sent.
+        said.ingress[0].mode = None;
+        assert!(lacks_the_mode(&said));
+        assert!(wanted.is_said_by(&said), "it would be dropped again");
+        let others = Published { ours: false, ..said };
+        assert!(!lacks_the_mode(&others), "what somebody else wrote is no complaint of ours");
     }
 
     #[test]
