@@ -138,11 +138,11 @@ impl From<Answer> for Failure {
 const TRIED_AGAIN: &str = "It is tried again; what it said last goes on.";
 
 fn mend(why: &str) -> &'static str {
-    if why.contains("UnknownIssuer") || why.contains("NotValidForName") {
+    if why.contains("UnknownIssuer") || why.contains("not valid for") {
         "The kubeconfig has another cluster's certificate-authority-data, or the server's name is not in its certificate."
     } else if why.contains("fatal alert") {
         "The client certificate of the kubeconfig is not accepted: get a new one."
-    } else if why.contains("Expired") {
+    } else if why.contains("certificate expired") {
         "The API server's own certificate has expired: renew it (kubeadm certs renew all)."
     } else if why.contains("refused") || why.contains("dns error") || why.contains("timed out") {
         "See that `server:` in the kubeconfig is right and that it is up; it is tried again, and what it said last goes on."
@@ -218,7 +218,12 @@ mod tests {
                 "cannot be reached",
                 "certificate-authority-data",
             ),
-            (unreachable("invalid peer certificate: Expired"), services, "cannot be reached", "renew"),
+            (
+                unreachable("invalid peer certificate: certificate expired: verification time 2 (UNIX)"),
+                services,
+                "cannot be reached",
+                "renew",
+            ),
             (
                 unreachable("received fatal alert: CertificateExpired"),
                 services,

@@ -8,11 +8,13 @@ use std::{fmt, sync::Arc, time::Duration};
 use kube::api::{DeleteParams, Preconditions};
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Address, Desired, Fact, Kind, Owner, Problem, Reason, Unit};
+use tracing::warn;
 
 use crate::{
     address,
     answer::{Answer, INSTALL},
     connect::Cluster,
+    decode::{self, Said},
     kinds::Watched,
     lease::Leading,
     seen::{Claim, Version},
@@ -33,6 +35,8 @@ pub struct Addresses {
 pub struct Written {
     claim: Option<Claim>,
     trouble: Option<Answer>,
+    /// The definition of Address in this cluster does not know all that was written.
+    cut_down: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -116,8 +120,16 @@ impl Addresses {
 
     fn note(&self, written: &Arc<Address>, told: &Told, observed: &mut Written) {
         let version = Version(told.version().into());
-        let address = Address { version: version.number().unwrap_or_default(), ..Address::clone(written) };
-        let claim = Claim { address: Arc::new(address), object: told.name().into(), version };
+        let mut address =
+            Arc::new(Address { version: version.number().unwrap_or_default(), ..Address::clone(written) });
+        if let Said::Fact(Fact::Address(kept)) = decode::read(Kind::Address, told)
+            && kept != address
+        {
+            warn!(address = %written.ip, "the definition of Address in this cluster is older. As an administrator: {INSTALL}");
+            observed.cut_down = true;
+            address = kept;
+        }
+        let claim = Claim { address, object: told.name().into(), version };
         self.cluster.seen().put_address(claim.clone());
         observed.claim = Some(claim);
     }
@@ -133,8 +145,8 @@ impl Addresses {
             }
             Err(answer) => return Err(answer.into()),
         };
-        match crate::decode::read(Kind::Address, &told) {
-            crate::decode::Said::Fact(Fact::Address(address)) => {
+        match decode::read(Kind::Address, &told) {
+            Said::Fact(Fact::Address(address)) => {
                 let version = Version(told.version().into());
                 let claim = Claim { address, object: told.name().into(), version };
                 self.cluster.seen().put_address(claim.clone());
@@ -176,7 +188,7 @@ impl Driver for Addresses {
 
     async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Written, Failure> {
         let Unit::Address(ip) = unit else { return Ok(Written::default()) };
-        Ok(Written { claim: self.cluster.seen().address(*ip), trouble: None })
+        Ok(Written { claim: self.cluster.seen().address(*ip), ..Written::default() })
     }
 
     async fn apply(&self, _unit: &Unit, step: &AddressStep, observed: &mut Written) -> Result<(), Failure> {
@@ -190,8 +202,18 @@ impl Driver for Addresses {
 
     fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Written) -> Conclusion {
         let facts = observed.claim.iter().map(|it| Fact::Address(it.address.clone())).collect();
-        let Some(trouble) = &observed.trouble else { return Conclusion { facts, ..Conclusion::default() } };
         let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
+        if observed.cut_down {
+            let told = |owner: &Owner| {
+                let message =
+                    "this cluster's definition of Address is older and does not keep all that is written";
+                let problem = Problem::new(owner.object(), Reason::NotInstalled, message.to_owned());
+                (owner.clone(), problem.fix(format!("As an administrator: {INSTALL}")))
+            };
+            let problems = owners.iter().map(told).collect();
+            return Conclusion { facts, problems, again: Some(TRY_AGAIN), ..Conclusion::default() };
+        }
+        let Some(trouble) = &observed.trouble else { return Conclusion { facts, ..Conclusion::default() } };
         // Who shared it before goes on; only a newcomer is kept waiting.
         let known = observed.claim.as_ref().map_or(&[][..], |it| &it.address.owners);
         let told = |owner: &Owner| {

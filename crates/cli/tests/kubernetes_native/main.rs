@@ -5,6 +5,7 @@
 
 mod claims;
 mod crashes;
+mod credentials;
 mod deaths;
 mod draining;
 mod honoured;
@@ -14,6 +15,7 @@ mod looking;
 mod mistakes;
 mod pods;
 mod policies;
+mod refusals;
 mod restarts;
 mod rolling;
 mod scene;

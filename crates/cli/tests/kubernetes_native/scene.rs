@@ -149,8 +149,7 @@ impl Scene {
 
     /// What `seaway crds` prints, roles bound to those who need them, and a pool.
     pub(crate) fn install(&self) {
-        let printed = Command::new(SEAWAY).arg("crds").output().expect("seaway runs");
-        self.cluster.apply(&String::from_utf8(printed.stdout).expect("is text"));
+        self.install_definitions();
         self.cluster.kubectl(&["wait", "--for=condition=Established", "crd", "addresspools.seaway.dev"]);
         self.cluster.apply(POOL);
         for user in [CONTROLLER, NODE] {
@@ -162,7 +161,12 @@ impl Scene {
         }
     }
 
-    /// Starts a controller.
+    pub(crate) fn install_definitions(&self) {
+        let printed = Command::new(SEAWAY).arg("crds").output().expect("seaway runs");
+        self.cluster.apply(&String::from_utf8(printed.stdout).expect("is text"));
+    }
+
+    /// Starts a controller. `a#2` is another one on a host called `a`.
     pub(crate) fn lead(&mut self, name: &str) {
         let kubeconfig = self.cluster.kubeconfig_of(CONTROLLER, &[]);
         self.lead_as(name, &kubeconfig, "default");
@@ -176,9 +180,14 @@ impl Scene {
     /// Starts the host that this node is.
     pub(crate) fn serve(&mut self, at: usize) {
         let kubeconfig = self.cluster.kubeconfig_inside(NODE, &[]);
+        self.serve_by(at, &kubeconfig);
+    }
+
+    /// As above, as anybody.
+    pub(crate) fn serve_by(&mut self, at: usize, kubeconfig: &Path) {
         let name = self.nodes[at].name().to_owned();
         let command = self.nodes[at].namespace().command(SEAWAY);
-        self.start(&name, "node", command, &kubeconfig, "default");
+        self.start(&name, "node", command, kubeconfig, "default");
     }
 
     /// Starts a host that is no node, out there.
@@ -193,7 +202,8 @@ impl Scene {
         fs::write(&config, self.configuration).expect("is written");
         let file = fs::File::create(&log).expect("a log");
         command.arg(part).arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(&config);
-        command.args(["--namespace", namespace, "--host", name]);
+        let host = name.split('#').next().unwrap_or(name);
+        command.args(["--namespace", namespace, "--host", host]);
         if part == "node" {
             command.arg("--snapshot").arg(self.snapshot(name));
         }
