@@ -17,6 +17,9 @@ pub struct View {
     pub workers: u32,
     /// Attempts to bring a Unit to its desired state that failed.
     pub unit_failures: u64,
+    /// Units that changes have marked to be looked at again.
+    #[serde(default)]
+    pub units_marked: u64,
     /// Lines of the access log that came to nothing.
     pub lost_lines: u64,
     pub services: Vec<ServiceView>,

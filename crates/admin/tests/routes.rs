@@ -238,6 +238,7 @@ fn metrics_parse_and_their_labels_are_bounded() {
         assert_eq!(value("seaway_problems", "reason=NoEndpoints"), 1.0);
         assert_eq!(value("seaway_ready", ""), 1.0);
         assert_eq!(value("seaway_unit_failures", ""), 1.0);
+        assert_eq!(value("seaway_units_marked", ""), 12.0);
         assert_eq!(value("seaway_access_log_lost", ""), 7.0);
         assert!(value("process_resident_memory_bytes", "") > 1e6);
         assert!(value("process_open_fds", "") > 3.0);

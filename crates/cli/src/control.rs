@@ -271,6 +271,7 @@ pub(crate) fn source(
             view.services = seaway_node::view(&plan, host.as_ref().map(|host| &host.proxy));
             view.problems = problems;
             view.unit_failures = failures;
+            view.units_marked = handle.marked();
             view.lost_lines = host.as_ref().map_or(0, |host| host.proxy.lost_lines());
             view.certificates = CertificatesView {
                 by_state: [

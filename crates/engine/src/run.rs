@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -60,6 +63,7 @@ pub struct Handle {
     questions: mpsc::Sender<Question>,
     phase: watch::Receiver<Phase>,
     moved: watch::Receiver<()>,
+    marked: Arc<AtomicU64>,
 }
 
 impl Handle {
@@ -85,6 +89,11 @@ impl Handle {
         self.phase.clone()
     }
 
+    /// How many Units changes have marked since the start. What changes nothing marks none.
+    pub fn marked(&self) -> u64 {
+        self.marked.load(Ordering::Relaxed)
+    }
+
     /// Changes whenever something is to be done, or was.
     pub fn moved(&self) -> watch::Receiver<()> {
         self.moved.clone()
@@ -105,6 +114,7 @@ pub struct Engine {
     questions: mpsc::Receiver<Question>,
     phase: watch::Sender<Phase>,
     moved: watch::Sender<()>,
+    marked: Arc<AtomicU64>,
 }
 
 impl Engine {
@@ -113,7 +123,9 @@ impl Engine {
         let (ask, questions) = mpsc::channel(64);
         let (phase, watched) = watch::channel(Phase::Listening);
         let (moved, moves) = watch::channel(());
-        let handle = Handle { changes: tell, questions: ask, phase: watched, moved: moves };
+        let marked = Arc::<AtomicU64>::default();
+        let handle =
+            Handle { changes: tell, questions: ask, phase: watched, moved: moves, marked: marked.clone() };
         // The last lane is for Units that no driver serves.
         let hands = drivers.0.clone();
         let nobody = hands.len();
@@ -131,6 +143,7 @@ impl Engine {
             questions,
             phase,
             moved,
+            marked,
         };
         (engine, handle)
     }
@@ -166,6 +179,7 @@ impl Engine {
         if is_outcome || !dirt.is_empty() {
             self.moved.send_replace(());
         }
+        self.marked.fetch_add(dirt.len() as u64, Ordering::Relaxed);
         for dirt in dirt {
             self.queue.mark(&dirt);
         }

@@ -158,6 +158,11 @@ fn state(registry: &mut Registry, view: &View) {
         ConstCounter::new(view.unit_failures),
     );
     registry.register(
+        "seaway_units_marked",
+        "Units that a change has marked to be looked at again",
+        ConstCounter::new(view.units_marked),
+    );
+    registry.register(
         "seaway_access_log_lost",
         "Lines of the access log that came to nothing",
         ConstCounter::new(view.lost_lines),

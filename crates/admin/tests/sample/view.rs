@@ -23,6 +23,7 @@ pub(crate) fn at(count: u64) -> View {
         readiness: Readiness::Ready,
         workers: 2,
         unit_failures: 1,
+        units_marked: 12,
         lost_lines: 7,
         services: vec![shop(count), door(count), dns(count), legacy()],
         certificates: CertificatesView {
