@@ -137,6 +137,25 @@ impl Observed {
         ip.is_loopback() || self.addresses.iter().any(|assigned| assigned.ip == ip)
     }
 
+    /// All that sockets may bind because an interface has it: to ask for many, ask here.
+    pub fn local(&self) -> HashSet<IpAddr> {
+        self.addresses.iter().map(|assigned| assigned.ip).collect()
+    }
+
+    /// Notes an address that was put on `lo` since, as it would be observed now.
+    pub fn note_added(&mut self, ip: IpAddr) -> Option<Held> {
+        let link = self.links.iter().find(|link| link.loopback)?.index;
+        let label = ip.is_ipv4().then(|| LABEL.to_owned());
+        let mark = self.keeps_marks().then_some(MARK);
+        self.addresses.push(Assigned { ip, prefix: whole(ip), link, label: label.clone(), mark });
+        Some(Held { ip, link, label })
+    }
+
+    /// Notes that one of ours was taken away since.
+    pub fn note_removed(&mut self, held: &Held) {
+        self.addresses.retain(|it| (it.ip, it.link) != (held.ip, held.link));
+    }
+
     /// The addresses that Seaway put on `lo`. Where the kernel keeps no mark for IPv6 (before
     /// 5.18), those in `recorded`, which the caller wrote down when it added them.
     pub fn ours(&self, recorded: &HashSet<IpAddr>) -> Vec<Held> {

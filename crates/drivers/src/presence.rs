@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_announce::{Arp, Error, Held, Links, Observed as Kernel, Unmet};
+use seaway_announce::{Added, Arp, Error, Held, Links, Observed as Kernel, Unmet};
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport, unit::Present};
 use tracing::{info, warn};
@@ -41,8 +41,10 @@ pub struct Presence {
 /// What is on this host.
 #[derive(Debug, Default)]
 pub struct Observed {
-    pub kernel: Kernel,
-    pub ours: Vec<Held>,
+    kernel: Kernel,
+    /// What sockets may bind, to be asked for each of many.
+    local: HashSet<IpAddr>,
+    ours: BTreeMap<IpAddr, Held>,
     /// ARP settings that do not hold on the interfaces that are up.
     pub unmet: Vec<Unmet>,
     /// What could not be added, and why.
@@ -94,23 +96,23 @@ impl Presence {
 
     /// What this host says of itself now.
     pub fn report(&self) -> Result<HostReport, Error> {
-        let kernel = Links::open()?.observe()?;
-        Ok(self.report_of(&kernel, &self.ours(&kernel)))
+        Ok(self.report_of(&self.look()?))
     }
 
-    fn report_of(&self, kernel: &Kernel, ours: &[Held]) -> HostReport {
+    fn report_of(&self, observed: &Observed) -> HostReport {
+        let ours = observed.ours.keys().copied();
         let (holds, applied) = match &*self.wanted.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(wanted) => {
-                let there = wanted.addresses.keys().copied().filter(|ip| kernel.is_local(*ip));
+                let there = wanted.addresses.keys().copied().filter(|ip| observed.is_local(*ip));
                 // What could not be taken away is still here.
-                (there.chain(ours.iter().map(Held::ip)).collect(), wanted.as_of)
+                (there.chain(ours).collect(), wanted.as_of)
             }
             // What a predecessor left here: it counts as held until it is decided about.
-            None => (ours.iter().map(Held::ip).collect(), 0),
+            None => (ours.collect(), 0),
         };
         HostReport {
             host: self.host.clone(),
-            addresses: self.own(kernel, ours),
+            addresses: self.own(observed),
             holds,
             applied,
             ..HostReport::default()
@@ -132,14 +134,14 @@ impl Presence {
     }
 
     /// The host's own addresses: those that reach beyond it, or loopback where there are none.
-    fn own(&self, kernel: &Kernel, ours: &[Held]) -> Vec<IpAddr> {
+    fn own(&self, Observed { kernel, ours, .. }: &Observed) -> Vec<IpAddr> {
         if !self.named.is_empty() {
             return self.named.clone();
         }
         let up: HashSet<u32> = kernel.links.iter().filter(|it| it.up).map(|it| it.index).collect();
         let mut own: BTreeSet<IpAddr> = (kernel.addresses.iter())
             .filter(|it| up.contains(&it.link) && reaches_out(it.ip))
-            .filter(|it| !ours.iter().any(|held| held.ip() == it.ip))
+            .filter(|it| !ours.contains_key(&it.ip))
             .map(|it| it.ip)
             .collect();
         if own.is_empty() {
@@ -148,11 +150,17 @@ impl Presence {
         own.into_iter().collect()
     }
 
-    fn observed(&self) -> Result<Observed, Error> {
+    /// Addresses alone, without the settings.
+    fn look(&self) -> Result<Observed, Error> {
         let kernel = Links::open()?.observe()?;
-        let ours = self.ours(&kernel);
-        let unmet = self.arp.observe(&reachable_links(&kernel));
-        Ok(Observed { kernel, ours, unmet, denied: BTreeMap::new() })
+        let ours = self.ours(&kernel).into_iter().map(|held| (held.ip(), held)).collect();
+        Ok(Observed { local: kernel.local(), ours, kernel, ..Observed::default() })
+    }
+
+    fn observed(&self) -> Result<Observed, Error> {
+        let observed = self.look()?;
+        let unmet = self.arp.observe(&reachable_links(&observed.kernel));
+        Ok(Observed { unmet, ..observed })
     }
 
     fn add(&self, ip: IpAddr, observed: &mut Observed) -> Result<(), Error> {
@@ -168,9 +176,22 @@ impl Presence {
             observed.denied.insert(ip, Denied { reason: Reason::NotPermitted, message, fix });
             return Ok(());
         }
-        Links::open()?.add(ip)?;
+        let added = Links::open()?.add(ip)?;
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner).insert(ip);
         info!(address = %ip, "address added to lo");
+        // With thousands to add, looking at all of them after each would take minutes.
+        match added {
+            Added::New => observed.note_added(ip),
+            Added::WasThere => *observed = Observed { local: self.look()?.local, ..std::mem::take(observed) },
+        }
+        Ok(())
+    }
+
+    fn remove(&self, ip: IpAddr, observed: &mut Observed) -> Result<(), Error> {
+        let Some(held) = observed.ours.get(&ip) else { return Ok(()) };
+        Links::open()?.remove(held)?;
+        info!(address = %ip, "address removed from lo");
+        observed.note_removed(ip);
         Ok(())
     }
 }
@@ -198,11 +219,10 @@ impl Driver for Presence {
     fn steps(&self, desired: &Desired, observed: &Observed) -> Vec<Step> {
         let none = Present::default();
         let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
-        let ours = observed.ours.iter().map(Held::ip).collect();
         steps(
             &wanted.addresses.keys().copied().collect(),
-            &ours,
-            |ip| observed.kernel.is_local(ip),
+            &observed.ours.keys().copied().collect(),
+            |ip| observed.is_local(ip),
             !observed.unmet.is_empty(),
         )
     }
@@ -219,34 +239,24 @@ impl Driver for Presence {
                 Ok(())
             }
             Step::Add(ip) => self.add(*ip, observed),
-            Step::Remove(ip) => match observed.ours.iter().find(|held| held.ip() == *ip) {
-                Some(held) => Links::open().and_then(|mut links| links.remove(held)).map(|_| {
-                    info!(address = %ip, "address removed from lo");
-                }),
-                None => Ok(()),
-            },
+            Step::Remove(ip) => self.remove(*ip, observed),
         };
         match (done, step) {
-            (Ok(()), _) => {}
+            (Ok(()), _) => Ok(()),
             // One address that cannot be there does not keep the others away.
             (Err(error), Step::Add(ip)) => {
                 observed.denied.insert(*ip, Denied::by(&error));
+                Ok(())
             }
-            (Err(error), _) => return Err(Failure::Retry(error.to_string())),
+            (Err(error), _) => Err(Failure::Retry(error.to_string())),
         }
-        let denied = std::mem::take(&mut observed.denied);
-        let unmet = std::mem::take(&mut observed.unmet);
-        *observed = self.observed().map_err(|error| Failure::Retry(error.to_string()))?;
-        observed.denied = denied;
-        observed.unmet = unmet;
-        Ok(())
     }
 
     fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
         let none = Present::default();
         let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted.clone());
-        let report = self.report_of(&observed.kernel, &observed.ours);
+        let report = self.report_of(observed);
         let mut problems = Vec::new();
         for (ip, denied) in &observed.denied {
             for owner in wanted.addresses.get(ip).into_iter().flatten() {
@@ -265,6 +275,26 @@ impl Driver for Presence {
 
     fn width(&self) -> usize {
         1
+    }
+}
+
+impl Observed {
+    fn is_local(&self, ip: IpAddr) -> bool {
+        ip.to_canonical().is_loopback() || self.local.contains(&ip.to_canonical())
+    }
+
+    fn note_added(&mut self, ip: IpAddr) {
+        self.local.insert(ip);
+        self.ours.extend(self.kernel.note_added(ip).map(|held| (ip, held)));
+    }
+
+    fn note_removed(&mut self, ip: IpAddr) {
+        let Some(held) = self.ours.remove(&ip) else { return };
+        self.kernel.note_removed(&held);
+        // Another interface may have it, too.
+        if !self.kernel.is_local(ip) {
+            self.local.remove(&ip);
+        }
     }
 }
 

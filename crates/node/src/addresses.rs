@@ -16,6 +16,8 @@ use tracing::warn;
 
 /// How soon the thread notices that it should end.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// What happens within so long is told as one.
+const TOGETHER: Duration = Duration::from_millis(50);
 /// A watch that broke is opened again, but not in a spin.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -67,6 +69,9 @@ fn follow(
     tell(presence.report()?);
     while !ended.load(Ordering::Relaxed) {
         if !watch.wait(PATIENCE)?.is_empty() {
+            // Thousands may come and go at once: they are not all looked at after each.
+            thread::park_timeout(TOGETHER);
+            watch.events()?;
             tell(presence.report()?);
         }
     }

@@ -220,12 +220,12 @@ impl World {
                     self.host_changed(before.as_deref(), report);
                 }
                 // Somebody took an address away behind our back. (One that could never be put there is not lost.)
-                if before.is_some_and(|it| {
-                    it.holds
-                        .iter()
-                        .any(|ip| !report.holds.contains(ip) && self.present().addresses.contains_key(ip))
-                }) {
-                    self.presence_changed();
+                let mut lost = before.iter().flat_map(|it| it.holds.difference(&report.holds)).peekable();
+                if lost.peek().is_some() {
+                    let wanted = self.present().addresses;
+                    if lost.any(|ip| wanted.contains_key(ip)) {
+                        self.presence_changed();
+                    }
                 }
                 self.free_released();
             }
