@@ -106,6 +106,10 @@ impl Ledger {
     /// What a status says of an address that nobody wrote down: whoever has it keeps it, if a pool may give it. Who is
     /// said to have another one of its family in storage has that.
     pub fn adopt(&mut self, ip: IpAddr, owners: &[Owner]) {
+        // First of all: to look for the owners of each among all takes long where there are thousands.
+        if self.learned.contains_key(&ip) {
+            return;
+        }
         let family = Family::of(ip);
         let stored = |owner: &Owner| {
             self.learned.values().any(|it| Family::of(it.ip) == family && it.owners.contains(owner))
@@ -114,7 +118,7 @@ impl Ledger {
         let owners: Vec<Owner> = owners.iter().filter(may).cloned().collect();
         let pool = self.pools.ordered().find(|pool| gives(pool, ip)).map(|pool| pool.object.name.clone());
         let (Some(pool), None, false) = (pool, self.hosts.whose(ip), self.settled) else { return };
-        if self.learned.contains_key(&ip) || owners.is_empty() {
+        if owners.is_empty() {
             return;
         }
         let address = Address {

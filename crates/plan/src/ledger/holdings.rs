@@ -18,6 +18,8 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     held: BTreeMap<IpAddr, Holding>,
+    /// Those of them that have no owner: asked for after every outcome.
+    releasing: BTreeSet<IpAddr>,
     taken: Runs,
     by_sharing: BTreeMap<Name, BTreeSet<IpAddr>>,
     /// Addresses that an owner may come back to.
@@ -90,7 +92,7 @@ impl Holdings {
     }
 
     pub(super) fn releasing(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.held.iter().filter(|(_, holding)| holding.owners.is_empty()).map(|(ip, _)| *ip)
+        self.releasing.iter().copied()
     }
 
     /// Addresses that may be shared by this key, lowest first.
@@ -167,6 +169,7 @@ impl Holdings {
     /// Gives the address to the owner, or renews what is known of it. True if the Address is another now.
     pub(super) fn join(&mut self, ip: IpAddr, pool: &Name, claim: &Arc<Claim>) -> bool {
         self.taken.insert(ip);
+        self.releasing.remove(&ip);
         let holding = self.held.entry(ip).or_default();
         let mut changed = holding.pool != *pool || holding.sharing != claim.sharing;
         holding.pool = pool.clone();
@@ -189,6 +192,7 @@ impl Holdings {
         let Some(claim) = holding.owners.remove(owner) else { return };
         holding.part(&claim);
         if holding.owners.is_empty() {
+            self.releasing.insert(ip);
             holding.former.insert(owner.clone());
             self.formerly.entry(owner.clone()).or_default().insert(ip);
             self.share(ip, None);
@@ -199,6 +203,7 @@ impl Holdings {
     pub(super) fn recall(&mut self, address: &Address) {
         let owners = if address.state == AddressState::Held { &address.owners[..] } else { &[] };
         self.taken.insert(address.ip);
+        self.releasing.insert(address.ip);
         for owner in owners {
             self.formerly.entry(owner.clone()).or_default().insert(address.ip);
         }
@@ -222,6 +227,7 @@ impl Holdings {
             return false;
         }
         self.taken.remove(ip);
+        self.releasing.remove(&ip);
         for owner in self.held.remove(&ip).into_iter().flat_map(|holding| holding.former) {
             unlink(&mut self.formerly, &owner, ip);
         }
