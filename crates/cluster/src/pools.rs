@@ -3,6 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
+use kube::{
+    Api,
+    api::{DynamicObject, ListParams},
+};
 use seaway_model::{Kind, ObjectRef, Problem};
 use serde_json::{Value, json};
 use tokio::{
@@ -88,6 +92,11 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
             if written.get(object) == Some(pool) || !leading.is_now() {
                 continue;
             }
+            // Whoever starts again, or led before, may have said it already.
+            if !written.contains_key(object) && is_said(&cluster, object, pool).await {
+                written.insert(object.clone(), pool.clone());
+                continue;
+            }
             match write(&cluster, object, pool).await {
                 Ok(()) | Err(Answer::NotFound) => {
                     written.insert(object.clone(), pool.clone());
@@ -114,6 +123,24 @@ async fn write(cluster: &Cluster, object: &ObjectRef, pool: &PoolSays) -> Result
         "status": status(pool, &now),
     });
     cluster.apply_status(pools, "", &object.name, &body, true).await.map(drop)
+}
+
+/// The moment since when it is so is no news.
+async fn is_said(cluster: &Cluster, object: &ObjectRef, pool: &PoolSays) -> bool {
+    let pools = Watched::of(Kind::AddressPool).expect("pools are in the table of kinds");
+    let api: Api<DynamicObject> = Api::all_with(cluster.client(), &pools.resource());
+    // To list is what the role allows.
+    let one = ListParams::default().fields(&format!("metadata.name={}", object.name));
+    let Ok(told) = cluster.ask(api.list(&one)).await else { return false };
+    let wanted = without_moments(status(pool, ""));
+    told.items.iter().any(|it| without_moments(it.data["status"].clone()) == wanted)
+}
+
+fn without_moments(mut status: Value) -> Value {
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        condition["lastTransitionTime"] = Value::Null;
+    }
+    status
 }
 
 fn status(pool: &PoolSays, now: &str) -> Value {

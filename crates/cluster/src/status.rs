@@ -22,6 +22,7 @@ use jiff::Timestamp;
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Reason, Status, Unit};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use self::output::{Note, Output};
@@ -45,7 +46,12 @@ pub struct Statuses {
     logged: Mutex<HashMap<Owner, Arc<Status>>>,
     /// Why the last of all statuses was refused: ten thousand may be, for one reason.
     refused: Mutex<Option<Answer>>,
+    /// Services that were never told anything, since when they have an address that nobody serves.
+    waiting: Mutex<HashMap<Owner, Instant>>,
 }
+
+/// A new Service is told once that it is served, and not before that it is not yet.
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
 /// Whoever lacks a role does not hear when he gets it.
 const TRY_AGAIN: Duration = Duration::from_secs(10);
@@ -55,6 +61,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(10);
 pub struct Said {
     published: Option<Published>,
     trouble: Option<Answer>,
+    /// There will be more to tell soon.
+    early: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +83,13 @@ impl fmt::Display for StatusStep {
 
 impl Statuses {
     pub fn new(cluster: Cluster, leading: Leading) -> Statuses {
-        Statuses { cluster, leading, logged: Mutex::default(), refused: Mutex::default() }
+        Statuses {
+            cluster,
+            leading,
+            logged: Mutex::default(),
+            refused: Mutex::default(),
+            waiting: Mutex::default(),
+        }
     }
 
     /// Each Problem once when it comes, and once when it goes.
@@ -92,6 +106,27 @@ impl Statuses {
         for gone in before.into_iter().flatten().filter(|it| !now.is_some_and(|now| now.contains(it))) {
             info!(reason = %gone.reason, "no problem any more: {gone}");
         }
+    }
+
+    /// Its address is being written down, or was just now.
+    fn is_early(&self, owner: &Owner, desired: &Desired, published: Option<&Published>) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = match desired {
+            Desired::Status(it) if !it.ready && it.problems.is_empty() && it.serving.is_empty() => it,
+            _ => {
+                waiting.remove(owner);
+                return false;
+            }
+        };
+        if status.pool.is_none() || published.is_none_or(|it| it.ours) {
+            return false;
+        }
+        let early = status.addresses.is_empty()
+            || waiting.entry(owner.clone()).or_insert_with(Instant::now).elapsed() < ON_ITS_WAY;
+        if !early {
+            waiting.remove(owner);
+        }
+        early
     }
 
     async fn write(
@@ -206,7 +241,7 @@ impl Driver for Statuses {
             Desired::Status(status) => Output::of(status, published),
             _ => Output::none(published),
         };
-        if output.is_said_by(published) {
+        if observed.early || output.is_said_by(published) {
             return Vec::new();
         }
         let notes = output.notes(published).into_iter().map(StatusStep::Tell);
@@ -219,7 +254,9 @@ impl Driver for Statuses {
         let Some((object, uid)) = service(unit) else { return Ok(Said::default()) };
         let published = self.cluster.seen().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
-        Ok(Said { published: published.filter(|it| *it.uid == *uid), trouble: None })
+        let published = published.filter(|it| *it.uid == *uid);
+        let early = self.is_early(owner, desired, published.as_ref());
+        Ok(Said { published, early, ..Said::default() })
     }
 
     async fn apply(&self, unit: &Unit, step: &StatusStep, observed: &mut Said) -> Result<(), Failure> {
@@ -258,6 +295,7 @@ impl Driver for Statuses {
             complain(Reason::StateUnwritable, message, format!("As an administrator: {INSTALL}"));
         }
         let again = observed.trouble.is_some().then_some(TRY_AGAIN);
+        let again = again.or(observed.early.then_some(ON_ITS_WAY));
         Conclusion { problems, again, ..Conclusion::default() }
     }
 
