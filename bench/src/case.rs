@@ -4,11 +4,13 @@ pub mod alone;
 pub mod cloud;
 mod crowded;
 pub mod held;
+mod kubernetes;
 pub mod loaded;
 mod web;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum as _;
@@ -44,6 +46,7 @@ pub enum Case {
     TlsIdle,
     Routes,
     Certificates,
+    Kubernetes,
 }
 
 /// A number that a run yields.
@@ -76,6 +79,33 @@ pub enum Metric {
     /// Milliseconds that a command ran on a core, and until it had ended.
     CpuTime,
     UntilDone,
+    /// Of a cluster that is full of Services. Seconds until all are told their addresses; CPU that the controller and the
+    /// host took for it.
+    Installed,
+    InstallCpu,
+    InstallHostCpu,
+    /// Requests that change something, for each Service.
+    InstallWrites,
+    /// A controller that starts again: seconds, MiB, and requests that change something.
+    Restarted,
+    RestartCpu,
+    RestartPeak,
+    RestartWrites,
+    HostRestarted,
+    HostRestartCpu,
+    HostPeak,
+    /// Milliseconds from the writing of an endpoint until a new connection reaches it.
+    EndpointHalf,
+    EndpointP99,
+    /// A minute in which nothing happens: seconds of CPU, requests that change something other than a Lease, and those
+    /// that renew one.
+    MinuteCpu,
+    MinuteHostCpu,
+    MinuteWrites,
+    MinuteLeases,
+    /// What the heartbeats of Nodes mark, and what they cost both processes.
+    HeartbeatUnits,
+    HeartbeatCpu,
 }
 
 /// A figure that must not exceed a limit: times a peer's, or by itself.
@@ -118,6 +148,8 @@ pub struct Effort {
     /// At one front door.
     pub routes: usize,
     pub certificates: usize,
+    /// In a cluster.
+    pub services: usize,
 }
 
 impl Effort {
@@ -130,6 +162,7 @@ impl Effort {
         members: 10_000,
         routes: 5_000,
         certificates: 10_000,
+        services: 10_000,
     };
     pub const QUICK: Self = Self {
         warm_up: 0.1,
@@ -140,7 +173,18 @@ impl Effort {
         members: 200,
         routes: 100,
         certificates: 100,
+        services: 200,
     };
+
+    /// Endpoints that change, one after the other.
+    fn changes(self) -> usize {
+        if self.seconds < 1.0 { 20 } else { 300 }
+    }
+
+    /// An idle minute.
+    fn minute(self) -> Duration {
+        Duration::from_secs(if self.seconds < 1.0 { 5 } else { 60 })
+    }
 }
 
 /// What a whole run of the bench shares.
@@ -181,13 +225,20 @@ impl Case {
         }
     }
 
+    /// Filling a cluster takes longer than measuring it, and most of what is measured there is a sum or a median.
+    pub fn rounds(self, wanted: usize) -> usize {
+        if self == Self::Kubernetes { wanted.min(1) } else { wanted }
+    }
+
     pub fn contenders(self) -> &'static [Contender] {
         use Contender::{Haproxy, Nginx, Seaway};
         match self {
             _ if self.is_web() => web::contenders(self),
             // HAProxy does not balance UDP.
             Self::Udp => &[Seaway, Nginx],
-            Self::Folder | Self::Idle | Self::OpenstackList | Self::OpenstackMembers => &[Seaway],
+            Self::Folder | Self::Idle | Self::OpenstackList | Self::OpenstackMembers | Self::Kubernetes => {
+                &[Seaway]
+            }
             _ => &[Seaway, Haproxy, Nginx],
         }
     }
@@ -227,6 +278,7 @@ impl Case {
                 alone(Metric::Peak, 120.0),
                 alone(Metric::UntilDone, 2_000.0),
             ],
+            Self::Kubernetes => kubernetes::targets(),
             _ => web::targets(self),
         }
     }
@@ -271,6 +323,7 @@ impl Case {
             Self::Idle => alone::at_rest(bench),
             Self::OpenstackList => cloud::list(bench),
             Self::OpenstackMembers => cloud::members(bench),
+            Self::Kubernetes => kubernetes::sample(bench),
             _ => loaded::sample(bench, self, contender, rate.unwrap_or(1_000.0)),
         }
     }
@@ -309,6 +362,12 @@ impl Case {
                     "`openstack show crowded`: one of {balancers} load balancers, its pool has {members} members"
                 )
             }
+            Self::Kubernetes => {
+                format!(
+                    "a cluster with {} Services × 3 endpoints, one host that serves them",
+                    bench.effort.services
+                )
+            }
             _ => web::describe(self),
         }
     }
@@ -340,6 +399,25 @@ impl Metric {
             Self::Peak => "peak memory, MiB",
             Self::CpuTime => "CPU, ms",
             Self::UntilDone => "done after, ms",
+            Self::Installed => "first install, s",
+            Self::InstallCpu => "its CPU, controller, s",
+            Self::InstallHostCpu => "its CPU, host, s",
+            Self::InstallWrites => "its writes for each Service",
+            Self::Restarted => "controller again ready after, s",
+            Self::RestartCpu => "its CPU, s",
+            Self::RestartPeak => "its peak memory, MiB",
+            Self::RestartWrites => "its writes",
+            Self::HostRestarted => "host again ready after, s",
+            Self::HostRestartCpu => "host's CPU of it, s",
+            Self::HostPeak => "host's peak memory, MiB",
+            Self::EndpointHalf => "endpoint change, p50, ms",
+            Self::EndpointP99 => "endpoint change, p99, ms",
+            Self::MinuteCpu => "idle minute, CPU of the controller, s",
+            Self::MinuteHostCpu => "idle minute, CPU of the host, s",
+            Self::MinuteWrites => "idle minute, writes but Leases",
+            Self::MinuteLeases => "idle minute, writes of Leases",
+            Self::HeartbeatUnits => "1,000 heartbeats, Units marked",
+            Self::HeartbeatCpu => "1,000 heartbeats, CPU, s",
         }
     }
 }

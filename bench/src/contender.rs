@@ -73,6 +73,8 @@ pub struct Programs {
     pub seaway: PathBuf,
     pub peers: PathBuf,
     pub certificate: Certificate,
+    /// `rig/kubernetes`.
+    pub rig: PathBuf,
 }
 
 impl Contender {
@@ -123,14 +125,23 @@ pub struct Running {
 
 impl Running {
     /// Starts the command on the contender's core. What it prints goes to a file in its folder, shown if it fails.
-    pub fn launch(mut command: Command, folder: Option<tempfile::TempDir>) -> Result<Self> {
+    pub fn launch(command: Command, folder: Option<tempfile::TempDir>) -> Result<Self> {
+        Self::launch_on(Some(CONTENDER), command, folder)
+    }
+
+    /// As above, on a core of choice or on all.
+    pub fn launch_on(
+        core: Option<usize>,
+        mut command: Command,
+        folder: Option<tempfile::TempDir>,
+    ) -> Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let output = match &folder {
             Some(folder) => std::fs::File::create(folder.path().join(OUTPUT))?.into(),
             None => Stdio::null(),
         };
         command.stderr(output);
-        sys::confine_child(&mut command, CONTENDER);
+        sys::confine_child(&mut command, core);
         let launched = Instant::now();
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;

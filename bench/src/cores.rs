@@ -157,6 +157,18 @@ pub fn peak_memory(pid: u32) -> Option<u64> {
     Some(nth_number(line, 1)? * 1024)
 }
 
+/// Seconds of CPU that a process has taken, with those of threads that have ended; to the 10 ms.
+pub fn cpu_time(pid: u32) -> Option<f64> {
+    ticks_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        .map(|it| it as f64 / sys::ticks_per_second() as f64)
+}
+
+/// User and system time in the text of /proc/PID/stat.
+fn ticks_in(stat: &str) -> Option<u64> {
+    let rest = stat.rsplit_once(") ")?.1;
+    Some(nth_number(rest, 11)? + nth_number(rest, 12)?)
+}
+
 /// The processes of a group: the contender and whatever it started.
 pub fn group(leader: u32) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return vec![] };
@@ -226,6 +238,7 @@ mod tests {
 
     #[test]
     fn a_process_name_with_brackets_does_not_hide_its_group() {
-        assert_eq!(group_in("42 (a) R (b) S 1 77 77 0 -1"), Some(77));
+        let stat = "42 (a) R (b) S 1 77 77 0 -1 0 1 2 3 4 500 60 7 8";
+        assert_eq!((group_in(stat), ticks_in(stat)), (Some(77), Some(560)));
     }
 }

@@ -16,6 +16,7 @@ mod cores;
 mod load;
 mod message;
 mod pace;
+mod plane;
 mod report;
 mod rounds;
 mod statistics;
@@ -65,6 +66,12 @@ struct Arguments {
     /// The Seaway to measure
     #[arg(long, default_value = "target/release/seaway")]
     seaway: PathBuf,
+    /// Services of the case `kubernetes`
+    #[arg(long)]
+    services: Option<usize>,
+    /// What starts a control plane of Kubernetes
+    #[arg(long, default_value = "rig/kubernetes")]
+    rig: PathBuf,
     /// Where haproxy.cfg and nginx.conf are
     #[arg(long, default_value = "bench/peers")]
     peers: PathBuf,
@@ -89,10 +96,11 @@ fn run(arguments: Arguments) -> Result<bool> {
     let own_network = own_network();
     let mut effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
     effort.rate_scale *= arguments.rate_scale;
+    effort.services = arguments.services.unwrap_or(effort.services);
     effort.seconds = arguments.seconds.unwrap_or(effort.seconds);
     let peers = arguments.peers.canonicalize().with_context(|| arguments.peers.display().to_string())?;
     let certificate = Certificate::of("bench.example").context("a certificate for the contenders")?;
-    let programs = Programs { seaway: arguments.seaway, peers, certificate };
+    let programs = Programs { seaway: arguments.seaway, peers, certificate, rig: arguments.rig };
     let mut versions = vec![];
     for contender in &arguments.contenders {
         versions.push((*contender, contender.version(&programs)?));

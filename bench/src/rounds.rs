@@ -44,7 +44,7 @@ pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Meas
         println!("  {how}");
     }
     let mut rounds: BTreeMap<Contender, Vec<Sample>> = BTreeMap::new();
-    for round in 0..plan.rounds {
+    for round in 0..case.rounds(plan.rounds) {
         for contender in order(&taking_part, round) {
             let sample = undisturbed(bench, case, contender, rate, plan)?;
             println!("  round {} {}", round + 1, line(contender, &sample));
@@ -145,6 +145,25 @@ fn short(metric: Metric) -> (&'static str, usize) {
         Metric::Peak => ("MiB peak", 1),
         Metric::CpuTime => ("ms CPU", 0),
         Metric::UntilDone => ("ms to end", 0),
+        Metric::Installed => ("s to install", 1),
+        Metric::InstallCpu => ("s CPU", 2),
+        Metric::InstallHostCpu => ("s CPU (host)", 2),
+        Metric::InstallWrites => ("writes each", 2),
+        Metric::Restarted => ("s to restart", 2),
+        Metric::RestartCpu => ("s CPU", 2),
+        Metric::RestartPeak => ("MiB peak", 1),
+        Metric::RestartWrites => ("writes", 0),
+        Metric::HostRestarted => ("s to restart (host)", 2),
+        Metric::HostRestartCpu => ("s CPU (host)", 2),
+        Metric::HostPeak => ("MiB peak (host)", 1),
+        Metric::EndpointHalf => ("ms p50", 1),
+        Metric::EndpointP99 => ("ms p99", 1),
+        Metric::MinuteCpu => ("s CPU in an idle minute", 3),
+        Metric::MinuteHostCpu => ("s (host)", 3),
+        Metric::MinuteWrites => ("writes", 0),
+        Metric::MinuteLeases => ("of Leases", 0),
+        Metric::HeartbeatUnits => ("marked by heartbeats", 0),
+        Metric::HeartbeatCpu => ("s CPU", 3),
     }
 }
 

@@ -291,11 +291,19 @@ pub fn pin_to(core: usize) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &set) }).map(drop)
 }
 
-/// Makes the child a group of its own, pinned to `core`, that is asked to end when we die in whatever way.
-pub fn confine_child(command: &mut Command, core: usize) {
+/// Lets this thread run on every core again.
+fn unpin() -> io::Result<()> {
+    // SAFETY: a cpu_set_t is bits alone, so all of them may be set; cores that are not there are left out.
+    let set: libc::cpu_set_t = unsafe { mem::transmute([0xff_u8; mem::size_of::<libc::cpu_set_t>()]) };
+    // SAFETY: pointer and length describe `set`; 0 means the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &set) }).map(drop)
+}
+
+/// Makes the child a group of its own that is asked to end when we die in whatever way; pinned to `core`, if any.
+pub fn confine_child(command: &mut Command, core: Option<usize>) {
     command.process_group(0);
     let confine = move || {
-        pin_to(core)?;
+        core.map_or_else(unpin, pin_to)?;
         // SAFETY: no pointers are passed; the signal goes to this child when its parent's thread ends.
         check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) }).map(drop)
     };

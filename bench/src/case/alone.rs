@@ -82,13 +82,13 @@ fn rest(bench: &mut Bench, time: Duration, step: Duration) -> Result<()> {
 
 /// The members of the large folder: one listener that tells each client which address answered, in a thread that ends
 /// with the case.
-struct Members {
+pub(super) struct Members {
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<io::Result<()>>>,
 }
 
 impl Members {
-    fn start() -> Result<Self> {
+    pub(super) fn start() -> Result<Self> {
         let listener =
             sys::tcp_listen(EVERYWHERE).context("cannot listen for the members of the large folder")?;
         let ended = Arc::new(AtomicBool::new(false));
@@ -99,7 +99,10 @@ impl Members {
 
     /// Connects to a Service and returns the address of the member that the connection came to.
     fn who_answers(&self, service: usize) -> Result<Ipv4Addr> {
-        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, seaway::large_port(service));
+        self.answers_at(SocketAddrV4::new(Ipv4Addr::LOCALHOST, seaway::large_port(service)))
+    }
+
+    pub(super) fn answers_at(&self, to: SocketAddrV4) -> Result<Ipv4Addr> {
         let mut client = TcpStream::connect(to).with_context(|| format!("nobody serves {to}"))?;
         client.set_read_timeout(Some(Duration::from_secs(2)))?;
         let mut answer = [0; 4];

@@ -41,7 +41,7 @@ fn show(bench: &mut Bench, what: &str, prove: impl Fn(&serde_json::Value) -> Res
     let spent = sys::children_time()?;
     let mut command = seaway::show(&bench.programs.seaway, crowd.folder.path(), what);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    sys::confine_child(&mut command, CONTENDER);
+    sys::confine_child(&mut command, Some(CONTENDER));
     let begin = Instant::now();
     let mut child = command.spawn().context("cannot start seaway openstack show")?;
     let (printed, peak) = follow(&mut child)?;

@@ -1,6 +1,7 @@
 //! Seaway: the one place that knows its command line, its configuration and the manifests it is given.
 
 pub mod crowded;
+pub mod member;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -63,11 +64,15 @@ pub fn show(program: &Path, folder: &Path, what: &str) -> Command {
 }
 
 pub fn is_ready() -> bool {
-    answers_ready().unwrap_or(false)
+    is_ready_at(ADMIN)
 }
 
-fn answers_ready() -> Result<bool> {
-    let mut admin = TcpStream::connect(ADMIN)?;
+pub fn is_ready_at(admin: SocketAddrV4) -> bool {
+    answers_ready(admin).unwrap_or(false)
+}
+
+fn answers_ready(admin: SocketAddrV4) -> Result<bool> {
+    let mut admin = TcpStream::connect(admin)?;
     admin.set_read_timeout(Some(Duration::from_millis(500)))?;
     admin.write_all(b"GET /ready HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
     let mut answer = [0; 12];

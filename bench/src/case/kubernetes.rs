@@ -1,0 +1,355 @@
+//! A cluster that is full of Services: until all have addresses, a restart, endpoints that change, and a minute in which
+//! nothing happens.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::alone::Members;
+use super::{Bench, Metric, Sample, Target};
+use crate::contender::Running;
+use crate::contender::seaway::{
+    self,
+    member::{NAMESPACE, Part},
+};
+use crate::cores;
+use crate::plane::{
+    Plane, Write,
+    api::{self, Api},
+    objects,
+};
+use crate::statistics::percentile;
+use crate::sys;
+
+const MIB: f64 = (1 << 20) as f64;
+/// An install that takes longer is no install.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// What a start leaves behind is over when the CPU did less than this in a second.
+const REST: f64 = 0.02;
+const NODES: usize = 100;
+
+pub fn targets() -> Vec<Target> {
+    let alone = |metric, at_most| Target { metric, against: None, at_most };
+    vec![
+        alone(Metric::Installed, 180.0),
+        alone(Metric::RestartCpu, 15.0),
+        alone(Metric::RestartWrites, 0.0),
+        alone(Metric::RestartPeak, 300.0),
+        alone(Metric::EndpointP99, 100.0),
+        alone(Metric::MinuteCpu, 0.5),
+        alone(Metric::MinuteHostCpu, 0.5),
+        alone(Metric::MinuteWrites, 0.0),
+        alone(Metric::HeartbeatUnits, 0.0),
+    ]
+}
+
+pub fn sample(bench: &mut Bench) -> Result<Sample> {
+    ensure!(bench.own_network, "the case kubernetes needs a network of its own (root)");
+    let services = bench.effort.services;
+    let scene = Scene { plane: Plane::up(&bench.programs.rig)?, members: Members::start()?, bench, services };
+    scene.fill()?;
+    let mut figures = Vec::new();
+    let mut note = |found: Found| {
+        let words: Vec<String> =
+            found.iter().map(|(it, figure)| format!("{} {figure:.2}", it.label())).collect();
+        println!("  {}", words.join(", "));
+        figures.extend(found);
+    };
+    let (controller, host, addresses, found) = scene.install()?;
+    note(found);
+    let (controller, found) = scene.restart_controller(controller)?;
+    note(found);
+    let (host, found) = scene.restart_host(host, &addresses)?;
+    note(found);
+    note(scene.change_endpoints(&addresses)?);
+    note(scene.rest(&controller, &host)?);
+    note(scene.heartbeats(&controller, &host)?);
+    Ok(Sample { figures: figures.into_iter().collect(), ..Sample::default() })
+}
+
+struct Scene<'a> {
+    bench: &'a Bench,
+    plane: Plane,
+    members: Members,
+    services: usize,
+}
+
+type Found = Vec<(Metric, f64)>;
+
+/// The addresses that Services were told, by their names.
+type Told = HashMap<String, Ipv4Addr>;
+
+impl Scene<'_> {
+    /// All that is there before Seaway is.
+    fn fill(&self) -> Result<()> {
+        let begin = Instant::now();
+        let crds = std::process::Command::new(&self.bench.programs.seaway).arg("crds").output()?;
+        self.plane.kubectl(&["apply", "-f", "-"], &String::from_utf8(crds.stdout)?)?;
+        self.plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"], "")?;
+        self.plane.kubectl(&["create", "namespace", NAMESPACE], "")?;
+        self.plane.kubectl(&["apply", "-f", "-"], objects::POOL)?;
+        for part in Part::BOTH {
+            for role in [part.user(), "seaway-reader"] {
+                let (role_of, user) = (format!("--clusterrole={role}"), format!("--user={}", part.user()));
+                let binding = format!("{}-{role}", part.user());
+                self.plane.kubectl(&["create", "clusterrolebinding", &binding, &role_of, &user], "")?;
+            }
+        }
+        self.plane.create(1, |_| objects::node(objects::HOST))?;
+        self.plane.create(NODES, |index| objects::node(&node(index)))?;
+        self.beat(1, NODES + 1)?;
+        self.plane.create(self.services, objects::service)?;
+        self.plane.create(self.services, objects::slice)?;
+        println!("  filled in {:.0} s", begin.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    fn start(&self, part: Part) -> Result<Running> {
+        let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
+        let kubeconfig = self.plane.kubeconfig(part.user())?;
+        let command = part.command(&self.bench.programs, objects::HOST, folder.path(), &kubeconfig)?;
+        Running::launch_on(None, command, Some(folder))
+    }
+
+    fn install(&self) -> Result<(Running, Running, Told, Found)> {
+        let mut api = self.plane.api()?;
+        let listed = api.ask("GET", &format!("{}?limit=1", objects::SERVICES), None)?;
+        let version = listed["metadata"]["resourceVersion"].as_str().context("a list has a version")?;
+        let (mark, begin) = (self.plane.mark()?, Instant::now());
+        let host = self.start(Part::Node)?;
+        let controller = self.start(Part::Controller)?;
+        let told = self
+            .wait_until_told(&api, version.to_owned(), begin)
+            .with_context(|| words(&controller, &host))?;
+        let installed = begin.elapsed().as_secs_f64();
+        let [spent, spent_by_host] = [&controller, &host].map(cpu);
+        // The first may have been closed meanwhile.
+        let written = api::count(&mut self.plane.api()?, objects::ADDRESSES)?;
+        ensure!(written == self.services, "{written} Addresses for {} Services", self.services);
+        self.prove(&told)?;
+        let found = vec![
+            (Metric::Installed, installed),
+            (Metric::InstallCpu, spent?),
+            (Metric::InstallHostCpu, spent_by_host?),
+            (Metric::InstallWrites, self.written(mark)?.len() as f64 / self.services as f64),
+        ];
+        Ok((controller, host, told, found))
+    }
+
+    fn wait_until_told(&self, api: &Api, mut version: String, begin: Instant) -> Result<Told> {
+        let mut told = Told::new();
+        let found = self.hear_all(api, &mut told, &mut version, begin);
+        if let Err(error) = found {
+            let _kinds = self.written(0)?;
+            let untold = (0..self.services).map(objects::name).find(|it| !told.contains_key(it));
+            let untold = untold.unwrap_or_default();
+            let object = self.plane.api()?.ask("GET", &format!("{}/{untold}", objects::SERVICES), None)?;
+            bail!(
+                "{} of {}: {error:#}: {untold} has the status {}",
+                told.len(),
+                self.services,
+                object["status"]
+            )
+        }
+        Ok(told)
+    }
+
+    fn hear_all(&self, api: &Api, told: &mut Told, version: &mut String, begin: Instant) -> Result<()> {
+        // An API server ends watches that are not read fast enough.
+        while begin.elapsed() < PATIENCE {
+            let path = format!("{}?watch=true&resourceVersion={version}", objects::SERVICES);
+            for event in api.follow(&path)? {
+                let event = event?;
+                ensure!(event["type"] != "ERROR", "the watch of Services: {event}");
+                ensure!(!sys::interrupted(), "interrupted");
+                let now = event.pointer("/object/metadata/resourceVersion").and_then(Value::as_str);
+                *version = now.context("an object has a version")?.to_owned();
+                told.extend(address_in(&event["object"]));
+                if told.len() == self.services {
+                    return Ok(());
+                }
+            }
+        }
+        bail!("{} of {} Services were told an address within {PATIENCE:?}", told.len(), self.services)
+    }
+
+    /// Some of all answer, through the data plane, from a pod of their own.
+    fn prove(&self, told: &Told) -> Result<()> {
+        for service in (0..self.services).step_by(self.services.div_ceil(50)) {
+            let at = door(told, service)?;
+            let pod =
+                self.members.answers_at(at).with_context(|| format!("{} at {at}", objects::name(service)))?;
+            ensure!(objects::endpoints(service).contains(&pod), "{at} leads to {pod}");
+        }
+        Ok(())
+    }
+
+    fn restart_controller(&self, old: Running) -> Result<(Running, Found)> {
+        settle(&old)?;
+        drop(old);
+        let mark = self.plane.mark()?;
+        let controller = self.start(Part::Controller)?;
+        let ready = controller.wait_until(PATIENCE, || seaway::is_ready_at(Part::Controller.admin()))?;
+        // Ready is not yet at rest: who leads begins after that.
+        settle(&controller)?;
+        let found = vec![
+            (Metric::Restarted, ready.as_secs_f64()),
+            (Metric::RestartCpu, cpu(&controller)?),
+            (Metric::RestartPeak, peak(&controller)?),
+            (Metric::RestartWrites, self.written(mark)?.len() as f64),
+        ];
+        Ok((controller, found))
+    }
+
+    fn restart_host(&self, old: Running, told: &Told) -> Result<(Running, Found)> {
+        drop(old);
+        let host = self.start(Part::Node)?;
+        let ready = host.wait_until(PATIENCE, || seaway::is_ready_at(Part::Node.admin()))?;
+        settle(&host)?;
+        self.prove(told)?;
+        let found = vec![
+            (Metric::HostRestarted, ready.as_secs_f64()),
+            (Metric::HostRestartCpu, cpu(&host)?),
+            (Metric::HostPeak, peak(&host)?),
+        ];
+        Ok((host, found))
+    }
+
+    /// What both parts have written since, but Leases.
+    fn written(&self, mark: u64) -> Result<Vec<Write>> {
+        let mut written = self.plane.written_since(mark)?;
+        written.retain(|it| it.resource != "leases");
+        let mut kinds = BTreeMap::<&Write, usize>::new();
+        written.iter().for_each(|it| *kinds.entry(it).or_default() += 1);
+        for (write, count) in kinds {
+            println!("  {} wrote: {count} × {} {}", write.user, write.verb, write.resource);
+        }
+        Ok(written)
+    }
+
+    /// One Service after the other gets a pod that nobody had.
+    fn change_endpoints(&self, told: &Told) -> Result<Found> {
+        let changes = self.bench.effort.changes();
+        let mut api = self.plane.api()?;
+        let mut took = Vec::with_capacity(changes);
+        for change in 0..changes {
+            // Anywhere among them.
+            let service = change * 7_919 % self.services;
+            let (at, pod) = (door(told, service)?, objects::newcomer(change));
+            let (path, patch) = objects::moved(service, &[pod]);
+            let begin = Instant::now();
+            api.ask("PATCH", &path, Some(&patch))?;
+            while self.members.answers_at(at)? != pod {
+                ensure!(!sys::interrupted(), "interrupted");
+                ensure!(begin.elapsed() < Duration::from_secs(10), "{at} does not lead to {pod} after 10 s");
+                thread::sleep(Duration::from_micros(500));
+            }
+            took.push(begin.elapsed().as_micros() as u32);
+        }
+        let share = |took: &mut [u32], of| percentile(took, of).map(|it| f64::from(it) / 1e3);
+        Ok(vec![
+            (Metric::EndpointHalf, share(&mut took, 0.5).context("something changed")?),
+            (Metric::EndpointP99, share(&mut took, 0.99).context("something changed")?),
+        ])
+    }
+
+    fn rest(&self, controller: &Running, host: &Running) -> Result<Found> {
+        for running in [controller, host] {
+            settle(running)?;
+        }
+        let (mark, before) = (self.plane.mark()?, (cpu(controller)?, cpu(host)?));
+        let begin = Instant::now();
+        let minute = self.bench.effort.minute();
+        while begin.elapsed() < minute {
+            ensure!(!sys::interrupted(), "interrupted");
+            thread::sleep(Duration::from_millis(100));
+        }
+        // Of a minute, however long was measured.
+        let scale = 60.0 / begin.elapsed().as_secs_f64();
+        let all = self.plane.written_since(mark)?.len();
+        let others = self.written(mark)?.len();
+        Ok(vec![
+            (Metric::MinuteCpu, (cpu(controller)? - before.0) * scale),
+            (Metric::MinuteHostCpu, (cpu(host)? - before.1) * scale),
+            (Metric::MinuteWrites, others as f64 * scale),
+            (Metric::MinuteLeases, (all - others) as f64 * scale),
+        ])
+    }
+
+    fn heartbeats(&self, controller: &Running, host: &Running) -> Result<Found> {
+        let marked = || -> Result<u64> { Ok(Part::Controller.marked()? + Part::Node.marked()?) };
+        let before = marked()?;
+        let spent = cpu(controller)? + cpu(host)?;
+        self.beat(2, 1_000)?;
+        for running in [controller, host] {
+            settle(running)?;
+        }
+        let spent = cpu(controller)? + cpu(host)? - spent;
+        Ok(vec![(Metric::HeartbeatUnits, (marked()? - before) as f64), (Metric::HeartbeatCpu, spent)])
+    }
+
+    /// So many heartbeats, from one Node after the other, the host among them.
+    fn beat(&self, first: usize, count: usize) -> Result<()> {
+        self.plane.in_parallel(count, |api, index| {
+            let name = match index % (NODES + 1) {
+                0 => objects::HOST.to_owned(),
+                other => node(other - 1),
+            };
+            let path = format!("{}/{name}/status", objects::NODES);
+            api.ask("PATCH", &path, Some(&objects::heartbeat(first * 10_000 + index))).map(drop)
+        })
+    }
+}
+
+fn node(index: usize) -> String {
+    format!("node-{index:03}")
+}
+
+fn door(told: &Told, service: usize) -> Result<SocketAddrV4> {
+    let name = objects::name(service);
+    Ok(SocketAddrV4::new(*told.get(&name).with_context(|| format!("{name} has no address"))?, 80))
+}
+
+fn address_in(service: &Value) -> Option<(String, Ipv4Addr)> {
+    let ip = service.pointer("/status/loadBalancer/ingress/0/ip")?.as_str()?.parse().ok()?;
+    Some((service.pointer("/metadata/name")?.as_str()?.to_owned(), ip))
+}
+
+/// Seconds of CPU since it was started.
+fn cpu(running: &Running) -> Result<f64> {
+    cores::cpu_time(process(running)?).context("it has ended")
+}
+
+fn peak(running: &Running) -> Result<f64> {
+    Ok(cores::peak_memory(process(running)?).context("it has ended")? as f64 / MIB)
+}
+
+fn process(running: &Running) -> Result<u32> {
+    running.processes().into_iter().next().context("it has ended")
+}
+
+/// Waits until it does nothing more.
+fn settle(running: &Running) -> Result<()> {
+    let begin = Instant::now();
+    let mut before = cpu(running)?;
+    let mut rested = 0;
+    while rested < 3 {
+        ensure!(!sys::interrupted(), "interrupted");
+        if begin.elapsed() > PATIENCE {
+            bail!("it does not come to rest");
+        }
+        thread::sleep(Duration::from_secs(1));
+        let now = cpu(running)?;
+        rested = if now - before < REST { rested + 1 } else { 0 };
+        before = now;
+    }
+    Ok(())
+}
+
+fn words(controller: &Running, host: &Running) -> String {
+    format!("controller: {}\nhost: {}", controller.last_words(), host.last_words())
+}
