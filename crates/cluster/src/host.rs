@@ -3,8 +3,14 @@
 //! It is written when it changes, once a second at most, and holds exceptions only, so that its size does not grow with
 //! the number of Services. `spec` is for people, and no host touches it.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
+use seaway_engine::backoff;
 use seaway_manifests::decode::Field;
 use seaway_model::{
     Kind, Name,
@@ -75,7 +81,7 @@ impl Drop for HostReports {
 }
 
 async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: watch::Receiver<HostSays>) {
-    let mut written = None;
+    let (mut written, mut failures) = (None, 0);
     while heard.changed().await.is_ok() {
         let says = heard.borrow_and_update().clone();
         if written.as_ref() == Some(&says) {
@@ -83,16 +89,26 @@ async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: w
         }
         let next = Instant::now() + AT_MOST;
         match write(&cluster, &host, status(&running, &says)).await {
-            Ok(()) => written = Some(says),
+            Ok(()) => (written, failures) = (Some(says), 0),
             Err(answer) => {
                 warn!(host, why = answer.told(), "what this host says of itself cannot be written");
                 written = None;
                 heard.mark_changed();
-                sleep(cluster.pace().longest_retry).await;
+                failures += 1;
+                let pace = cluster.pace();
+                // Addresses wait for the word of hosts; so they are no slower to say it than they must be.
+                sleep(backoff(failures, pace.first_retry, pace.longest_retry, seed(&host))).await;
             }
         }
         sleep_until(next).await;
     }
+}
+
+/// Hosts do not come back all at once.
+fn seed(host: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    host.hash(&mut hasher);
+    hasher.finish()
 }
 
 async fn write(cluster: &Cluster, host: &str, status: Value) -> Result<(), Answer> {
