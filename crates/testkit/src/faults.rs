@@ -217,6 +217,7 @@ struct Scripted<P> {
 #[derive(Debug)]
 pub(crate) struct Struck<P> {
     pub(crate) trouble: Trouble,
+    #[cfg_attr(not(feature = "cloud"), allow(dead_code, reason = "only the cloud answers as the world was"))]
     pub(crate) then: Option<Box<P>>,
 }
 
