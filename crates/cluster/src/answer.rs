@@ -88,10 +88,8 @@ impl Answer {
                     _ => told(Reason::NotInstalled, message).fix(format!("As an administrator: {INSTALL}")),
                 }
             }
-            Answer::Busy { code, why, .. } => {
-                let message = format!("the API server answers {code} to {verb} {kinds}: {why}");
-                told(Reason::Unreachable, message).fix(TRIED_AGAIN)
-            }
+            // The same for all kinds, so that it is told once.
+            Answer::Busy { .. } => told(Reason::Unreachable, self.why()).fix(TRIED_AGAIN),
             Answer::Unreachable(why) => {
                 let problem = told(Reason::Unreachable, format!("the API server cannot be reached: {why}"));
                 problem.fix(mend(why))
@@ -204,13 +202,8 @@ mod tests {
                 "does not have AddressPool (addresspools.seaway.dev, seaway.dev/v1alpha1)",
                 "seaway crds",
             ),
-            (
-                answer(429, "TooManyRequests", "slow down"),
-                services,
-                "answers 429 to list services",
-                "tried again",
-            ),
-            (answer(500, "InternalError", "etcd"), services, "answers 500 to list services", "tried again"),
+            (answer(429, "TooManyRequests", "slow down"), services, "answers 429: slow down", "tried again"),
+            (answer(500, "InternalError", "etcd"), services, "answers 500: etcd", "tried again"),
             (unreachable("tcp connect error: Connection refused"), services, "cannot be reached", "server:"),
             (
                 unreachable("invalid peer certificate: UnknownIssuer"),

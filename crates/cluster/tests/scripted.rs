@@ -253,11 +253,8 @@ async fn garbage_and_errors_change_nothing_and_are_told_in_words() {
         Answer::Stream(vec![event("ADDED", &service("b", "6"))]),
     ])
     .await;
-    assert_eq!(
-        heard.next().await,
-        "Unreachable: the API server answers 500 to list services: etcdserver: leader changed"
-    );
-    assert_eq!(heard.next().await, "Unreachable: the API server answers 429 to list services: slow down");
+    assert_eq!(heard.next().await, "Unreachable: the API server answers 500: etcdserver: leader changed");
+    assert_eq!(heard.next().await, "Unreachable: the API server answers 429: slow down");
     let garbage = heard.next().await;
     assert!(garbage.contains("it answers what is no Kubernetes object"), "{garbage}");
     // That it is well again is told by another task.

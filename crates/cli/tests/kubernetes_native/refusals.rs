@@ -1,14 +1,86 @@
-//! What a cluster keeps otherwise than it was written, and two of one name: told, and nothing is lost by it.
+//! An API server that has no time, is ill, or talks nonsense: nothing is lost, and nobody makes it worse.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
-use seaway_testkit::topology::{until, until_within};
+use seaway_testkit::{
+    faults::{Fault, On},
+    kubernetes::Gate,
+    topology::{until, until_within},
+};
+use serde_json::json;
 
-use crate::scene::{A_TERM, Scene, service};
+use crate::scene::{A_TERM, CONTROLLER, NODE, Scene, deployment, service};
+
+/// How long it is looked at.
+const A_WHILE: Duration = Duration::from_secs(5);
 
 fn owners(scene: &Scene) -> BTreeSet<String> {
     let told = scene.field("addresses", "{.items[*].spec.owners[*].name}");
     told.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_api_server_that_answers_nonsense_is_not_stormed_and_nothing_is_lost_by_it() {
+    let Some(mut scene) = Scene::bare() else { return };
+    scene.nodes = vec![scene.cluster.node("a")];
+    scene.install();
+    let ours = Gate::here(&scene.cluster.kubeconfig_of(CONTROLLER, &[]));
+    let hosts = Gate::inside(&scene.cluster, &scene.cluster.kubeconfig_of(NODE, &[]));
+    scene.lead_as("controller", &ours.kubeconfig().to_owned(), "default");
+    scene.serve_by(0, &hosts.kubeconfig().to_owned());
+    scene.lead_to(0);
+    scene.cluster.apply(&deployment("shop", 1));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop");
+
+    let patience = json!({
+        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+        "reason": "TooManyRequests", "message": "slow down", "code": 429,
+        "details": { "retryAfterSeconds": 2 },
+    });
+    let troubles: [(&str, &dyn Fn(On) -> Fault, &str); 4] = [
+        ("busy", &|on| on.reply(429, patience.clone()).header("retry-after", "2"), "answers 429"),
+        ("ill", &|on| on.status(500), "answers 500"),
+        ("elsewhere", &|on| on.html(200, "<html>log in</html>"), "no Kubernetes object"),
+        ("garbage", &|on| on.html(502, "<html>bad gateway</html>"), "answers 502"),
+    ];
+    for (name, trouble, named) in troubles {
+        for gate in [&ours, &hosts] {
+            gate.fail(trouble(Fault::on("* *").always()));
+            gate.forget_requests();
+        }
+        // One that knows nothing yet has all to ask.
+        scene.lead_as(name, &ours.kubeconfig().to_owned(), "default");
+        let began = Instant::now();
+        while began.elapsed() < A_WHILE {
+            let answer = scene.outside.curl(&format!("http://{}/", at.ip()));
+            assert!(answer.is_ok_and(|it| it.starts_with("shop-")), "{name}: it is served all the while");
+        }
+        let asked = [ours.requests().len(), hosts.requests().len()];
+        assert!(asked.iter().all(|it| *it < 150), "{name}: so many requests in {A_WHILE:?}: {asked:?}");
+        let log = scene.log(name);
+        assert!(log.contains(named), "{name} is named: {log}");
+        let told = log.lines().filter(|line| line.contains("Config kubernetes")).count();
+        assert!(
+            (1..=4).contains(&told) && log.lines().count() < 80,
+            "{name}: it is told {told} times: {log}"
+        );
+        for gate in [&ours, &hosts] {
+            gate.heal();
+        }
+        let new = format!("after-{name}");
+        scene.cluster.apply(&service(&new, "selector: {app: shop}"));
+        until_within(A_TERM, &format!("{new} has an address"), || owners(&scene).contains(&new));
+        let ip = scene.address(&new);
+        until("it is served", || scene.outside.curl(&format!("http://{ip}/")).is_ok());
+        scene.kill(name);
+    }
+    let all = ["shop", "after-busy", "after-ill", "after-elsewhere", "after-garbage"].map(str::to_owned);
+    assert_eq!(owners(&scene), all.into());
+    assert_eq!(scene.answering("shop"), at);
 }
 
 #[test]

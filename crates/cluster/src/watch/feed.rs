@@ -15,7 +15,7 @@ use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use super::{
     known::{Key, Known, Parting},
@@ -334,9 +334,7 @@ impl Feed {
             self.failures = failures;
         // A watch that was cut once is begun again, and nobody need know.
         } else if self.failures > 1 || !self.synced || !passing {
-            if self.failures <= 2 {
-                warn!("{}", problem.message);
-            }
+            debug!("{}", problem.message);
             self.troubled = true;
             self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| Over)?;
         }
