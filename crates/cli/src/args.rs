@@ -33,7 +33,7 @@ pub(crate) enum Command {
     ///
     /// Several may run: one leads, by a Lease, the others are ready to. It serves nobody itself; `seaway node` does, on
     /// each host. `seaway crds | kubectl apply -f -` must come first.
-    Controller(Member),
+    Controller(Controller),
     /// Serve a cluster on this host: addresses, sockets, health checks
     ///
     /// Plans from what the cluster says, takes the addresses that were given out, and balances. It goes on with what it
@@ -117,10 +117,33 @@ pub(crate) struct Member {
     /// Of a node: where it keeps what it knows
     #[arg(skip)]
     pub(crate) snapshot: Option<PathBuf>,
+    /// Of a controller
+    #[arg(skip)]
+    pub(crate) cloud: OfCloud,
     #[command(flatten)]
     pub(crate) pod: Pod,
     #[command(flatten)]
     pub(crate) log: Logging,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Controller {
+    #[command(flatten)]
+    pub(crate) member: Member,
+    #[command(flatten)]
+    pub(crate) cloud: OfCloud,
+}
+
+/// Where load balancers of class seaway.dev/octavia are made.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct OfCloud {
+    /// The cloud.conf of an OpenStack, as its cloud controller manager reads it: Services of class seaway.dev/octavia get
+    /// load balancers there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cloud_config: Option<PathBuf>,
+    /// What this cluster is called in names there
+    #[arg(long, value_name = "NAME", default_value = "kubernetes")]
+    pub(crate) cluster_name: String,
 }
 
 #[derive(Debug, Args)]

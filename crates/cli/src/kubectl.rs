@@ -21,7 +21,7 @@ use crate::{
     control::now,
     output,
     run::runtime,
-    settings,
+    settings::{self, ByDefault},
 };
 
 pub(crate) fn run(arguments: &Kubectl) -> Result<ExitCode> {
@@ -86,7 +86,10 @@ impl Glance {
             config.front_door.opens = Opens::Never;
         }
         let mut sight = cluster.look().await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
-        config.classless = settings.by_default.unwrap_or_else(|| serves_classless(&sight));
+        config.classless = match settings.by_default {
+            Some(it) => it == ByDefault::Native,
+            None => serves_classless(&sight),
+        };
         let mut world = World::new(Roles::default(), Vec::new(), Arc::new(config));
         world.apply(Change::Time(now()));
         for change in std::mem::take(&mut sight.changes) {

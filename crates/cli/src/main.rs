@@ -38,7 +38,10 @@ fn main() -> ExitCode {
     }
     let done = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
-        Command::Controller(arguments) => member::run(&arguments, member::Part::Controller),
+        Command::Controller(arguments) => {
+            let arguments = args::Member { cloud: arguments.cloud, ..arguments.member };
+            member::run(&arguments, member::Part::Controller)
+        }
         Command::Node(arguments) if arguments.prepare => prepare::run(),
         Command::Node(mut arguments) => {
             arguments.member.snapshot = arguments.snapshot.take();

@@ -1,6 +1,7 @@
 //! `seaway controller` and `seaway node`: parts of a cluster. What is so comes from watches, what was given out from
 //! Address objects; nobody here talks to another but through the API server.
 
+mod cloud;
 mod recall;
 
 use std::{
@@ -18,12 +19,12 @@ use seaway_cluster::{
     Access, Addresses, Campaign, Cluster, Counted, Credentials, HostReports, LEADER, Leading, PoolReports,
     PoolSays, Pulses, Running, StatusPage, Statuses, Terms, Wanted, Watch, Wishes,
 };
-use seaway_drivers::names::Names;
+use seaway_drivers::{names::Names, octavia::Octavia};
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
 use seaway_files::pem::PemWatch;
 use seaway_model::{Change, Fact, Name, config::Opens, fact::FactRef};
 use seaway_node::{AddressWatch, Host};
-use seaway_plan::{Roles, World};
+use seaway_plan::{Placement, Roles, World};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
@@ -36,7 +37,7 @@ use crate::{
     control::{Told, now, source, tell_time},
     rights,
     run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
-    settings::Settings,
+    settings::{ByDefault, Settings},
     version,
 };
 
@@ -55,6 +56,7 @@ pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     let rights = rights::keep_only(needed).context("capabilities cannot be dropped")?;
     let settings = load(arguments)?;
     let log = start_log(&settings)?;
+    settings.told.iter().for_each(|line| warn!("{line}"));
     info!(version = version::LONG, host = %settings.host, ?part, "seaway starts");
     info!("{rights}");
     if part == Part::Node {
@@ -75,7 +77,13 @@ fn load(arguments: &Arguments) -> Result<Settings> {
         settings.snapshot = Some(snapshot.clone());
     }
     // Others may give load balancers to a cluster, too.
-    settings.config.classless = settings.by_default.unwrap_or(false);
+    settings.config.classless = settings.by_default == Some(ByDefault::Native);
+    if let Some(file) = &arguments.cloud.cloud_config {
+        let (mut defaults, told) = cloud::read(file)?;
+        defaults.classless = settings.by_default == Some(ByDefault::Octavia);
+        settings.told = told;
+        settings.config.clouds = [(cloud::CLASS.into(), Arc::new(defaults))].into();
+    }
     // Hosts of a cluster have ports 80 and 443 for whoever has them now.
     let opens = &mut settings.config.front_door.opens;
     if *opens == Opens::WhenNeeded {
@@ -143,11 +151,22 @@ impl Member {
         };
         // Who may lead is told when it does.
         let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
-        let placements = host.iter().map(|host| host.placement()).collect();
+        let mut placements: Vec<Arc<dyn Placement>> = host.iter().map(|host| host.placement()).collect();
+        let mut drivers = Drivers::default();
+        let mut octavia = None;
+        if let (Some(file), Some(defaults)) =
+            (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS))
+        {
+            let name = &arguments.cloud.cluster_name;
+            let (driver, place) = cloud::driver(file, &cluster, name, defaults, campaign.leading());
+            placements.push(Arc::new(place));
+            drivers = drivers.with_shared(driver.clone());
+            octavia = Some(driver);
+        }
         let world = World::new(roles, placements, Arc::new(settings.config.clone()));
         let drivers = match &host {
-            Some(host) => host.drivers(Drivers::default()),
-            None => Drivers::default()
+            Some(host) => host.drivers(drivers),
+            None => drivers
                 .with(Addresses::new(cluster.clone(), campaign.leading()))
                 .with(Statuses::new(cluster.clone(), campaign.leading())),
         };
@@ -195,7 +214,7 @@ impl Member {
                 tokio::spawn(say(reports, handle.clone()));
             }
             None => {
-                tokio::spawn(lead(campaign.leading(), changes.clone()));
+                tokio::spawn(lead(campaign.leading(), changes.clone(), octavia));
                 let reports = PoolReports::start(&cluster, campaign.leading());
                 tokio::spawn(count(reports, handle.clone()));
             }
@@ -370,9 +389,11 @@ fn drains(change: &Change, me: Option<&Name>) -> Option<bool> {
 }
 
 /// Whoever leads gives addresses out, on what was written by then.
-async fn lead(mut leading: Leading, changes: mpsc::Sender<Change>) {
+async fn lead(mut leading: Leading, changes: mpsc::Sender<Change>, octavia: Option<Arc<Octavia>>) {
     loop {
         let leads = leading.is_now();
+        // Whoever led meanwhile has changed what is there.
+        octavia.iter().for_each(|it| it.forget());
         if changes.send(Change::Leads(leads)).await.is_err() {
             return;
         }

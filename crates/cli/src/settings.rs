@@ -26,6 +26,14 @@ use seaway_proxy::AccessLog;
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
+/// Who serves Services that name no class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ByDefault {
+    Native,
+    Octavia,
+    None,
+}
+
 /// The whole configuration of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
@@ -52,7 +60,9 @@ pub(crate) struct Settings {
     /// `None`: nobody wants to know who asked for what.
     pub(crate) access_log: Option<AccessLog>,
     /// Whether Services without a class are ours, where that is said.
-    pub(crate) by_default: Option<bool>,
+    pub(crate) by_default: Option<ByDefault>,
+    /// What was odd in files beside the configuration, though it works.
+    pub(crate) told: Vec<String>,
     pub(crate) config: Config,
 }
 
@@ -75,6 +85,7 @@ impl Default for Settings {
             pems: Vec::new(),
             access_log: None,
             by_default: None,
+            told: Vec::new(),
             config: Config::default(),
         }
     }
@@ -169,8 +180,13 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     if classes.is_set() {
         settings.config.classes = classes.texts().into_iter().map(Name::from).collect();
     }
-    settings.by_default = file.take("defaultDriver").one_of(&[("native", true), ("none", false)]);
-    settings.config.classless = settings.by_default.unwrap_or(settings.config.classless);
+    settings.by_default = file.take("defaultDriver").one_of(&[
+        ("native", ByDefault::Native),
+        ("octavia", ByDefault::Octavia),
+        ("none", ByDefault::None),
+    ]);
+    settings.config.classless =
+        settings.by_default.map_or(settings.config.classless, |it| it == ByDefault::Native);
     let mut exposed = exposed::read(&file.take("tcpServices"), "tcpServices", L4::Tcp);
     exposed.extend(exposed::read(&file.take("udpServices"), "udpServices", L4::Udp));
     settings.config.exposed = exposed;

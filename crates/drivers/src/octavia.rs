@@ -14,11 +14,14 @@ pub mod names;
 mod poll;
 mod read;
 pub mod steps;
+pub mod subnets;
 pub mod wanted;
 mod write;
 
 use std::{
     collections::HashMap,
+    future::Future,
+    pin::Pin,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -26,6 +29,7 @@ use std::{
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, LbKey, Name, Owner, Problem, Reason, Unit, outcome::Serving, unit::Place};
 use seaway_openstack::{Cloud, Error, Retry, Service, octavia::Provisioning, survey::Abilities};
+use seaway_plan::{Demand, Placement};
 use tokio::sync::OnceCell;
 
 pub use self::{
@@ -46,13 +50,24 @@ const LOOK: Duration = Duration::from_secs(2);
 const AUDIT: Duration = Duration::from_secs(300);
 
 pub struct Octavia {
-    cloud: Cloud,
-    cluster: Cluster,
+    join: Join,
+    joined: OnceCell<Joined>,
+    /// Whether this process may change anything: of several, one.
+    may: Box<dyn Fn() -> bool + Send + Sync>,
     /// Makes load balancers that nobody chose another for.
     provider: Name,
-    abilities: OnceCell<Abilities>,
-    poll: Poll,
     known: Mutex<HashMap<Unit, Known>>,
+}
+
+/// Signs in and learns whose load balancers these are; tried again until it succeeds.
+pub type Join = Box<dyn Fn() -> Joining + Send + Sync>;
+pub type Joining = Pin<Box<dyn Future<Output = Result<(Cloud, Cluster), Error>> + Send>>;
+
+struct Joined {
+    cloud: Cloud,
+    cluster: Cluster,
+    abilities: Abilities,
+    poll: Poll,
 }
 
 /// What there was after the last call that was answered.
@@ -64,9 +79,24 @@ struct Known {
 }
 
 impl Octavia {
-    pub fn new(cloud: Cloud, cluster: Cluster, provider: Name) -> Octavia {
-        let poll = Poll::new(cloud.clone(), cluster.tag());
-        Octavia { cloud, cluster, provider, abilities: OnceCell::new(), poll, known: Mutex::default() }
+    pub fn new(join: Join, provider: Name, may: impl Fn() -> bool + Send + Sync + 'static) -> Octavia {
+        Octavia { join, joined: OnceCell::new(), may: Box::new(may), provider, known: Mutex::default() }
+    }
+
+    /// Everything is looked at anew: somebody else may have changed it.
+    pub fn forget(&self) {
+        self.known().clear();
+    }
+
+    async fn joined(&self, desired: &Desired) -> Result<&Joined, Failure> {
+        let join = || async {
+            let (cloud, cluster) = (self.join)().await?;
+            let versions = cloud.versions(Service::LoadBalancer).await?;
+            let abilities = Abilities::of(&self.provider, Some(&versions));
+            let poll = Poll::new(cloud.clone(), cluster.tag());
+            Ok(Joined { cloud, cluster, abilities, poll })
+        };
+        self.joined.get_or_try_init(join).await.map_err(|error| failure(&error, desired))
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Unit, Known>> {
@@ -75,31 +105,33 @@ impl Octavia {
 
     /// What the provider can do; before the cloud was asked, what its name alone tells.
     fn abilities(&self) -> Abilities {
-        self.abilities.get().cloned().unwrap_or_else(|| Abilities::of(&self.provider, None))
+        let joined = self.joined.get().map(|it| it.abilities.clone());
+        joined.unwrap_or_else(|| Abilities::of(&self.provider, None))
     }
 
     fn wanted(&self, unit: &Unit, desired: &Desired) -> Option<Wanted> {
         let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish)) = (unit, desired) else { return None };
         let owner = owner_of(key, wish)?;
-        let mut wanted = wanted(&self.cluster, key, &owner, wish, &self.abilities());
+        let cluster = &self.joined.get()?.cluster;
+        let mut wanted = wanted(cluster, key, &owner, wish, &self.abilities());
         if wanted.balancer.provider.is_left() {
             wanted.balancer.provider = Some(self.provider.to_string()).into();
         }
         Some(wanted)
     }
 
-    async fn look(&self, unit: &Unit, key: &LbKey) -> Result<Observed, Error> {
+    async fn look(&self, joined: &Joined, unit: &Unit, key: &LbKey) -> Result<Observed, Error> {
         let known = self.known().get(unit).cloned();
-        let now = self.cloud.clock().now();
+        let now = joined.cloud.clock().now();
         let Some(mut known) = known else {
-            let observed = read::read(&self.cloud, &self.cluster, key).await?;
+            let observed = read::read(&joined.cloud, &joined.cluster, key).await?;
             self.known().insert(unit.clone(), Known { observed: observed.clone(), since: now });
             return Ok(observed);
         };
         if known.observed.is_pending()
             && let Some(balancer) = &mut known.observed.balancer
         {
-            match self.poll.of(&balancer.it.id, known.since).await? {
+            match joined.poll.of(&balancer.it.id, known.since).await? {
                 Found::Unknown => {}
                 Found::Gone => known.observed = Observed::default(),
                 Found::There(status) => {
@@ -111,6 +143,21 @@ impl Octavia {
             self.known().insert(unit.clone(), known.clone());
         }
         Ok(known.observed)
+    }
+}
+
+/// Gives each Service of one class a load balancer of its own in one cloud.
+pub struct InCloud {
+    pub cloud: Name,
+    pub class: Name,
+}
+
+impl Placement for InCloud {
+    fn units(&self, demand: &Demand) -> Vec<Unit> {
+        let is_ours =
+            demand.cloud.as_ref().is_some_and(|(class, usual)| *class == self.class && usual.enabled);
+        let place = || Place::Cloud { name: self.cloud.clone(), driver: OCTAVIA.into() };
+        is_ours.then(|| Unit::LoadBalancer(place(), LbKey::Of(demand.owner.clone()))).into_iter().collect()
     }
 }
 
@@ -132,20 +179,20 @@ impl Driver for Octavia {
     fn steps(&self, desired: &Desired, observed: &Observed) -> Vec<Step> {
         let Some(unit) = &observed.unit else { return Vec::new() };
         let Unit::LoadBalancer(_, key) = unit else { return Vec::new() };
+        let Some(joined) = self.joined.get() else { return Vec::new() };
         let wanted = self.wanted(unit, desired);
-        steps(wanted.as_ref(), observed, |description| self.cluster.made(description, key))
+        steps(wanted.as_ref(), observed, |description| joined.cluster.made(description, key))
     }
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let Unit::LoadBalancer(_, key) = unit else {
             return Err(Failure::Retry(format!("{unit} is no load balancer")));
         };
-        let versions = self.abilities.get_or_try_init(|| async {
-            let versions = self.cloud.versions(Service::LoadBalancer).await?;
-            Ok::<_, Error>(Abilities::of(&self.provider, Some(&versions)))
-        });
-        versions.await.map_err(|error| failure(&error, desired))?;
-        let mut observed = self.look(unit, key).await.map_err(|error| failure(&error, desired))?;
+        if !(self.may)() {
+            return Err(another_leads());
+        }
+        let joined = self.joined(desired).await?;
+        let mut observed = self.look(joined, unit, key).await.map_err(|error| failure(&error, desired))?;
         observed.unit = Some(unit.clone());
         Ok(observed)
     }
@@ -154,8 +201,12 @@ impl Driver for Octavia {
         if step.locks() && observed.is_pending() {
             return Err(Failure::Wait { why: format!("{step}: {}", observed.state()), after: LOOK });
         }
-        let since = self.cloud.clock().now();
-        let done = write::write(&self.cloud, step, observed).await;
+        if !(self.may)() {
+            return Err(another_leads());
+        }
+        let joined = self.joined(&Desired::Absent).await?;
+        let since = joined.cloud.clock().now();
+        let done = write::write(&joined.cloud, step, observed).await;
         let mut known = self.known();
         match done {
             Ok(()) => {
@@ -216,6 +267,10 @@ impl Driver for Octavia {
     fn width(&self) -> usize {
         32
     }
+}
+
+fn another_leads() -> Failure {
+    Failure::Wait { why: "another leads".to_owned(), after: LOOK }
 }
 
 /// Whom a load balancer is called after: its one owner, or the first of those that share it.

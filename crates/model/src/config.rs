@@ -3,7 +3,9 @@
 mod cloud;
 
 use std::{
+    collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,6 +25,8 @@ pub struct Config {
     pub classes: Vec<Name>,
     /// Services without a class are ours.
     pub classless: bool,
+    /// Those of which `spec.loadBalancerClass` says this are served by a cloud.
+    pub clouds: BTreeMap<Name, Arc<CloudDefaults>>,
     /// `tcpServices` and `udpServices`, in their order.
     pub exposed: Vec<Exposed>,
     pub front_door: FrontDoor,
@@ -141,6 +145,8 @@ pub enum MembersFrom {
     /// Pods on a host that is a Node, or where there are no Nodes; otherwise Nodes.
     Auto,
     Pods,
+    /// As `Nodes`, whether or not anybody stands behind them: who leads to them is too slow to be told of each pod.
+    EveryNode,
     /// Every Node, at the Service's node port.
     Nodes,
 }
@@ -166,6 +172,7 @@ impl Default for Config {
         Config {
             classes: vec![Name::from("seaway.dev/native")],
             classless: true,
+            clouds: BTreeMap::new(),
             exposed: Vec::new(),
             front_door: FrontDoor::default(),
             defaults: Defaults {

@@ -17,7 +17,10 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::{http::*, pool::*, tls::*};
-use crate::name::{Name, ObjectRef, Owner};
+use crate::{
+    config::FloatingSubnet,
+    name::{Name, ObjectRef, Owner},
+};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadBalancer {
@@ -222,7 +225,7 @@ pub struct Outside {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Floating {
     pub network: Option<Name>,
-    pub subnet: Option<Name>,
+    pub subnet: Option<FloatingSubnet>,
     /// It stays when its load balancer goes, whoever made it.
     pub keep: bool,
 }

@@ -1,6 +1,7 @@
 //! Every annotation that our own data plane honours, in one table: its names (ours first, then those of the systems
 //! we replace) and what it sets.
 
+mod cloud;
 mod http;
 mod table;
 mod tls;
@@ -21,13 +22,15 @@ use seaway_model::{
 
 use crate::spelling::nearest;
 
+pub(crate) use cloud::options as of_clouds;
+pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
 pub use http::{FRONT_DOOR, HOST, PATH};
 pub use table::{CHECK, Row, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    table::ROWS.iter().chain(http::ROWS).chain(tls::ROWS)
+    table::ROWS.iter().chain(http::ROWS).chain(tls::ROWS).chain(cloud::ROWS)
 }
 
 /// What an owner asked for beyond its spec, resolved: defaults filled in.
@@ -54,6 +57,7 @@ pub struct Wishes {
     pub share_across: Vec<Name>,
     pub http: HttpWishes,
     pub tls: TlsWishes,
+    pub cloud: CloudWishes,
     /// By our names: where each thing that was asked for stands.
     pub written: BTreeMap<&'static str, Name>,
 }
@@ -96,6 +100,7 @@ impl Wishes {
             share_across: Vec::new(),
             http: HttpWishes::default(),
             tls: TlsWishes::default(),
+            cloud: CloudWishes::default(),
             written: BTreeMap::new(),
         }
     }

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
     Config, L4, ListenerId, Name, ObjectRef, Owner, Problem, Reason,
-    config::Exposed,
+    config::{CloudDefaults, Exposed},
     fact::{Service, ServiceKind, ServicePort, TargetPort},
     load_balancer::Protocol,
 };
@@ -29,6 +29,8 @@ pub struct Demand {
     /// At its own listeners, where its ports do not say otherwise.
     pub speaks_http: bool,
     pub address: Option<std::net::IpAddr>,
+    /// A cloud serves it, not our hosts: the class by which it is asked, and what is usual there.
+    pub cloud: Option<(Name, Arc<CloudDefaults>)>,
     pub problems: Vec<Problem>,
 }
 
@@ -50,10 +52,18 @@ impl DemandPort {
 impl Demand {
     /// What a Service asks of our own data plane; nothing, if it is not ours.
     pub fn of_service(service: &Arc<Service>, config: &Config) -> Option<Demand> {
-        if service.kind != ServiceKind::LoadBalancer || !is_ours(service, config) {
+        if service.kind != ServiceKind::LoadBalancer {
             return None;
         }
-        Some(Demand::new(whose(service), service, own_ports(service).collect(), config))
+        let cloud = cloud_of(service, config);
+        if cloud.is_none() && !is_native(service, config) {
+            return None;
+        }
+        let cloud = cloud.map(|(class, defaults)| (class.clone(), defaults.clone()));
+        let mut demand =
+            Demand::of_ports(whose(service), service, own_ports(service).collect(), config, cloud);
+        demand.told_of_clouds();
+        Some(demand)
     }
 
     /// What is wanted of those ports of a Service that the front door leads to.
@@ -91,6 +101,16 @@ impl Demand {
     }
 
     fn new(owner: Owner, service: &Arc<Service>, ports: Vec<DemandPort>, config: &Config) -> Demand {
+        Demand::of_ports(owner, service, ports, config, None)
+    }
+
+    fn of_ports(
+        owner: Owner,
+        service: &Arc<Service>,
+        ports: Vec<DemandPort>,
+        config: &Config,
+        cloud: Option<(Name, Arc<CloudDefaults>)>,
+    ) -> Demand {
         let object = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone()).object();
         let mut wishes = Wishes::of(&config.defaults);
         let mut problems = wishes.read(&object, &service.meta.annotations);
@@ -124,7 +144,7 @@ impl Demand {
         let speaks_http = wishes.http.spoken.unwrap_or(!wishes.tls.secrets.is_empty());
         let mut served = Vec::new();
         for port in ports {
-            if is_served(port.port.protocol) {
+            if cloud.is_some() || is_served(port.port.protocol) {
                 served.push(port);
             } else {
                 problems.push(
@@ -145,6 +165,7 @@ impl Demand {
             hosts_only: false,
             speaks_http,
             address: None,
+            cloud,
             problems,
         }
     }
@@ -216,6 +237,17 @@ fn own_ports(service: &Service) -> impl Iterator<Item = DemandPort> + '_ {
 
 /// A Service without a class is anybody's, so ours too if we are told to; one with a class is whose it names.
 pub fn is_ours(service: &Service, config: &Config) -> bool {
+    cloud_of(service, config).is_some() || is_native(service, config)
+}
+
+fn cloud_of<'c>(service: &Service, config: &'c Config) -> Option<(&'c Name, &'c Arc<CloudDefaults>)> {
+    match &service.class {
+        Some(class) => config.clouds.get_key_value(class),
+        None => config.clouds.iter().find(|(_, it)| it.classless),
+    }
+}
+
+fn is_native(service: &Service, config: &Config) -> bool {
     match &service.class {
         Some(class) => config.classes.contains(class),
         None => config.classless,

@@ -59,7 +59,7 @@ pub(crate) fn members(
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let by_nodes = match from {
         MembersFrom::Pods => false,
-        MembersFrom::Nodes => true,
+        MembersFrom::Nodes | MembersFrom::EveryNode => true,
         MembersFrom::Auto => index.is_outside(host),
     };
     let hints =
@@ -103,8 +103,9 @@ pub(crate) fn members(
     }
     let in_cluster = index.nodes().next().is_some();
     found.members.awaited = found.members.slices == 0 && in_cluster && !service.selector.is_empty();
-    if by_nodes && !found.by_address.is_empty() {
-        found.stand_in(index, service, port);
+    let every = from == MembersFrom::EveryNode;
+    if by_nodes && (every || !found.by_address.is_empty()) {
+        found.stand_in(index, service, port, every);
     }
     found.finish()
 }
@@ -187,7 +188,7 @@ impl Found {
 
     /// Nodes instead of endpoints, at the node port: with `externalTrafficPolicy: Local` only those that have some, by
     /// how many they have. A Node that is cordoned or not ready gets nothing new while others are there.
-    fn stand_in(&mut self, index: &Index, service: &Service, port: &ServicePort) {
+    fn stand_in(&mut self, index: &Index, service: &Service, port: &ServicePort, alike_all: bool) {
         self.members.by_nodes = true;
         let pods = std::mem::take(&mut self.by_address);
         let Some(node_port) = port.node_port else {
@@ -202,10 +203,10 @@ impl Found {
             let here = pods.values().filter(|it| it.node.as_ref() == Some(name)).count();
             let weight = match service.local_only {
                 true if here == 0 => continue,
-                true => u32::try_from(here).unwrap_or(u32::MAX),
-                false => 1,
+                true if !alike_all => u32::try_from(here).unwrap_or(u32::MAX),
+                _ => 1,
             };
-            let well = node.ready && !node.unschedulable;
+            let well = alike_all || node.ready && !node.unschedulable;
             let state = if well { MemberState::Ready } else { MemberState::Draining };
             self.put(*ip, node_port, None, Some(name.clone()), weight, state);
         }

@@ -55,7 +55,7 @@ pub(crate) fn plan(
     planned.problems.extend(uncertified(demand, certificates));
     planned.problems.extend(unheeded(demand));
     for wanted in &demand.ports {
-        let found = members(index, &demand.service, &wanted.port, host, demand.wishes.members);
+        let found = members(index, &demand.service, &wanted.port, host, demand.members_from());
         planned.names.extend(found.names.iter().cloned());
         planned.members += found.list.len();
         planned.problems.extend(noticed(demand, wanted, &found));
@@ -89,7 +89,7 @@ pub(crate) fn plan(
     let options = Options {
         local_only: demand.service.local_only,
         health_check_node_port: demand.service.health_check_node_port,
-        outside: None,
+        outside: demand.outside(),
     };
     planned.load_balancer =
         Arc::new(LoadBalancer { binds, listeners, pools, certificates: Arc::new(held), options });
@@ -99,7 +99,11 @@ pub(crate) fn plan(
 /// What hosts beside the Nodes cannot do for a Service: they have no pods, nor a way to any.
 pub(crate) fn beside_nodes(demand: &Demand, hosts: &[&Name]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    if hosts.is_empty() || demand.hosts_only || demand.wishes.members == MembersFrom::Pods {
+    if hosts.is_empty()
+        || demand.hosts_only
+        || demand.cloud.is_some()
+        || demand.wishes.members == MembersFrom::Pods
+    {
         return problems;
     }
     let object = demand.owner.object();
@@ -140,7 +144,7 @@ fn astray(demand: &Demand, given: Given<'_>) -> Option<Problem> {
     let spread = in_cluster && !demand.service.local_only && !given.index.is_outside(given.host);
     let understood = demand.ports.iter().all(|it| demand.protocol(&it.port) != Protocol::Opaque);
     let (what, fix) = match () {
-        () if !demand.wishes.transparent => return None,
+        () if !demand.wishes.transparent || demand.cloud.is_some() => return None,
         () if understood => ("of HTTP, X-Forwarded-For tells the client's address", "Remove it."),
         () if spread => (
             "answers of pods on other Nodes would not come back through the host: members see the host's address",
@@ -155,7 +159,7 @@ fn astray(demand: &Demand, given: Given<'_>) -> Option<Problem> {
 /// What `externalTrafficPolicy: Local` promises and we cannot keep.
 fn local_traffic(demand: &Demand) -> Vec<Problem> {
     let mut problems = Vec::new();
-    if !demand.service.local_only || demand.hosts_only {
+    if !demand.service.local_only || demand.hosts_only || demand.cloud.is_some() {
         return problems;
     }
     let mut tell = |message: &str, fix: &str| {
@@ -302,7 +306,7 @@ pub(crate) fn pool(
     found: Members,
 ) -> Pool {
     let wishes = &demand.wishes;
-    let mut health = wishes.health.clone();
+    let mut health = demand.check();
     // kube-proxy says there which Nodes have pods, before slices do.
     let tells = demand.service.health_check_node_port.filter(|_| found.by_nodes && demand.service.local_only);
     let usual = |it: &&mut HealthCheck| {

@@ -2,7 +2,7 @@
 
 use seaway_model::{Problem, Reason, load_balancer::Protocol};
 
-use crate::demand::Demand;
+use crate::{annotations::of_clouds, demand::Demand};
 
 /// Annotations that are about requests and answers.
 const OF_HTTP: [&str; 6] = [
@@ -15,6 +15,20 @@ const OF_HTTP: [&str; 6] = [
 ];
 
 pub(crate) fn unheeded(demand: &Demand) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if demand.cloud.is_none() {
+        let written = of_clouds().filter_map(|option| demand.wishes.written.get(option));
+        problems.extend(written.map(|field| {
+            let message = "it is about load balancers of a cloud, and this Service is served by our hosts";
+            let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
+            problem.at(field.clone()).fix("Say another spec.loadBalancerClass, or remove it.")
+        }));
+    }
+    problems.extend(of_http(demand));
+    problems
+}
+
+fn of_http(demand: &Demand) -> Vec<Problem> {
     let http = &demand.wishes.http;
     let elsewhere = http.front_door == Some(true) || !http.hosts.is_empty() || !http.paths.is_empty();
     let spoken = demand.ports.iter().any(|it| demand.protocol(&it.port) == Protocol::Http);

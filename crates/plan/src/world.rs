@@ -16,7 +16,10 @@ use std::{
 
 use seaway_model::{
     Address, Change, Config, Desired, Dirt, Fact, Kind, Name, ObjectRef, Outcome, Owner, Pool, PoolId,
-    Problem, Unit, fact::FactRef, outcome::UnitState, unit::LbKey,
+    Problem, Unit,
+    fact::FactRef,
+    outcome::UnitState,
+    unit::{LbKey, Place},
 };
 
 use self::{door::Door, owners::OwnerState};
@@ -96,6 +99,17 @@ pub struct World {
     dirt: BTreeSet<Dirt>,
 }
 
+/// What only one process in a cluster may work on.
+fn is_for_one(unit: &Unit) -> bool {
+    matches!(
+        unit,
+        Unit::Address(_)
+            | Unit::Status(_)
+            | Unit::LoadBalancer(Place::Cloud { .. }, _)
+            | Unit::SecurityGroup { .. }
+    )
+}
+
 impl World {
     pub fn new(roles: Roles, placements: Vec<Arc<dyn Placement>>, config: Arc<Config>) -> World {
         let ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
@@ -134,7 +148,7 @@ impl World {
         let mut dirt = std::mem::take(&mut self.dirt);
         if !self.roles.allocate {
             // Somebody else writes those.
-            dirt.retain(|it| !matches!(it.unit(), Unit::Address(_) | Unit::Status(_)));
+            dirt.retain(|it| !is_for_one(it.unit()));
         }
         self.send_on_the_way(&dirt);
         dirt.into_iter().collect()

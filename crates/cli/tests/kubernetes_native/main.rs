@@ -13,6 +13,7 @@ mod leaders;
 mod load;
 mod looking;
 mod mistakes;
+mod octavia;
 mod pods;
 mod policies;
 mod refusals;

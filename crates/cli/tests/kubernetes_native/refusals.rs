@@ -29,8 +29,8 @@ fn an_api_server_that_answers_nonsense_is_not_stormed_and_nothing_is_lost_by_it(
     scene.install();
     let ours = Gate::here(&scene.cluster.kubeconfig_of(CONTROLLER, &[]));
     let hosts = Gate::inside(&scene.cluster, &scene.cluster.kubeconfig_of(NODE, &[]));
-    scene.lead_as("controller", &ours.kubeconfig().to_owned(), "default");
-    scene.serve_by(0, &hosts.kubeconfig().to_owned());
+    scene.lead_as("controller", ours.kubeconfig(), "default");
+    scene.serve_by(0, hosts.kubeconfig());
     scene.lead_to(0);
     scene.cluster.apply(&deployment("shop", 1));
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
@@ -41,7 +41,8 @@ fn an_api_server_that_answers_nonsense_is_not_stormed_and_nothing_is_lost_by_it(
         "reason": "TooManyRequests", "message": "slow down", "code": 429,
         "details": { "retryAfterSeconds": 2 },
     });
-    let troubles: [(&str, &dyn Fn(On) -> Fault, &str); 4] = [
+    type Trouble<'a> = &'a dyn Fn(On) -> Fault;
+    let troubles: [(&str, Trouble<'_>, &str); 4] = [
         ("busy", &|on| on.reply(429, patience.clone()).header("retry-after", "2"), "answers 429"),
         ("ill", &|on| on.status(500), "answers 500"),
         ("elsewhere", &|on| on.html(200, "<html>log in</html>"), "no Kubernetes object"),
@@ -53,7 +54,7 @@ fn an_api_server_that_answers_nonsense_is_not_stormed_and_nothing_is_lost_by_it(
             gate.forget_requests();
         }
         // One that knows nothing yet has all to ask.
-        scene.lead_as(name, &ours.kubeconfig().to_owned(), "default");
+        scene.lead_as(name, ours.kubeconfig(), "default");
         let began = Instant::now();
         while began.elapsed() < A_WHILE {
             let answer = scene.outside.curl(&format!("http://{}/", at.ip()));

@@ -84,6 +84,8 @@ pub(crate) struct Scene {
     pub(crate) cluster: Arc<Cluster>,
     /// Of whoever is started from now on.
     pub(crate) configuration: &'static str,
+    /// Of controllers that are started from now on.
+    pub(crate) cloud: Option<PathBuf>,
     folder: TempDir,
 }
 
@@ -144,7 +146,15 @@ impl Scene {
         let outside = cluster.neighbour("outside");
         let folder = tempfile::tempdir().expect("a folder");
         let configuration = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}}";
-        Some(Scene { processes: BTreeMap::new(), nodes: Vec::new(), outside, cluster, configuration, folder })
+        Some(Scene {
+            processes: BTreeMap::new(),
+            nodes: Vec::new(),
+            outside,
+            cluster,
+            configuration,
+            cloud: None,
+            folder,
+        })
     }
 
     /// What `seaway crds` prints, roles bound to those who need them, and a pool.
@@ -206,6 +216,9 @@ impl Scene {
         command.args(["--namespace", namespace, "--host", host]);
         if part == "node" {
             command.arg("--snapshot").arg(self.snapshot(name));
+        }
+        if let Some(file) = self.cloud.as_ref().filter(|_| part == "controller") {
+            command.arg("--cloud-config").arg(file);
         }
         command.stdin(Stdio::null()).stdout(file.try_clone().expect("the same log")).stderr(file);
         let process = Process { child: command.spawn().expect("seaway runs"), log };

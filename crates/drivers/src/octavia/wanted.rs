@@ -8,12 +8,13 @@ use std::{
 
 use seaway_model::{
     L4, LbKey, Listener, ListenerId, LoadBalancer, Member, Name, Owner, Pool, Problem, Reason,
+    config::FloatingSubnet,
     load_balancer::{
         Action, Affinity, Balance, CheckKind, HealthCheck, MemberState, Outside, Protocol, ProxyVersion,
     },
 };
 use seaway_openstack::{
-    neutron::{Network, Subnet},
+    neutron::Network,
     octavia::{
         Algorithm, MonitorType, NewHealthMonitor, NewListener, NewLoadBalancer, NewMember, NewPool,
         Persistence, PersistenceType, PoolProtocol, Protocol as Spoken,
@@ -47,7 +48,7 @@ pub struct WantedListener {
 pub struct WantedFloating {
     pub description: String,
     pub network: Option<Id<Network>>,
-    pub subnet: Option<Id<Subnet>>,
+    pub subnet: Option<FloatingSubnet>,
     pub requested: Option<std::net::IpAddr>,
     pub keep: bool,
 }
@@ -80,7 +81,7 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
     let floating = (!outside.internal).then(|| WantedFloating {
         description: cluster.floating(owner, key),
         network: id(&outside.floating.network),
-        subnet: id(&outside.floating.subnet),
+        subnet: outside.floating.subnet.clone(),
         requested: outside.requested,
         keep: outside.floating.keep,
     });
@@ -298,7 +299,6 @@ fn no_ids(wish: &LoadBalancer) -> Vec<(Owner, Problem)> {
         ("subnet of members", &outside.member_subnet),
         ("flavor", &outside.flavor),
         ("network of floating IPs", &outside.floating.network),
-        ("subnet of floating IPs", &outside.floating.subnet),
     ];
     let wrong = named.into_iter().filter_map(|(what, it)| Some((what, it.as_ref()?)));
     let wrong: Vec<_> = wrong.filter(|(_, text)| text.parse::<Id<Network>>().is_err()).collect();

@@ -15,6 +15,7 @@ use seaway_openstack::{
 
 use super::{
     steps::{Balancer, Branch, Observed, PoolBranch, Seat, Step, detached, listens, terms_of},
+    subnets::chosen,
     wanted::{WantedFloating, spot},
 };
 
@@ -192,11 +193,23 @@ async fn add_floating(
     let new = NewFloatingIp {
         port_id: Edit::To(Some(port)),
         description: Edit::To(wish.description.clone()),
-        subnet_id: wish.subnet.clone().map_or(Edit::Leave, Edit::To),
         floating_ip_address: wish.requested.map_or(Edit::Leave, |it| Edit::To(Some(it))),
-        ..NewFloatingIp::new(network)
+        ..NewFloatingIp::new(network.clone())
     };
-    cloud.all::<FloatingIp>().create(&new).await
+    let Some(choice) = &wish.subnet else { return cloud.all::<FloatingIp>().create(&new).await };
+    let query = Query::all().with("network_id", &network);
+    let subnets = cloud.all::<Subnet>().list::<Subnet>(query).await?;
+    let chosen = chosen(choice, &subnets).map_err(|why| Error::new(Class::Invalid, why))?;
+    let mut last = Error::new(Class::Invalid, format!("no subnet of {network} is meant by {choice:?}"));
+    // One that is full does not spoil the others.
+    for subnet in chosen {
+        let new = NewFloatingIp { subnet_id: Edit::To(subnet.id.clone()), ..new.clone() };
+        match cloud.all::<FloatingIp>().create(&new).await {
+            Err(error) if error.class() == &Class::NoAddressLeft => last = error,
+            done => return done,
+        }
+    }
+    Err(last)
 }
 
 /// The first network outside that has addresses of IPv4.

@@ -137,7 +137,12 @@ pub(crate) fn cluster() -> Cluster {
 }
 
 pub(crate) fn driver(cloud: &Cloud, provider: &str) -> Octavia {
-    Octavia::new(cloud.clone(), cluster(), provider.into())
+    let cloud = cloud.clone();
+    let join = move || -> seaway_drivers::octavia::Joining {
+        let cloud = cloud.clone();
+        Box::pin(async move { Ok((cloud, cluster())) })
+    };
+    Octavia::new(Box::new(join), provider.into(), || true)
 }
 
 async fn sign_in(fake: &fake::Cloud, user: &str, clock: &Arc<Hurried>) -> Cloud {

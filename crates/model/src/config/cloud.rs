@@ -14,6 +14,8 @@ use crate::{
 pub struct CloudDefaults {
     /// Otherwise Services are created, and stay pending.
     pub enabled: bool,
+    /// Services without a class are its.
+    pub classless: bool,
     pub provider: Name,
     /// `None`: what the provider usually does.
     pub balance: Option<Balance>,
@@ -76,6 +78,7 @@ impl Default for CloudDefaults {
     fn default() -> CloudDefaults {
         CloudDefaults {
             enabled: true,
+            classless: false,
             provider: "amphora".into(),
             balance: None,
             place: CloudPlace::default(),

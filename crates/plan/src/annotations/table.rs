@@ -38,14 +38,18 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/balance", "serviceloadbalancer/lb.algorithm"],
+        names: &[
+            "seaway.dev/balance",
+            "serviceloadbalancer/lb.algorithm",
+            "loadbalancer.openstack.org/lb-method",
+        ],
         help: "round-robin, least-connections, random-two, source-hash or first",
         set: |wishes, text| {
             wishes.balance = match text {
-                "round-robin" | "roundrobin" => Balance::RoundRobin,
-                "least-connections" | "leastconn" => Balance::LeastConnections,
+                "round-robin" | "roundrobin" | "ROUND_ROBIN" | "SOURCE_IP_PORT" => Balance::RoundRobin,
+                "least-connections" | "leastconn" | "LEAST_CONNECTIONS" => Balance::LeastConnections,
                 "random-two" | "random" => Balance::RandomTwo,
-                "source-hash" | "source" => Balance::SourceHash,
+                "source-hash" | "source" | "SOURCE_IP" => Balance::SourceHash,
                 "first" => Balance::First,
                 _ => return Err(format!("{text:?} is no way to balance")),
             };
@@ -291,11 +295,11 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/proxy-protocol"],
+        names: &["seaway.dev/proxy-protocol", "loadbalancer.openstack.org/proxy-protocol"],
         help: "v1 or v2, said to the members; or none",
         set: |wishes, text| {
             wishes.proxy = match text {
-                "v1" | "1" => Some(ProxyVersion::V1),
+                "v1" | "1" | "true" => Some(ProxyVersion::V1),
                 "v2" | "2" => Some(ProxyVersion::V2),
                 "none" | "off" | "false" => None,
                 _ => return Err(format!("{text:?} is no version of the PROXY protocol")),
@@ -324,10 +328,11 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/max-connections"],
+        names: &["seaway.dev/max-connections", "loadbalancer.openstack.org/connection-limit"],
         help: "a number; 0 is no limit",
         set: |wishes, text| {
-            wishes.limits.connections = number(text)?;
+            // Octavia says so what we say by 0.
+            wishes.limits.connections = if text == "-1" { None } else { number(text)? };
             Ok(())
         },
     },

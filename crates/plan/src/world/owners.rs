@@ -7,7 +7,8 @@ use std::{
 
 use seaway_model::{
     AddressState, Dirt, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, Unit,
-    config::MembersFrom, load_balancer::Bind,
+    config::MembersFrom,
+    load_balancer::{Bind, Family},
 };
 
 use super::World;
@@ -72,6 +73,8 @@ impl World {
         }
         self.note_secrets(key);
         let demand = self.index.service(key).and_then(|service| Demand::of_service(service, &self.config));
+        // What a cloud serves is no host's business.
+        let demand = demand.filter(|it| it.cloud.is_none() || self.roles.host.is_none());
         let known = self.of_service.get(key).cloned().unwrap_or_default();
         for owner in &known {
             if matches!(owner, Owner::Object { .. }) && demand.as_ref().is_none_or(|it| it.owner != *owner) {
@@ -111,15 +114,16 @@ impl World {
             }
         };
         let key = ServiceKey::new(demand.service.meta.namespace.clone(), demand.service.meta.name.clone());
-        let claim = self.claim(&demand);
+        // A cloud gives addresses itself.
+        let claim = demand.cloud.is_none().then(|| self.claim(&demand));
         let mut units: Vec<Unit> = self.placements.iter().flat_map(|it| it.units(&demand)).collect();
         units.sort();
         units.dedup();
         add(self.of_service.entry(key).or_default(), &owner);
         let state = self.owners.entry(owner.clone()).or_default();
-        let claimed = state.claim.as_ref() != Some(&claim);
+        let claimed = state.claim != claim;
         state.demand = Some(Arc::new(demand));
-        state.claim = Some(claim.clone());
+        state.claim = claim.clone();
         let before = std::mem::replace(&mut state.units, units.clone());
         for unit in before.iter().filter(|unit| !units.contains(unit)) {
             self.disown(&owner, unit);
@@ -129,7 +133,10 @@ impl World {
             self.dirt.insert(Dirt::Unit(unit.clone()));
         }
         if claimed {
-            let touched = self.ledger.claim(claim);
+            let touched = match claim {
+                Some(claim) => self.ledger.claim(claim),
+                None => self.ledger.release(&owner),
+            };
             self.regrant(touched);
         }
         self.replan(&owner);
@@ -164,8 +171,14 @@ impl World {
         }
         let Some(state) = self.owners.get(owner) else { return };
         let Some(demand) = &state.demand else { return };
-        let (grant, mut ledger_problems) = self.ledger.grant(owner);
-        let binds = grant.as_ref().map(|it| self.binds(owner, it)).unwrap_or_default();
+        let (grant, mut ledger_problems) = match &demand.cloud {
+            Some(_) => (None, Vec::new()),
+            None => self.ledger.grant(owner),
+        };
+        let binds = match &demand.cloud {
+            Some(_) => vec![Bind::Cloud(demand.service.families.first.unwrap_or(Family::V4))],
+            None => grant.as_ref().map(|it| self.binds(owner, it)).unwrap_or_default(),
+        };
         let spoiled: BTreeSet<ListenerId> =
             grant.iter().flat_map(|it| it.conflicts.iter().map(|(_, id, _)| *id)).collect();
         let mut planned = plan(demand, binds, &spoiled, self.given(), &state.planned.load_balancer);
@@ -277,6 +290,7 @@ impl World {
         };
         if !self.settled {
         } else if host.is_none() {
+            self.refresh_clouds();
             self.refresh_statuses();
         } else if nobody
             || host == Some(node)
@@ -284,6 +298,17 @@ impl World {
             || self.owners.values().any(stands_in)
         {
             self.refresh_all();
+        }
+    }
+
+    /// Nodes are their members.
+    fn refresh_clouds(&mut self) {
+        let in_cloud =
+            |(_, state): &(&Owner, &OwnerState)| state.demand.as_ref().is_some_and(|it| it.cloud.is_some());
+        let owners: Vec<Owner> =
+            self.owners.iter().filter(in_cloud).map(|(owner, _)| owner.clone()).collect();
+        for owner in owners {
+            self.replan(&owner);
         }
     }
 

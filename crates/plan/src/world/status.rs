@@ -1,6 +1,6 @@
 //! Statuses: what an owner is told, folded from the plan, the ledger and all outcomes.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_model::{
     LoadBalancer, Owner, Problem, Status,
@@ -10,7 +10,7 @@ use seaway_model::{
 };
 
 use super::World;
-use crate::{demand::Demand, front_door, ledger::PoolUse};
+use crate::{ServiceKey, demand::Demand, front_door, ledger::PoolUse};
 
 /// One owner, for people: what `seaway plan` prints and the status page shows.
 #[derive(Clone, Debug)]
@@ -53,10 +53,14 @@ impl World {
         problems.extend(self.reported.get(&owner.object()).into_iter().flatten().cloned());
         serving.sort();
         serving.dedup();
+        let addresses = match state.demand.as_ref().is_some_and(|it| it.cloud.is_some()) {
+            true => self.cloud_addresses(owner, &serving),
+            false => load_balancer.binds.iter().filter_map(Bind::ip).collect(),
+        };
         let wanted = load_balancer.binds.len() * state.demand.as_ref().map_or(0, |it| it.ports.len());
         Some(Status {
             owner: owner.clone(),
-            addresses: load_balancer.binds.iter().filter_map(Bind::ip).collect(),
+            addresses,
             ready: wanted > 0 && serving.len() == wanted,
             serving,
             members: state.planned.members,
@@ -65,9 +69,21 @@ impl World {
         })
     }
 
+    /// Those that it answers on; until the cloud was asked, those that were told before.
+    fn cloud_addresses(&self, owner: &Owner, serving: &[Serving]) -> Vec<IpAddr> {
+        let told: BTreeSet<IpAddr> = serving.iter().map(|it| it.ip).collect();
+        if !told.is_empty() {
+            return told.into_iter().collect();
+        }
+        let object = owner.object();
+        let key = ServiceKey::new(object.namespace, object.name);
+        self.published.get(&key).cloned().unwrap_or_default()
+    }
+
     /// A socket answers only where its address is present.
     fn is_reachable(&self, load_balancer: &LoadBalancer, at: &Serving) -> bool {
-        load_balancer.binds.contains(&Bind::Host(at.ip)) || self.is_served(at.ip)
+        let given = load_balancer.binds.iter().any(|it| matches!(it, Bind::Cloud(_)));
+        given || load_balancer.binds.contains(&Bind::Host(at.ip)) || self.is_served(at.ip)
     }
 
     /// Everything that somebody must know, in a stable order.

@@ -8,7 +8,10 @@ use std::{
 
 use seaway_model::{
     Address, AddressState, Config, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Unit,
-    address::PLAN_VERSION, fact::Service, outcome::UnitState, unit::Present,
+    address::PLAN_VERSION,
+    fact::Service,
+    outcome::UnitState,
+    unit::{Place, Present},
 };
 
 use super::World;
@@ -34,7 +37,10 @@ impl World {
     /// Services that become ours by it may have an address of before: everybody has what he had before anything is
     /// given out.
     pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
-        let whose = |it: &Config| (it.classes.clone(), it.classless);
+        let whose = |it: &Config| {
+            let clouds: Vec<_> = it.clouds.iter().map(|(class, it)| (class.clone(), it.classless)).collect();
+            (it.classes.clone(), it.classless, clouds)
+        };
         let same = whose(&self.config) == whose(&config);
         self.config = config;
         self.door.guests.forget_configuration();
@@ -57,6 +63,10 @@ impl World {
         for owner in owners {
             self.replan(&owner);
         }
+        // Whoever led before may have left something half done.
+        let in_clouds =
+            self.unit_owners.keys().filter(|it| matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, _)));
+        self.dirt.extend(in_clouds.cloned().map(Dirt::Unit));
         self.replan(&crate::front_door::owner());
         self.rewrite();
         self.refresh_statuses();
@@ -88,7 +98,7 @@ impl World {
         let mut said: BTreeMap<IpAddr, Vec<Owner>> = BTreeMap::new();
         for (key, ips) in &self.published {
             let owners = self.of_service.get(key).into_iter().flatten();
-            for owner in owners.filter(|it| matches!(it, Owner::Object { .. })) {
+            for owner in owners.filter(|it| self.owners.get(*it).is_some_and(|it| it.claim.is_some())) {
                 ips.iter().for_each(|ip| said.entry(*ip).or_default().push(owner.clone()));
             }
         }

@@ -1,0 +1,200 @@
+//! The rows about load balancers of clouds: those of the cloud provider's controller, and the same as ours.
+
+use std::time::Duration;
+
+use seaway_model::{
+    Name,
+    config::{CloudPlace, FloatingSubnet},
+    load_balancer::CloudTimeouts,
+};
+
+use super::{Row, http::yes_or_no};
+
+pub const INTERNAL: &str = "seaway.dev/internal";
+pub const CLOUD_CLASS: &str = "seaway.dev/cloud-class";
+
+/// What is asked of a cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudWishes {
+    pub internal: Option<bool>,
+    pub class: Option<Name>,
+    pub place: CloudPlace,
+    pub port: Option<Name>,
+    pub keep_floating: bool,
+    pub timeouts: CloudTimeouts,
+    pub monitor: Option<bool>,
+    pub check: CheckTerms,
+    pub flavor: Option<Name>,
+    pub zone: Option<Name>,
+    pub provider: Option<Name>,
+}
+
+/// How a probe differs from the usual one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckTerms {
+    pub interval: Option<Duration>,
+    pub timeout: Option<Duration>,
+    pub rise: Option<u8>,
+    pub fall: Option<u8>,
+}
+
+macro_rules! theirs {
+    ($name:literal) => {
+        concat!("loadbalancer.openstack.org/", $name)
+    };
+}
+
+/// Of the three that choose a subnet of floating IPs, each later one beats those before it.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        names: &[INTERNAL, "service.beta.kubernetes.io/openstack-internal-load-balancer"],
+        help: "true: no floating IP leads to it (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.internal = Some(it)),
+    },
+    Row {
+        names: &[CLOUD_CLASS, theirs!("class")],
+        help: "a [LoadBalancerClass] of cloud.conf (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.class = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/network", theirs!("network-id")],
+        help: "the id of the network of its VIP (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.place.network = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/subnet", theirs!("subnet-id")],
+        help: "the id of the subnet of its VIP (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.place.subnet = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/member-subnet", theirs!("member-subnet-id")],
+        help: "the id of the subnet that members are in (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.place.member_subnet = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/port", theirs!("port-id")],
+        help: "the id of a port that is there: its address is the VIP (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.port = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/floating-network", theirs!("floating-network-id")],
+        help: "the id of the network that its floating IP comes from (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.place.floating_network = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/floating-subnet-tags", theirs!("floating-subnet-tags")],
+        help: "tags of subnets that its floating IP may come from: a,b any; &a,b all; !a none (clouds)",
+        set: |wishes, text| {
+            named(text).map(|it| wishes.cloud.place.floating_subnet = Some(FloatingSubnet::Tagged(it)))
+        },
+    },
+    Row {
+        names: &["seaway.dev/floating-subnet-name", theirs!("floating-subnet")],
+        help: "names of subnets that its floating IP may come from: public-*, ~^public-[0-9]+$, !private-* (clouds)",
+        set: |wishes, text| {
+            named(text).map(|it| wishes.cloud.place.floating_subnet = Some(FloatingSubnet::Named(it)))
+        },
+    },
+    Row {
+        names: &["seaway.dev/floating-subnet", theirs!("floating-subnet-id")],
+        help: "the id of the subnet that its floating IP comes from (clouds)",
+        set: |wishes, text| {
+            named(text).map(|it| wishes.cloud.place.floating_subnet = Some(FloatingSubnet::Id(it)))
+        },
+    },
+    Row {
+        names: &["seaway.dev/x-forwarded-for", theirs!("x-forwarded-for")],
+        help: "true: HTTP is spoken, and members are told who the client is (clouds)",
+        set: |wishes, text| {
+            yes_or_no(text).map(|it| wishes.http.spoken = it.then_some(true).or(wishes.http.spoken))
+        },
+    },
+    Row {
+        names: &["seaway.dev/keep-floating-ip", theirs!("keep-floatingip")],
+        help: "true: its floating IP stays when it is deleted (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.keep_floating = it),
+    },
+    Row {
+        names: &["seaway.dev/provider"],
+        help: "who makes the load balancer: amphora, ovn or another (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.provider = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/flavor", theirs!("flavor-id")],
+        help: "the id of a flavor of load balancers (clouds; when it is made)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.flavor = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/availability-zone", theirs!("availability-zone")],
+        help: "where the load balancer is put (clouds; when it is made)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.zone = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-timeout-client", theirs!("timeout-client-data")],
+        help: "milliseconds without data from a client (clouds)",
+        set: |wishes, text| milliseconds(text).map(|it| wishes.cloud.timeouts.client_data = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-timeout-connect", theirs!("timeout-member-connect")],
+        help: "milliseconds to connect to a member (clouds)",
+        set: |wishes, text| milliseconds(text).map(|it| wishes.cloud.timeouts.member_connect = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-timeout-member", theirs!("timeout-member-data")],
+        help: "milliseconds without data from a member (clouds)",
+        set: |wishes, text| milliseconds(text).map(|it| wishes.cloud.timeouts.member_data = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-timeout-inspect", theirs!("timeout-tcp-inspect")],
+        help: "milliseconds to look at what comes first on a connection (clouds)",
+        set: |wishes, text| milliseconds(text).map(|it| wishes.cloud.timeouts.tcp_inspect = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor", theirs!("enable-health-monitor")],
+        help: "true: members are probed as cloud.conf says; false: they are not (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.monitor = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor-delay", theirs!("health-monitor-delay")],
+        help: "seconds from one probe to the next (clouds)",
+        set: |wishes, text| {
+            number(text, 1..=3600).map(|it| wishes.cloud.check.interval = Some(Duration::from_secs(it)))
+        },
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor-timeout", theirs!("health-monitor-timeout")],
+        help: "seconds that a probe may last (clouds)",
+        set: |wishes, text| {
+            number(text, 1..=3600).map(|it| wishes.cloud.check.timeout = Some(Duration::from_secs(it)))
+        },
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor-rise", theirs!("health-monitor-max-retries")],
+        help: "successes in a row until a member is well, 1 to 10 (clouds)",
+        set: |wishes, text| number(text, 1..=10).map(|it| wishes.cloud.check.rise = Some(it as u8)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor-fall", theirs!("health-monitor-max-retries-down")],
+        help: "failures in a row until it is not, 1 to 10 (clouds)",
+        set: |wishes, text| number(text, 1..=10).map(|it| wishes.cloud.check.fall = Some(it as u8)),
+    },
+];
+
+fn named(text: &str) -> Result<Name, String> {
+    if text.is_empty() { Err("it says nothing".to_owned()) } else { Ok(text.into()) }
+}
+
+fn milliseconds(text: &str) -> Result<u32, String> {
+    number(text, 0..=31_536_000_000)
+        .and_then(|it| u32::try_from(it).map_err(|_| format!("{text} is too long")))
+}
+
+fn number(text: &str, within: std::ops::RangeInclusive<u64>) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|it| within.contains(it));
+    number.ok_or_else(|| format!("{text:?} is not a number from {} to {}", within.start(), within.end()))
+}
+
+/// All that is about clouds, by our names.
+pub(crate) fn options() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|row| row.names[0])
+}

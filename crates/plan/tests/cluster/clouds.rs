@@ -1,0 +1,242 @@
+//! Services that a cloud serves: what it is asked for, who its members are, and what their statuses say.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Change, Config, Desired, Dirt, Fact, Name, Outcome, Reason, Unit,
+    config::{CloudDefaults, CloudPlace, FloatingSubnet},
+    fact::{Endpoint, Meta, Node, Service},
+    load_balancer::{Bind, Family, LoadBalancer, Outside, Protocol},
+    outcome::{Serving, UnitState},
+    unit::Place,
+};
+use seaway_plan::{Demand, Placement, Roles, World};
+use seaway_testkit::facts::{endpoint, ip, owner, pool, put, put_slice, service, shop, slice, synced};
+
+const CLASS: &str = "seaway.dev/somecloud";
+
+struct InCloud;
+
+impl Placement for InCloud {
+    fn units(&self, demand: &Demand) -> Vec<Unit> {
+        demand.cloud.iter().map(|_| unit(&demand.owner)).collect()
+    }
+}
+
+fn unit(owner: &seaway_model::Owner) -> Unit {
+    let place = Place::Cloud { name: "somecloud".into(), driver: "somecloud".into() };
+    Unit::LoadBalancer(place, seaway_model::LbKey::Of(owner.clone()))
+}
+
+fn usual() -> CloudDefaults {
+    let place = |network: &str, floating: &str| CloudPlace {
+        network: Some(network.into()),
+        floating_network: Some(floating.into()),
+        ..CloudPlace::default()
+    };
+    CloudDefaults {
+        place: place("usual", "usual-outside"),
+        classes: [("gold".into(), place("golden", "golden-outside"))].into(),
+        ..CloudDefaults::default()
+    }
+}
+
+fn world(usual: CloudDefaults, changes: Vec<Change>) -> World {
+    let config = Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), ..Config::default() };
+    let mut world =
+        World::new(Roles { allocate: true, host: None }, vec![Arc::new(InCloud)], Arc::new(config));
+    let pods = put_slice(&slice("shop", ("", 80), vec![endpoint("10.1.0.9")]));
+    for change in [pods, node("zero", "10.0.0.9")].into_iter().chain(changes).chain(synced()) {
+        world.apply(change);
+    }
+    world
+}
+
+fn node(name: &str, at: &str) -> Change {
+    let meta = Meta { name: name.into(), ..Meta::default() };
+    let node = Node { meta, addresses: vec![ip(at)], provider_id: None, ready: true, unschedulable: false };
+    Change::Put(Fact::Node(Arc::new(node)))
+}
+
+fn clouded(annotations: &[(&str, &str)]) -> Service {
+    let mut shop = shop();
+    shop.class = Some(CLASS.into());
+    shop.ports[0].node_port = Some(30_080);
+    shop.meta.annotations = annotations.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+    shop
+}
+
+fn planned(world: &World, service: &Service) -> Arc<LoadBalancer> {
+    match world.desire(&unit(&owner(service))) {
+        Desired::LoadBalancer(it) => it,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn asked(usual: CloudDefaults, annotations: &[(&str, &str)]) -> Outside {
+    let shop = clouded(annotations);
+    planned(&world(usual, vec![put(&shop)]), &shop).options.outside.clone().expect("a cloud is asked")
+}
+
+#[test]
+fn every_node_is_a_member_whether_or_not_it_has_pods() {
+    let shop = clouded(&[]);
+    let mut world = world(usual(), vec![put(&shop), node("one", "10.0.0.1"), node("two", "10.0.0.2")]);
+    let members = |world: &World| -> Vec<String> {
+        let it = planned(world, &shop);
+        it.pools.values().flat_map(|it| &it.members).map(|it| it.at.to_string()).collect()
+    };
+    assert_eq!(members(&world), ["10.0.0.1:30080", "10.0.0.2:30080", "10.0.0.9:30080"]);
+    let on = |at: &str| Endpoint { node: Some("one".into()), ..endpoint(at) };
+    let dirt = world.apply(put_slice(&slice("shop", ("", 80), vec![on("10.1.0.1")])));
+    assert!(!dirt.iter().any(|it| matches!(it.unit(), Unit::LoadBalancer(..))), "pods are no news: {dirt:?}");
+    let dirt = world.apply(node("three", "10.0.0.3"));
+    assert!(dirt.iter().any(|it| matches!(it, Dirt::Pool(..))), "{dirt:?}");
+    assert_eq!(members(&world).len(), 4);
+    assert_eq!(planned(&world, &shop).binds, [Bind::Cloud(Family::V4)]);
+}
+
+#[test]
+fn pods_are_members_where_they_are_asked_for() {
+    let shop = clouded(&[("seaway.dev/members", "pods")]);
+    let slice = put_slice(&slice("shop", ("", 80), vec![endpoint("10.1.0.1")]));
+    let world = world(usual(), vec![put(&shop), node("one", "10.0.0.1"), slice]);
+    let it = planned(&world, &shop);
+    assert_eq!(it.pools.values().next().expect("a pool").members[0].at.to_string(), "10.1.0.1:80");
+}
+
+#[test]
+fn what_is_said_in_several_places_is_asked_for_in_their_order() {
+    let name = |it: &str| Some(Name::from(it));
+    let gold = ("loadbalancer.openstack.org/class", "gold");
+    let own = ("loadbalancer.openstack.org/network-id", "own");
+    let internal = ("service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
+    let floating = ("loadbalancer.openstack.org/floating-network-id", "own-outside");
+    assert_eq!(asked(usual(), &[]).network, name("usual"));
+    assert_eq!(asked(usual(), &[own]).network, name("own"));
+    assert_eq!(asked(usual(), &[own, gold]).network, name("golden"), "of what is outside the class decides");
+    assert_eq!(asked(usual(), &[own, gold, internal]).network, name("own"), "of what is inside the Service");
+    assert_eq!(asked(usual(), &[floating]).floating.network, name("own-outside"));
+    assert_eq!(asked(usual(), &[floating, gold]).floating.network, name("golden-outside"));
+    assert!(asked(CloudDefaults { internal: true, ..usual() }, &[("seaway.dev/internal", "false")]).internal);
+    let port = asked(usual(), &[("loadbalancer.openstack.org/port-id", "p")]);
+    assert_eq!((port.port, port.network), (name("p"), None));
+    let by_id = asked(
+        usual(),
+        &[
+            ("loadbalancer.openstack.org/floating-subnet-id", "it"),
+            ("loadbalancer.openstack.org/floating-subnet", "public*"),
+        ],
+    );
+    assert_eq!(by_id.floating.subnet, Some(FloatingSubnet::Id("it".into())));
+}
+
+#[test]
+fn the_words_of_the_other_controller_and_ours_mean_the_same() {
+    for (theirs, ours, value) in [
+        ("connection-limit", "max-connections", "7"),
+        ("lb-method", "balance", "LEAST_CONNECTIONS"),
+        ("proxy-protocol", "proxy-protocol", "true"),
+        ("x-forwarded-for", "x-forwarded-for", "true"),
+        ("timeout-client-data", "cloud-timeout-client", "1000"),
+        ("enable-health-monitor", "cloud-monitor", "true"),
+        ("keep-floatingip", "keep-floating-ip", "true"),
+        ("flavor-id", "flavor", "f"),
+        ("availability-zone", "availability-zone", "z"),
+        ("member-subnet-id", "member-subnet", "m"),
+    ] {
+        let read = |name: &str| {
+            let shop = clouded(&[(name, value)]);
+            let world = world(usual(), vec![put(&shop)]);
+            assert_eq!(world.problems(), [], "{name}");
+            planned(&world, &shop)
+        };
+        let (theirs, ours) =
+            (read(&format!("loadbalancer.openstack.org/{theirs}")), read(&format!("seaway.dev/{ours}")));
+        assert_eq!(theirs, ours, "{value}");
+        assert_ne!(*theirs, *planned(&world(usual(), vec![put(&clouded(&[]))]), &clouded(&[])));
+    }
+    let http = clouded(&[("loadbalancer.openstack.org/x-forwarded-for", "true")]);
+    let it = planned(&world(usual(), vec![put(&http)]), &http);
+    assert!(it.listeners.values().all(|it| it.protocol == Protocol::Http));
+}
+
+#[test]
+fn its_address_is_what_the_cloud_gave_and_none_of_our_pools() {
+    let mut shop = clouded(&[]);
+    shop.published = vec![ip("203.0.113.9")];
+    let mut world = world(usual(), vec![pool(("192.0.2.0", "192.0.2.15")), put(&shop)]);
+    let status = |world: &World| world.status(&owner(&shop)).expect("it is ours");
+    assert_eq!(status(&world).addresses, [ip("203.0.113.9")], "what was told before stays");
+    assert!(!status(&world).ready);
+    assert!(
+        (0..16).all(|last| world.desire(&Unit::Address(ip(&format!("192.0.2.{last}")))) == Desired::Absent)
+    );
+    assert_eq!(world.desire(&Unit::Address(ip("203.0.113.9"))), Desired::Absent, "nor is it written down");
+    let serving = vec![Serving { ip: ip("203.0.113.10"), protocol: seaway_model::L4::Tcp, port: 80 }];
+    let outcome = Outcome {
+        unit: unit(&owner(&shop)),
+        state: UnitState::Done,
+        facts: Vec::new(),
+        problems: Vec::new(),
+        serving,
+    };
+    let dirt = world.apply(Change::Outcome(outcome));
+    assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop)))), "{dirt:?}");
+    assert_eq!((status(&world).addresses, status(&world).ready), (vec![ip("203.0.113.10")], true));
+}
+
+#[test]
+fn who_moves_to_a_cloud_gives_its_address_back() {
+    let mut shop = clouded(&[]);
+    shop.class = None;
+    let mut world = world(usual(), vec![pool(("192.0.2.7", "192.0.2.7")), put(&shop)]);
+    let held = |world: &World| matches!(world.desire(&Unit::Address(ip("192.0.2.7"))), Desired::Address(it) if !it.owners.is_empty());
+    assert!(held(&world));
+    let shop = clouded(&[]);
+    world.apply(put(&shop));
+    assert!(!held(&world));
+    assert_eq!(planned(&world, &shop).binds, [Bind::Cloud(Family::V4)]);
+}
+
+#[test]
+fn a_host_has_nothing_to_do_with_what_a_cloud_serves() {
+    let config = Config { clouds: [(CLASS.into(), Arc::new(usual()))].into(), ..Config::default() };
+    let roles = Roles { allocate: false, host: Some("one".into()) };
+    let mut world = World::new(roles, vec![Arc::new(InCloud)], Arc::new(config));
+    for change in [put(&clouded(&[]))].into_iter().chain(synced()) {
+        world.apply(change);
+    }
+    assert!(world.status(&owner(&clouded(&[]))).is_none());
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let reasons =
+        |world: &World| -> Vec<Reason> { world.problems().into_iter().map(|it| it.reason).collect() };
+    let classless = clouded(&[("loadbalancer.openstack.org/class", "silver")]);
+    let told = world(usual(), vec![put(&classless)]);
+    assert_eq!(reasons(&told), [Reason::BadAnnotation]);
+    assert!(told.problems()[0].fix.contains("gold"), "{}", told.problems()[0].fix);
+    let off = world(CloudDefaults { enabled: false, ..usual() }, vec![put(&clouded(&[]))]);
+    assert_eq!(reasons(&off), [Reason::Unsupported]);
+    let mut native = service("shop", &[("", 80, seaway_model::fact::TargetPort::Number(80))]);
+    native.meta.annotations.insert("loadbalancer.openstack.org/flavor-id".into(), "x".into());
+    let native = world(usual(), vec![pool(("192.0.2.0", "192.0.2.15")), put(&native)]);
+    assert!(native.problems().iter().any(|it| it.message.contains("about load balancers of a cloud")));
+}
+
+#[test]
+fn only_who_leads_works_on_a_cloud_and_begins_with_a_look() {
+    let config = Config { clouds: [(CLASS.into(), Arc::new(usual()))].into(), ..Config::default() };
+    let mut world = World::new(Roles::default(), vec![Arc::new(InCloud)], Arc::new(config));
+    let this = Dirt::Unit(unit(&owner(&clouded(&[]))));
+    let mut dirt: Vec<Dirt> = Vec::new();
+    for change in [put(&clouded(&[]))].into_iter().chain(synced()) {
+        dirt.extend(world.apply(change));
+    }
+    assert!(!dirt.contains(&this), "{dirt:?}");
+    assert!(world.apply(Change::Leads(true)).contains(&this));
+    world.apply(Change::Leads(false));
+    assert!(world.apply(Change::Leads(true)).contains(&this), "each time anew");
+}
