@@ -258,6 +258,11 @@ impl Ledger {
         self.holdings.releasing().filter(|_| !self.follows).collect()
     }
 
+    /// Whether it is one of those.
+    pub fn is_releasing(&self, ip: IpAddr) -> bool {
+        !self.follows && self.holdings.is_releasing(ip)
+    }
+
     /// What is wrong with pools: those that overlap.
     pub fn problems(&self) -> Vec<Problem> {
         self.pools.problems().to_vec()

@@ -3,6 +3,7 @@
 mod certified;
 mod door;
 mod dry;
+mod freed;
 mod hosts;
 mod owners;
 mod status;
@@ -22,7 +23,7 @@ use seaway_model::{
     unit::{LbKey, Place},
 };
 
-use self::{door::Door, owners::OwnerState};
+use self::{door::Door, freed::Freed, owners::OwnerState};
 pub use self::{dry::dry_run, status::Overview};
 use crate::{
     certificates::Certificates,
@@ -92,6 +93,7 @@ pub struct World {
     of_service: HashMap<ServiceKey, Vec<Owner>>,
     unit_owners: HashMap<Unit, Vec<Owner>>,
     outcomes: HashMap<Unit, Outcome>,
+    freed: Freed,
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
     synced: HashSet<Kind>,
     settled: bool,
@@ -134,6 +136,7 @@ impl World {
             of_service: HashMap::new(),
             unit_owners: HashMap::new(),
             outcomes: HashMap::new(),
+            freed: Freed::default(),
             reported: BTreeMap::new(),
             synced: HashSet::new(),
             settled: false,
@@ -145,6 +148,7 @@ impl World {
     /// Learns one thing, and tells what has to be looked at again because of it.
     pub fn apply(&mut self, change: Change) -> Vec<Dirt> {
         self.learn(change);
+        self.free_released();
         let mut dirt = std::mem::take(&mut self.dirt);
         if !self.roles.allocate {
             // Somebody else writes those.
@@ -241,7 +245,9 @@ impl World {
                         self.presence_changed();
                     }
                 }
-                self.free_released();
+                if let Some(before) = before {
+                    self.let_go(&before, report);
+                }
             }
             Fact::Service(service) => {
                 // Our own writing comes back here: it is no reason to plan anything again.
@@ -278,7 +284,7 @@ impl World {
                 self.index.remove(reference);
                 self.regrant(touched);
                 self.refresh_statuses();
-                self.free_released();
+                self.look_at_all_released();
             }
             _ => {
                 for touched in self.index.remove(reference) {
@@ -338,7 +344,7 @@ impl World {
         self.regrant(touched);
         self.rewrite();
         self.presence_changed();
-        self.free_released();
+        self.look_at_all_released();
     }
 
     /// What became of a Unit.
@@ -360,6 +366,7 @@ impl World {
             _ => self.outcomes.insert(unit.clone(), outcome),
         };
         let now = self.outcomes.get(&unit);
+        self.freed.serve(before.as_ref(), now);
         let told =
             |it: Option<&Outcome>| it.map(|it| (it.state.clone(), it.problems.clone(), it.serving.clone()));
         if !matches!(unit, Unit::Status(_)) && told(before.as_ref()) != told(now) {
@@ -373,7 +380,6 @@ impl World {
                 self.tell_guests();
             }
         }
-        self.free_released();
     }
 
     fn regrant(&mut self, touched: ledger::Touched) {
@@ -381,6 +387,7 @@ impl World {
             self.replan(&owner);
         }
         if self.settled {
+            self.freed.look_at(touched.addresses.iter().copied());
             self.dirt.extend(touched.addresses.into_iter().map(|ip| Dirt::Unit(Unit::Address(ip))));
         }
     }

@@ -95,6 +95,10 @@ impl Holdings {
         self.releasing.iter().copied()
     }
 
+    pub(super) fn is_releasing(&self, ip: IpAddr) -> bool {
+        self.releasing.contains(&ip)
+    }
+
     /// Addresses that may be shared by this key, lowest first.
     pub(super) fn shared_by(&self, key: &Name, family: Family) -> impl Iterator<Item = IpAddr> + '_ {
         self.by_sharing.get(key).into_iter().flatten().copied().filter(move |ip| Family::of(*ip) == family)

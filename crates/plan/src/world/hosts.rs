@@ -29,14 +29,7 @@ impl World {
         };
         let mut ips: BTreeSet<IpAddr> = before.holds.symmetric_difference(&now.holds).copied().collect();
         ips.extend(before.not_served.symmetric_difference(&now.not_served));
-        let (least, most) = (before.applied.min(now.applied), before.applied.max(now.applied));
-        ips.extend(
-            self.by_version
-                .range(least..)
-                .skip_while(|(it, _)| **it == least)
-                .take_while(|(it, _)| **it <= most)
-                .map(|(_, ip)| ip),
-        );
+        ips.extend(self.written_between(before.applied.min(now.applied), before.applied.max(now.applied)));
         let addresses = ips.iter().filter_map(|ip| self.addresses.get(ip));
         let owners: BTreeSet<&Owner> = addresses.flat_map(|it| &it.owners).collect();
         self.dirt.extend(owners.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
@@ -59,20 +52,12 @@ impl World {
         Arc::new(LoadBalancer { listeners: BTreeMap::new(), ..LoadBalancer::clone(&load_balancer) })
     }
 
-    /// Some host has it, or has not heard yet that it should not. (Those that are not alive were told as gone.)
-    pub(super) fn may_be_held(&self, ip: IpAddr) -> bool {
-        let version = self.addresses.get(&ip).map_or(0, |it| it.version);
-        self.index
-            .hosts()
-            .any(|host| host.holds.contains(&ip) || !self.tells_all(host) && host.applied < version)
-    }
-
     /// Some host has it present.
     pub(super) fn is_served(&self, ip: IpAddr) -> bool {
         self.index.hosts().any(|host| self.has(host, ip))
     }
 
-    fn tells_all(&self, host: &HostReport) -> bool {
+    pub(super) fn tells_all(&self, host: &HostReport) -> bool {
         host.applied == 0 || self.roles.host.as_ref() == Some(&host.host)
     }
 

@@ -70,7 +70,7 @@ impl World {
         self.replan(&crate::front_door::owner());
         self.rewrite();
         self.refresh_statuses();
-        self.free_released();
+        self.look_at_all_released();
     }
 
     /// Keeps what its status says apart from the rest.
@@ -155,7 +155,7 @@ impl World {
             self.replan(&owner);
         }
         self.presence_changed();
-        self.free_released();
+        self.freed.look_at([address.ip]);
     }
 
     pub(super) fn remove_address(&mut self, ip: IpAddr) {
@@ -169,25 +169,10 @@ impl World {
             self.replan(owner);
         }
         self.presence_changed();
+        self.freed.look_at([ip]);
         // Somebody took it out of the ledger's storage: it is written again.
         if self.settled && self.ledger.address(ip).is_some() {
             self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
-        }
-    }
-
-    /// An address that was released is given again only when nobody serves it and no host holds it any more.
-    pub(super) fn free_released(&mut self) {
-        for ip in self.ledger.releasing() {
-            let written = match self.addresses.get(&ip) {
-                Some(address) => address.state == AddressState::Releasing,
-                None => !self.under_way.contains(&ip),
-            };
-            let served = self.outcomes.values().any(|it| it.serving.iter().any(|at| at.ip == ip));
-            if written && !served && !self.may_be_held(ip) {
-                let touched = self.ledger.released(ip);
-                self.regrant(touched);
-                self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
-            }
         }
     }
 
@@ -207,6 +192,7 @@ impl World {
     pub(super) fn arrived(&mut self, ip: IpAddr, state: &UnitState) {
         if !matches!(state, UnitState::Failed { .. } | UnitState::Pending(_)) {
             self.under_way.remove(&ip);
+            self.freed.look_at([ip]);
         }
     }
 

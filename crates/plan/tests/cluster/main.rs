@@ -2,6 +2,8 @@
 
 mod clouds;
 mod draining;
+mod following;
 mod nodes;
+mod released;
 mod scene;
 mod several;

@@ -1,0 +1,106 @@
+//! When an address that was released is free again.
+//!
+//! Where thousands go at once, each of their Addresses, Outcomes and reports of hosts comes by itself: only those addresses
+//! are looked at that it is about.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::IpAddr,
+    ops::Bound,
+};
+
+use seaway_model::{AddressState, Dirt, Outcome, Unit, fact::HostReport, outcome::Serving};
+
+use super::World;
+
+#[derive(Default)]
+pub(super) struct Freed {
+    /// Something about them is another: they may be free now.
+    perhaps: BTreeSet<IpAddr>,
+    /// How many sockets Outcomes tell at each.
+    served: HashMap<IpAddr, usize>,
+}
+
+impl Freed {
+    pub(super) fn look_at(&mut self, ips: impl IntoIterator<Item = IpAddr>) {
+        self.perhaps.extend(ips);
+    }
+
+    /// A Unit serves otherwise than before.
+    pub(super) fn serve(&mut self, before: Option<&Outcome>, now: Option<&Outcome>) {
+        let (before, now) = (sockets(before), sockets(now));
+        if before == now {
+            return;
+        }
+        for at in now {
+            *self.served.entry(at.ip).or_default() += 1;
+        }
+        for at in before {
+            if let Some(count) = self.served.get_mut(&at.ip) {
+                *count -= 1;
+                if *count == 0 {
+                    self.served.remove(&at.ip);
+                    self.perhaps.insert(at.ip);
+                }
+            }
+        }
+    }
+}
+
+impl World {
+    /// Given again only when nobody serves it and no host holds it any more.
+    pub(super) fn free_released(&mut self) {
+        while let Some(ip) = self.freed.perhaps.pop_first() {
+            if self.ledger.is_releasing(ip)
+                && self.is_written_as_released(ip)
+                && !self.freed.served.contains_key(&ip)
+                && !self.may_be_held(ip)
+            {
+                let touched = self.ledger.released(ip);
+                self.regrant(touched);
+                self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
+            }
+        }
+    }
+
+    /// Whoever counted before may have counted otherwise.
+    pub(super) fn look_at_all_released(&mut self) {
+        self.freed.look_at(self.ledger.releasing());
+    }
+
+    /// What a host may have held by what it said before, and may no longer.
+    pub(super) fn let_go(&mut self, before: &HostReport, now: &HostReport) {
+        if self.tells_all(now) && !self.tells_all(before) {
+            return self.look_at_all_released();
+        }
+        self.freed.look_at(before.holds.difference(&now.holds).copied());
+        if before.applied < now.applied {
+            let applied: Vec<IpAddr> = self.written_between(before.applied, now.applied).collect();
+            self.freed.look_at(applied);
+        }
+    }
+
+    /// Addresses with a version above `least`, up to `most`.
+    pub(super) fn written_between(&self, least: u64, most: u64) -> impl Iterator<Item = IpAddr> + '_ {
+        self.by_version.range((Bound::Excluded(least), Bound::Included(most))).map(|(_, ip)| *ip)
+    }
+
+    fn is_written_as_released(&self, ip: IpAddr) -> bool {
+        match self.addresses.get(&ip) {
+            Some(address) => address.state == AddressState::Releasing,
+            None => !self.under_way.contains(&ip),
+        }
+    }
+
+    /// Some host has it, or has not heard yet that it should not. (Those that are not alive were told as gone.)
+    fn may_be_held(&self, ip: IpAddr) -> bool {
+        let version = self.addresses.get(&ip).map_or(0, |it| it.version);
+        self.index
+            .hosts()
+            .any(|host| host.holds.contains(&ip) || !self.tells_all(host) && host.applied < version)
+    }
+}
+
+fn sockets(outcome: Option<&Outcome>) -> &[Serving] {
+    outcome.map_or(&[], |it| &it.serving)
+}

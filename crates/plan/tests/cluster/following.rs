@@ -1,0 +1,145 @@
+//! Hosts that give nothing out: they have what is written, and say how far they are.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Address, AddressState, Change, Desired, Dirt, Fact, L4, ListenerId, Outcome, Problem, Reason, Time, Unit,
+    fact::{FactRef, HostReport, HostSays, Service, TargetPort},
+    load_balancer::Bind,
+    outcome::{Serving, UnitState},
+};
+use seaway_plan::World;
+use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, service, shop};
+
+use crate::scene::{PUBLIC, heard, held, on_host, present, unit, written};
+
+fn served(world: &World, service: &Service) -> (Vec<Bind>, Vec<ListenerId>) {
+    match world.desire(&unit(&owner(service))) {
+        Desired::LoadBalancer(it) => (it.binds.clone(), it.listeners.keys().copied().collect()),
+        other => panic!("no load balancer but {other:?}"),
+    }
+}
+
+#[test]
+fn a_host_has_the_addresses_that_are_written_and_gives_none() {
+    let mut world = on_host(vec![pool(PUBLIC), put(&shop()), host(&["10.0.0.5"], &[])]);
+    assert_eq!(served(&world, &shop()).0, [], "nothing is written yet");
+
+    let dirt = world.apply(held("192.0.2.17", &[&shop()]));
+    assert_eq!(served(&world, &shop()).0, [Bind::Ledger(ip("192.0.2.17"))]);
+    assert_eq!(present(&world), ["192.0.2.17"]);
+    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop())))), "{dirt:?}");
+    let writes = |it: &&Dirt| matches!(it.unit(), Unit::Address(_) | Unit::Status(_));
+    assert_eq!(dirt.iter().find(writes), None, "another writes");
+
+    world.apply(held("192.0.2.18", &[&shop()]));
+    world.apply(Change::Gone(FactRef::Address(ip("192.0.2.17"))));
+    assert_eq!(served(&world, &shop()).0, [Bind::Ledger(ip("192.0.2.18"))]);
+    world.apply(written("192.0.2.18", &[], AddressState::Releasing, 0));
+    assert_eq!((served(&world, &shop()).0, present(&world)), (vec![], vec![]));
+}
+
+#[test]
+fn a_host_serves_pools_of_hosts_without_anything_written() {
+    let world = on_host(vec![put(&shop()), host(&["10.0.0.5"], &[])]);
+    assert_eq!(served(&world, &shop()).0, [Bind::Host(ip("10.0.0.5"))]);
+}
+
+#[test]
+fn services_that_share_an_address_have_their_ports_on_a_host_the_older_first() {
+    let mut young =
+        service("young", &[("a", 8080, TargetPort::Number(80)), ("b", 8081, TargetPort::Number(80))]);
+    young.meta.created = Some(Time(5));
+    let told =
+        [pool(PUBLIC), held("192.0.2.17", &[&shop(), &young]), put(&shop()), put(&young), host(&[], &[])];
+    for turn in 0..told.len() {
+        let mut changes = told.to_vec();
+        changes.rotate_left(turn);
+        let mut world = on_host(changes);
+        let ports =
+            |world: &World, it: &Service| served(world, it).1.iter().map(|it| it.port).collect::<Vec<_>>();
+        assert_eq!((ports(&world, &shop()), ports(&world, &young)), (vec![8080], vec![8081]));
+
+        world.apply(held("192.0.2.17", &[&young]));
+        assert_eq!((served(&world, &shop()).0, ports(&world, &young)), (vec![], vec![8080, 8081]));
+    }
+}
+
+#[test]
+fn a_host_says_how_far_it_is_and_only_exceptions() {
+    let mut world = on_host(vec![pool(PUBLIC), put(&shop()), host(&["10.0.0.5"], &[])]);
+    world.apply(written("192.0.2.17", &[&shop()], AddressState::Held, 5));
+    let here = |holds: &[&str], applied| {
+        heard(HostReport {
+            host: HOST.into(),
+            addresses: vec![ip("10.0.0.5")],
+            holds: holds.iter().map(|it| ip(it)).collect(),
+            applied,
+            ..HostReport::default()
+        })
+    };
+    let told = |world: &World| world.said().expect("a host");
+    assert_eq!(told(&world).applied, 0);
+    world.apply(here(&["192.0.2.17"], 5));
+    assert_eq!(told(&world).applied, 4, "it is present, and nobody answers there yet");
+
+    let concluded = |serving: Vec<Serving>, problems| {
+        let unit = unit(&owner(&shop()));
+        Change::Outcome(Outcome { unit, state: UnitState::Done, facts: vec![], problems, serving })
+    };
+    let taken = Problem::new(owner(&shop()).object(), Reason::PortInUse, "nginx listens there");
+    world.apply(concluded(vec![], vec![(owner(&shop()), taken)]));
+    let said = told(&world);
+    assert_eq!((said.applied, said.not_served.len()), (5, 1));
+    assert_eq!(
+        (said.not_served[0].address, said.not_served[0].reason),
+        (ip("192.0.2.17"), Reason::PortInUse)
+    );
+
+    world.apply(concluded(vec![Serving { ip: ip("192.0.2.17"), protocol: L4::Tcp, port: 8080 }], vec![]));
+    let well = HostSays { applied: 5, addresses: vec![ip("10.0.0.5")], held: vec![], not_served: vec![] };
+    assert_eq!(told(&world), well);
+
+    world.apply(written("192.0.2.17", &[], AddressState::Releasing, 7));
+    world.apply(here(&["192.0.2.17"], 7));
+    assert_eq!((told(&world).applied, told(&world).held), (7, vec![ip("192.0.2.17")]));
+    world.apply(here(&[], 7));
+    assert_eq!(told(&world), HostSays { applied: 7, ..well });
+}
+
+#[test]
+fn a_host_goes_on_with_what_an_address_said_before_a_newer_plan() {
+    let mut world = on_host(vec![pool(PUBLIC), put(&shop()), host(&[], &[])]);
+    world.apply(written("192.0.2.17", &[&shop()], AddressState::Held, 5));
+    let newer = |change: Change| match change {
+        Change::Put(Fact::Address(it)) => {
+            Change::Put(Fact::Address(Arc::new(Address { plan_version: 99, ..Address::clone(&it) })))
+        }
+        other => other,
+    };
+    world.apply(newer(written("192.0.2.17", &[], AddressState::Releasing, 7)));
+    world.apply(written("192.0.2.18", &[], AddressState::Held, 9));
+    assert_eq!(served(&world, &shop()).0, [Bind::Ledger(ip("192.0.2.17"))]);
+    let Desired::Presence(present) = world.desire(&Unit::Presence(HOST.into())) else { panic!("present") };
+    assert_eq!(present.as_of, 6, "it does not say that it applied what it did not understand");
+    let told = world.problems().into_iter().find(|it| it.reason == Reason::NewerPlan).expect("it is told");
+    assert_eq!(told.object.name.as_str(), "192.0.2.17");
+
+    world.apply(written("192.0.2.17", &[], AddressState::Releasing, 11));
+    assert_eq!(served(&world, &shop()).0, []);
+    assert!(world.problems().iter().all(|it| it.reason != Reason::NewerPlan));
+}
+
+#[test]
+fn what_was_looked_up_before_the_last_change_is_not_believed_after_it() {
+    let mut world = on_host(vec![pool(PUBLIC), put(&shop())]);
+    world.apply(written("192.0.2.17", &[], AddressState::Releasing, 9));
+    let at = |applied, holds: &[&str]| {
+        let holds = holds.iter().map(|it| ip(it)).collect();
+        heard(HostReport { host: HOST.into(), applied, holds, ..HostReport::default() })
+    };
+    world.apply(at(9, &[]));
+    world.apply(at(8, &["192.0.2.17"]));
+    let said = world.said().expect("a host");
+    assert_eq!((said.applied, said.held), (9, vec![]));
+}
