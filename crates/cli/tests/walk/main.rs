@@ -36,3 +36,4 @@ mod rights;
 mod seeing;
 mod tls;
 mod transparent;
+mod units;
