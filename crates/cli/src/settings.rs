@@ -297,6 +297,15 @@ mod tests {
     }
 
     #[test]
+    fn checks_that_are_asked_for_do_not_rest_unless_that_is_asked_for_too() {
+        let rests = |text: &str| parse(text).expect("right").config.defaults.health.map(|it| it.while_used);
+        assert_eq!(rests(""), Some(true));
+        assert_eq!(rests("defaults: {healthCheck: {kind: tcp}}"), Some(false));
+        assert_eq!(rests("defaults: {healthCheck: {kind: http, whileUsed: true}}"), Some(true));
+        assert_eq!(rests("defaults: {healthCheck: off}"), None);
+    }
+
+    #[test]
     fn all_mistakes_are_told_at_once() {
         let told = faults(
             "admin:\n  listen: [nowhere]\ntcpServices: [mysql, {port: 3306}]\ndrain: soon\nlease: 10ms\n",

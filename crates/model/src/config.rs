@@ -178,7 +178,7 @@ impl Default for Config {
             defaults: Defaults {
                 members: MembersFrom::Auto,
                 balance: Balance::RoundRobin,
-                health: Some(HealthCheck::default()),
+                health: Some(HealthCheck { while_used: true, ..HealthCheck::default() }),
                 passive: Some(Passive::default()),
                 slow_start: None,
                 panic_threshold: 0,

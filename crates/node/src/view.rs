@@ -100,8 +100,9 @@ fn listener_views(overview: &Overview, statistics: &[&ListenerStatistics]) -> Ve
 
 fn pool_view(pool: &Pool, statistics: &[&PoolStatistics]) -> PoolView {
     let counted = statistics.iter().find(|it| it.id == pool.id);
-    let members: Vec<MemberView> = counted
-        .map_or_else(Vec::new, |counted| counted.members.iter().map(|it| member_view(it, pool)).collect());
+    let members: Vec<MemberView> = counted.map_or_else(Vec::new, |counted| {
+        counted.members.iter().map(|it| member_view(it, pool, counted.rests)).collect()
+    });
     let usable = members.iter().filter(|it| it.state.is_usable()).count();
     let listed = pool.members.len();
     PoolView {
@@ -113,12 +114,14 @@ fn pool_view(pool: &Pool, statistics: &[&PoolStatistics]) -> PoolView {
     }
 }
 
-fn member_view(it: &MemberStatistics, pool: &Pool) -> MemberView {
+/// `rests`: what checks found when somebody used it tells nothing of now.
+fn member_view(it: &MemberStatistics, pool: &Pool, rests: bool) -> MemberView {
     let state = match (it.state, it.standing, it.health) {
         (None | Some(MemberState::Draining), _, _) => Shown::Draining,
         (_, Standing::Failed, _) => Shown::Down,
         (_, Standing::Ejected, _) => Shown::Ejected,
         (_, Standing::Usable, Health::Unknown) if pool.health.is_none() => Shown::Unchecked,
+        (_, Standing::Usable, _) if rests => Shown::Unchecked,
         (_, Standing::Usable, _) => Shown::Up,
     };
     let planned = pool.members.iter().find(|member| member.at == it.at);
@@ -162,8 +165,9 @@ fn check_view(check: Option<&HealthCheck>, times_down: u64) -> CheckView {
         CheckKind::Grpc { service } if service.is_empty() => "gRPC".to_owned(),
         CheckKind::Grpc { service } => format!("gRPC {service}"),
     };
+    let when = if check.while_used { ", while it is used" } else { "" };
     CheckView {
-        description: format!("{kind} every {:?}", check.interval),
+        description: format!("{kind} every {:?}{when}", check.interval),
         failures: 0,
         times_down,
         rise: check.rise,

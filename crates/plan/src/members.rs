@@ -37,6 +37,8 @@ pub(crate) struct Members {
     pub(crate) awaited: bool,
     /// They are Nodes.
     pub(crate) by_nodes: bool,
+    /// They are pods, and of each a kubelet says whether it is ready.
+    pub(crate) vouched: bool,
     /// Nodes should stand in, and the Service's port has no node port.
     pub(crate) no_node_port: bool,
 }
@@ -107,6 +109,8 @@ pub(crate) fn members(
     if by_nodes && (every || !found.by_address.is_empty()) {
         found.stand_in(index, service, port, every);
     }
+    let on_nodes = found.by_address.values().all(|it| it.node.is_some());
+    found.members.vouched = in_cluster && !by_nodes && !service.publish_not_ready && on_nodes;
     found.finish()
 }
 

@@ -317,6 +317,9 @@ pub(crate) fn pool(
     }
     if let Some(check) = &mut health {
         check.kind = check.kind.for_transport(port.protocol);
+        // Whoever says anything of it wants it made: all its annotations begin with this one's name.
+        let asked = wishes.written.keys().any(|it| it.starts_with(CHECK));
+        check.while_used &= found.vouched && !asked;
     }
     let cookie = wishes.http.cookie.clone().filter(|_| protocol != BackendProtocol::Opaque);
     let cookie = cookie.map(|(name, mode)| Affinity::Cookie { name, mode, key: wishes.cookie_key.clone() });

@@ -3,7 +3,8 @@
 //! ```text
 //!   pools ──► Prober (one thread): checks, rise and fall ──► RunningPool::set_health ──► pickers
 //!                 ▲                        └─► one log line, one HealthChange
-//!                 └─ ejected: told by the data path, which ejects by itself
+//!                 ├─ ejected: told by the data path, which ejects by itself
+//!                 └─ wanted: checks that rest while nobody uses a pool wake with its next client
 //! ```
 
 mod call;
@@ -79,8 +80,8 @@ impl Drop for Prober {
     }
 }
 
-/// Where the other threads leave what they want of the prober. An ejection comes at most once per several failures,
-/// the rest from changes of the configuration: the queue stays short.
+/// Where the other threads leave what they want of the prober. An ejection comes at most once per several failures, a
+/// pool is wanted again at most once in the time that makes it rest, the rest comes from changes of the configuration: the queue stays short.
 pub(crate) struct Desk {
     bell: Waker,
     requests: Mutex<Vec<Request>>,
@@ -89,7 +90,15 @@ pub(crate) struct Desk {
 
 enum Request {
     Watch(Arc<RunningPool>),
-    Ejected { key: LbKey, pool: PoolId, member: SocketAddr, until: u64, reason: String },
+    /// The checks of this pool have rested long enough.
+    Wanted(LbKey, PoolId),
+    Ejected {
+        key: LbKey,
+        pool: PoolId,
+        member: SocketAddr,
+        until: u64,
+        reason: String,
+    },
     Stop,
 }
 
@@ -98,6 +107,10 @@ impl Desk {
     pub(crate) fn ejected(&self, pool: &RunningPool, member: SocketAddr, until: u64, reason: String) {
         let (key, pool) = (pool.key.clone(), pool.id.clone());
         self.ask(Request::Ejected { key, pool, member, until, reason });
+    }
+
+    pub(crate) fn wanted(&self, pool: &RunningPool) {
+        self.ask(Request::Wanted(pool.key.clone(), pool.id.clone()));
     }
 
     fn ask(&self, request: Request) {

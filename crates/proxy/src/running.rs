@@ -5,6 +5,7 @@
 
 mod affinity;
 mod answers;
+mod last_use;
 mod listener;
 mod member;
 mod pool;

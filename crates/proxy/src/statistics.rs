@@ -57,6 +57,8 @@ pub struct PoolStatistics {
     pub key: LbKey,
     pub id: PoolId,
     pub pool: Arc<Pool>,
+    /// Its checks rest until it is used.
+    pub rests: bool,
     pub members: Vec<MemberStatistics>,
 }
 
@@ -143,7 +145,13 @@ fn of_pool(running: &RunningPool, now: u64) -> Option<PoolStatistics> {
     let members = listed.chain(leaving.iter().map(|member| (member, None, 0)));
     let members =
         members.map(|(member, state, weight)| of_member(member, state, weight, pool, now)).collect();
-    Some(PoolStatistics { key: running.key.clone(), id: running.id.clone(), pool: pool.clone(), members })
+    Some(PoolStatistics {
+        key: running.key.clone(),
+        id: running.id.clone(),
+        pool: pool.clone(),
+        rests: running.is_at_rest(),
+        members,
+    })
 }
 
 fn of_member(

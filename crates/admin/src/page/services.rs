@@ -10,9 +10,7 @@ use super::{
     html::{age, bytes, count, rate, text},
     live::plural,
 };
-use crate::view::{
-    Bytes, Http, ListenerView, MemberState, MemberView, PoolView, Rate, ServiceView, Sessions,
-};
+use crate::view::{Bytes, Http, ListenerView, MemberView, PoolView, Rate, ServiceView, Sessions};
 
 pub(super) fn write(page: &mut String, shown: &Shown, filter: &Filter, now: Time) -> fmt::Result {
     let services = &shown.view.services;
@@ -197,7 +195,7 @@ fn member(page: &mut String, member: &MemberView, speaks_http: bool, now: Time) 
         description => format!("<small>{}</small>", text(description)),
     };
     // An old error of a member that is well again would only frighten.
-    if !member.last_error.is_empty() && !matches!(member.state, MemberState::Up) {
+    if !member.last_error.is_empty() && !member.state.is_usable() {
         write!(check, r#" <span class="last-error">{}</span>"#, text(&member.last_error))?;
     }
     cell(page, "Check", &check)?;

@@ -95,6 +95,8 @@ fn health(field: &Field<'_>) -> HealthCheck {
     }
     check.rise = section.take("rise").within(1, 255).unwrap_or(check.rise);
     check.fall = section.take("fall").within(1, 255).unwrap_or(check.fall);
+    // Whoever says how to check wants it done, unless he says this, too.
+    check.while_used = section.take("whileUsed").bool().unwrap_or(false);
     section.finish();
     check
 }

@@ -172,6 +172,8 @@ pub struct HealthCheck {
     /// Successes in a row after a failure until it counts as healthy.
     pub rise: u8,
     pub fall: u8,
+    /// It rests while nobody uses the pool. As a wish: it may, where a kubelet tells how members are.
+    pub while_used: bool,
 }
 
 impl Default for HealthCheck {
@@ -183,6 +185,7 @@ impl Default for HealthCheck {
             timeout: Duration::from_secs(1),
             rise: 2,
             fall: 3,
+            while_used: false,
         }
     }
 }

@@ -191,6 +191,44 @@ fn nodes_are_asked_whether_they_have_pods_where_they_tell() {
 }
 
 #[test]
+fn checks_rest_only_of_pods_whose_kubelets_are_heard_and_where_nobody_asked_for_them() {
+    let one = || put_node(&node("one", &["10.0.0.1"]));
+    let here = || put_node(&node(HOST, &["10.0.0.9"]));
+    let asked = |name: &str, value: &str| -> (Service, Change) {
+        let (mut shop, slice) = with_node_ports();
+        shop.meta.annotations.insert(format!("seaway.dev/{name}").into(), value.into());
+        (shop, slice)
+    };
+    let unready = || {
+        let (mut shop, slice) = with_node_ports();
+        shop.publish_not_ready = true;
+        (shop, slice)
+    };
+    let by_hand = || {
+        let (shop, _) = with_node_ports();
+        (shop, put_slice(&slice("shop", ("", 80), vec![on("one", "10.1.0.1"), endpoint("203.0.113.7")])))
+    };
+    let table = [
+        ("pods", with_node_ports(), vec![one(), here()], true),
+        ("of anybody's Service", asked("balance", "random-two"), vec![one(), here()], true),
+        ("pods by name", asked("members", "pods"), vec![one()], true),
+        ("a folder", with_node_ports(), vec![], false),
+        ("Nodes", with_node_ports(), vec![one()], false),
+        ("Nodes by name", asked("members", "nodes"), vec![one(), here()], false),
+        ("asked for", asked("health-check", "tcp"), vec![one(), here()], false),
+        ("asked for how", asked("health-check-interval", "5s"), vec![one(), here()], false),
+        ("ready or not", unready(), vec![one(), here()], false),
+        ("one outside", by_hand(), vec![one(), here()], false),
+    ];
+    for (case, (shop, slice), nodes, rests) in table {
+        let world = world([put(&shop), slice].into_iter().chain(nodes).collect());
+        let Desired::LoadBalancer(it) = world.desire(&unit(&owner(&shop))) else { panic!("it is served") };
+        let check = it.pools.values().next().and_then(|it| it.health.clone()).expect("a check");
+        assert_eq!(check.while_used, rests, "{case}");
+    }
+}
+
+#[test]
 fn what_a_host_beside_the_nodes_cannot_do_is_told_by_who_leads() {
     let mut shop = shop();
     shop.local_only = true;

@@ -182,6 +182,11 @@ impl Course {
         Course { down, against: 0 }
     }
 
+    /// Nothing was found lately that more checks have to confirm or to end.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.down && self.against == 0
+    }
+
     /// True when this finding turned the verdict.
     pub(super) fn note(&mut self, well: bool, check: &Check) -> bool {
         if well != self.down {

@@ -124,14 +124,12 @@ impl Rounds {
         for request in requests {
             match request {
                 Request::Watch(pool) => {
-                    for slot in self.ward.admit(&pool, now) {
-                        let Some(visit) = self.visit(slot) else { continue };
-                        let Some(target) = self.ward.target(slot, visit.generation) else { continue };
-                        // Spread from the start, or all members of a big pool would be checked in one burst for ever.
-                        let interval = target.check.interval.as_millis() as u64;
-                        let first = now + self.random.below(interval.max(1));
-                        self.due.push(Reverse((first, Due::Check(visit))));
-                    }
+                    let awake = self.ward.admit(&pool, now);
+                    self.take_up(awake, now);
+                }
+                Request::Wanted(key, pool) => {
+                    let awake = self.ward.wake(&(key, pool));
+                    self.take_up(awake, now);
                 }
                 Request::Ejected { key, pool, member, until, reason } => {
                     self.ward.ejected(key.clone(), pool.clone(), member, reason);
@@ -141,6 +139,17 @@ impl Rounds {
             }
         }
         true
+    }
+
+    fn take_up(&mut self, targets: Vec<usize>, now: u64) {
+        for slot in targets {
+            let Some(visit) = self.visit(slot) else { continue };
+            let Some(target) = self.ward.target(slot, visit.generation) else { continue };
+            // Spread from the start, or all members of a big pool would be checked in one burst for ever.
+            let interval = target.check.interval.as_millis() as u64;
+            let first = now + self.random.below(interval.max(1));
+            self.due.push(Reverse((first, Due::Check(visit))));
+        }
     }
 
     fn visit(&self, slot: usize) -> Option<Visit> {
@@ -177,6 +186,9 @@ impl Rounds {
     }
 
     fn begin(&mut self, visit: Visit) {
+        if self.ward.rests(visit.slot as usize, visit.generation, millis()) {
+            return;
+        }
         let Some(target) = self.ward.target(visit.slot as usize, visit.generation) else { return };
         let check = target.check.clone();
         let probe = match Probe::begin(&check) {

@@ -1,6 +1,7 @@
 //! The prober against real sockets, in both families.
 
 mod grpc;
+mod resting;
 
 use std::{
     io::{Read, Write},
@@ -46,6 +47,7 @@ impl Ward {
             timeout: Duration::from_millis(200),
             rise: 2,
             fall: 2,
+            while_used: false,
         });
         change(&mut pool);
         let running = Arc::new(RunningPool::empty(LbKey::Whole, pool.id.clone()));

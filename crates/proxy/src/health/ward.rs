@@ -45,6 +45,8 @@ pub(super) struct Target {
     pub(super) generation: u32,
     course: Course,
     seen_well: bool,
+    /// Nobody checks it until one of its pools is used.
+    rests: bool,
     patients: Vec<usize>,
 }
 
@@ -54,7 +56,6 @@ impl Ward {
         let name = (pool.key.clone(), pool.id.clone());
         let mut before = self.pools.remove(&name).unwrap_or_default();
         let live = pool.live();
-        let mut fresh = Vec::new();
         if live.present {
             let mut here = HashMap::with_capacity(live.members.len());
             for (member, running) in live.compiled.members().iter().zip(&live.members) {
@@ -71,13 +72,46 @@ impl Ward {
                     let (pool, member) = (pool.clone(), running.clone());
                     self.patients.insert(Patient { pool, member, target: None })
                 });
-                self.aim(id, Check::of(live.compiled.pool(), member), now, &mut fresh);
+                self.aim(id, Check::of(live.compiled.pool(), member), now);
                 here.insert(member.at, id);
             }
-            self.pools.insert(name, here);
+            self.pools.insert(name.clone(), here);
         }
         before.into_values().for_each(|id| self.discharge(id));
-        fresh
+        let rests = pool.rests(now);
+        // Whoever is down would be so for ever if nobody looked.
+        self.rouse(&name, |target| !rests || !target.course.is_settled())
+    }
+
+    /// A pool is used again. Returns targets that have to be checked from now on.
+    pub(super) fn wake(&mut self, name: &(LbKey, PoolId)) -> Vec<usize> {
+        self.rouse(name, |_| true)
+    }
+
+    fn rouse(&mut self, name: &(LbKey, PoolId), which: impl Fn(&Target) -> bool) -> Vec<usize> {
+        let patients = self.pools.get(name).into_iter().flat_map(HashMap::values);
+        let slots = patients.filter_map(|id| self.patients.at(*id)?.target);
+        let mut awake = Vec::new();
+        for slot in slots {
+            if let Some(target) = self.targets.at_mut(slot).filter(|it| it.rests && which(it)) {
+                target.rests = false;
+                awake.push(slot);
+            }
+        }
+        awake
+    }
+
+    /// It is due: whether nobody needs to know, which is then so until somebody wakes it.
+    pub(super) fn rests(&mut self, slot: usize, generation: u32, now: u64) -> bool {
+        let Some(target) = self.targets.at_mut(slot).filter(|it| it.generation == generation) else {
+            return false;
+        };
+        // Each of its pools has to learn that it rests, even if another does not.
+        let pools =
+            target.patients.iter().filter_map(|id| self.patients.at(*id)).map(|it| it.pool.rests(now));
+        let unused = pools.fold(true, |all, rests| all & rests);
+        target.rests = unused && target.course.is_settled();
+        target.rests
     }
 
     pub(super) fn target(&self, slot: usize, generation: u32) -> Option<&Target> {
@@ -156,7 +190,7 @@ impl Ward {
     }
 
     /// Has this patient watched by the target of `check`, which is made if nobody asked for it before.
-    fn aim(&mut self, id: usize, check: Option<Check>, now: u64, fresh: &mut Vec<usize>) {
+    fn aim(&mut self, id: usize, check: Option<Check>, now: u64) {
         let Some(patient) = self.patients.at(id) else { return };
         let was_down = patient.member.health() == Health::Down;
         let current = patient.target.and_then(|slot| self.targets.at(slot));
@@ -179,9 +213,9 @@ impl Ward {
                     generation: self.generation,
                     course: Course::known(was_down),
                     seen_well: false,
+                    rests: true,
                     patients: Vec::new(),
                 });
-                fresh.push(slot);
                 *vacant.insert(slot)
             }
         };
@@ -252,143 +286,4 @@ impl<T> Slab<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use seaway_model::{Pool, load_balancer::HealthCheck};
-
-    use super::*;
-    use seaway_testkit::balancing::pool;
-
-    const A: &str = "192.0.2.1:80";
-    const B: &str = "192.0.2.2:80";
-
-    struct Clinic {
-        ward: Ward,
-        pools: HashMap<PoolId, Arc<RunningPool>>,
-    }
-
-    impl Clinic {
-        fn new() -> Clinic {
-            Clinic { ward: Ward::default(), pools: HashMap::new() }
-        }
-
-        fn admit(&mut self, pool: Pool) -> Vec<usize> {
-            let id = pool.id.clone();
-            let running = self
-                .pools
-                .entry(id.clone())
-                .or_insert_with(|| Arc::new(RunningPool::empty(LbKey::Whole, id)));
-            running.put(Some(Arc::new(pool)), 1);
-            self.ward.admit(running, 1)
-        }
-
-        fn health(&self, pool: &str, at: &str) -> Health {
-            let live = self.pools[&PoolId(pool.into())].live();
-            live.members[live.compiled.position(at.parse().unwrap()).unwrap()].health()
-        }
-    }
-
-    fn named(name: &str, members: &[&str]) -> Pool {
-        let members: Vec<SocketAddr> = members.iter().map(|at| at.parse().unwrap()).collect();
-        let health = Some(HealthCheck { rise: 1, fall: 1, ..HealthCheck::default() });
-        Pool { id: PoolId(name.into()), health, ..pool(&members) }
-    }
-
-    fn ill() -> Finding {
-        Finding::Ill("refused".into())
-    }
-
-    #[test]
-    fn the_same_check_in_two_pools_is_made_once_and_tells_both() {
-        let mut clinic = Clinic::new();
-        let fresh = clinic.admit(named("one", &[A]));
-        assert_eq!(fresh.len(), 1);
-        assert!(clinic.admit(named("two", &[A])).is_empty());
-        clinic.ward.note(fresh[0], &ill(), 5);
-        assert_eq!((clinic.health("one", A), clinic.health("two", A)), (Health::Down, Health::Down));
-        assert_eq!(clinic.ward.changes.len(), 2);
-    }
-
-    #[test]
-    fn another_interval_is_another_check() {
-        let mut clinic = Clinic::new();
-        clinic.admit(named("one", &[A]));
-        let mut two = named("two", &[A]);
-        two.health = Some(HealthCheck { interval: Duration::from_secs(7), ..HealthCheck::default() });
-        assert_eq!(clinic.admit(two).len(), 1);
-    }
-
-    #[test]
-    fn what_a_shared_check_knows_counts_for_a_pool_that_joins() {
-        let mut clinic = Clinic::new();
-        let slot = clinic.admit(named("one", &[A]))[0];
-        clinic.ward.note(slot, &ill(), 5);
-        clinic.admit(named("two", &[A]));
-        assert_eq!(clinic.health("two", A), Health::Down);
-    }
-
-    #[test]
-    fn changed_settings_do_not_raise_a_fallen_member() {
-        let mut clinic = Clinic::new();
-        let slot = clinic.admit(named("one", &[A]))[0];
-        clinic.ward.note(slot, &ill(), 5);
-        let mut changed = named("one", &[A]);
-        changed.health =
-            Some(HealthCheck { interval: Duration::from_secs(9), rise: 1, ..HealthCheck::default() });
-        let slot = clinic.admit(changed)[0];
-        assert_eq!(clinic.health("one", A), Health::Down);
-        clinic.ward.note(slot, &Finding::Well, 9);
-        assert_eq!(clinic.health("one", A), Health::Up);
-    }
-
-    #[test]
-    fn without_a_check_nobody_is_down() {
-        let mut clinic = Clinic::new();
-        let slot = clinic.admit(named("one", &[A]))[0];
-        clinic.ward.note(slot, &ill(), 5);
-        assert!(clinic.admit(Pool { health: None, ..named("one", &[A]) }).is_empty());
-        assert_eq!(clinic.health("one", A), Health::Unknown);
-        assert!(clinic.ward.by_check.is_empty());
-    }
-
-    #[test]
-    fn a_member_that_leaves_takes_its_check_along() {
-        let mut clinic = Clinic::new();
-        clinic.admit(named("one", &[A, B]));
-        assert_eq!(clinic.ward.by_check.len(), 2);
-        clinic.admit(named("one", &[B]));
-        assert_eq!(clinic.ward.by_check.len(), 1);
-        let pool = clinic.pools[&PoolId("one".into())].clone();
-        pool.put(None, 9);
-        clinic.ward.admit(&pool, 9);
-        assert!(clinic.ward.by_check.is_empty() && clinic.ward.pools.is_empty());
-        assert!(clinic.ward.patients.places.iter().all(Option::is_none));
-    }
-
-    #[test]
-    fn what_we_lack_says_nothing_about_a_member() {
-        let mut clinic = Clinic::new();
-        let slot = clinic.admit(named("one", &[A]))[0];
-        clinic.ward.note(slot, &Finding::Unable("too many open files".into()), 5);
-        assert_eq!(clinic.health("one", A), Health::Unknown);
-    }
-
-    #[test]
-    fn each_change_says_from_what_to_what_and_why() {
-        let mut clinic = Clinic::new();
-        let slot = clinic.admit(named("one", &[A]))[0];
-        clinic.ward.note(slot, &Finding::Well, 4);
-        clinic.ward.note(slot, &ill(), 5);
-        clinic.ward.note(slot, &ill(), 6);
-        clinic.ward.note(slot, &Finding::Well, 7);
-        let told: Vec<_> = clinic.ward.changes.iter().map(|c| (c.from, c.to, c.reason.as_str())).collect();
-        assert_eq!(
-            told,
-            [
-                (Standing::Usable, Standing::Failed, "refused"),
-                (Standing::Failed, Standing::Usable, "checks succeeded")
-            ]
-        );
-    }
-}
+mod tests;

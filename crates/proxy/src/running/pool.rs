@@ -16,7 +16,7 @@ use seaway_model::{
 };
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
 
-use super::{Health, RunningMember, affinity::AffinityTable};
+use super::{Health, RunningMember, affinity::AffinityTable, last_use::LastUse};
 use crate::{health::Desk, tls::Outward};
 
 pub(crate) struct RunningPool {
@@ -27,8 +27,9 @@ pub(crate) struct RunningPool {
     leaving: Mutex<Vec<Arc<RunningMember>>>,
     /// Until then somebody is, or may be, ejected or warming up.
     uneven_until: AtomicU64,
+    last_use: LastUse,
     affinity: OnceLock<AffinityTable>,
-    /// Where ejections are told.
+    /// Where ejections are told, and that checks are wanted.
     desk: OnceLock<Arc<Desk>>,
 }
 
@@ -53,6 +54,7 @@ impl RunningPool {
             live: ArcSwap::from_pointee(live),
             leaving: Mutex::default(),
             uneven_until: AtomicU64::new(0),
+            last_use: LastUse::never(),
             affinity: OnceLock::new(),
             desk: OnceLock::new(),
         }
@@ -201,6 +203,26 @@ impl RunningPool {
         }
     }
 
+    /// Somebody wants a member of it, who may have to be asked again how it is.
+    fn used(&self, now: u64) {
+        if self.last_use.is_now(now)
+            && let Some(desk) = self.desk.get()
+        {
+            desk.wanted(self);
+        }
+    }
+
+    /// Whether its checks are to rest, and then do until it is used: they may, and nobody has used it for a while.
+    pub(crate) fn rests(&self, now: u64) -> bool {
+        let live = self.live.load();
+        live.checks_while_used()
+            && self.last_use.rests(now, || live.members.iter().any(|member| member.active() > 0))
+    }
+
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.live.load().checks_while_used() && self.last_use.is_at_rest()
+    }
+
     /// Has ejections told to the prober, which logs and publishes them.
     pub(crate) fn report_to(&self, desk: impl FnOnce() -> Arc<Desk>) {
         self.desk.get_or_init(desk);
@@ -213,6 +235,7 @@ impl RunningPool {
         tried: &[Arc<RunningMember>],
         now: u64,
     ) -> Option<Arc<RunningMember>> {
+        self.used(now);
         let live = self.live.load();
         let index = live.compiled.marked(mark)?;
         let member = &live.members[index];
@@ -231,6 +254,7 @@ impl RunningPool {
         tried: &[Arc<RunningMember>],
         now: u64,
     ) -> Option<&'a Arc<RunningMember>> {
+        self.used(now);
         let pool = live.compiled.pool();
         let scene = Scene { live, tried, now, uneven: self.uneven_until.load(Relaxed) > now };
         let Some(Affinity::ClientIp(time)) = pool.affinity else {
@@ -262,6 +286,10 @@ impl Live {
         let live = Live { compiled, members, present, outward, down: AtomicU32::new(0) };
         live.count_down();
         live
+    }
+
+    fn checks_while_used(&self) -> bool {
+        self.compiled.pool().health.as_ref().is_some_and(|it| it.while_used)
     }
 
     fn count_down(&self) {
