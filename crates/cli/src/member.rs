@@ -214,7 +214,10 @@ impl Member {
                 tokio::spawn(say(reports, handle.clone()));
             }
             None => {
-                tokio::spawn(lead(campaign.leading(), changes.clone(), octavia));
+                tokio::spawn(lead(campaign.leading(), changes.clone(), octavia.clone()));
+                if let Some(octavia) = octavia {
+                    tokio::spawn(cloud::sweep(octavia, campaign.leading(), changes.clone()));
+                }
                 let reports = PoolReports::start(&cluster, campaign.leading());
                 tokio::spawn(count(reports, handle.clone()));
             }

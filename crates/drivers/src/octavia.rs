@@ -28,7 +28,12 @@ use std::{
 
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, LbKey, Name, Owner, Problem, Reason, Unit, outcome::Serving, unit::Place};
-use seaway_openstack::{Cloud, Error, Retry, Service, octavia::Provisioning, survey::Abilities};
+use seaway_openstack::{
+    Cloud, Error, Retry, Service,
+    octavia::{LoadBalancer, Provisioning},
+    resource::Query,
+    survey::Abilities,
+};
 use seaway_plan::{Demand, Placement};
 use tokio::sync::OnceCell;
 
@@ -97,6 +102,18 @@ impl Octavia {
             Ok(Joined { cloud, cluster, abilities, poll })
         };
         self.joined.get_or_try_init(join).await.map_err(|error| failure(&error, desired))
+    }
+
+    /// All load balancers of this cluster, whoever wants them; one list.
+    pub async fn survey(&self, cloud: &Name) -> Result<Vec<Unit>, Failure> {
+        let joined = self.joined(&Desired::Absent).await?;
+        let ours = joined.cluster.tag();
+        let query = Query::all().tagged([ours.as_str()]);
+        let all = joined.cloud.all::<LoadBalancer>().list::<LoadBalancer>(query).await;
+        let all = all.map_err(|error| failure(&error, &Desired::Absent))?;
+        let place = || Place::Cloud { name: cloud.clone(), driver: OCTAVIA.into() };
+        let keys = all.iter().filter_map(|it| joined.cluster.key_of(&it.tags, &it.description));
+        Ok(keys.map(|key| Unit::LoadBalancer(place(), key)).collect())
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Unit, Known>> {

@@ -30,6 +30,8 @@ pub enum Change {
     Leads(bool),
     /// Whether this host is to serve nobody new, while who is connected may finish.
     Drains(bool),
+    /// Something of ours that was found in a cloud: if nobody wants it, it goes.
+    Found(Unit),
     /// What time it is, told now and then: certificates age.
     Time(Time),
 }

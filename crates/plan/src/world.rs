@@ -95,6 +95,8 @@ pub struct World {
     outcomes: HashMap<Unit, Outcome>,
     freed: Freed,
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
+    /// In clouds, before it is known who wants it.
+    found: BTreeSet<Unit>,
     synced: HashSet<Kind>,
     settled: bool,
     failures: u64,
@@ -138,6 +140,7 @@ impl World {
             outcomes: HashMap::new(),
             freed: Freed::default(),
             reported: BTreeMap::new(),
+            found: BTreeSet::new(),
             synced: HashSet::new(),
             settled: false,
             failures: 0,
@@ -213,6 +216,7 @@ impl World {
             Change::Config(config) => self.reconfigure(config),
             Change::Leads(leads) => self.lead(leads),
             Change::Drains(drains) => self.drain(drains),
+            Change::Found(unit) => self.find(unit),
             Change::Time(now) => self.age(now),
         }
     }
@@ -339,6 +343,7 @@ impl World {
         }
         self.settled = true;
         self.refresh_all();
+        std::mem::take(&mut self.found).into_iter().for_each(|unit| self.find(unit));
         self.adopt_published();
         let touched = self.ledger.settle();
         self.regrant(touched);

@@ -116,11 +116,15 @@ fn a_service_gets_a_load_balancer_of_the_cloud_and_leaves_nothing_there() {
     assert_eq!(project.fake.count("POST */lbaas/loadbalancers"), 1, "the next one's");
     assert_eq!(project.fake.count("PUT */lbaas/*"), 0);
 
-    for name in ["shop", "next"] {
-        scene.cluster.kubectl(&["delete", "service", name]);
-    }
+    // Nobody hears that the first is gone.
+    scene.kill("another");
+    scene.cluster.kubectl(&["delete", "service", "shop"]);
+    scene.lead("third");
+    until("what it left behind is found", || project.balancers().len() == 1);
+    assert_eq!(project.balancers()[0].name, "kube_service_kubernetes_default_next");
+    scene.cluster.kubectl(&["delete", "service", "next"]);
     until("nothing is left", || project.balancers().is_empty() && project.floating().is_empty());
-    let log = scene.log("another");
+    let log = scene.log("third");
     assert!(log.contains("[BlockStorage] is not used here"), "{log}");
 }
 

@@ -3,7 +3,9 @@
 //! Names are those of openstack-cloud-controller-manager, so that either finds what the other made; they are given at
 //! birth and never changed. Whose an object is, tags alone say.
 
-use seaway_model::{Kind, LbKey, Name, Owner};
+use std::collections::BTreeSet;
+
+use seaway_model::{Kind, LbKey, Name, ObjectRef, Owner};
 
 /// A cluster that has load balancers in a cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,21 @@ impl Cluster {
 
     pub fn description(&self, owner: &Owner) -> String {
         cut(format!("Kubernetes external service {} from cluster {}", of(owner), self.name))
+    }
+
+    /// Whose a load balancer of this cluster is, told by what was written on it at birth. Nothing, if that is not whole:
+    /// who guesses deletes.
+    pub fn key_of(&self, tags: &BTreeSet<String>, description: &str) -> Option<LbKey> {
+        if !tags.contains(&self.tag()) {
+            return None;
+        }
+        let uid = tags.iter().find_map(|it| it.strip_prefix("seaway.dev/key="))?;
+        let (whose, _) =
+            description.strip_prefix("Kubernetes external service ")?.split_once(" from cluster ")?;
+        let (namespace, name) = whose.split_once('/')?;
+        let object = ObjectRef::new(Kind::Service, namespace, name);
+        let key = LbKey::Of(Owner::Object { object, uid: uid.into() });
+        tags.contains(&self.tag_of(&key)).then_some(key)
     }
 
     /// Its first words are those by which the other controller knows its own.
@@ -99,8 +116,6 @@ fn shortened(mut text: String, most: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use seaway_model::ObjectRef;
-
     use super::*;
 
     fn cluster() -> Cluster {
@@ -142,6 +157,21 @@ mod tests {
         let key = LbKey::Of(owner.clone());
         let description = theirs.floating(&owner, &key);
         assert!(theirs.made(&description, &key) && !ours.made(&description, &key));
+    }
+
+    #[test]
+    fn whose_it_is_is_read_from_what_was_written_on_it() {
+        let owner = service("shop");
+        let key = LbKey::Of(owner.clone());
+        let tags = BTreeSet::from([cluster().tag(), cluster().tag_of(&key), "else".to_owned()]);
+        let description = cluster().description(&owner);
+        assert_eq!(cluster().key_of(&tags, &description), Some(key));
+        let renamed = Cluster { name: "another".into(), ..cluster() };
+        assert!(renamed.key_of(&tags, &description).is_some(), "it is the same cluster");
+        let other = Cluster { uid: "other".into(), ..cluster() };
+        assert_eq!(other.key_of(&tags, &description), None);
+        assert_eq!(cluster().key_of(&tags, "Kubernetes external service default/sh"), None);
+        assert_eq!(cluster().key_of(&BTreeSet::from([cluster().tag()]), &description), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use seaway_model::{
     AddressState, Dirt, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, Unit,
     config::MembersFrom,
     load_balancer::{Bind, Family},
+    unit::{LbKey, Place},
 };
 
 use super::World;
@@ -298,6 +299,25 @@ impl World {
             || self.owners.values().any(stands_in)
         {
             self.refresh_all();
+        }
+    }
+
+    /// What was deleted while nobody looked has left it behind. (One that is wanted was looked at when it was planned.)
+    pub(super) fn find(&mut self, unit: Unit) {
+        let uid = |owner: &Owner| match owner {
+            Owner::Object { uid, .. } => Some(uid.clone()),
+            Owner::Config(_) => None,
+        };
+        let wanted = match &unit {
+            Unit::LoadBalancer(Place::Cloud { .. }, LbKey::Of(owner)) => {
+                self.owners.keys().any(|it| uid(it).is_some() && uid(it) == uid(owner))
+            }
+            _ => true,
+        };
+        if !self.settled {
+            self.found.insert(unit);
+        } else if !wanted {
+            self.dirt.insert(Dirt::Unit(unit));
         }
     }
 

@@ -240,3 +240,21 @@ fn only_who_leads_works_on_a_cloud_and_begins_with_a_look() {
     world.apply(Change::Leads(false));
     assert!(world.apply(Change::Leads(true)).contains(&this), "each time anew");
 }
+
+#[test]
+fn what_a_service_left_behind_goes_and_nothing_else_does() {
+    let object = seaway_model::ObjectRef::new(seaway_model::Kind::Service, "default", "gone");
+    let gone = unit(&seaway_model::Owner::Object { object, uid: "gone".into() });
+    let shop = clouded(&[]);
+    let there = unit(&owner(&shop));
+    let config = Config { clouds: [(CLASS.into(), Arc::new(usual()))].into(), ..Config::default() };
+    let roles = Roles { allocate: true, host: None };
+    let mut early = World::new(roles, vec![Arc::new(InCloud)], Arc::new(config));
+    assert_eq!(early.apply(Change::Found(gone.clone())), [], "who knows whether anybody wants it");
+    let mut dirt = early.apply(put(&shop));
+    synced().into_iter().for_each(|it| dirt.extend(early.apply(it)));
+    assert!(dirt.contains(&Dirt::Unit(gone.clone())), "{dirt:?}");
+    assert_eq!(early.desire(&gone), Desired::Absent);
+    assert_eq!(early.apply(Change::Found(there)), [], "it was looked at when it was planned");
+    assert_eq!(early.apply(Change::Found(gone.clone())), [Dirt::Unit(gone)]);
+}
