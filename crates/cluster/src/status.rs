@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!     Status ─┐
-//!             ├─ output: ingress, conditions ─ differs ─► Write ─► Tell: one event for each change
+//!             ├─ output: ingress, conditions ─ differs ─► Write ─► Tell: one event for each change, in its turn
 //!     Seen ───┘
 //! ```
 //! Our fields are applied under our own name (server-side apply), so that nobody else's are touched. An address is
 //! published once it is served, and is not withdrawn because hosts vanish: a condition says so instead. Where another
 //! controller writes after us, it is left to it; that, and its end, the watch tells as a Problem of the Service.
 
+mod events;
 mod output;
 
 use std::{
@@ -21,28 +22,28 @@ use std::{
 use jiff::Timestamp;
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Reason, Status, Unit};
-use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use self::output::{Note, Output};
 pub(crate) use self::output::{PREFIX, rivalry};
+use self::{
+    events::Events,
+    output::{Note, Output},
+};
 use crate::{
     answer::{Answer, INSTALL},
-    connect::{Cluster, MANAGER},
+    connect::Cluster,
     decode,
     kinds::Watched,
     lease::Leading,
     seen::Published,
 };
 
-/// The longest note of an event.
-const LONGEST_NOTE: usize = 1024;
-
 /// Writes statuses and events of Services, while it leads; Problems of whatever has no status are logged.
 pub struct Statuses {
     cluster: Cluster,
     leading: Leading,
+    events: Events,
     logged: Mutex<HashMap<Owner, Arc<Status>>>,
     /// Why the last of all statuses was refused: ten thousand may be, for one reason.
     refused: Mutex<Option<Answer>>,
@@ -82,8 +83,10 @@ impl fmt::Display for StatusStep {
 }
 
 impl Statuses {
+    /// In a runtime.
     pub fn new(cluster: Cluster, leading: Leading) -> Statuses {
         Statuses {
+            events: Events::start(cluster.clone(), leading.clone()),
             cluster,
             leading,
             logged: Mutex::default(),
@@ -176,47 +179,6 @@ impl Statuses {
             Err(answer) => Err(answer.into()),
         }
     }
-
-    /// An event that is lost is no loss: the condition says the same.
-    async fn tell(&self, object: &ObjectRef, uid: &str, note: &Note) {
-        let events = Watched::EVENTS;
-        let body = event(object, uid, note);
-        if let Err(answer) = self.cluster.create(&events, &object.namespace, &body).await {
-            warn!(%object, why = answer.told(), "an event was not written");
-        }
-    }
-}
-
-fn event(object: &ObjectRef, uid: &str, note: &Note) -> Value {
-    let mut text = note.text.clone();
-    if text.len() > LONGEST_NOTE {
-        let end = (0..=LONGEST_NOTE - 3).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        text.truncate(end);
-        text.push('…');
-    }
-    json!({
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        // As all who write events call them.
-        "metadata": {
-            "name": format!("{}.{:x}", object.name, Timestamp::now().as_nanosecond()),
-            "namespace": object.namespace,
-        },
-        "eventTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
-        "reportingController": "seaway.dev/controller",
-        "reportingInstance": MANAGER,
-        "action": "Balance",
-        "type": if note.warning { "Warning" } else { "Normal" },
-        "reason": note.reason,
-        "note": text,
-        "regarding": {
-            "apiVersion": "v1",
-            "kind": object.kind.as_str(),
-            "namespace": object.namespace,
-            "name": object.name,
-            "uid": uid,
-        },
-    })
 }
 
 /// A Service; what else there is has no status that we write.
@@ -266,7 +228,7 @@ impl Driver for Statuses {
             StatusStep::Write(output) => self.write(object, uid, output, observed).await,
             StatusStep::Tell(_) if observed.trouble.is_some() => Ok(()),
             StatusStep::Tell(note) => {
-                self.tell(object, uid, note).await;
+                self.events.tell(object, uid, note).await;
                 Ok(())
             }
         }

@@ -10,7 +10,7 @@ use seaway_model::{
 };
 use seaway_testkit::conformance::{converges, repeats};
 
-use crate::scene::{Heard, Scene};
+use crate::scene::{Heard, Scene, eventually};
 
 fn address(ip: &str, owners: &[&str]) -> Address {
     Address {
@@ -166,6 +166,12 @@ impl Told {
         (steps.len(), told.problems.into_iter().map(|(_, problem)| problem).collect())
     }
 
+    /// Events come in their turn.
+    async fn hears(&self, wanted: &[&str]) {
+        let told = async || (self.events() == wanted).then_some(());
+        eventually(&format!("the events are {wanted:?}"), told).await;
+    }
+
     fn events(&self) -> Vec<String> {
         let query = "jsonpath={range .items[*]}{.reason}{\"\\n\"}{end}";
         let events = self.scene.here(&["get", "events.v1.events.k8s.io", "-o", query]);
@@ -201,6 +207,7 @@ async fn a_service_tells_its_address_and_each_change_is_one_event() {
     told.work(&told.status("192.0.2.23", true, &[])).await;
     assert_eq!(told.field(".status.loadBalancer.ingress"), r#"[{"ip":"192.0.2.23","ipMode":"Proxy"}]"#);
     assert_eq!(told.work(&told.status("192.0.2.23", true, &[])).await.0, 0);
+    told.hears(&["AddressPublished", "NoEndpoints"]).await;
     // All hosts vanish, and somebody else plans after a restart.
     let (cluster, namespace) = (told.scene.connect().await, told.scene.namespace.clone());
     told.heard = Heard::of(&cluster);
@@ -212,10 +219,10 @@ async fn a_service_tells_its_address_and_each_change_is_one_event() {
     let ready = ".status.conditions[?(@.type==\"seaway.dev/Ready\")]";
     assert_eq!(told.field(&format!("{ready}.status")), "False");
     assert_eq!(told.field(&format!("{ready}.reason")), "NotServed");
-    assert_eq!(told.events(), ["AddressPublished", "NoEndpoints"]);
+    assert_eq!(told.events(), ["AddressPublished", "NoEndpoints"], "nothing is told twice");
     told.work(&Desired::Absent).await;
     assert_eq!(told.field(".status"), "{\"loadBalancer\":{}}");
-    assert_eq!(told.events(), ["AddressPublished", "AddressWithdrawn", "NoEndpoints"]);
+    told.hears(&["AddressPublished", "AddressWithdrawn", "NoEndpoints"]).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,148 @@
+//! What Services are told in passing: events, one after the other, so that statuses of thousands go first.
+
+use jiff::Timestamp;
+use seaway_model::ObjectRef;
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, task::JoinHandle};
+use tracing::warn;
+
+use super::Note;
+use crate::{
+    connect::{Cluster, MANAGER},
+    kinds::Watched,
+    lease::Leading,
+};
+
+/// The longest note of an event.
+const LONGEST_NOTE: usize = 1024;
+/// So many wait at most. Whoever comes then writes his own, and so waits for it.
+const WAITING: usize = 16 << 10;
+
+/// Writes events while it leads, until it is dropped.
+pub(super) struct Events {
+    writer: Writer,
+    queue: mpsc::Sender<Event>,
+    task: JoinHandle<()>,
+}
+
+/// A note to an object, as it was when that was so.
+struct Event {
+    object: ObjectRef,
+    body: Value,
+}
+
+impl Events {
+    pub(super) fn start(cluster: Cluster, leading: Leading) -> Events {
+        let (queue, waiting) = mpsc::channel(WAITING);
+        let writer = Writer { cluster, leading };
+        let task = tokio::spawn(writer.clone().write_on(waiting));
+        Events { writer, queue, task }
+    }
+
+    pub(super) async fn tell(&self, object: &ObjectRef, uid: &str, note: &Note) {
+        let event = Event { object: object.clone(), body: body(object, uid, note) };
+        if let Err(full) = self.queue.try_send(event) {
+            self.writer.write(full.into_inner()).await;
+        }
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Clone)]
+struct Writer {
+    cluster: Cluster,
+    leading: Leading,
+}
+
+impl Writer {
+    async fn write_on(self, mut waiting: mpsc::Receiver<Event>) {
+        while let Some(event) = waiting.recv().await {
+            self.write(event).await;
+        }
+    }
+
+    /// An event that is lost is no loss: the condition says the same.
+    async fn write(&self, Event { object, body }: Event) {
+        if !self.leading.is_now() {
+            return;
+        }
+        if let Err(answer) = self.cluster.create(&Watched::EVENTS, &object.namespace, &body).await {
+            warn!(%object, why = answer.told(), "an event was not written");
+        }
+    }
+}
+
+fn body(object: &ObjectRef, uid: &str, note: &Note) -> Value {
+    let mut text = note.text.clone();
+    if text.len() > LONGEST_NOTE {
+        let end = (0..=LONGEST_NOTE - 3).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        text.truncate(end);
+        text.push('…');
+    }
+    json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        // As all who write events call them.
+        "metadata": {
+            "name": format!("{}.{:x}", object.name, Timestamp::now().as_nanosecond()),
+            "namespace": object.namespace,
+        },
+        "eventTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
+        "reportingController": "seaway.dev/controller",
+        "reportingInstance": MANAGER,
+        "action": "Balance",
+        "type": if note.warning { "Warning" } else { "Normal" },
+        "reason": note.reason,
+        "note": text,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": object.kind.as_str(),
+            "namespace": object.namespace,
+            "name": object.name,
+            "uid": uid,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, time::Duration};
+
+    use seaway_model::Kind;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::connect::{Access, Credentials};
+
+    #[tokio::test]
+    async fn nobody_waits_for_events_though_no_api_server_answers() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("kubeconfig");
+        let server = format!("http://{}", silent.local_addr().expect("is bound"));
+        let kubeconfig = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{{name: x, context: {{cluster: x, user: x}}}}]\n\
+             clusters: [{{name: x, cluster: {{server: '{server}'}}}}]\nusers: [{{name: x, user: {{token: x}}}}]\n"
+        );
+        std::fs::write(&path, kubeconfig).expect("is written");
+        let credentials = Credentials::Kubeconfig { path, context: None };
+        let cluster =
+            Cluster::connect(Access { credentials, ..Access::default() }).await.expect("a kubeconfig");
+        let events = Events::start(cluster, Leading::always());
+        let object = ObjectRef::new(Kind::Service, "default", "shop");
+        let note = Note { warning: false, reason: "AddressPublished".into(), text: "x".repeat(2_000) };
+        let told = async {
+            for _ in 0..100 {
+                events.tell(&object, "u", &note).await;
+            }
+        };
+        timeout(Duration::from_secs(5), told).await.expect("at once");
+        let text = body(&object, "u", &note);
+        assert!(text["note"].as_str().is_some_and(|it| it.len() <= LONGEST_NOTE && it.ends_with('…')));
+    }
+}
