@@ -48,6 +48,7 @@ pub(crate) enum Part {
 }
 
 const SAID_AFTER: Duration = Duration::from_millis(50);
+const SAID_AT_LAST: Duration = Duration::from_secs(1);
 const COUNTED_AFTER: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
@@ -414,16 +415,18 @@ async fn say(reports: HostReports, handle: Handle) {
     }
     loop {
         moved.mark_unchanged();
+        let begin = Instant::now();
         match handle.ask(World::said).await {
             Some(Some(said)) => reports.say(said),
             Some(None) => {}
             None => return,
         }
+        let pause = (begin.elapsed() * 4).clamp(SAID_AFTER, SAID_AT_LAST);
         if moved.changed().await.is_err() {
             return;
         }
-        // Much may come at once: it is not looked up after each step.
-        tokio::time::sleep(SAID_AFTER).await;
+        // Much may come at once: it is not looked up after each step, and of thousands less often.
+        tokio::time::sleep(pause).await;
     }
 }
 

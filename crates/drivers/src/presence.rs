@@ -25,6 +25,10 @@ const PREPARE: &str = "`seaway node --prepare`";
 /// What could not be done is tried again this often: somebody may have typed the commands.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
+/// What is over so soon may be done as often as it likes.
+const NOTHING: Duration = Duration::from_millis(5);
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
 pub struct Presence {
     host: Name,
     /// The host's own addresses as the configuration names them; empty: those that are found.
@@ -276,6 +280,10 @@ impl Driver for Presence {
     fn width(&self) -> usize {
         1
     }
+
+    fn rest(&self, took: Duration) -> Duration {
+        rest(took)
+    }
 }
 
 impl Observed {
@@ -296,6 +304,12 @@ impl Observed {
             self.local.remove(&ip);
         }
     }
+}
+
+/// How long to leave it alone after all addresses were gone through: where they are thousands, and come one by one, each
+/// would cost as much as all.
+pub fn rest(took: Duration) -> Duration {
+    if took < NOTHING { Duration::ZERO } else { (took * 4).min(LONGEST_REST) }
 }
 
 /// ARP is spoken on these.

@@ -65,6 +65,11 @@ pub trait Driver: Send + Sync + 'static {
     fn width(&self) -> usize {
         8
     }
+
+    /// How long a Unit is left alone after it was worked on for so long: what comes meanwhile is done together.
+    fn rest(&self, _took: Duration) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// What a driver tells about a Unit that it has worked on.
@@ -121,6 +126,7 @@ pub(crate) enum Worked {
 pub(crate) trait Hand: Send + Sync {
     fn serves(&self, unit: &Unit) -> bool;
     fn width(&self) -> usize;
+    fn rest(&self, took: Duration) -> Duration;
     fn work<'a>(&'a self, unit: &'a Unit, job: Job) -> Working<'a>;
 }
 
@@ -131,6 +137,10 @@ impl<D: Driver> Hand for D {
 
     fn width(&self) -> usize {
         Driver::width(self)
+    }
+
+    fn rest(&self, took: Duration) -> Duration {
+        Driver::rest(self, took)
     }
 
     fn work<'a>(&'a self, unit: &'a Unit, job: Job) -> Working<'a> {

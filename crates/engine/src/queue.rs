@@ -49,6 +49,8 @@ struct Entry {
     working: bool,
     /// When it is to be looked at again.
     alarm: Option<Instant>,
+    /// Until when it is not worked on, whatever comes.
+    rest: Option<Instant>,
     failures: u32,
 }
 
@@ -61,6 +63,8 @@ pub(crate) struct Queue {
     alarms: BTreeMap<(Instant, u64), Unit>,
     numbered: u64,
     working: usize,
+    /// Units that wait until they have rested.
+    resting: usize,
 }
 
 impl Queue {
@@ -73,6 +77,7 @@ impl Queue {
             alarms: BTreeMap::new(),
             numbered: 0,
             working: 0,
+            resting: 0,
         }
     }
 
@@ -84,8 +89,10 @@ impl Queue {
             None => {
                 // What failed or waits must be seen as a whole: its pools may never have been made.
                 entry.waiting = Some(if entry.failures > 0 { Todo::Whole } else { Todo::of(dirt) });
-                if !entry.working {
-                    self.ready[(self.lane_of)(dirt.unit())].push_back(dirt.unit().clone());
+                match entry {
+                    Entry { working: true, .. } => {}
+                    Entry { rest: Some(_), .. } => self.resting += 1,
+                    _ => self.ready[(self.lane_of)(dirt.unit())].push_back(dirt.unit().clone()),
                 }
             }
         }
@@ -121,14 +128,28 @@ impl Queue {
         self.settle(unit, Some(at), false);
     }
 
+    /// A Unit that is worked on is to be left alone for a while after that: what comes meanwhile is done at once then.
+    pub(crate) fn rest(&mut self, unit: &Unit, until: Instant) {
+        let Some(entry) = self.entries.get_mut(unit) else { return };
+        entry.rest = Some(until);
+        self.set_alarm(unit, until);
+    }
+
+    fn set_alarm(&mut self, unit: &Unit, at: Instant) {
+        self.numbered += 1;
+        self.alarms.insert((at, self.numbered), unit.clone());
+    }
+
     fn settle(&mut self, unit: &Unit, again: Option<Instant>, forget: bool) {
         let Some(entry) = self.entries.get_mut(unit) else { return };
         if entry.waiting.is_some() {
-            self.ready[(self.lane_of)(unit)].push_back(unit.clone());
+            match entry.rest {
+                Some(_) => self.resting += 1,
+                None => self.ready[(self.lane_of)(unit)].push_back(unit.clone()),
+            }
         } else if let Some(at) = again {
             entry.alarm = Some(at);
-            self.numbered += 1;
-            self.alarms.insert((at, self.numbered), unit.clone());
+            self.set_alarm(unit, at);
         } else if forget {
             self.entries.remove(unit);
         }
@@ -138,7 +159,14 @@ impl Queue {
     pub(crate) fn ring(&mut self, now: Instant) {
         while let Some(first) = self.alarms.first_entry().filter(|first| first.key().0 <= now) {
             let ((at, _), unit) = first.remove_entry();
-            if self.entries.get(&unit).is_some_and(|entry| entry.alarm == Some(at)) {
+            let Some(entry) = self.entries.get_mut(&unit) else { continue };
+            if entry.rest == Some(at) {
+                entry.rest = None;
+                if entry.waiting.is_some() && !entry.working {
+                    self.resting -= 1;
+                    self.ready[(self.lane_of)(&unit)].push_back(unit);
+                }
+            } else if entry.alarm == Some(at) {
                 self.mark(&Dirt::Unit(unit));
             }
         }
@@ -153,7 +181,7 @@ impl Queue {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.working + self.ready.iter().map(VecDeque::len).sum::<usize>()
+        self.working + self.resting + self.ready.iter().map(VecDeque::len).sum::<usize>()
     }
 }
 
@@ -225,6 +253,30 @@ mod tests {
         queue.done(&unit("a"), None, false);
         queue.ring(now + Duration::from_secs(10));
         assert!(queue.is_idle(), "the old alarm is void");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_while_a_unit_rests_is_done_once_after_that() {
+        let mut queue = Queue::new(1, |_| 0);
+        let (now, rest) = (Instant::now(), Duration::from_secs(1));
+        queue.mark(&Dirt::Unit(unit("a")));
+        queue.next(0).expect("at once");
+        queue.mark(&pool("a", "80"));
+        queue.rest(&unit("a"), now + rest);
+        queue.done(&unit("a"), Some(now + rest * 9), false);
+        queue.mark(&pool("a", "443"));
+        assert!(queue.next(0).is_none(), "it rests");
+        assert!(!queue.is_idle(), "something is to be done");
+        assert_eq!(queue.next_alarm(), Some(now + rest));
+        queue.ring(now + rest);
+        let pools = BTreeSet::from([PoolId("443".into()), PoolId("80".into())]);
+        assert_eq!(queue.next(0).map(|it| it.1), Some(Todo::Parts(Parts { pools, ..Parts::default() })));
+        queue.rest(&unit("a"), now + rest * 2);
+        queue.done(&unit("a"), Some(now + rest * 9), false);
+        queue.ring(now + rest * 2);
+        assert!(queue.is_idle(), "nothing came");
+        queue.mark(&Dirt::Unit(unit("a")));
+        assert!(queue.next(0).is_some(), "it has rested");
     }
 
     #[test]

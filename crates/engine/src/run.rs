@@ -100,6 +100,9 @@ impl Handle {
     }
 }
 
+/// Which Unit, by which driver, with what end, and how long it took.
+type Done = (Unit, usize, Worked, Duration);
+
 pub struct Engine {
     world: World,
     drivers: Drivers,
@@ -107,7 +110,7 @@ pub struct Engine {
     queue: Queue,
     /// How many Units each driver works on.
     busy: Vec<usize>,
-    running: JoinSet<(Unit, usize, Worked)>,
+    running: JoinSet<Done>,
     /// Whose task is whose, should one panic.
     tasks: HashMap<Id, (Unit, usize)>,
     changes: mpsc::Receiver<Change>,
@@ -207,8 +210,9 @@ impl Engine {
             self.busy[at] += 1;
             let whose = unit.clone();
             let task = self.running.spawn(async move {
+                let begin = Instant::now();
                 let worked = driver.work(&unit, job).await;
-                (unit, at, worked)
+                (unit, at, worked, begin.elapsed())
             });
             self.tasks.insert(task.id(), (whose, at));
         }
@@ -235,13 +239,18 @@ impl Engine {
         })
     }
 
-    fn finish(&mut self, done: Result<(Id, (Unit, usize, Worked)), JoinError>) {
+    fn finish(&mut self, done: Result<(Id, Done), JoinError>) {
         let (id, finished) = match done {
-            Ok((id, (_, _, worked))) => (id, Some(worked)),
+            Ok((id, (_, _, worked, took))) => (id, Some((worked, took))),
             Err(failed) => (failed.id(), None),
         };
         let Some((unit, at)) = self.tasks.remove(&id) else { return };
         self.busy[at] -= 1;
+        let (finished, took) = finished.unzip();
+        let rest = took.map(|it| self.drivers.0[at].rest(it)).filter(|it| !it.is_zero());
+        if let Some(rest) = rest {
+            self.queue.rest(&unit, Instant::now() + rest);
+        }
         match finished {
             Some(Worked::Renewed) => self.queue.done(&unit, self.audit(&unit), false),
             Some(Worked::NotSo) => {

@@ -34,6 +34,8 @@ struct Script {
     wait: u32,
     blame: u32,
     panic: u32,
+    /// So many times as long as it worked.
+    rest: u32,
 }
 
 #[derive(Clone, Default)]
@@ -100,6 +102,10 @@ impl Driver for Played {
 
     fn conclude(&self, _: &Unit, _: &Desired, (): &()) -> Conclusion {
         Conclusion::default()
+    }
+
+    fn rest(&self, took: Duration) -> Duration {
+        took * self.with(|it| it.rest)
     }
 }
 
@@ -226,6 +232,26 @@ async fn a_driver_works_on_so_many_units_as_it_wants_and_they_look_again_one_by_
     running.until("all are looked at again", |it| it.applied.len() >= 120).await;
     let again = running.played.with(|it| it.applied[60].0..it.applied[119].0);
     assert!(again.end - again.start > Settings::default().resync / 4, "the audit is spread: {again:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_a_driver_rests_is_done_together() {
+    let running = Running::start(Script { rest: 1_000, ..Script::default() });
+    running.tell(told().into_iter().chain(synced())).await;
+    running.until_serving().await;
+    let before = running.played.with(|it| it.applied.len());
+    for port in 8_081..8_091 {
+        running
+            .tell([put(&service("shop", &[("", port, seaway_model::fact::TargetPort::Number(80))]))])
+            .await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // The first may find it rested; all others come while it rests from that.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let times = running.played.with(|it| it.applied.iter().map(|it| it.0).collect::<Vec<_>>());
+    assert!((before + 1..=before + 2).contains(&times.len()), "{before} and then {}", times.len());
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(1)), "{times:?}");
     running.stop().await;
 }
 

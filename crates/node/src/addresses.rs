@@ -6,11 +6,11 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use seaway_announce::Watch;
-use seaway_drivers::presence::Presence;
+use seaway_drivers::presence::{Presence, rest};
 use seaway_model::fact::HostReport;
 use tracing::warn;
 
@@ -67,12 +67,15 @@ fn follow(
     let mut watch = Watch::open()?;
     // Whatever happened while nobody watched.
     tell(presence.report()?);
+    let mut pause = Duration::ZERO;
     while !ended.load(Ordering::Relaxed) {
         if !watch.wait(PATIENCE)?.is_empty() {
             // Thousands may come and go at once: they are not all looked at after each.
-            thread::park_timeout(TOGETHER);
+            thread::park_timeout(TOGETHER.max(pause));
             watch.events()?;
+            let begin = Instant::now();
             tell(presence.report()?);
+            pause = rest(begin.elapsed());
         }
     }
     Ok(())
