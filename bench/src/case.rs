@@ -10,6 +10,7 @@ mod web;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -84,8 +85,10 @@ pub enum Metric {
     Installed,
     InstallCpu,
     InstallHostCpu,
-    /// Requests that change something, for each Service.
+    /// Requests that change something, for each Service: by then, and until nothing more is to be told.
     InstallWrites,
+    AllTold,
+    AllWrites,
     /// A controller that starts again: seconds, MiB, and requests that change something.
     Restarted,
     RestartCpu,
@@ -93,8 +96,9 @@ pub enum Metric {
     RestartWrites,
     HostRestarted,
     HostRestartCpu,
+    HostRestartWrites,
     HostPeak,
-    /// Milliseconds from the writing of an endpoint until a new connection reaches it.
+    /// Milliseconds from when the writing of an endpoint was acknowledged until a new connection reaches it.
     EndpointHalf,
     EndpointP99,
     /// A minute in which nothing happens: seconds of CPU, requests that change something other than a Lease, and those
@@ -196,6 +200,8 @@ pub struct Bench {
     pub own_network: bool,
     pub rig: Rig,
     pub crowd: Option<cloud::Crowd>,
+    /// Where a control plane that was filled once is kept for later runs.
+    pub kept: Option<PathBuf>,
 }
 
 impl Case {
@@ -403,12 +409,15 @@ impl Metric {
             Self::InstallCpu => "its CPU, controller, s",
             Self::InstallHostCpu => "its CPU, host, s",
             Self::InstallWrites => "its writes for each Service",
+            Self::AllTold => "events told after, s",
+            Self::AllWrites => "writes by then for each Service",
             Self::Restarted => "controller again ready after, s",
             Self::RestartCpu => "its CPU, s",
             Self::RestartPeak => "its peak memory, MiB",
             Self::RestartWrites => "its writes",
             Self::HostRestarted => "host again ready after, s",
             Self::HostRestartCpu => "host's CPU of it, s",
+            Self::HostRestartWrites => "writes of it, of both",
             Self::HostPeak => "host's peak memory, MiB",
             Self::EndpointHalf => "endpoint change, p50, ms",
             Self::EndpointP99 => "endpoint change, p99, ms",

@@ -69,6 +69,9 @@ struct Arguments {
     /// Services of the case `kubernetes`
     #[arg(long)]
     services: Option<usize>,
+    /// Keep what the control plane of the case `kubernetes` was filled with in this folder, and begin with it next time
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// What starts a control plane of Kubernetes
     #[arg(long, default_value = "rig/kubernetes")]
     rig: PathBuf,
@@ -105,7 +108,15 @@ fn run(arguments: Arguments) -> Result<bool> {
     for contender in &arguments.contenders {
         versions.push((*contender, contender.version(&programs)?));
     }
-    let mut bench = Bench { programs, effort, open_files, own_network, rig: Rig::new()?, crowd: None };
+    let mut bench = Bench {
+        programs,
+        effort,
+        open_files,
+        own_network,
+        rig: Rig::new()?,
+        crowd: None,
+        kept: arguments.keep,
+    };
     let plan = rounds::Plan {
         rounds: if arguments.quick { 1 } else { arguments.rounds },
         contenders: arguments.contenders,

@@ -24,6 +24,9 @@ const PODS: &str = "10.244.0.0/15";
 /// Clients that fill it at once.
 const WRITERS: usize = 8;
 
+/// Of the audit log.
+const LONGEST_LINE: u64 = 64 << 10;
+
 /// What is written down of the requests of our users: all that change something.
 const AUDIT: &str = "
 apiVersion: audit.k8s.io/v1
@@ -53,7 +56,8 @@ pub struct Plane {
 }
 
 impl Plane {
-    pub fn up(rig: &Path) -> Result<Self> {
+    /// `from`: what etcd keeps is copied from there, if it is there.
+    pub fn up(rig: &Path, from: Option<&Path>) -> Result<Self> {
         let installed = Command::new(rig.join("install")).output().context("rig/kubernetes/install")?;
         ensure!(
             installed.status.success(),
@@ -71,13 +75,41 @@ impl Plane {
         ] {
             said(Command::new("ip").args(line.split(' ')))?;
         }
-        let policy = plane.folder.path().join("audit.yaml");
-        fs::write(&policy, AUDIT)?;
-        let mut up = plane.command("up");
-        up.args(["--address", ADDRESS, "--node-grace", "1h", "--for", &std::process::id().to_string()]);
-        up.arg("--audit").arg(&policy);
-        said(&mut up)?;
+        fs::write(plane.folder.path().join("audit.yaml"), AUDIT)?;
+        if let Some(kept) = from.filter(|it| it.exists()) {
+            fs::create_dir_all(plane.data())?;
+            copy(kept, &plane.data())?;
+        }
+        plane.start()?;
         Ok(plane)
+    }
+
+    fn start(&self) -> Result<()> {
+        let mut up = self.command("up");
+        up.args(["--address", ADDRESS, "--node-grace", "1h", "--for", &std::process::id().to_string()]);
+        up.arg("--audit").arg(self.folder.path().join("audit.yaml"));
+        said(&mut up).map(drop)
+    }
+
+    /// Keeps what is there now for later runs. It stands still meanwhile.
+    pub fn keep_in(&self, folder: &Path) -> Result<()> {
+        said(self.command("down").arg("--keep"))?;
+        if let Some(parent) = folder.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        copy(&self.data(), folder)?;
+        self.start()
+    }
+
+    /// The process of Kubernetes' own controllers.
+    pub fn controllers(&self) -> Result<u32> {
+        let text = fs::read_to_string(self.dir().join("run/kube-controller-manager.pid"))?;
+        text.split_whitespace().next().context("a process")?.parse().context("a process")
+    }
+
+    /// What etcd keeps.
+    fn data(&self) -> PathBuf {
+        self.dir().join("data")
     }
 
     /// A client of an administrator.
@@ -143,9 +175,15 @@ impl Plane {
         })
     }
 
-    /// Where the audit log ends now: what is written later begins there.
+    /// Where the last whole line of the audit log ends now: what is written later begins there.
     pub fn mark(&self) -> Result<u64> {
-        Ok(fs::metadata(self.audit_log()).map_or(0, |it| it.len()))
+        let Ok(mut file) = fs::File::open(self.audit_log()) else { return Ok(0) };
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(LONGEST_LINE)))?;
+        let mut tail = Vec::new();
+        file.take(LONGEST_LINE).read_to_end(&mut tail)?;
+        let begun = tail.iter().rev().take_while(|it| **it != b'\n').count();
+        Ok(length.saturating_sub(LONGEST_LINE) + (tail.len() - begun) as u64)
     }
 
     /// What we wrote since.
@@ -190,6 +228,11 @@ fn write_in(line: &str) -> Result<Write> {
     let (resource, below) = (text("/objectRef/resource"), text("/objectRef/subresource"));
     let resource = if below.is_empty() { resource } else { format!("{resource}/{below}") };
     Ok(Write { user: text("/user/username"), verb: text("/verb"), resource })
+}
+
+/// A folder with all that is in it.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    said(Command::new("cp").arg("-aT").args([from, to])).map(drop)
 }
 
 /// Runs a program to its end, and returns what it printed.

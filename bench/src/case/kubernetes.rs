@@ -30,6 +30,8 @@ const MIB: f64 = (1 << 20) as f64;
 const PATIENCE: Duration = Duration::from_secs(900);
 /// What a start leaves behind is over when the CPU did less than this in a second.
 const REST: f64 = 0.02;
+/// Less than this is what the controllers of Kubernetes do when nothing happens.
+const RIG_REST: f64 = 0.2;
 const NODES: usize = 100;
 
 pub fn targets() -> Vec<Target> {
@@ -50,8 +52,16 @@ pub fn targets() -> Vec<Target> {
 pub fn sample(bench: &mut Bench) -> Result<Sample> {
     ensure!(bench.own_network, "the case kubernetes needs a network of its own (root)");
     let services = bench.effort.services;
-    let scene = Scene { plane: Plane::up(&bench.programs.rig)?, members: Members::start()?, bench, services };
-    scene.fill()?;
+    let kept = bench.kept.as_ref().map(|it| it.join(format!("services-{services}")));
+    let was_kept = kept.as_ref().is_some_and(|it| it.exists());
+    let plane = Plane::up(&bench.programs.rig, kept.as_deref())?;
+    let scene = Scene { plane, members: Members::start()?, bench, services };
+    if !was_kept {
+        scene.fill()?;
+        kept.iter().try_for_each(|it| scene.plane.keep_in(it))?;
+    }
+    // Controllers of Kubernetes, which have just begun, go through all of it first.
+    settle_below(RIG_REST, scene.plane.controllers()?)?;
     let mut figures = Vec::new();
     let mut note = |found: Found| {
         let words: Vec<String> =
@@ -131,11 +141,17 @@ impl Scene<'_> {
         let written = api::count(&mut self.plane.api()?, objects::ADDRESSES)?;
         ensure!(written == self.services, "{written} Addresses for {} Services", self.services);
         self.prove(&told)?;
+        let each = || Ok::<_, anyhow::Error>(self.written(mark)?.len() as f64 / self.services as f64);
+        let by_then = each()?;
+        // Events come in their turn, after what all wait for.
+        self.until_silent()?;
         let found = vec![
             (Metric::Installed, installed),
             (Metric::InstallCpu, spent?),
             (Metric::InstallHostCpu, spent_by_host?),
-            (Metric::InstallWrites, self.written(mark)?.len() as f64 / self.services as f64),
+            (Metric::InstallWrites, by_then),
+            (Metric::AllTold, begin.elapsed().as_secs_f64()),
+            (Metric::AllWrites, each()?),
         ];
         Ok((controller, host, told, found))
     }
@@ -207,16 +223,34 @@ impl Scene<'_> {
 
     fn restart_host(&self, old: Running, told: &Told) -> Result<(Running, Found)> {
         drop(old);
+        let mark = self.plane.mark()?;
         let host = self.start(Part::Node)?;
         let ready = host.wait_until(PATIENCE, || seaway::is_ready_at(Part::Node.admin()))?;
         settle(&host)?;
+        self.until_silent()?;
         self.prove(told)?;
         let found = vec![
+            (Metric::HostRestartWrites, self.written(mark)?.len() as f64),
             (Metric::HostRestarted, ready.as_secs_f64()),
             (Metric::HostRestartCpu, cpu(&host)?),
             (Metric::HostPeak, peak(&host)?),
         ];
         Ok((host, found))
+    }
+
+    /// Waits until nothing more is written, but Leases.
+    fn until_silent(&self) -> Result<()> {
+        let (mark, begin) = (self.plane.mark()?, Instant::now());
+        let (mut before, mut silent) = (0, 0);
+        while silent < 3 {
+            ensure!(!sys::interrupted(), "interrupted");
+            ensure!(begin.elapsed() < PATIENCE, "it does not come to rest");
+            thread::sleep(Duration::from_secs(1));
+            let now = self.plane.written_since(mark)?.iter().filter(|it| it.resource != "leases").count();
+            silent = if now == before { silent + 1 } else { 0 };
+            before = now;
+        }
+        Ok(())
     }
 
     /// What both parts have written since, but Leases.
@@ -241,8 +275,9 @@ impl Scene<'_> {
             let service = change * 7_919 % self.services;
             let (at, pod) = (door(told, service)?, objects::newcomer(change));
             let (path, patch) = objects::moved(service, &[pod]);
-            let begin = Instant::now();
             api.ask("PATCH", &path, Some(&patch))?;
+            // What the API server has acknowledged is a fact; how long it took for that is not ours.
+            let begin = Instant::now();
             while self.members.answers_at(at)? != pod {
                 ensure!(!sys::interrupted(), "interrupted");
                 ensure!(begin.elapsed() < Duration::from_secs(10), "{at} does not lead to {pod} after 10 s");
@@ -334,8 +369,14 @@ fn process(running: &Running) -> Result<u32> {
 
 /// Waits until it does nothing more.
 fn settle(running: &Running) -> Result<()> {
+    settle_below(REST, process(running)?)
+}
+
+/// Waits until it takes less of a core than this.
+fn settle_below(rest: f64, process: u32) -> Result<()> {
+    let cpu = || cores::cpu_time(process).context("it has ended");
     let begin = Instant::now();
-    let mut before = cpu(running)?;
+    let mut before = cpu()?;
     let mut rested = 0;
     while rested < 3 {
         ensure!(!sys::interrupted(), "interrupted");
@@ -343,8 +384,8 @@ fn settle(running: &Running) -> Result<()> {
             bail!("it does not come to rest");
         }
         thread::sleep(Duration::from_secs(1));
-        let now = cpu(running)?;
-        rested = if now - before < REST { rested + 1 } else { 0 };
+        let now = cpu()?;
+        rested = if now - before < rest { rested + 1 } else { 0 };
         before = now;
     }
     Ok(())
