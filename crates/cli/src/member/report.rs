@@ -1,0 +1,72 @@
+//! What a part of a cluster tells of its World, whenever that may be another.
+
+use std::time::{Duration, Instant};
+
+use seaway_cluster::{Counted, HostReports, PoolReports, PoolSays, Wanted, Wishes};
+use seaway_engine::{Handle, Phase};
+use seaway_plan::World;
+
+const SAID_AFTER: Duration = Duration::from_millis(50);
+const SAID_AT_LAST: Duration = Duration::from_secs(1);
+const COUNTED_AFTER: Duration = Duration::from_millis(500);
+
+/// Tells the cluster what this host serves, and what not, whenever that may be another.
+pub(super) async fn say(reports: HostReports, handle: Handle) {
+    let mut moved = handle.moved();
+    let mut phase = handle.phase();
+    // Before all is known everything would be an exception.
+    if phase.wait_for(|it| *it != Phase::Listening).await.is_err() {
+        return;
+    }
+    loop {
+        moved.mark_unchanged();
+        let begin = Instant::now();
+        match handle.ask(World::said).await {
+            Some(Some(said)) => reports.say(said),
+            Some(None) => {}
+            None => return,
+        }
+        let pause = (begin.elapsed() * 4).clamp(SAID_AFTER, SAID_AT_LAST);
+        if moved.changed().await.is_err() {
+            return;
+        }
+        // Much may come at once: it is not looked up after each step, and of thousands less often.
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Tells the watch which Secrets somebody names: of all others no key is kept.
+pub(super) async fn want(wishes: Wishes, handle: Handle) {
+    let mut moved = handle.moved();
+    loop {
+        moved.mark_unchanged();
+        match handle.ask(World::secrets).await {
+            Some(Some(named)) => wishes.secrets(Wanted::These(named)),
+            Some(None) => wishes.secrets(Wanted::Every),
+            None => return,
+        }
+        if moved.changed().await.is_err() {
+            return;
+        }
+        tokio::time::sleep(SAID_AFTER).await;
+    }
+}
+
+/// Tells pools how full they are. Many Services may come at once: it is counted after a pause.
+pub(super) async fn count(reports: PoolReports, handle: Handle) {
+    let mut moved = handle.moved();
+    while moved.changed().await.is_ok() {
+        tokio::time::sleep(COUNTED_AFTER).await;
+        moved.mark_unchanged();
+        let Some((pools, problems)) = handle.ask(|world| (world.pools(), world.problems())).await else {
+            return;
+        };
+        let says = pools.into_iter().map(|it| {
+            let problems = problems.iter().filter(|problem| problem.object == it.pool).cloned().collect();
+            let [v4, v6] =
+                [it.v4, it.v6].map(|it| Counted { assigned: it.assigned, available: it.available });
+            (it.pool, PoolSays { v4, v6, problems })
+        });
+        reports.say(says.collect());
+    }
+}
