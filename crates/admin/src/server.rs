@@ -1,5 +1,7 @@
 //! The listening sockets, and who may hold how much of them.
 
+mod looks;
+mod places;
 mod routes;
 
 use std::{
@@ -18,18 +20,15 @@ use thiserror::Error;
 use tokio::{
     net::{TcpListener, TcpStream},
     pin,
-    sync::Semaphore,
     task::JoinSet,
     time,
 };
 
-use self::routes::Routes;
+use self::{places::Places, routes::Routes};
 use crate::{logging::LogHandle, view::View};
 
 pub const PORT: u16 = 1936;
 
-/// At once, over all sockets. Others wait in the kernel's queue.
-const CONNECTIONS: usize = 128;
 /// For a request's head, and between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const HEADER_BYTES: usize = 16 * 1024;
@@ -136,7 +135,7 @@ impl Bound {
     pub fn serve(self, source: Source, log: LogHandle) -> Admin {
         let addresses = self.addresses();
         let routes = Arc::new(Routes::new(source, log));
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let places = Places::new();
         let mut tasks = JoinSet::new();
         for (listener, grants) in self.listeners {
             tasks.spawn(accept(listener, grants, Arc::clone(&routes), Arc::clone(&places)));
@@ -189,15 +188,16 @@ fn is_family_absent(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(nix::errno::Errno::EAFNOSUPPORT as i32)
 }
 
-async fn accept(listener: TcpListener, grants: Grants, routes: Arc<Routes>, places: Arc<Semaphore>) {
+async fn accept(listener: TcpListener, grants: Grants, routes: Arc<Routes>, places: Arc<Places>) {
     let mut connections = JoinSet::new();
     let mut failing = false;
     loop {
         while connections.try_join_next().is_some() {}
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
                 failing = false;
+                // Not queued: a queue full of whoever has too many would keep out all others.
+                let Some(place) = places.take(peer.ip()).await else { continue };
                 let routes = Arc::clone(&routes);
                 connections.spawn(async move {
                     converse(stream, peer, grants, routes).await;

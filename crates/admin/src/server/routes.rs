@@ -5,7 +5,7 @@ mod answer;
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use http_body_util::{BodyExt, Limited};
@@ -18,7 +18,10 @@ use serde::Serialize;
 use tokio::time;
 
 use self::answer::{Answer, html, json, text};
-use super::{Grants, Look, Source};
+use super::{
+    Grants, Source,
+    looks::{Looks, Seen},
+};
 use crate::{
     csv,
     logging::LogHandle,
@@ -44,7 +47,7 @@ const HELP: &str = "\
 ";
 
 pub(super) struct Routes {
-    source: Source,
+    looks: Looks,
     log: LogHandle,
     page: Page,
     sampler: Mutex<Sampler>,
@@ -98,7 +101,13 @@ impl Route {
 
 impl Routes {
     pub(super) fn new(source: Source, log: LogHandle) -> Routes {
-        Routes { source, log, page: Page::new(), sampler: Mutex::default(), metrics: Mutex::default() }
+        Routes {
+            looks: Looks::new(source),
+            log,
+            page: Page::new(),
+            sampler: Mutex::default(),
+            metrics: Mutex::default(),
+        }
     }
 
     pub(super) async fn answer(
@@ -113,7 +122,7 @@ impl Routes {
                 text(StatusCode::NOT_FOUND, format!("There is nothing at this path. There is:\n\n{HELP}"))
             }
             // hyper sends the head alone where that was asked.
-            (Some(route), &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query)).await,
+            (Some(route), &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query), peer).await,
             (Some(_), _) if grants == Grants::Reading => {
                 // Or a proxy that is still sending it finds a broken connection instead of an answer.
                 let body = Limited::new(request.into_body(), BODY_BYTES).collect();
@@ -127,25 +136,25 @@ impl Routes {
         answer
     }
 
-    async fn show(&self, route: Route, filter: &Filter) -> Answer {
+    async fn show(&self, route: Route, filter: &Filter, peer: SocketAddr) -> Answer {
         match route {
             Route::Page => {
                 let filter = filter.clone().for_page();
-                let shown = filter.apply(self.look().await);
+                let shown = filter.apply(self.look(peer).await);
                 html(self.page.render(&shown, &filter, Usage::now()), self.page.content_security_policy())
             }
             Route::State => {
-                let shown = filter.apply(self.look().await);
+                let shown = filter.apply(self.look(peer).await);
                 json(&State { view: &shown.view, process: Usage::now() })
             }
-            Route::Csv => text(StatusCode::OK, csv::render(&self.look().await)),
+            Route::Csv => text(StatusCode::OK, csv::render(&self.look(peer).await)),
             Route::Metrics => {
-                let view = (self.source)(Look::Whole).await;
+                let Seen { view, .. } = self.seen_by(peer).await;
                 let metrics = lock(&self.metrics).render(&view, Usage::now());
                 answer::open_metrics(metrics)
             }
             Route::Live => text(StatusCode::OK, "live\n"),
-            Route::Ready => match (self.source)(Look::Readiness).await.readiness.why_not() {
+            Route::Ready => match self.looks.readiness().await.readiness.why_not() {
                 None => text(StatusCode::OK, "ready\n"),
                 Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },
@@ -154,10 +163,18 @@ impl Routes {
     }
 
     /// With rates.
-    async fn look(&self) -> View {
-        let mut view = Arc::unwrap_or_clone((self.source)(Look::Whole).await);
-        lock(&self.sampler).observe(&mut view, Instant::now());
+    async fn look(&self, peer: SocketAddr) -> View {
+        let Seen { at, view } = self.seen_by(peer).await;
+        let mut view = Arc::unwrap_or_clone(view);
+        lock(&self.sampler).observe(&mut view, at);
         view
+    }
+
+    async fn seen_by(&self, peer: SocketAddr) -> Seen {
+        match is_here(peer) {
+            true => self.looks.whole().await,
+            false => self.looks.whole_of_late().await,
+        }
     }
 
     async fn set_log(&self, peer: SocketAddr, request: Request<Incoming>) -> Answer {
@@ -184,7 +201,7 @@ impl Routes {
 }
 
 fn may_change(peer: SocketAddr, headers: &HeaderMap) -> Result<(), &'static str> {
-    if !peer.ip().to_canonical().is_loopback() {
+    if !is_here(peer) {
         return Err("The log level can be set from this machine only.\n");
     }
     // A browser adds it when a page of somebody else's asks; curl does not.
@@ -192,6 +209,10 @@ fn may_change(peer: SocketAddr, headers: &HeaderMap) -> Result<(), &'static str>
         return Err("Nothing is changed for a web page: the request has an Origin.\n");
     }
     Ok(())
+}
+
+fn is_here(peer: SocketAddr) -> bool {
+    peer.ip().to_canonical().is_loopback()
 }
 
 fn refuse_change() -> Answer {

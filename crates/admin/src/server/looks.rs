@@ -1,0 +1,107 @@
+//! Whole looks, which cost the planner's time: strangers share one a second, however often they ask.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::future::{BoxFuture, FutureExt, Shared};
+
+use super::{Look, Source};
+use crate::view::View;
+
+/// Strangers are told what was so no longer ago than this.
+const STALE: Duration = Duration::from_secs(1);
+/// Those who began a look may all be gone: nobody goes on with one that is older.
+const LEFT: Duration = Duration::from_secs(5);
+
+pub(super) struct Looks {
+    source: Source,
+    shared: Mutex<Option<Begun>>,
+}
+
+struct Begun {
+    at: Instant,
+    look: Shared<BoxFuture<'static, Seen>>,
+}
+
+#[derive(Clone)]
+pub(super) struct Seen {
+    pub(super) at: Instant,
+    pub(super) view: Arc<View>,
+}
+
+impl Looks {
+    pub(super) fn new(source: Source) -> Looks {
+        Looks { source, shared: Mutex::default() }
+    }
+
+    pub(super) async fn readiness(&self) -> Arc<View> {
+        (self.source)(Look::Readiness).await
+    }
+
+    /// As it is now.
+    pub(super) async fn whole(&self) -> Seen {
+        whole((self.source)(Look::Whole)).await
+    }
+
+    /// As somebody saw it a moment ago, or is about to see it.
+    pub(super) async fn whole_of_late(&self) -> Seen {
+        let look = {
+            // A look is begun under this lock, and waited for without it.
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            match shared.as_ref().filter(|it| it.is_of_late()) {
+                Some(begun) => begun.look.clone(),
+                None => {
+                    let look = whole((self.source)(Look::Whole)).boxed().shared();
+                    *shared = Some(Begun { at: Instant::now(), look: look.clone() });
+                    look
+                }
+            }
+        };
+        look.await
+    }
+}
+
+impl Begun {
+    fn is_of_late(&self) -> bool {
+        match self.look.peek() {
+            Some(seen) => seen.at.elapsed() < STALE,
+            None => self.at.elapsed() < LEFT,
+        }
+    }
+}
+
+async fn whole(looking: super::Looking) -> Seen {
+    let view = looking.await;
+    Seen { at: Instant::now(), view }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+    use tokio::task::yield_now;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn strangers_who_ask_at_once_share_a_look_and_this_machine_has_its_own() {
+        let looked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&looked);
+        let looks = Looks::new(Arc::new(move |_| {
+            let counted = Arc::clone(&counted);
+            Box::pin(async move {
+                yield_now().await;
+                counted.fetch_add(1, Ordering::Relaxed);
+                Arc::new(View::default())
+            })
+        }));
+        join_all((0..100).map(|_| looks.whole_of_late())).await;
+        looks.whole_of_late().await;
+        assert_eq!(looked.load(Ordering::Relaxed), 1);
+        looks.whole().await;
+        assert_eq!(looked.load(Ordering::Relaxed), 2);
+    }
+}
