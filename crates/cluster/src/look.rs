@@ -144,6 +144,10 @@ impl Cluster {
     /// What a host's status page says at `path`, through the API server.
     pub async fn read_page(&self, page: &StatusPage, path: &str) -> Result<String, Unanswered> {
         let StatusPage { namespace, pod, port } = page;
+        // A host wrote them, and whoever looks may be allowed more than hosts.
+        if !is_label(namespace) || !pod.split('.').all(is_label) {
+            return Err(Unanswered(Answer::Invalid(format!("{namespace}/{pod} is no name of a pod"))));
+        }
         let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path}");
         let request = http::Request::get(path).body(Vec::new());
         let request = request.map_err(|error| Unanswered(Answer::Invalid(error.to_string())))?;
@@ -189,11 +193,31 @@ impl Sight {
     }
 }
 
+/// A DNS label, as RFC 1123 has it. Of such a path can be made: it holds no `/`, no `..`, no `?`.
+fn is_label(text: &str) -> bool {
+    let ordinary = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
+    let edges = [text.as_bytes().first(), text.as_bytes().last()];
+    edges.into_iter().all(|it| it.is_some_and(|&it| ordinary(it)))
+        && text.len() <= 63
+        && text.bytes().all(|it| ordinary(it) || it == b'-')
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::{api::coordination::v1::LeaseSpec, apimachinery::pkg::apis::meta::v1::MicroTime};
 
     use super::*;
+
+    #[test]
+    fn no_path_is_made_of_what_is_no_name() {
+        for name in ["seaway-node-x7", "0", "a"] {
+            assert!(is_label(name), "{name}");
+        }
+        let long = "a".repeat(64);
+        for name in ["", "..", "a/../../../secrets", "a?b", "a:b", "a%2f", "-a", "a-", "A", "\u{e4}", &long] {
+            assert!(!is_label(name), "{name}");
+        }
+    }
 
     #[test]
     fn a_lease_tells_who_lives() {
