@@ -123,8 +123,16 @@ fn serves_classless(sight: &Sight) -> bool {
 }
 
 fn at_length(problem: &Problem) -> String {
-    let bind = "And let whoever looks see it: kubectl create clusterrolebinding NAME --clusterrole=seaway-viewer \
-                --user=WHO";
+    let bind = match problem.message.contains("leases.") {
+        true => {
+            "And let whoever looks see them: kubectl create rolebinding NAME -n seaway-system \
+             --clusterrole=seaway-lease-reader --user=WHO"
+        }
+        false => {
+            "And let whoever looks see it: kubectl create clusterrolebinding NAME --clusterrole=seaway-viewer \
+             --user=WHO"
+        }
+    };
     let lines = [problem.message.as_str(), &problem.fix];
     let bind = Some(bind).filter(|_| problem.reason == Reason::NotPermitted);
     let lines: Vec<&str> = lines.into_iter().filter(|it| !it.is_empty()).chain(bind).collect();
@@ -137,7 +145,7 @@ async fn pages(
     hosts: &[(HostSight, Pulse)],
     sought: Option<&str>,
 ) -> BTreeMap<Name, Result<View, String>> {
-    let path = sought.map_or("state".to_owned(), |it| format!("state?q={it}"));
+    let path = sought.map_or("state".to_owned(), |it| format!("state?q={}", encoded(it)));
     let mut asked = JoinSet::new();
     for (host, _) in hosts.iter().filter(|(_, pulse)| pulse.may_live()) {
         let (cluster, path, page) = (cluster.clone(), path.clone(), host.running.page.clone());
@@ -151,6 +159,16 @@ async fn pages(
         });
     }
     asked.join_all().await.into_iter().collect()
+}
+
+/// As a query may have it (RFC 3986, 2.1).
+fn encoded(text: &str) -> String {
+    let byte = |it: u8| match it {
+        b'-' | b'.' | b'_' | b'~' => char::from(it).to_string(),
+        it if it.is_ascii_alphanumeric() => char::from(it).to_string(),
+        it => format!("%{it:02X}"),
+    };
+    text.bytes().map(byte).collect()
 }
 
 /// Open now, and since its program started.
@@ -172,4 +190,15 @@ fn connections(view: &View, service: Option<(&str, &str)>) -> Connections {
         }
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sought_stays_one_word_of_the_query() {
+        assert_eq!(encoded("default/shop-1.x"), "default%2Fshop-1.x");
+        assert_eq!(encoded("a&limit=0 #\u{e4}%"), "a%26limit%3D0%20%23%C3%A4%25");
+    }
 }

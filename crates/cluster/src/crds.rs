@@ -167,11 +167,11 @@ mod tests {
         uses("seaway-controller", "seaway.dev", "addresspools/status", &["patch"]);
         uses("seaway-controller", "", "services/status", &["patch"]);
         uses("seaway-controller", "events.k8s.io", "events", &["create"]);
-        uses("seaway-controller", "coordination.k8s.io", "leases", &["create", "get", "list", "update"]);
         uses("seaway-node", "seaway.dev", "loadbalancerhosts", &["create"]);
         uses("seaway-node", "seaway.dev", "loadbalancerhosts/status", &["patch"]);
-        uses("seaway-node", "coordination.k8s.io", "leases", &["create", "get", "update"]);
-        uses("seaway-viewer", "coordination.k8s.io", "leases", &["list"]);
+        // Of no role that is bound in the whole cluster, where Nodes and others have theirs.
+        uses("seaway-leases", "coordination.k8s.io", "leases", &["create", "get", "update"]);
+        uses("seaway-lease-reader", "coordination.k8s.io", "leases", &["list"]);
         uses("seaway-counters", "", "pods/proxy", &["get"]);
         assert_eq!(allowed(), used);
     }

@@ -21,11 +21,7 @@ use crate::scene::{A_TERM, CONTROLLER, Scene, service};
 /// A service account that may what a controller may.
 fn account(scene: &Scene, name: &str) -> String {
     scene.cluster.kubectl(&["create", "serviceaccount", name]);
-    for role in [CONTROLLER, "seaway-reader", "seaway-certificates"] {
-        let binding = format!("{name}-{role}");
-        let (role, account) = (format!("--clusterrole={role}"), format!("--serviceaccount=default:{name}"));
-        scene.cluster.kubectl(&["create", "clusterrolebinding", &binding, &role, &account]);
-    }
+    scene.bind(&format!("--serviceaccount=default:{name}"), CONTROLLER);
     scene.cluster.kubectl(&["create", "token", name])
 }
 

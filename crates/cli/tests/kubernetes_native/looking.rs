@@ -114,6 +114,15 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
         "--user=viewer",
     ]);
     let viewer = scene.cluster.kubeconfig_of("viewer", &[]);
+    let (_, noted) = plugin.run(&viewer, "status");
+    assert!(noted.contains("--clusterrole=seaway-lease-reader"), "who lives is for others to see: {noted}");
+    scene.cluster.kubectl(&[
+        "create",
+        "rolebinding",
+        "l",
+        "--clusterrole=seaway-lease-reader",
+        "--user=viewer",
+    ]);
     until("both serve it", || {
         plugin.status(&viewer)["services"][0]["hosts"] == serde_json::json!(["a", "b"])
     });

@@ -90,9 +90,16 @@ fn what_a_cluster_lacks_is_named_with_its_mend_and_then_found() {
 
 /// A role of that name: what controllers may, but for this.
 fn allow(scene: &Scene, name: &str, but: Option<(&str, &str)>) {
-    let role = scene.cluster.kubectl(&["get", "clusterrole", "seaway-controller", "-o", "json"]);
-    let mut role: Value = serde_json::from_str(&role).expect("is JSON");
+    let [mut role, leases, reader] =
+        ["seaway-controller", "seaway-leases", "seaway-lease-reader"].map(|it| {
+            let role = scene.cluster.kubectl(&["get", "clusterrole", it, "-o", "json"]);
+            serde_json::from_str::<Value>(&role).expect("is JSON")
+        });
     role["metadata"] = json!({ "name": name });
+    for more in [leases, reader] {
+        let rules = role["rules"].as_array_mut().expect("a role has rules");
+        rules.extend(more["rules"].as_array().cloned().unwrap_or_default());
+    }
     for rule in role["rules"].as_array_mut().into_iter().flatten() {
         let of = |it: &Value, word: &str| it.as_array().is_some_and(|it| it.contains(&json!(word)));
         if let Some((verb, resource)) = but

@@ -87,6 +87,20 @@ fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
         assert_eq!(settings.expect("is read").stdout, b"1\n");
     }
 
+    for (account, namespace, may) in [
+        ("seaway-node", SYSTEM, true),
+        ("seaway-controller", SYSTEM, true),
+        // Where whoever writes decides which Nodes live, and who leads the cluster's own controllers.
+        ("seaway-node", "kube-node-lease", false),
+        ("seaway-controller", "kube-system", false),
+    ] {
+        let who = format!("--as=system:serviceaccount:{SYSTEM}:{account}");
+        // It fails where the answer is no.
+        let told =
+            scene.cluster.try_kubectl(&["auth", "can-i", "update", "leases", &who, "-n", namespace], "");
+        assert_eq!(told.is_ok(), may, "{account} in {namespace}: {told:?}");
+    }
+
     scene.cluster.apply(&deployment("shop", 2));
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     let at = scene.answering("shop");

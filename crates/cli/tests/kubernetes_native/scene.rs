@@ -163,11 +163,18 @@ impl Scene {
         self.cluster.kubectl(&["wait", "--for=condition=Established", "crd", "addresspools.seaway.dev"]);
         self.cluster.apply(POOL);
         for user in [CONTROLLER, NODE] {
-            for role in [user, "seaway-reader", "seaway-certificates"] {
-                let binding = format!("{user}-{role}");
-                let (role, user) = (format!("--clusterrole={role}"), format!("--user={user}"));
-                self.cluster.kubectl(&["create", "clusterrolebinding", &binding, &role, &user]);
-            }
+            self.bind(&format!("--user={user}"), user);
+        }
+    }
+
+    /// Lets somebody be a part of Seaway, by the role of that part and those that all have. Leases are in `default`.
+    pub(crate) fn bind(&self, who: &str, role: &str) {
+        let (_, name) = who.rsplit_once(['=', ':']).expect("--user=NAME or the like");
+        let everywhere = [role, "seaway-reader", "seaway-certificates"].map(|it| ("clusterrolebinding", it));
+        let leases = ["seaway-leases", "seaway-lease-reader"].map(|it| ("rolebinding", it));
+        for (kind, role) in everywhere.into_iter().chain(leases) {
+            let (binding, role) = (format!("{name}-{role}"), format!("--clusterrole={role}"));
+            self.cluster.kubectl(&["create", kind, &binding, &role, who]);
         }
     }
 

@@ -162,15 +162,16 @@ async fn a_server_that_is_not_there_and_one_of_another_authority_are_told_apart(
 #[tokio::test]
 async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     let Some(scene) = Scene::up("writers") else { return };
-    let bind = |user: &str, role: &str| {
+    let bind = |kind: &str, user: &str, role: &str| {
         let (role, user_is) = (format!("--clusterrole={role}"), format!("--user={user}"));
-        scene.kubectl(&["create", "clusterrolebinding", &format!("{user}-{}", &role[14..]), &role, &user_is]);
+        scene.kubectl(&["create", kind, &format!("{user}-{}", &role[14..]), &role, &user_is]);
     };
     for user in ["control", "host"] {
-        bind(user, "seaway-reader");
+        bind("clusterrolebinding", user, "seaway-reader");
+        bind("rolebinding", user, "seaway-leases");
     }
-    bind("control", "seaway-controller");
-    bind("host", "seaway-node");
+    bind("clusterrolebinding", "control", "seaway-controller");
+    bind("clusterrolebinding", "host", "seaway-node");
     let control = connect(&scene.cluster.kubeconfig_of("control", &[]), PACE).await;
     control.identity().await.expect("it may tell clusters apart");
     let campaign = Campaign::start(&control, "writers", "test", Terms::LEADER);
