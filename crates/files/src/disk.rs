@@ -39,7 +39,13 @@ fn write_aside(
     durable: Durable,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(aside)?;
+    // What is left of a write that was cut short; or somebody else's, who would read what we write, or a link to what is
+    // not ours.
+    match fs::remove_file(aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(aside)?;
     let mut writer = BufWriter::with_capacity(64 << 10, file);
     write(&mut writer)?;
     let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -54,4 +60,30 @@ pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_way_of_a_file_is_taken_away_and_neither_followed_nor_written_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, aside, other] = ["it", "it.tmp", "other"].map(|name| folder.path().join(name));
+        fs::write(&other, "theirs").expect("is written");
+        for linked in [true, false] {
+            match linked {
+                true => symlink(&other, &aside).expect("is linked"),
+                false => fs::hard_link(&other, &aside).expect("is linked"),
+            }
+            replace(&path, Durable::No, |it| it.write_all(b"ours")).expect("is written");
+            assert_eq!(fs::read_to_string(&other).expect("is there"), "theirs");
+            assert_eq!(fs::read_to_string(&path).expect("is there"), "ours");
+            let it = fs::symlink_metadata(&path).expect("is there");
+            assert!(it.is_file() && it.permissions().mode() & 0o777 == 0o600, "{it:?}");
+            fs::remove_file(&path).expect("is there");
+        }
+    }
 }

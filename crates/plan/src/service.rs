@@ -369,7 +369,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         problems.push(problem(Reason::NoEndpoints, whose.into()).fix(slice_to_write(demand)));
     } else if found.no_node_port {
         problems.push(no_node_port(&object, &wanted.field));
-    } else if found.portless.len() == found.slices {
+    } else if found.portless.len() == found.slices && found.portless.iter().any(|(_, it)| !it.is_empty()) {
         let mut has = String::new();
         for (slice, ports) in &found.portless {
             for port in ports {

@@ -6,7 +6,7 @@ use seaway_model::{
     Address, Change, Config, Desired, Dirt, Fact, Kind, L4, Name, ObjectRef, Outcome, Owner, Problem, Reason,
     Unit,
     config::Exposed,
-    fact::{FactRef, NameAnswer, Service, ServiceKind, TargetPort},
+    fact::{Endpoints, FactRef, NameAnswer, Service, ServiceKind, TargetPort},
     load_balancer::{Bind, MemberState},
     outcome::{Serving, UnitState},
     unit::{LbKey, Place},
@@ -167,6 +167,14 @@ fn endpoints_are_joined_by_port_name_then_by_target_port() {
         assert_eq!(found, expected, "port {name:?} to {target:?}, slice has {has:?}");
         assert_eq!(reasons(&world).contains(&Reason::NoSuchPort), expected.is_empty());
     }
+}
+
+/// As a cluster writes them where the selector finds no pod.
+#[test]
+fn slices_without_endpoints_and_ports_are_nobody_and_no_wrong_port() {
+    let nobody = Endpoints { ports: Vec::new(), ..slice("shop", ("", 80), vec![]) };
+    let world = world(vec![put(&shop()), put_slice(&nobody), host(&["192.0.2.5"], &[])]);
+    assert_eq!(reasons(&world), [Reason::NoEndpoints].into());
 }
 
 #[test]
