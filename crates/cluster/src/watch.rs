@@ -39,8 +39,8 @@ pub struct Watch {
 pub struct Wishes(watch::Sender<Wanted>);
 
 impl Wishes {
-    /// Which Secrets are told with what they hold; of all others only that they are there. At first every one of type
-    /// `kubernetes.io/tls` is told. What becomes wanted is fetched, what no longer is is dropped.
+    /// Which Secrets are told with what they hold; of all others only that they are there. At first those are that
+    /// were known before. What becomes wanted is fetched, what no longer is is dropped.
     pub fn secrets(&self, wanted: Wanted) {
         self.0.send_if_modified(|before| {
             let changed = *before != wanted;
@@ -68,7 +68,12 @@ impl Cluster {
     /// As above, with what whoever reads `changes` knows already: of that, what is not there any more is told as gone.
     pub fn watch_from(&self, known: &[Fact], changes: mpsc::Sender<Change>, pulses: Pulses) -> Watch {
         let hosts = Arc::new(Hosts::default());
-        let (wanted, wishes) = watch::channel(Wanted::Every);
+        // Nobody said yet who is named: those that are known whole go on, and no other key is told.
+        let whole = known.iter().filter_map(|fact| match fact {
+            Fact::Secret(it) if !it.withheld => Some(it.object.clone()),
+            _ => None,
+        });
+        let (wanted, wishes) = watch::channel(Wanted::These(whole.collect()));
         let (complain, troubles) = mpsc::channel(WATCHED.len());
         let mut tasks = JoinSet::new();
         for watched in &WATCHED {

@@ -6,23 +6,33 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::{Access, Cluster, Credentials, Pace, Pulses};
-use seaway_model::{Change, Fact, Kind, fact::FactRef};
+use seaway_cluster::{Access, Cluster, Credentials, Pace, Pulses, Wanted};
+use seaway_model::{
+    Change, Fact, Kind, ObjectRef,
+    fact::{FactRef, Secret, TLS_SECRET},
+};
 use seaway_testkit::facts;
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
     sync::mpsc,
-    time::timeout,
+    time::{interval, timeout},
 };
 
-/// What is answered to questions for Services, one after the other; to all others: that there are none.
-type Script = Arc<Mutex<VecDeque<Answer>>>;
+/// What is answered to questions for one kind, one after the other; to all others: that there are none.
+#[derive(Clone)]
+struct Script {
+    /// In the paths of these questions.
+    of: &'static str,
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+}
 
 enum Answer {
     Whole(u16, String),
     /// These events, and then silence.
     Stream(Vec<String>),
+    /// These events, one each 300 milliseconds.
+    Drip(Vec<String>),
     /// These bytes, and the end of the connection.
     Cut(String),
 }
@@ -30,7 +40,8 @@ enum Answer {
 struct Heard {
     changes: mpsc::Receiver<Change>,
     asked: mpsc::UnboundedReceiver<String>,
-    _watch: seaway_cluster::Watch,
+    kind: Kind,
+    watch: seaway_cluster::Watch,
     _folder: tempfile::TempDir,
 }
 
@@ -39,9 +50,13 @@ async fn begin(script: Vec<Answer>) -> Heard {
 }
 
 async fn begin_from(known: &[Fact], script: Vec<Answer>) -> Heard {
+    begin_with(Kind::Service, "/services?", known, script).await
+}
+
+async fn begin_with(kind: Kind, of: &'static str, known: &[Fact], script: Vec<Answer>) -> Heard {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("is bound");
-    let script: Script = Arc::new(Mutex::new(script.into()));
+    let script = Script { of, answers: Arc::new(Mutex::new(script.into())) };
     let (ask, asked) = mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
@@ -58,6 +73,7 @@ async fn begin_from(known: &[Fact], script: Vec<Answer>) -> Heard {
     let pace = Pace {
         first_retry: Duration::from_millis(20),
         longest_retry: Duration::from_millis(60),
+        silence: Duration::from_secs(2),
         ..Pace::default()
     };
     let credentials = Credentials::Kubeconfig { path, context: None };
@@ -65,7 +81,7 @@ async fn begin_from(known: &[Fact], script: Vec<Answer>) -> Heard {
     let cluster = Cluster::connect(access).await.expect("a kubeconfig");
     let (tell, changes) = mpsc::channel(64);
     let watch = cluster.watch_from(known, tell, Pulses::Unheeded);
-    Heard { changes, asked, _watch: watch, _folder: folder }
+    Heard { changes, asked, kind, watch, _folder: folder }
 }
 
 async fn serve(mut stream: TcpStream, script: Script, ask: mpsc::UnboundedSender<String>) {
@@ -74,8 +90,8 @@ async fn serve(mut stream: TcpStream, script: Script, ask: mpsc::UnboundedSender
     while let Ok(Some(request)) = lines.next_line().await {
         while lines.next_line().await.is_ok_and(|it| it.is_some_and(|it| !it.is_empty())) {}
         let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-        let scripted = match path.starts_with("/api/v1/services?") {
-            true => script.lock().expect("whole").pop_front(),
+        let scripted = match path.contains(script.of) {
+            true => script.answers.lock().expect("whole").pop_front(),
             false => None,
         };
         let answer = match scripted {
@@ -87,15 +103,13 @@ async fn serve(mut stream: TcpStream, script: Script, ask: mpsc::UnboundedSender
             None if path.contains("watch=true") => Answer::Stream(Vec::new()),
             None => Answer::Whole(200, list("9", &[])),
         };
+        let mut later = Vec::new();
         let (head, body, stays) = match answer {
             Answer::Whole(code, body) => (format!("{code} X\r\nContent-Length: {}", body.len()), body, true),
-            Answer::Stream(events) => {
-                let chunk = |it: String| format!("{:x}\r\n{it}\n\r\n", it.len() + 1);
-                (
-                    "200 OK\r\nTransfer-Encoding: chunked".to_owned(),
-                    events.into_iter().map(chunk).collect(),
-                    false,
-                )
+            Answer::Stream(events) => (CHUNKED.to_owned(), events.into_iter().map(chunk).collect(), false),
+            Answer::Drip(events) => {
+                later = events;
+                (CHUNKED.to_owned(), String::new(), false)
             }
             Answer::Cut(body) => (format!("200 OK\r\nContent-Length: {}", body.len() + 100), body, true),
         };
@@ -104,10 +118,23 @@ async fn serve(mut stream: TcpStream, script: Script, ask: mpsc::UnboundedSender
         if write.write_all(answer.as_bytes()).await.is_err() || cut {
             return;
         }
+        let mut slowly = interval(Duration::from_millis(300));
+        for event in later {
+            slowly.tick().await;
+            if write.write_all(chunk(event).as_bytes()).await.is_err() {
+                return;
+            }
+        }
         if !stays {
             std::future::pending::<()>().await;
         }
     }
+}
+
+const CHUNKED: &str = "200 OK\r\nTransfer-Encoding: chunked";
+
+fn chunk(event: String) -> String {
+    format!("{:x}\r\n{event}\n\r\n", event.len() + 1)
 }
 
 fn service(name: &str, version: &str) -> String {
@@ -134,18 +161,20 @@ fn event(kind: &str, object: &str) -> String {
 }
 
 impl Heard {
-    /// The next thing that is told of Services.
+    /// The next thing that is told of objects of that kind.
     async fn next(&mut self) -> String {
+        let kind = self.kind;
         loop {
             let change = timeout(Duration::from_secs(20), self.changes.recv()).await;
             let name = |reference: FactRef| match reference {
-                FactRef::Object(object) if object.kind == Kind::Service => Some(object.name),
+                FactRef::Object(object) if object.kind == kind => Some(object.name),
                 _ => None,
             };
             match change.expect("something is told in time").expect("watches go on") {
                 Change::Put(fact) => {
                     if let Some(name) = name(fact.reference()) {
-                        return format!("put {name}");
+                        let withheld = matches!(&fact, Fact::Secret(it) if it.withheld);
+                        return format!("put {name}{}", if withheld { " without its key" } else { "" });
                     }
                 }
                 Change::Gone(reference) => {
@@ -153,7 +182,7 @@ impl Heard {
                         return format!("gone {name}");
                     }
                 }
-                Change::Synced(Kind::Service) => return "synced".to_owned(),
+                Change::Synced(it) if it == kind => return "synced".to_owned(),
                 Change::Reported(_, problems) => {
                     return problems
                         .first()
@@ -265,4 +294,122 @@ async fn garbage_and_errors_change_nothing_and_are_told_in_words() {
     let well = told.iter().position(|it| it == "well").expect("it is well again");
     told.remove(well);
     assert_eq!(told, ["put a", "synced", "put b"]);
+}
+
+#[tokio::test]
+async fn a_trouble_is_taken_back_by_the_first_event_of_a_busy_watch() {
+    let busy = (6..36).map(|version| event("MODIFIED", &service("a", &version.to_string())));
+    let trouble = || Answer::Whole(500, status(500, "InternalError", "etcd"));
+    let mut heard = begin(vec![
+        Answer::Whole(200, list("5", &[service("a", "3")])),
+        trouble(),
+        trouble(),
+        Answer::Drip(busy.collect()),
+    ])
+    .await;
+    for wanted in ["put a", "synced", "Unreachable: the API server answers 500: etcd"] {
+        assert_eq!(heard.next().await, wanted);
+    }
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        told.push(heard.next().await);
+    }
+    assert!(told.contains(&"well".to_owned()), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_watch_that_is_half_open_is_noticed_however_often_others_are_wanted() {
+    let silent = || Answer::Stream(Vec::new());
+    let answers = vec![Answer::Whole(200, list("5", &[])), silent(), silent()];
+    let mut heard = begin_with(Kind::Secret, "/secrets?", &[], answers).await;
+    let wishes = heard.watch.wishes();
+    let begun_anew = async {
+        let mut often = interval(Duration::from_millis(100));
+        let (mut asked, mut every) = (0, false);
+        while asked < 3 {
+            tokio::select! {
+                _ = heard.asked.recv() => asked += 1,
+                _ = often.tick() => {
+                    every = !every;
+                    wishes.secrets(if every { Wanted::Every } else { Wanted::These([].into()) });
+                }
+            }
+        }
+    };
+    timeout(Duration::from_secs(20), begun_anew).await.expect("it is begun anew");
+}
+
+fn certificate(version: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"c","namespace":"default","uid":"u","resourceVersion":"{version}"}},"type":"kubernetes.io/tls","data":{{"tls.crt":"YQ==","tls.key":"YQ=="}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn no_key_is_told_before_somebody_names_it_but_those_that_were_known() {
+    let object = ObjectRef::new(Kind::Secret, "default", "c");
+    let listed = || Answer::Whole(200, list("5", &[certificate("3")]));
+    let answers = vec![listed(), Answer::Stream(Vec::new()), Answer::Whole(200, certificate("3"))];
+    let mut heard = begin_with(Kind::Secret, "/secrets", &[], answers).await;
+    for wanted in ["put c without its key", "synced"] {
+        assert_eq!(heard.next().await, wanted);
+    }
+    heard.watch.wishes().secrets(Wanted::These([object.clone()].into()));
+    assert_eq!(heard.next().await, "put c");
+
+    let known = Secret { kind: TLS_SECRET.into(), withheld: false, ..Secret::withheld(object) };
+    let known = [Fact::Secret(Arc::new(known))];
+    let mut heard = begin_with(Kind::Secret, "/secrets?", &known, vec![listed()]).await;
+    assert_eq!(heard.next().await, "put c");
+}
+
+fn pool(name: &str, version: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"metallb.io/v1beta1","kind":"IPAddressPool","metadata":{{"name":"{name}","namespace":"default","uid":"u","resourceVersion":"{version}"}},"spec":{{"addresses":["192.0.2.0/28"]}}}}"#
+    )
+}
+
+async fn told_of_pools(answers: Vec<Answer>, told: &[&str]) {
+    let mut heard = begin_with(Kind::IPAddressPool, "/ipaddresspools?", &[], answers).await;
+    for wanted in told {
+        let next = heard.next().await;
+        assert!(next.starts_with(wanted), "{next} where {wanted} was to be told");
+    }
+}
+
+#[tokio::test]
+async fn of_a_kind_that_is_no_more_none_is_left_but_one_answer_is_not_believed() {
+    let listed = || Answer::Whole(200, list("5", &[pool("p", "3")]));
+    let missing = || Answer::Whole(404, status(404, "NotFound", "page not found"));
+    let trouble = || Answer::Whole(500, status(500, "InternalError", "etcd"));
+    let gone = vec![listed(), missing(), missing(), missing(), missing(), listed()];
+    told_of_pools(gone, &["put p", "synced", "gone p", "put p"]).await;
+    let stays = vec![listed(), missing(), missing(), trouble(), missing(), missing(), listed()];
+    let mut heard = begin_with(Kind::IPAddressPool, "/ipaddresspools?", &[], stays).await;
+    let mut told = Vec::new();
+    while told.iter().filter(|it| *it == "put p").count() < 2 {
+        told.push(heard.next().await);
+    }
+    assert!(!told.contains(&"gone p".to_owned()), "{told:?}");
+}
+
+#[tokio::test]
+async fn what_was_known_of_a_kind_goes_on_when_we_may_not_look_any_more_and_it_is_told() {
+    let forbidden = || Answer::Whole(403, status(403, "Forbidden", "cannot watch it"));
+    let answers = vec![
+        Answer::Whole(200, list("5", &[pool("p", "3")])),
+        forbidden(),
+        forbidden(),
+        forbidden(),
+        forbidden(),
+        Answer::Stream(vec![event("ADDED", &pool("q", "7"))]),
+    ];
+    let refused = "NotPermitted: may not watch ipaddresspools.metallb.io: cannot watch it; what was known of them goes on";
+    let mut heard = begin_with(Kind::IPAddressPool, "/ipaddresspools?", &[], answers).await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|it| it != "put q") {
+        told.push(heard.next().await);
+    }
+    told.retain(|it| it != "well");
+    assert_eq!(told, ["put p", "synced", refused, "put q"]);
 }

@@ -40,9 +40,11 @@ pub(super) async fn want(wishes: Wishes, handle: Handle) {
     let mut moved = handle.moved();
     loop {
         moved.mark_unchanged();
-        match handle.ask(World::secrets).await {
-            Some(Some(named)) => wishes.secrets(Wanted::These(named)),
-            Some(None) => wishes.secrets(Wanted::Every),
+        // Before all is told, nobody knows who names which.
+        match handle.ask(|world| world.is_settled().then(|| world.secrets())).await {
+            Some(Some(Some(named))) => wishes.secrets(Wanted::These(named)),
+            Some(Some(None)) => wishes.secrets(Wanted::Every),
+            Some(None) => {}
             None => return,
         }
         if moved.changed().await.is_err() {

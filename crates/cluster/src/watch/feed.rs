@@ -11,10 +11,7 @@ use futures::StreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use seaway_engine::backoff;
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, fact::FactRef};
-use tokio::{
-    sync::mpsc,
-    time::{sleep, timeout},
-};
+use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, info};
 
 use super::{
@@ -40,6 +37,8 @@ const PAGE: u32 = 500;
 const LIST_ANEW: u32 = 5;
 /// An API server ends watches by itself after a while; one that ends sooner than this is better not begun at once.
 const SHORT: Duration = Duration::from_secs(1);
+/// An API server that has just begun may know no definitions yet: so often in a row it has to say that there is none.
+const NO_SUCH_KIND: u32 = 3;
 
 pub(super) struct Feed {
     pub(super) cluster: Cluster,
@@ -53,6 +52,8 @@ pub(super) struct Feed {
     synced: bool,
     /// In a row.
     failures: u32,
+    /// So often in a row it was not there.
+    missing: u32,
     troubled: bool,
 }
 
@@ -79,6 +80,7 @@ impl Feed {
             hosts,
             synced: false,
             failures: 0,
+            missing: 0,
             troubled: false,
         }
     }
@@ -152,9 +154,9 @@ impl Feed {
                     return Ok(());
                 }
                 Some(answer) => {
-                    let passing = answer.passes();
+                    let (passing, missing) = (answer.passes(), answer == Answer::NotFound);
                     self.fail("watch", answer).await?;
-                    if passing && self.failures >= LIST_ANEW {
+                    if missing || passing && self.failures >= LIST_ANEW {
                         return Ok(());
                     }
                 }
@@ -175,30 +177,38 @@ impl Feed {
         let silence = self.cluster.pace().silence;
         let mut doubted = self.troubled || self.failures > 0;
         let mut anew = pin!(self.cluster.begun_anew());
+        // Begun once: whatever else happens meanwhile takes no time from them.
+        let mut refused_by_now = pin!(sleep(SHORT));
+        let mut silent = pin!(sleep(silence));
         loop {
             let next = tokio::select! {
+                biased;
                 () = &mut anew => return Ok(None),
-                next = timeout(silence, stream.next()) => next,
-                // A refusal would have come by now.
-                () = sleep(SHORT), if doubted => {
-                    doubted = false;
-                    self.well().await?;
-                    continue;
-                }
                 () = Secrets::stirred(&mut self.secrets) => {
                     self.look_at_secrets().await?;
                     continue;
                 }
-            };
-            let event = match next {
-                Ok(Some(Ok(event))) => event,
-                Ok(None) => return Ok(None),
-                Ok(Some(Err(error))) => return Ok(Some(Answer::of(&error))),
-                Err(_) => {
+                next = stream.next() => next,
+                // A refusal would have come by now.
+                () = &mut refused_by_now, if doubted => {
+                    doubted = false;
+                    self.well().await?;
+                    continue;
+                }
+                () = &mut silent => {
                     self.cluster.renew().await;
                     return Ok(Some(Answer::Unreachable(format!("nothing was heard for {silence:?}"))));
                 }
             };
+            let event = match next {
+                Some(Ok(event)) => event,
+                None => return Ok(None),
+                Some(Err(error)) => return Ok(Some(Answer::of(&error))),
+            };
+            if doubted && !matches!(event, WatchEvent::Error(_)) {
+                doubted = false;
+                self.well().await?;
+            }
             match event {
                 WatchEvent::Added(told) | WatchEvent::Modified(told) => {
                     told.version().clone_into(version);
@@ -211,6 +221,8 @@ impl Feed {
                 WatchEvent::Bookmark(mark) => *version = mark.metadata.resource_version,
                 WatchEvent::Error(status) => return Ok(Some(Answer::of(&kube::Error::Api(status)))),
             }
+            // Not before it was taken: whoever reads may be slow.
+            silent.as_mut().reset(tokio::time::Instant::now() + silence);
         }
     }
 
@@ -312,7 +324,7 @@ impl Feed {
     }
 
     async fn well(&mut self) -> Result<(), Over> {
-        self.failures = 0;
+        (self.failures, self.missing) = (0, 0);
         match std::mem::replace(&mut self.troubled, false) {
             true => self.troubles.send((self.watched.kind, None)).await.map_err(|_| Over),
             false => Ok(()),
@@ -322,24 +334,36 @@ impl Feed {
     /// Tells what is wrong, and waits until it is worth to ask again.
     async fn fail(&mut self, verb: &str, answer: Answer) -> Result<(), Over> {
         self.failures += 1;
+        self.missing = if answer == Answer::NotFound { self.missing + 1 } else { 0 };
         let watched = self.watched;
-        let problem = answer.problem(watched, verb);
+        let mut problem = answer.problem(watched, verb);
         let missing = matches!(answer, Answer::NotFound | Answer::Forbidden(_));
+        let goes_on = matches!(answer, Answer::Forbidden(_)) || watched.need == Need::Required;
+        if missing && goes_on && !self.known.is_empty() {
+            problem.message = format!("{}; what was known of them goes on", problem.message);
+        }
         let passing = answer.passes();
         if matches!((&answer, watched.need), (Answer::NotFound, Need::Foreign)) {
             debug!("{}", problem.message);
             // It answers, which it may not have done before.
-            let failures = self.failures;
+            let (failures, missing) = (self.failures, self.missing);
             self.well().await?;
-            self.failures = failures;
+            (self.failures, self.missing) = (failures, missing);
         // A watch that was cut once is begun again, and nobody need know.
         } else if self.failures > 1 || !self.synced || !passing {
             debug!("{}", problem.message);
             self.troubled = true;
             self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| Over)?;
         }
-        // What is not there, or not for us, counts as empty. What was known once goes on.
+        // What is not there, or not for us, counts as empty. What was known once goes on where we may not look; but where
+        // the kind is no more, none is left.
         if missing && watched.need != Need::Required {
+            if self.missing >= NO_SUCH_KIND {
+                self.known.begin();
+                for key in self.known.finish() {
+                    self.remove(&key, "").await?;
+                }
+            }
             self.sync().await?;
         }
         sleep(self.pause(&answer, missing)).await;

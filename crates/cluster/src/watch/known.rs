@@ -61,6 +61,10 @@ impl Known {
         Parting { gone: self.told.remove(key), mended: self.broken.remove(key) }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.told.is_empty()
+    }
+
     pub(crate) fn told(&self) -> Vec<Key> {
         self.told.keys().cloned().collect()
     }

@@ -10,7 +10,10 @@ use seaway_model::{
     Change, Fact, Kind, ObjectRef,
     fact::{Secret, TLS_SECRET},
 };
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
 use super::{
     feed::{Feed, Over},
@@ -33,6 +36,8 @@ pub(super) struct Secrets {
     now: Wanted,
     /// The watch does not bring them.
     fetched: BTreeSet<ObjectRef>,
+    /// When those are looked at again.
+    look_again: Instant,
     /// Told without what they hold.
     withheld: BTreeSet<ObjectRef>,
 }
@@ -40,7 +45,13 @@ pub(super) struct Secrets {
 impl Secrets {
     pub(super) fn new(mut wanted: watch::Receiver<Wanted>) -> Secrets {
         let now = wanted.borrow_and_update().clone();
-        Secrets { wanted, now, fetched: BTreeSet::new(), withheld: BTreeSet::new() }
+        Secrets {
+            wanted,
+            now,
+            fetched: BTreeSet::new(),
+            look_again: Instant::now() + LOOK_AGAIN,
+            withheld: BTreeSet::new(),
+        }
     }
 
     pub(super) fn wants(&self, key: &Key) -> bool {
@@ -71,14 +82,17 @@ impl Secrets {
         let some = !secrets.fetched.is_empty();
         tokio::select! {
             changed = secrets.wanted.changed() => if changed.is_err() { pending().await },
-            () = sleep(LOOK_AGAIN), if some => {}
+            () = sleep_until(secrets.look_again), if some => {}
         }
     }
 
     /// What is wanted and not told yet, or has to be looked at again; what is told and not wanted any more.
     fn catch_up(&mut self, told: &[Key]) -> (Vec<ObjectRef>, Vec<Key>) {
         self.now = self.wanted.borrow_and_update().clone();
-        let Wanted::These(these) = &self.now else { return (Vec::new(), Vec::new()) };
+        self.look_again = Instant::now() + LOOK_AGAIN;
+        let Wanted::These(these) = &self.now else {
+            return (self.withheld.union(&self.fetched).cloned().collect(), Vec::new());
+        };
         let whole = told.iter().filter(|it| !self.withheld.contains(&object(it)));
         let known: BTreeSet<ObjectRef> = whole.clone().map(object).collect();
         let look = these.iter().filter(|it| !known.contains(*it) || self.fetched.contains(*it));
@@ -162,6 +176,8 @@ fn is_watched(told: &Told) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::{interval, timeout};
+
     use super::*;
 
     fn key(name: &str) -> Key {
@@ -193,5 +209,34 @@ mod tests {
         secrets.fetched.insert(object(&key("b")));
         let (look, drop) = secrets.catch_up(&[key("a"), key("b")]);
         assert_eq!((look, drop), (vec![object(&key("b"))], vec![]));
+    }
+    #[tokio::test]
+    async fn whoever_wants_all_has_those_fetched_that_were_withheld() {
+        let (want, wanted) = watch::channel(Wanted::These([].into()));
+        let mut secrets = Secrets::new(wanted);
+        assert!(!secrets.wants(&key("a")));
+        secrets.withheld.insert(object(&key("a")));
+        want.send_replace(Wanted::Every);
+        assert_eq!(secrets.catch_up(&[key("a"), key("b")]), (vec![object(&key("a"))], vec![]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_no_watch_brings_is_looked_at_in_time_however_much_else_happens() {
+        let (_want, wanted) = watch::channel(Wanted::Every);
+        let mut secrets = Secrets::new(wanted);
+        secrets.fetched.insert(object(&key("a")));
+        let mut secrets = Some(secrets);
+        let begun = Instant::now();
+        let mut events = interval(Duration::from_millis(300));
+        let stirred = async {
+            loop {
+                tokio::select! {
+                    _ = events.tick() => {}
+                    () = Secrets::stirred(&mut secrets) => return,
+                }
+            }
+        };
+        timeout(LOOK_AGAIN * 2, stirred).await.expect("it is looked at");
+        assert_eq!(begun.elapsed().as_secs(), LOOK_AGAIN.as_secs());
     }
 }
