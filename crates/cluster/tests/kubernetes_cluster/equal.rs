@@ -8,6 +8,7 @@ use kube::{
     api::PostParams,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
+use seaway_cluster::Wanted;
 use seaway_manifests::{object, tree};
 use seaway_model::{
     Fact, Name,
@@ -54,9 +55,11 @@ async fn the_same_manifests_give_equal_facts() {
         scene.apply(&document);
     }
     let mut heard = scene.watch().await;
+    heard.want(Wanted::Every);
     for fact in wanted {
         let reference = fact.reference();
-        heard.until("all are told", |it: &Heard| it.facts.contains_key(&reference)).await;
+        let whole = |it: &Fact| !matches!(it, Fact::Secret(it) if it.withheld);
+        heard.until("all are told", |it: &Heard| it.facts.get(&reference).is_some_and(whole)).await;
         assert_eq!(comparable(&heard.facts[&reference]), comparable(&fact));
     }
     assert!(heard.problems.is_empty(), "{:?}", heard.problems);
