@@ -7,6 +7,7 @@ use kube::{
     Api,
     api::{DynamicObject, ListParams},
 };
+use seaway_engine::backoff;
 use seaway_model::{Kind, ObjectRef, Problem};
 use serde_json::{Value, json};
 use tokio::{
@@ -14,7 +15,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep_until},
 };
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     answer::Answer,
@@ -25,6 +26,8 @@ use crate::{
 
 /// Ten thousand Services come at once: a pool need not be told of each.
 const AT_MOST: Duration = Duration::from_secs(1);
+/// One that is refused again and again is not tried more often than about this.
+const SELDOM: Duration = Duration::from_secs(60);
 
 /// Addresses of one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,40 +75,67 @@ impl Drop for PoolReports {
     }
 }
 
+/// What a pool's status says, as far as we know.
+struct Written {
+    says: PoolSays,
+    since: Since,
+}
+
+/// Since when a pool is ready, or is not.
+struct Since {
+    ready: bool,
+    moment: String,
+}
+
+/// Its status could not be written.
+struct Refused {
+    times: u32,
+    again: Instant,
+}
+
 async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Receiver<All>) {
-    let mut written = All::new();
+    let mut written: BTreeMap<ObjectRef, Written> = BTreeMap::new();
+    let mut refused: BTreeMap<ObjectRef, Refused> = BTreeMap::new();
     loop {
         if !leading.is_now() {
             // Whoever leads says it, and may have said something else when we do.
             written.clear();
+            refused.clear();
             leading.changed_from(false).await;
             heard.mark_changed();
         }
+        let again = refused.values().map(|it| it.again).min();
         tokio::select! {
             changed = heard.changed() => if changed.is_err() { return },
             () = leading.changed_from(true) => continue,
+            () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {}
         }
         let says = heard.borrow_and_update().clone();
         let next = Instant::now() + AT_MOST;
         written.retain(|object, _| says.contains_key(object));
+        refused.retain(|object, _| says.contains_key(object));
         for (object, pool) in &says {
-            if written.get(object) == Some(pool) || !leading.is_now() {
+            let waits = refused.get(object).is_some_and(|it| it.again > Instant::now());
+            let before = written.remove(object);
+            if waits || !leading.is_now() {
                 continue;
             }
-            // Whoever starts again, or led before, may have said it already.
-            if !written.contains_key(object) && is_said(&cluster, object, pool).await {
-                written.insert(object.clone(), pool.clone());
-                continue;
-            }
-            match write(&cluster, object, pool).await {
-                Ok(()) | Err(Answer::NotFound) => {
-                    written.insert(object.clone(), pool.clone());
+            match tell(&cluster, object, pool, before).await {
+                Ok(now) => {
+                    refused.remove(object);
+                    written.insert(object.clone(), now);
                 }
+                // It may have been written, and only the answer lost.
                 Err(answer) => {
-                    warn!(%object, why = answer.told(), "its status cannot be written");
-                    // It may have been written, and only the answer lost.
-                    written.remove(object);
-                    heard.mark_changed();
+                    let times = refused.get(object).map_or(0, |it| it.times) + 1;
+                    let pause = backoff(times, AT_MOST, SELDOM, times.into());
+                    refused.insert(object.clone(), Refused { times, again: Instant::now() + pause });
+                    match times {
+                        1 => warn!(%object, why = answer.told(), "its status cannot be written"),
+                        _ => {
+                            debug!(%object, why = answer.told(), times, "its status still cannot be written")
+                        }
+                    }
                 }
             }
         }
@@ -113,27 +143,63 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
     }
 }
 
-async fn write(cluster: &Cluster, object: &ObjectRef, pool: &PoolSays) -> Result<(), Answer> {
+/// Writes what is not said yet.
+async fn tell(
+    cluster: &Cluster,
+    object: &ObjectRef,
+    pool: &PoolSays,
+    before: Option<Written>,
+) -> Result<Written, Answer> {
+    let since = match before {
+        Some(before) if before.says == *pool => return Ok(before),
+        Some(before) => Some(before.since),
+        // Whoever starts again, or led before, may have said it already.
+        None => {
+            let said = said(cluster, object).await?;
+            let since = since(&said);
+            match since {
+                Some(since) if without_moments(said) == without_moments(status(pool, "")) => {
+                    return Ok(Written { says: pool.clone(), since });
+                }
+                since => since,
+            }
+        }
+    };
+    let ready = pool.problems.is_empty();
+    let moment = match since {
+        Some(since) if since.ready == ready => since.moment,
+        _ => Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+    };
+    match write(cluster, object, status(pool, &moment)).await {
+        Ok(()) | Err(Answer::NotFound) => Ok(Written { says: pool.clone(), since: Since { ready, moment } }),
+        Err(answer) => Err(answer),
+    }
+}
+
+async fn write(cluster: &Cluster, object: &ObjectRef, status: Value) -> Result<(), Answer> {
     let pools = Watched::of(Kind::AddressPool).expect("pools are in the table of kinds");
-    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let body = json!({
         "apiVersion": format!("{OURS}/{OUR_VERSION}"),
         "kind": "AddressPool",
         "metadata": { "name": object.name },
-        "status": status(pool, &now),
+        "status": status,
     });
     cluster.apply_status(pools, "", &object.name, &body, true).await.map(drop)
 }
 
-/// The moment since when it is so is no news.
-async fn is_said(cluster: &Cluster, object: &ObjectRef, pool: &PoolSays) -> bool {
+/// What its status says; nothing, where there is none.
+async fn said(cluster: &Cluster, object: &ObjectRef) -> Result<Value, Answer> {
     let pools = Watched::of(Kind::AddressPool).expect("pools are in the table of kinds");
     let api: Api<DynamicObject> = Api::all_with(cluster.client(), &pools.resource());
     // To list is what the role allows.
     let one = ListParams::default().fields(&format!("metadata.name={}", object.name));
-    let Ok(told) = cluster.ask(api.list(&one)).await else { return false };
-    let wanted = without_moments(status(pool, ""));
-    told.items.iter().any(|it| without_moments(it.data["status"].clone()) == wanted)
+    let told = cluster.ask(api.list(&one)).await?;
+    Ok(told.items.into_iter().next().map_or(Value::Null, |it| it.data["status"].clone()))
+}
+
+fn since(said: &Value) -> Option<Since> {
+    let ready = said["conditions"].as_array()?.iter().find(|it| it["type"] == "Ready")?;
+    Some(Since { ready: ready["status"] == "True", moment: ready["lastTransitionTime"].as_str()?.to_owned() })
 }
 
 fn without_moments(mut status: Value) -> Value {

@@ -1,22 +1,24 @@
 //! Answers that no real API server gives on demand, given by a scripted one.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use seaway_cluster::{Access, Cluster, Credentials, Pace, Pulses, Wanted};
+use seaway_cluster::{
+    Access, Cluster, Counted, Credentials, Leading, Pace, PoolReports, PoolSays, Pulses, Wanted,
+};
 use seaway_model::{
-    Change, Fact, Kind, ObjectRef,
+    Change, Fact, Kind, ObjectRef, Problem, Reason,
     fact::{FactRef, Secret, TLS_SECRET},
 };
 use seaway_testkit::facts;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
     sync::mpsc,
-    time::{interval, timeout},
+    time::{Instant, interval, timeout},
 };
 
 /// What is answered to questions for one kind, one after the other; to all others: that there are none.
@@ -54,6 +56,17 @@ async fn begin_from(known: &[Fact], script: Vec<Answer>) -> Heard {
 }
 
 async fn begin_with(kind: Kind, of: &'static str, known: &[Fact], script: Vec<Answer>) -> Heard {
+    let (cluster, asked, folder) = server(of, script).await;
+    let (tell, changes) = mpsc::channel(64);
+    let watch = cluster.watch_from(known, tell, Pulses::Unheeded);
+    Heard { changes, asked, kind, watch, _folder: folder }
+}
+
+/// Questions whose paths have `of` are answered by the script, and told.
+async fn server(
+    of: &'static str,
+    script: Vec<Answer>,
+) -> (Cluster, mpsc::UnboundedReceiver<String>, tempfile::TempDir) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("is bound");
     let script = Script { of, answers: Arc::new(Mutex::new(script.into())) };
@@ -79,16 +92,25 @@ async fn begin_with(kind: Kind, of: &'static str, known: &[Fact], script: Vec<An
     let credentials = Credentials::Kubeconfig { path, context: None };
     let access = Access { credentials, namespace: Some("default".into()), pace };
     let cluster = Cluster::connect(access).await.expect("a kubeconfig");
-    let (tell, changes) = mpsc::channel(64);
-    let watch = cluster.watch_from(known, tell, Pulses::Unheeded);
-    Heard { changes, asked, kind, watch, _folder: folder }
+    (cluster, asked, folder)
 }
 
 async fn serve(mut stream: TcpStream, script: Script, ask: mpsc::UnboundedSender<String>) {
     let (read, mut write) = stream.split();
     let mut lines = BufReader::new(read).lines();
     while let Ok(Some(request)) = lines.next_line().await {
-        while lines.next_line().await.is_ok_and(|it| it.is_some_and(|it| !it.is_empty())) {}
+        let mut length = 0;
+        while let Some(header) = lines.next_line().await.ok().flatten().filter(|it| !it.is_empty()) {
+            if let Some((_, value)) =
+                header.split_once(':').filter(|it| it.0.eq_ignore_ascii_case("content-length"))
+            {
+                length = value.trim().parse().expect("a length");
+            }
+        }
+        let mut sent = vec![0; length];
+        if lines.get_mut().read_exact(&mut sent).await.is_err() {
+            return;
+        }
         let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
         let scripted = match path.contains(script.of) {
             true => script.answers.lock().expect("whole").pop_front(),
@@ -97,7 +119,7 @@ async fn serve(mut stream: TcpStream, script: Script, ask: mpsc::UnboundedSender
         let answer = match scripted {
             Some(answer) => {
                 // The test may be over.
-                let _ = ask.send(path);
+                let _ = ask.send(format!("{path} {}", String::from_utf8_lossy(&sent)));
                 answer
             }
             None if path.contains("watch=true") => Answer::Stream(Vec::new()),
@@ -412,4 +434,59 @@ async fn what_was_known_of_a_kind_goes_on_when_we_may_not_look_any_more_and_it_i
     }
     told.retain(|it| it != "well");
     assert_eq!(told, ["put p", "synced", refused, "put q"]);
+}
+
+fn own_pool(status: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"seaway.dev/v1alpha1","kind":"AddressPool","metadata":{{"name":"p","resourceVersion":"3"}},"status":{status}}}"#
+    )
+}
+
+fn counted(assigned: u128, problems: Vec<Problem>) -> BTreeMap<ObjectRef, PoolSays> {
+    let v4 = Counted { assigned, available: 9 };
+    let object = ObjectRef::new(Kind::AddressPool, "", "p");
+    [(object, PoolSays { v4, problems, ..PoolSays::default() })].into()
+}
+
+#[tokio::test]
+async fn a_pool_that_counts_on_is_ready_since_it_was_and_one_that_is_not_any_more_since_now() {
+    let said =
+        r#"{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2001-01-01T00:00:00Z"}]}"#;
+    let pool = || own_pool("{}");
+    let answers = vec![
+        Answer::Whole(200, list("5", &[own_pool(said)])),
+        Answer::Whole(200, pool()),
+        Answer::Whole(200, pool()),
+        Answer::Whole(200, pool()),
+    ];
+    let (cluster, mut asked, _folder) = server("/addresspools", answers).await;
+    let reports = PoolReports::start(&cluster, Leading::always());
+    let mut next = async || {
+        timeout(Duration::from_secs(20), asked.recv()).await.expect("is asked in time").expect("is asked")
+    };
+    reports.say(counted(1, vec![]));
+    assert!(next().await.contains("metadata.name%3Dp"), "it is looked what is said");
+    let since = r#""lastTransitionTime":"2001-01-01T00:00:00Z""#;
+    assert!(next().await.contains(since));
+    reports.say(counted(2, vec![]));
+    assert!(next().await.contains(since), "it is as ready as before");
+    let object = ObjectRef::new(Kind::AddressPool, "", "p");
+    reports.say(counted(3, vec![Problem::new(object, Reason::PoolOverlap, "overlaps")]));
+    assert!(!next().await.contains(since), "it is not ready any more");
+}
+
+#[tokio::test]
+async fn a_pool_that_may_not_be_written_is_tried_less_and_less_often() {
+    let forbidden = || Answer::Whole(403, status(403, "Forbidden", "cannot patch it"));
+    let (cluster, mut asked, _folder) = server("/addresspools", (0..99).map(|_| forbidden()).collect()).await;
+    let slow = cluster.clone();
+    let reports = PoolReports::start(&slow, Leading::always());
+    reports.say(counted(1, vec![]));
+    let mut at = Vec::new();
+    for _ in 0..4 {
+        timeout(Duration::from_secs(20), asked.recv()).await.expect("is asked in time").expect("is asked");
+        at.push(Instant::now());
+    }
+    let apart: Vec<Duration> = at.windows(2).map(|it| it[1] - it[0]).collect();
+    assert!(apart[2] > apart[0] * 2, "{apart:?}");
 }
