@@ -12,7 +12,7 @@ use crate::kinds::{Need, Watched};
 pub(crate) const INSTALL: &str = "seaway crds | kubectl apply -f -";
 
 /// The object that troubles with the API server are told of.
-pub(crate) fn object() -> ObjectRef {
+pub fn api_server() -> ObjectRef {
     ObjectRef::new(Kind::Config, "", "kubernetes")
 }
 
@@ -65,7 +65,7 @@ impl Answer {
     /// What people are told when a watch gets it. `verb`: `list` or `watch`.
     pub(crate) fn problem(&self, watched: &Watched, verb: &str) -> Problem {
         let kinds = watched.qualified();
-        let told = |reason, message: String| Problem::new(object(), reason, message);
+        let told = |reason, message: String| Problem::new(api_server(), reason, message);
         match self {
             Answer::Unauthorized(why) => {
                 told(Reason::NotPermitted, format!("the API server does not know who we are ({why})")).fix(

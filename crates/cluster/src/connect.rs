@@ -214,7 +214,8 @@ impl Cluster {
         }
     }
 
-    async fn reconnect(&self) {
+    /// As [`renew`](Cluster::renew) does, however long ago the last time was.
+    pub(crate) async fn reconnect(&self) {
         match find(&self.0.access).await {
             Ok(found) => {
                 *lock(&self.0.client) = found.client;

@@ -36,8 +36,15 @@ const AT_MOST: Duration = Duration::from_secs(1);
 
 /// Writes what a host says, until this is dropped.
 pub struct HostReports {
-    says: watch::Sender<HostSays>,
+    says: watch::Sender<Said>,
     task: JoinHandle<()>,
+}
+
+/// What is to be written, and how often what was written was lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Said {
+    says: Option<HostSays>,
+    lost: u64,
 }
 
 /// What a host's program says once and for all.
@@ -59,7 +66,7 @@ pub struct StatusPage {
 impl HostReports {
     /// `host`: the name of its object, which is made if it is not there.
     pub fn start(cluster: &Cluster, host: &str, running: Running) -> HostReports {
-        let (says, heard) = watch::channel(HostSays::default());
+        let (says, heard) = watch::channel(Said::default());
         let task = tokio::spawn(write_on(cluster.clone(), host.to_owned(), running, heard));
         HostReports { says, task }
     }
@@ -67,9 +74,18 @@ impl HostReports {
     /// Whatever was said before and is not written yet is not written any more.
     pub fn say(&self, says: HostSays) {
         self.says.send_if_modified(|before| {
-            let changed = *before != says;
-            *before = says;
+            let says = Some(says);
+            let changed = before.says != says;
+            before.says = says;
             changed
+        });
+    }
+
+    /// Somebody deleted the object: what was said last is written again.
+    pub fn rewrite(&self) {
+        self.says.send_if_modified(|it| {
+            it.lost += 1;
+            it.says.is_some()
         });
     }
 }
@@ -80,16 +96,14 @@ impl Drop for HostReports {
     }
 }
 
-async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: watch::Receiver<HostSays>) {
+async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: watch::Receiver<Said>) {
     let (mut written, mut failures) = (None, 0);
     while heard.changed().await.is_ok() {
-        let says = heard.borrow_and_update().clone();
-        if written.as_ref() == Some(&says) {
-            continue;
-        }
+        let said = heard.borrow_and_update().clone();
+        let Some(says) = said.says.as_ref().filter(|_| written.as_ref() != Some(&said)) else { continue };
         let next = Instant::now() + AT_MOST;
-        match write(&cluster, &host, status(&running, &says)).await {
-            Ok(()) => (written, failures) = (Some(says), 0),
+        match write(&cluster, &host, status(&running, says)).await {
+            Ok(()) => (written, failures) = (Some(said), 0),
             Err(answer) => {
                 warn!(host, why = answer.told(), "what this host says of itself cannot be written");
                 written = None;

@@ -6,6 +6,9 @@
 //! ```
 //! So the one before has stopped before the next begins, however long an answer took, and without being asked. Whoever
 //! is stopped in the middle of it all and goes on later finds that it leads no more before it writes.
+//!
+//! The Lease of a host is a sign of life, and nobody is elected: a process that starts writes it over whoever ran there
+//! before. One that finds it written over meanwhile has a rival of the same name, and says so.
 
 use std::time::Duration;
 
@@ -57,7 +60,20 @@ pub struct Campaign {
     task: JoinHandle<()>,
     resign: watch::Sender<bool>,
     leading: Leading,
+    rival: watch::Receiver<Option<Name>>,
 }
+
+/// What a Lease stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// One of many, at any time.
+    Leads,
+    /// The one of this name.
+    Lives,
+}
+
+/// To give a Lease back may take no longer: it ends by itself.
+const FAREWELL: Duration = Duration::from_secs(3);
 
 impl Leading {
     /// Where there is nobody else.
@@ -102,36 +118,49 @@ impl Leading {
 impl Campaign {
     /// Campaigns for the Lease `name`. `who` is for people; what tells one process from another is added to it.
     pub fn start(cluster: &Cluster, name: &str, who: &str, terms: Terms) -> Campaign {
+        Campaign::begin(cluster, name, who, terms, Meaning::Leads)
+    }
+
+    /// A host's sign of life: as long as it is renewed, what the host holds is believed to be held.
+    pub fn host(cluster: &Cluster, host: &str, terms: Terms) -> Campaign {
+        Campaign::begin(cluster, &format!("{}{host}", pulses::PREFIX), host, terms, Meaning::Lives)
+    }
+
+    fn begin(cluster: &Cluster, name: &str, who: &str, terms: Terms, meaning: Meaning) -> Campaign {
         let (tell, leading) = watch::channel(None);
+        let (tell_rival, rival) = watch::channel(None);
         let (resign, resigned) = watch::channel(false);
         let candidate = Candidate {
             cluster: cluster.clone(),
             name: name.to_owned(),
             identity: format!("{who}_{}", unique()),
             terms,
+            meaning,
+            had: false,
             held: None,
             seen: None,
             trouble: None,
             tell,
+            rival: tell_rival,
         };
         let task = tokio::spawn(candidate.run(resigned));
-        Campaign { task, resign, leading: Leading(leading) }
-    }
-
-    /// A host's sign of life: as long as it is renewed, what the host holds is believed to be held.
-    pub fn host(cluster: &Cluster, host: &str, terms: Terms) -> Campaign {
-        Campaign::start(cluster, &format!("{}{host}", pulses::PREFIX), host, terms)
+        Campaign { task, resign, leading: Leading(leading), rival }
     }
 
     pub fn leading(&self) -> Leading {
         self.leading.clone()
     }
 
-    /// Writes nothing any more, and gives the Lease back.
+    /// Who took it from us while we had it.
+    pub fn rival(&self) -> watch::Receiver<Option<Name>> {
+        self.rival.clone()
+    }
+
+    /// Writes nothing any more, and gives the Lease back, if somebody takes it soon.
     pub async fn resign(mut self) {
         // It may have ended.
         let _ = self.resign.send(true);
-        let _ = (&mut self.task).await;
+        let _ = timeout(FAREWELL, &mut self.task).await;
     }
 }
 
@@ -146,6 +175,9 @@ struct Candidate {
     name: String,
     identity: String,
     terms: Terms,
+    meaning: Meaning,
+    /// We have written it once.
+    had: bool,
     /// As we wrote it last.
     held: Option<Lease>,
     /// The Lease of somebody else as it was last, and since when we know it so.
@@ -153,12 +185,16 @@ struct Candidate {
     /// What was complained of last.
     trouble: Option<Answer>,
     tell: watch::Sender<Option<Instant>>,
+    rival: watch::Sender<Option<Name>>,
 }
 
 impl Candidate {
     async fn run(mut self, mut resigned: watch::Receiver<bool>) {
         loop {
-            let pause = self.turn().await;
+            let pause = tokio::select! {
+                pause = self.turn() => pause,
+                _ = resigned.wait_for(|it| *it) => break,
+            };
             tokio::select! {
                 () = sleep(pause) => {}
                 _ = resigned.wait_for(|it| *it) => break,
@@ -172,18 +208,20 @@ impl Candidate {
     async fn turn(&mut self) -> Duration {
         let sent = Instant::now();
         let Terms { term, renew } = self.terms;
-        // Whoever waits for longer does not lead any more, whatever the answer is.
-        let taken = match timeout(term, self.take()).await {
-            Ok(taken) => taken,
+        // One dead connection must not cost the term: there is time to try another.
+        let (taken, again) = match timeout(renew, self.take()).await {
+            Ok(taken) => (taken, renew / 4),
             Err(_) => {
-                self.cluster.renew().await;
-                Err(Answer::Unreachable(format!("timed out after {term:?}")))
+                self.cluster.reconnect().await;
+                (Err(Answer::Unreachable(format!("timed out after {renew:?}"))), Duration::ZERO)
             }
         };
         match taken {
             Ok(true) => {
                 self.is_well().await;
                 let was = self.tell.send_replace(Some(sent + term * 4 / 5));
+                self.rival.send_if_modified(|it| it.take().is_some());
+                self.had = true;
                 if was.is_none_or(|until| until < sent) {
                     info!(lease = self.name, identity = self.identity, "leads");
                 }
@@ -191,7 +229,7 @@ impl Candidate {
             }
             Ok(false) => {
                 self.is_well().await;
-                if self.tell.send_replace(None).is_some() {
+                if self.tell.send_replace(None).is_some() && self.meaning == Meaning::Leads {
                     warn!(lease = self.name, "leads no more: another does");
                 }
                 (term / 8).max(Duration::from_millis(50))
@@ -209,7 +247,7 @@ impl Candidate {
                     warn!(lease = self.name, why, "the Lease cannot be taken or renewed");
                     self.trouble = Some(answer);
                 }
-                (renew / 4).max(Duration::from_millis(50))
+                again.max(Duration::from_millis(50))
             }
         }
     }
@@ -251,10 +289,28 @@ impl Candidate {
             Some((seen, since)) if *seen == version => *since,
             _ => self.seen.insert((version, Instant::now())).1,
         };
-        if !holder.is_empty() && since.elapsed() < term {
+        let patience = match self.meaning {
+            Meaning::Leads => term,
+            // Whoever it was is no more, or about to end.
+            Meaning::Lives if !self.had => Duration::ZERO,
+            // It began after us. Before anybody takes this host for dead, we say that it is not.
+            Meaning::Lives => term / 2,
+        };
+        if !holder.is_empty() && since.elapsed() < patience {
+            if self.meaning == Meaning::Lives {
+                self.meets(holder.into());
+            }
             return Ok(false);
         }
         self.write(Some(&lease), transitions + 1).await
+    }
+
+    fn meets(&self, rival: Name) {
+        let met = self.rival.send_replace(Some(rival.clone()));
+        if met.as_ref() != Some(&rival) {
+            warn!(lease = self.name, %rival, us = self.identity,
+                "another process says that it is this host: two of one name disturb each other");
+        }
     }
 
     /// By its version: of several who try, one does.

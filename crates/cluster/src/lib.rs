@@ -31,6 +31,7 @@ mod status;
 mod told;
 mod watch;
 
+pub use answer::api_server;
 pub use claims::{AddressStep, Addresses};
 pub use connect::{Access, AccessError, Cluster, Credentials, Unanswered};
 pub use host::{HostReports, HostSight, Running, StatusPage};

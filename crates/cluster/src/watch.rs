@@ -23,6 +23,7 @@ use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
 };
+use tracing::error;
 
 pub use self::secrets::Wanted;
 use self::{feed::Feed, pulses::Hosts, secrets::Secrets};
@@ -97,8 +98,33 @@ impl Watch {
         Wishes(self.wanted.clone())
     }
 
+    /// Returns when one of the tasks has ended, which none does by itself while somebody listens.
+    pub async fn ended(&mut self) {
+        match self.tasks.join_next().await {
+            Some(Err(error)) => error!(%error, "a watch has died"),
+            Some(Ok(())) => {}
+            None => std::future::pending().await,
+        }
+    }
+
     /// Ends all watches and waits until nothing is told any more.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_watch_that_dies_is_noticed_while_the_others_go_on() {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(std::future::pending());
+        tasks.spawn(async { panic!("a test has this watch die") });
+        let mut watch = Watch { wanted: watch::channel(Wanted::Every).0, tasks };
+        watch.ended().await;
+        assert_eq!(watch.tasks.len(), 1);
+        watch.stop().await;
     }
 }

@@ -26,7 +26,7 @@ pub(crate) async fn fold(mut troubles: mpsc::Receiver<Trouble>, changes: mpsc::S
             continue;
         }
         before.clone_from(&now);
-        if changes.send(Change::Reported(answer::object(), now)).await.is_err() {
+        if changes.send(Change::Reported(answer::api_server(), now)).await.is_err() {
             return;
         }
     }
@@ -42,7 +42,7 @@ mod tests {
     async fn what_all_watches_have_is_told_once_and_taken_back_with_the_last() {
         let (changes, mut told) = mpsc::channel(16);
         let (tell, troubles) = mpsc::channel(16);
-        let problem = Problem::new(answer::object(), Reason::Unreachable, "nobody answers");
+        let problem = Problem::new(answer::api_server(), Reason::Unreachable, "nobody answers");
         for (kind, trouble) in [
             (Kind::Service, Some(problem.clone())),
             (Kind::Node, Some(problem.clone())),

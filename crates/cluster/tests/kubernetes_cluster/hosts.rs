@@ -8,7 +8,9 @@ use seaway_model::{
     fact::{FactRef, HostSays, NotServed},
 };
 
-use crate::scene::{Heard, Scene, eventually};
+use tokio::time::timeout;
+
+use crate::scene::{Heard, PATIENCE, Scene, eventually};
 
 const TERMS: Terms = Terms { term: Duration::from_secs(2), renew: Duration::from_millis(300) };
 
@@ -60,7 +62,38 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     let life = Campaign::host(&cluster, &name, TERMS);
     heard.until("it lives again", |it| applied(it) == Some(9)).await;
     assert!(drains(&heard), "a host's own writing leaves `spec` alone");
+    scene.kubectl(&["delete", "lbhost", &name]);
+    heard.until("its object is gone", |it| applied(it).is_none()).await;
+    reports.rewrite();
+    heard.until("it is there again", |it| applied(it) == Some(9)).await;
     life.resign().await;
     heard.until("an end in order is noticed at once", |it| applied(it).is_none()).await;
     scene.kubectl(&["delete", "lbhost", &name]);
+}
+
+#[tokio::test]
+async fn a_host_that_died_and_starts_anew_lives_at_once_and_a_rival_of_its_name_is_told() {
+    let Some(scene) = Scene::up("anew") else { return };
+    let name = scene.namespace.clone();
+    let cluster = scene.connect().await;
+    let terms = Terms { term: Duration::from_secs(600), renew: Duration::from_millis(300) };
+    let lives = async |it: &Campaign| {
+        let mut leading = it.leading();
+        timeout(PATIENCE, leading.changed_from(false)).await.expect("it waits for nobody's term");
+    };
+    let dead = Campaign::host(&cluster, &name, terms);
+    lives(&dead).await;
+    drop(dead);
+    let first = Campaign::host(&cluster, &name, terms);
+    lives(&first).await;
+    let second = Campaign::host(&cluster, &name, terms);
+    lives(&second).await;
+    let mut rival = first.rival();
+    let met = timeout(PATIENCE, rival.wait_for(Option::is_some)).await.expect("it is noticed in time");
+    assert!(met.expect("it goes on").as_deref().is_some_and(|it| it.starts_with(&name)));
+    assert_eq!(*second.rival().borrow(), None, "who came last has it");
+    first.resign().await;
+    assert!(second.leading().is_now(), "who goes first takes it from nobody");
+    second.resign().await;
+    scene.kubectl(&["delete", "lease", &format!("seaway-host-{name}"), "-n", "default"]);
 }

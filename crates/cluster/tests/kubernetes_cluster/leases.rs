@@ -86,3 +86,39 @@ async fn a_leader_who_is_cut_off_stops_before_the_next_begins() {
     lonely.resign().await;
     scene.kubectl(&["delete", "lease", &name, "-n", "default"]);
 }
+
+#[tokio::test]
+async fn one_dead_connection_costs_a_leader_nothing() {
+    let Some(scene) = Scene::up("dead") else { return };
+    let name = scene.namespace.clone();
+    let gate = Gate::here(&scene.kubeconfig);
+    let terms = Terms { term: Duration::from_secs(12), renew: Duration::from_secs(2) };
+    let leader = Campaign::start(&connect(gate.kubeconfig(), PACE).await, &name, "leader", terms);
+    let mut leading = leader.leading();
+    leads(&mut leading, true).await;
+    // What is connected now is dead from here on; who connects anew after the thaw is heard.
+    gate.freeze();
+    assert!(timeout(terms.renew * 3 / 2, leading.changed_from(true)).await.is_err(), "it is believed still");
+    gate.thaw();
+    assert!(timeout(terms.term * 2, leading.changed_from(true)).await.is_err(), "it leads on");
+    leader.resign().await;
+    scene.kubectl(&["delete", "lease", &name, "-n", "default"]);
+}
+
+#[tokio::test]
+async fn who_resigns_waits_for_nobody_who_is_silent() {
+    let Some(scene) = Scene::up("silent") else { return };
+    let name = scene.namespace.clone();
+    let gate = Gate::here(&scene.kubeconfig);
+    let cluster = connect(gate.kubeconfig(), PACE).await;
+    let terms = Terms { term: Duration::from_secs(60), renew: Duration::from_secs(20) };
+    let leader = Campaign::start(&cluster, &name, "leader", terms);
+    leads(&mut leader.leading(), true).await;
+    let other = Campaign::start(&cluster, &name, "other", terms);
+    gate.freeze();
+    let leading = leader.leading();
+    timeout(Duration::from_secs(5), leader.resign()).await.expect("the Lease ends by itself");
+    assert!(!leading.is_now());
+    timeout(Duration::from_secs(5), other.resign()).await.expect("it has none to give back");
+    scene.kubectl(&["delete", "lease", &name, "-n", "default"]);
+}

@@ -88,7 +88,7 @@ async fn who_does_not_lead_writes_nothing() {
     let steps = driver.steps(&wanted, &observed);
     driver.apply(&unit, &steps[0], &mut observed).await.expect_err("it does not lead");
     assert!(scene.try_kubectl(&["get", "address", "192-0-2-13"], "").is_err());
-    scene.kubectl(&["delete", "lease", "nobody", "-n", "default"]);
+    scene.kubectl(&["delete", "lease", "nobody", "-n", "default", "--ignore-not-found"]);
 }
 
 #[tokio::test]
