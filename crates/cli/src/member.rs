@@ -2,8 +2,11 @@
 //! Address objects; nobody here talks to another but through the API server.
 
 mod cloud;
+mod hear;
+mod lead;
 mod recall;
 mod report;
+mod serve;
 
 use std::{
     process::ExitCode,
@@ -11,34 +14,36 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, Bound, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
-    Access, Addresses, Campaign, Cluster, Credentials, HostReports, LEADER, Leading, PoolReports, Pulses,
-    Running, StatusPage, Statuses, Terms, Watch,
+    Access, Addresses, Campaign, Cluster, Credentials, HostReports, LEADER, PoolReports, Pulses, Running,
+    Statuses, Terms, Watch,
 };
-use seaway_drivers::{names::Names, octavia::Octavia};
+use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
 use seaway_files::pem::PemWatch;
-use seaway_model::{Change, Fact, Name, config::Opens, fact::FactRef};
+use seaway_model::{Change, Fact, config::Opens};
 use seaway_node::{AddressWatch, Host};
 use seaway_plan::{Placement, Roles, World};
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinHandle,
+    task::{JoinError, JoinHandle},
+    time::timeout,
 };
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use self::{
+    hear::{Hearing, Me},
     recall::{Memory, Recall},
     report::{count, say, want},
 };
 use crate::{
-    args::{Member as Arguments, Pod},
-    control::{Told, now, source, tell_time},
+    args::Member as Arguments,
+    control::{now, source, tell_time},
     rights,
     run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
     settings::{ByDefault, Settings},
@@ -50,6 +55,9 @@ pub(crate) enum Part {
     Controller,
     Node,
 }
+
+/// What is being written at the end may wait for an answer this long: systemd and kubelets do not wait for ever.
+const LAST_WRITES: Duration = Duration::from_secs(8);
 
 pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     let began = Instant::now();
@@ -64,8 +72,9 @@ pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
         raise_descriptor_limit();
     }
     runtime()?.block_on(async {
+        let signals = Signals::listen().context("signals cannot be listened to")?;
         let member = Member::start(arguments, settings, part, log).await?;
-        member.until_the_end(arguments, began).await
+        member.until_the_end(signals, arguments, began).await
     })
 }
 
@@ -120,20 +129,17 @@ struct Member {
     pems: Option<PemWatch>,
     admin: Admin,
     stopping: Arc<AtomicBool>,
-    signals: Signals,
     notifier: Notifier,
     log: LogHandle,
 }
 
 impl Member {
     async fn start(arguments: &Arguments, settings: Settings, part: Part, log: LogHandle) -> Result<Member> {
-        let signals = Signals::listen().context("signals cannot be listened to")?;
         let binding = settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
         let mut bound = Bound::bind(&binding)?;
         if let Some(at) = arguments.pod.pod_address {
             bound = bound.also_for_reading(at)?;
         }
-        let page = page(&arguments.pod, &bound);
         let cluster = Cluster::connect(access(arguments)).await?;
         let host = match part {
             Part::Node => Some(Arc::new(Host::new(
@@ -191,38 +197,38 @@ impl Member {
             None => None,
         };
         let watch = cluster.watch_from(recall.as_ref().map_or(&[], Recall::facts), tell.clone(), pulses);
+        let drains = recall.as_ref().is_some_and(Recall::drains);
         let memory = match recall {
             Some(recall) => recall.tell(&changes).await,
             None => Memory::default(),
         };
-        let hearing = tokio::spawn(pass_on(
-            heard,
-            changes.clone(),
-            host.as_ref().map(|host| host.name.clone()),
-            memory,
-        ));
-        let pems = match &host {
-            Some(_) => Some(certificates(&settings, &tell).await?),
-            None => None,
-        };
-        drop(tell);
-        tokio::spawn(want(watch.wishes(), handle.clone()));
-        let clock = tokio::spawn(tell_time(changes.clone()));
-        match &host {
+        let me = match &host {
             Some(host) => {
-                let reports =
-                    HostReports::start(&cluster, &host.name, Running { version: version::LONG.into(), page });
-                tokio::spawn(say(reports, handle.clone()));
+                let page = serve::page(&arguments.pod, &bound);
+                let running = Running { version: version::LONG.into(), page };
+                let reports = Arc::new(HostReports::start(&cluster, &host.name, running));
+                tokio::spawn(say(reports.clone(), handle.clone()));
+                tokio::spawn(serve::mind(host.name.clone(), campaign.rival(), changes.clone()));
+                Some(Me::new(host.name.clone(), reports, drains))
             }
             None => {
-                tokio::spawn(lead(campaign.leading(), changes.clone(), octavia.clone()));
+                tokio::spawn(lead::lead(campaign.leading(), changes.clone(), octavia.clone()));
                 if let Some(octavia) = octavia {
                     tokio::spawn(cloud::sweep(octavia, campaign.leading(), changes.clone()));
                 }
                 let reports = PoolReports::start(&cluster, campaign.leading());
                 tokio::spawn(count(reports, handle.clone()));
+                None
             }
-        }
+        };
+        let hearing = tokio::spawn(Hearing { changes: changes.clone(), me, memory }.run(heard));
+        let pems = match &host {
+            Some(_) => Some(serve::certificates(&settings, &tell).await?),
+            None => None,
+        };
+        drop(tell);
+        tokio::spawn(want(watch.wishes(), handle.clone()));
+        let clock = tokio::spawn(tell_time(changes.clone()));
         let addresses = host.as_ref().and_then(|host| {
             let addresses = host.watch_addresses(move |report| {
                 // The engine may have ended; then nobody needs to know.
@@ -249,22 +255,30 @@ impl Member {
             pems,
             admin,
             stopping,
-            signals,
             notifier: Notifier::from_env(),
             log,
         })
     }
 
-    async fn until_the_end(mut self, arguments: &Arguments, began: Instant) -> Result<ExitCode> {
+    async fn until_the_end(
+        mut self,
+        mut signals: Signals,
+        arguments: &Arguments,
+        began: Instant,
+    ) -> Result<ExitCode> {
         let mut phase = self.handle.phase();
         let mut was_ready = false;
         loop {
             tokio::select! {
-                signal = self.signals.next() => match signal {
+                signal = signals.next() => match signal {
                     Signal::Reload => self.reload(arguments).await,
-                    Signal::Stop => return self.stop().await,
+                    Signal::Stop => return self.stop(signals).await,
                     Signal::StopNow => return Ok(ExitCode::FAILURE),
                 },
+                what = died(&mut self.engine, self.watch.ended(), &mut self.hearing) => {
+                    error!("{what}: without it nothing new would be heard of; the process ends, to be started anew");
+                    return Ok(ExitCode::FAILURE);
+                }
                 served = phase.wait_for(|it| *it == Phase::Serving), if !was_ready => {
                     was_ready = true;
                     if served.is_ok() {
@@ -295,8 +309,19 @@ impl Member {
         self.notifier.ready("serving");
     }
 
-    /// Nobody new; who is there may finish until the deadline; a second signal does not wait for it.
-    async fn stop(mut self) -> Result<ExitCode> {
+    /// A second signal waits for nothing.
+    async fn stop(self, mut signals: Signals) -> Result<ExitCode> {
+        tokio::select! {
+            ended = self.finish() => ended,
+            _ = signals.next() => {
+                warn!("stopped at once");
+                std::process::exit(1);
+            }
+        }
+    }
+
+    /// Nobody new; who is there may finish until the deadline.
+    async fn finish(self) -> Result<ExitCode> {
         info!(patience = ?self.settings.drain, "stopping");
         self.notifier.stopping("draining");
         self.stopping.store(true, Ordering::Relaxed);
@@ -309,19 +334,15 @@ impl Member {
         if let Err(error) = self.hearing.await {
             warn!(%error, "what was heard was not passed on well");
         }
-        if let Err(error) = self.engine.await {
-            warn!(%error, "the engine did not end well");
+        match timeout(LAST_WRITES, self.engine).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => warn!(%error, "the engine did not end well"),
+            Err(_) => warn!("what was being written was not answered; whoever starts next finds out"),
         }
         if let Some(host) = &self.host {
             let (host, patience) = (host.clone(), self.settings.drain);
-            let mut draining = tokio::task::spawn_blocking(move || host.stop(patience).cut);
-            tokio::select! {
-                _ = self.signals.next() => {
-                    warn!("stopped at once");
-                    std::process::exit(1);
-                }
-                cut = &mut draining => info!(cut = cut.context("the drain panicked")?, "stopped"),
-            }
+            let draining = tokio::task::spawn_blocking(move || host.stop(patience).cut);
+            info!(cut = draining.await.context("the drain panicked")?, "stopped");
         }
         self.campaign.resign().await;
         self.admin.stop().await;
@@ -329,84 +350,29 @@ impl Member {
     }
 }
 
-/// Reads those of files, and tells of every change from then on.
-async fn certificates(settings: &Settings, tell: &mpsc::Sender<Change>) -> Result<PemWatch> {
-    let later = tell.clone();
-    let sink = move |changes: Vec<Change>| {
-        for change in changes {
-            // The engine may have ended; then nobody needs to know.
-            let _ = later.blocking_send(change);
-        }
-    };
-    let watching = PemWatch::start(&settings.pems, sink);
-    let (pems, first) = watching.context("certificates in files cannot be watched")?;
-    for change in first {
-        tell.send(change).await.context("the engine ended")?;
-    }
-    Ok(pems)
-}
-
-/// What watches tell, with a word in the log on what is wrong. Of itself a host knows more than the cluster, but for
-/// what people want of it.
-async fn pass_on(
-    mut heard: mpsc::Receiver<Change>,
-    changes: mpsc::Sender<Change>,
-    me: Option<Name>,
-    mut memory: Memory,
-) {
-    let (mut told, mut drained) = (Told::default(), false);
-    while let Some(change) = heard.recv().await {
-        let change = match drains(&change, me.as_ref()) {
-            None => change,
-            Some(drains) if drains == drained => continue,
-            Some(drains) => {
-                info!(drains, "somebody changed spec.drain of this host");
-                drained = drains;
-                Change::Drains(drains)
-            }
-        };
-        told.log(&change);
-        let beside = memory.note(&change);
-        for change in [Some(change), beside].into_iter().flatten() {
-            if changes.send(change).await.is_err() {
-                return;
-            }
+/// Returns when one ends without which the rest goes on by what was known: none does by itself.
+async fn died(
+    engine: &mut JoinHandle<World>,
+    watch_ends: impl Future<Output = ()>,
+    hearing: &mut JoinHandle<()>,
+) -> String {
+    fn told<T>(what: &str, ended: Result<T, JoinError>) -> String {
+        match ended {
+            Ok(_) => format!("{what} has ended"),
+            Err(error) => format!("{what} has died ({error})"),
         }
     }
-}
-
-/// Where this pod's status page is read by whoever asks the API server.
-fn page(pod: &Pod, bound: &Bound) -> Option<StatusPage> {
-    let (at, name, namespace) = (pod.pod_address?, pod.pod_name.as_ref()?, pod.pod_namespace.as_ref()?);
-    let addresses = bound.addresses();
-    let port = addresses.iter().find(|it| it.ip() == at).or(addresses.first())?.port();
-    Some(StatusPage { namespace: namespace.as_str().into(), pod: name.as_str().into(), port })
-}
-
-/// Whether this host is to drain, if this is about itself. One whose object is gone has nobody's wish to heed.
-fn drains(change: &Change, me: Option<&Name>) -> Option<bool> {
-    match change {
-        Change::Put(Fact::Host(report)) if Some(&report.host) == me => Some(report.drain),
-        Change::Gone(FactRef::Host(host)) if Some(host) == me => Some(false),
-        _ => None,
-    }
-}
-
-/// Whoever leads gives addresses out, on what was written by then.
-async fn lead(mut leading: Leading, changes: mpsc::Sender<Change>, octavia: Option<Arc<Octavia>>) {
-    loop {
-        let leads = leading.is_now();
-        // Whoever led meanwhile has changed what is there.
-        octavia.iter().for_each(|it| it.forget());
-        if changes.send(Change::Leads(leads)).await.is_err() {
-            return;
-        }
-        leading.changed_from(leads).await;
+    tokio::select! {
+        ended = engine => told("the engine", ended),
+        () = watch_ends => "a watch has died".to_owned(),
+        ended = hearing => told("who passes on what is heard", ended),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use clap::Parser;
 
     use super::*;
@@ -433,6 +399,26 @@ mod tests {
         assert!(!loaded("").config.classless);
         assert!(loaded("defaultDriver: native").config.classless);
         assert!(!loaded("defaultDriver: none").config.classless);
+    }
+
+    #[tokio::test]
+    async fn the_death_of_an_engine_is_noticed_and_a_life_is_not() {
+        let (_stop, stopped) = watch::channel(false);
+        let world = World::new(Roles::default(), Vec::new(), Arc::default());
+        let (engine, handle) = Engine::new(world, Drivers::default(), Loop::default());
+        let mut engine = tokio::spawn(engine.run(stopped));
+        let (tell, heard) = mpsc::channel(1);
+        let changes = handle.changes();
+        let mut hearing = tokio::spawn(Hearing { changes, me: None, memory: Memory::default() }.run(heard));
+        let mut life = std::pin::pin!(died(&mut engine, pending(), &mut hearing));
+        assert!(timeout(Duration::from_millis(50), &mut life).await.is_err());
+        drop(tell);
+        assert_eq!(life.await, "who passes on what is heard has ended");
+        let mut killed: JoinHandle<World> = tokio::spawn(pending());
+        killed.abort();
+        let mut hearing = tokio::spawn(pending());
+        let what = died(&mut killed, pending(), &mut hearing).await;
+        assert!(what.starts_with("the engine has died (task "), "{what}");
     }
 
     #[test]

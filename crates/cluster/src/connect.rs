@@ -10,20 +10,16 @@ use std::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config, Resource,
-    api::ListParams,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
     core::DynamicResourceScope,
 };
 use seaway_model::Name;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::timeout};
 use tracing::{debug, warn};
 
 use crate::{
     answer::Answer,
-    kinds::{Need, Pace, WATCHED, Watched},
+    kinds::{Pace, Watched},
     seen::Seen,
     told::Told,
 };
@@ -128,20 +124,6 @@ impl Cluster {
     /// The API server's URL, as it was found at first.
     pub fn server(&self) -> &Name {
         &self.0.server
-    }
-
-    /// Whether each kind of objects that all depends on can be listed, asked again and again for so long.
-    pub async fn answers_within(&self, patience: Duration) -> bool {
-        let all = async {
-            for watched in WATCHED.iter().filter(|it| it.need == Need::Required) {
-                let one = ListParams { limit: Some(1), ..ListParams::default() };
-                while let Err(answer) = self.ask(self.all(watched).list(&one)).await {
-                    debug!(kind = %watched.kind, why = answer.told(), "is not told yet");
-                    sleep(self.pace().first_retry).await;
-                }
-            }
-        };
-        timeout(patience, all).await.is_ok()
     }
 
     /// Where our Leases are.

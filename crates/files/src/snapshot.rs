@@ -49,6 +49,8 @@ pub struct Snapshot {
 #[derive(Debug)]
 pub struct Recalled {
     pub facts: Vec<Fact>,
+    /// Whether the host was to drain.
+    pub drains: bool,
     pub written: Time,
 }
 
@@ -79,6 +81,9 @@ struct Head {
     #[serde(flatten)]
     origin: Origin,
     written: Time,
+    /// Of those that drain alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    drains: bool,
 }
 
 #[derive(Deserialize)]
@@ -145,15 +150,15 @@ impl Snapshot {
                 },
             }
         }
-        Ok(Some(Recalled { facts, written: head.written }))
+        Ok(Some(Recalled { facts, drains: head.drains, written: head.written }))
     }
 
     /// Replaces the file.
-    fn write<'f>(&self, facts: impl ExactSizeIterator<Item = &'f Fact>) -> io::Result<()> {
+    fn write<'f>(&self, drains: bool, facts: impl ExactSizeIterator<Item = &'f Fact>) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        let head = Head { seaway: FORM, origin: self.origin.clone(), written: now() };
+        let head = Head { seaway: FORM, origin: self.origin.clone(), written: now(), drains };
         let end = End { facts: facts.len() };
         disk::replace(&self.path, Durable::No, |writer| {
             line(writer, &head)?;

@@ -1,14 +1,21 @@
 //! A host that starts while no API server answers serves what it knew last.
 
-use std::{collections::HashSet, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeSet, HashSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 use seaway_cluster::Cluster;
 use seaway_files::snapshot::{Keeper, Origin, Recalled, Snapshot};
-use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason};
-use tokio::sync::mpsc;
+use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
 use tracing::{info, warn};
 
-/// An API server that answers at all does so within this.
+/// An API server that answers at all has told all that is needed within this.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a host goes on with, and where it keeps what it hears.
@@ -21,18 +28,30 @@ pub(super) struct Recall {
 #[derive(Default)]
 pub(super) struct Memory {
     keeper: Option<Keeper>,
+    /// Until all that is needed was heard, or it took too long.
+    waiting: Option<Waiting>,
     /// While it serves what it knew last.
     stale: Option<Stale>,
 }
 
+struct Waiting {
+    recalled: Recalled,
+    file: ObjectRef,
+    until: Instant,
+    unheard: BTreeSet<Kind>,
+    /// Put or gone since we are here: of these what was known is old.
+    heard: HashSet<FactRef>,
+    /// What stands between us and the API server.
+    troubles: Vec<Problem>,
+}
+
 struct Stale {
-    object: ObjectRef,
-    /// Kinds that all depends on, of which nothing was heard yet.
-    unheard: HashSet<Kind>,
+    file: ObjectRef,
+    unheard: BTreeSet<Kind>,
 }
 
 impl Recall {
-    /// Reads what was kept, and asks whether it is needed.
+    /// Reads what was kept.
     pub(super) async fn of(cluster: &Cluster, host: &Name, place: Option<PathBuf>) -> Recall {
         let Some(path) = place.or_else(|| Snapshot::usual_place(host)) else {
             info!(
@@ -56,8 +75,7 @@ impl Recall {
                 None
             }
         };
-        let needed = recalled.is_some() && !cluster.answers_within(PATIENCE).await;
-        Recall { snapshot: Some(snapshot), recalled: recalled.filter(|_| needed) }
+        Recall { snapshot: Some(snapshot), recalled }
     }
 
     /// What is known already.
@@ -65,40 +83,77 @@ impl Recall {
         self.recalled.as_ref().map_or(&[], |it| &it.facts)
     }
 
-    /// Tells what is known, if it is needed, and that it is old.
+    /// Whether this host was to drain when it was last told.
+    pub(super) fn drains(&self) -> bool {
+        self.recalled.as_ref().is_some_and(|it| it.drains)
+    }
+
+    /// Tells what must be known before anything is served.
     pub(super) async fn tell(self, changes: &mpsc::Sender<Change>) -> Memory {
-        let kept = self.recalled.as_ref().map(|it| &*it.facts);
-        let keeper = self.snapshot.as_ref().and_then(|snapshot| {
-            let keeper = Keeper::start(snapshot.clone(), kept, seaway_cluster::kinds());
-            keeper.inspect_err(|error| warn!(%error, "what is known is not kept")).ok()
-        });
-        let (Some(recalled), Some(snapshot)) = (self.recalled, self.snapshot) else {
-            return Memory { keeper, stale: None };
-        };
-        let object = ObjectRef::new(Kind::File, "", snapshot.path().to_string_lossy().into_owned());
-        let written = jiff::Timestamp::from_millisecond(recalled.written.0 as i64).unwrap_or_default();
-        let message = format!(
-            "the API server did not answer at the start: what is served is as it was known at {written}; changes since then are not seen"
-        );
-        warn!(path = %snapshot.path().display(), facts = recalled.facts.len(), "{message}");
-        let problem = Problem::new(object.clone(), Reason::Unreachable, message)
-            .fix("See to the API server; as soon as it answers, its word counts.");
-        let told = recalled.facts.into_iter().map(Change::Put);
-        let told = told.chain(seaway_cluster::kinds().map(Change::Synced));
-        for change in told.chain([Change::Reported(object.clone(), vec![problem])]) {
-            if changes.send(change).await.is_err() {
-                break;
-            }
+        if self.drains() {
+            info!("this host drains, as it did before");
+            // The engine may have ended; whoever watches it says so.
+            let _ = changes.send(Change::Drains(true)).await;
         }
-        Memory { keeper, stale: Some(Stale { object, unheard: seaway_cluster::required_kinds().collect() }) }
+        let Some(snapshot) = self.snapshot else { return Memory::default() };
+        let keeper = Keeper::start(snapshot.clone(), self.recalled.as_ref(), seaway_cluster::kinds());
+        let keeper = keeper.inspect_err(|error| warn!(%error, "what is known is not kept")).ok();
+        let waiting = self.recalled.map(|recalled| Waiting {
+            recalled,
+            file: ObjectRef::new(Kind::File, "", snapshot.path().to_string_lossy().into_owned()),
+            until: Instant::now() + PATIENCE,
+            unheard: seaway_cluster::required_kinds().chain([Kind::LoadBalancerHost]).collect(),
+            heard: HashSet::new(),
+            troubles: Vec::new(),
+        });
+        Memory { keeper, waiting, stale: None }
     }
 }
 
 impl Memory {
+    /// Returns when what was known last is to be served: the API server had its time.
+    pub(super) async fn loses_patience(&self) {
+        match &self.waiting {
+            Some(waiting) => sleep_until(waiting.until).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What is known and was not heard otherwise meanwhile, and that it is old.
+    pub(super) fn serve(&mut self) -> Vec<Change> {
+        let Some(Waiting { recalled, file, unheard, heard, troubles, .. }) = self.waiting.take() else {
+            return Vec::new();
+        };
+        let why = match &*troubles {
+            [] => {
+                let silent: Vec<&str> = unheard.iter().map(|it| it.as_str()).collect();
+                format!("the API server was silent on {}", silent.join(", "))
+            }
+            troubles => troubles.iter().map(|it| &*it.message).collect::<Vec<_>>().join("; "),
+        };
+        let written = jiff::Timestamp::from_millisecond(recalled.written.0 as i64).unwrap_or_default();
+        let message = format!(
+            "what is served is as it was known at {written}, for at the start {why}; changes since then are not seen"
+        );
+        warn!(path = %file.name, facts = recalled.facts.len(), "{message}");
+        let problem = Problem::new(file.clone(), Reason::Unreachable, message)
+            .fix("See to the API server; as soon as it answers, its word counts.");
+        let old = recalled.facts.into_iter().filter(|fact| !heard.contains(&fact.reference()));
+        let told = old.map(Change::Put).chain(seaway_cluster::kinds().map(Change::Synced));
+        let told = told.chain([Change::Reported(file.clone(), vec![problem])]).collect();
+        self.stale = Some(Stale { file, unheard });
+        told
+    }
+
     /// Something was heard; what is to be told beside it.
     pub(super) fn note(&mut self, change: &Change) -> Option<Change> {
         if let Some(keeper) = &self.keeper {
             keeper.note(change);
+        }
+        if let Some(waiting) = &mut self.waiting
+            && waiting.note(change)
+        {
+            self.waiting = None;
         }
         let (Change::Synced(kind), Some(stale)) = (change, &mut self.stale) else { return None };
         stale.unheard.remove(kind);
@@ -106,7 +161,103 @@ impl Memory {
             return None;
         }
         info!("the API server answers: what is served is as it says");
-        let Stale { object, .. } = self.stale.take()?;
-        Some(Change::Reported(object, Vec::new()))
+        let Stale { file, .. } = self.stale.take()?;
+        Some(Change::Reported(file, Vec::new()))
+    }
+}
+
+impl Waiting {
+    /// Whether nothing is needed any more.
+    fn note(&mut self, change: &Change) -> bool {
+        match change {
+            Change::Put(fact) => {
+                self.heard.insert(fact.reference());
+            }
+            Change::Gone(reference) => {
+                self.heard.insert(reference.clone());
+            }
+            Change::Synced(kind) => {
+                self.unheard.remove(kind);
+            }
+            Change::Reported(object, problems) if *object == seaway_cluster::api_server() => {
+                self.troubles.clone_from(problems);
+            }
+            _ => {}
+        }
+        self.unheard.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::Time;
+    use seaway_testkit::facts;
+
+    use super::*;
+
+    fn fact(name: &str) -> Fact {
+        Fact::Service(facts::service(name, &[]).into())
+    }
+
+    fn known(names: &[&str]) -> Memory {
+        let facts = names.iter().map(|name| fact(name)).collect();
+        let waiting = Waiting {
+            recalled: Recalled { facts, drains: false, written: Time(0) },
+            file: ObjectRef::new(Kind::File, "", "a.snapshot"),
+            until: Instant::now(),
+            unheard: seaway_cluster::required_kinds().collect(),
+            heard: HashSet::new(),
+            troubles: Vec::new(),
+        };
+        Memory { waiting: Some(waiting), ..Memory::default() }
+    }
+
+    /// What is put, and why.
+    fn served(memory: &mut Memory) -> (Vec<Fact>, String) {
+        let (mut facts, mut why) = (Vec::new(), String::new());
+        for change in memory.serve() {
+            match change {
+                Change::Put(fact) => facts.push(fact),
+                Change::Reported(_, problems) => why = problems[0].message.to_string(),
+                _ => {}
+            }
+        }
+        (facts, why)
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_falls_silent_half_way_leaves_what_was_known_but_for_what_it_said() {
+        let mut memory = known(&["said", "gone", "silent"]);
+        memory.loses_patience().await;
+        memory.note(&Change::Put(fact("said")));
+        memory.note(&Change::Gone(fact("gone").reference()));
+        memory.note(&Change::Synced(Kind::Service));
+        let (facts, why) = served(&mut memory);
+        assert_eq!(facts, [fact("silent")]);
+        assert!(
+            why.contains("silent on") && why.contains("EndpointSlice") && !why.contains("Service,"),
+            "{why}"
+        );
+        assert!(memory.serve().is_empty(), "once");
+        let all = seaway_cluster::required_kinds().filter_map(|kind| memory.note(&Change::Synced(kind)));
+        assert_eq!(all.count(), 1, "with the last it is as the API server says");
+    }
+
+    #[tokio::test]
+    async fn the_problem_says_what_stood_between_us_and_the_api_server() {
+        let mut memory = known(&["a"]);
+        let refused = Problem::new(seaway_cluster::api_server(), Reason::Unreachable, "connection refused");
+        memory.note(&Change::Reported(seaway_cluster::api_server(), vec![refused]));
+        let (_, why) = served(&mut memory);
+        assert!(why.contains("at the start connection refused;"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn what_was_known_is_forgotten_once_all_that_is_needed_was_told() {
+        let mut memory = known(&["a"]);
+        for kind in seaway_cluster::required_kinds() {
+            assert!(memory.note(&Change::Synced(kind)).is_none());
+        }
+        assert!(memory.serve().is_empty());
     }
 }

@@ -1,6 +1,9 @@
 //! What a part of a cluster tells of its World, whenever that may be another.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use seaway_cluster::{Counted, HostReports, PoolReports, PoolSays, Wanted, Wishes};
 use seaway_engine::{Handle, Phase};
@@ -11,7 +14,7 @@ const SAID_AT_LAST: Duration = Duration::from_secs(1);
 const COUNTED_AFTER: Duration = Duration::from_millis(500);
 
 /// Tells the cluster what this host serves, and what not, whenever that may be another.
-pub(super) async fn say(reports: HostReports, handle: Handle) {
+pub(super) async fn say(reports: Arc<HostReports>, handle: Handle) {
     let mut moved = handle.moved();
     let mut phase = handle.phase();
     // Before all is known everything would be an exception.

@@ -1,6 +1,7 @@
 //! Hosts that serve nobody new because somebody says so.
 
 use std::{
+    fs,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
@@ -91,4 +92,34 @@ fn a_host_that_drains_takes_nobody_new_and_lets_open_connections_be() {
     assert!(connect(&scene, at).is_err());
     drain(&scene, false);
     until("it serves", || connect(&scene, at).is_ok());
+}
+
+#[test]
+fn a_host_that_drains_starts_without_an_api_server_and_drains_until_nobody_wants_it_to() {
+    let Some(mut scene) = Scene::up(1) else { return };
+    scene.cluster.apply(ECHO);
+    let at = SocketAddr::new(scene.address("echo").parse().expect("an address"), 80);
+    until("it answers", || connect(&scene, at).is_ok());
+    drain(&scene, true);
+    until("nobody new is taken", || connect(&scene, at).is_err());
+    let kept = scene.snapshot("a");
+    let known = || fs::read_to_string(&kept).unwrap_or_default();
+    until("that is kept", || known().contains("\"drains\":true"));
+
+    scene.kill("a");
+    scene.cluster.kill_api();
+    scene.serve(0);
+    let says = "what is served is as it was known at";
+    until("it goes by what it knew", || scene.log("a").contains(says));
+    assert!(scene.log("a").contains("cannot be reached"), "it says why");
+    until("it is ready", || scene.log("a").contains("ready"));
+    assert!(!scene.log("a").contains("serving listener"), "it drains from the start");
+    assert!(connect(&scene, at).is_err());
+
+    scene.cluster.start_api();
+    until("it is as the API server says", || !scene.state(&scene.nodes[0]).contains(says));
+    assert!(connect(&scene, at).is_err(), "it drains still");
+    scene.cluster.kubectl(&["delete", "loadbalancerhost", "a"]);
+    until("nobody's wish is left", || connect(&scene, at).is_ok());
+    until("it tells of itself again", || !scene.field("lbhost/a", "{.status.applied}").is_empty());
 }

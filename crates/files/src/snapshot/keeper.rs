@@ -10,7 +10,7 @@ use std::{
 use seaway_model::{Change, Fact, Kind, fact::FactRef};
 use tracing::{debug, info, warn};
 
-use super::Snapshot;
+use super::{Recalled, Snapshot};
 
 /// How much may gather before it is written.
 const GATHER: Duration = Duration::from_secs(1);
@@ -37,6 +37,7 @@ struct Sheet {
     /// Shared with whoever plans by them.
     facts: HashMap<FactRef, Fact>,
     kinds: HashSet<Kind>,
+    drains: bool,
     /// Those of which not everything was told yet: a part must not replace a whole.
     missing: HashSet<Kind>,
     changed: bool,
@@ -47,7 +48,7 @@ impl Keeper {
     /// Of these kinds. `recalled`: what the host goes on with; without, what is known is whole once all were told.
     pub fn start(
         snapshot: Snapshot,
-        recalled: Option<&[Fact]>,
+        recalled: Option<&Recalled>,
         kinds: impl IntoIterator<Item = Kind>,
     ) -> std::io::Result<Keeper> {
         let desk = Arc::new(Desk::default());
@@ -55,7 +56,10 @@ impl Keeper {
             let mut sheet = desk.sheet();
             sheet.kinds.extend(kinds);
             match recalled {
-                Some(facts) => sheet.facts.extend(facts.iter().map(|it| (it.reference(), it.clone()))),
+                Some(recalled) => {
+                    sheet.drains = recalled.drains;
+                    sheet.facts.extend(recalled.facts.iter().map(|it| (it.reference(), it.clone())));
+                }
                 None => sheet.missing = sheet.kinds.clone(),
             }
         }
@@ -82,6 +86,7 @@ impl Keeper {
                 }
             },
             Change::Gone(reference) => sheet.facts.remove(reference).is_some(),
+            Change::Drains(drains) => std::mem::replace(&mut sheet.drains, *drains) != *drains,
             Change::Synced(kind) => sheet.missing.remove(kind) && sheet.missing.is_empty(),
             _ => false,
         };
@@ -141,16 +146,16 @@ fn write_on(snapshot: &Snapshot, desk: &Desk) {
     let mut healthy = None;
     loop {
         let goes_on = desk.await_work() && desk.rest(GATHER);
-        let facts: Vec<Fact> = {
+        let (drains, facts) = {
             let mut sheet = desk.sheet();
             if !sheet.is_due() {
                 if goes_on { continue } else { return }
             }
             sheet.changed = false;
-            sheet.facts.values().cloned().collect()
+            (sheet.drains, sheet.facts.values().cloned().collect::<Vec<Fact>>())
         };
         let began = Instant::now();
-        match snapshot.write(facts.iter()) {
+        match snapshot.write(drains, facts.iter()) {
             Ok(()) => {
                 if healthy != Some(true) {
                     info!(path = %snapshot.path().display(), facts = facts.len(), "what is known is kept for a start without an API server");

@@ -96,7 +96,7 @@ fn every_kind_of_facts_is_read_as_it_was_written_and_by_nobody_else() {
     let facts = facts();
     let kinds: Vec<_> = facts.iter().map(std::mem::discriminant).collect();
     assert!(kinds.iter().collect::<std::collections::HashSet<_>>().len() == 10, "{facts:?}");
-    snapshot.write(facts.iter()).expect("is written");
+    snapshot.write(false, facts.iter()).expect("is written");
     let recalled = snapshot.read().expect("is read").expect("is there");
     assert_eq!(recalled.facts, facts);
     let version = |facts: &[Fact]| {
@@ -112,7 +112,7 @@ fn every_kind_of_facts_is_read_as_it_was_written_and_by_nobody_else() {
 #[test]
 fn what_is_not_ours_or_not_whole_is_refused_with_the_reason() {
     let (_folder, snapshot) = place();
-    snapshot.write(facts().iter()).expect("is written");
+    snapshot.write(false, facts().iter()).expect("is written");
     let good = fs::read_to_string(snapshot.path()).expect("is text");
     let with = |text: &str| {
         fs::write(snapshot.path(), text).expect("is written");
@@ -146,7 +146,7 @@ fn cut_line(text: &str) -> usize {
 #[test]
 fn a_keeper_writes_what_is_whole_and_only_what_changed() {
     let (_folder, snapshot) = place();
-    let keep = |recalled: Option<&[Fact]>, changes: &[Change]| {
+    let keep = |recalled: Option<&Recalled>, changes: &[Change]| {
         let keeper = Keeper::start(snapshot.clone(), recalled, [Kind::Service, Kind::Node]).expect("starts");
         changes.iter().for_each(|it| keeper.note(it));
         drop(keeper);
@@ -160,8 +160,26 @@ fn a_keeper_writes_what_is_whole_and_only_what_changed() {
     let kept = snapshot.read().expect("is read").expect("is there");
     let written = || fs::metadata(snapshot.path()).expect("is there").ino();
     let before = written();
-    assert_eq!(keep(Some(&kept.facts), &whole), Some(1));
+    assert_eq!(keep(Some(&kept), &whole), Some(1));
     assert_eq!(written(), before, "the same again is not written");
     let gone = Change::Gone(kept.facts[0].reference());
-    assert_eq!(keep(Some(&kept.facts), &[gone]), Some(0));
+    assert_eq!(keep(Some(&kept), &[gone]), Some(0));
+}
+
+#[test]
+fn whether_a_host_drains_is_kept_beside_the_facts() {
+    let (_folder, snapshot) = place();
+    let keep = |recalled: Option<&Recalled>, changes: &[Change]| {
+        let keeper = Keeper::start(snapshot.clone(), recalled, [Kind::Service]).expect("starts");
+        changes.iter().for_each(|it| keeper.note(it));
+        drop(keeper);
+        snapshot.read().expect("is read").expect("is there")
+    };
+    let first = keep(None, &[put(&shop()), Change::Synced(Kind::Service)]);
+    assert!(!first.drains);
+    let draining = keep(Some(&first), &[Change::Drains(true)]);
+    assert!(draining.drains);
+    let later = keep(Some(&draining), &[put(&seaway_testkit::facts::service("later", &[]))]);
+    assert_eq!((later.drains, later.facts.len()), (true, 2), "nobody took it back");
+    assert!(!keep(Some(&later), &[Change::Drains(false)]).drains);
 }

@@ -1,0 +1,106 @@
+//! What a part of a cluster hears, passed on to its engine with a word in the log on what is wrong.
+
+use std::sync::Arc;
+
+use seaway_cluster::HostReports;
+use seaway_model::{Change, Fact, Kind, Name, fact::FactRef};
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::recall::Memory;
+use crate::control::Told;
+
+/// Runs until nobody tells anything any more.
+pub(super) struct Hearing {
+    pub(super) changes: mpsc::Sender<Change>,
+    pub(super) me: Option<Me>,
+    pub(super) memory: Memory,
+}
+
+/// A host, of which it knows more than the cluster, but for what people want of it.
+pub(super) struct Me {
+    host: Name,
+    reports: Arc<HostReports>,
+    drains: bool,
+    /// Its object was told since we are here.
+    is_there: bool,
+}
+
+impl Hearing {
+    pub(super) async fn run(mut self, mut heard: mpsc::Receiver<Change>) {
+        let mut told = Told::default();
+        loop {
+            let changes = tokio::select! {
+                change = heard.recv() => match change {
+                    None => return,
+                    Some(change) => match &mut self.me {
+                        Some(me) => me.hear(change),
+                        None => vec![change],
+                    },
+                },
+                () = self.memory.loses_patience() => {
+                    let known = self.memory.serve();
+                    if !self.pass_on(known).await {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            for change in changes {
+                told.log(&change);
+                let beside = self.memory.note(&change);
+                if !self.pass_on([Some(change), beside].into_iter().flatten()).await {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether anybody takes it.
+    async fn pass_on(&self, changes: impl IntoIterator<Item = Change>) -> bool {
+        for change in changes {
+            if self.changes.send(change).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl Me {
+    /// `drains`: as it was known last.
+    pub(super) fn new(host: Name, reports: Arc<HostReports>, drains: bool) -> Me {
+        Me { host, reports, drains, is_there: false }
+    }
+
+    fn hear(&mut self, change: Change) -> Vec<Change> {
+        match &change {
+            Change::Put(Fact::Host(report)) if report.host == self.host => {
+                self.is_there = true;
+                self.wish(report.drain)
+            }
+            // Nobody's wish is left to heed.
+            Change::Gone(FactRef::Host(host)) if *host == self.host => {
+                warn!(%host, "somebody deleted the object of this host: it is written again");
+                self.is_there = false;
+                self.reports.rewrite();
+                self.wish(false)
+            }
+            Change::Synced(Kind::LoadBalancerHost) if !self.is_there => {
+                let mut changes = self.wish(false);
+                changes.push(change);
+                changes
+            }
+            _ => vec![change],
+        }
+    }
+
+    fn wish(&mut self, drains: bool) -> Vec<Change> {
+        if drains == self.drains {
+            return Vec::new();
+        }
+        info!(drains, "somebody changed spec.drain of this host");
+        self.drains = drains;
+        vec![Change::Drains(drains)]
+    }
+}

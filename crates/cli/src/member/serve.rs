@@ -1,0 +1,56 @@
+//! What a host does beside serving.
+
+use anyhow::{Context, Result};
+use seaway_admin::Bound;
+use seaway_cluster::StatusPage;
+use seaway_files::pem::PemWatch;
+use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
+use tokio::sync::{mpsc, watch};
+
+use crate::{args::Pod, settings::Settings};
+
+/// Reads those of files, and tells of every change from then on.
+pub(super) async fn certificates(settings: &Settings, tell: &mpsc::Sender<Change>) -> Result<PemWatch> {
+    let later = tell.clone();
+    let sink = move |changes: Vec<Change>| {
+        for change in changes {
+            // The engine may have ended; then nobody needs to know.
+            let _ = later.blocking_send(change);
+        }
+    };
+    let watching = PemWatch::start(&settings.pems, sink);
+    let (pems, first) = watching.context("certificates in files cannot be watched")?;
+    for change in first {
+        tell.send(change).await.context("the engine ended")?;
+    }
+    Ok(pems)
+}
+
+/// Where this pod's status page is read by whoever asks the API server.
+pub(super) fn page(pod: &Pod, bound: &Bound) -> Option<StatusPage> {
+    let (at, name, namespace) = (pod.pod_address?, pod.pod_name.as_ref()?, pod.pod_namespace.as_ref()?);
+    let addresses = bound.addresses();
+    let port = addresses.iter().find(|it| it.ip() == at).or(addresses.first())?.port();
+    Some(StatusPage { namespace: namespace.as_str().into(), pod: name.as_str().into(), port })
+}
+
+/// Tells of another process that says it is this host, for as long as it does.
+pub(super) async fn mind(
+    host: Name,
+    mut rival: watch::Receiver<Option<Name>>,
+    changes: mpsc::Sender<Change>,
+) {
+    let object = ObjectRef::new(Kind::LoadBalancerHost, "", host.clone());
+    while rival.changed().await.is_ok() {
+        let met = rival.borrow_and_update().clone();
+        let problems = met.map(|rival| {
+            let message = format!("another process says that it is the host {host}: {rival}");
+            Problem::new(object.clone(), Reason::OtherController, message)
+                .fix("Stop one of the two, or give it another name with --host NAME.")
+        });
+        let told = Change::Reported(object.clone(), problems.into_iter().collect());
+        if changes.send(told).await.is_err() {
+            return;
+        }
+    }
+}
