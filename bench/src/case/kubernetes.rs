@@ -103,10 +103,13 @@ impl Scene<'_> {
         self.plane.kubectl(&["create", "namespace", NAMESPACE], "")?;
         self.plane.kubectl(&["apply", "-f", "-"], objects::POOL)?;
         for part in Part::BOTH {
-            for role in [part.user(), "seaway-reader"] {
+            let everywhere = [part.user(), "seaway-reader"].map(|it| ("clusterrolebinding", it));
+            let leases = ["seaway-leases", "seaway-lease-reader"].map(|it| ("rolebinding", it));
+            for (kind, role) in everywhere.into_iter().chain(leases) {
                 let (role_of, user) = (format!("--clusterrole={role}"), format!("--user={}", part.user()));
                 let binding = format!("{}-{role}", part.user());
-                self.plane.kubectl(&["create", "clusterrolebinding", &binding, &role_of, &user], "")?;
+                let bind = ["create", kind, &binding, &role_of, &user, "--namespace", NAMESPACE];
+                self.plane.kubectl(&bind, "")?;
             }
         }
         self.plane.create(1, |_| objects::node(objects::HOST))?;
