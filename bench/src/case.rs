@@ -180,14 +180,24 @@ impl Effort {
         services: 200,
     };
 
+    /// Whether it shows no more than that the case works.
+    pub fn is_a_trial(self) -> bool {
+        self.seconds < 1.0
+    }
+
     /// Endpoints that change, one after the other.
     fn changes(self) -> usize {
-        if self.seconds < 1.0 { 20 } else { 300 }
+        if self.is_a_trial() { 20 } else { 300 }
+    }
+
+    /// From when nothing happens any more until Units look again, which they do from half of five minutes on.
+    fn until_audits(self) -> Duration {
+        Duration::from_secs(if self.is_a_trial() { 0 } else { 230 })
     }
 
     /// An idle minute.
     fn minute(self) -> Duration {
-        Duration::from_secs(if self.seconds < 1.0 { 5 } else { 60 })
+        Duration::from_secs(if self.is_a_trial() { 5 } else { 60 })
     }
 }
 

@@ -245,7 +245,7 @@ fn remarks(bench: &Bench, plan: &Plan) -> Vec<String> {
     if plan.rounds < 5 {
         remarks.push(format!("{} rounds: too few for a result.", plan.rounds));
     }
-    if bench.effort.seconds < 1.0 {
+    if bench.effort.is_a_trial() {
         remarks.push("Short rounds at reduced rates: these figures are no measurement.".to_owned());
     }
     if !bench.own_network {

@@ -12,7 +12,7 @@ cloud = Cloud()
 threads = ThreadPoolExecutor(6)
 BALANCERS = "/v2/lbaas/loadbalancers"
 PLUGGED = pathlib.Path(os.environ["CLOUD"]) / "run" / "plugged"
-PATIENCE = 90
+PATIENCE = 300
 
 
 def owned(service, path, key, **query):
@@ -90,11 +90,17 @@ if len(projects) != len(set(names)):
 # noop_driver never reports back, so that the API would wait for ever.
 sql("update load_balancer set provisioning_status='DELETED' where {mine} and provider='noop_driver'")
 balancers_and_servers()
-each(delete("network", "/v2.0/floatingips"), neutron("floatingips"))
-each(drop_router, neutron("routers"))
-each(delete("network", "/v2.0/ports"), neutron("ports"))
-unplug()
-each(delete("network", "/v2.0/networks"), neutron("networks"))
+begin = time.time()
+while True:
+    each(delete("network", "/v2.0/floatingips"), neutron("floatingips"))
+    each(drop_router, neutron("routers"))
+    each(delete("network", "/v2.0/ports"), neutron("ports"))
+    unplug()
+    each(delete("network", "/v2.0/networks"), neutron("networks"))
+    # What was busy is not for long.
+    if not neutron("ports") + neutron("networks") or time.time() > begin + PATIENCE:
+        break
+    time.sleep(0.2)
 # A new `default` appears by itself.
 each(delete("network", "/v2.0/security-groups"), neutron("security-groups"))
 # What noop_driver had.

@@ -20,7 +20,7 @@ pub fn connections(bench: &Bench, case: Case) -> u64 {
     // In a short round what is not optimised shakes hands, too.
     let (each, short) = if case == Case::IdleConnections { (2, 1_000) } else { (1, 200) };
     let fitting = WANTED.min(bench.open_files.saturating_sub(SPARE) / each);
-    if bench.effort.seconds < 1.0 { fitting.min(short) } else { fitting }
+    if bench.effort.is_a_trial() { fitting.min(short) } else { fitting }
 }
 
 pub fn sample(bench: &mut Bench, case: Case, contender: Contender) -> Result<Sample> {

@@ -299,6 +299,7 @@ impl Scene<'_> {
         for running in [controller, host] {
             settle(running)?;
         }
+        thread::sleep(self.bench.effort.until_audits());
         let (mark, before) = (self.plane.mark()?, (cpu(controller)?, cpu(host)?));
         let begin = Instant::now();
         let minute = self.bench.effort.minute();

@@ -45,6 +45,7 @@ mod metrics;
 mod page;
 mod process;
 
+pub use metrics::Counted;
 pub use server::{Admin, BindError, Binding, Bound, Look, Looking, Source, at_once};
 pub use signals::{Signal, Signals};
 pub use view::View;

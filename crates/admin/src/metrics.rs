@@ -12,12 +12,16 @@ use std::{
     ops::AddAssign,
 };
 
+use prometheus_client::registry::Registry;
 use seaway_model::L4;
 
 use crate::{
     process::Usage,
     view::{Http, View},
 };
+
+/// What somebody else counts, registered whenever it is asked for.
+pub type Counted = Box<dyn Fn(&mut Registry) + Send + Sync>;
 
 /// Remembers what has been counted by whatever is gone.
 #[derive(Default)]
@@ -26,6 +30,7 @@ pub(crate) struct Metrics {
     listeners: HashMap<u64, (L4, Counts)>,
     members: HashMap<u64, (L4, Counts)>,
     gone: HashMap<L4, Counts>,
+    counted: Vec<Counted>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -43,9 +48,13 @@ struct Counts {
 }
 
 impl Metrics {
+    pub(crate) fn new(counted: Vec<Counted>) -> Metrics {
+        Metrics { counted, ..Metrics::default() }
+    }
+
     pub(crate) fn render(&mut self, view: &View, usage: Usage) -> String {
         let totals = self.totals(view);
-        expose::render(view, &totals, usage)
+        expose::render(view, &totals, usage, &self.counted)
     }
 
     fn totals(&mut self, view: &View) -> HashMap<L4, Counts> {

@@ -5,6 +5,7 @@ mod places;
 mod routes;
 
 use std::{
+    fmt,
     future::{Future, ready},
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -25,7 +26,7 @@ use tokio::{
 };
 
 use self::{places::Places, routes::Routes};
-use crate::{logging::LogHandle, view::View};
+use crate::{logging::LogHandle, metrics::Counted, view::View};
 
 pub const PORT: u16 = 1936;
 
@@ -78,9 +79,15 @@ pub enum BindError {
 }
 
 /// Sockets that listen, before anybody answers.
-#[derive(Debug)]
 pub struct Bound {
     listeners: Vec<(TcpListener, Grants)>,
+    counted: Vec<Counted>,
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("listeners", &self.listeners).finish_non_exhaustive()
+    }
 }
 
 /// What may be asked for at a socket.
@@ -111,7 +118,8 @@ impl Bound {
                 listeners
             }
         };
-        Ok(Bound { listeners: listeners.into_iter().map(|it| (it, Grants::All)).collect() })
+        let listeners = listeners.into_iter().map(|it| (it, Grants::All)).collect();
+        Ok(Bound { listeners, counted: Vec::new() })
     }
 
     /// Listens there, too, at the same port, for whoever reads. Where it is listened already, that is enough: nobody
@@ -127,6 +135,12 @@ impl Bound {
         Ok(self)
     }
 
+    /// Shows at `/metrics` what somebody else counts, too.
+    pub fn also_counted(mut self, counted: Counted) -> Bound {
+        self.counted.push(counted);
+        self
+    }
+
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect()
     }
@@ -134,7 +148,7 @@ impl Bound {
     /// Answers until the returned value is dropped.
     pub fn serve(self, source: Source, log: LogHandle) -> Admin {
         let addresses = self.addresses();
-        let routes = Arc::new(Routes::new(source, log));
+        let routes = Arc::new(Routes::new(source, log, self.counted));
         let places = Places::new();
         let mut tasks = JoinSet::new();
         for (listener, grants) in self.listeners {

@@ -19,7 +19,7 @@ use socket2::{Domain, Socket, Type};
 
 const V4: &str = "192.0.2.10";
 const V6: &str = "2001:db8::10";
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn added_addresses_are_ours_and_can_be_bound_until_they_are_removed() {

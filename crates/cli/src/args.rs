@@ -46,6 +46,9 @@ pub(crate) enum Command {
     ///
     /// Shows for each Service its addresses, ports and members as `seaway run` would plan them. With --state-dir, the
     /// addresses that were given before are kept, as they would be.
+    ///
+    /// With --cloud, what `seaway controller --cloud-config FILE` would do in the project of an OpenStack now, step by step,
+    /// for the Services of the cluster that kubectl talks to: both are asked, and neither is changed.
     Plan(Plan),
     /// Report every Problem of a folder, with file, line and column
     ///
@@ -139,7 +142,7 @@ pub(crate) struct Controller {
 pub(crate) struct OfCloud {
     /// The cloud.conf of an OpenStack, as its cloud controller manager reads it: Services of class seaway.dev/octavia get
     /// load balancers there
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", alias = "cloud-conf")]
     pub(crate) cloud_config: Option<PathBuf>,
     /// What this cluster is called in names there
     #[arg(long, value_name = "NAME", default_value = "kubernetes")]
@@ -212,6 +215,17 @@ pub(crate) struct Plan {
     /// As a table for people, or as JSON for programs
     #[arg(long, short, default_value = "table")]
     pub(crate) output: Output,
+    /// In a cloud, for the Services of a cluster
+    #[arg(long, requires = "cloud_config", conflicts_with_all = ["manifests", "state_dir"])]
+    pub(crate) cloud: bool,
+    #[command(flatten)]
+    pub(crate) of: OfCloud,
+    /// How the API server is reached [default: as kubectl finds it]
+    #[arg(long, value_name = "FILE", requires = "cloud")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Of the kubeconfig
+    #[arg(long, value_name = "NAME", requires = "cloud")]
+    pub(crate) context: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -328,6 +342,69 @@ pub(crate) enum OpenStackCommand {
     /// A status that is as it should be is one word: ONLINE, NO_MONITOR. Whatever else is told is worth a look.
     #[command(verbatim_doc_comment)]
     Show(OpenStackShow),
+    /// List what Services left behind in the cloud that are no more, and remove it
+    ///
+    /// Load balancers, floating IPs, security groups and secrets of this cluster alone, told by its UID in tags and
+    /// descriptions; names say nothing. A controller that leads removes most of it by itself, every five minutes.
+    ///
+    ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf            what there is
+    ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf --delete   away with it
+    #[command(verbatim_doc_comment)]
+    Gc(OpenStackGc),
+    /// Remove everything that a cluster has in the cloud, before or after it is deleted itself
+    ///
+    /// A load balancer that is left keeps its network from being deleted. Only what has the cluster's UID in a tag or a
+    /// description goes: other clusters' things stay, also those of one name, and so do floating IPs that were to be
+    /// kept. Stop `seaway controller` first: it would make everything again.
+    ///
+    ///     seaway openstack purge --cloud shop                          what would go
+    ///     seaway openstack purge --cloud shop --yes                    away with it
+    ///     seaway openstack purge --cloud shop --cluster-uid UID --yes  of a cluster that is gone
+    #[command(verbatim_doc_comment)]
+    Purge(OpenStackPurge),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OpenStackGc {
+    #[command(flatten)]
+    pub(crate) which: WhichCloud,
+    #[command(flatten)]
+    pub(crate) of: WhichCluster,
+    /// Remove what is listed; without it, nothing is
+    #[arg(long)]
+    pub(crate) delete: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OpenStackPurge {
+    #[command(flatten)]
+    pub(crate) which: WhichCloud,
+    #[command(flatten)]
+    pub(crate) of: WhichCluster,
+    /// Remove floating IPs, too, that Services asked to keep
+    #[arg(long)]
+    pub(crate) kept: bool,
+    /// Remove what is listed; without it, nothing is
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Whose things in the cloud are meant: those of the cluster that kubectl talks to, or of one that is gone.
+#[derive(Debug, Args)]
+pub(crate) struct WhichCluster {
+    /// The cluster's UID, where it cannot be asked any more: the UID of its namespace kube-system, which the tag
+    /// seaway.dev/cluster=UID of its load balancers has
+    #[arg(long, value_name = "UID", conflicts_with_all = ["kubeconfig", "context"])]
+    pub(crate) cluster_uid: Option<String>,
+    /// How the API server is reached [default: as kubectl finds it]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// Where Seaway's Leases are
+    #[arg(long, value_name = "NAMESPACE", default_value = "seaway-system")]
+    pub(crate) system_namespace: String,
 }
 
 #[derive(Debug, Args)]
@@ -362,7 +439,7 @@ pub(crate) struct WhichCloud {
     #[arg(long, value_name = "NAME")]
     pub(crate) cloud: Option<String>,
     /// The file of OpenStack's cloud controller manager, instead of clouds.yaml and the environment
-    #[arg(long, value_name = "FILE", conflicts_with = "cloud")]
+    #[arg(long, value_name = "FILE", alias = "cloud-config", conflicts_with = "cloud")]
     pub(crate) cloud_conf: Option<PathBuf>,
 }
 

@@ -5,6 +5,7 @@ mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     process::ExitCode,
     sync::Arc,
 };
@@ -12,13 +13,17 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use seaway_admin::View;
 use seaway_cluster::{Access, Cluster, Credentials, HostSight, Pulse, Sight};
-use seaway_model::{Change, Fact, Name, Problem, Reason, config::Opens};
+use seaway_model::{
+    Change, Fact, Name, Problem, Reason,
+    config::{CloudDefaults, Opens},
+};
 use seaway_plan::{Roles, World};
 use tokio::task::JoinSet;
 
 use crate::{
     args::kubectl::{Host, Kubectl, KubectlCommand, Reach},
     control::now,
+    member::cloud::CLASS,
     output,
     run::runtime,
     settings::{self, ByDefault},
@@ -36,13 +41,20 @@ pub(crate) fn run(arguments: &Kubectl) -> Result<ExitCode> {
 }
 
 async fn connect(reach: &Reach) -> Result<Cluster> {
-    let credentials = match (&reach.kubeconfig, &reach.context) {
-        (Some(path), context) => Credentials::Kubeconfig { path: path.clone(), context: context.clone() },
-        (None, Some(context)) => Credentials::Context(context.clone()),
-        (None, None) => Credentials::Found,
-    };
+    let credentials = credentials(reach.kubeconfig.as_deref(), reach.context.as_deref());
     let namespace = Some(reach.system_namespace.as_str().into());
     Ok(Cluster::connect(Access { credentials, namespace, ..Access::default() }).await?)
+}
+
+/// As kubectl finds its cluster.
+pub(crate) fn credentials(kubeconfig: Option<&Path>, context: Option<&str>) -> Credentials {
+    match (kubeconfig, context) {
+        (Some(path), context) => {
+            Credentials::Kubeconfig { path: path.to_owned(), context: context.map(str::to_owned) }
+        }
+        (None, Some(context)) => Credentials::Context(context.to_owned()),
+        (None, None) => Credentials::Found,
+    }
 }
 
 async fn drain(arguments: &Host, drain: bool) -> Result<ExitCode> {
@@ -90,6 +102,10 @@ impl Glance {
             Some(it) => it == ByDefault::Native,
             None => serves_classless(&sight),
         };
+        // Theirs are ours as well, and their controller has told what it knows of them.
+        let classless = settings.by_default == Some(ByDefault::Octavia);
+        let defaults = CloudDefaults { classless, ..CloudDefaults::default() };
+        config.clouds = [(CLASS.into(), Arc::new(defaults))].into();
         let mut world = World::new(Roles::default(), Vec::new(), Arc::new(config));
         world.apply(Change::Time(now()));
         for change in std::mem::take(&mut sight.changes) {

@@ -1,5 +1,7 @@
 //! `plan`, `check`, `explain`: the folder planned as `run` would, and nothing done.
 
+mod cloud;
+
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -94,6 +96,9 @@ fn stored(common: &Common, settings: &Settings) -> Vec<Address> {
 }
 
 pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
+    if let Some(file) = arguments.of.cloud_config.as_ref().filter(|_| arguments.cloud) {
+        return cloud::plan(arguments, file);
+    }
     let settings = settings::load(arguments.common.config.as_deref())?;
     let dir = manifests_of(arguments.manifests.as_deref(), &settings)?;
     let look = Look::at(&dir, &settings, stored(&arguments.common, &settings))?;

@@ -4,7 +4,7 @@
 //!   args ─► settings ─► run      folder ─► engine ─► host; admin beside them        run.rs, control.rs
 //!                    ├► controller, node: the same with a cluster                        member.rs
 //!                    ├► node --prepare: settings of the machine                         prepare.rs
-//!                    └► plan, check, explain: the same folder, planned and not done  look.rs
+//!                    └► plan, check, explain: the same folder, or a cloud, planned and not done  look.rs
 //!        ├► import: another load balancer's configuration as a seaway.yaml              import.rs
 //!        ├► kubectl status, explain, drain: a cluster looked at once                   kubectl.rs
 //!        ├► crds: what a Kubernetes cluster has to know and to allow                     crates/cluster
@@ -85,7 +85,7 @@ fn is_plugin() -> bool {
 
 fn told(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        output::error(&format!("seaway: {error:#}"));
+        output::error(&format!("seaway: {}", seaway_engine::chain(error.as_ref())));
         ExitCode::FAILURE
     })
 }

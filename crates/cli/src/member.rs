@@ -1,10 +1,11 @@
 //! `seaway controller` and `seaway node`: parts of a cluster. What is so comes from watches, what was given out from
 //! Address objects; nobody here talks to another but through the API server.
 
-mod cloud;
+pub(crate) mod cloud;
 mod hear;
 mod lead;
 mod recall;
+mod refused;
 mod report;
 mod serve;
 
@@ -20,10 +21,13 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, Bound, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
-    Access, Addresses, Campaign, Cluster, Credentials, HostReports, LEADER, PoolReports, Pulses, Running,
-    Statuses, Terms, Watch,
+    Access, Addresses, Campaign, Cluster, Credentials, Holds, HostReports, LEADER, PoolReports, Pulses,
+    Running, Statuses, Terms, Watch,
 };
-use seaway_drivers::names::Names;
+use seaway_drivers::{
+    names::Names,
+    octavia::{Octavia, groups::Groups},
+};
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
 use seaway_files::pem::PemWatch;
 use seaway_model::{Change, Fact, config::Opens};
@@ -63,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     let began = Instant::now();
     let needed = if part == Part::Node { rights::SERVING } else { rights::NONE };
     let rights = rights::keep_only(needed).context("capabilities cannot be dropped")?;
-    let settings = load(arguments)?;
+    let settings = load(arguments, part)?;
     let log = start_log(&settings)?;
     settings.told.iter().for_each(|line| warn!("{line}"));
     info!(version = version::LONG, host = %settings.host, ?part, "seaway starts");
@@ -78,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     })
 }
 
-fn load(arguments: &Arguments) -> Result<Settings> {
+fn load(arguments: &Arguments, part: Part) -> Result<Settings> {
     let mut settings = settings_of(arguments.config.as_deref(), &arguments.log)?;
     if let Some(host) = &arguments.host {
         settings.host = host.as_str().into();
@@ -88,11 +92,10 @@ fn load(arguments: &Arguments) -> Result<Settings> {
     }
     // Others may give load balancers to a cluster, too.
     settings.config.classless = settings.by_default == Some(ByDefault::Native);
-    if let Some(file) = &arguments.cloud.cloud_config {
-        let (mut defaults, told) = cloud::read(file)?;
-        defaults.classless = settings.by_default == Some(ByDefault::Octavia);
-        settings.told = told;
-        settings.config.clouds = [(cloud::CLASS.into(), Arc::new(defaults))].into();
+    match &arguments.cloud.cloud_config {
+        Some(file) => cloud::configure(&mut settings, file)?,
+        None if part == Part::Controller => cloud::without(&mut settings),
+        None => {}
     }
     // Hosts of a cluster have ports 80 and 443 for whoever has them now.
     let opens = &mut settings.config.front_door.opens;
@@ -100,6 +103,14 @@ fn load(arguments: &Arguments) -> Result<Settings> {
         *opens = Opens::Never;
     }
     Ok(settings)
+}
+
+/// Never, where nobody tells.
+async fn next(conf: &mut Option<(Arc<Octavia>, mpsc::Receiver<()>)>) -> Option<()> {
+    match conf {
+        Some((_, told)) => told.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn access(arguments: &Arguments) -> Access {
@@ -125,6 +136,8 @@ struct Member {
     campaign: Campaign,
     clock: JoinHandle<()>,
     addresses: Option<AddressWatch>,
+    /// Tells when the file was changed that says all of a cloud, for whoever works there.
+    conf: Option<(Arc<Octavia>, mpsc::Receiver<()>)>,
     /// Certificates in files, for who serves.
     pems: Option<PemWatch>,
     admin: Admin,
@@ -160,14 +173,18 @@ impl Member {
         let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
         let mut placements: Vec<Arc<dyn Placement>> = host.iter().map(|host| host.placement()).collect();
         let mut drivers = Drivers::default();
-        let mut octavia = None;
-        if let (Some(file), Some(defaults)) =
-            (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS))
+        let (mut octavia, mut conf) = (None, None);
+        let statuses = host.is_none().then(|| Statuses::new(cluster.clone(), campaign.leading()));
+        if let (Some(file), Some(defaults), Some(statuses)) =
+            (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS), &statuses)
         {
             let name = &arguments.cloud.cluster_name;
-            let (driver, place) = cloud::driver(file, &cluster, name, defaults, campaign.leading());
-            placements.push(Arc::new(place));
-            drivers = drivers.with_shared(driver.clone());
+            let (leading, herald) = (campaign.leading(), statuses.herald());
+            let (driver, calls) = cloud::driver(file, &cluster, name, defaults, leading, herald);
+            bound = bound.also_counted(calls);
+            placements.push(Arc::new(cloud::placement()));
+            drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
+            conf = Some((driver.clone(), cloud::rewritten(file.clone())));
             octavia = Some(driver);
         }
         let world = World::new(roles, placements, Arc::new(settings.config.clone()));
@@ -175,8 +192,9 @@ impl Member {
             Some(host) => host.drivers(drivers),
             None => drivers
                 .with(Addresses::new(cluster.clone(), campaign.leading()))
-                .with(Statuses::new(cluster.clone(), campaign.leading())),
+                .with(Holds::new(cluster.clone(), campaign.leading())),
         };
+        let drivers = statuses.into_iter().fold(drivers, Drivers::with);
         let drivers = drivers.with(Names::new(&settings.resolvers)?);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         let (stop, stopped) = watch::channel(false);
@@ -196,7 +214,7 @@ impl Member {
             Some(host) => Some(Recall::of(&cluster, &host.name, settings.snapshot.clone()).await),
             None => None,
         };
-        let watch = cluster.watch_from(recall.as_ref().map_or(&[], Recall::facts), tell.clone(), pulses);
+        let watch = cluster.watch_from(recall.iter().flat_map(Recall::facts), tell.clone(), pulses);
         let drains = recall.as_ref().is_some_and(Recall::drains);
         let memory = match recall {
             Some(recall) => recall.tell(&changes).await,
@@ -214,7 +232,9 @@ impl Member {
             None => {
                 tokio::spawn(lead::lead(campaign.leading(), changes.clone(), octavia.clone()));
                 if let Some(octavia) = octavia {
-                    tokio::spawn(cloud::sweep(octavia, campaign.leading(), changes.clone()));
+                    let (leading, period) = (campaign.leading(), settings.audit);
+                    tokio::spawn(cloud::wake(octavia.clone(), changes.clone()));
+                    tokio::spawn(cloud::audit(octavia, leading, changes.clone(), period));
                 }
                 let reports = PoolReports::start(&cluster, campaign.leading());
                 tokio::spawn(count(reports, handle.clone()));
@@ -252,6 +272,7 @@ impl Member {
             campaign,
             clock,
             addresses,
+            conf,
             pems,
             admin,
             stopping,
@@ -275,6 +296,7 @@ impl Member {
                     Signal::Stop => return self.stop(signals).await,
                     Signal::StopNow => return Ok(ExitCode::FAILURE),
                 },
+                Some(()) = next(&mut self.conf) => self.read_cloud_again(arguments).await,
                 what = died(&mut self.engine, self.watch.ended(), &mut self.hearing) => {
                     error!("{what}: without it nothing new would be heard of; the process ends, to be started anew");
                     return Ok(ExitCode::FAILURE);
@@ -295,18 +317,43 @@ impl Member {
     async fn reload(&mut self, arguments: &Arguments) {
         self.notifier.reloading();
         let proxy = self.host.as_ref().map(|host| &host.proxy);
-        if let Some(settings) = follow(load(arguments), &self.settings, &self.log, proxy).await {
+        let part = if self.host.is_some() { Part::Node } else { Part::Controller };
+        if let Some(settings) = follow(load(arguments, part), &self.settings, &self.log, proxy).await {
             if let Some(pems) = &self.pems {
                 pems.set(settings.pems.clone());
             }
-            let config = Change::Config(Arc::new(settings.config.clone()));
-            if self.handle.changes().send(config).await.is_err() {
-                warn!("the engine has ended; the configuration is not applied");
-            }
-            self.settings = settings;
+            self.take(settings).await;
             info!("the configuration was read again");
         }
         self.notifier.ready("serving");
+    }
+
+    /// All that the file says of load balancers; who we are there is tried by whoever asks next.
+    async fn read_cloud_again(&mut self, arguments: &Arguments) {
+        let Some(file) = &arguments.cloud.cloud_config else { return };
+        if let Some((octavia, _)) = &self.conf {
+            octavia.mended();
+        }
+        let mut settings = self.settings.clone();
+        match cloud::configure(&mut settings, file) {
+            Ok(()) if settings.config == self.settings.config && settings.told == self.settings.told => {}
+            Ok(()) => {
+                self.take(settings).await;
+                info!("{} was read again: load balancers are planned by it", file.display());
+            }
+            Err(wrong) => error!("{} is not read again, the old one goes on: {wrong:#}", file.display()),
+        }
+    }
+
+    async fn take(&mut self, settings: Settings) {
+        if settings.told != self.settings.told {
+            settings.told.iter().for_each(|line| warn!("{line}"));
+        }
+        let config = Change::Config(Arc::new(settings.config.clone()));
+        if self.handle.changes().send(config).await.is_err() {
+            warn!("the engine has ended; the configuration is not applied");
+        }
+        self.settings = settings;
     }
 
     /// A second signal waits for nothing.
@@ -384,7 +431,7 @@ mod tests {
         std::fs::write(&file, config).unwrap();
         let line = ["seaway", "node", "--host", "node-7", "--config", &file.to_string_lossy()];
         let Command::Node(arguments) = Cli::parse_from(line).command else { panic!("another command") };
-        load(&arguments.member).unwrap()
+        load(&arguments.member, Part::Controller).unwrap()
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! `seaway openstack …`: a cloud looked at with a user's own credentials; nothing there is changed.
+//! `seaway openstack …`: a cloud looked at with a user's own credentials; `gc` and `purge` remove things there.
 
 mod check;
+mod leavings;
 mod show;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
@@ -22,6 +23,8 @@ pub(crate) fn run(arguments: &OpenStack) -> Result<ExitCode> {
         match &arguments.command {
             OpenStackCommand::Check(arguments) => check::check(arguments).await,
             OpenStackCommand::Show(arguments) => show::show(arguments).await,
+            OpenStackCommand::Gc(arguments) => leavings::gc(arguments).await,
+            OpenStackCommand::Purge(arguments) => leavings::purge(arguments).await,
         }
     })
 }

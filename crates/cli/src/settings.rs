@@ -59,6 +59,10 @@ pub(crate) struct Settings {
     pub(crate) pems: Vec<PemFiles>,
     /// `None`: nobody wants to know who asked for what.
     pub(crate) access_log: Option<AccessLog>,
+    /// Everything in a cloud is looked at this often.
+    pub(crate) audit: Duration,
+    /// Load balancers of a cloud in ERROR that do not come back are made again.
+    pub(crate) rebuild: bool,
     /// Whether Services without a class are ours, where that is said.
     pub(crate) by_default: Option<ByDefault>,
     /// What was odd in files beside the configuration, though it works.
@@ -84,6 +88,8 @@ impl Default for Settings {
             lease: Terms::LEADER.term,
             pems: Vec::new(),
             access_log: None,
+            audit: Duration::from_secs(300),
+            rebuild: false,
             by_default: None,
             told: Vec::new(),
             config: Config::default(),
@@ -104,6 +110,7 @@ impl Settings {
             ("log.format", self.log_json != before.log_json),
             ("resolvers", self.resolvers != before.resolvers),
             ("lease", self.lease != before.lease),
+            ("cloud.audit", self.audit != before.audit),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -176,6 +183,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
         Some(term) => settings.lease = term,
         None => {}
     }
+    cloud(&file.take("cloud"), &mut settings);
     let classes = file.take("loadBalancerClasses");
     if classes.is_set() {
         settings.config.classes = classes.texts().into_iter().map(Name::from).collect();
@@ -219,6 +227,21 @@ fn admin_section(field: &Field<'_>, settings: &mut Settings) {
     if listen.is_set() {
         settings.admin = Some(sockets(&listen, 1936));
     }
+    section.finish();
+}
+
+fn cloud(field: &Field<'_>, settings: &mut Settings) {
+    let section = field.object();
+    let audit = section.take("audit");
+    match audit.duration() {
+        // Lists of a thousand load balancers are no matter of seconds.
+        Some(period) if period < Duration::from_secs(10) => {
+            audit.invalid(&*format!("{period:?}"), "must be 10s or more");
+        }
+        Some(period) => settings.audit = period,
+        None => {}
+    }
+    settings.rebuild = section.take("rebuildOnError").bool().unwrap_or(false);
     section.finish();
 }
 

@@ -95,8 +95,7 @@ struct Inner {
 /// A kubeconfig is not read more often than this.
 const RENEW: Duration = Duration::from_secs(10);
 const NAMESPACE: &str = "seaway-system";
-/// As whom we write fields.
-pub(crate) const MANAGER: &str = "seaway";
+pub(crate) use seaway_manifests::MANAGER;
 
 impl Cluster {
     /// Reads the credentials; asks nobody yet.

@@ -1,6 +1,7 @@
 //! What an object says, trimmed to a fact; and what of a Service our own writing is compared with.
 
 use seaway_manifests::{
+    FINALIZER,
     decode::{Fault, Faults, Field},
     object::read_as,
     tree::{Node, Value},
@@ -12,7 +13,7 @@ use crate::{
     connect::MANAGER,
     host,
     seen::{Condition, Ingress, Published, Version},
-    status::PREFIX,
+    status::{ADDRESS, PREFIX},
     told::Told,
 };
 
@@ -67,8 +68,8 @@ pub(crate) fn published(told: &Told) -> Published {
     let status = told.tree.child("status");
     let ingress = status.and_then(|it| it.child("loadBalancer")?.child("ingress"));
     let ingress = list(ingress).filter_map(|it| {
-        let ip = name(it, "ip").or_else(|| name(it, "hostname"))?;
-        Some(Ingress { ip, mode: name(it, "ipMode") })
+        let at = name(it, "ip").or_else(|| name(it, "hostname"))?;
+        Some(Ingress { at, mode: name(it, "ipMode") })
     });
     let conditions = list(status.and_then(|it| it.child("conditions"))).filter_map(|it| {
         let kind = name(it, "type").filter(|kind| kind.starts_with(PREFIX))?;
@@ -90,12 +91,16 @@ pub(crate) fn published(told: &Told) -> Published {
             _ => {}
         }
     }
+    let annotations = told.tree.child("metadata").and_then(|it| it.child("annotations"));
     Published {
+        address: annotations.and_then(|it| name(it, ADDRESS)),
         uid: told.uid().into(),
         version: Version(told.version().into()),
         ingress: ingress.collect(),
         conditions: conditions.collect(),
         ours,
+        held: list(told.tree.child("metadata").and_then(|it| it.child("finalizers")))
+            .any(|it| matches!(&it.value, Value::Text(text) if text == FINALIZER)),
         other,
     }
 }
@@ -163,7 +168,7 @@ pub(crate) mod tests {
         );
         let read = published(&told);
         assert_eq!((read.ours, read.other.as_deref()), (false, Some("metallb")));
-        assert_eq!(read.ingress, [Ingress { ip: "192.0.2.1".into(), mode: Some("VIP".into()) }]);
+        assert_eq!(read.ingress, [Ingress { at: "192.0.2.1".into(), mode: Some("VIP".into()) }]);
         assert!(read.conditions.is_empty());
     }
 }

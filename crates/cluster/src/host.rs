@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use kube::api::ListParams;
 use seaway_engine::backoff;
 use seaway_manifests::decode::Field;
 use seaway_model::{
@@ -135,11 +136,23 @@ async fn write(cluster: &Cluster, host: &str, status: Value) -> Result<(), Answe
         Err(Answer::NotFound) => {}
         other => return other.map(drop),
     }
-    match cluster.create(hosts, "", &named).await {
+    let mut new = named;
+    new["metadata"]["ownerReferences"] = node_of(cluster, host).await.into_iter().collect();
+    match cluster.create(hosts, "", &new).await {
         Ok(_) | Err(Answer::Conflict(_)) => {}
         Err(answer) => return Err(answer),
     }
     cluster.apply_status(hosts, "", host, &object, true).await.map(drop)
+}
+
+/// The Node that a host is, if it is one: when that is deleted, what the host said goes with it.
+async fn node_of(cluster: &Cluster, host: &str) -> Option<Value> {
+    let nodes = Watched::of(Kind::Node).expect("nodes are in the table of kinds");
+    let named = ListParams::default().fields(&format!("metadata.name={host}"));
+    // A host without a Node is as good; and this one is written in any case.
+    let found = cluster.ask(cluster.all(nodes).list(&named)).await.ok()?.items;
+    let uid = found.first()?.uid();
+    Some(json!({ "apiVersion": "v1", "kind": "Node", "name": host, "uid": uid }))
 }
 
 fn api_version() -> String {

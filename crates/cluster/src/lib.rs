@@ -6,6 +6,7 @@
 //!         │                         └─► Seen: what drivers compare with   │ Units
 //!         │                               │                               ▼
 //!         └── Address, status, Event ◄────┴───── Addresses, Statuses ◄── engine
+//!         └── finalizer ◄─────────────────────── Holds ◄─────────────────┤
 //!         └── Lease, LoadBalancerHost ◄───────── Leadership, HostReports
 //! ```
 //! The sister of `files`: the same objects become the same facts by the same code. What is read is trimmed at this edge
@@ -20,6 +21,7 @@ mod claims;
 mod connect;
 pub mod crds;
 mod decode;
+mod hold;
 mod host;
 mod kinds;
 mod lease;
@@ -34,10 +36,11 @@ mod watch;
 pub use answer::api_server;
 pub use claims::{AddressStep, Addresses};
 pub use connect::{Access, AccessError, Cluster, Credentials, Unanswered};
+pub use hold::{HoldStep, Holds};
 pub use host::{HostReports, HostSight, Running, StatusPage};
 pub use kinds::{Pace, kinds, required_kinds};
 pub use lease::{Campaign, LEADER, Leading, Terms};
 pub use look::{Pulse, ServiceSight, Sight, Unseen};
 pub use pools::{Counted, PoolReports, PoolSays};
-pub use status::{StatusStep, Statuses};
+pub use status::{Herald, PENDING, StatusStep, Statuses};
 pub use watch::{Pulses, Wanted, Watch, Wishes};

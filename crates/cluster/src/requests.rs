@@ -47,6 +47,18 @@ impl Cluster {
         .await
     }
 
+    /// What `patch` says is merged into the object, lists by their members.
+    pub(crate) async fn merge(
+        &self,
+        of: &Watched,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Told, Answer> {
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        self.send(of, namespace, |request| request.patch(name, &parameters, &Patch::Strategic(patch))).await
+    }
+
     async fn send(
         &self,
         of: &Watched,

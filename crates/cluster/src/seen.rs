@@ -34,13 +34,18 @@ pub(crate) struct Published {
     pub(crate) conditions: Vec<Condition>,
     /// We have written there before.
     pub(crate) ours: bool,
+    /// It stays until its load balancer is gone.
+    pub(crate) held: bool,
+    /// Its address, as an annotation says it.
+    pub(crate) address: Option<Name>,
     /// Who else has written its addresses.
     pub(crate) other: Option<Name>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ingress {
-    pub(crate) ip: Name,
+    /// An address or a host name.
+    pub(crate) at: Name,
     /// Absent in clusters that do not know it.
     pub(crate) mode: Option<Name>,
 }

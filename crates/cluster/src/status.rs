@@ -9,12 +9,14 @@
 //! published once it is served, and is not withdrawn because hosts vanish: a condition says so instead. Where another
 //! controller writes after us, it is left to it; that, and its end, the watch tells as a Problem of the Service.
 
+mod annotation;
 mod events;
 mod output;
 
 use std::{
     collections::HashMap,
     fmt,
+    net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -25,11 +27,15 @@ use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Reason, Status, Uni
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-pub(crate) use self::output::{PREFIX, rivalry};
+pub(crate) use self::{
+    annotation::ADDRESS,
+    output::{PREFIX, rivalry},
+};
 use self::{
     events::Events,
     output::{Note, Output},
 };
+pub use self::{events::Herald, output::PENDING};
 use crate::{
     answer::{Answer, INSTALL},
     connect::Cluster,
@@ -55,7 +61,7 @@ pub struct Statuses {
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
 /// Whoever lacks a role does not hear when he gets it.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
+pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// What a Service says of itself, and why it could not be made to say something else.
 #[derive(Debug, Default)]
@@ -71,6 +77,8 @@ pub enum StatusStep {
     Write(Output),
     /// As an event.
     Tell(Note),
+    /// As an annotation.
+    Annotate(IpAddr),
 }
 
 impl fmt::Display for StatusStep {
@@ -78,6 +86,7 @@ impl fmt::Display for StatusStep {
         match self {
             StatusStep::Write(output) => write!(f, "write {output}"),
             StatusStep::Tell(note) => write!(f, "tell {note}"),
+            StatusStep::Annotate(at) => write!(f, "annotate its address {at}"),
         }
     }
 }
@@ -93,6 +102,11 @@ impl Statuses {
             refused: Mutex::default(),
             waiting: Mutex::default(),
         }
+    }
+
+    /// For whoever else has something to say in passing.
+    pub fn herald(&self) -> Herald {
+        self.events.herald()
     }
 
     /// Each Problem once when it comes, and once when it goes.
@@ -130,6 +144,35 @@ impl Statuses {
             waiting.remove(owner);
         }
         early
+    }
+
+    async fn annotate(
+        &self,
+        object: &ObjectRef,
+        uid: &str,
+        at: IpAddr,
+        said: &mut Said,
+    ) -> Result<(), Failure> {
+        let services = Watched::of(Kind::Service).expect("Services are in the table of kinds");
+        let (namespace, name) = (&object.namespace, &object.name);
+        match self.cluster.merge(services, namespace, name, &annotation::body(uid, at)).await {
+            Ok(told) => {
+                let published = decode::published(&told);
+                self.cluster.seen().put_service(namespace, name, published.clone());
+                said.published = Some(published);
+                Ok(())
+            }
+            // It is gone, or another by now.
+            Err(Answer::NotFound | Answer::Conflict(_)) => {
+                said.published = None;
+                Ok(())
+            }
+            Err(answer @ (Answer::Forbidden(_) | Answer::Invalid(_))) => {
+                said.trouble = Some(answer);
+                Ok(())
+            }
+            Err(answer) => Err(answer.into()),
+        }
     }
 
     async fn write(
@@ -181,14 +224,6 @@ impl Statuses {
     }
 }
 
-/// A Service; what else there is has no status that we write.
-fn service(unit: &Unit) -> Option<(&ObjectRef, &str)> {
-    match unit {
-        Unit::Status(Owner::Object { object, uid }) if object.kind == Kind::Service => Some((object, uid)),
-        _ => None,
-    }
-}
-
 impl Driver for Statuses {
     type Observed = Said;
     type Step = StatusStep;
@@ -203,17 +238,25 @@ impl Driver for Statuses {
             Desired::Status(status) => Output::of(status, published),
             _ => Output::none(published),
         };
-        if observed.early || output.is_said_by(published) {
+        if observed.early {
             return Vec::new();
         }
+        let lacking = match desired {
+            Desired::Status(status) => annotation::lacking(status, published),
+            _ => None,
+        };
+        let annotated = lacking.map(StatusStep::Annotate);
+        if output.is_said_by(published) {
+            return annotated.into_iter().collect();
+        }
         let notes = output.notes(published).into_iter().map(StatusStep::Tell);
-        [StatusStep::Write(output.clone())].into_iter().chain(notes).collect()
+        [StatusStep::Write(output.clone())].into_iter().chain(notes).chain(annotated).collect()
     }
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Said, Failure> {
         let Unit::Status(owner) = unit else { return Ok(Said::default()) };
         self.log(owner, if let Desired::Status(status) = desired { Some(status) } else { None });
-        let Some((object, uid)) = service(unit) else { return Ok(Said::default()) };
+        let Some((object, uid)) = unit.service() else { return Ok(Said::default()) };
         let published = self.cluster.seen().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
         let published = published.filter(|it| *it.uid == *uid);
@@ -222,11 +265,12 @@ impl Driver for Statuses {
     }
 
     async fn apply(&self, unit: &Unit, step: &StatusStep, observed: &mut Said) -> Result<(), Failure> {
-        let Some((object, uid)) = service(unit) else { return Ok(()) };
+        let Some((object, uid)) = unit.service() else { return Ok(()) };
         self.leading.hold()?;
         match step {
             StatusStep::Write(output) => self.write(object, uid, output, observed).await,
-            StatusStep::Tell(_) if observed.trouble.is_some() => Ok(()),
+            StatusStep::Tell(_) | StatusStep::Annotate(_) if observed.trouble.is_some() => Ok(()),
+            StatusStep::Annotate(at) => self.annotate(object, uid, *at, observed).await,
             StatusStep::Tell(note) => {
                 self.events.tell(object, uid, note).await;
                 Ok(())
@@ -241,8 +285,8 @@ impl Driver for Statuses {
             problems.push((owner.clone(), Problem::new(owner.object(), reason, message).fix(fix)));
         };
         let published = observed.published.as_ref();
-        if let (Desired::Status(_), Some(published)) = (desired, published)
-            && output::lacks_the_mode(published)
+        if let (Desired::Status(status), Some(published)) = (desired, published)
+            && output::lacks_the_mode(status, published)
         {
             complain(
                 Reason::Unsupported,

@@ -10,6 +10,7 @@
 //! Nothing is told as gone but by its deletion or by a whole list without it: hours without an answer change nothing.
 //! Nothing is kept of an object but its name; what drivers compare with goes into [`Seen`](crate::seen::Seen).
 
+mod belief;
 mod feed;
 mod known;
 pub(crate) mod pulses;
@@ -26,7 +27,7 @@ use tokio::{
 use tracing::error;
 
 pub use self::secrets::Wanted;
-use self::{feed::Feed, pulses::Hosts, secrets::Secrets};
+use self::{belief::Belief, feed::Feed, pulses::Hosts, secrets::Secrets};
 use crate::{connect::Cluster, kinds::WATCHED};
 
 /// A cluster that is being watched, until this is dropped.
@@ -63,14 +64,19 @@ pub enum Pulses {
 impl Cluster {
     /// Watches from now on; must be called in a runtime. Whoever reads `changes` may be slow, it is waited for.
     pub fn watch(&self, changes: mpsc::Sender<Change>, pulses: Pulses) -> Watch {
-        self.watch_from(&[], changes, pulses)
+        self.watch_from(std::iter::empty(), changes, pulses)
     }
 
     /// As above, with what whoever reads `changes` knows already: of that, what is not there any more is told as gone.
-    pub fn watch_from(&self, known: &[Fact], changes: mpsc::Sender<Change>, pulses: Pulses) -> Watch {
-        let hosts = Arc::new(Hosts::default());
+    pub fn watch_from<'f>(
+        &self,
+        known: impl Iterator<Item = &'f Fact> + Clone,
+        changes: mpsc::Sender<Change>,
+        pulses: Pulses,
+    ) -> Watch {
+        let (hosts, belief) = (Arc::new(Hosts::default()), Arc::new(Belief::default()));
         // Nobody said yet who is named: those that are known whole go on, and no other key is told.
-        let whole = known.iter().filter_map(|fact| match fact {
+        let whole = known.clone().filter_map(|fact| match fact {
             Fact::Secret(it) if !it.withheld => Some(it.object.clone()),
             _ => None,
         });
@@ -79,9 +85,10 @@ impl Cluster {
         let mut tasks = JoinSet::new();
         for watched in &WATCHED {
             let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
+            let shared = (hosts.clone(), belief.clone());
             let mut feed =
-                Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, hosts.clone());
-            known.iter().for_each(|fact| feed.recall(fact));
+                Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, shared);
+            known.clone().for_each(|fact| feed.recall(fact));
             tasks.spawn(feed.run());
         }
         if pulses == Pulses::Felt {

@@ -9,70 +9,110 @@
 //! Octavia tells of an object whose it is by tags alone; names are another controller's too (names.rs). What has not our
 //! tag is never touched.
 
+mod affinity;
+mod audit;
+mod away;
+pub mod belongings;
+mod born;
+mod checks;
 pub mod conf;
+mod crowded;
+mod drift;
+mod find;
+mod floating;
+pub mod groups;
+mod join;
+mod look;
+mod mend;
 pub mod names;
+mod obstacles;
+mod pairs;
+mod parts;
+mod place;
+mod placement;
 mod poll;
 mod read;
+mod refusals;
+mod room;
+mod seats;
+pub mod shared;
+pub mod spare;
 pub mod steps;
 pub mod subnets;
+mod survey;
+mod tls;
+mod told;
 pub mod wanted;
+mod ways;
+mod words;
 mod write;
 
 use std::{
     collections::HashMap,
-    future::Future,
-    pin::Pin,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, LbKey, Name, Owner, Problem, Reason, Unit, outcome::Serving, unit::Place};
-use seaway_openstack::{
-    Cloud, Error, Retry, Service,
-    octavia::{LoadBalancer, Provisioning},
-    resource::Query,
-    survey::Abilities,
-};
-use seaway_plan::{Demand, Placement};
+use seaway_model::{Desired, LbKey, ListenerId, Name, Owner, Problem, Unit, outcome::Serving, unit::Place};
+use seaway_openstack::{Clock, Error, RealClock, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
 pub use self::{
+    audit::Audited,
+    join::{Join, Joining},
+    mend::Mend,
     names::Cluster,
+    placement::InCloud,
     steps::{Observed, Step},
+    told::{Note, Tell},
 };
 use self::{
-    poll::{Found, Poll},
+    away::{Asker, Away},
+    crowded::Crowded,
+    join::Joined,
+    mend::Past,
+    pairs::Part,
+    refusals::Refusals,
+    room::Quotas,
+    shared::{Closed, marks},
     steps::steps,
+    survey::{Kept, Used},
     wanted::{Wanted, refused, wanted},
 };
 
 /// How its places say that they are ours: `Place::Cloud { driver, .. }`.
 pub const OCTAVIA: &str = "octavia";
-/// What is pending is looked at this often.
+/// What waits for somebody else is looked at this often.
 const LOOK: Duration = Duration::from_secs(2);
 /// What is done is looked at this often, though nothing changes.
 const AUDIT: Duration = Duration::from_secs(300);
 
+/// On so many load balancers it may be changed at once who is on them.
+const STRIPES: usize = 16;
+
 pub struct Octavia {
     join: Join,
     joined: OnceCell<Joined>,
+    /// Until a cloud is joined, which has its own.
+    clock: Arc<dyn Clock>,
     /// Whether this process may change anything: of several, one.
     may: Box<dyn Fn() -> bool + Send + Sync>,
     /// Makes load balancers that nobody chose another for.
     provider: Name,
     known: Mutex<HashMap<Unit, Known>>,
-}
-
-/// Signs in and learns whose load balancers these are; tried again until it succeeds.
-pub type Join = Box<dyn Fn() -> Joining + Send + Sync>;
-pub type Joining = Pin<Box<dyn Future<Output = Result<(Cloud, Cluster), Error>> + Send>>;
-
-struct Joined {
-    cloud: Cloud,
-    cluster: Cluster,
-    abilities: Abilities,
-    poll: Poll,
+    away: Away,
+    refusals: Refusals,
+    groups: Mutex<HashMap<Unit, groups::Known>>,
+    /// Held while it is changed who is on a load balancer; when a guest came to one of those last.
+    sharing: [tokio::sync::Mutex<Option<Instant>>; STRIPES],
+    closed: Closed,
+    crowded: Crowded,
+    past: Mutex<HashMap<Unit, Past>>,
+    surveyed: Kept,
+    quotas: Quotas,
+    tell: Option<Tell>,
 }
 
 /// What there was after the last call that was answered.
@@ -80,101 +120,136 @@ struct Joined {
 struct Known {
     observed: Observed,
     /// When the last change was asked for, on the cloud's clock.
-    since: std::time::Instant,
+    since: Instant,
+    /// And when it was answered.
+    until: Instant,
+    /// When all of it was read.
+    read: Instant,
+    writing: bool,
+}
+
+impl Known {
+    fn of(observed: Observed, now: Instant) -> Known {
+        Known { observed, since: now, until: now, read: now, writing: false }
+    }
+
+    /// Nothing was under way then, nor is it now.
+    fn is_at_rest(&self, then: Instant) -> bool {
+        !self.writing && self.until < then && !self.observed.is_pending()
+    }
 }
 
 impl Octavia {
     pub fn new(join: Join, provider: Name, may: impl Fn() -> bool + Send + Sync + 'static) -> Octavia {
-        Octavia { join, joined: OnceCell::new(), may: Box::new(may), provider, known: Mutex::default() }
+        Octavia {
+            join,
+            joined: OnceCell::new(),
+            clock: Arc::new(RealClock),
+            may: Box::new(may),
+            provider,
+            known: Mutex::default(),
+            away: Away::default(),
+            refusals: Refusals::default(),
+            groups: Mutex::default(),
+            sharing: Default::default(),
+            closed: Closed::default(),
+            crowded: Crowded::default(),
+            past: Mutex::default(),
+            surveyed: Kept::default(),
+            quotas: Quotas::default(),
+            tell: None,
+        }
+    }
+
+    /// Owners hear in passing what was found and done.
+    #[must_use]
+    pub fn telling(self, tell: Tell) -> Octavia {
+        Octavia { tell: Some(tell), ..self }
+    }
+
+    #[must_use]
+    pub fn timed(self, clock: Arc<dyn Clock>) -> Octavia {
+        Octavia { clock, ..self }
     }
 
     /// Everything is looked at anew: somebody else may have changed it.
     pub fn forget(&self) {
         self.known().clear();
+        self.closed.forget();
+        self.groups().clear();
+        self.past.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.surveyed.forget();
     }
 
-    async fn joined(&self, desired: &Desired) -> Result<&Joined, Failure> {
-        let join = || async {
-            let (cloud, cluster) = (self.join)().await?;
-            let versions = cloud.versions(Service::LoadBalancer).await?;
-            let abilities = Abilities::of(&self.provider, Some(&versions));
-            let poll = Poll::new(cloud.clone(), cluster.tag());
-            Ok(Joined { cloud, cluster, abilities, poll })
-        };
-        self.joined.get_or_try_init(join).await.map_err(|error| failure(&error, desired))
-    }
-
-    /// All load balancers of this cluster, whoever wants them; one list.
-    pub async fn survey(&self, cloud: &Name) -> Result<Vec<Unit>, Failure> {
-        let joined = self.joined(&Desired::Absent).await?;
-        let ours = joined.cluster.tag();
-        let query = Query::all().tagged([ours.as_str()]);
-        let all = joined.cloud.all::<LoadBalancer>().list::<LoadBalancer>(query).await;
-        let all = all.map_err(|error| failure(&error, &Desired::Absent))?;
-        let place = || Place::Cloud { name: cloud.clone(), driver: OCTAVIA.into() };
-        let keys = all.iter().filter_map(|it| joined.cluster.key_of(&it.tags, &it.description));
-        Ok(keys.map(|key| Unit::LoadBalancer(place(), key)).collect())
+    /// When what is pending is looked at again.
+    fn soon(&self) -> Duration {
+        self.joined.get().map_or(LOOK, |it| it.poll.after())
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Unit, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the provider can do; before the cloud was asked, what its name alone tells.
-    fn abilities(&self) -> Abilities {
-        let joined = self.joined.get().map(|it| it.abilities.clone());
-        joined.unwrap_or_else(|| Abilities::of(&self.provider, None))
+    fn groups(&self) -> MutexGuard<'_, HashMap<Unit, groups::Known>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wanted(&self, unit: &Unit, desired: &Desired) -> Option<Wanted> {
+    fn past<T>(&self, unit: &Unit, act: impl FnOnce(&mut Past) -> T) -> T {
+        let mut all = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        act(all.entry(unit.clone()).or_default())
+    }
+
+    fn wanted(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Wanted> {
         let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish)) = (unit, desired) else { return None };
         let owner = owner_of(key, wish)?;
         let cluster = &self.joined.get()?.cluster;
-        let mut wanted = wanted(cluster, key, &owner, wish, &self.abilities());
+        let can = self.abilities(wish, observed.balancer.as_ref());
+        let wish = Part::of(key, wish, observed, &can).cut(key, wish);
+        let mut wanted = wanted(cluster, key, &owner, &wish, &can);
         if wanted.balancer.provider.is_left() {
             wanted.balancer.provider = Some(self.provider.to_string()).into();
         }
         Some(wanted)
     }
 
-    async fn look(&self, joined: &Joined, unit: &Unit, key: &LbKey) -> Result<Observed, Error> {
-        let known = self.known().get(unit).cloned();
-        let now = joined.cloud.clock().now();
-        let Some(mut known) = known else {
-            let observed = read::read(&joined.cloud, &joined.cluster, key).await?;
-            self.known().insert(unit.clone(), Known { observed: observed.clone(), since: now });
-            return Ok(observed);
-        };
-        if known.observed.is_pending()
-            && let Some(balancer) = &mut known.observed.balancer
-        {
-            match joined.poll.of(&balancer.it.id, known.since).await? {
-                Found::Unknown => {}
-                Found::Gone => known.observed = Observed::default(),
-                Found::There(status) => {
-                    balancer.it.provisioning_status = status.provisioning_status;
-                    balancer.it.operating_status = status.operating_status;
-                    balancer.it.updated_at = status.updated_at;
-                }
-            }
-            self.known().insert(unit.clone(), known.clone());
+    /// Who is on a load balancer with others is changed one at a time.
+    async fn write(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        step: &Step,
+        observed: &mut Observed,
+    ) -> Result<(), Error> {
+        let closes = observed.closes(step);
+        if !closes && !matches!(step, Step::Join(_) | Step::Leave(..)) {
+            return write::write(&joined.cloud, step, observed).await;
         }
-        Ok(known.observed)
-    }
-}
-
-/// Gives each Service of one class a load balancer of its own in one cloud.
-pub struct InCloud {
-    pub cloud: Name,
-    pub class: Name,
-}
-
-impl Placement for InCloud {
-    fn units(&self, demand: &Demand) -> Vec<Unit> {
-        let is_ours =
-            demand.cloud.as_ref().is_some_and(|(class, usual)| *class == self.class && usual.enabled);
-        let place = || Place::Cloud { name: self.cloud.clone(), driver: OCTAVIA.into() };
-        is_ours.then(|| Unit::LoadBalancer(place(), LbKey::Of(demand.owner.clone()))).into_iter().collect()
+        let Unit::LoadBalancer(_, key) = unit else { return Ok(()) };
+        let id = observed.balancer.as_ref().map(|it| it.it.id.as_str().to_owned()).unwrap_or_default();
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        let mut came = self.sharing[hasher.finish() as usize % STRIPES].lock().await;
+        let now = joined.cloud.clock().now();
+        let asked = self.past(unit, |past| past.asked);
+        let is_known = asked
+            .is_some_and(|it| now.saturating_duration_since(it) < LOOK && came.is_none_or(|came| came < it));
+        match (step, &observed.balancer, marks(&joined.cluster, key)) {
+            (_, Some(balancer), Some(marks)) if closes => {
+                if !is_known {
+                    let alone = shared::is_alone(&joined.cloud, &balancer.it, &marks).await;
+                    alone.inspect_err(|_| self.closed.open(unit))?;
+                }
+                self.closed.close(unit, &balancer.it.id);
+            }
+            (Step::Join(_), Some(balancer), _) => self.closed.admits(&balancer.it.id)?,
+            _ => {}
+        }
+        let done = write::write(&joined.cloud, step, observed).await;
+        if matches!(step, Step::Join(_)) {
+            // Who asked before did not see it.
+            *came = Some(joined.cloud.clock().now());
+        }
+        done
     }
 }
 
@@ -188,7 +263,7 @@ impl Driver for Octavia {
 
     fn refuse(&self, desired: &Desired) -> Vec<(Owner, Problem)> {
         match desired {
-            Desired::LoadBalancer(wish) => refused(wish, &self.abilities()),
+            Desired::LoadBalancer(wish) => refused(wish, &self.abilities(wish, None)),
             _ => Vec::new(),
         }
     }
@@ -197,8 +272,23 @@ impl Driver for Octavia {
         let Some(unit) = &observed.unit else { return Vec::new() };
         let Unit::LoadBalancer(_, key) = unit else { return Vec::new() };
         let Some(joined) = self.joined.get() else { return Vec::new() };
-        let wanted = self.wanted(unit, desired);
-        steps(wanted.as_ref(), observed, |description| joined.cluster.made(description, key))
+        if observed.shared.left || is_paused(desired) {
+            return Vec::new();
+        }
+        let mut wanted = self.wanted(unit, desired, observed).filter(|_| !observed.needless);
+        if let Some(wanted) = &mut wanted {
+            let taken = &observed.shared.taken;
+            wanted.listeners.retain(|id, _| !taken.contains_key(id));
+            wanted.metrics.take_if(|(id, _)| taken.contains_key(id));
+            place::fill(wanted, &observed.placed);
+        }
+        let shared = marks(&joined.cluster, key).and_then(|marks| {
+            let elsewhere = shared::names_another(desired, observed);
+            shared::steps(wanted.as_ref(), observed, &marks, elsewhere)
+        });
+        shared.unwrap_or_else(|| {
+            steps(wanted.as_ref(), observed, |description| joined.cluster.made(description, key))
+        })
     }
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
@@ -208,77 +298,139 @@ impl Driver for Octavia {
         if !(self.may)() {
             return Err(another_leads());
         }
-        let joined = self.joined(desired).await?;
-        let mut observed = self.look(joined, unit, key).await.map_err(|error| failure(&error, desired))?;
+        let asker = Asker::of(unit);
+        let joined = self.joined(&asker).await?;
+        let mut observed = self.look(joined, unit, key, desired).await?;
+        let lost = tls::lost(&joined.cloud, desired, &observed).await;
+        if let Some(told) = lost.map_err(|error| self.failed(&asker, &error))? {
+            return Err(Failure::User(vec![told]));
+        }
         observed.unit = Some(unit.clone());
+        self.locate(joined, unit, desired, &mut observed).await?;
+        place::say(key, desired, &mut observed.placed);
+        self.known().entry(unit.clone()).and_modify(|it| it.observed.placed = observed.placed.clone());
+        self.judge(joined, unit, desired, &mut observed);
+        self.look_ahead(joined, unit, desired, &mut observed).await?;
         Ok(observed)
     }
 
     async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
         if step.locks() && observed.is_pending() {
-            return Err(Failure::Wait { why: format!("{step}: {}", observed.state()), after: LOOK });
+            return Err(Failure::Wait { why: format!("{step}: {}", observed.state()), after: self.soon() });
         }
         if !(self.may)() {
             return Err(another_leads());
         }
-        let joined = self.joined(&Desired::Absent).await?;
+        let asker = Asker::of(unit);
+        let joined = self.joined(&asker).await?;
+        self.ask(&asker)?;
         let since = joined.cloud.clock().now();
-        let done = write::write(&joined.cloud, step, observed).await;
-        let mut known = self.known();
+        self.before(unit, step, observed, since)?;
+        self.known().entry(unit.clone()).and_modify(|it| it.writing = true);
+        let at = observed.balancer.as_ref().map(|it| it.it.id.clone());
+        let done = self.write(joined, unit, step, observed).await;
+        if let (Ok(()), Step::Create(new)) = (&done, step) {
+            self.surveyed.made(Used::by(new)).await;
+        }
+        let until = joined.cloud.clock().now();
+        if done.is_ok() {
+            self.quotas.took(step).await;
+            self.make_room(step, at.as_ref(), unit, until);
+        }
         match done {
+            // What it has instead is looked for.
+            Ok(()) if observed.shared.left => {
+                self.known().remove(unit);
+                self.past(unit, |past| past.unsure = Some(until));
+                Ok(())
+            }
             Ok(()) => {
-                known.insert(unit.clone(), Known { observed: observed.clone(), since });
+                self.away.is_back(step.service());
+                self.refusals.passed(unit);
+                let mut known = self.known();
+                let read = known.get(unit).map_or(since, |it| it.read);
+                let now = Known { observed: observed.clone(), since, until, read, writing: false };
+                known.insert(unit.clone(), now);
                 Ok(())
             }
             Err(error) => {
+                if self.refused(unit, step, &error) {
+                    self.known().entry(unit.clone()).and_modify(|it| it.writing = false);
+                    return Err(Failure::Wait { why: error.to_string(), after: LOOK });
+                }
                 // Nobody knows any more what is there.
-                known.remove(unit);
-                Err(failure(&error, &Desired::Absent))
+                self.known().remove(unit);
+                self.past(unit, |past| past.unsure = Some(until));
+                Err(self.failed(&asker, &error))
             }
         }
     }
 
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
         let mut told = Conclusion::default();
-        let Desired::LoadBalancer(wish) = desired else {
-            let is_gone = observed.balancer.is_none() && observed.floating.is_none();
-            told.again = (!is_gone).then_some(LOOK);
-            if is_gone {
+        self.away.is_well(&Asker::of(unit));
+        let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish), false) =
+            (unit, desired, observed.needless)
+        else {
+            let is_gone = observed.balancer.is_none() && observed.is_alone();
+            told.again = (!is_gone).then(|| self.soon());
+            if is_gone && !observed.needless {
+                self.refusals.gone(unit);
+                self.crowded.gone(unit);
                 self.known().remove(unit);
+                if let Some(joined) = self.joined.get() {
+                    self.surveyed.went(unit, joined.cloud.clock().now());
+                }
+                self.past.lock().unwrap_or_else(PoisonError::into_inner).remove(unit);
             }
             return told;
         };
-        let Some(balancer) = &observed.balancer else { return told };
-        let owners = wish.listeners.values().map(|it| &it.owner);
+        self.refusals.passed(unit);
+        told.problems = told::problems(wish, observed);
+        let Some(balancer) = &observed.balancer else {
+            told.again = Some(if is_paused(desired) { AUDIT } else { LOOK });
+            return told;
+        };
+        let wish =
+            &Part::of(key, wish, observed, &self.abilities(wish, observed.balancer.as_ref())).cut(key, wish);
+        if let LbKey::Of(owner) = key {
+            let problems = shared::told(owner, wish, observed);
+            told.problems.extend(problems.into_iter().map(|it| (owner.clone(), it)));
+        }
         match &balancer.it.provisioning_status {
             Provisioning::Active => {
                 told.again = Some(AUDIT);
-                let ip = match wish.options.outside.as_ref().is_some_and(|it| it.internal) {
-                    true => balancer.it.vip_address,
-                    false => observed.floating.as_ref().and_then(|it| it.floating_ip_address),
-                };
+                let mut ips = place::addresses(wish, balancer, observed.floating.as_ref());
+                if ips.is_empty() && observed.shared.guest {
+                    // Whether the outside reaches it is for its first to say.
+                    ips.extend(balancer.it.vip_address);
+                }
                 let served = balancer.branches.keys().filter(|it| wish.listeners.contains_key(it));
-                told.serving = served
-                    .filter_map(|it| Some(Serving { ip: ip?, protocol: it.l4, port: it.port }))
-                    .collect();
+                let at = |it: &ListenerId, ip| Serving { ip, protocol: it.l4, port: it.port };
+                told.serving = served.flat_map(|it| ips.iter().map(move |ip| at(it, *ip))).collect();
+                told.problems.extend(place::told(wish, balancer, &observed.placed));
+                if !observed.shared.guest {
+                    told.problems.extend(born::told(
+                        wish,
+                        &balancer.it,
+                        observed.floating.as_ref(),
+                        &self.provider,
+                    ));
+                }
             }
             Provisioning::Error => {
-                told.again = Some(AUDIT);
-                told.problems = owners
-                    .map(|owner| {
-                        let problem = Problem::new(
-                            owner.object(),
-                            Reason::Failed,
-                            format!("load balancer {} is in ERROR", balancer.it.id),
-                        )
-                        .fix("Octavia's log says why. It is looked at again every five minutes.");
-                        (owner.clone(), problem)
-                    })
-                    .collect();
+                told.again = Some(match observed.mend {
+                    Some(Mend::Later(left)) => left,
+                    _ => AUDIT,
+                });
             }
-            _ => told.again = Some(LOOK),
+            _ => told.again = Some(self.soon()),
         }
         told
+    }
+
+    fn stands(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Name> {
+        self.pending(unit, desired, observed)
     }
 
     fn width(&self) -> usize {
@@ -290,28 +442,22 @@ fn another_leads() -> Failure {
     Failure::Wait { why: "another leads".to_owned(), after: LOOK }
 }
 
-/// Whom a load balancer is called after: its one owner, or the first of those that share it.
-fn owner_of(key: &LbKey, wish: &seaway_model::LoadBalancer) -> Option<Owner> {
-    match key {
-        LbKey::Of(owner) | LbKey::Port(owner, _) => Some(owner.clone()),
-        LbKey::Shared(_) | LbKey::Whole => wish.listeners.values().map(|it| it.owner.clone()).min(),
+fn is_paused(desired: &Desired) -> bool {
+    match desired {
+        Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.paused || it.off),
+        _ => false,
     }
 }
 
-/// Who can mend it, and when it is tried again.
-fn failure(error: &Error, desired: &Desired) -> Failure {
-    match error.retry() {
-        Retry::After(after) => Failure::Wait { why: error.to_string(), after },
-        Retry::Later | Retry::AfterLooking => Failure::Retry(error.to_string()),
-        Retry::WhenChanged => {
-            let Desired::LoadBalancer(wish) = desired else { return Failure::Retry(error.to_string()) };
-            let owners: std::collections::BTreeSet<&Owner> =
-                wish.listeners.values().map(|it| &it.owner).collect();
-            let problem = |owner: &&Owner| {
-                let problem = Problem::new(owner.object(), Reason::Failed, error.to_string());
-                ((*owner).clone(), problem.fix(error.fix().unwrap_or_default()))
-            };
-            Failure::User(owners.iter().map(problem).collect())
-        }
+fn first_owner(key: &LbKey, desired: &Desired) -> Option<Owner> {
+    match desired {
+        Desired::LoadBalancer(wish) => owner_of(key, wish),
+        _ => None,
     }
+}
+
+/// Whom a load balancer is called after: its one owner, or the first of those that share it.
+fn owner_of(key: &LbKey, wish: &seaway_model::LoadBalancer) -> Option<Owner> {
+    let of_all = || wish.listeners.values().map(|it| &it.owner).min();
+    key.owner().or_else(of_all).cloned()
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -68,16 +68,13 @@ fn secured(ip: IpAddr, port: u16, certificate: &Arc<Certificate>) -> LoadBalance
     all
 }
 
-/// Ports that are free now; each test has an address of its own.
-fn free_ports(ip: Ipv4Addr) -> [u16; 3] {
-    let held = [(); 3].map(|()| TcpListener::bind((ip, 0)).expect("a port"));
-    held.map(|it| it.local_addr().expect("it is bound").port())
-}
+/// Each test has an address of its own; of these, nobody gets one who asks for any port at all addresses.
+const PORTS: [u16; 3] = [20_101, 20_102, 20_103];
 
 #[tokio::test]
 async fn native_passes_the_suite_of_all_drivers() {
     let ip = Ipv4Addr::new(127, 60, (std::process::id() >> 8) as u8, std::process::id() as u8);
-    let [a, b, c] = free_ports(ip);
+    let [a, b, c] = PORTS;
     let proxy = Proxy::start(Settings { workers: 2, pin: false }).expect("a data plane");
     let driver = Native::new(proxy.clone(), "edge-1".into());
     let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), LbKey::Of(owner()));
@@ -105,7 +102,7 @@ fn made() -> Arc<Certificate> {
 #[tokio::test]
 async fn a_certificate_that_cannot_be_used_is_told_to_whom_it_was_for_and_the_last_one_stays() {
     let ip = Ipv4Addr::new(127, 61, (std::process::id() >> 8) as u8, std::process::id() as u8);
-    let [port, ..] = free_ports(ip);
+    let [port, ..] = PORTS;
     let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
     let driver = Native::new(proxy.clone(), "edge-1".into());
     let key = LbKey::Of(owner());
@@ -131,7 +128,7 @@ async fn a_certificate_that_cannot_be_used_is_told_to_whom_it_was_for_and_the_la
 #[tokio::test]
 async fn a_renewed_certificate_is_taken_over_alone_and_a_wrong_one_is_not() {
     let ip = Ipv4Addr::new(127, 62, (std::process::id() >> 8) as u8, std::process::id() as u8);
-    let [port, ..] = free_ports(ip);
+    let [port, ..] = PORTS;
     let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
     let driver = Native::new(proxy.clone(), "edge-1".into());
     let key = LbKey::Of(owner());

@@ -3,7 +3,7 @@
 use std::{fmt::Display, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Desired, Fact, ObjectRef, Outcome, Owner, Pool, Problem, Unit,
+    Desired, Fact, Name, ObjectRef, Outcome, Owner, Pool, Problem, Unit,
     load_balancer::Certificate,
     outcome::{Serving, UnitState},
 };
@@ -61,6 +61,11 @@ pub trait Driver: Send + Sync + 'static {
     /// What is to be told after all steps were applied.
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Self::Observed) -> Conclusion;
 
+    /// What it waits for over there, for whoever asks why it takes so long.
+    fn stands(&self, _unit: &Unit, _desired: &Desired, _observed: &Self::Observed) -> Option<Name> {
+        None
+    }
+
     /// How many Units may be worked on at once.
     fn width(&self) -> usize {
         8
@@ -91,6 +96,9 @@ pub enum Failure {
     /// Nobody's: something is under way over there.
     #[error("{why}")]
     Wait { why: String, after: Duration },
+    /// The other side, for now, and those who wait for it shall know: tried again then.
+    #[error("{why}")]
+    Told { why: String, problems: Vec<(Owner, Problem)>, after: Duration },
     /// The user: tried again when something changes, and now and then.
     #[error("{} problems for the user", .0.len())]
     User(Vec<(Owner, Problem)>),
@@ -118,7 +126,7 @@ pub(crate) enum Worked {
     Renewed,
     /// There is no short way to it: the whole has to be looked at.
     NotSo,
-    Concluded(Outcome),
+    Concluded(Outcome, Option<Name>),
     Failed(Failure),
 }
 
@@ -188,13 +196,14 @@ async fn whole<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Result<
         (_, Some(after)) => UnitState::Pending(after),
         (_, None) => UnitState::Done,
     };
-    Ok(Worked::Concluded(Outcome {
+    let outcome = Outcome {
         unit: unit.clone(),
         state,
         facts: told.facts,
         problems: told.problems,
         serving: told.serving,
-    }))
+    };
+    Ok(Worked::Concluded(outcome, driver.stands(unit, desired, &observed)))
 }
 
 /// The drivers of a process; the first that serves a Unit has it.
@@ -215,14 +224,44 @@ impl Drivers {
     }
 }
 
-/// An error with its causes, in one line: for a Problem, which is told once.
+/// An error with its causes, in one line: for a Problem, which is told once. What was said already is not said again.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error, fmt, io};
+
+    #[derive(Debug)]
+    struct Told(&'static str, Option<io::Error>);
+
+    impl fmt::Display for Told {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Told {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_ref().map(|it| it as _)
+        }
+    }
+
+    #[test]
+    fn an_error_is_told_with_its_causes_but_none_of_them_twice() {
+        let cause = || Some(io::Error::other("no such file"));
+        assert_eq!(super::chain(&Told("the kubeconfig", cause())), "the kubeconfig: no such file");
+        assert_eq!(super::chain(&Told("x: no such file", cause())), "x: no such file");
+    }
 }

@@ -177,9 +177,10 @@ impl Engine {
     }
 
     fn learn(&mut self, change: Change) {
-        let is_outcome = matches!(change, Change::Outcome(_));
+        // Thousands of Units that look again and find what they had found move nothing.
+        let is_news = matches!(&change, Change::Outcome(outcome) if !self.world.knows(outcome));
         let dirt = self.world.apply(change);
-        if is_outcome || !dirt.is_empty() {
+        if is_news || !dirt.is_empty() {
             self.moved.send_replace(());
         }
         self.marked.fetch_add(dirt.len() as u64, Ordering::Relaxed);
@@ -257,7 +258,10 @@ impl Engine {
                 self.queue.mark(&Dirt::Unit(unit.clone()));
                 self.queue.done(&unit, None, false);
             }
-            Some(Worked::Concluded(outcome)) => self.conclude(outcome),
+            Some(Worked::Concluded(outcome, stands)) => {
+                self.learn(Change::Stands(unit, stands));
+                self.conclude(outcome);
+            }
             Some(Worked::Failed(failure)) => self.fail(unit, failure),
             None => {
                 error!(%unit, "its driver panicked; this is a bug");
@@ -301,6 +305,12 @@ impl Engine {
             Failure::Wait { why, after } => {
                 info!(%unit, %why, ?after, "waits");
                 self.learn(Change::Outcome(outcome(UnitState::Pending(after), Vec::new())));
+                self.queue.done(&unit, Some(Instant::now() + after), false);
+            }
+            Failure::Told { why, problems, after } => {
+                warn!(%unit, %why, retry = ?after, "failed");
+                let state = UnitState::Failed { why: why.into(), retry: after };
+                self.learn(Change::Outcome(outcome(state, problems)));
                 self.queue.done(&unit, Some(Instant::now() + after), false);
             }
             Failure::User(problems) => {

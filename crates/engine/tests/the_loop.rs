@@ -228,10 +228,14 @@ async fn a_driver_works_on_so_many_units_as_it_wants_and_they_look_again_one_by_
     running.tell(services.chain([host(&["192.0.2.5"], &[])]).chain(synced())).await;
     running.until("all are made", |it| it.applied.len() == 60).await;
     assert_eq!(running.played.with(|it| it.most_in_all), running.played.width());
+    running.until_serving().await;
+    let mut moved = running.handle.moved();
+    moved.mark_unchanged();
     tokio::time::sleep(Settings::default().resync + Duration::from_secs(1)).await;
     running.until("all are looked at again", |it| it.applied.len() >= 120).await;
     let again = running.played.with(|it| it.applied[60].0..it.applied[119].0);
     assert!(again.end - again.start > Settings::default().resync / 4, "the audit is spread: {again:?}");
+    assert!(!moved.has_changed().expect("the engine runs"), "who finds what it had found tells nobody");
     running.stop().await;
 }
 

@@ -309,6 +309,8 @@ mod tests {
                 ready: false,
                 problems: Vec::new(),
                 pool: None,
+                shown: seaway_model::outcome::Shown::default(),
+                waits: None,
             }))
         };
         let wanted = [status(1), status(2)];

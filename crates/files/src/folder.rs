@@ -60,6 +60,8 @@ pub enum FolderError {
         #[source]
         source: io::Error,
     },
+    #[error("{} is no folder: name the folder that the manifests are in", dir.display())]
+    NotAFolder { dir: PathBuf },
     #[error("cannot watch the folder of manifests {}", dir.display())]
     Watch {
         dir: PathBuf,
@@ -118,7 +120,10 @@ impl Folder {
         state: Option<&Path>,
         runtime: Option<&Path>,
     ) -> Result<(Folder, Vec<Change>), FolderError> {
-        let fail = |source| FolderError::Unreadable { dir: dir.to_owned(), source };
+        let fail = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotADirectory => FolderError::NotAFolder { dir: dir.to_owned() },
+            _ => FolderError::Unreadable { dir: dir.to_owned(), source },
+        };
         let bell = Arc::new(Bell::new().map_err(|error| fail(error.into()))?);
         let mut folder = Folder {
             dir: dir.to_owned(),

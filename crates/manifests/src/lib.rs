@@ -13,3 +13,5 @@
 pub mod decode;
 pub mod object;
 pub mod tree;
+
+pub use object::{FINALIZER, MANAGER};

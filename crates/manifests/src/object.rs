@@ -19,6 +19,7 @@ use seaway_model::{Fact, Kind, Name, ObjectRef};
 
 pub use self::{
     meta::{HONOURED, uid, uuid},
+    service::{FINALIZER, MANAGER},
     things::unwritten_namespace,
 };
 use crate::{

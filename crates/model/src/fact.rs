@@ -78,8 +78,23 @@ pub struct Service {
     pub class: Option<Name>,
     pub source_ranges: Vec<IpNet>,
     pub publish_not_ready: bool,
+    /// It is being deleted, and is there until nobody holds it any more.
+    #[serde(default)]
+    pub leaving: bool,
+    /// Who holds it until its load balancer is gone: kept apart, for we write it.
+    #[serde(default)]
+    pub held: Held,
     /// What its status says already, whoever wrote that: heard when addresses are given out for the first time.
     pub published: Vec<IpAddr>,
+}
+
+/// By the finalizer `service.kubernetes.io/load-balancer-cleanup`, which others use, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Held {
+    #[default]
+    No,
+    ByUs,
+    ByOthers,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

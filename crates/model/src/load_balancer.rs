@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{http::*, pool::*, tls::*};
 use crate::{
     config::FloatingSubnet,
+    group::CloudNode,
     name::{Name, ObjectRef, Owner},
 };
 
@@ -61,6 +62,13 @@ pub enum Family {
 impl Family {
     pub fn of(ip: IpAddr) -> Family {
         if ip.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        }
     }
 
     pub fn other(self) -> Family {
@@ -206,6 +214,16 @@ pub struct Options {
 pub struct Outside {
     /// In the order in which their owner has them: what a cloud makes of each is numbered by it.
     pub ports: Vec<ListenerId>,
+    /// Of its addresses, the first one's first; a second where the cloud has one.
+    pub families: Vec<Family>,
+    /// It needs one of each.
+    pub both: bool,
+    /// Nobody said where it is: it is where these are.
+    pub beside: Vec<CloudNode>,
+    /// Nodes are opened to it; who may come is said there, where the provider cannot.
+    pub opened: bool,
+    /// Members are probed because somebody said so.
+    pub monitored: bool,
     /// Reached from the cloud's own networks only.
     pub internal: bool,
     /// Where the VIP is: a network, a subnet of it, or a port that is there already.
@@ -219,6 +237,48 @@ pub struct Outside {
     pub provider: Option<Name>,
     pub zone: Option<Name>,
     pub timeouts: CloudTimeouts,
+    /// A certificate that is shown and that nobody here has.
+    pub tls: Option<CloudTls>,
+    /// Where a scraper finds its figures.
+    pub metrics: Option<u16>,
+    /// It is made one object at a time.
+    pub serial: bool,
+    /// One in ERROR that does not come back is deleted, and made again where it was.
+    pub rebuild: bool,
+    /// The same, where something else is asked for that only a new one can have.
+    pub remake: bool,
+    /// Nothing of it is written until it is no more.
+    pub paused: bool,
+    /// The same, of all in this cloud: its owner is told that already.
+    pub off: bool,
+    /// The one that it points at.
+    pub named: Option<Named>,
+    /// Addresses that its status has, whoever wrote them: one of them may tell which it had before. Known when it is worked
+    /// on, and no reason to plan anything.
+    pub published: Vec<IpAddr>,
+    /// Its owner may still vanish without a word, so nothing is made for it yet. Known as late as the addresses.
+    pub unheld: bool,
+    /// So many Services may be on one.
+    pub most_shared: usize,
+}
+
+/// A load balancer that somebody names by its id, and the field that he names it in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    pub id: Name,
+    pub field: Name,
+}
+
+/// A certificate in the cloud's own store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloudTls {
+    /// The address of a container or a secret.
+    pub reference: Name,
+    pub ports: Vec<ListenerId>,
+    /// Where that is said.
+    pub field: Name,
+    /// The store is one that can be asked for it.
+    pub looked_up: bool,
 }
 
 /// The address that the outside reaches a VIP by.

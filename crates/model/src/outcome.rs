@@ -32,6 +32,10 @@ pub enum Change {
     Drains(bool),
     /// Something of ours that was found in a cloud: if nobody wants it, it goes.
     Found(Unit),
+    /// What a Unit waits for, where that takes long; nothing: it does not.
+    Stands(Unit, Option<Name>),
+    /// It is not as it was left: somebody has to look at it.
+    Drifted(Unit),
     /// What time it is, told now and then: certificates age.
     Time(Time),
 }
@@ -93,4 +97,24 @@ pub struct Status {
     pub problems: Vec<Problem>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<Name>,
+    #[serde(default)]
+    pub shown: Shown,
+    /// What it waits for, and since when: `load balancer 8c1f… is PENDING_CREATE since 12:03:00Z`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Name>,
+}
+
+/// How addresses are told to whoever wants to reach them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Shown {
+    /// Nobody may answer for them but who serves them.
+    #[default]
+    Proxy,
+    /// Whoever is in the cluster may take a short cut.
+    Vip,
+    /// By this name alone.
+    Name(Name),
+    /// By names: `192.0.2.1.nip.io`.
+    Suffixed(Name),
 }

@@ -80,6 +80,12 @@ pub enum Reason {
     Unsupported,
     /// A DNS name without an answer.
     NameUnresolved,
+    /// Members that fail the probes of a cloud's load balancer.
+    MembersDown,
+    /// Nothing is done for it, as it asks.
+    Paused,
+    /// A cloud does not give so much.
+    QuotaExceeded,
     /// State could not be written.
     StateUnwritable,
     /// The API server does not answer, or not with what was asked for.
@@ -118,6 +124,9 @@ impl Reason {
             Reason::NotPermitted => "NotPermitted",
             Reason::Unsupported => "Unsupported",
             Reason::NameUnresolved => "NameUnresolved",
+            Reason::MembersDown => "MembersDown",
+            Reason::Paused => "Paused",
+            Reason::QuotaExceeded => "QuotaExceeded",
             Reason::StateUnwritable => "StateUnwritable",
             Reason::Unreachable => "Unreachable",
             Reason::NotInstalled => "NotInstalled",

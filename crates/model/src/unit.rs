@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use crate::{
-    Address, LoadBalancer,
-    load_balancer::PoolId,
-    name::{Name, ObjectRef, Owner},
+    Address, Group, LoadBalancer,
+    load_balancer::{Family, PoolId},
+    name::{Kind, Name, ObjectRef, Owner},
     outcome::Status,
 };
 
@@ -32,6 +32,22 @@ pub enum Unit {
     /// The answer to a DNS name: looked up again by its TTL, its answers are facts.
     Name(Name),
     Status(Owner),
+    /// Its owner's finalizer: it stays until what is there for it in a cloud is gone.
+    Hold(Owner),
+}
+
+impl Unit {
+    /// The Service whose status or finalizer it is, and which of those that were called so; nothing else has either.
+    pub fn service(&self) -> Option<(&ObjectRef, &str)> {
+        match self {
+            Unit::Status(Owner::Object { object, uid }) | Unit::Hold(Owner::Object { object, uid })
+                if object.kind == Kind::Service =>
+            {
+                Some((object, uid))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Which load balancer of a place.
@@ -39,12 +55,31 @@ pub enum Unit {
 pub enum LbKey {
     /// One for one owner.
     Of(Owner),
+    /// Beside that: its addresses of a second family, where one load balancer has those of one only.
+    Second(Owner, Family),
     /// One for several owners: named by the uid of the first, frozen.
     Shared(Name),
     /// One port of an owner (LBaaS v1).
     Port(Owner, u16),
     /// One for everybody of that place (HAProxy's one process).
     Whole,
+}
+
+impl LbKey {
+    /// Nobody, where it is of several.
+    pub fn owner(&self) -> Option<&Owner> {
+        match self {
+            LbKey::Of(owner) | LbKey::Second(owner, _) | LbKey::Port(owner, _) => Some(owner),
+            LbKey::Shared(_) | LbKey::Whole => None,
+        }
+    }
+
+    pub fn second_family(&self) -> Option<Family> {
+        match self {
+            LbKey::Second(_, family) => Some(*family),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Unit {
@@ -56,6 +91,7 @@ impl fmt::Display for Unit {
             Unit::Address(ip) => write!(f, "address {ip}"),
             Unit::Name(name) => write!(f, "name {name}"),
             Unit::Status(owner) => write!(f, "status of {owner}"),
+            Unit::Hold(owner) => write!(f, "hold of {owner}"),
         }
     }
 }
@@ -73,6 +109,7 @@ impl fmt::Display for LbKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LbKey::Of(owner) => owner.fmt(f),
+            LbKey::Second(owner, family) => write!(f, "{owner} ({})", family.as_str()),
             LbKey::Shared(key) => write!(f, "shared {key}"),
             LbKey::Port(owner, port) => write!(f, "{owner} port {port}"),
             LbKey::Whole => f.write_str("of all"),
@@ -93,10 +130,12 @@ pub struct Present {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Desired {
     LoadBalancer(Arc<LoadBalancer>),
+    Group(Arc<Group>),
     Presence(Present),
     Address(Arc<Address>),
     Name(Name),
     Status(Arc<Status>),
+    Held,
     /// Nothing any more; the Unit is forgotten once it was observed absent.
     Absent,
 }

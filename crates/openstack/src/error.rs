@@ -75,6 +75,13 @@ impl Error {
         self.0.fix.as_deref()
     }
 
+    /// What was being done and what is wrong: the same as long as that is the same, for whoever tells it with the fix
+    /// beside it and not anew for every request.
+    pub fn trouble(&self) -> String {
+        let What { doing, message, .. } = &*self.0;
+        if doing.is_empty() { message.clone() } else { format!("{doing}: {message}") }
+    }
+
     pub fn service(&self) -> Option<Service> {
         self.0.service
     }
@@ -166,10 +173,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = &*self.0;
-        if !what.doing.is_empty() {
-            write!(f, "{}: ", what.doing)?;
-        }
-        f.write_str(&what.message)?;
+        f.write_str(&self.trouble())?;
         if let Some(fix) = &what.fix {
             write!(f, "; {fix}")?;
         }

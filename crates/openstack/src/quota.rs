@@ -13,6 +13,17 @@ use crate::{
 /// Limits by the service's own words (`load_balancer`, `floatingip`); -1 is none.
 pub type Limits = BTreeMap<String, i64>;
 
+/// Kinds whose quotas are Octavia's own; all others are Neutron's.
+const OF_OCTAVIA: [&str; 6] = ["load balancer", "listener", "pool", "member", "health monitor", "l7 policy"];
+
+/// By which command one is raised, of one kind in a human's words, of one or of many.
+pub(crate) fn command(what: &str) -> &'static str {
+    match OF_OCTAVIA.contains(&what.strip_suffix('s').unwrap_or(what)) {
+        true => "openstack loadbalancer quota set",
+        false => "openstack quota set",
+    }
+}
+
 /// What Neutron tells of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Usage {

@@ -22,8 +22,8 @@ use seaway_model::{
 
 use crate::spelling::nearest;
 
-pub(crate) use cloud::options as of_clouds;
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
+pub(crate) use cloud::{NAMED, TLS_CONTAINER, options as of_clouds};
 pub use http::{FRONT_DOOR, HOST, PATH};
 pub use table::{CHECK, Row, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};

@@ -1,12 +1,20 @@
 //! What a Service asks of a cloud, with what the configuration says where it says nothing.
 
+mod nodes;
+
+pub(crate) use self::nodes::cloud_node;
+
 use seaway_model::{
-    Name, Problem, Reason,
+    L4, Name, Problem, Reason,
     config::{CloudDefaults, CloudPlace, MembersFrom},
-    load_balancer::{Floating, HealthCheck, Outside},
+    fact::FamilyPolicy,
+    load_balancer::{CheckKind, CloudTls, Floating, HealthCheck, Named, Outside},
 };
 
-use crate::demand::Demand;
+use crate::{annotations::CHECK, demand::Demand};
+
+const WHICH_CLOUD: &str =
+    "Start seaway controller with --cloud-config FILE, the cloud.conf that says who we are there.";
 
 impl Demand {
     /// Whom a cloud leads to: Nodes, unless pods are asked for by name. They stay, whether or not they have pods.
@@ -24,16 +32,30 @@ impl Demand {
         match self.wishes.cloud.monitor {
             Some(false) => None,
             _ if asked => self.wishes.health.clone(),
-            monitor => monitor.unwrap_or(usual.monitor).then(|| {
-                let mut check = usual.check.clone();
-                let terms = &self.wishes.cloud.check;
-                check.interval = terms.interval.unwrap_or(check.interval);
-                check.timeout = terms.timeout.unwrap_or(check.timeout);
-                check.rise = terms.rise.unwrap_or(check.rise);
-                check.fall = terms.fall.unwrap_or(check.fall);
-                check
-            }),
+            monitor => monitor.unwrap_or(usual.monitor).then(|| self.terms(usual)),
         }
+    }
+
+    /// With `externalTrafficPolicy: Local`, Nodes are asked whether they have pods, whatever is usual: without that, what
+    /// goes to others is lost. Who wants no probes by name has only Nodes with pods as members.
+    pub(crate) fn local_check(&self) -> Option<HealthCheck> {
+        let (_, usual) = self.cloud.as_ref()?;
+        let port = self.service.health_check_node_port.filter(|_| self.service.local_only)?;
+        let by_nodes = self.members_from() == MembersFrom::EveryNode;
+        let otherwise = self.wishes.cloud.monitor == Some(false) || self.wishes.written.contains_key(CHECK);
+        let terms = self.check().unwrap_or_else(|| self.terms(usual));
+        let kind = CheckKind::Http { path: "/healthz".into(), host: None, status: (200, 200), expect: None };
+        (by_nodes && !otherwise).then_some(HealthCheck { kind, port: Some(port), ..terms })
+    }
+
+    fn terms(&self, usual: &CloudDefaults) -> HealthCheck {
+        let mut check = usual.check.clone();
+        let terms = &self.wishes.cloud.check;
+        check.interval = terms.interval.unwrap_or(check.interval);
+        check.timeout = terms.timeout.unwrap_or(check.timeout);
+        check.rise = terms.rise.unwrap_or(check.rise);
+        check.fall = terms.fall.unwrap_or(check.fall);
+        check
     }
 
     /// Nothing, where no cloud is involved.
@@ -55,6 +77,11 @@ impl Demand {
         let placed = |it: Option<Name>| it.filter(|_| port.is_none());
         Some(Outside {
             ports: self.ports.iter().map(crate::demand::DemandPort::id).collect(),
+            families: self.cloud_families(),
+            both: self.service.families.policy == FamilyPolicy::Require,
+            beside: Vec::new(),
+            opened: self.is_opened(),
+            monitored: self.check().is_some(),
             internal,
             network: placed(
                 one(|it| &it.network, [first, second, &usual.place]).filter(|_| subnet.is_none()),
@@ -72,8 +99,39 @@ impl Demand {
             provider: wishes.provider.clone().or_else(|| Some(usual.provider.clone())),
             zone: wishes.zone.clone().or_else(|| usual.zone.clone()),
             timeouts: wishes.timeouts,
+            tls: self.cloud_tls(usual),
+            metrics: wishes.metrics,
+            serial: usual.serial,
+            rebuild: wishes.rebuild.unwrap_or(usual.rebuild),
+            remake: wishes.remake,
+            paused: wishes.paused,
+            off: !usual.enabled,
             port,
+            named: wishes
+                .named
+                .clone()
+                .map(|id| Named { id, field: self.wishes.field_of(crate::annotations::NAMED) }),
+            published: Vec::new(),
+            unheld: false,
+            most_shared: usual.most_shared,
         })
+    }
+
+    /// A Service that names Secrets of its own is not asked what the configuration says for all.
+    fn cloud_tls(&self, usual: &CloudDefaults) -> Option<CloudTls> {
+        let tls = &self.wishes.tls;
+        let usual_one = usual.tls_container.as_ref().filter(|_| tls.secrets.is_empty());
+        let reference = self.wishes.cloud.tls_container.as_ref().or(usual_one)?.clone();
+        let ports = self.ports.iter().filter(|it| {
+            it.port.protocol == L4::Tcp
+                && (tls.ports.is_empty() || tls.ports.iter().any(|named| it.is(named)))
+        });
+        let field = match &self.wishes.cloud.tls_container {
+            Some(_) => self.wishes.field_of(crate::annotations::TLS_CONTAINER),
+            None => Name::default(),
+        };
+        let ports = ports.map(crate::demand::DemandPort::id).collect();
+        Some(CloudTls { reference, ports, field, looked_up: usual.barbican })
     }
 
     /// What it asks of clouds, where that cannot be.
@@ -100,10 +158,21 @@ impl Demand {
     }
 
     fn enabled(&mut self, usual: &CloudDefaults) {
-        if !usual.enabled {
-            let message = "load balancers of this cloud are switched off; it stays pending";
-            let problem = Problem::new(self.owner.object(), Reason::Unsupported, message);
-            self.problems.push(problem.fix("Say enabled=true in [LoadBalancer]."));
-        }
+        let (message, fix) = match (usual.absent, usual.enabled) {
+            (true, _) if self.service.leaving => (
+                "no controller knows the cloud in which its load balancer may be; it stays until one does",
+                WHICH_CLOUD,
+            ),
+            (true, _) => {
+                ("no controller knows a cloud to make its load balancer in; it stays pending", WHICH_CLOUD)
+            }
+            (_, true) => return,
+            (_, false) => (
+                "load balancers of this cloud are switched off: what it has stays as it is, and none is made",
+                "Say enabled=true in [LoadBalancer].",
+            ),
+        };
+        let problem = Problem::new(self.owner.object(), Reason::Unsupported, message);
+        self.problems.push(problem.fix(fix));
     }
 }

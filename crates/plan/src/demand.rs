@@ -47,6 +47,14 @@ impl DemandPort {
     pub fn id(&self) -> ListenerId {
         ListenerId { l4: self.port.protocol, port: self.listen }
     }
+
+    /// Whether it is called so.
+    pub(crate) fn is(&self, named: &TargetPort) -> bool {
+        match named {
+            TargetPort::Number(number) => *number == self.port.port,
+            TargetPort::Name(name) => *name == self.port.name,
+        }
+    }
 }
 
 impl Demand {
@@ -57,6 +65,10 @@ impl Demand {
         }
         let cloud = cloud_of(service, config);
         if cloud.is_none() && !is_native(service, config) {
+            return None;
+        }
+        // What is there for it goes before it does.
+        if cloud.is_some_and(|(_, it)| !it.absent) && service.leaving {
             return None;
         }
         let cloud = cloud.map(|(class, defaults)| (class.clone(), defaults.clone()));
@@ -184,13 +196,9 @@ impl Demand {
         if wishes.secrets.is_empty() || self.hosts_only || wanted.port.protocol != L4::Tcp {
             return false;
         }
-        let named = |it: &TargetPort| match it {
-            TargetPort::Number(number) => *number == wanted.port.port,
-            TargetPort::Name(name) => *name == wanted.port.name,
-        };
         let in_the_open = wanted.port.port == 80
             && self.ports.iter().any(|it| it.port.protocol == L4::Tcp && it.port.port != 80);
-        if wishes.ports.is_empty() { !in_the_open } else { wishes.ports.iter().any(named) }
+        if wishes.ports.is_empty() { !in_the_open } else { wishes.ports.iter().any(|it| wanted.is(it)) }
     }
 
     /// Whether members may be spoken to by TLS: where what comes is merely passed on, whoever sends it does that.
@@ -222,7 +230,7 @@ impl Demand {
     }
 }
 
-fn whose(service: &Service) -> Owner {
+pub(crate) fn whose(service: &Service) -> Owner {
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     Owner::Object { object: key.object(), uid: service.meta.uid.clone() }
 }
@@ -240,7 +248,10 @@ pub fn is_ours(service: &Service, config: &Config) -> bool {
     cloud_of(service, config).is_some() || is_native(service, config)
 }
 
-fn cloud_of<'c>(service: &Service, config: &'c Config) -> Option<(&'c Name, &'c Arc<CloudDefaults>)> {
+pub(crate) fn cloud_of<'c>(
+    service: &Service,
+    config: &'c Config,
+) -> Option<(&'c Name, &'c Arc<CloudDefaults>)> {
     match &service.class {
         Some(class) => config.clouds.get_key_value(class),
         None => config.clouds.iter().find(|(_, it)| it.classless),

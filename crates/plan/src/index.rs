@@ -40,6 +40,8 @@ pub enum Touched {
     Name(Name),
     Route(ObjectRef),
     Node(Name),
+    /// Of a Node, of which nothing else is another.
+    Labels,
     Host,
 }
 
@@ -78,8 +80,12 @@ impl Index {
             Fact::Endpoints(it) => self.put_endpoints(it),
             Fact::Node(it) => {
                 let before = self.nodes.insert(it.meta.name.clone(), it.clone());
-                let same = before.is_some_and(|before| used(&before) == used(it));
-                if same { Vec::new() } else { vec![Touched::Node(it.meta.name.clone())] }
+                match before {
+                    Some(before) if used(&before) != used(it) => vec![Touched::Node(it.meta.name.clone())],
+                    Some(before) if before.meta.labels != it.meta.labels => vec![Touched::Labels],
+                    Some(_) => Vec::new(),
+                    None => vec![Touched::Node(it.meta.name.clone())],
+                }
             }
             Fact::Namespace(it) => changed(
                 self.namespaces.insert(it.name.clone(), it.clone()),
@@ -219,8 +225,10 @@ pub(crate) fn zone(node: &Node) -> Option<&Name> {
 }
 
 /// What of a Node anything is planned from.
-fn used(node: &Node) -> (&[IpAddr], bool, bool, bool, Option<&Name>) {
-    (&node.addresses, node.ready, node.unschedulable, is_excluded(node), zone(node))
+fn used(node: &Node) -> (&[IpAddr], bool, bool, bool, Option<&Name>, Option<&Name>) {
+    let (ready, unschedulable) = (node.ready, node.unschedulable);
+    let id = node.provider_id.as_ref();
+    (&node.addresses, ready, unschedulable, is_excluded(node), zone(node), id)
 }
 
 fn changed<T: PartialEq>(before: Option<Arc<T>>, now: &Arc<T>, touched: Touched) -> Vec<Touched> {

@@ -32,7 +32,7 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, ObjectRef, Owner, Problem,
+    Address, AddressState, Name, ObjectRef, Owner, Problem,
     address::PLAN_VERSION,
     fact::{AddressPool, HostReport},
     load_balancer::Family,
@@ -365,7 +365,10 @@ impl Ledger {
             loosened = true;
         }
         for (ip, pool) in &places {
-            if self.holdings.join(*ip, pool, &claim) {
+            // Who waited under the same key may come along, when one that was let go is taken back.
+            loosened |= claim.sharing.is_some() && self.holdings.is_releasing(*ip);
+            let pool = self.from(*ip, pool, &claim).clone();
+            if self.holdings.join(*ip, &pool, &claim) {
                 touched.addresses.insert(*ip);
             }
             if !self.settling {
@@ -377,6 +380,17 @@ impl Ledger {
         }
         self.wait(owner, waits);
         loosened
+    }
+
+    /// The pool that an address is from: several may have it, and of those who share it each may be allowed to use another.
+    /// It stays from where it was given, as long as that has it and nobody who is alone there names another.
+    fn from<'a>(&'a self, ip: IpAddr, pool: &'a Name, claim: &Claim) -> &'a Name {
+        let (alone, held) = self.holdings.company(ip, &claim.owner);
+        let stays = held && (!alone || claim.pool.is_none());
+        let before = self.holdings.pool(ip).filter(|before| stays && *before != pool);
+        let has_it =
+            |before: &&Name| self.pools.ordered().any(|it| it.object.name == **before && gives(it, ip));
+        before.filter(has_it).unwrap_or(pool)
     }
 
     fn wait(&mut self, owner: &Owner, waits: Waits) {

@@ -9,7 +9,8 @@ use seaway_model::{
     L4, Member, Name,
     config::MembersFrom,
     fact::{
-        Endpoint, EndpointAddress, EndpointPort, Endpoints, Service, ServiceKind, ServicePort, TargetPort,
+        Endpoint, EndpointAddress, EndpointPort, Endpoints, FamilyPolicy, Service, ServiceKind, ServicePort,
+        TargetPort,
     },
     load_balancer::{Family, MemberState},
 };
@@ -200,19 +201,26 @@ impl Found {
             return;
         };
         let family = service.families.first.unwrap_or(Family::V4);
+        let second = service.families.second.filter(|_| alike_all);
+        let second = second.filter(|_| service.families.policy != FamilyPolicy::Single);
         for node in index.nodes().filter(|node| !is_excluded(node)) {
-            let alike = node.addresses.iter().find(|ip| Family::of(**ip) == family);
-            let Some(ip) = alike.or(node.addresses.first()) else { continue };
+            let of = |family: Family| node.addresses.iter().find(|ip| Family::of(**ip) == family);
+            let Some(ip) = of(family).or(node.addresses.first()) else { continue };
+            let other = second.and_then(of).filter(|other| *other != ip);
             let name = &node.meta.name;
             let here = pods.values().filter(|it| it.node.as_ref() == Some(name)).count();
             let weight = match service.local_only {
+                // Who asks them all hears of it first; who asks nobody leaves it out.
+                true if here == 0 && alike_all => 0,
                 true if here == 0 => continue,
                 true if !alike_all => u32::try_from(here).unwrap_or(u32::MAX),
                 _ => 1,
             };
             let well = alike_all || node.ready && !node.unschedulable;
             let state = if well { MemberState::Ready } else { MemberState::Draining };
-            self.put(*ip, node_port, None, Some(name.clone()), weight, state);
+            for ip in [ip].into_iter().chain(other) {
+                self.put(*ip, node_port, None, Some(name.clone()), weight, state);
+            }
         }
     }
 

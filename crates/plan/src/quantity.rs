@@ -3,7 +3,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
-use seaway_model::IpRange;
+use seaway_model::{IpRange, Name};
 
 /// `300ms`, `5s`, `1m30s`, `1.5h`, as Go writes durations, or plain seconds (`5`).
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -29,6 +29,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         rest = tail;
     }
     if text.is_empty() { Err(wrong()) } else { Ok(sum) }
+}
+
+/// A whole number, within these.
+pub fn number<T: TryFrom<u64>>(text: &str, within: std::ops::RangeInclusive<u64>) -> Result<T, String> {
+    let number = text.parse().ok().filter(|it| within.contains(it)).and_then(|it| T::try_from(it).ok());
+    number.ok_or_else(|| format!("{text:?} is not a number from {} to {}", within.start(), within.end()))
 }
 
 /// Bytes as Kubernetes writes them: `1048576`, `1Mi`, `10M`; a `B` behind it is all right.
@@ -82,6 +88,15 @@ pub fn network(text: &str) -> Result<IpNet, String> {
 /// A comma-separated list, blanks around its parts ignored, empty parts dropped.
 pub fn list<T>(text: &str, part: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     text.split(',').map(str::trim).filter(|it| !it.is_empty()).map(part).collect()
+}
+
+/// `role=worker,ssd`: labels that something must have, all of them.
+pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
+    list(text, |label| match label.split_once('=') {
+        Some(("", _)) => Err(format!("{label:?} names no label")),
+        Some((name, value)) => Ok((name.into(), Some(value.into()))),
+        None => Ok((label.into(), None)),
+    })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use seaway_model::{
     Kind, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Pool, PoolId, Problem, Reason,
     config::MembersFrom,
     fact::{ServiceKind, ServicePort, TargetPort},
+    group::Openings,
     load_balancer::{
         Action, Affinity, BackendProtocol, BackendTls, Bind, CheckKind, HealthCheck, HttpOptions, Options,
         Protocol, Redirect, Rule, TlsByName, Trust,
@@ -36,6 +37,8 @@ pub(crate) struct Planned {
     pub(crate) members: usize,
     /// With `externalTrafficPolicy: Local`, none of its members is on this host, which does not serve it.
     pub(crate) nobody_here: bool,
+    /// What of Nodes its load balancer in a cloud reaches.
+    pub(crate) openings: Option<Arc<Openings>>,
 }
 
 /// Plans `demand` on `binds`, without the listeners in `spoiled` (their ports are somebody else's). Pools that come
@@ -55,7 +58,8 @@ pub(crate) fn plan(
     planned.problems.extend(uncertified(demand, certificates));
     planned.problems.extend(unheeded(demand));
     for wanted in &demand.ports {
-        let found = members(index, &demand.service, &wanted.port, host, demand.members_from());
+        let mut found = members(index, &demand.service, &wanted.port, host, demand.members_from());
+        demand.select(|name| index.node(name).map(|it| &**it), &mut found);
         planned.names.extend(found.names.iter().cloned());
         planned.members += found.list.len();
         planned.problems.extend(noticed(demand, wanted, &found));
@@ -89,8 +93,9 @@ pub(crate) fn plan(
     let options = Options {
         local_only: demand.service.local_only,
         health_check_node_port: demand.service.health_check_node_port,
-        outside: demand.outside(),
+        outside: demand.outside().map(|it| demand.beside(it, index.nodes().map(|it| &**it))),
     };
+    planned.openings = demand.openings().map(Arc::new);
     planned.load_balancer =
         Arc::new(LoadBalancer { binds, listeners, pools, certificates: Arc::new(held), options });
     planned
@@ -306,7 +311,7 @@ pub(crate) fn pool(
     found: Members,
 ) -> Pool {
     let wishes = &demand.wishes;
-    let mut health = demand.check();
+    let mut health = demand.local_check().or_else(|| demand.check());
     // kube-proxy says there which Nodes have pods, before slices do.
     let tells = demand.service.health_check_node_port.filter(|_| found.by_nodes && demand.service.local_only);
     let usual = |it: &&mut HealthCheck| {

@@ -1,9 +1,11 @@
 //! Index, ledger and last outcomes in one value. Its owner is one task; it alone decides which Units exist.
 
 mod certified;
+mod clouds;
 mod door;
 mod dry;
 mod freed;
+mod groups;
 mod hosts;
 mod owners;
 mod status;
@@ -23,7 +25,7 @@ use seaway_model::{
     unit::{LbKey, Place},
 };
 
-use self::{door::Door, freed::Freed, owners::OwnerState};
+use self::{clouds::Holds, door::Door, freed::Freed, owners::OwnerState};
 pub use self::{dry::dry_run, status::Overview};
 use crate::{
     certificates::Certificates,
@@ -86,6 +88,7 @@ pub struct World {
     under_way: BTreeSet<IpAddr>,
     /// What statuses say, for whoever begins to give addresses out.
     published: HashMap<ServiceKey, Vec<IpAddr>>,
+    holds: Holds,
     /// Written by rules that we do not know: what they said before goes on.
     unknown: BTreeMap<IpAddr, Arc<Address>>,
     owners: HashMap<Owner, OwnerState>,
@@ -95,6 +98,8 @@ pub struct World {
     outcomes: HashMap<Unit, Outcome>,
     freed: Freed,
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
+    /// Those that wait for something.
+    stands: HashMap<Unit, Name>,
     /// In clouds, before it is known who wants it.
     found: BTreeSet<Unit>,
     synced: HashSet<Kind>,
@@ -109,6 +114,7 @@ fn is_for_one(unit: &Unit) -> bool {
         unit,
         Unit::Address(_)
             | Unit::Status(_)
+            | Unit::Hold(_)
             | Unit::LoadBalancer(Place::Cloud { .. }, _)
             | Unit::SecurityGroup { .. }
     )
@@ -132,6 +138,7 @@ impl World {
             newest: 0,
             under_way: BTreeSet::new(),
             published: HashMap::new(),
+            holds: Holds::default(),
             unknown: BTreeMap::new(),
             owners: HashMap::new(),
             door: Door::default(),
@@ -140,6 +147,7 @@ impl World {
             outcomes: HashMap::new(),
             freed: Freed::default(),
             reported: BTreeMap::new(),
+            stands: HashMap::new(),
             found: BTreeSet::new(),
             synced: HashSet::new(),
             settled: false,
@@ -161,6 +169,11 @@ impl World {
         dirt.into_iter().collect()
     }
 
+    /// Whether the same was told of its Unit before.
+    pub fn knows(&self, outcome: &Outcome) -> bool {
+        self.outcomes.get(&outcome.unit) == Some(outcome)
+    }
+
     /// Every required kind has been told, so that what is missing is really not there.
     pub fn is_settled(&self) -> bool {
         self.settled
@@ -172,19 +185,22 @@ impl World {
             Unit::LoadBalancer(..) if self.door.units.contains(unit) => {
                 Desired::LoadBalancer(self.here(self.door_load_balancer()))
             }
-            Unit::LoadBalancer(_, LbKey::Of(owner)) => match self.owners.get(owner) {
-                Some(state) if state.units.contains(unit) => {
-                    Desired::LoadBalancer(self.here(state.planned.load_balancer.clone()))
-                }
+            Unit::LoadBalancer(_, LbKey::Of(owner) | LbKey::Second(owner, _)) => match self.owners.get(owner)
+            {
+                Some(state) if state.units.contains(unit) => Desired::LoadBalancer(
+                    self.in_cloud(owner, self.here(state.planned.load_balancer.clone())),
+                ),
                 _ => Desired::Absent,
             },
-            Unit::LoadBalancer(..) | Unit::SecurityGroup { .. } => Desired::Absent,
+            Unit::LoadBalancer(..) => Desired::Absent,
+            Unit::SecurityGroup { .. } => self.group(unit).map_or(Desired::Absent, Desired::Group),
             Unit::Presence(_) => Desired::Presence(self.present()),
             Unit::Address(ip) => {
                 self.ledger.address(*ip).map_or(Desired::Absent, |it| Desired::Address(Arc::new(it)))
             }
             Unit::Name(name) if self.unit_owners.contains_key(unit) => Desired::Name(name.clone()),
             Unit::Name(_) => Desired::Absent,
+            Unit::Hold(owner) => self.hold(owner),
             Unit::Status(owner) => {
                 self.status(owner).map_or(Desired::Absent, |it| Desired::Status(Arc::new(it)))
             }
@@ -217,6 +233,10 @@ impl World {
             Change::Leads(leads) => self.lead(leads),
             Change::Drains(drains) => self.drain(drains),
             Change::Found(unit) => self.find(unit),
+            Change::Stands(unit, what) => self.stand(unit, what),
+            Change::Drifted(unit) => {
+                self.dirt.insert(Dirt::Unit(unit));
+            }
             Change::Time(now) => self.age(now),
         }
     }
@@ -255,9 +275,14 @@ impl World {
             }
             Fact::Service(service) => {
                 // Our own writing comes back here: it is no reason to plan anything again.
+                let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+                let held_otherwise = self.note_held(&key, service.held);
                 let bare = self.note_published(service);
                 let touched = self.index.put(&Fact::Service(bare));
                 touched.into_iter().for_each(|it| self.follow(it));
+                if held_otherwise {
+                    self.held_otherwise(&key);
+                }
             }
             _ => {
                 for touched in self.index.put(fact) {
@@ -317,6 +342,7 @@ impl World {
             }
             Touched::Route(route) => self.refresh_route(&route),
             Touched::Node(node) => self.refresh_nodes(&node),
+            Touched::Labels => self.select_anew(),
         }
     }
 
@@ -352,6 +378,17 @@ impl World {
         self.look_at_all_released();
     }
 
+    fn stand(&mut self, unit: Unit, what: Option<Name>) {
+        let before = match &what {
+            Some(what) => self.stands.insert(unit.clone(), what.clone()),
+            None => self.stands.remove(&unit),
+        };
+        if before != what {
+            let owners = self.unit_owners.get(&unit).into_iter().flatten();
+            self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+        }
+    }
+
     /// What became of a Unit.
     fn conclude(&mut self, outcome: Outcome) {
         for fact in &outcome.facts {
@@ -363,6 +400,9 @@ impl World {
         }
         if let Unit::Address(ip) = &unit {
             self.arrived(*ip, &outcome.state);
+        }
+        if outcome.state == UnitState::Absent {
+            self.went(&unit);
         }
         self.failures +=
             u64::from(matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix));

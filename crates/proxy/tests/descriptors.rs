@@ -98,19 +98,22 @@ impl Drop for Starving {
 fn without_descriptors_what_runs_goes_on_and_newcomers_wait() {
     let backend = Backend::named(b'a');
     let mut proxy = Starving::new(backend.at);
-    let mut clients: Vec<TcpStream> = (0..40).map(|_| connect(proxy.at)).collect();
+    let clients: Vec<TcpStream> = (0..40).map(|_| connect(proxy.at)).collect();
     eventually("it runs out", || proxy.state().exhausted > 0);
 
     // Some are served. The others wait: neither served nor turned away.
-    let (mut served, mut waiting) = (Vec::new(), Vec::new());
-    for mut client in clients.drain(..) {
-        client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        match client.read(&mut [0]) {
-            Ok(1) => served.push(client),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => waiting.push(client),
-            other => panic!("{other:?}"),
+    let (mut served, mut waiting) = (Vec::new(), clients);
+    eventually("whoever has a connection has heard from it", || {
+        for mut client in std::mem::take(&mut waiting) {
+            client.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+            match client.read(&mut [0]) {
+                Ok(1) => served.push(client),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => waiting.push(client),
+                other => panic!("{other:?}"),
+            }
         }
-    }
+        proxy.state().connections == served.len()
+    });
     for client in served.iter_mut().chain(&mut waiting) {
         client.set_read_timeout(Some(PATIENCE)).unwrap();
     }

@@ -46,6 +46,8 @@ pub fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
         load_balancer_ip: None,
         class: None,
         source_ranges: Vec::new(),
+        leaving: false,
+        held: seaway_model::fact::Held::No,
         publish_not_ready: false,
         published: Vec::new(),
     }

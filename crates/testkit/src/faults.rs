@@ -190,9 +190,16 @@ impl Hold {
     }
 
     pub(crate) async fn pass(&self) {
+        self.pass_to(async {}).await;
+    }
+
+    /// It counts as waiting until that is done, too.
+    pub(crate) async fn pass_to<T>(&self, work: impl Future<Output = T>) -> T {
         self.0.send_modify(|held| held.waiting += 1);
         self.until(|held| held.released).await;
+        let done = work.await;
         self.0.send_modify(|held| held.waiting -= 1);
+        done
     }
 
     async fn until(&self, is: impl FnMut(&Held) -> bool) {

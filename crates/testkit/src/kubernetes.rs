@@ -30,9 +30,11 @@ mod access;
 mod cluster;
 mod gate;
 mod kubelet;
+mod metallb;
 mod node;
 
 pub use access::{client, nodes_ready};
 pub use cluster::{Cluster, Options};
 pub use gate::Gate;
+pub use metallb::METALLB;
 pub use node::{Node, NodeOptions};

@@ -8,6 +8,7 @@
 //!   cloud        an OpenStack to talk to, with a clock that tests drive and faults that they script   (feature `cloud`)
 //!   topology     namespaces, cables, who answers in them, and the OpenStack of `rig/openstack`      (feature `topology`)
 //!   kubernetes   a Kubernetes of `rig/kubernetes`, with a client for it                             (feature `kubernetes`)
+//!   gate         a way to it, or to a real OpenStack, on which that happens                         (feature `kubernetes`)
 //!   faults       what a test may have happen to a request of HTTP, before the cloud and before Kubernetes
 //!   mutate       seeds and seeded mutations for the fuzz targets
 //! ```
@@ -22,6 +23,8 @@ pub mod conformance;
 pub mod facts;
 #[cfg(any(feature = "cloud", feature = "kubernetes"))]
 pub mod faults;
+#[cfg(feature = "kubernetes")]
+pub mod gate;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 pub mod mutate;

@@ -52,13 +52,16 @@ pub use rights::Rights;
 pub use streams::{Backend, Talk, connect_from};
 pub use web::Web;
 
-/// For whatever must happen; these machines are slow at times.
+/// For an answer that must come; these machines are slow at times.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// For whatever must happen, which may be many answers in a row.
+const LONG: Duration = Duration::from_secs(90);
 
 /// Polls until it holds.
 #[track_caller]
 pub fn until(what: &str, met: impl FnMut() -> bool) {
-    until_within(PATIENCE, what, met);
+    until_within(LONG, what, met);
 }
 
 /// Polls until it holds, for what takes its time, such as a Lease that runs out.

@@ -55,6 +55,36 @@ fn every_key_of_the_configuration_has_its_line() {
 }
 
 #[test]
+fn every_defect_of_the_other_controller_has_its_test() {
+    let page = fs::read_to_string(root().join("docs/occm-defects.md")).expect("the page");
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| it |"));
+    let rows: Vec<&str> = rows.filter(|line| !line.starts_with("| issue ")).collect();
+    assert!(rows.len() > 45, "{}", rows.len());
+    let mut faults = Vec::new();
+    for row in rows {
+        let last = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
+        let named: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
+        if named.is_empty() && last != "above" {
+            faults.push(format!("no test: {row}"));
+        }
+        faults.extend(named.iter().filter(|it| !is_test(it)).map(|it| format!("no such test: {it}")));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// `file.rs::name`: whether there is such a test.
+fn is_test(named: &str) -> bool {
+    let Some((file, name)) = named.split_once("::") else { return false };
+    let file =
+        if file.contains('/') { file.to_owned() } else { format!("crates/drivers/tests/octavia/{file}") };
+    let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let begins = [format!("fn {name}("), format!("async fn {name}(")];
+    let at = lines.iter().position(|line| begins.iter().any(|it| line.starts_with(it)));
+    at.is_some_and(|at| at > 0 && lines[at - 1].starts_with("#[") && lines[at - 1].ends_with("test]"))
+}
+
+#[test]
 fn every_link_of_a_page_leads_to_a_file_or_a_heading() {
     let mut faults = Vec::new();
     for page in pages() {

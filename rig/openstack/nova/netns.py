@@ -35,7 +35,7 @@ def folder(instance):
 
 
 def plug(*args):
-    done = subprocess.run([PLUG, *args], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([PLUG, *args], capture_output=True, text=True, timeout=360)
     if done.returncode:
         raise exception.VirtualInterfacePlugException(f"plug {' '.join(args)}: {done.stderr}")
 

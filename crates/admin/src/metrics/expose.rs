@@ -14,7 +14,7 @@ use prometheus_client::{
 };
 use seaway_model::L4;
 
-use super::Counts;
+use super::{Counted, Counts};
 use crate::{
     process::Usage,
     view::{MemberState, View},
@@ -22,11 +22,12 @@ use crate::{
 
 type Labels = Vec<(&'static str, &'static str)>;
 
-pub(super) fn render(view: &View, totals: &HashMap<L4, Counts>, usage: Usage) -> String {
+pub(super) fn render(view: &View, totals: &HashMap<L4, Counts>, usage: Usage, counted: &[Counted]) -> String {
     let mut registry = Registry::default();
     traffic(&mut registry, view, totals);
     state(&mut registry, view);
     process(&mut registry, view, usage);
+    counted.iter().for_each(|it| it(&mut registry));
     let mut text = String::new();
     // Writing to a String cannot fail.
     _ = encode(&mut text, &registry);

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     csv,
     logging::LogHandle,
-    metrics::Metrics,
+    metrics::{Counted, Metrics},
     page::{Filter, Page},
     process::Usage,
     rates::Sampler,
@@ -100,13 +100,13 @@ impl Route {
 }
 
 impl Routes {
-    pub(super) fn new(source: Source, log: LogHandle) -> Routes {
+    pub(super) fn new(source: Source, log: LogHandle, counted: Vec<Counted>) -> Routes {
         Routes {
             looks: Looks::new(source),
             log,
             page: Page::new(),
             sampler: Mutex::default(),
-            metrics: Mutex::default(),
+            metrics: Mutex::new(Metrics::new(counted)),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use seaway_cluster::{HostSight, Pulse, ServiceSight};
+use seaway_cluster::{HostSight, PENDING, Pulse, ServiceSight};
 use seaway_model::{Name, Owner, Reason};
 use seaway_plan::Overview;
 use serde_json::{Value, json};
@@ -137,6 +137,7 @@ fn problems(glance: &Glance, services: &[Row]) -> Vec<String> {
 fn service_cells(row: &Row) -> Vec<String> {
     let ready = match &row.ready {
         Some((true, ..)) => "yes".to_owned(),
+        Some((false, reason, message)) if **reason == *PENDING => message.to_string(),
         Some((false, reason, _)) => reason.to_string(),
         None => "not told".to_owned(),
     };

@@ -1,74 +1,131 @@
 //! Load balancers of a cloud beside our own: what `--cloud-config` says, and who makes them.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
-use seaway_cluster::{Cluster, Leading};
-use seaway_drivers::octavia::{self, InCloud, Joining, Octavia, conf};
-use seaway_model::{Change, Name, config::CloudDefaults};
-use seaway_openstack::{Class, Cloud, Error, Settings, Source, credentials::CloudConf};
+use seaway_admin::Counted;
+use seaway_cluster::{Cluster, Herald, Leading};
+use seaway_drivers::octavia::{self, Audited, InCloud, Joining, Octavia, conf, groups::Groups};
+use seaway_engine::Failure;
+use seaway_model::{Change, Name, Owner, config::CloudDefaults};
+use seaway_openstack::{Class, Cloud, Error, Metrics, Settings, Source, credentials::CloudConf};
 use tokio::{sync::mpsc, time::sleep};
 use tracing::debug;
 
+use super::refused::{Refused, Stamp};
+use crate::settings::{self, ByDefault};
+
 /// `spec.loadBalancerClass` of Services that want one.
-pub(super) const CLASS: &str = "seaway.dev/octavia";
+pub(crate) const CLASS: &str = "seaway.dev/octavia";
 const CLOUD: &str = "openstack";
-/// What was left behind is looked for this often.
-const SWEEP: Duration = Duration::from_secs(300);
 /// After a look that failed.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// Whether somebody has mended something.
+const WAKE: Duration = Duration::from_secs(2);
 
-/// What the file says of load balancers, and a line for each thing in it that means nothing here. Who we are in the cloud
-/// is read when it is joined, and again whenever it changes.
-pub(super) fn read(file: &Path) -> Result<(CloudDefaults, Vec<String>)> {
-    let conf = CloudConf::read(file).with_context(|| format!("{} is needed", file.display()))?;
-    let (defaults, mut told) = conf::read(&conf);
+/// What this file says of load balancers, as part of the settings; a line for each thing in it that means nothing here is
+/// told. Who we are in the cloud is read when it is joined, and again whenever it changes.
+pub(crate) fn configure(settings: &mut settings::Settings, file: &Path) -> Result<()> {
+    let conf = CloudConf::read(file).context("--cloud-config")?;
+    let (mut defaults, mut told) = conf::read(&conf);
     told.extend(conf.unknown());
-    Ok((defaults, told))
+    defaults.classless = settings.by_default == Some(ByDefault::Octavia);
+    defaults.rebuild = settings.rebuild;
+    settings.told = told;
+    settings.config.clouds = [(CLASS.into(), Arc::new(defaults))].into();
+    Ok(())
 }
 
-/// Who makes load balancers in the cloud of this file, once that lets us in.
+/// Whoever wants a load balancer of a cloud is told that nobody knows one.
+pub(crate) fn without(settings: &mut settings::Settings) {
+    let classless = settings.by_default == Some(ByDefault::Octavia);
+    let absent = CloudDefaults { absent: true, enabled: false, classless, ..CloudDefaults::default() };
+    settings.config.clouds = [(CLASS.into(), Arc::new(absent))].into();
+}
+
+pub(crate) fn placement() -> InCloud {
+    InCloud { cloud: CLOUD.into(), class: CLASS.into() }
+}
+
+/// Who makes load balancers in the cloud of this file, once that lets us in; and what they count of their calls.
 pub(super) fn driver(
     file: &Path,
     cluster: &Cluster,
     name: &str,
     defaults: &CloudDefaults,
     leading: Leading,
-) -> (Arc<Octavia>, InCloud) {
+    herald: Herald,
+) -> (Arc<Octavia>, Counted) {
+    let calls = Metrics::default();
+    let settings = Settings { metrics: calls.clone(), ..Settings::default() };
+    let driver = octavia(file, cluster, name, defaults, settings, move || leading.is_now());
+    let driver = driver.telling(Box::new(move |owner, note| {
+        if let Owner::Object { object, uid } = owner {
+            herald.say(object, uid, note.warning, note.reason, note.text);
+        }
+    }));
+    (Arc::new(driver), Box::new(move |registry| calls.register(registry)))
+}
+
+pub(crate) fn octavia(
+    file: &Path,
+    cluster: &Cluster,
+    name: &str,
+    defaults: &CloudDefaults,
+    settings: Settings,
+    may: impl Fn() -> bool + Send + Sync + 'static,
+) -> Octavia {
     let (source, cluster, name) = (Source::cloud_conf(file), cluster.clone(), Name::from(name));
+    let (file, refused) = (file.to_owned(), Arc::<Refused>::default());
     let join = move || -> Joining {
         let (source, cluster, name) = (source.clone(), cluster.clone(), name.clone());
+        let (stamp, refused, settings) = (Stamp::of(&file), refused.clone(), settings.clone());
         Box::pin(async move {
+            if let Some(error) = refused.still(Instant::now(), stamp) {
+                return Err(error);
+            }
             let uid = cluster.identity().await.map_err(|error| {
                 let text = format!("what tells this cluster from others is not known: {error}");
-                Error::new(Class::Unreachable, text)
+                // Not the cloud's fault.
+                Error::new(Class::NotFound, text)
             })?;
-            let cloud = Cloud::connect(source, Settings::default()).await?;
+            let cloud = Cloud::connect(source, settings).await;
+            let cloud = cloud.inspect_err(|error| refused.note(error, Instant::now(), stamp))?;
             Ok((cloud, octavia::Cluster { uid, name }))
         })
     };
-    let driver = Octavia::new(Box::new(join), defaults.provider.clone(), move || leading.is_now());
-    (Arc::new(driver), InCloud { cloud: CLOUD.into(), class: CLASS.into() })
+    Octavia::new(Box::new(join), defaults.provider.clone(), may)
 }
 
-/// Looks for what Services left behind that were deleted while nobody led: at the start of each lead, and now and then.
-pub(super) async fn sweep(driver: Arc<Octavia>, mut leading: Leading, changes: mpsc::Sender<Change>) {
+/// Looks at everything there, at the start of each lead and once in each period: for what others changed, and for what
+/// Services left behind that were deleted while nobody led.
+pub(super) async fn audit(
+    driver: Arc<Octavia>,
+    mut leading: Leading,
+    changes: mpsc::Sender<Change>,
+    period: Duration,
+) {
     loop {
         if !leading.is_now() {
             leading.changed_from(false).await;
         }
-        let pause = match driver.survey(&CLOUD.into()).await {
-            Ok(found) => {
-                for unit in found {
-                    if changes.send(Change::Found(unit)).await.is_err() {
+        let pause = match audited(&driver).await {
+            Ok(Audited { found, again }) => {
+                let told = found.into_iter().map(Change::Found).chain(again.into_iter().map(Change::Drifted));
+                for change in told {
+                    if changes.send(change).await.is_err() {
                         return;
                     }
                 }
-                SWEEP
+                period
             }
             Err(error) => {
-                debug!(%error, "what was left behind in the cloud is not known");
-                LOOK_AGAIN
+                debug!(%error, "how it is in the cloud is not known");
+                LOOK_AGAIN.min(period)
             }
         };
         tokio::select! {
@@ -76,4 +133,44 @@ pub(super) async fn sweep(driver: Arc<Octavia>, mut leading: Leading, changes: m
             () = sleep(pause) => {}
         }
     }
+}
+
+/// Those whom the cloud refused something try again once that may be mended.
+pub(super) async fn wake(driver: Arc<Octavia>, changes: mpsc::Sender<Change>) {
+    loop {
+        sleep(WAKE).await;
+        for unit in driver.due() {
+            if changes.send(Change::Drifted(unit)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Tells when this file was changed, and is not being written any more.
+pub(super) fn rewritten(file: PathBuf) -> mpsc::Receiver<()> {
+    let (tell, told) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut read = Stamp::of(&file);
+        let mut last = read;
+        loop {
+            tokio::select! {
+                () = tell.closed() => return,
+                () = sleep(WAKE) => {}
+            }
+            let now = Stamp::of(&file);
+            let is_whole = std::mem::replace(&mut last, now) == now;
+            if is_whole && std::mem::replace(&mut read, now) != now && tell.send(()).await.is_err() {
+                return;
+            }
+        }
+    });
+    told
+}
+
+/// With security groups, whoever wants them.
+pub(crate) async fn audited(driver: &Arc<Octavia>) -> Result<Audited, Failure> {
+    let mut audited = driver.audit(&CLOUD.into()).await?;
+    audited.found.extend(Groups::new(driver.clone()).survey(&CLOUD.into(), &CLASS.into()).await?);
+    Ok(audited)
 }

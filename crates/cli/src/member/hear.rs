@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_cluster::HostReports;
-use seaway_model::{Change, Fact, Kind, Name, fact::FactRef};
+use seaway_model::{Change, Fact, Name, fact::FactRef};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
@@ -22,8 +22,6 @@ pub(super) struct Me {
     host: Name,
     reports: Arc<HostReports>,
     drains: bool,
-    /// Its object was told since we are here.
-    is_there: bool,
 }
 
 impl Hearing {
@@ -70,26 +68,17 @@ impl Hearing {
 impl Me {
     /// `drains`: as it was known last.
     pub(super) fn new(host: Name, reports: Arc<HostReports>, drains: bool) -> Me {
-        Me { host, reports, drains, is_there: false }
+        Me { host, reports, drains }
     }
 
     fn hear(&mut self, change: Change) -> Vec<Change> {
         match &change {
-            Change::Put(Fact::Host(report)) if report.host == self.host => {
-                self.is_there = true;
-                self.wish(report.drain)
-            }
-            // Nobody's wish is left to heed.
+            Change::Put(Fact::Host(report)) if report.host == self.host => self.wish(report.drain),
+            // Nobody's wish is left to heed. One that may not be read is another matter: it stands.
             Change::Gone(FactRef::Host(host)) if *host == self.host => {
                 warn!(%host, "somebody deleted the object of this host: it is written again");
-                self.is_there = false;
                 self.reports.rewrite();
                 self.wish(false)
-            }
-            Change::Synced(Kind::LoadBalancerHost) if !self.is_there => {
-                let mut changes = self.wish(false);
-                changes.push(change);
-                changes
             }
             _ => vec![change],
         }

@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeSet, HashSet},
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
 use seaway_cluster::Cluster;
 use seaway_files::snapshot::{Keeper, Origin, Recalled, Snapshot};
-use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef};
+use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef, fact::HostReport};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -22,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) struct Recall {
     snapshot: Option<Snapshot>,
     recalled: Option<Recalled>,
+    /// If it was to drain when it was last told: its own object, which said so.
+    own: Option<Fact>,
 }
 
 /// What a host hears, before it is told on.
@@ -57,7 +60,7 @@ impl Recall {
             info!(
                 "what is known is not kept: there is no folder in memory for it; name a place with --snapshot FILE"
             );
-            return Recall { snapshot: None, recalled: None };
+            return Recall { snapshot: None, recalled: None, own: None };
         };
         let origin = Origin { host: host.clone(), server: cluster.server().clone() };
         let snapshot = Snapshot::at(path.clone(), origin);
@@ -75,17 +78,21 @@ impl Recall {
                 None
             }
         };
-        Recall { snapshot: Some(snapshot), recalled }
+        let own = recalled.as_ref().filter(|it| it.drains).map(|_| {
+            let report = HostReport { host: host.clone(), drain: true, ..HostReport::default() };
+            Fact::Host(Arc::new(report))
+        });
+        Recall { snapshot: Some(snapshot), recalled, own }
     }
 
-    /// What is known already.
-    pub(super) fn facts(&self) -> &[Fact] {
-        self.recalled.as_ref().map_or(&[], |it| &it.facts)
+    /// What is known already: what is not there any more is told as gone, so also that somebody wants it to drain.
+    pub(super) fn facts(&self) -> impl Iterator<Item = &Fact> + Clone {
+        self.recalled.iter().flat_map(|it| &it.facts).chain(&self.own)
     }
 
     /// Whether this host was to drain when it was last told.
     pub(super) fn drains(&self) -> bool {
-        self.recalled.as_ref().is_some_and(|it| it.drains)
+        self.own.is_some()
     }
 
     /// Tells what must be known before anything is served.

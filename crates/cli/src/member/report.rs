@@ -8,9 +8,11 @@ use std::{
 use seaway_cluster::{Counted, HostReports, PoolReports, PoolSays, Wanted, Wishes};
 use seaway_engine::{Handle, Phase};
 use seaway_plan::World;
+use tokio::time::{sleep, timeout};
 
 const SAID_AFTER: Duration = Duration::from_millis(50);
 const SAID_AT_LAST: Duration = Duration::from_secs(1);
+const SAID_FIRST: Duration = Duration::from_secs(15);
 const COUNTED_AFTER: Duration = Duration::from_millis(500);
 
 /// Tells the cluster what this host serves, and what not, whenever that may be another.
@@ -19,6 +21,10 @@ pub(super) async fn say(reports: Arc<HostReports>, handle: Handle) {
     let mut phase = handle.phase();
     // Before all is known everything would be an exception.
     if phase.wait_for(|it| *it != Phase::Listening).await.is_err() {
+        return;
+    }
+    // Who starts again soon serves what it served before: what was said then stands until it does.
+    if let Ok(Err(_)) = timeout(SAID_FIRST, phase.wait_for(|it| *it == Phase::Serving)).await {
         return;
     }
     loop {
@@ -34,7 +40,7 @@ pub(super) async fn say(reports: Arc<HostReports>, handle: Handle) {
             return;
         }
         // Much may come at once: it is not looked up after each step, and of thousands less often.
-        tokio::time::sleep(pause).await;
+        sleep(pause).await;
     }
 }
 
@@ -53,7 +59,7 @@ pub(super) async fn want(wishes: Wishes, handle: Handle) {
         if moved.changed().await.is_err() {
             return;
         }
-        tokio::time::sleep(SAID_AFTER).await;
+        sleep(SAID_AFTER).await;
     }
 }
 
@@ -61,7 +67,7 @@ pub(super) async fn want(wishes: Wishes, handle: Handle) {
 pub(super) async fn count(reports: PoolReports, handle: Handle) {
     let mut moved = handle.moved();
     while moved.changed().await.is_ok() {
-        tokio::time::sleep(COUNTED_AFTER).await;
+        sleep(COUNTED_AFTER).await;
         moved.mark_unchanged();
         let Some((pools, problems)) = handle.ask(|world| (world.pools(), world.problems())).await else {
             return;

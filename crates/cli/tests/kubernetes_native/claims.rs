@@ -2,25 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use seaway_testkit::topology::until;
+use seaway_testkit::{kubernetes::METALLB, topology::until};
 
 use crate::scene::{Scene, service};
-
-/// MetalLB's own definition, as far as it matters here.
-const METALLB: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: ipaddresspools.metallb.io}
-spec:
-  group: metallb.io
-  scope: Namespaced
-  names: {kind: IPAddressPool, listKind: IPAddressPoolList, plural: ipaddresspools, singular: ipaddresspool}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 
 fn pool(name: &str, spec: &str) -> String {
     format!(
@@ -164,8 +148,7 @@ fn requested(scene: &Scene) {
         until_given(scene, name, &[ip]);
     }
     // Of MetalLB's pools, by MetalLB's annotations.
-    scene.cluster.apply(METALLB);
-    scene.cluster.kubectl(&["wait", "--for=condition=Established", "crd", "ipaddresspools.metallb.io"]);
+    scene.cluster.define(METALLB);
     scene.cluster.apply(
         "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: theirs, namespace: default}\n\
          spec: {addresses: [198.51.100.240/30], autoAssign: false}\n",
@@ -183,7 +166,7 @@ fn changed(scene: &Scene) {
     let ip = given(scene, "by-field").remove(0);
     let object = format!("address/{}", ip.replace('.', "-"));
     patch(scene, "by-field", r#""type":"ClusterIP","loadBalancerIP":null"#);
-    until("who is no load balancer gives back", || scene.field(&object, "{.metadata.name}").is_empty());
+    until("who is no load balancer gives back", || scene.is_gone(&object));
     until("and says nothing", || scene.field("service/by-field", "{.status}") == r#"{"loadBalancer":{}}"#);
     patch(scene, "by-field", r#""type":"LoadBalancer","loadBalancerIP":"203.0.113.13""#);
     until_given(scene, "by-field", &["203.0.113.13"]);

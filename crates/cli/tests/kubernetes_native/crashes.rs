@@ -9,11 +9,13 @@ use seaway_testkit::{
 use serde_json::json;
 
 use crate::{
-    scene::{CONTROLLER, HASTY, Scene},
+    scene::{CONTROLLER, Scene},
     witness::{Questions, SERVICES, Witness, seen, until_it_is},
 };
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/seaway-controller";
+/// Whoever is stalled for seconds leads on; whoever is killed has his term ended.
+const STEADY: &str = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}, lease: 15s}";
 const POOL: &str = "/apis/seaway.dev/v1alpha1/addresspools/public";
 
 /// What befalls a request.
@@ -41,7 +43,7 @@ impl Crashes {
     fn up() -> Option<Crashes> {
         let mut scene = Scene::bare()?;
         scene.install();
-        scene.configuration = HASTY;
+        scene.configuration = STEADY;
         let kubeconfig = scene.cluster.kubeconfig().to_owned();
         let mut crashes = Crashes {
             gate: Gate::here(&scene.cluster.kubeconfig_of(CONTROLLER, &[])),
@@ -160,12 +162,18 @@ fn killed_before_or_after_any_request_or_without_its_reply_the_end_is_the_same()
             if crashes.gate.count(pattern) < *nth {
                 missed.push(what);
             }
-            crashes.pending = None;
             crashes.gate.heal();
+            // Whoever came to it after the end of the story goes on.
+            if let Some(hold) = crashes.pending.take() {
+                hold.release();
+            }
         }
     }
-    // An event may be left out where two changes are told at once.
-    assert!(missed.len() < all.len() / 2, "{missed:#?} never came");
+    // Statuses and events of two changes may be told at once: a later one of a kind need not come, the first must.
+    let (first, later): (Vec<_>, Vec<_>) = missed.into_iter().partition(|what| what.ends_with(" 1"));
+    assert!(first.is_empty(), "{first:#?} never came");
+    let is_told = |what: &String| what.contains("/status ") || what.contains("/events ");
+    assert!(later.iter().all(is_told) && later.len() * 5 < all.len() * 3, "{later:#?} never came");
     crashes.counts = true;
     crashes.comes_to("nothing is left", &[], &[]);
 }

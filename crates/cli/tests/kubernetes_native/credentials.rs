@@ -60,11 +60,6 @@ fn gives(scene: &Scene, name: &str) {
     });
 }
 
-fn end(scene: &mut Scene, name: &str) {
-    scene.kill(name);
-    scene.cluster.kubectl(&["delete", "lease", "seaway-controller"]);
-}
-
 #[test]
 fn certificates_that_have_expired_are_named_and_a_renewed_one_is_taken_up() {
     let Some(mut scene) = Scene::bare() else { return };
@@ -79,7 +74,7 @@ fn certificates_that_have_expired_are_named_and_a_renewed_one_is_taken_up() {
     leads(&scene, "expired");
     gives(&scene, "early");
     assert_eq!(scene.log("expired").matches(mend).count(), 1, "it is said once");
-    end(&mut scene, "expired");
+    scene.end("expired");
 
     // The API server's own has expired.
     let (at, authority) = api_server_of_long_ago(scene.cluster.kubeconfig().parent().expect("a folder"));
@@ -137,7 +132,7 @@ fn tokens_in_files_and_of_plugins_may_be_swapped_while_they_are_used() {
     fs::write(&file, &second).expect("is written");
     scene.cluster.kubectl(&["delete", "serviceaccount", "first"]);
     gives(&scene, "of-second");
-    end(&mut scene, "reader");
+    scene.end("reader");
 
     let plugin = scene.cluster.kubeconfig().with_file_name("plugin");
     let asked = plugin.with_file_name("asked");

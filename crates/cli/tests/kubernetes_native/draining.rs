@@ -4,10 +4,9 @@ use std::{
     fs,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
-    time::Duration,
 };
 
-use seaway_testkit::topology::until;
+use seaway_testkit::topology::{PATIENCE, until};
 
 use crate::scene::Scene;
 
@@ -37,14 +36,14 @@ spec:
 ";
 
 fn talk(stream: &mut TcpStream) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"hello\n")?;
     stream.read_exact(&mut [0; 1])
 }
 
 pub(crate) fn connect(scene: &Scene, at: SocketAddr) -> std::io::Result<TcpStream> {
     scene.outside.run(|| {
-        let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(2))?;
+        let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
         talk(&mut stream).map(|()| stream)
     })
 }
@@ -64,6 +63,14 @@ fn a_host_that_drains_takes_nobody_new_and_lets_open_connections_be() {
     let path = |path: &str| format!("{{.status.conditions[?(@.type==\"seaway.dev/Ready\")].{path}}}");
     let ready = || scene.field("service/echo", &path("status"));
     until("it is served", || ready() == "True");
+    // Served by one is served: here each is to have told that it does.
+    let number = |object: &str, path: &str| scene.field(object, path).parse::<u64>().unwrap_or_default();
+    let address = format!("address/{}", at.ip().to_string().replace('.', "-"));
+    let written = number(&address, "{.metadata.resourceVersion}");
+    assert!(written > 0, "it is written down");
+    for host in ["lbhost/a", "lbhost/b"] {
+        until("both hosts serve it", || number(host, "{.status.applied}") >= written);
+    }
 
     drain(&scene, true);
     until("nobody new is taken", || {
@@ -111,13 +118,16 @@ fn a_host_that_drains_starts_without_an_api_server_and_drains_until_nobody_wants
     scene.serve(0);
     let says = "what is served is as it was known at";
     until("it goes by what it knew", || scene.log("a").contains(says));
-    assert!(scene.log("a").contains("cannot be reached"), "it says why");
+    until("it says why", || scene.log("a").contains("cannot be reached"));
     until("it is ready", || scene.log("a").contains("ready"));
     assert!(!scene.log("a").contains("serving listener"), "it drains from the start");
     assert!(connect(&scene, at).is_err());
 
     scene.cluster.start_api();
-    until("it is as the API server says", || !scene.state(&scene.nodes[0]).contains(says));
+    until("it is as the API server says", || {
+        let state = scene.state(&scene.nodes[0]);
+        !state.is_empty() && !state.contains(says)
+    });
     assert!(connect(&scene, at).is_err(), "it drains still");
     scene.cluster.kubectl(&["delete", "loadbalancerhost", "a"]);
     until("nobody's wish is left", || connect(&scene, at).is_ok());

@@ -12,6 +12,8 @@ use seaway_testkit::{
 
 use crate::scene::{Scene, deployment, service};
 
+/// How long a client stays away before its pod is chosen anew; it must be longer than this machine stands still at times.
+const AFFINITY: Duration = Duration::from_secs(10);
 const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
 /// Pods on that node alone.
@@ -62,12 +64,15 @@ fn services_are_served_as_they_ask() {
     }
     let (shop, moody) = (deployment("shop", 4), deployment("moody", 1));
     let selecting = |app: &str, more: &str| format!("selector: {{app: {app}}}, {more}");
-    let affinity = "sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 2}}";
+    let affinity = format!(
+        "sessionAffinity: ClientIP, sessionAffinityConfig: {{clientIP: {{timeoutSeconds: {}}}}}",
+        AFFINITY.as_secs()
+    );
     let all = [
         shop,
         moody,
         on("b", &deployment("far", 1)),
-        service("sticky", &selecting("shop", affinity)),
+        service("sticky", &selecting("shop", &affinity)),
         service("portless", &selecting("shop", "allocateLoadBalancerNodePorts: false")),
         service("near", &selecting("shop", "trafficDistribution: PreferClose")),
         service("whatever", &selecting("moody", "publishNotReadyAddresses: true")),
@@ -83,7 +88,7 @@ fn services_are_served_as_they_ask() {
     ];
     scene.cluster.apply(&all.join("---"));
     for name in ["shop", "moody", "far"] {
-        scene.cluster.kubectl(&["rollout", "status", &format!("deployment/{name}"), "--timeout", "60s"]);
+        scene.cluster.kubectl(&["rollout", "status", &format!("deployment/{name}"), "--timeout", "180s"]);
     }
     members(&scene);
     affinity_lasts(&scene);
@@ -111,10 +116,8 @@ fn members(scene: &Scene) {
     let by_nodes = scene.address("by-nodes");
     until("all pods answer by way of node ports", || answering(scene, &by_nodes) == all);
     let port = scene.field("service/by-nodes", "{.spec.ports[0].nodePort}");
-    let log = scene.log(scene.nodes[0].name());
-    let page = log.split("status page at http://").nth(1).and_then(|it| it.split('/').next());
-    let page = page.expect("it says where its page is");
-    let rows = scene.nodes[0].namespace().curl(&format!("http://{page}/;csv")).expect("counters");
+    let page = scene.page(scene.nodes[0].name());
+    let rows = scene.nodes[0].namespace().curl(&format!("{page};csv")).expect("counters");
     for node in &scene.nodes {
         assert!(rows.contains(&format!("{}:{port}", node.addresses()[0])), "its members are nodes: {rows}");
     }
@@ -145,7 +148,7 @@ fn affinity_lasts(scene: &Scene) {
     });
     let mut last = Instant::now();
     until("the first has it again after a while", || {
-        last.elapsed() > Duration::from_millis(2_500) && {
+        last.elapsed() > AFFINITY + Duration::from_millis(500) && {
             let is_first = asked(scene, &sticky).is_some_and(|it| it == first);
             last = Instant::now();
             is_first
@@ -198,6 +201,7 @@ fn seen(scene: &Scene) {
         let answer = scene.outside.curl(&format!("http://{ip}/")).unwrap_or_default();
         answer.split_once(' ').is_some_and(|(pod, client)| here.contains(pod) && client == own)
     });
+    until("nothing is wrong with it", || condition(scene, "seen", "Problems", "status") != "True");
     assert_eq!(condition(scene, "seen", "Problems", "message"), "");
     let even = scene.address("even");
     until("who does not ask for it sees the host", || {
@@ -312,7 +316,7 @@ fn beside(scene: &mut Scene) {
         "--ignore-daemonsets",
         "--force",
         "--delete-emptydir-data",
-        "--timeout=60s",
+        "--timeout=180s",
     ]);
     until("all moved", || {
         pods(scene, "shop", Some(&scene.nodes[0])).is_empty() && pods(scene, "shop", None).len() == 4
@@ -334,9 +338,9 @@ fn on_hosts(scene: &Scene) {
     let told = || scene.field("service/homely", "{.status.loadBalancer.ingress[*].ip}");
     until("hosts' own addresses are told", || told().split_whitespace().any(|it| it == own));
     until("they answer", || asked(scene, own).is_some());
-    assert_eq!(
-        scene.field("addresses", "{.items[*].spec.owners[*].name}"),
-        "",
-        "nothing is written for them"
-    );
+    let owners = || scene.field("addresses", "{.items[*].spec.owners[*].name}");
+    until("those who are gone have given theirs back", || {
+        owners().split_whitespace().all(|it| it == "homely")
+    });
+    assert_eq!(owners(), "", "nothing is written for them");
 }

@@ -15,10 +15,12 @@ use seaway_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    scene::{A_TERM, CONTROLLER, HASTY, Scene},
+    scene::{A_TERM, CONTROLLER, Scene},
     witness::{Questions, SERVICES, Witness, seen, until_it_is},
 };
 
+/// Controllers that wait for no longer than they must: whoever stands still for a moment gives the lead up, too.
+const HASTY: &str = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}, lease: 2s}";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/seaway-controller";
 
 /// Two controllers, each behind a gate, and a host that serves at once whatever is written.
@@ -74,6 +76,16 @@ impl Rivals {
         let lease = self.questions.ask("GET", LEASE, None).ok()?;
         let holder = lease["spec"]["holderIdentity"].as_str()?;
         [("first", "second"), ("second", "first")].into_iter().find(|(name, _)| holder.starts_with(name))
+    }
+
+    /// The same, once somebody leads: who stands still for too long gives it up and takes it again.
+    fn until_led(&self) -> (&'static str, &'static str) {
+        let mut found = None;
+        until_within(A_TERM, "somebody leads", || {
+            found = self.leader();
+            found.is_some()
+        });
+        found.expect("it was waited for")
     }
 
     fn until_leads(&self, name: &str) {
@@ -135,7 +147,7 @@ fn two_controllers_killed_paused_and_cut_off_never_give_one_address_to_two() {
         // Whatever fails in here, they are told to end.
         let end = End(&ended);
         for blow in [Blow::Killed, Blow::Paused, Blow::CutOff, Blow::Killed, Blow::CutOff, Blow::Paused] {
-            let (leader, other) = rivals.leader().expect("somebody leads");
+            let (leader, other) = rivals.until_led();
             rivals.strike(blow, leader);
             rivals.until_leads(other);
             rivals.until_it_goes_on(&format!("the {other} gives addresses out, the {leader} being {blow:?}"));
@@ -152,7 +164,8 @@ fn two_controllers_killed_paused_and_cut_off_never_give_one_address_to_two() {
         let owners: Vec<&str> = addresses.values().filter_map(|it| it.strip_prefix("Held ")).collect();
         let told = |name: &String| {
             let own = addresses.iter().find(|(_, it)| it.strip_prefix("Held ") == Some(name));
-            own.is_some_and(|(ip, _)| services[name].starts_with(&format!("{ip} Served")))
+            let says = services.get(name).map(String::as_str).unwrap_or_default();
+            own.is_some_and(|(ip, _)| says.starts_with(&format!("{ip} Served")))
         };
         addresses.len() == there.len() && owners.len() == there.len() && there.iter().all(told)
     });
@@ -182,12 +195,22 @@ fn what_a_deposed_leader_has_sent_and_comes_late_changes_nothing() {
 
     // What the leader begins to write, what is done meanwhile, and what has to come of it.
     let late = |pattern: &str, begin: &dyn Fn(), meanwhile: &dyn Fn(), becomes: &[(&str, &str)]| {
-        let (leader, next) = rivals.leader().expect("somebody leads");
-        let (gate, hold) = (&rivals.gates[leader], Hold::new());
-        gate.fail(Fault::on(pattern).hold(&hold));
+        // Who leads now need not when it is written: whose it is then is struck, and the other goes on.
+        let holds = [("first", "second"), ("second", "first")].map(|(of, other)| (of, other, Hold::new()));
+        for (of, _, hold) in &holds {
+            rivals.gates[of].fail(Fault::on(pattern).hold(hold));
+        }
         begin();
-        until(&format!("{pattern} is on its way"), || hold.waiting() == 1);
+        let mut struck = None;
+        until(&format!("{pattern} is on its way"), || {
+            struck = holds.iter().find(|(.., hold)| hold.waiting() == 1);
+            struck.is_some()
+        });
+        let (leader, next, hold) = struck.expect("it was waited for");
+        let gate = &rivals.gates[leader];
         gate.freeze();
+        rivals.gates[next].heal();
+        holds.iter().filter(|(of, ..)| of == next).for_each(|(.., hold)| hold.release());
         rivals.until_leads(next);
         let addresses: Vec<(&str, String)> =
             becomes.iter().map(|(name, ip)| (*ip, format!("Held {name}"))).collect();
@@ -200,8 +223,12 @@ fn what_a_deposed_leader_has_sent_and_comes_late_changes_nothing() {
         let before = rivals.questions.identities();
         hold.release();
         until("it has come", || hold.waiting() == 0);
-        // Whoever follows may have to mend it first.
-        thread::park_timeout(Duration::from_millis(300));
+        // Whoever follows may have to mend it first, and has when it has served one who came later.
+        rivals.ask("POST", SERVICES, Some(service("after", asks("203.0.113.14"))));
+        until("who comes after it is served", || {
+            rivals.questions.seen().1.get("after") == Some(&served("203.0.113.14"))
+        });
+        rivals.ask("DELETE", &path("after"), None);
         until_it_is(&format!("{pattern} came late"), &wanted, || rivals.questions.seen());
         let after = rivals.questions.identities();
         assert_eq!(after, before, "{pattern} came late: these Addresses were never deleted");

@@ -45,12 +45,12 @@ spec:
 }
 
 /// Called as kubectl calls it.
-struct Plugin {
+pub(crate) struct Plugin {
     folder: TempDir,
 }
 
 impl Plugin {
-    fn new() -> Plugin {
+    pub(crate) fn new() -> Plugin {
         let folder = tempfile::tempdir().expect("a folder");
         std::os::unix::fs::symlink(SEAWAY, folder.path().join("kubectl-seaway")).expect("a link");
         Plugin { folder }
@@ -67,7 +67,7 @@ impl Plugin {
     }
 
     /// What it prints, and what it complains of.
-    fn run(&self, kubeconfig: &Path, words: &str) -> (String, String) {
+    pub(crate) fn run(&self, kubeconfig: &Path, words: &str) -> (String, String) {
         let output = self.try_run(kubeconfig, words);
         let [told, noted] =
             [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it).into_owned());
@@ -114,6 +114,7 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
         "--user=viewer",
     ]);
     let viewer = scene.cluster.kubeconfig_of("viewer", &[]);
+    until("it may look", || plugin.try_run(&viewer, "status").status.success());
     let (_, noted) = plugin.run(&viewer, "status");
     assert!(noted.contains("--clusterrole=seaway-lease-reader"), "who lives is for others to see: {noted}");
     scene.cluster.kubectl(&[
@@ -130,6 +131,16 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     assert!(noted.contains("cannot get resource \"pods/proxy\""), "the missing verb is named: {noted}");
     scene.cluster.kubectl(&["create", "rolebinding", "v", "--clusterrole=seaway-counters", "--user=viewer"]);
 
+    // Rights, counters and what Services and pools are told come in their own time, and those who left are counted out.
+    until("all is told", || {
+        let seen = plugin.status(&viewer);
+        let service = &seen["services"][0];
+        let pools = seen["pools"].as_array().cloned().unwrap_or_default();
+        service["connections"]["open"] == 1
+            && service["problems"] == serde_json::json!([])
+            && seen["hosts"][0]["alive"] == "yes"
+            && pools.iter().any(|it| it["ipv4"]["assigned"] == 1)
+    });
     let seen = plugin.status(&viewer);
     let service = &seen["services"][0];
     assert_eq!((&service["name"], &service["addresses"][0]), (&"echo".into(), &ip.as_str().into()), "{seen}");
@@ -147,7 +158,9 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     assert!(noted.contains("host b tells no counters: it runs in no pod"), "{noted}");
     assert!(plugin.run(&viewer, "status -n other").0.contains("No Service"));
 
-    let (told, _) = plugin.run(&viewer, "explain service echo");
+    let explained = || plugin.run(&viewer, "explain service echo").0;
+    until("members were looked at", || explained().contains("  up, "));
+    let told = explained();
     for part in [&format!("{ip}  from pool public"), "a  serves it", "1 open", "  up, ", "Status: ready"] {
         assert!(told.contains(part), "no {part}: {told}");
     }
@@ -173,7 +186,7 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
         let seen = plugin.status(&viewer);
         seen["hosts"][0]["drain"] == true && seen["services"][0]["hosts"] == serde_json::json!(["b"])
     });
-    assert!(plugin.run(&viewer, "status").0.contains("  draining  "), "somebody is there still");
+    until("somebody is there still", || plugin.run(&viewer, "status").0.contains("  draining  "));
     drop(open);
     until("nobody is left", || plugin.run(&viewer, "status").0.contains("  drained  "));
     assert!(plugin.run(&viewer, "explain echo").0.contains("a  drains"));

@@ -4,15 +4,22 @@
 #![allow(clippy::print_stderr)]
 
 mod claims;
+mod cloud_config;
+mod cloud_crashes;
 mod crashes;
 mod credentials;
 mod deaths;
 mod draining;
+mod hears;
 mod honoured;
 mod leaders;
+mod leavings;
 mod load;
 mod looking;
+mod making;
+mod mending;
 mod mistakes;
+mod occm;
 mod octavia;
 mod pods;
 mod policies;
@@ -20,6 +27,7 @@ mod refusals;
 mod restarts;
 mod rolling;
 mod scene;
+mod sharing;
 mod snapshot;
 mod walks;
 mod witness;

@@ -140,7 +140,11 @@ fn what_cannot_be_given_is_told_where_it_was_asked_for() {
         scene.cluster.apply(&annotated(name, "seaway.dev/address-pool: tiny"));
         until("it is known", || has_address(&scene, name) || !problems(&scene, name).is_empty());
     }
-    until("the pool is full", || problems(&scene, "late").contains("Widen spec.addresses of a pool"));
+    until("the pool is full", || {
+        ["Widen spec.addresses of a pool", "pool tiny has given"]
+            .iter()
+            .all(|it| problems(&scene, "late").contains(it))
+    });
     assert!(
         problems(&scene, "late").contains("pool tiny has given all its 1 IPv4"),
         "{}",

@@ -1,30 +1,33 @@
 //! Services that OpenStack serves, in a cloud that scripts can break; its API is held against a real one elsewhere.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use seaway_openstack::{
-    Cloud, Credentials, Settings, Source,
+    Class, Cloud, Credentials, Settings, Source,
     neutron::{FloatingIp, Gateway, Network, NewNetwork, NewRouter, NewSubnet, Router, Subnet},
     octavia::{LoadBalancer, Member, Pool},
-    resource::Query,
+    resource::{Id, Query},
 };
 use seaway_testkit::{cloud as fake, topology::until};
 use tokio::runtime::Runtime;
 
 use crate::scene::*;
 
-const OCTAVIA: &str = "{defaultDriver: octavia, admin: {listen: [\"127.0.0.1:0\"]}, lease: 2s}";
+/// A controller that stands still for seconds leads on, and no event of its is lost: who ends one ends its term, too.
+pub(crate) const OCTAVIA: &str = "{defaultDriver: octavia, admin: {listen: [\"127.0.0.1:0\"]}, lease: 15s}";
 
 /// A project with a network that is led outside, and the file that names it.
-struct Project {
-    cloud: Cloud,
-    runtime: Runtime,
-    conf: tempfile::NamedTempFile,
-    fake: fake::Cloud,
+pub(crate) struct Project {
+    pub(crate) cloud: Cloud,
+    pub(crate) runtime: Runtime,
+    pub(crate) conf: tempfile::NamedTempFile,
+    /// Where nodes are.
+    pub(crate) subnet: Id<Subnet>,
+    pub(crate) fake: fake::Cloud,
 }
 
 impl Project {
-    fn begun() -> Project {
+    pub(crate) fn begun() -> Project {
         let fake = fake::Cloud::start();
         let runtime = Runtime::new().expect("a runtime");
         let source = Source::Given(Credentials::password(&fake.auth_url(), "demo", "demopw", "demo"));
@@ -49,47 +52,79 @@ impl Project {
             fake.auth_url()
         );
         fs::write(conf.path(), text).expect("is written");
-        Project { cloud, runtime, conf, fake }
+        Project { cloud, runtime, conf, subnet, fake }
     }
 
-    fn balancers(&self) -> Vec<LoadBalancer> {
+    /// Says something else in the file, from now on.
+    pub(crate) fn reword(&self, said: &str, now: &str) {
+        let text = fs::read_to_string(self.conf.path()).expect("is read");
+        assert!(text.contains(said), "{said} is nowhere in\n{text}");
+        fs::write(self.conf.path(), text.replace(said, now)).expect("is written");
+    }
+
+    pub(crate) fn balancers(&self) -> Vec<LoadBalancer> {
         self.runtime.block_on(self.cloud.all::<LoadBalancer>().list(Query::all())).expect("is listed")
     }
 
-    fn floating(&self) -> Vec<FloatingIp> {
+    pub(crate) fn floating(&self) -> Vec<FloatingIp> {
         self.runtime.block_on(self.cloud.all::<FloatingIp>().list(Query::all())).expect("is listed")
     }
 
-    fn members(&self) -> Vec<Member> {
+    pub(crate) fn members(&self) -> Vec<Member> {
         self.runtime.block_on(async {
             let pools = self.cloud.all::<Pool>().list::<Pool>(Query::all()).await.expect("are listed");
             let mut all = Vec::new();
             for pool in pools {
-                all.extend(
-                    self.cloud
-                        .within::<Member>(&pool.id)
-                        .list::<Member>(Query::all())
-                        .await
-                        .expect("are listed"),
-                );
+                match self.cloud.within::<Member>(&pool.id).list::<Member>(Query::all()).await {
+                    Ok(members) => all.extend(members),
+                    // It went in the meantime.
+                    Err(e) if e.class() == &Class::NotFound => {}
+                    Err(e) => panic!("members are listed: {e}"),
+                }
             }
             all
         })
     }
 }
 
-#[test]
-fn a_service_gets_a_load_balancer_of_the_cloud_and_leaves_nothing_there() {
-    let Some(mut scene) = Scene::bare() else { return };
+/// A cluster whose controllers are to work in a cloud, with Seaway's definitions and roles, and no Nodes yet. None where
+/// there is no Kubernetes.
+pub(crate) fn in_a_cloud() -> Option<(Scene, Project)> {
+    let mut scene = Scene::bare()?;
     let project = Project::begun();
-    scene.nodes = vec![scene.cluster.node("a")];
     scene.install();
     scene.configuration = OCTAVIA;
     scene.cloud = Some(project.conf.path().to_owned());
-    scene.lead("controller");
+    Some((scene, project))
+}
+
+/// What would be done in the cloud now.
+fn plan(scene: &Scene, project: &Project) -> String {
+    let config = tempfile::Builder::new().suffix(".yaml").tempfile().expect("a file");
+    fs::write(config.path(), scene.configuration).expect("is written");
+    let mut command = Command::new(SEAWAY);
+    command.args(["plan", "--cloud", "--cloud-config"]).arg(project.conf.path());
+    command.arg("--kubeconfig").arg(scene.cluster.kubeconfig()).arg("--config").arg(config.path());
+    let done = command.output().expect("it runs");
+    let errors = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{errors}");
+    format!("{}{errors}", String::from_utf8_lossy(&done.stdout))
+}
+
+#[test]
+fn a_service_gets_a_load_balancer_of_the_cloud_and_leaves_nothing_there() {
+    let Some((mut scene, project)) = in_a_cloud() else { return };
+    scene.nodes = vec![scene.cluster.node("a")];
     scene.cluster.apply(&deployment("shop", 1));
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let planned = plan(&scene, &project);
+    let whole = "create load balancer kube_service_kubernetes_default_shop\n";
+    assert!(planned.contains(whole) && planned.contains("lead a floating IP to the VIP"), "{planned}");
+    assert_eq!(project.fake.count("POST */lbaas/*") + project.fake.count("POST */floatingips"), 0);
+    scene.lead("controller");
     let at = scene.address("shop");
+    scene.until_served(&["shop"]);
+    assert!(plan(&scene, &project).starts_with("Nothing would be changed."), "{}", plan(&scene, &project));
 
     let made = project.balancers();
     assert_eq!(made.len(), 1);
@@ -105,9 +140,15 @@ fn a_service_gets_a_load_balancer_of_the_cloud_and_leaves_nothing_there() {
         project.members().iter().map(|it| format!("{}:{}", it.address, it.protocol_port)).collect();
     assert_eq!(members, [format!("{node}:{port}")]);
 
+    let mut curl = Command::new("curl");
+    let counted = curl.args(["-sS", &format!("{}metrics", scene.page("controller"))]).output().expect("curl");
+    let metrics = String::from_utf8_lossy(&counted.stdout);
+    let created = r#"{service="load-balancer",operation="create load balancer",outcome="ok"} 1"#;
+    assert!(metrics.contains(&format!("seaway_openstack_calls_total{created}\n")), "{metrics}");
+
     // Whoever takes over finds all as it should be.
     project.fake.forget_requests();
-    scene.kill("controller");
+    scene.end("controller");
     scene.lead("another");
     until("another leads", || scene.leader().starts_with("another"));
     until("it has looked", || project.fake.count("GET */lbaas/loadbalancers*") > 0);
@@ -116,27 +157,30 @@ fn a_service_gets_a_load_balancer_of_the_cloud_and_leaves_nothing_there() {
     assert_eq!(project.fake.count("POST */lbaas/loadbalancers"), 1, "the next one's");
     assert_eq!(project.fake.count("PUT */lbaas/*"), 0);
 
-    // Nobody hears that the first is gone.
-    scene.kill("another");
-    scene.cluster.kubectl(&["delete", "service", "shop"]);
+    // Nobody hears that the first is to go: it waits for its load balancer.
+    scene.end("another");
+    scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
+    assert!(!scene.field("service/shop", "{.metadata.deletionTimestamp}").is_empty());
     scene.lead("third");
-    until("what it left behind is found", || project.balancers().len() == 1);
+    until("it is gone", || scene.is_gone("service/shop"));
+    assert_eq!(project.balancers().len(), 1, "and not before its load balancer");
     assert_eq!(project.balancers()[0].name, "kube_service_kubernetes_default_next");
+
+    // Somebody takes the next one away by force.
+    scene.end("third");
+    let nobody = r#"{"metadata": {"finalizers": null}}"#;
+    scene.cluster.kubectl(&["patch", "service", "next", "--type=merge", "-p", nobody]);
     scene.cluster.kubectl(&["delete", "service", "next"]);
-    until("nothing is left", || project.balancers().is_empty() && project.floating().is_empty());
-    let log = scene.log("third");
+    scene.lead("fourth");
+    until("what it left behind is found", || project.balancers().is_empty() && project.floating().is_empty());
+    let log = scene.log("fourth");
     assert!(log.contains("[BlockStorage] is not used here"), "{log}");
 }
 
 #[test]
 fn without_a_way_into_the_cloud_a_service_stays_pending_and_says_so() {
-    let Some(mut scene) = Scene::bare() else { return };
-    let project = Project::begun();
-    scene.install();
-    scene.configuration = OCTAVIA;
-    let conf = fs::read_to_string(project.conf.path()).expect("is read");
-    fs::write(project.conf.path(), conf.replace("demopw", "wrong")).expect("is written");
-    scene.cloud = Some(project.conf.path().to_owned());
+    let Some((mut scene, project)) = in_a_cloud() else { return };
+    project.reword("demopw", "wrong");
     scene.lead("controller");
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     let problems = "{.status.conditions[?(@.type=='seaway.dev/Problems')].message}";

@@ -38,8 +38,7 @@ fn is_read_only(process: u32, at: &str) -> bool {
 fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
     let Some(mut scene) = Scene::bare() else { return };
     scene.nodes = ["a", "b"].into_iter().map(|name| scene.cluster.node(name)).collect();
-    scene.cluster.apply(&manifest("crds.yaml"));
-    scene.cluster.kubectl(&["wait", "--for=condition=Established", "crd", "addresspools.seaway.dev"]);
+    scene.cluster.define(&manifest("crds.yaml"));
     for name in ["roles.yaml", "controller.yaml", "node.yaml", "certificates.yaml"] {
         scene.cluster.apply(&manifest(name));
     }
@@ -60,7 +59,9 @@ fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
     let nodes = in_system(&scene, &[&on[..], &["jsonpath={.items[*].spec.nodeName}"]].concat());
     assert!(["a b", "b a"].contains(&&*nodes), "{}", all());
     let leader =
-        in_system(&scene, &["get", "lease/seaway-controller", "-o", "jsonpath={.spec.holderIdentity}"]);
+        || in_system(&scene, &["get", "lease/seaway-controller", "-o", "jsonpath={.spec.holderIdentity}"]);
+    until_within(A_TERM, "somebody leads", || !leader().is_empty());
+    let leader = leader();
     assert!(leader.starts_with("seaway-controller-"), "{leader}: a pod leads, where its own Leases are");
 
     for node in &scene.nodes {

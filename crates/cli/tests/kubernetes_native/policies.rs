@@ -17,7 +17,7 @@ fn what_a_service_asks_for_beside_an_address_is_honoured() {
     scene
         .cluster
         .apply(&service("closed", "selector: {app: shop}, loadBalancerSourceRanges: [192.0.2.0/24]"));
-    scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "60s"]);
+    scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "180s"]);
     let asked = |ip: &str| scene.outside.curl(&format!("http://{ip}/"));
     let answers = |ip: &str| asked(ip).is_ok_and(|it| it.starts_with("shop-"));
 

@@ -56,12 +56,19 @@ fn an_api_server_that_answers_nonsense_is_not_stormed_and_nothing_is_lost_by_it(
         // One that knows nothing yet has all to ask.
         scene.lead_as(name, ours.kubeconfig(), "default");
         let began = Instant::now();
-        while began.elapsed() < A_WHILE {
+        let says = |log: &str| log.contains(named) && log.contains("Config kubernetes");
+        // A slow machine takes longer to get that far, and may ask more often meanwhile.
+        while began.elapsed() < A_WHILE || began.elapsed() < A_TERM && !says(&scene.log(name)) {
             let answer = scene.outside.curl(&format!("http://{}/", at.ip()));
             assert!(answer.is_ok_and(|it| it.starts_with("shop-")), "{name}: it is served all the while");
         }
         let asked = [ours.requests().len(), hosts.requests().len()];
-        assert!(asked.iter().all(|it| *it < 150), "{name}: so many requests in {A_WHILE:?}: {asked:?}");
+        let whiles = began.elapsed().as_secs_f64() / A_WHILE.as_secs_f64();
+        assert!(
+            asked.iter().all(|it| (*it as f64) < 150.0 * whiles),
+            "{name}: so many requests in {:?}: {asked:?}",
+            began.elapsed()
+        );
         let log = scene.log(name);
         assert!(log.contains(named), "{name} is named: {log}");
         let told = log.lines().filter(|line| line.contains("Config kubernetes")).count();
@@ -98,8 +105,7 @@ fn a_definition_that_is_older_is_named_and_two_of_one_name_are_two() {
         definition["metadata"].as_object_mut().expect("has fields").remove(key);
     }
     definition.as_object_mut().expect("has fields").remove("status");
-    scene.cluster.apply(&definition.to_string());
-    scene.cluster.kubectl(&["wait", "--for=condition=Established", "crd", "addresses.seaway.dev"]);
+    scene.cluster.define(&definition.to_string());
 
     scene.lead("twin");
     let shared = |name: &str, port: u16| {
@@ -137,7 +143,9 @@ fn a_definition_that_is_older_is_named_and_two_of_one_name_are_two() {
         now != holder && now.starts_with("twin_")
     });
     scene.cluster.apply(&service("last", "selector: {app: shop}"));
-    until_within(A_TERM, "it gives addresses out", || owners(&scene).contains("last"));
+    until_within(A_TERM, "it gives addresses out", || {
+        ["greedy", "last"].iter().all(|it| owners(&scene).contains(*it))
+    });
     let counted = scene.field("addresses", "{.items[*].metadata.name}").split_whitespace().count();
     assert_eq!(counted, 3, "shop and other, greedy, last: {:?}", owners(&scene));
 }

@@ -25,8 +25,16 @@ fn a_controller_that_starts_anew_writes_nothing_and_nobody_notices_a_dead_api_se
         scene.cluster.apply(&service(name, "selector: {app: shop}, ipFamilyPolicy: PreferDualStack"));
     }
     let at = scene.answering("shop");
-    for name in ["second", "third"] {
-        scene.address(name);
+    let told = |name: &str, path: &str| {
+        let path = format!("{{.status.{path}}}");
+        scene
+            .field(&format!("service/{name}"), &path)
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    for name in ["shop", "second", "third"] {
+        until("it has both families", || told(name, "loadBalancer.ingress[*].ip").len() == 2);
     }
     let load = Load::start(&scene.outside, at, 50);
 
@@ -37,6 +45,10 @@ fn a_controller_that_starts_anew_writes_nothing_and_nobody_notices_a_dead_api_se
     let later = scene.address("later");
     until("what came later is served", || scene.outside.curl(&format!("http://{later}/")).is_ok());
 
+    // Whoever starts anew does what was left undone.
+    for name in ["shop", "second", "third", "later"] {
+        until("all is told of it", || told(name, "conditions[*].reason") == ["Served"]);
+    }
     scene.kill("controller");
     let before = ["services", "addresses"].map(|kind| versions(&scene, kind));
     assert_eq!(before[1].len(), 7, "{before:?}");

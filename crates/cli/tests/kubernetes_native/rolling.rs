@@ -13,7 +13,7 @@ fn a_rolling_restart_of_ten_pods_costs_no_request() {
     scene.cluster.apply(&deployment("shop", 10));
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     let at = scene.answering("shop");
-    scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "30s"]);
+    scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "180s"]);
     let pods = || -> BTreeSet<String> {
         let names = ["get", "pods", "-l", "app=shop", "-o", "jsonpath={.items[*].metadata.name}"];
         scene.cluster.kubectl(&names).split_whitespace().map(str::to_owned).collect()
@@ -24,7 +24,7 @@ fn a_rolling_restart_of_ten_pods_costs_no_request() {
     let load = Load::start(&scene.outside, at, rate);
     load.goes_on("the old pods answer", 500);
     scene.cluster.kubectl(&["rollout", "restart", "deployment/shop"]);
-    scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "90s"]);
+    scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "300s"]);
     load.goes_on("the new pods answer", 1_000);
     let heard = load.end();
     heard.was_always_answered();

@@ -66,11 +66,8 @@ spec: {{type: LoadBalancer, ports: [{{port: 80}}], {spec}}}
     )
 }
 
-/// Controllers that wait for no longer than they must.
-pub(crate) const HASTY: &str = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}, lease: 2s}";
-
 /// Until the silence of whoever led is noticed, with time for whoever is to notice.
-pub(crate) const A_TERM: Duration = Duration::from_secs(40);
+pub(crate) const A_TERM: Duration = Duration::from_secs(150);
 
 /// Who runs Seaway, bound to the roles that it prints.
 pub(crate) const CONTROLLER: &str = "seaway-controller";
@@ -86,6 +83,8 @@ pub(crate) struct Scene {
     pub(crate) configuration: &'static str,
     /// Of controllers that are started from now on.
     pub(crate) cloud: Option<PathBuf>,
+    /// What that cloud calls this cluster.
+    pub(crate) cluster_name: &'static str,
     folder: TempDir,
 }
 
@@ -119,7 +118,15 @@ impl Drop for Process {
 impl Scene {
     /// With so many nodes, an outside whose way to the pool leads through the first, and Seaway at work on all.
     pub(crate) fn up(nodes: usize) -> Option<Scene> {
-        let mut scene = Scene::bare()?;
+        Scene::of(Scene::bare()?, nodes)
+    }
+
+    /// Whose nodes are not Ready when they were silent for ten seconds.
+    pub(crate) fn strict(nodes: usize) -> Option<Scene> {
+        Scene::of(Scene::with_grace("10s")?, nodes)
+    }
+
+    fn of(mut scene: Scene, nodes: usize) -> Option<Scene> {
         let names = ["a", "b", "c"].into_iter().take(nodes);
         scene.nodes = names.map(|name| scene.cluster.node(name)).collect();
         scene.install();
@@ -141,8 +148,14 @@ impl Scene {
 
     /// A cluster that knows nothing of us.
     pub(crate) fn bare() -> Option<Scene> {
+        // An API server that is away takes the kubelets' signs of life with it; on a busy machine it is away for long.
+        Scene::with_grace("10m")
+    }
+
+    fn with_grace(node_grace: &str) -> Option<Scene> {
         let images = [("seaway".to_owned(), vec![SEAWAY.to_owned()])].into();
-        let cluster = Arc::new(Cluster::up(&Options { images, ..Options::default() })?);
+        let node_grace = node_grace.to_owned();
+        let cluster = Arc::new(Cluster::up(&Options { images, node_grace, ..Options::default() })?);
         let outside = cluster.neighbour("outside");
         let folder = tempfile::tempdir().expect("a folder");
         let configuration = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}}";
@@ -153,6 +166,7 @@ impl Scene {
             cluster,
             configuration,
             cloud: None,
+            cluster_name: "kubernetes",
             folder,
         })
     }
@@ -160,7 +174,6 @@ impl Scene {
     /// What `seaway crds` prints, roles bound to those who need them, and a pool.
     pub(crate) fn install(&self) {
         self.install_definitions();
-        self.cluster.kubectl(&["wait", "--for=condition=Established", "crd", "addresspools.seaway.dev"]);
         self.cluster.apply(POOL);
         for user in [CONTROLLER, NODE] {
             self.bind(&format!("--user={user}"), user);
@@ -180,7 +193,7 @@ impl Scene {
 
     pub(crate) fn install_definitions(&self) {
         let printed = Command::new(SEAWAY).arg("crds").output().expect("seaway runs");
-        self.cluster.apply(&String::from_utf8(printed.stdout).expect("is text"));
+        self.cluster.define(&String::from_utf8(printed.stdout).expect("is text"));
     }
 
     /// Starts a controller. `a#2` is another one on a host called `a`.
@@ -225,7 +238,7 @@ impl Scene {
             command.arg("--snapshot").arg(self.snapshot(name));
         }
         if let Some(file) = self.cloud.as_ref().filter(|_| part == "controller") {
-            command.arg("--cloud-config").arg(file);
+            command.arg("--cloud-config").arg(file).args(["--cluster-name", self.cluster_name]);
         }
         command.stdin(Stdio::null()).stdout(file.try_clone().expect("the same log")).stderr(file);
         let process = Process { child: command.spawn().expect("seaway runs"), log };
@@ -240,6 +253,12 @@ impl Scene {
     /// Ends a process at once, without a word.
     pub(crate) fn kill(&mut self, name: &str) {
         drop(self.processes.remove(name).expect("it runs"));
+    }
+
+    /// As above, of a controller that leads, as if its term were over, too.
+    pub(crate) fn end(&mut self, name: &str) {
+        self.kill(name);
+        self.cluster.kubectl(&["delete", "lease", "seaway-controller"]);
     }
 
     pub(crate) fn pause(&self, name: &str) {
@@ -257,9 +276,14 @@ impl Scene {
 
     /// What a node tells of its state.
     pub(crate) fn state(&self, node: &Node) -> String {
-        let log = self.log(node.name());
+        node.namespace().curl(&format!("{}state", self.page(node.name()))).unwrap_or_default()
+    }
+
+    /// Where its status page is.
+    pub(crate) fn page(&self, name: &str) -> String {
+        let log = self.log(name);
         let page = log.lines().rev().find_map(|line| line.split_once("status page at ")).map(|(_, at)| at);
-        node.namespace().curl(&format!("{}state", page.unwrap_or_default())).unwrap_or_default()
+        page.unwrap_or_default().to_owned()
     }
 
     /// Who leads: the name of a controller, with something behind it.
@@ -271,13 +295,20 @@ impl Scene {
         self.cluster.try_kubectl(&["get", object, "-o", &format!("jsonpath={path}")], "").unwrap_or_default()
     }
 
+    /// Whether the API server says that it is not there.
+    pub(crate) fn is_gone(&self, object: &str) -> bool {
+        let named = ["get", object, "--ignore-not-found", "-o", "name"];
+        self.cluster.try_kubectl(&named, "").is_ok_and(|it| it.is_empty())
+    }
+
     /// The address that a Service was given, once it has one.
     pub(crate) fn address(&self, service: &str) -> String {
-        let path = "{.status.loadBalancer.ingress[0].ip}";
+        let mut address = String::new();
         until(&format!("{service} has an address"), || {
-            !self.field(&format!("service/{service}"), path).is_empty()
+            address = self.field(&format!("service/{service}"), "{.status.loadBalancer.ingress[0].ip}");
+            !address.is_empty()
         });
-        self.field(&format!("service/{service}"), path)
+        address
     }
 
     /// Where a Service is, once a pod answers there.

@@ -67,8 +67,9 @@ fn a_requested_address_is_given_and_one_outside_of_the_pools_is_told() {
         .write("b.yaml", &manifest("b", 8080, &[("seaway.dev/address", "192.0.2.1")], &[backend.at]))
         .start();
     assert!(Talk::open(at(wanted, 8080)).is_ok());
-    let told = seaway.problems();
-    assert!(told.iter().any(|it| it.0 == "AddressOutsidePools" && it.2.contains("b.yaml:7:")), "{told:?}");
+    until("the other is told", || {
+        seaway.problems().iter().any(|it| it.0 == "AddressOutsidePools" && it.2.contains("b.yaml:7:"))
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     backends::{Backend, Talk},
-    harness::{Seaway, Setup, until},
+    harness::{Seaway, Setup, own_address, until},
     manifests::Service,
 };
 
@@ -150,12 +150,12 @@ fn a_member_that_is_new_beside_others_starts_slowly_where_that_is_asked_for() {
 
 #[test]
 fn below_the_panic_threshold_all_members_are_used_and_without_one_none() {
-    let backend = Backend::start("a");
-    let nobody = Backend::start("nobody").kill_and_tell();
+    // There, nobody is given the port beside it.
+    let backend = Backend::start_at("a", (own_address(), 7_000));
     // The check asks a port where nobody is, so the member counts as down though it would serve.
     let service = |percent: &str| {
         Service::tcp("shop", 8080)
-            .with("health-check-port", &nobody.port().to_string())
+            .with("health-check-port", "7001")
             .with("health-check-interval", "50ms")
             .with("health-check-fall", "1")
             .with("panic-threshold", percent)

@@ -48,7 +48,8 @@ fn client(at: SocketAddr) -> UdpSocket {
 
 #[test]
 fn tcp_over_ipv6_is_served_and_checked() {
-    let (stays, dies) = (v6_backend("stays"), v6_backend("dies"));
+    // At a port that nobody is given by chance, before it is back.
+    let (stays, dies) = (v6_backend("stays"), Backend::start_at("dies", (HERE, own_port())));
     let port = own_port();
     let service = v6(Service::tcp("shop", port))
         .with("health-check-interval", "50ms")

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     backends::{Backend, Datagrams, Talk, ask},
-    harness::{Seaway, Setup, until},
+    harness::{Seaway, Setup, own_address, until},
     manifests::Service,
 };
 
@@ -91,7 +91,7 @@ fn a_jump_of_the_clock_ends_nothing_and_begins_nothing() {
         assert_eq!(ask(&flow, dns_at, b"q").expect("answered"), b"u q");
         assert_eq!(Talk::open(sticky_at).expect("served").with, sticks_to, "a client is remembered");
         // Checks go on by a clock that does not jump, and tell the time by the one that did.
-        let victim = Backend::start("victim");
+        let victim = Backend::start_at("victim", (own_address(), 7_000));
         seaway.folder.write(
             "more.yaml",
             &Service::tcp("more", port).with("health-check-interval", "50ms").to(victim.at).text(),

@@ -33,7 +33,7 @@ fn a_terminating_endpoint_gets_nobody_new_and_its_connections_may_finish() {
     let mut long = Talk::open(seaway.at(8080)).expect("served");
     seaway.folder.write("shop.yaml", &service.clone().being(TERMINATING, goes.at).to(stays.at).text());
     only(&seaway, 8080, "stays");
-    assert_eq!(seaway.member(goes.at)["state"], "draining");
+    until("it drains", || seaway.member(goes.at)["state"] == "draining");
     long.echo(b"let me finish").expect("it may");
     // Taken off the list, it drains still.
     seaway.folder.write("shop.yaml", &service.to(stays.at).text());
@@ -174,7 +174,7 @@ fn a_headless_service_is_served_by_the_configuration() {
     let seaway = Setup::new().config(config).write("db.yaml", &service.text()).start();
     only(&seaway, 5432, "a");
     // It has no such UDP port: that entry alone is spoiled, and told.
-    assert!(seaway.has_problem("NoSuchPort"), "{:?}", seaway.problems());
+    until("it is told", || seaway.has_problem("NoSuchPort"));
 }
 
 #[test]
@@ -196,6 +196,7 @@ fn a_pool_of_metallb_is_taken_as_it_is() {
 fn an_external_name_that_is_no_name_is_refused() {
     let text = "apiVersion: v1\nkind: Service\nmetadata: {name: db}\nspec: {type: ExternalName, externalName: \"not a name\"}\n";
     let seaway = Setup::new().write("db.yaml", text).start();
-    let told = seaway.problems();
-    assert!(told.iter().any(|it| it.0 == "Invalid" && it.2.contains("db.yaml:4:")), "{told:?}");
+    until("it is told", || {
+        seaway.problems().iter().any(|it| it.0 == "Invalid" && it.2.contains("db.yaml:4:"))
+    });
 }

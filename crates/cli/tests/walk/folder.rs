@@ -23,7 +23,7 @@ fn a_typo_is_told_with_its_place_while_the_last_good_state_goes_on_also_after_a_
 
     let again = Setup::again(folder, ip).start();
     assert_eq!(Talk::open(again.at(8080)).expect("served from the last good state").with, "a");
-    assert!(again.problems().iter().any(|it| it.0 == "Unreadable"), "{:?}", again.problems());
+    until("it is told again", || again.problems().iter().any(|it| it.0 == "Unreadable"));
     again.folder.write("shop.yaml", &good);
     until("nothing is wrong", || again.problems().is_empty());
 }

@@ -23,6 +23,8 @@ fn out_of_descriptors_it_keeps_what_it_has_says_so_once_and_recovers() {
         Service::tcp("shop", port)
             .with("health-check-interval", "50ms")
             .with("health-check-fall", "1")
+            // A machine that stands still for a moment is no member's fault either.
+            .with("health-check-timeout", "1m")
             .to(backend.at)
             .text()
     };
@@ -73,7 +75,9 @@ fn a_flood_of_connections_beyond_the_limit_takes_no_memory() {
     let served: usize = floods.into_iter().map(|it| it.join().expect("no panic")).sum();
     assert_eq!(served, 0, "the limit holds");
     assert!(seaway.resident() < before + A_LITTLE, "{before} before, {} now", seaway.resident());
-    assert_eq!(seaway.listener(8080)["refused"]["byLimit"], 2_000);
+    let refused = || seaway.listener(8080)["refused"]["byLimit"].as_u64();
+    until("all are counted", || refused() >= Some(2_000));
+    assert_eq!(refused(), Some(2_000));
     for talk in &mut kept {
         talk.echo(b"undisturbed").expect("it goes on");
     }
@@ -147,7 +151,7 @@ fn rubbish_by_udp_is_carried_like_anything_else_and_held_by_nobody() {
         seaway.listener(5353)["sessions"]["current"].as_u64().is_some_and(|it| it <= 1)
     });
     assert!(seaway.resident() < before + A_LITTLE, "{before} before, {} now", seaway.resident());
-    assert!(answered(&client, at) || answered(&client, at));
+    until("the client is answered still", || answered(&client, at));
 }
 
 /// Datagrams may be lost in a flood, so it asks anew, and passes over answers of before.

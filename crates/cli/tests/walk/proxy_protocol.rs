@@ -3,7 +3,6 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
-    time::Duration,
 };
 
 use crate::{
@@ -51,7 +50,8 @@ impl Member {
 
 fn serve(service: &Service) -> Seaway {
     let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
-    let config = "defaults: {healthCheck: off, timeouts: {header: 500ms}}\n";
+    // Longer than a client stands still on a busy machine.
+    let config = "defaults: {healthCheck: off, timeouts: {header: 5s}}\n";
     Setup::new().address(v6).config(config).write("shop.yaml", &service.text()).start()
 }
 
@@ -207,11 +207,12 @@ fn who_is_trusted_must_say_a_header_and_rubbish_is_refused_at_once() {
         refused(client);
     }
     // Nothing, or not enough: until the time for it is over.
-    for bytes in [b"".as_slice(), b"PROXY TCP4", &SIGNATURE[..5], &huge] {
+    let waiting = [b"".as_slice(), b"PROXY TCP4", &SIGNATURE[..5], &huge].map(|bytes| {
         let mut client = connect_from(TRUSTED, seaway.at(8080)).expect("accepted");
         let _ = client.write_all(bytes);
-        refused(client);
-    }
+        client
+    });
+    waiting.into_iter().for_each(refused);
     // Many of them at a time hold little.
     let many: Vec<TcpStream> = (0..300)
         .map(|_| {
@@ -246,7 +247,7 @@ fn udp_tells_members_by_version_2_before_a_flow() {
         Service::udp("dns", 5353).with("proxy-protocol", "v2").to(member.local_addr().expect("it is bound"));
     let seaway = serve(&service);
     let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
-    client.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     client.send_to(b"question", seaway.at(5353)).expect("sent");
     let mut buffer = [0; 256];
     let (count, from) = member.recv_from(&mut buffer).expect("it comes");

@@ -104,14 +104,17 @@ fn traffic_is_counted_in_haproxys_columns() {
     let front = |name: &str| name == "FRONTEND";
     let back = |name: &str| name == "BACKEND";
     let member = |name: &str| name != "FRONTEND" && name != "BACKEND";
-    until("those who left are counted out", || value(&rows(), front, "scur") == "2");
+    let kinds = [front as fn(&str) -> bool, back, member];
+    let all =
+        |rows: &[Vec<String>], column, wanted| kinds.iter().all(|it| value(rows, *it, column) == wanted);
+    until("those who left are counted out", || all(&rows(), "scur", "2"));
     // Bytes of connections that are open are told now and then; each got its name, and as much as it sent.
     until("bytes are counted", || {
         let rows = rows();
-        value(&rows, front, "bin") == "5000" && value(&rows, front, "bout") == "5010"
+        all(&rows, "bin", "5000") && value(&rows, front, "bout") == "5010"
     });
     let rows = rows();
-    for kind in [front as fn(&str) -> bool, back, member] {
+    for kind in kinds {
         assert_eq!(value(&rows, kind, "stot"), "5", "{rows:?}");
         assert_eq!(value(&rows, kind, "scur"), "2", "{rows:?}");
         assert_eq!(value(&rows, kind, "bin"), "5000", "{rows:?}");

@@ -12,7 +12,7 @@ use seaway_testkit::topology::Namespace;
 use crate::{
     harness::{PATIENCE, Seaway, Setup, until},
     manifests::Service,
-    namespace::{Outside, command, in_a_network_of_its_own},
+    namespace::{Outside, command, in_a_network_of_its_own, one_cable_away},
 };
 
 const POOL: &str = "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: public}\nspec: {addresses: [192.0.2.0/28, \"2001:db8::/120\"]}\n";
@@ -21,13 +21,7 @@ const MEMBERS: [&str; 2] = ["10.8.0.2", "fd00:8::2"];
 
 /// A network behind this host: whatever leaves it comes by here.
 fn behind() -> Namespace {
-    let inside = Namespace::create("inside");
-    inside.cable_from_here("v2", "v3");
-    command("ip", &["address", "add", "10.8.0.1/24", "dev", "v2"]);
-    command("ip", &["address", "add", "fd00:8::1/64", "dev", "v2", "nodad"]);
-    command("ip", &["link", "set", "v2", "up"]);
-    inside.address("v3", "10.8.0.2/24");
-    inside.address("v3", "fd00:8::2/64");
+    let inside = one_cable_away("inside", ["v2", "v3"], 8);
     inside.route("default", "10.8.0.1");
     inside.route("default", "fd00:8::1");
     inside

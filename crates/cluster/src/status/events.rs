@@ -47,6 +47,28 @@ impl Events {
     }
 }
 
+/// Tells what another than the status has to say.
+#[derive(Clone)]
+pub struct Herald {
+    queue: mpsc::Sender<Event>,
+}
+
+impl Herald {
+    /// An event that is lost is no loss: where too many wait, it is left out.
+    pub fn say(&self, object: &ObjectRef, uid: &str, warning: bool, reason: &str, text: String) {
+        let note = Note { warning, reason: reason.into(), text };
+        if self.queue.try_send(Event { object: object.clone(), body: body(object, uid, &note) }).is_err() {
+            warn!(%object, %note, "an event was not written");
+        }
+    }
+}
+
+impl Events {
+    pub(super) fn herald(&self) -> Herald {
+        Herald { queue: self.queue.clone() }
+    }
+}
+
 impl Drop for Events {
     fn drop(&mut self) {
         self.task.abort();

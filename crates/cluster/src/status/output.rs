@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
-use seaway_model::{Name, ObjectRef, Problem, Reason, Status};
+use seaway_model::{Name, ObjectRef, Problem, Reason, Status, outcome::Shown};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,7 +15,8 @@ pub(crate) const PREFIX: &str = "seaway.dev/";
 const READY: &str = "seaway.dev/Ready";
 const PROBLEMS: &str = "seaway.dev/Problems";
 /// With `VIP`, the API's default, kube-proxy on every node takes the address over before our socket sees it.
-const MODE: &str = "Proxy";
+const PROXY: &str = "Proxy";
+const VIP: &str = "VIP";
 /// A condition's message may have 32768.
 const LONGEST: usize = 16 << 10;
 
@@ -23,7 +24,7 @@ const LONGEST: usize = 16 << 10;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     /// Nothing: they are somebody else's.
-    ingress: Option<Vec<IpAddr>>,
+    ingress: Option<Vec<Ingress>>,
     conditions: Vec<Condition>,
 }
 
@@ -37,7 +38,7 @@ pub struct Note {
 
 impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ips: Vec<String> = self.ingress.iter().flatten().map(ToString::to_string).collect();
+        let ips: Vec<&str> = self.ingress.iter().flatten().map(|it| it.at.as_str()).collect();
         write!(f, "addresses [{}]", ips.join(", "))?;
         for it in &self.conditions {
             write!(f, ", {} {}", it.kind.trim_start_matches(PREFIX), it.reason)?;
@@ -64,16 +65,26 @@ pub(crate) fn rivalry(object: ObjectRef, published: &Published) -> Option<Proble
 }
 
 /// What was written says nothing of `ipMode`: the API server dropped what it does not know.
-pub(super) fn lacks_the_mode(published: &Published) -> bool {
-    published.ours && published.rival().is_none() && published.ingress.iter().any(|it| it.mode.is_none())
+pub(super) fn lacks_the_mode(status: &Status, published: &Published) -> bool {
+    let lost = |it: &Ingress| it.mode.is_none() && it.is_address();
+    status.shown == Shown::Proxy
+        && published.ours
+        && published.rival().is_none()
+        && published.ingress.iter().any(lost)
 }
 
 impl Output {
     pub(super) fn of(status: &Status, published: &Published) -> Output {
         let served = |ip: &&IpAddr| status.serving.iter().any(|it| it.ip == **ip);
-        let said = |ip: &&IpAddr| published.ours && published.says(**ip);
-        let ingress: Vec<IpAddr> =
-            status.addresses.iter().filter(|ip| served(ip) || said(ip)).copied().collect();
+        let said = |it: &Ingress| published.ours && published.says(&it.at);
+        let told = status.addresses.iter().map(|ip| (ip, shown(&status.shown, *ip)));
+        let mut ingress: Vec<Ingress> =
+            told.filter(|(ip, it)| served(ip) || said(it)).map(|(_, it)| it).collect();
+        ingress.dedup();
+        if status.addresses.is_empty() && published.ours {
+            // Nobody has asked yet what it answers on.
+            ingress.extend(published.ingress.iter().filter(|it| is_shown(&status.shown, it)).cloned());
+        }
         let mut conditions = vec![ready(status)];
         conditions.extend(problems(&status.problems));
         Output { ingress: published.rival().is_none().then_some(ingress), conditions }
@@ -99,10 +110,11 @@ impl Output {
         self.conditions.len() == said.len()
             && self.conditions.iter().zip(said).all(same)
             && self.ingress.as_ref().is_none_or(|wanted| {
-                let ours = |it: &Ingress| it.mode.as_deref().is_none_or(|mode| mode == MODE);
-                wanted.len() == published.ingress.len()
-                    && published.ingress.iter().all(ours)
-                    && wanted.iter().zip(&published.ingress).all(|(ip, it)| it.is(*ip))
+                // A mode that is not there was dropped, and would be again.
+                let same = |(wanted, said): (&Ingress, &Ingress)| {
+                    said.is(&wanted.at) && (said.mode.is_none() || said.mode == wanted.mode)
+                };
+                wanted.len() == published.ingress.len() && wanted.iter().zip(&published.ingress).all(same)
             })
     }
 
@@ -113,10 +125,10 @@ impl Output {
             notes.push(Note { warning, reason: reason.into(), text });
         };
         if let Some(wanted) = &self.ingress {
-            let came: Vec<String> =
-                wanted.iter().filter(|ip| !published.says(**ip)).map(ToString::to_string).collect();
-            let went = published.ingress.iter().filter(|it| !wanted.iter().any(|ip| it.is(*ip)));
-            let went: Vec<&str> = went.map(|it| it.ip.as_str()).collect();
+            let came = wanted.iter().filter(|it| !published.says(&it.at));
+            let came: Vec<&str> = came.map(|it| it.at.as_str()).collect();
+            let went = published.ingress.iter().filter(|it| !wanted.iter().any(|new| it.is(&new.at)));
+            let went: Vec<&str> = went.map(|it| it.at.as_str()).collect();
             if !came.is_empty() {
                 tell(false, "AddressPublished", format!("reachable at {}", came.join(", ")));
             }
@@ -149,7 +161,7 @@ impl Output {
             .collect();
         let mut status = json!({});
         if let Some(ingress) = self.ingress.as_ref().filter(|it| !it.is_empty()) {
-            let ingress: Vec<Value> = ingress.iter().map(|ip| json!({ "ip": ip, "ipMode": MODE })).collect();
+            let ingress: Vec<Value> = ingress.iter().map(Ingress::body).collect();
             status["loadBalancer"] = json!({ "ingress": ingress });
         }
         if !conditions.is_empty() {
@@ -171,20 +183,55 @@ impl Published {
         ServiceSight {
             namespace,
             name,
-            addresses: self.ingress.iter().map(|it| it.ip.clone()).collect(),
+            addresses: self.ingress.iter().map(|it| it.at.clone()).collect(),
             ready: ready.map(|it| (it.status, it.reason.clone(), it.message.clone())),
             problems: lines(&self.conditions).map(str::to_owned).collect(),
         }
     }
 
-    fn says(&self, ip: IpAddr) -> bool {
-        self.ingress.iter().any(|it| it.is(ip))
+    fn says(&self, at: &str) -> bool {
+        self.ingress.iter().any(|it| it.is(at))
     }
 }
 
 impl Ingress {
-    fn is(&self, ip: IpAddr) -> bool {
-        self.ip.parse() == Ok(ip)
+    /// However an address is written.
+    fn is(&self, at: &str) -> bool {
+        let ip = |text: &str| text.parse::<IpAddr>().ok();
+        *self.at == *at || ip(&self.at).is_some() && ip(&self.at) == ip(at)
+    }
+
+    fn is_address(&self) -> bool {
+        self.at.parse::<IpAddr>().is_ok()
+    }
+
+    fn body(&self) -> Value {
+        match (&self.mode, self.is_address()) {
+            (Some(mode), true) => json!({ "ip": self.at, "ipMode": mode }),
+            (None, true) => json!({ "ip": self.at }),
+            (_, false) => json!({ "hostname": self.at }),
+        }
+    }
+}
+
+fn shown(how: &Shown, ip: IpAddr) -> Ingress {
+    let (at, mode) = match how {
+        Shown::Proxy => (ip.to_string(), Some(PROXY)),
+        Shown::Vip => (ip.to_string(), Some(VIP)),
+        Shown::Name(name) => (name.to_string(), None),
+        // Names have no colons.
+        Shown::Suffixed(_) if ip.is_ipv6() => (ip.to_string(), Some(PROXY)),
+        Shown::Suffixed(suffix) => (format!("{ip}.{suffix}"), None),
+    };
+    Ingress { at: at.into(), mode: mode.map(Into::into) }
+}
+
+/// Whether it can have been told so.
+fn is_shown(how: &Shown, it: &Ingress) -> bool {
+    match how {
+        Shown::Proxy | Shown::Vip => false,
+        Shown::Name(name) => it.at == *name,
+        Shown::Suffixed(suffix) => it.at.strip_suffix(&**suffix).is_some_and(|ip| ip.ends_with('.')),
     }
 }
 
@@ -192,10 +239,15 @@ fn lines(conditions: &[Condition]) -> impl Iterator<Item = &str> {
     conditions.iter().filter(|it| *it.kind == *PROBLEMS).flat_map(|it| it.message.lines())
 }
 
+/// Why a Service is not ready that something is being made for.
+pub const PENDING: &str = "Pending";
+
 fn ready(status: &Status) -> Condition {
     let (reason, message) = if status.ready {
         // Not how many members: each that comes or goes would be a write.
         ("Served", "served".to_owned())
+    } else if let Some(waits) = &status.waits {
+        (PENDING, waits.to_string())
     } else if status.addresses.is_empty() {
         ("NoAddress", "it has no address".to_owned())
     } else if status.serving.is_empty() {
@@ -260,6 +312,8 @@ mod tests {
                 .map(|it| Problem::new(object(), Reason::NoEndpoints, *it).fix("mend\nit"))
                 .collect(),
             pool: None,
+            shown: Shown::default(),
+            waits: None,
         }
     }
 
@@ -288,10 +342,10 @@ mod tests {
         let notes: Vec<String> = served.notes(&said).iter().map(ToString::to_string).collect();
         assert_eq!(notes, ["AddressPublished: reachable at 192.0.2.1"]);
         let said = written(&served, &said);
-        assert_eq!(said.ingress, [Ingress { ip: "192.0.2.1".into(), mode: Some("Proxy".into()) }]);
+        assert_eq!(said.ingress, [Ingress { at: "192.0.2.1".into(), mode: Some("Proxy".into()) }]);
         assert!(served.is_said_by(&said) && served.notes(&said).is_empty());
         let vanished = Output::of(&status(&["192.0.2.1"], &[], &[]), &said);
-        assert_eq!(vanished.ingress, Some(vec!["192.0.2.1".parse().expect("an address")]));
+        assert_eq!(vanished.ingress.map(|it| it[0].at.clone()), Some("192.0.2.1".into()));
         assert_eq!((vanished.conditions[0].status, &*vanished.conditions[0].reason), (false, "NotServed"));
         let gone = Output::none(&said);
         assert!(!gone.is_said_by(&said));
@@ -328,11 +382,13 @@ mod tests {
     #[test]
     fn what_others_wrote_first_is_taken_over_and_what_they_write_after_us_is_left_to_them() {
         let metallb = Published {
+            address: None,
             uid: "u".into(),
             version: Version("1".into()),
-            ingress: vec![Ingress { ip: "192.0.2.1".into(), mode: Some("VIP".into()) }],
+            ingress: vec![Ingress { at: "192.0.2.1".into(), mode: Some("VIP".into()) }],
             conditions: Vec::new(),
             ours: false,
+            held: false,
             other: Some("metallb".into()),
         };
         let wanted = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
@@ -350,13 +406,49 @@ mod tests {
         let nothing = Published { uid: "u".into(), ..Published::default() };
         let wanted = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &nothing);
         let mut said = written(&wanted, &nothing);
-        assert!(!lacks_the_mode(&said));
+        assert!(!lacks_the_mode(&status(&[], &[], &[]), &said));
         // As an API server before 1.29 reads back what it was sent.
         said.ingress[0].mode = None;
-        assert!(lacks_the_mode(&said));
+        assert!(lacks_the_mode(&status(&[], &[], &[]), &said));
         assert!(wanted.is_said_by(&said), "it would be dropped again");
         let others = Published { ours: false, ..said };
-        assert!(!lacks_the_mode(&others), "what somebody else wrote is no complaint of ours");
+        assert!(
+            !lacks_the_mode(&status(&[], &[], &[]), &others),
+            "what somebody else wrote is no complaint of ours"
+        );
+    }
+
+    #[test]
+    fn an_address_is_told_as_the_service_wants_it_and_stays_so_while_nobody_has_asked() {
+        let nothing = Published { uid: "u".into(), ..Published::default() };
+        let suffix = || Shown::Suffixed("nip.io".into());
+        for (how, told) in [
+            (Shown::Proxy, r#"[{"ip":"192.0.2.1","ipMode":"Proxy"}]"#),
+            (Shown::Vip, r#"[{"ip":"192.0.2.1","ipMode":"VIP"}]"#),
+            (Shown::Name("shop.example".into()), r#"[{"hostname":"shop.example"}]"#),
+            (suffix(), r#"[{"hostname":"192.0.2.1.nip.io"}]"#),
+        ] {
+            let mut wanted = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
+            wanted.shown = how.clone();
+            let output = Output::of(&wanted, &nothing);
+            let body = output.body(&object(), "u", &nothing, "now");
+            assert_eq!(body["status"]["loadBalancer"]["ingress"].to_string(), told);
+            let said = written(&output, &nothing);
+            assert!(output.is_said_by(&said), "{how:?}");
+            if !matches!(how, Shown::Proxy | Shown::Vip) {
+                let restarted = Status { addresses: Vec::new(), serving: Vec::new(), ..wanted.clone() };
+                let kept = Output::of(&restarted, &said).ingress;
+                assert_eq!(kept.map(|it| it.len()), Some(1), "{how:?}");
+            }
+            // And from one to another.
+            let other = Status { shown: Shown::Name("other.example".into()), ..wanted };
+            assert!(!Output::of(&other, &said).is_said_by(&said));
+        }
+        let mut vip = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
+        vip.shown = Shown::Vip;
+        let mut said = written(&Output::of(&vip, &nothing), &nothing);
+        said.ingress[0].mode = None;
+        assert!(!lacks_the_mode(&vip, &said), "it is the API's default");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, info};
 
 use super::{
+    belief::{Belief, WITNESS},
     known::{Key, Known, Parting},
     pulses::Hosts,
     secrets::Secrets,
@@ -49,6 +50,9 @@ pub(super) struct Feed {
     /// Only of the watch of Secrets.
     pub(super) secrets: Option<Secrets>,
     hosts: Arc<Hosts>,
+    belief: Arc<Belief>,
+    /// What the API server refuses now was asked when it had earned it.
+    believed: bool,
     synced: bool,
     /// In a row.
     failures: u32,
@@ -67,7 +71,7 @@ impl Feed {
         changes: mpsc::Sender<Change>,
         troubles: mpsc::Sender<Trouble>,
         secrets: Option<Secrets>,
-        hosts: Arc<Hosts>,
+        (hosts, belief): (Arc<Hosts>, Arc<Belief>),
     ) -> Feed {
         let known = Known::default();
         Feed {
@@ -78,6 +82,8 @@ impl Feed {
             known,
             secrets,
             hosts,
+            belief,
+            believed: false,
             synced: false,
             failures: 0,
             missing: 0,
@@ -115,6 +121,7 @@ impl Feed {
     /// All there is, and the version that this is as of.
     async fn list(&mut self) -> Result<Result<String, Answer>, Over> {
         self.known.begin();
+        self.believed = self.belief.is_earned();
         let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
         let version = loop {
             let page = match self.cluster.ask(self.cluster.all(self.watched).list(&params)).await {
@@ -132,6 +139,9 @@ impl Feed {
         };
         for key in self.known.finish() {
             self.not_listed(&key, &version).await?;
+        }
+        if self.watched.kind == WITNESS {
+            self.belief.earn();
         }
         self.well().await?;
         self.sync().await?;
@@ -357,7 +367,8 @@ impl Feed {
         }
         // What is not there, or not for us, counts as empty. What was known once goes on where we may not look; but where
         // the kind is no more, none is left.
-        if missing && watched.need != Need::Required {
+        let optional = missing && watched.need != Need::Required;
+        if optional && self.believed {
             if self.missing >= NO_SUCH_KIND {
                 self.known.begin();
                 for key in self.known.finish() {
@@ -366,7 +377,15 @@ impl Feed {
             }
             self.sync().await?;
         }
-        sleep(self.pause(&answer, missing)).await;
+        let pause = sleep(self.pause(&answer, missing));
+        if optional && !self.believed {
+            tokio::select! {
+                () = self.belief.earned() => self.believed = true,
+                () = pause => {}
+            }
+        } else {
+            pause.await;
+        }
         Ok(())
     }
 

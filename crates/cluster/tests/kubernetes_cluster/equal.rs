@@ -16,7 +16,7 @@ use seaway_model::{
 };
 use seaway_testkit::kubernetes;
 
-use crate::scene::{Heard, Scene};
+use crate::scene::{Heard, KINDS_OF_OTHERS, Scene};
 
 const GOOD: &str = include_str!("../corpus/good.yaml");
 const BROKEN: &str = include_str!("../corpus/broken.yaml");
@@ -40,14 +40,8 @@ fn read(document: &str) -> object::Reading {
 #[tokio::test]
 async fn the_same_manifests_give_equal_facts() {
     let Some(scene) = Scene::up("equal") else { return };
-    scene.apply(FOREIGN);
-    scene.kubectl(&[
-        "wait",
-        "--for=condition=Established",
-        "crd",
-        "ipaddresspools.metallb.io",
-        "httproutes.gateway.networking.k8s.io",
-    ]);
+    let _turn = KINDS_OF_OTHERS.lock().await;
+    scene.cluster.define(FOREIGN);
     let mut wanted = Vec::new();
     for document in documents(GOOD, &scene.namespace) {
         let read = read(&document).result.unwrap_or_else(|broken| panic!("{document}: {:?}", broken.faults));
@@ -62,7 +56,7 @@ async fn the_same_manifests_give_equal_facts() {
         heard.until("all are told", |it: &Heard| it.facts.get(&reference).is_some_and(whole)).await;
         assert_eq!(comparable(&heard.facts[&reference]), comparable(&fact));
     }
-    assert!(heard.problems.is_empty(), "{:?}", heard.problems);
+    assert!(heard.wrong(&scene).is_empty(), "{:?}", heard.problems);
     for gone in
         [&["delete", "node", "corpus-node"][..], &["delete", "addresspool", "corpus-pool", "corpus-hosts"]]
     {

@@ -8,7 +8,7 @@ use seaway_model::{
     fact::{FactRef, HostSays, NotServed},
 };
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::scene::{Heard, PATIENCE, Scene, eventually};
 
@@ -47,7 +47,8 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     heard.until("a change is told", |it| applied(it) == Some(8)).await;
     assert_ne!(version(), before);
     scene.kubectl(&["patch", "lbhost", &name, "--type=merge", "-p", r#"{"spec":{"drain":true}}"#]);
-    let drains = |it: &Heard| matches!(&it.facts[&reference], Fact::Host(it) if it.drain);
+    // Whoever stands still for a term is dead for a moment.
+    let drains = |it: &Heard| matches!(it.facts.get(&reference), Some(Fact::Host(it)) if it.drain);
     heard.until("people are heard", drains).await;
     // It dies without a word, goes on saying something nonetheless, and lives again.
     drop(life);
@@ -69,6 +70,55 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     life.resign().await;
     heard.until("an end in order is noticed at once", |it| applied(it).is_none()).await;
     scene.kubectl(&["delete", "lbhost", &name]);
+}
+
+#[tokio::test]
+async fn a_host_that_says_much_is_written_once_a_second_at_most() {
+    let Some(scene) = Scene::up("chatter") else { return };
+    let name = scene.namespace.clone();
+    let cluster = scene.connect().await;
+    let mut heard = Heard::of(&cluster);
+    heard.until_synced().await;
+    let reference = FactRef::Host(name.as_str().into());
+    // It does not seem dead in between: that would count as something new.
+    let terms = Terms { term: Duration::from_secs(600), ..TERMS };
+    let life = Campaign::host(&cluster, &name, terms);
+    let reports = HostReports::start(&cluster, &name, Running::default());
+    let applied = |it: &Heard| match it.facts.get(&reference) {
+        Some(Fact::Host(it)) => it.applied,
+        _ => 0,
+    };
+    let (mut said, mut began) = (0, None);
+    // Nobody waits for a time here: a slow machine makes fewer writes of it, never more.
+    for _ in 0..4 {
+        let before = applied(&heard);
+        eventually("something new is written", async || {
+            said += 1;
+            reports.say(HostSays { applied: said, ..HostSays::default() });
+            timeout(Duration::from_millis(10), heard.until("", |it| applied(it) != before)).await.ok()
+        })
+        .await;
+        began.get_or_insert_with(Instant::now);
+    }
+    let took = began.expect("it began").elapsed();
+    assert!(took > Duration::from_millis(2_500), "three writes after the first, {took:?}");
+    drop((reports, life));
+    scene.kubectl(&["delete", "lbhost", &name]);
+}
+
+#[tokio::test]
+async fn what_a_host_said_goes_when_its_node_is_deleted() {
+    let Some(scene) = Scene::up("gone-node") else { return };
+    let name = scene.namespace.clone();
+    scene.apply(&format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}"));
+    let cluster = scene.connect().await;
+    let reports = HostReports::start(&cluster, &name, Running::default());
+    reports.say(HostSays { applied: 1, ..HostSays::default() });
+    let is_there = || scene.try_kubectl(&["get", "lbhost", &name], "").is_ok();
+    eventually("it is written", async || is_there().then_some(())).await;
+    drop(reports);
+    scene.kubectl(&["delete", "node", &name]);
+    eventually("it is gone", async || (!is_there()).then_some(())).await;
 }
 
 #[tokio::test]

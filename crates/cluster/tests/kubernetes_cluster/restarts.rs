@@ -30,12 +30,11 @@ async fn nothing_is_planned_without_our_definitions_and_nothing_is_lost_over_res
     assert!(!heard.synced.contains(&Kind::Address), "a ledger that is not there is no empty one");
     // An older version of it is as good as none.
     let older = seaway_cluster::crds::definitions().replace("v1alpha1", "v1alpha0");
-    scene.apply(&older);
-    scene.kubectl(&["wait", "--for=condition=Established", "crd", "addresses.seaway.dev"]);
+    scene.cluster.define(&older);
     heard.until("it is still told", |it| it.told_of(&kubernetes).contains("or of another version")).await;
     let ours = ["addresses.seaway.dev", "addresspools.seaway.dev", "loadbalancerhosts.seaway.dev"];
     scene.kubectl(&[&["delete", "crd"], &ours[..]].concat());
-    scene.apply(seaway_cluster::crds::definitions());
+    scene.cluster.define(seaway_cluster::crds::definitions());
     heard.until_synced().await;
     heard.until("nothing is missing any more", |it| it.problems.is_empty()).await;
 

@@ -11,11 +11,14 @@ use std::{
 };
 
 use seaway_cluster::{Access, Cluster, Credentials, Pace, Pulses, Wanted, Watch};
-use seaway_model::{Change, Kind, ObjectRef};
+use seaway_model::{Change, Kind, ObjectRef, Problem};
 use seaway_testkit::{kubernetes, told::Told};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{Mutex as Turns, mpsc},
+    time::timeout,
+};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Impatient, where patience would only make a test longer.
 pub(crate) const PACE: Pace = Pace {
@@ -26,6 +29,12 @@ pub(crate) const PACE: Pace = Pace {
     answer: Duration::from_secs(10),
     pulse: Duration::from_millis(200),
 };
+
+/// Whoever adds kinds of others to the cluster that all share, or takes them away, holds this.
+pub(crate) static KINDS_OF_OTHERS: Turns<()> = Turns::const_new(());
+
+/// An Address that one of the tests breaks, for all who look.
+pub(crate) const BROKEN: &str = "198-51-100-9";
 
 pub(crate) struct Scene {
     pub(crate) cluster: Arc<kubernetes::Cluster>,
@@ -41,11 +50,8 @@ fn shared() -> Option<Arc<kubernetes::Cluster>> {
         return Some(cluster);
     }
     let cluster = Arc::new(kubernetes::Cluster::up(&kubernetes::Options::default())?);
-    for manifest in [seaway_cluster::crds::definitions(), seaway_cluster::crds::roles()] {
-        cluster.apply(manifest);
-    }
-    let ours = ["addresses.seaway.dev", "addresspools.seaway.dev", "loadbalancerhosts.seaway.dev"];
-    cluster.kubectl(&[&["wait", "--for=condition=Established", "crd"], &ours[..]].concat());
+    cluster.define(seaway_cluster::crds::definitions());
+    cluster.apply(seaway_cluster::crds::roles());
     *shared = Arc::downgrade(&cluster);
     Some(cluster)
 }
@@ -154,6 +160,15 @@ impl Heard {
             .all(|kind| it.synced.contains(kind))
         })
         .await;
+    }
+
+    /// What is wrong, but for what other tests break meanwhile.
+    pub(crate) fn wrong(&self, scene: &Scene) -> Vec<(&ObjectRef, &Vec<Problem>)> {
+        let of_others = |it: &ObjectRef| match it.namespace.as_str() {
+            "" => it.kind == Kind::Address && it.name.as_str() == BROKEN,
+            other => other != scene.namespace,
+        };
+        self.problems.iter().filter(|(it, _)| !of_others(it)).collect()
     }
 
     pub(crate) fn told_of(&self, object: &ObjectRef) -> String {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use seaway_cluster::{Pace, Wanted};
 use seaway_model::{Fact, Kind, ObjectRef, Reason, fact::FactRef};
-use seaway_testkit::kubernetes::Gate;
+use seaway_testkit::kubernetes::{Gate, METALLB};
 
-use crate::scene::{Heard, PACE, Scene, connect};
+use crate::scene::{BROKEN, Heard, KINDS_OF_OTHERS, PACE, Scene, connect};
 
 fn service(name: &str) -> String {
     format!("apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: 80}}]}}\n")
@@ -58,7 +58,7 @@ async fn a_partition_tells_nothing_as_gone_and_its_end_all_that_changed() {
     let (goes, comes) = (reference(&scene, "goes"), reference(&scene, "comes"));
     heard.until("what went is told", |it| !it.facts.contains_key(&goes)).await;
     heard.until("what came is told", |it| it.facts.contains_key(&comes)).await;
-    heard.until("all is well again", |it| it.problems.is_empty()).await;
+    heard.until("all is well again", |it| it.wrong(&scene).is_empty()).await;
     assert!(heard.facts.contains_key(&reference(&scene, "stays")));
     assert!(!heard.gone.contains(&reference(&scene, "stays")), "not for a moment");
 }
@@ -74,10 +74,10 @@ async fn a_broken_object_spoils_only_itself_and_what_it_said_goes_on() {
     };
     scene.apply(&address("one", "198-51-100-1", "198.51.100.1"));
     // No schema can tell that this name is not this address.
-    scene.apply(&address("one", "198-51-100-9", "198.51.100.2"));
+    scene.apply(&address("one", BROKEN, "198.51.100.2"));
     let mut heard = scene.watch().await;
     heard.until_synced().await;
-    let broken = ObjectRef::new(Kind::Address, "", "198-51-100-9");
+    let broken = ObjectRef::new(Kind::Address, "", BROKEN);
     assert!(heard.told_of(&broken).contains("metadata.name: Invalid value"), "{:?}", heard.problems);
     let good = FactRef::Address("198.51.100.1".parse().expect("an address"));
     assert!(heard.facts.contains_key(&good));
@@ -85,7 +85,7 @@ async fn a_broken_object_spoils_only_itself_and_what_it_said_goes_on() {
     heard
         .until("others go on", |it| matches!(&it.facts[&good], Fact::Address(it) if &*it.pool == "two"))
         .await;
-    scene.kubectl(&["delete", "address", "198-51-100-9", "198-51-100-1"]);
+    scene.kubectl(&["delete", "address", BROKEN, "198-51-100-1"]);
     heard.until("its Problem goes with it", |it| !it.problems.contains_key(&broken)).await;
     heard.until("the good one goes", |it| !it.facts.contains_key(&good)).await;
 }
@@ -134,36 +134,22 @@ async fn only_of_secrets_that_are_wanted_is_told_what_they_hold_and_what_becomes
 #[tokio::test]
 async fn a_kind_that_comes_later_is_noticed() {
     let Some(scene) = Scene::up("later") else { return };
+    let _turn = KINDS_OF_OTHERS.lock().await;
     let _ = scene.try_kubectl(&["delete", "crd", "ipaddresspools.metallb.io", "--wait=true"], "");
     let mut heard = scene.watch().await;
     heard
         .until("a kind that is not there counts as empty", |it| it.synced.contains(&Kind::IPAddressPool))
         .await;
     heard.until_synced().await;
-    assert!(heard.problems.is_empty(), "nobody misses what a cluster does not have: {:?}", heard.problems);
-    scene.apply(METALLB);
-    scene.kubectl(&["wait", "--for=condition=Established", "crd", "ipaddresspools.metallb.io"]);
+    let wrong = heard.wrong(&scene);
+    assert!(wrong.is_empty(), "nobody misses what a cluster does not have: {wrong:?}");
+    scene.cluster.define(METALLB);
     scene.apply_here(
         "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {name: p}\nspec: {addresses: [192.0.2.0/28]}\n",
     );
     let pool = FactRef::Object(ObjectRef::new(Kind::IPAddressPool, &*scene.namespace, "p"));
     heard.until("it is told once it is there", |it| it.facts.contains_key(&pool)).await;
 }
-
-const METALLB: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: ipaddresspools.metallb.io}
-spec:
-  group: metallb.io
-  scope: Namespaced
-  names: {kind: IPAddressPool, listKind: IPAddressPoolList, plural: ipaddresspools, singular: ipaddresspool}
-  versions:
-    - name: v1beta1
-      served: true
-      storage: true
-      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
 
 #[tokio::test]
 async fn a_node_is_trimmed_so_that_its_heartbeats_are_nothing_new() {

@@ -151,6 +151,8 @@ impl Told {
             ready: served,
             problems: problems.collect(),
             pool: None,
+            shown: seaway_model::outcome::Shown::default(),
+            waits: None,
         }))
     }
 
@@ -251,7 +253,8 @@ async fn what_another_controller_left_is_taken_over_and_what_it_writes_later_is_
     told.driver = Statuses::new(connected, Leading::always());
     told.work(&told.status("192.0.2.24", true, &[])).await;
     assert_eq!(told.field(".status.loadBalancer.ingress[0].ipMode"), "Proxy");
-    assert!(told.heard.problems.is_empty(), "who was here first is no rival: {:?}", told.heard.problems);
+    let wrong = told.heard.wrong(&told.scene);
+    assert!(wrong.is_empty(), "who was here first is no rival: {wrong:?}");
     patch(r#"{"ingress":[{"ip":"192.0.2.25"}]}"#);
     let object = told.owner.object();
     told.heard.until("the other's writing is told", |it| it.problems.contains_key(&object)).await;

@@ -8,7 +8,7 @@ use seaway_model::{
 };
 use seaway_openstack::credentials::{CloudConf, ini::Entry};
 use seaway_plan::{
-    quantity::{duration, list, network},
+    quantity::{duration, list, network, number, selector},
     spelling::nearest,
 };
 
@@ -26,8 +26,8 @@ const BALANCER: &[Row<CloudDefaults>] = &[
     ("create-monitor", |it, text| truth(text).map(|yes| it.monitor = yes)),
     ("monitor-delay", |it, text| duration(text).map(|time| it.check.interval = time)),
     ("monitor-timeout", |it, text| duration(text).map(|time| it.check.timeout = time)),
-    ("monitor-max-retries", |it, text| count(text, 1..=10).map(|n| it.check.rise = n)),
-    ("monitor-max-retries-down", |it, text| count(text, 1..=10).map(|n| it.check.fall = n)),
+    ("monitor-max-retries", |it, text| number(text, 1..=10).map(|n| it.check.rise = n)),
+    ("monitor-max-retries-down", |it, text| number(text, 1..=10).map(|n| it.check.fall = n)),
     ("manage-security-groups", |it, text| truth(text).map(|yes| it.groups = yes)),
     ("internal-lb", |it, text| truth(text).map(|yes| it.internal = yes)),
     ("node-selector", |it, text| selector(text).map(|nodes| it.nodes = nodes)),
@@ -51,7 +51,7 @@ const BALANCER: &[Row<CloudDefaults>] = &[
         }
         _ => Err(format!("{text:?} is no store; there are barbican and external")),
     }),
-    ("max-shared-lb", |it, text| count(text, 1..=100).map(|n| it.most_shared = n)),
+    ("max-shared-lb", |it, text| number(text, 1..=100).map(|n| it.most_shared = n)),
     ("provider-requires-serial-api-calls", |it, text| truth(text).map(|yes| it.serial = yes)),
 ];
 
@@ -153,11 +153,6 @@ fn truth(text: &str) -> Result<bool, String> {
     }
 }
 
-fn count<T: TryFrom<u64>>(text: &str, within: std::ops::RangeInclusive<u64>) -> Result<T, String> {
-    let number = text.parse().ok().filter(|it| within.contains(it)).and_then(|it| T::try_from(it).ok());
-    number.ok_or_else(|| format!("{text:?} is not a number from {} to {}", within.start(), within.end()))
-}
-
 /// `ROUND_ROBIN` and `SOURCE_IP_PORT` are what providers do when nobody asks for anything.
 pub fn balance(text: &str) -> Result<Option<Balance>, String> {
     match text {
@@ -168,15 +163,6 @@ pub fn balance(text: &str) -> Result<Option<Balance>, String> {
             "{text:?} is no method; there are ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP and SOURCE_IP_PORT"
         )),
     }
-}
-
-/// `role=worker,ssd`: labels that a Node must have, all of them.
-pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
-    list(text, |label| match label.split_once('=') {
-        Some(("", _)) => Err(format!("{label:?} names no label")),
-        Some((name, value)) => Ok((name.into(), Some(value.into()))),
-        None => Ok((label.into(), None)),
-    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_model::{Kind, LbKey, Name, ObjectRef, Owner};
+use seaway_model::{Kind, LbKey, Name, ObjectRef, Owner, load_balancer::Family};
 
 /// A cluster that has load balancers in a cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +15,11 @@ pub struct Cluster {
     pub name: Name,
 }
 
+/// All tags begin so that tell which load balancer it is.
+pub(super) const KEY: &str = "seaway.dev/key=";
+const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 /// Longer ones are refused by the API.
-const LONGEST: usize = 255;
+pub(super) const LONGEST: usize = 255;
 
 impl Cluster {
     /// All that is this cluster's has it.
@@ -26,26 +29,25 @@ impl Cluster {
 
     /// The one load balancer of a key has it.
     pub fn tag_of(&self, key: &LbKey) -> String {
-        let key = match key {
-            LbKey::Of(Owner::Object { uid, .. }) => uid.to_string(),
-            LbKey::Of(Owner::Config(entry)) => format!("config/{entry}"),
-            LbKey::Shared(uid) => uid.to_string(),
-            LbKey::Port(owner, port) => format!("{}:{port}", uid_of(owner)),
-            LbKey::Whole => "whole".to_owned(),
-        };
-        cut(format!("seaway.dev/key={key}"))
+        cut_to_longest(format!("{KEY}{}", key_text(key)))
+    }
+
+    /// Its name: that of its owner's, with the family where it is the second.
+    pub fn name_of(&self, key: &LbKey, owner: &Owner) -> String {
+        let end = end_of_second(key);
+        format!("{}{end}", shortened(self.balancer(owner), LONGEST - end.len()))
     }
 
     pub fn balancer(&self, owner: &Owner) -> String {
         let object = owner.object();
-        cut(match object.kind {
+        cut_to_longest(match object.kind {
             Kind::Service => format!("kube_service_{}_{}_{}", self.name, object.namespace, object.name),
             _ => format!("seaway_{}_{}", self.name, object.name),
         })
     }
 
     pub fn description(&self, owner: &Owner) -> String {
-        cut(format!("Kubernetes external service {} from cluster {}", of(owner), self.name))
+        cut_to_longest(format!("Kubernetes external service {} from cluster {}", of(owner), self.name))
     }
 
     /// Whose a load balancer of this cluster is, told by what was written on it at birth. Nothing, if that is not whole:
@@ -54,32 +56,85 @@ impl Cluster {
         if !tags.contains(&self.tag()) {
             return None;
         }
-        let uid = tags.iter().find_map(|it| it.strip_prefix("seaway.dev/key="))?;
+        let key = tags.iter().find_map(|it| it.strip_prefix(KEY))?;
+        let (uid, family) = match key.split_once(':') {
+            Some((uid, family)) => (uid, Some(FAMILIES.into_iter().find(|it| it.as_str() == family)?)),
+            None => (key, None),
+        };
         let (whose, _) =
             description.strip_prefix("Kubernetes external service ")?.split_once(" from cluster ")?;
         let (namespace, name) = whose.split_once('/')?;
         let object = ObjectRef::new(Kind::Service, namespace, name);
-        let key = LbKey::Of(Owner::Object { object, uid: uid.into() });
+        let owner = Owner::Object { object, uid: uid.into() };
+        let key = match family {
+            Some(family) => LbKey::Second(owner, family),
+            None => LbKey::Of(owner),
+        };
         tags.contains(&self.tag_of(&key)).then_some(key)
     }
 
-    /// Its first words are those by which the other controller knows its own.
-    pub fn floating(&self, owner: &Owner, key: &LbKey) -> String {
-        let whose = format!("[{} {}]", self.tag(), self.tag_of(key));
-        let text =
-            format!("Floating IP for Kubernetes external service {} from cluster {}", of(owner), self.name);
-        format!("{} {whose}", shortened(text, LONGEST - whose.len() - 1))
+    /// All that the other controller writes on one that it makes.
+    pub fn words_of_floating(&self, owner: &Owner) -> String {
+        cut_to_longest(format!(
+            "Floating IP for Kubernetes external service {} from cluster {}",
+            of(owner),
+            self.name
+        ))
     }
 
-    /// Whether such a description says that it is this cluster's, and this key's.
-    pub fn made(&self, description: &str, key: &LbKey) -> bool {
-        description.ends_with(&format!("[{} {}]", self.tag(), self.tag_of(key)))
+    /// Its first words are those by which the other controller knows its own.
+    /// `kept`: it stays when its load balancer goes.
+    pub fn floating(&self, owner: &Owner, key: &LbKey, kept: bool) -> String {
+        let kept = if kept { " kept" } else { "" };
+        let whose = format!("{}{kept}]", self.mark(key).trim_end_matches(']'));
+        format!("{} {whose}", shortened(self.words_of_floating(owner), LONGEST - whose.len() - 1))
     }
+
+    /// Whether such a description says that it is this cluster's and this key's, and goes with it.
+    pub fn made(&self, description: &str, key: &LbKey) -> bool {
+        description.ends_with(&self.mark(key))
+    }
+
+    /// What descriptions end with of what goes with its load balancer, and has no tags from birth.
+    pub fn mark(&self, key: &LbKey) -> String {
+        format!("[{} {}]", self.tag(), self.tag_of(key))
+    }
+
+    /// The mark of this cluster that a description ends with.
+    pub fn whose<'d>(&self, description: &'d str) -> Option<&'d str> {
+        let start = description.rfind(&format!("[{}", self.tag()))?;
+        let mark = &description[start..];
+        let after = mark[1 + self.tag().len()..].chars().next();
+        // The uid of one cluster may begin with that of another.
+        (mark.ends_with(']') && matches!(after, Some(' ' | ']'))).then_some(mark)
+    }
+}
+
+/// What tags tell of it: the UID of its owner, and what tells it from others of the same.
+pub(super) fn key_text(key: &LbKey) -> String {
+    match key {
+        LbKey::Of(Owner::Object { uid, .. }) => uid.to_string(),
+        LbKey::Of(Owner::Config(entry)) => format!("config/{entry}"),
+        LbKey::Second(owner, family) => format!("{}:{}", uid_of(owner), family.as_str()),
+        LbKey::Shared(uid) => uid.to_string(),
+        LbKey::Port(owner, port) => format!("{}:{port}", uid_of(owner)),
+        LbKey::Whole => "whole".to_owned(),
+    }
+}
+
+/// What the name of a second one ends with. No name of a Service has a `_`: it is nobody else's.
+pub(super) fn end_of_second(key: &LbKey) -> String {
+    key.second_family().map(|it| format!("_{}", it.as_str().to_lowercase())).unwrap_or_default()
+}
+
+/// The UID in that.
+pub(super) fn uid_in(key_text: &str) -> &str {
+    key_text.split(':').next().unwrap_or(key_text)
 }
 
 /// `listener_0_kube_service_…`; the same for pools and monitors.
 pub fn numbered(kind: &str, number: usize, balancer: &str) -> String {
-    cut(format!("{kind}_{number}_{balancer}"))
+    cut_to_longest(format!("{kind}_{number}_{balancer}"))
 }
 
 /// The number in such a name.
@@ -102,11 +157,11 @@ fn of(owner: &Owner) -> String {
     }
 }
 
-fn cut(text: String) -> String {
+pub(super) fn cut_to_longest(text: String) -> String {
     shortened(text, LONGEST)
 }
 
-fn shortened(mut text: String, most: usize) -> String {
+pub(super) fn shortened(mut text: String, most: usize) -> String {
     if text.len() > most {
         let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);
@@ -144,7 +199,7 @@ mod tests {
         let name = cluster().balancer(&owner);
         assert_eq!(name.len(), 255);
         assert_eq!(numbered("pool", 3, &name).len(), 255);
-        let floating = cluster().floating(&owner, &LbKey::Of(owner.clone()));
+        let floating = cluster().floating(&owner, &LbKey::Of(owner.clone()), false);
         assert_eq!(floating.len(), 255);
         assert!(floating.starts_with("Floating IP for Kubernetes external service default/xxx"));
         assert!(cluster().made(&floating, &LbKey::Of(owner)), "cut, it still says whose it is");
@@ -155,7 +210,7 @@ mod tests {
         let (ours, theirs) = (cluster(), Cluster { uid: "other".into(), ..cluster() });
         let owner = service("shop");
         let key = LbKey::Of(owner.clone());
-        let description = theirs.floating(&owner, &key);
+        let description = theirs.floating(&owner, &key, false);
         assert!(theirs.made(&description, &key) && !ours.made(&description, &key));
     }
 
@@ -165,7 +220,14 @@ mod tests {
         let key = LbKey::Of(owner.clone());
         let tags = BTreeSet::from([cluster().tag(), cluster().tag_of(&key), "else".to_owned()]);
         let description = cluster().description(&owner);
-        assert_eq!(cluster().key_of(&tags, &description), Some(key));
+        assert_eq!(cluster().key_of(&tags, &description), Some(key.clone()));
+        let second = LbKey::Second(owner.clone(), Family::V6);
+        let tags_of_second = BTreeSet::from([cluster().tag(), cluster().tag_of(&second)]);
+        assert_eq!(cluster().key_of(&tags_of_second, &description), Some(second.clone()));
+        assert!(!cluster().made(&cluster().floating(&owner, &second, false), &key), "each its own");
+        let long = service(&"x".repeat(300));
+        let name = cluster().name_of(&LbKey::Second(long.clone(), Family::V6), &long);
+        assert!(name.len() == 255 && name.ends_with("_ipv6"), "cut, it is still another's");
         let renamed = Cluster { name: "another".into(), ..cluster() };
         assert!(renamed.key_of(&tags, &description).is_some(), "it is the same cluster");
         let other = Cluster { uid: "other".into(), ..cluster() };

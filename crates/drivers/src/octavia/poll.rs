@@ -10,15 +10,17 @@ use seaway_openstack::{
     octavia::{BalancerStatus, LoadBalancer},
     resource::{Id, Query},
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 /// No list is asked for sooner after another.
-const APART: Duration = Duration::from_secs(2);
+pub(super) const APART: Duration = Duration::from_secs(2);
 
 pub(super) struct Poll {
     cloud: Cloud,
     tag: String,
     last: Mutex<Option<List>>,
+    /// When the next list may be asked for, once there was one.
+    next: watch::Sender<Option<Instant>>,
 }
 
 struct List {
@@ -36,11 +38,23 @@ pub(super) enum Found {
 
 impl Poll {
     pub(super) fn new(cloud: Cloud, tag: String) -> Poll {
-        Poll { cloud, tag, last: Mutex::default() }
+        Poll { cloud, tag, last: Mutex::default(), next: watch::Sender::default() }
+    }
+
+    /// When to look again: all look at the same list, and none of them at one that is old by then.
+    pub(super) fn after(&self) -> Duration {
+        let now = self.cloud.clock().now();
+        let next = self.next.borrow().map(|it| it.saturating_duration_since(now));
+        next.filter(|it| !it.is_zero()).unwrap_or(APART)
     }
 
     /// Of a load balancer that was changed at `since`.
-    pub(super) async fn of(&self, id: &Id<LoadBalancer>, since: Instant) -> Result<Found, Error> {
+    pub(super) async fn of(&self, it: &LoadBalancer, since: Instant) -> Result<Found, Error> {
+        if !it.tags.contains(&self.tag) {
+            // Another made it, and it is not in our list yet.
+            let found = self.cloud.all::<LoadBalancer>().find::<BalancerStatus>(&it.id).await?;
+            return Ok(found.map_or(Found::Gone, Found::There));
+        }
         let mut last = self.last.lock().await;
         let now = self.cloud.clock().now();
         if last.as_ref().is_none_or(|it| now.saturating_duration_since(it.at) >= APART) {
@@ -48,10 +62,11 @@ impl Poll {
             let list = self.cloud.all::<LoadBalancer>().list::<BalancerStatus>(query).await?;
             let all = list.into_iter().map(|it| (it.id.clone(), it)).collect();
             *last = Some(List { at: now, all });
+            self.next.send_replace(Some(now + APART));
         }
         let list = last.as_ref().expect("there is one by now");
-        Ok(match list.all.get(id) {
-            _ if list.at < since => Found::Unknown,
+        Ok(match list.all.get(&it.id) {
+            _ if list.at <= since => Found::Unknown,
             Some(status) => Found::There(status.clone()),
             None => Found::Gone,
         })

@@ -1,27 +1,48 @@
 //! Reads one load balancer with all below it.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
-use seaway_model::LbKey;
+use seaway_model::{LbKey, Problem};
 use seaway_openstack::{
     Cloud, Error,
     neutron::FloatingIp,
-    octavia::{HealthMonitor, Listener, LoadBalancer, Pool, Tree, TreePool},
+    octavia::{HealthMonitor, Listener, LoadBalancer, Member, Pool, Provisioning, Tree, TreePool},
     resource::{Id, Query},
 };
 
 use super::{
+    find::{Found, Sought, Why, find},
     names::Cluster,
+    shared::{Marks, divide},
+    spare::{Loose, loose},
     steps::{Balancer, Branch, Observed, PoolBranch, Seat, listens},
 };
 
-pub(super) async fn read(cloud: &Cloud, cluster: &Cluster, key: &LbKey) -> Result<Observed, Error> {
-    let (ours, this) = (cluster.tag(), cluster.tag_of(key));
-    let query = Query::all().tagged([ours.as_str(), this.as_str()]);
-    let mut found = cloud.all::<LoadBalancer>().list::<LoadBalancer>(query).await?;
-    // A second one is left of a request whose answer was lost, and repeated: the older is kept.
-    found.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
-    let Some(it) = found.into_iter().next() else { return Ok(Observed::default()) };
+pub(super) enum Read {
+    Seen(Box<Observed>),
+    /// Only its user can say what it is.
+    Refused(Problem),
+}
+
+pub(super) async fn read(
+    cloud: &Cloud,
+    cluster: &Cluster,
+    key: &LbKey,
+    marks: &Marks,
+    sought: Option<&Sought<'_>>,
+) -> Result<Read, Error> {
+    let (it, doubles, why) = match find(cloud, cluster, marks, sought).await? {
+        Found::There { it, doubles, why } => (*it, doubles, why),
+        Found::Nothing => {
+            let stray = stray(cloud, cluster, key).await?;
+            return Ok(Read::Seen(Box::new(Observed { stray, ..Observed::default() })));
+        }
+        Found::Refused(problem) => return Ok(Read::Refused(problem)),
+    };
     let floating = match &it.vip_port_id {
         Some(port) => {
             let query = Query::all().with("port_id", port);
@@ -29,17 +50,50 @@ pub(super) async fn read(cloud: &Cloud, cluster: &Cluster, key: &LbKey) -> Resul
         }
         None => None,
     };
-    let branches = branches(cloud, &it.id).await?;
-    Ok(Observed { balancer: Some(Balancer { it, branches }), floating, ..Observed::default() })
+    let addresses: Vec<IpAddr> =
+        floating.iter().filter_map(|it| it.floating_ip_address).chain(it.vip_address).collect();
+    let stray = if floating.is_some() || why.is_guest() { None } else { stray(cloud, cluster, key).await? };
+    let (branches, loose) = match it.provisioning_status {
+        // What is below may be gone by the time that it is asked for.
+        Provisioning::PendingDelete => Default::default(),
+        _ => branches(cloud, &it).await?,
+    };
+    if why == Why::Annotation
+        && let Some(doubt) = sought.and_then(|sought| sought.doubts(&it, &branches))
+    {
+        return Ok(Read::Refused(doubt));
+    }
+    let had = sought.is_some_and(|sought| sought.had(&addresses));
+    let (branches, shared) = divide(marks, &it, branches, why.is_guest(), had);
+    if why == Why::Invitation
+        && let Some(problem) = sought.and_then(|sought| sought.unwelcome(&it, &addresses, &shared, marks))
+    {
+        return Ok(Read::Refused(problem));
+    }
+    let balancer = Some(Balancer::new(it, branches, loose));
+    let observed = Observed { balancer, floating, stray, doubles, shared, ..Observed::default() };
+    Ok(Read::Seen(Box::new(observed)))
+}
+
+/// A floating IP that was made for this, and whose load balancer was taken from behind.
+async fn stray(cloud: &Cloud, cluster: &Cluster, key: &LbKey) -> Result<Option<FloatingIp>, Error> {
+    let query = match key.owner() {
+        Some(owner) => Query::all().with("description", cluster.floating(owner, key, false)),
+        None => Query::all(),
+    };
+    let found = cloud.all::<FloatingIp>().list::<FloatingIp>(query).await?;
+    Ok(found.into_iter().find(|it| it.port_id.is_none() && cluster.made(&it.description, key)))
 }
 
 async fn branches(
     cloud: &Cloud,
-    id: &Id<LoadBalancer>,
-) -> Result<BTreeMap<seaway_model::ListenerId, Branch>, Error> {
+    it: &LoadBalancer,
+) -> Result<(BTreeMap<seaway_model::ListenerId, Branch>, Loose), Error> {
+    let id = &it.id;
     let below = || Query::all().with("loadbalancer_id", id);
     let listeners = cloud.all::<Listener>().list::<Listener>(below()).await?;
     let pools = cloud.all::<Pool>().list::<Pool>(below()).await?;
+    let loose = loose(it, pools.iter());
     let tree = cloud.all::<LoadBalancer>().tree(id).await?;
     let seats = seats(&tree);
     let mut known: BTreeMap<Id<Pool>, PoolBranch> = BTreeMap::new();
@@ -55,7 +109,73 @@ async fn branches(
         let pool = listener.default_pool_id.as_ref().and_then(|id| known.get(id)).cloned();
         (listens(&listener), Branch { listener, pool })
     };
-    Ok(listeners.into_iter().map(branch).collect())
+    let mut branches: BTreeMap<_, _> = listeners.into_iter().map(branch).collect();
+    if it.provisioning_status == Provisioning::Active && branches.values().any(is_pending) {
+        cloud.clock().sleep(AT_WORK).await;
+        let now = cloud.all::<LoadBalancer>().find::<LoadBalancer>(id).await?;
+        if now.is_some_and(|now| {
+            now.provisioning_status == it.provisioning_status && now.updated_at == it.updated_at
+        }) {
+            branches.values_mut().for_each(give_up);
+        }
+    }
+    Ok((branches, loose))
+}
+
+/// Who works on what is below a load balancer, one after the other, writes it down there now and then: to the second, and
+/// it is ACTIVE meanwhile.
+const AT_WORK: Duration = Duration::from_secs(3);
+
+/// Below what is ACTIVE nobody works on anything, unless somebody just began to.
+pub(super) fn is_pending(branch: &Branch) -> bool {
+    statuses(branch).any(is_under_way)
+}
+
+/// Some providers leave pools so for ever; they take no change, as what is in ERROR.
+fn give_up(branch: &mut Branch) {
+    let stuck = |it: &mut Provisioning| {
+        if is_under_way(it) {
+            *it = Provisioning::Error;
+        }
+    };
+    stuck(&mut branch.listener.provisioning_status);
+    if let Some(pool) = &mut branch.pool {
+        stuck(&mut pool.pool.provisioning_status);
+        pool.monitor.iter_mut().for_each(|it| stuck(&mut it.provisioning_status));
+    }
+}
+
+fn statuses(branch: &Branch) -> impl Iterator<Item = &Provisioning> {
+    let pool = branch.pool.iter();
+    let below = pool.flat_map(|it| {
+        let monitor = it.monitor.iter().map(|it| &it.provisioning_status);
+        [&it.pool.provisioning_status].into_iter().chain(monitor)
+    });
+    [&branch.listener.provisioning_status].into_iter().chain(below)
+}
+
+fn is_under_way(it: &Provisioning) -> bool {
+    matches!(it, Provisioning::PendingCreate | Provisioning::PendingUpdate | Provisioning::PendingDelete)
+}
+
+/// Fills in what lists do not tell: members. What is known of those that stay, stays known.
+pub(super) async fn seat(cloud: &Cloud, observed: &mut Observed) -> Result<(), Error> {
+    let Some(balancer) = &mut observed.balancer else { return Ok(()) };
+    let mut seats = seats(&cloud.all::<LoadBalancer>().tree(&balancer.it.id).await?);
+    for pool in balancer.branches.values_mut().filter_map(|it| it.pool.as_mut()) {
+        let before = std::mem::replace(&mut pool.members, seats.remove(&pool.pool.id).unwrap_or_default());
+        for (at, seat) in &mut pool.members {
+            seat.terms = before.get(at).and_then(|it| it.terms);
+        }
+    }
+    Ok(())
+}
+
+/// A member as its own list tells it.
+pub(super) fn weighed(member: &Member) -> (SocketAddr, Seat) {
+    let at = SocketAddr::new(member.address, member.protocol_port);
+    let terms = Some((member.weight.unwrap_or(1), member.monitor_port));
+    (at, Seat { operating: member.operating_status.clone(), terms })
 }
 
 fn seats(tree: &Tree) -> BTreeMap<Id<Pool>, BTreeMap<SocketAddr, Seat>> {

@@ -5,24 +5,33 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     net::SocketAddr,
+    sync::Arc,
 };
 
-use seaway_model::{L4, ListenerId, Unit};
+use seaway_model::{L4, ListenerId, Unit, load_balancer::Certificate};
 use seaway_openstack::{
-    neutron::{FloatingIp, FloatingIpChange},
+    Service,
+    neutron::FloatingIp,
     octavia::{
         HealthMonitor, HealthMonitorChange, Listener, ListenerChange, LoadBalancer, LoadBalancerChange,
-        NewHealthMonitor, NewListener, NewLoadBalancer, NewMember, NewPool, Operating, Pool, PoolChange,
-        Protocol, Provisioning,
+        MemberChange, NewHealthMonitor, NewListener, NewLoadBalancer, NewMember, NewPool, Operating, Pool,
+        PoolChange, Protocol, Provisioning,
     },
     resource::{Edit, Id},
 };
 
 use super::{
+    affinity,
+    floating::floating,
+    mend::{Mend, Place},
     names::{number_in, numbered},
-    wanted::{Wanted, WantedFloating, WantedListener, spot},
+    place::Placed,
+    seats::seats,
+    shared::{Marks, Shared},
+    spare::{self, Loose},
+    tls::{Kept, keep},
+    wanted::{Wanted, WantedFloating, WantedListener},
 };
 
 /// What is there of one load balancer.
@@ -30,15 +39,38 @@ use super::{
 pub struct Observed {
     /// What it is of; nothing where nobody has looked.
     pub unit: Option<Unit>,
+    /// Where it is to be, if it is not there yet.
+    pub placed: Placed,
     pub balancer: Option<Balancer>,
     /// What leads to its VIP, whoever made it.
     pub floating: Option<FloatingIp>,
+    /// Made for it, and leads nowhere: its load balancer was taken from behind.
+    pub stray: Option<FloatingIp>,
+    /// Left of a request that was done after nobody waited for it any more.
+    pub doubles: Vec<Id<LoadBalancer>>,
+    /// Certificates that are kept for it.
+    pub kept: Kept,
+    /// What it is, where several Services are on it.
+    pub shared: Shared,
+    /// Where one was that is gone.
+    pub place: Option<Place>,
+    /// Another has its addresses: there is to be none.
+    pub needless: bool,
+    /// What to do about one that is in ERROR.
+    pub mend: Option<Mend>,
+    /// Why it is not made again, though that is wished.
+    pub stays: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Balancer {
     pub it: LoadBalancer,
     pub branches: BTreeMap<ListenerId, Branch>,
+    /// Made to take the place of those that serve.
+    pub spare: BTreeMap<ListenerId, PoolBranch>,
+    pub loose: Loose,
+    /// Those whose affinity went with another's pool.
+    pub forgotten: BTreeSet<ListenerId>,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +94,12 @@ pub struct Seat {
     pub terms: Option<(u16, Option<u16>)>,
 }
 
+impl Balancer {
+    pub fn new(it: LoadBalancer, branches: BTreeMap<ListenerId, Branch>, loose: Loose) -> Balancer {
+        Balancer { it, branches, spare: BTreeMap::new(), loose, forgotten: BTreeSet::new() }
+    }
+}
+
 impl Observed {
     /// Something is under way: it takes no change.
     pub fn is_pending(&self) -> bool {
@@ -70,6 +108,24 @@ impl Observed {
             status,
             Some(Provisioning::PendingCreate | Provisioning::PendingUpdate | Provisioning::PendingDelete)
         )
+    }
+
+    /// Nothing else of ours is there than the load balancer itself.
+    pub fn is_alone(&self) -> bool {
+        let besides = self.floating.is_some() || self.stray.is_some();
+        !besides && self.doubles.is_empty() && self.kept.is_empty()
+    }
+
+    /// What is left of it once its load balancer is gone: where it was, and what led there.
+    #[must_use]
+    pub fn gone(self) -> Observed {
+        Observed {
+            unit: self.unit,
+            place: self.balancer.as_ref().map(|it| Place::of(&it.it)).or(self.place),
+            stray: self.floating.or(self.stray),
+            kept: self.kept,
+            ..Observed::default()
+        }
     }
 
     /// As a human reads it.
@@ -91,70 +147,119 @@ pub enum Step {
     AddListener(ListenerId, Box<NewListener>),
     ChangeListener(ListenerId, Box<ListenerChange>),
     AddPool(ListenerId, Box<NewPool>),
+    /// Beside the one that serves.
+    AddSpare(ListenerId, Box<NewPool>),
+    /// To the spare pool.
+    Turn(ListenerId),
+    /// No listener leads to it.
+    RemoveLoose(Id<Pool>),
     ChangePool(ListenerId, Box<PoolChange>),
     SetMembers(ListenerId, Vec<NewMember>),
+    AddMember(ListenerId, Box<NewMember>),
+    ChangeMember(ListenerId, SocketAddr, Box<MemberChange>),
+    RemoveMember(ListenerId, SocketAddr),
     AddMonitor(ListenerId, Box<NewHealthMonitor>),
     ChangeMonitor(ListenerId, Box<HealthMonitorChange>),
     RemoveMonitor(ListenerId),
     AddFloating(WantedFloating),
+    /// One that is there already.
+    Lead(Id<FloatingIp>),
+    /// Says anew whose it is, and whether it stays.
+    Describe(Id<FloatingIp>, String),
     Detach(Id<FloatingIp>),
     RemoveFloating(Id<FloatingIp>),
+    /// By these tags.
+    Join(BTreeSet<String>),
+    /// As whom, and whether as a guest.
+    Leave(Box<Marks>, bool),
     Delete(Id<LoadBalancer>),
+    RemoveDouble(Id<LoadBalancer>),
+    /// A certificate, under its name.
+    Keep(String, Arc<Certificate>),
+    /// Nobody shows it any more.
+    Forget(String),
+    /// New machines below it; all else stays.
+    Failover(Id<LoadBalancer>),
 }
 
 impl Step {
+    /// Who does it.
+    pub fn service(&self) -> Service {
+        match self {
+            Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) => Service::Network,
+            Step::Detach(_) | Step::RemoveFloating(_) => Service::Network,
+            Step::Keep(..) | Step::Forget(_) => Service::KeyManager,
+            _ => Service::LoadBalancer,
+        }
+    }
+
     /// While a load balancer is changed, it takes no second change.
     pub fn locks(&self) -> bool {
-        !matches!(self, Step::AddFloating(_) | Step::Detach(_) | Step::RemoveFloating(_))
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Step::Create(new) => write!(f, "create load balancer {}", text(&new.name)),
-            Step::Change(_) => f.write_str("change the load balancer"),
-            Step::RemoveListener(id) => write!(f, "delete the listener of {id}"),
-            Step::RemovePool(id) => write!(f, "delete the pool of {id}"),
-            Step::AddListener(id, new) => write!(f, "create listener {} for {id}", text(&new.name)),
-            Step::ChangeListener(id, _) => write!(f, "change the listener of {id}"),
-            Step::AddPool(id, new) => write!(f, "create pool {} for {id}", text(&new.name)),
-            Step::ChangePool(id, _) => write!(f, "change the pool of {id}"),
-            Step::SetMembers(id, members) => write!(f, "give the pool of {id} its {} members", members.len()),
-            Step::AddMonitor(id, _) => write!(f, "create the health monitor of {id}"),
-            Step::ChangeMonitor(id, _) => write!(f, "change the health monitor of {id}"),
-            Step::RemoveMonitor(id) => write!(f, "delete the health monitor of {id}"),
-            Step::AddFloating(_) => f.write_str("lead a floating IP to the VIP"),
-            Step::Detach(id) => write!(f, "detach floating IP {id}"),
-            Step::RemoveFloating(id) => write!(f, "delete floating IP {id}"),
-            Step::Delete(id) => write!(f, "delete load balancer {id} and all below it"),
-        }
+        let besides = matches!(self, Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveDouble(_));
+        let first =
+            matches!(self, Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) | Step::Keep(..));
+        !besides && !first
     }
 }
 
 /// `ours`: whether a floating IP with such a description was made for this load balancer.
 pub fn steps(wanted: Option<&Wanted>, observed: &Observed, ours: impl Fn(&str) -> bool) -> Vec<Step> {
-    let mut steps = Vec::new();
+    let doubles = observed.doubles.iter().cloned().map(Step::RemoveDouble);
     let Some(wanted) = wanted else {
-        steps.extend(observed.floating.as_ref().map(|it| let_go(it, false, &ours)));
+        let mut steps = floating(None, observed, &ours);
         let going = |it: &&Balancer| it.it.provisioning_status != Provisioning::PendingDelete;
         steps.extend(observed.balancer.as_ref().filter(going).map(|it| Step::Delete(it.it.id.clone())));
-        return steps;
-    };
-    let Some(balancer) = &observed.balancer else {
-        steps.push(Step::Create(Box::new(wanted.whole())));
-        steps.extend(wanted.floating.clone().map(Step::AddFloating));
-        return steps;
-    };
-    match (&wanted.floating, &observed.floating) {
-        (Some(wish), None) => steps.push(Step::AddFloating(wish.clone())),
-        (None, Some(there)) => steps.push(let_go(there, false, &ours)),
-        (Some(wish), Some(there)) if !suits(wish, there) => {
-            steps.push(let_go(there, wish.keep, &ours));
-            steps.push(Step::AddFloating(wish.clone()));
+        steps.extend(doubles);
+        if observed.balancer.is_none() {
+            steps.extend(observed.kept.keys().cloned().map(Step::Forget));
         }
-        _ => {}
+        return steps;
+    };
+    let (mut steps, last) = keep(wanted, observed);
+    let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);
+    if status == Some(&Provisioning::PendingDelete) {
+        // Another comes after it.
+        return Vec::new();
     }
+    let wanted = &wanted.addressed(&observed.kept);
+    let is_remade =
+        status == Some(&Provisioning::Active) && matches!(observed.mend, Some(Mend::Remake { .. }));
+    let is_lost = status == Some(&Provisioning::Error) || is_remade;
+    if let (true, Some(balancer)) = (is_lost, &observed.balancer) {
+        // It takes no change, or is not worth one.
+        let id = balancer.it.id.clone();
+        steps.extend(observed.mend.as_ref().and_then(|it| it.step(id)));
+        return steps;
+    }
+    if observed.balancer.is_none() {
+        let mut wanted = wanted.clone();
+        observed.place.iter().for_each(|it| it.keep(&mut wanted.balancer));
+        create(&wanted, &mut steps);
+    }
+    steps.extend(floating(wanted.floating.as_ref(), observed, &ours));
+    if let Some(balancer) = &observed.balancer {
+        of_balancer(wanted, balancer, &mut steps);
+    }
+    steps.extend(doubles);
+    steps.extend(last);
+    steps
+}
+
+/// In one call, unless the provider takes one object at a time.
+fn create(wanted: &Wanted, steps: &mut Vec<Step>) {
+    if !wanted.serial {
+        steps.push(Step::Create(Box::new(wanted.whole())));
+        affinity::say(wanted, steps);
+        return;
+    }
+    steps.push(Step::Create(Box::new(wanted.balancer.clone())));
+    steps.extend(wanted.metrics.iter().map(|(id, new)| Step::AddListener(*id, Box::new(new.clone()))));
+    for (id, wish) in &wanted.listeners {
+        new_branch(*id, wish, wish.number, steps);
+    }
+}
+
+fn of_balancer(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
     let mut change = LoadBalancerChange::between(&balancer.it, &wanted.balancer);
     // Names are given once, and what others have marked stays marked.
     (change.name, change.description) = (Edit::Leave, Edit::Leave);
@@ -165,53 +270,106 @@ pub fn steps(wanted: Option<&Wanted>, observed: &Observed, ours: impl Fn(&str) -
     if !change.is_empty() {
         steps.push(Step::Change(Box::new(change)));
     }
+    of_children(wanted, balancer, steps);
+}
+
+pub(super) fn of_children(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
+    spare::clear(wanted, balancer, steps);
     // What goes makes room for what comes: two listeners of one port and transport are refused.
     for (id, branch) in &balancer.branches {
-        let stays =
-            wanted.listeners.get(id).is_some_and(|it| it.listener.protocol == branch.listener.protocol);
-        if !stays {
+        let is_well = branch.listener.provisioning_status != Provisioning::Error;
+        let stays = is_well && wanted.listener(id).is_some_and(|it| it.protocol == branch.listener.protocol);
+        let is_followed = is_well && wanted.listeners.contains_key(id);
+        if !stays && !is_followed {
             steps.extend(branch.pool.is_some().then_some(Step::RemovePool(*id)));
             steps.push(Step::RemoveListener(*id));
         }
     }
     let mut numbers = Numbers::of(balancer);
-    for (id, wish) in &wanted.listeners {
-        let there = balancer.branches.get(id);
-        match there.filter(|it| it.listener.protocol == wish.listener.protocol) {
-            Some(branch) => of_branch(*id, wish, branch, &mut steps),
-            None => new_branch(*id, wish, numbers.free(wish.number), &mut steps),
+    if let Some((id, new)) = &wanted.metrics {
+        match balancer.branches.get(id).filter(|it| it.listener.protocol == new.protocol) {
+            Some(branch) => steps.extend(of_listener(*id, new, &branch.listener)),
+            None => steps.push(Step::AddListener(*id, Box::new(new.clone()))),
         }
     }
-    steps
+    for (id, wish) in &wanted.listeners {
+        match balancer.branches.get(id) {
+            Some(branch) if is_same(wish, branch) => of_branch(*id, wish, balancer, branch, steps),
+            there => {
+                let now = there.filter(|it| spare::takes_its_place(wish, it));
+                let own = now.and_then(|it| number_in(&it.listener.name, "listener"));
+                let number = own.unwrap_or_else(|| numbers.free(wish.number));
+                let name = |kind: &str| numbered(kind, number, after_number(text(&wish.listener.name)));
+                match there.is_some() && now.is_none() {
+                    true => new_branch(*id, wish, number, steps),
+                    false => spare::replace(*id, wish, balancer, &name, steps),
+                }
+            }
+        }
+    }
+    affinity::remind(wanted, balancer, steps);
 }
 
-fn of_branch(id: ListenerId, wish: &WantedListener, there: &Branch, steps: &mut Vec<Step>) {
-    let mut change = ListenerChange::between(&there.listener, &wish.listener);
-    change.name = Edit::Leave;
-    change.tags = Edit::Leave;
-    if there.listener.connection_limit.is_none() && wish.listener.connection_limit == Edit::To(Some(-1)) {
-        change.connection_limit = Edit::Leave;
-    }
-    if let (Edit::To(cidrs), now) = (&wish.listener.allowed_cidrs, &there.listener.allowed_cidrs) {
-        let set = |it: &Option<Vec<String>>| it.iter().flatten().cloned().collect::<BTreeSet<_>>();
-        if set(cidrs) == set(now) {
-            change.allowed_cidrs = Edit::Leave;
-        }
-    }
-    if !change.is_empty() {
-        steps.push(Step::ChangeListener(id, Box::new(change)));
-    }
+/// What is in ERROR takes no change, and goes.
+fn is_same(wish: &WantedListener, there: &Branch) -> bool {
+    wish.listener.protocol == there.listener.protocol
+        && there.listener.provisioning_status != Provisioning::Error
+}
+
+fn of_branch(
+    id: ListenerId,
+    wish: &WantedListener,
+    balancer: &Balancer,
+    there: &Branch,
+    steps: &mut Vec<Step>,
+) {
+    steps.extend(of_listener(id, &wish.listener, &there.listener));
     let name = |kind: &str| {
         let number = number_in(&there.listener.name, "listener").unwrap_or(wish.number);
         numbered(kind, number, after_number(&there.listener.name))
     };
     match &there.pool {
-        Some(branch) if branch.pool.protocol == wish.pool.protocol => of_pool(id, wish, branch, &name, steps),
+        Some(old) if spare::another_pool(wish, there, balancer) => {
+            spare::turn(id, wish, balancer, old, &name, steps)
+        }
+        Some(branch)
+            if branch.pool.protocol == wish.pool.protocol
+                && branch.pool.provisioning_status != Provisioning::Error =>
+        {
+            of_pool(id, wish, branch, &name, steps);
+        }
         other => {
             steps.extend(other.is_some().then_some(Step::RemovePool(id)));
             new_pool(id, wish, &name, steps);
         }
     }
+}
+
+fn of_listener(id: ListenerId, wish: &NewListener, there: &Listener) -> Option<Step> {
+    let mut change = ListenerChange::between(there, wish);
+    change.name = Edit::Leave;
+    change.tags = Edit::Leave;
+    if there.connection_limit.is_none() && wish.connection_limit == Edit::To(Some(-1)) {
+        change.connection_limit = Edit::Leave;
+    }
+    if let Edit::To(cidrs) = &wish.allowed_cidrs
+        && admitted(cidrs) == admitted(&there.allowed_cidrs)
+    {
+        change.allowed_cidrs = Edit::Leave;
+    }
+    let set = |refs: &[String]| refs.iter().cloned().collect::<BTreeSet<_>>();
+    if let Edit::To(refs) = &wish.sni_container_refs
+        && set(refs) == set(&there.sni_container_refs)
+    {
+        change.sni_container_refs = Edit::Leave;
+    }
+    (!change.is_empty()).then(|| Step::ChangeListener(id, Box::new(change)))
+}
+
+/// Who may come; everybody is said in two ways.
+fn admitted(cidrs: &Option<Vec<String>>) -> BTreeSet<&str> {
+    let all = || cidrs.iter().flatten().map(String::as_str);
+    if all().any(|it| it.ends_with("/0")) { BTreeSet::new() } else { all().collect() }
 }
 
 fn of_pool(
@@ -225,21 +383,23 @@ fn of_pool(
     change.name = Edit::Leave;
     if let (Edit::To(Some(wish)), Some(now)) =
         (&wish.pool.session_persistence, &there.pool.session_persistence)
-        && wish.kind == now.kind
+        && affinity::is_as_wished(wish, now)
     {
         change.session_persistence = Edit::Leave;
     }
     if !change.is_empty() {
+        // Not told so, `ovn` trips over a persistence, and its listeners stay PENDING_UPDATE over all else.
+        change.admin_state_up = Edit::To(true);
         steps.push(Step::ChangePool(id, Box::new(change)));
     }
-    if !is_seated(&wish.members, &there.members) {
-        steps.push(Step::SetMembers(id, wish.members.clone()));
-    }
+    steps.extend(seats(id, wish, &there.members));
     match (&wish.monitor, &there.monitor) {
         (None, None) => {}
         (None, Some(_)) => steps.push(Step::RemoveMonitor(id)),
         (Some(new), None) => steps.push(Step::AddMonitor(id, Box::new(named(new, name)))),
-        (Some(new), Some(now)) if new.r#type != now.r#type => {
+        (Some(new), Some(now))
+            if new.r#type != now.r#type || now.provisioning_status == Provisioning::Error =>
+        {
             steps.push(Step::RemoveMonitor(id));
             steps.push(Step::AddMonitor(id, Box::new(named(new, name))));
         }
@@ -262,56 +422,20 @@ fn new_branch(id: ListenerId, wish: &WantedListener, number: usize, steps: &mut 
 }
 
 /// Octavia makes children with their parents only while it makes a whole load balancer.
-fn new_pool(id: ListenerId, wish: &WantedListener, name: &impl Fn(&str) -> String, steps: &mut Vec<Step>) {
+pub(super) fn new_pool(
+    id: ListenerId,
+    wish: &WantedListener,
+    name: &impl Fn(&str) -> String,
+    steps: &mut Vec<Step>,
+) {
     let pool = NewPool { name: name("pool").into(), ..wish.pool.clone() };
     steps.push(Step::AddPool(id, Box::new(pool)));
-    if !wish.members.is_empty() {
-        steps.push(Step::SetMembers(id, wish.members.clone()));
-    }
+    steps.extend(seats(id, wish, &BTreeMap::new()));
     steps.extend(wish.monitor.as_ref().map(|it| Step::AddMonitor(id, Box::new(named(it, name)))));
 }
 
-fn named(monitor: &NewHealthMonitor, name: &impl Fn(&str) -> String) -> NewHealthMonitor {
+pub(super) fn named(monitor: &NewHealthMonitor, name: &impl Fn(&str) -> String) -> NewHealthMonitor {
     NewHealthMonitor { name: name("monitor").into(), ..monitor.clone() }
-}
-
-/// What is not known of a member counts as right: writing all members again would take each of them out for a moment.
-fn is_seated(wish: &[NewMember], there: &BTreeMap<SocketAddr, Seat>) -> bool {
-    wish.len() == there.len()
-        && wish.iter().all(|it| {
-            there.get(&spot(it)).is_some_and(|seat| seat.terms.is_none_or(|terms| terms == terms_of(it)))
-        })
-}
-
-/// A member's weight, and the port that is probed if that is another.
-pub fn terms_of(member: &NewMember) -> (u16, Option<u16>) {
-    let weight = match member.weight {
-        Edit::To(Some(weight)) => weight,
-        _ => 1,
-    };
-    let port = match member.monitor_port {
-        Edit::To(port) => port,
-        Edit::Leave => None,
-    };
-    (weight, port)
-}
-
-fn suits(wish: &WantedFloating, there: &FloatingIp) -> bool {
-    let address = wish.requested.is_none_or(|it| there.floating_ip_address == Some(it));
-    address && wish.network.as_ref().is_none_or(|it| *it == there.floating_network_id)
-}
-
-/// What somebody else made, or wants to keep, is there for another use.
-fn let_go(there: &FloatingIp, keep: bool, ours: &impl Fn(&str) -> bool) -> Step {
-    match !keep && ours(&there.description) {
-        true => Step::RemoveFloating(there.id.clone()),
-        false => Step::Detach(there.id.clone()),
-    }
-}
-
-/// A floating IP leads nowhere after this.
-pub fn detached() -> FloatingIpChange {
-    FloatingIpChange { port_id: Edit::To(None), ..FloatingIpChange::default() }
 }
 
 /// Numbers that no listener has.
@@ -332,11 +456,11 @@ impl Numbers {
 }
 
 /// `kube_service_…` of `listener_0_kube_service_…`.
-fn after_number(name: &str) -> &str {
+pub(super) fn after_number(name: &str) -> &str {
     name.splitn(3, '_').nth(2).unwrap_or(name)
 }
 
-fn text(name: &Edit<String>) -> &str {
+pub(super) fn text(name: &Edit<String>) -> &str {
     match name {
         Edit::To(name) => name,
         Edit::Leave => "",

@@ -3,27 +3,36 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
+    sync::Arc,
     time::Duration,
 };
 
+use ipnet::IpNet;
 use seaway_model::{
     L4, LbKey, Listener, ListenerId, LoadBalancer, Member, Name, Owner, Pool, Problem, Reason,
     config::FloatingSubnet,
     load_balancer::{
-        Action, Affinity, Balance, CheckKind, HealthCheck, MemberState, Outside, Protocol, ProxyVersion,
+        Action, Affinity, Balance, Certificate, CheckKind, Family, HealthCheck, Options, Outside, Protocol,
+        ProxyVersion,
     },
 };
 use seaway_openstack::{
     neutron::Network,
     octavia::{
-        Algorithm, MonitorType, NewHealthMonitor, NewListener, NewLoadBalancer, NewMember, NewPool,
-        Persistence, PersistenceType, PoolProtocol, Protocol as Spoken,
+        Algorithm, NewHealthMonitor, NewListener, NewLoadBalancer, NewMember, NewPool, PoolProtocol,
+        Protocol as Spoken,
     },
     resource::{Edit, Id},
     survey::{Abilities, Ability},
 };
 
-use super::names::{Cluster, numbered};
+use super::{
+    affinity::{self, persistence},
+    checks,
+    groups::rules::is_transparent,
+    names::{Cluster, cut_to_longest, numbered},
+    tls,
+};
 
 /// A load balancer as it should be, without its children; and those.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +41,12 @@ pub struct Wanted {
     pub listeners: BTreeMap<ListenerId, WantedListener>,
     /// The outside reaches it, by this.
     pub floating: Option<WantedFloating>,
+    /// Figures for a scraper, and no traffic.
+    pub metrics: Option<(ListenerId, NewListener)>,
+    /// Those that its listeners show, by the names under which they are kept.
+    pub certificates: BTreeMap<String, Arc<Certificate>>,
+    /// One object at a time.
+    pub serial: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,14 +57,20 @@ pub struct WantedListener {
     pub pool: NewPool,
     pub monitor: Option<NewHealthMonitor>,
     pub members: Vec<NewMember>,
+    /// One member at a time.
+    pub serial: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct WantedFloating {
     pub description: String,
+    /// What it may say, too, if it was made for the same.
+    pub formerly: Vec<String>,
     pub network: Option<Id<Network>>,
     pub subnet: Option<FloatingSubnet>,
     pub requested: Option<std::net::IpAddr>,
+    /// It leaves the address that it has for one of this network.
+    pub moves: bool,
     pub keep: bool,
 }
 
@@ -57,8 +78,10 @@ pub struct WantedFloating {
 pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer, can: &Abilities) -> Wanted {
     let usual = Outside::default();
     let outside = wish.options.outside.as_ref().unwrap_or(&usual);
-    let name = cluster.balancer(owner);
-    let requested_vip = outside.requested.filter(|_| outside.internal);
+    let name = cluster.name_of(key, owner);
+    // There are no floating IPs of IPv6.
+    let inside = outside.internal || outside.families.first() == Some(&Family::V6);
+    let requested_vip = outside.requested.filter(|_| inside);
     let balancer = NewLoadBalancer {
         description: cluster.description(owner).into(),
         tags: BTreeSet::from([name.clone(), cluster.tag(), cluster.tag_of(key)]).into(),
@@ -73,26 +96,80 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
         ..NewLoadBalancer::new()
     };
     let mut listeners = BTreeMap::new();
+    let mut certificates = BTreeMap::new();
     for (id, listener) in &wish.listeners {
         let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else { continue };
         let number = outside.ports.iter().position(|it| it == id).unwrap_or(listeners.len());
-        listeners.insert(*id, of_listener(&name, number, listener, pool, outside, can));
+        let mut new = of_listener(&name, number, listener, pool, &wish.options, can);
+        certificates.extend(tls::end_tls(&mut new, listener, wish, |it| cluster.certificate(key, it)));
+        mark(&mut new.listener, cluster.tag_of(key));
+        listeners.insert(*id, new);
     }
-    let floating = (!outside.internal).then(|| WantedFloating {
-        description: cluster.floating(owner, key),
+    let floating = (!inside).then(|| WantedFloating {
+        description: cluster.floating(owner, key, outside.floating.keep),
+        formerly: vec![
+            cluster.floating(owner, key, !outside.floating.keep),
+            cluster.words_of_floating(owner),
+        ],
         network: id(&outside.floating.network),
         subnet: outside.floating.subnet.clone(),
         requested: outside.requested,
+        moves: outside.remake,
         keep: outside.floating.keep,
     });
-    Wanted { balancer, listeners, floating }
+    let mut metrics = metrics(&name, wish, outside, can);
+    metrics.iter_mut().for_each(|(_, it)| mark(it, cluster.tag_of(key)));
+    Wanted { balancer, listeners, floating, metrics, certificates, serial: outside.serial }
+}
+
+/// Whose it is, where others have listeners, too.
+fn mark(listener: &mut NewListener, key: String) {
+    if let Edit::To(tags) = &mut listener.tags {
+        tags.insert(key);
+    }
 }
 
 impl Wanted {
     /// All of it at once.
     pub fn whole(&self) -> NewLoadBalancer {
-        let listeners = self.listeners.values().map(WantedListener::whole).collect();
+        let metrics = self.metrics.iter().map(|(_, it)| it.clone());
+        let mut listeners: Vec<_> =
+            self.listeners.values().map(WantedListener::whole).chain(metrics).collect();
+        affinity::leave_out(&self.balancer.provider, &mut listeners);
         NewLoadBalancer { listeners: Edit::To(listeners), ..self.balancer.clone() }
+    }
+}
+
+impl Wanted {
+    pub fn listener(&self, id: &ListenerId) -> Option<&NewListener> {
+        let metrics = self.metrics.as_ref().filter(|(it, _)| it == id).map(|(_, it)| it);
+        self.listeners.get(id).map(|it| &it.listener).or(metrics)
+    }
+}
+
+/// Who may come to the Service may read its figures.
+fn metrics(
+    balancer: &str,
+    wish: &LoadBalancer,
+    outside: &Outside,
+    can: &Abilities,
+) -> Option<(ListenerId, NewListener)> {
+    let port = outside.metrics?;
+    let sources = wish.listeners.values().next().map(|it| it.sources.as_slice()).unwrap_or_default();
+    let new = NewListener {
+        name: cut_to_longest(format!("metrics_{balancer}")).into(),
+        tags: BTreeSet::from([balancer.to_owned()]).into(),
+        allowed_cidrs: admitted(sources, can),
+        ..NewListener::new(Spoken::Prometheus, port)
+    };
+    Some((ListenerId { l4: L4::Tcp, port }, new))
+}
+
+fn admitted(sources: &[IpNet], can: &Abilities) -> Edit<Option<Vec<String>>> {
+    match (can.has(Ability::AllowedCidrs), sources.is_empty()) {
+        (false, _) => Edit::Leave,
+        (true, true) => Edit::To(None),
+        (true, false) => Edit::To(Some(sources.iter().map(ToString::to_string).collect())),
     }
 }
 
@@ -116,9 +193,11 @@ fn of_listener(
     number: usize,
     listener: &Listener,
     pool: &Pool,
-    outside: &Outside,
+    options: &Options,
     can: &Abilities,
 ) -> WantedListener {
+    let usual = Outside::default();
+    let outside = options.outside.as_ref().unwrap_or(&usual);
     let understood = listener.protocol == Protocol::Http;
     let spoken = match (listener.l4, understood) {
         (L4::Tcp, true) => Spoken::Http,
@@ -127,7 +206,6 @@ fn of_listener(
         (L4::Sctp, _) => Spoken::Sctp,
     };
     let headers = BTreeMap::from([("X-Forwarded-For".to_owned(), "true".to_owned())]);
-    let cidrs: Vec<String> = listener.sources.iter().map(ToString::to_string).collect();
     let times = &outside.timeouts;
     let time = |it: Option<u32>| some(it.map(u64::from).filter(|_| can.has(Ability::Timeouts)));
     let new = NewListener {
@@ -135,11 +213,7 @@ fn of_listener(
         tags: BTreeSet::from([balancer.to_owned()]).into(),
         connection_limit: Edit::To(Some(listener.limits.connections.map_or(-1, i64::from))),
         insert_headers: if understood { Edit::To(headers) } else { Edit::Leave },
-        allowed_cidrs: match (can.has(Ability::AllowedCidrs), cidrs.is_empty()) {
-            (false, _) => Edit::Leave,
-            (true, true) => Edit::To(None),
-            (true, false) => Edit::To(Some(cidrs)),
-        },
+        allowed_cidrs: admitted(&listener.sources, can),
         timeout_client_data: time(times.client_data),
         timeout_member_connect: time(times.member_connect),
         timeout_member_data: time(times.member_data),
@@ -156,71 +230,32 @@ fn of_listener(
     };
     let new_pool = NewPool {
         name: numbered("pool", number, balancer).into(),
-        session_persistence: Edit::To(persistence(pool)),
+        session_persistence: Edit::To(persistence(pool, listener.l4)),
         ..NewPool::new(protocol, algorithm(pool, can))
     };
-    let check = pool.health.as_ref();
-    let members = pool.members.iter().map(|it| of_member(it, check, outside)).collect();
+    let check = checks::check(options, pool, can);
+    let check = check.as_ref();
+    let members = checks::members(options, pool, check);
+    let members = members.map(|(it, weight)| of_member(it, weight, check, outside)).collect();
     let monitor = check.map(|check| NewHealthMonitor {
         name: numbered("monitor", number, balancer).into(),
-        ..of_check(check, pool.l4)
+        ..checks::monitor(check, pool.l4)
     });
-    WantedListener { number, listener: new, pool: new_pool, monitor, members }
+    WantedListener { number, listener: new, pool: new_pool, monitor, members, serial: outside.serial }
 }
 
-fn of_member(member: &Member, check: Option<&HealthCheck>, outside: &Outside) -> NewMember {
+fn of_member(member: &Member, weight: u16, check: Option<&HealthCheck>, outside: &Outside) -> NewMember {
     let name = member.node.as_deref().or(member.host_name.as_deref());
-    let weight = match member.state {
-        MemberState::Ready => u16::try_from(member.weight.min(256)).unwrap_or(256),
-        MemberState::Draining => 0,
-    };
+    let is_first = outside.families.first().is_none_or(|it| Family::of(member.at.ip()) == *it);
     let own_port = check.and_then(|it| it.port).filter(|port| *port != member.at.port());
     NewMember {
         name: told(name.map(str::to_owned)),
         // What is not said is 1 again, also at a member that was there.
         weight: if weight == 1 { Edit::Leave } else { Edit::To(Some(weight)) },
-        subnet_id: some(id(&outside.member_subnet)),
+        // That of the first family; of the second, the provider finds it.
+        subnet_id: some(id(&outside.member_subnet).filter(|_| is_first)),
         monitor_port: some(own_port),
         ..NewMember::new(member.at.ip(), member.at.port())
-    }
-}
-
-fn of_check(check: &HealthCheck, l4: L4) -> NewHealthMonitor {
-    let kind = match (check.kind.for_transport(l4), l4) {
-        (_, L4::Sctp) => MonitorType::Sctp,
-        (CheckKind::Http { .. }, _) => MonitorType::Http,
-        (CheckKind::Udp { .. }, _) => MonitorType::UdpConnect,
-        _ => MonitorType::Tcp,
-    };
-    let delay = seconds(check.interval);
-    let retries = |it: u8| u64::from(it.clamp(1, 10));
-    let mut monitor = NewHealthMonitor {
-        max_retries_down: Edit::To(Some(retries(check.fall))),
-        // A probe that lasts longer than the pause to the next is refused.
-        ..NewHealthMonitor::new(kind, delay, seconds(check.timeout).min(delay), retries(check.rise))
-    };
-    if let CheckKind::Http { path, host, status: (first, last), .. } = &check.kind {
-        monitor.http_method = Edit::To(Some("GET".to_owned()));
-        monitor.url_path = Edit::To(Some(path.to_string()));
-        monitor.expected_codes =
-            Edit::To(Some(if first == last { first.to_string() } else { format!("{first}-{last}") }));
-        if let Some(host) = host {
-            monitor.http_version = Edit::To(Some(1.1));
-            monitor.domain_name = Edit::To(Some(host.to_string()));
-        }
-    }
-    monitor
-}
-
-fn persistence(pool: &Pool) -> Option<Persistence> {
-    match &pool.affinity {
-        Some(Affinity::ClientIp(_)) => {
-            Some(Persistence { kind: PersistenceType::SourceIp, ..Persistence::default() })
-        }
-        Some(Affinity::Cookie { .. }) => {
-            Some(Persistence { kind: PersistenceType::HttpCookie, ..Persistence::default() })
-        }
-        None => None,
     }
 }
 
@@ -237,6 +272,9 @@ fn algorithm(pool: &Pool, can: &Abilities) -> Algorithm {
 /// What this provider cannot do for them.
 pub fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
     let mut refused = no_ids(wish);
+    // Nodes themselves let nobody else in, where they see who comes.
+    let guarded = wish.options.outside.as_ref();
+    let guarded = guarded.is_some_and(|it| it.opened && is_transparent(it.provider.as_ref()));
     for listener in wish.listeners.values() {
         let mut refuse = |what: &str, fix: &str| {
             let problem = Problem::new(
@@ -255,7 +293,7 @@ pub fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
         need(listener.l4 == L4::Udp, Ability::Udp);
         need(listener.l4 == L4::Sctp, Ability::Sctp);
         need(listener.protocol == Protocol::Http, Ability::Http);
-        need(!listener.sources.is_empty(), Ability::AllowedCidrs);
+        need(!listener.sources.is_empty() && !guarded, Ability::AllowedCidrs);
         let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else {
             refuse("rules", "Lead all of a port to one Service, or serve it with the native driver.");
             continue;
@@ -270,7 +308,7 @@ pub fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
                 "Leave the choice to the provider.",
             );
         }
-        match pool.health.as_ref().map(|it| &it.kind) {
+        match checks::check(&wish.options, pool, can).as_ref().map(|it| &it.kind) {
             Some(CheckKind::Grpc { .. }) => {
                 refuse("health check for gRPC", "Use an HTTP or a TCP check.");
             }
@@ -280,12 +318,23 @@ pub fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
             Some(CheckKind::Http { .. }) if !can.has(Ability::Http) => {
                 refuse("health check by HTTP", "Use a TCP check.");
             }
+            Some(_) if listener.l4 == L4::Sctp && !can.has(Ability::Http) => {
+                refuse("health check of SCTP", "Leave it out: seaway.dev/cloud-monitor: \"false\".");
+            }
             _ => {}
         }
-        if listener.tls.is_some() {
-            refuse("certificates of ours yet", "Serve TLS with the native driver, or at the members.");
+        if let Some(port) = wish.options.outside.as_ref().and_then(|it| it.metrics) {
+            if !can.has(Ability::Prometheus) {
+                refuse(
+                    Ability::Prometheus.as_str(),
+                    "Choose another provider, or remove seaway.dev/metrics-port.",
+                );
+            } else if listener.id() == (ListenerId { l4: L4::Tcp, port }) {
+                refuse("room for metrics beside it", "Say another seaway.dev/metrics-port.");
+            }
         }
     }
+    refused.extend(tls::refused(wish, can));
     refused
 }
 
@@ -318,7 +367,7 @@ fn no_ids(wish: &LoadBalancer) -> Vec<(Owner, Problem)> {
 }
 
 /// The one pool that all of a listener goes to.
-fn leads_to(listener: &Listener) -> Option<&seaway_model::PoolId> {
+pub(super) fn leads_to(listener: &Listener) -> Option<&seaway_model::PoolId> {
     let [rule] = &listener.rules[..] else { return None };
     let everything = rule.hosts.is_empty() && rule.matches.is_empty() && rule.filters.is_empty();
     match &rule.action {
@@ -333,7 +382,7 @@ pub fn spot(member: &NewMember) -> SocketAddr {
 }
 
 /// Never none, and nothing is shortened.
-fn seconds(time: Duration) -> u64 {
+pub(super) fn seconds(time: Duration) -> u64 {
     time.as_millis().div_ceil(1000).clamp(1, 3600) as u64
 }
 

@@ -1,22 +1,180 @@
-//! Other people's.
+//! Other people's: what is taken over, and what is not.
 
-use seaway_openstack::octavia::{LoadBalancer, NewLoadBalancer};
+use std::{net::IpAddr, sync::Arc};
 
-use crate::scene::*;
+use seaway_engine::{Driver, Failure};
+use seaway_model::{
+    Desired, LoadBalancer as Wish, Reason,
+    load_balancer::{HealthCheck, Named},
+};
+use seaway_openstack::{
+    neutron::FloatingIp,
+    octavia::{LoadBalancer, LoadBalancerChange},
+    resource::Edit,
+};
+
+use crate::{occm::Theirs, scene::*};
+
+/// Two ports and two nodes, as `Scene::wish` wants them.
+fn theirs() -> Theirs {
+    let node = |last: u8| IpAddr::from([10, 0, 0, last]);
+    Theirs::new("nginxservice", &[(80, 30_080), (443, 30_443)], &[("one", node(1)), ("two", node(2))])
+}
+
+fn pointing(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) -> Wish {
+    let outside = wish.options.outside.as_mut().unwrap();
+    outside.named = annotation.map(|id| Named {
+        id: id.into(),
+        field: "metadata.annotations[loadbalancer.openstack.org/load-balancer-id]".into(),
+    });
+    outside.published = status.into_iter().collect();
+    wish
+}
+
+/// What the user is told, and nothing was written.
+async fn refused(scene: &Scene, wish: &Wish) -> seaway_model::Problem {
+    scene.fake.forget_requests();
+    let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
+    let Err(Failure::User(mut told)) = scene.driver.observe(&unit(), &desired).await else {
+        panic!("it should have been refused")
+    };
+    assert_eq!(told.len(), 1);
+    for method in ["POST", "PUT", "DELETE"] {
+        assert_eq!(scene.fake.count(&format!("{method} */v2*")), 0, "{method}");
+    }
+    told.remove(0).1
+}
 
 #[tokio::test]
-async fn what_has_our_name_and_not_our_tag_is_never_touched() {
+async fn a_live_tree_is_taken_over_by_one_write_of_tags_and_one_of_a_description() {
+    for (serial, legacy, monitored) in [
+        (false, None, false),
+        (true, None, true),
+        (false, Some("uid-1-22222222-3333-4444-555566667777"), false),
+    ] {
+        for by_status in [true, false] {
+            let mut scene = Scene::set().await;
+            let theirs = Theirs { serial, legacy: legacy.map(str::to_owned), monitored, ..theirs() };
+            // Of long ago, the name is made of the UID.
+            let uid = legacy.unwrap_or("uid-1");
+            let (made, floating) = theirs.make(&scene.cloud, &scene.subnet).await;
+            let marks = ["by hand".to_owned()];
+            let tags = made.tags.iter().cloned().chain(marks).collect();
+            let change = LoadBalancerChange { tags: Edit::To(tags), ..LoadBalancerChange::default() };
+            scene.cloud.all::<LoadBalancer>().change(&made.id, &change).await.unwrap();
+            let mut wish = scene.wish_of(uid, &[80, 443], &[1, 2]);
+            if monitored {
+                let check = seaway_model::config::CloudDefaults::default().check;
+                wish.pools.values_mut().for_each(|it| {
+                    Arc::make_mut(it).health = Some(HealthCheck { ..check.clone() });
+                });
+            }
+            let at = if by_status { floating.floating_ip_address } else { None };
+            let id = made.id.as_str();
+            let wish = pointing(wish, (!by_status).then_some(id), at);
+            scene.fake.forget_requests();
+            let steps = scene.reach_of(uid, &wish).await;
+            assert_eq!(
+                steps,
+                [format!("describe floating IP {}", floating.id), "change the load balancer".to_owned()]
+            );
+            assert_eq!(scene.fake.count("PUT */lbaas/*"), 1, "tags alone");
+            assert_eq!(scene.fake.count("PUT */floatingips/*"), 1);
+            assert_eq!(scene.fake.count("POST */lbaas/*") + scene.fake.count("POST */floatingips*"), 0);
+            assert_eq!(scene.fake.count("DELETE *"), 0);
+            let now = scene.balancers().await.remove(0);
+            assert_eq!((&now.name, &now.description), (&made.name, &made.description));
+            let own = theirs.own();
+            let key = format!("seaway.dev/key={uid}");
+            for tag in [own.as_str(), "by hand", "seaway.dev/cluster=6c1d", &key] {
+                assert!(now.tags.contains(tag), "{tag}: {:?}", now.tags);
+            }
+            let text = scene.floating().await.remove(0).description;
+            assert!(text.starts_with(&floating.description) && text.contains(&key), "{text}");
+            scene.restarted();
+            assert_eq!(scene.reach_of(uid, &wish).await, [""; 0], "and it stays so");
+            scene.remove_of(uid).await;
+            assert!(
+                scene.balancers().await.is_empty() && scene.floating().await.is_empty(),
+                "all of it goes"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_alone_is_a_problem_that_names_the_fix_and_touches_nothing() {
     let scene = Scene::set().await;
-    let new = NewLoadBalancer {
-        name: "kube_service_kubernetes_default_nginxservice".into(),
-        vip_subnet_id: Some(scene.subnet.clone()).into(),
-        ..NewLoadBalancer::new()
-    };
-    let theirs = scene.cloud.all::<LoadBalancer>().create(&new).await.unwrap();
-    scene.reach(&scene.wish(&[80], &[1])).await;
-    assert_eq!(scene.balancers().await.len(), 2, "ours is another");
+    let (made, _) = theirs().make(&scene.cloud, &scene.subnet).await;
+    let wish = scene.wish(&[80, 443], &[1, 2]);
+    let problem = refused(&scene, &wish).await;
+    assert_eq!(problem.reason, Reason::OtherController);
+    assert!(problem.fix.contains(&format!("load-balancer-id={}", made.id)), "{}", problem.fix);
+    let id = made.id.as_str();
+    assert_eq!(scene.reach(&pointing(wish, Some(id), None)).await.len(), 2, "as the fix says");
+}
+
+#[tokio::test]
+async fn an_address_that_leads_to_what_is_called_otherwise_is_a_problem() {
+    let scene = Scene::set().await;
+    let other = Theirs { cluster: "production", ..theirs() };
+    let (_, floating) = other.make(&scene.cloud, &scene.subnet).await;
+    let wish = pointing(scene.wish(&[80, 443], &[1, 2]), None, floating.floating_ip_address);
+    let problem = refused(&scene, &wish).await;
+    assert!(problem.fix.contains("--cluster-name"), "{}", problem.fix);
+}
+
+/// The second takes the load balancer of the first over, with its members.
+#[tokio::test]
+async fn two_clusters_with_one_cluster_name_never_touch_each_other_s() {
+    let scene = Scene::set().await;
+    let wish = scene.wish(&[80, 443], &[1, 2]);
+    // The other has Seaway, too: its tags say whose it is, so nobody has to be asked.
+    let other = driver_of(&scene.cloud, "amphora", "9999");
+    scene.reach_by(&other, &wish).await;
+    let before = scene.balancers().await.remove(0);
+    scene.reach(&wish).await;
+    assert_eq!(scene.balancers().await.len(), 2);
     scene.remove().await;
     let left = scene.balancers().await;
-    assert_eq!(left.len(), 1);
-    assert_eq!((&left[0].id, left[0].tags.len()), (&theirs.id, 0));
+    assert_eq!((left.len(), &left[0].id, &left[0].tags), (1, &before.id, &before.tags));
+    assert_eq!(scene.floating().await.len(), 1);
+
+    // The other has not, and its Service was copied here with its annotation.
+    let scene = Scene::set().await;
+    let node = |last: u8| IpAddr::from([10, 0, 0, last]);
+    let elsewhere = Theirs { nodes: vec![("one".to_owned(), node(101))], ..theirs() };
+    let (made, _) = elsewhere.make(&scene.cloud, &scene.subnet).await;
+    let id = made.id.as_str();
+    let problem = refused(&scene, &pointing(wish, Some(id), None)).await;
+    assert!(problem.message.contains("another cluster"), "{}", problem.message);
+    assert!(problem.field.contains("load-balancer-id"), "{}", problem.field);
+}
+
+/// <https://github.com/kubernetes/cloud-provider-openstack/issues/2751>
+#[tokio::test]
+async fn a_stale_annotation_does_not_block_re_creation() {
+    let scene = Scene::set().await;
+    let gone = "3f1c9f8e-0a71-4f3b-9d9e-0f2b8f8e6a55";
+    let wish = pointing(scene.wish(&[80], &[1]), Some(gone), None);
+    let told = scene.reach_telling(&wish).await;
+    assert_eq!(scene.balancers().await.len(), 1, "it has one of its own");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].message.contains(gone) && told[0].fix.contains("Remove"), "{:?}", told[0]);
+    assert_eq!(scene.reach_telling(&wish).await, told, "as long as it is there");
+}
+
+/// They block its ensure and its delete.
+#[tokio::test]
+async fn duplicate_load_balancer_names_block_neither_creation_nor_deletion() {
+    let scene = Scene::set().await;
+    let (made, floating) = theirs().make(&scene.cloud, &scene.subnet).await;
+    let (twin, kept) = theirs().make(&scene.cloud, &scene.subnet).await;
+    let wish = pointing(scene.wish(&[80, 443], &[1, 2]), None, floating.floating_ip_address);
+    assert_eq!(scene.reach(&wish).await.len(), 2, "its address tells which is meant");
+    scene.remove().await;
+    let left = scene.balancers().await;
+    assert_eq!((left.len(), &left[0].id), (1, &twin.id), "and not {}", made.id);
+    let floating: Vec<FloatingIp> = scene.floating().await;
+    assert_eq!((floating.len(), &floating[0].id), (1, &kept.id));
 }

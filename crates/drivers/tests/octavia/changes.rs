@@ -2,12 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use seaway_engine::{Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer,
     load_balancer::{Affinity, Balance, HealthCheck, Protocol, ProxyVersion},
 };
 use seaway_openstack::octavia::{Algorithm, Protocol as Spoken, Provisioning};
-use seaway_testkit::{cloud::Pace, conformance::converges_in_time};
+use seaway_testkit::{
+    cloud::{Fault, Pace},
+    conformance::converges_in_time,
+};
 
 use crate::scene::*;
 
@@ -53,7 +57,7 @@ async fn every_wish_is_reached_from_every_other() {
         assert_eq!(scene.reach(wish).await, [""; 0], "fresh eyes see the same");
     }
     let wanted: Vec<_> = wanted.iter().map(|it| Desired::LoadBalancer(Arc::new((*it).clone()))).collect();
-    converges_in_time(&scene.driver, &unit(), &wanted, |time| {
+    converges_in_time(&*scene.driver, &unit(), &wanted, |time| {
         scene.fake.advance(time);
         scene.clock.advance(time);
     })
@@ -76,9 +80,12 @@ async fn a_whole_load_balancer_takes_one_request_and_its_floating_ip_another() {
     );
     assert_eq!((scene.fake.count("POST */lbaas/*"), scene.fake.count("POST */floatingips")), (1, 1));
     let looks = scene.fake.count("GET */lbaas/loadbalancers*");
-    assert!(looks <= 32, "one look before, then one every two seconds: {looks}");
+    assert!(looks <= 31, "one list before, then one every two seconds: {looks}");
     let all = scene.fake.requests().len();
-    assert!(all - looks <= 12, "{all} requests, of them {looks} looks");
+    assert!(
+        all - looks <= 11,
+        "{all} requests, of them {looks} looks: lists of all and quotas are read once"
+    );
     let made = scene.balancers().await.remove(0);
     assert!(made.tags.contains("seaway.dev/cluster=6c1d") && made.tags.contains("seaway.dev/key=uid-1"));
     assert_eq!(made.description, "Kubernetes external service default/nginxservice from cluster kubernetes");
@@ -144,9 +151,48 @@ async fn a_provider_that_has_no_round_robin_takes_what_it_has() {
     assert_eq!(scene.pools().await[0].lb_algorithm, Algorithm::SourceIpPort);
     let mut wish = scene.wish(&[80], &[1]);
     listeners(&mut wish, |it| it.protocol = Protocol::Http);
-    let refused = seaway_engine::Driver::refuse(&scene.driver, &Desired::LoadBalancer(Arc::new(wish)));
+    let refused = scene.driver.refuse(&Desired::LoadBalancer(Arc::new(wish)));
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert!(refused[0].1.message.contains("has no HTTP"), "{}", refused[0].1.message);
+}
+
+#[tokio::test]
+async fn what_can_be_asked_for_is_what_the_provider_of_that_service_can() {
+    for (usual, own, refused, algorithm) in
+        [("ovn", "amphora", 0, Algorithm::RoundRobin), ("amphora", "ovn", 1, Algorithm::SourceIpPort)]
+    {
+        let scene = Scene::with(usual).await;
+        let mut wish = scene.wish(&[80], &[1]);
+        wish.options.outside.as_mut().unwrap().provider = Some(own.into());
+        scene.reach(&wish).await;
+        assert_eq!(scene.balancers().await[0].provider.as_deref(), Some(own));
+        assert_eq!(scene.pools().await[0].lb_algorithm, algorithm, "{own}");
+        listeners(&mut wish, |it| it.protocol = Protocol::Http);
+        let told = scene.driver.refuse(&Desired::LoadBalancer(Arc::new(wish)));
+        assert_eq!(told.len(), refused, "{own}: {told:?}");
+    }
+}
+
+/// Its driver breaks over a change of a pool that does not say whether the pool is up.
+#[tokio::test]
+async fn affinity_that_comes_and_goes_changes_a_pool_of_ovn_where_it_is() {
+    let scene = Scene::with("ovn").await;
+    let mut wish = scene.wish(&[80], &[1]);
+    scene.reach(&wish).await;
+    let made = scene.pools().await.remove(0).id;
+    let without = wish.clone();
+    pools(&mut wish, |it| it.affinity = Some(Affinity::ClientIp(Duration::from_secs(3_600))));
+    for wish in [wish, without] {
+        scene.fake.forget_requests();
+        // It is told that no client is kept there (affinity.rs).
+        scene.reach_telling(&wish).await;
+        assert_eq!(scene.fake.count("PUT */lbaas/pools/*"), 1);
+        let now = scene.pools().await.remove(0);
+        assert_eq!((now.id, now.provisioning_status), (made.clone(), Provisioning::Active));
+        assert_eq!(now.session_persistence.is_some(), wish.pools.values().any(|it| it.affinity.is_some()));
+        scene.reach_telling(&wish).await;
+        assert_eq!(scene.fake.count("PUT */lbaas/pools/*"), 1);
+    }
 }
 
 #[tokio::test]
@@ -158,9 +204,28 @@ async fn one_in_error_is_a_problem_of_its_service() {
     scene.fake.set_provisioning_status(id.as_str(), "ERROR");
     scene.restarted();
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let observed = seaway_engine::Driver::observe(&scene.driver, &unit(), &desired).await.unwrap();
+    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
     let told = scene.conclude(&wish, &observed);
     assert_eq!(observed.balancer.unwrap().it.provisioning_status, Provisioning::Error);
     assert_eq!(told.problems.len(), 1);
     assert!(told.problems[0].1.message.contains("is in ERROR"));
+}
+
+#[tokio::test]
+async fn a_request_that_only_its_user_can_mend_is_told_to_him() {
+    let scene = Scene::set().await;
+    scene.fake.fail(Fault::on("POST */lbaas/loadbalancers").always().reply(
+        403,
+        serde_json::json!({ "faultcode": "Client", "faultstring": "Quota has been met for resources: Load Balancer" }),
+    ));
+    let desired = Desired::LoadBalancer(Arc::new(scene.wish(&[80], &[1])));
+    let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let steps = scene.driver.steps(&desired, &observed);
+    let failed = scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap_err();
+    let Failure::User(told) = failed else { panic!("{failed}") };
+    assert_eq!(told[0].0, owner());
+    assert!(told[0].1.message.contains("Quota"), "{:?}", told[0].1);
+    scene.fake.heal();
+    scene.reach(&scene.wish(&[80], &[1])).await;
+    assert_eq!(scene.balancers().await.len(), 1, "nothing is lost by it");
 }

@@ -1,6 +1,10 @@
 //! Floating IPs: reused, asked for, kept.
 
-use seaway_openstack::neutron::{FloatingIp, NewFloatingIp};
+use seaway_model::LoadBalancer;
+use seaway_openstack::{
+    neutron::{FloatingIp, NewFloatingIp},
+    octavia::LoadBalancer as Balancer,
+};
 
 use crate::scene::*;
 
@@ -42,4 +46,48 @@ async fn who_becomes_internal_lets_its_own_go() {
     scene.reach(&wish).await;
     assert!(scene.floating().await.is_empty());
     assert_eq!(scene.balancers().await.len(), 1, "the load balancer stays");
+}
+
+#[tokio::test]
+async fn one_that_is_to_be_kept_outlives_its_service() {
+    let mut scene = Scene::set().await;
+    let mut wish = scene.wish(&[80], &[1]);
+    scene.reach(&wish).await;
+    let id = scene.floating().await.remove(0).id;
+    let keep = |wish: &mut LoadBalancer, keep| {
+        wish.options.outside.as_mut().unwrap().floating.keep = keep;
+    };
+    for kept in [true, false, true] {
+        keep(&mut wish, kept);
+        assert_eq!(scene.reach(&wish).await, [format!("describe floating IP {id}")]);
+        scene.restarted();
+        assert_eq!(scene.reach(&wish).await, [""; 0]);
+    }
+    scene.restarted();
+    assert_eq!(scene.remove().await[0], format!("detach floating IP {id}"), "nobody is left to ask");
+    assert_eq!(scene.floating().await.remove(0).port_id, None);
+}
+
+/// The other controller loses sight of it: it looks for the load balancer first.
+#[tokio::test]
+async fn a_load_balancer_that_was_taken_from_behind_leaves_no_floating_ip() {
+    let mut scene = Scene::set().await;
+    let wish = scene.wish(&[80], &[1]);
+    for is_wanted in [true, false] {
+        scene.reach(&wish).await;
+        let (ours, there) = (scene.balancers().await.remove(0), scene.floating().await.remove(0));
+        scene.cloud.all::<Balancer>().delete_cascade(&ours.id).await.unwrap();
+        scene.restarted();
+        if is_wanted {
+            let steps = scene.reach(&wish).await;
+            assert_eq!(
+                steps[1..],
+                [format!("lead floating IP {} to the VIP", there.id)],
+                "the address stays"
+            );
+        } else {
+            assert_eq!(scene.remove().await, [format!("delete floating IP {}", there.id)]);
+        }
+    }
+    assert!(scene.floating().await.is_empty());
 }

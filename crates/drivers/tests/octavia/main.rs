@@ -2,9 +2,31 @@
 #![allow(clippy::unwrap_used)]
 
 mod adopted;
+mod affinity;
+mod audits;
+mod belongings;
 mod changes;
+mod crash;
+mod crash_shared;
+mod defects;
+mod families;
 mod floating;
+mod groups;
+mod living;
+mod local;
+mod meeting;
+mod numbers;
+mod obstacles;
+mod occm;
+mod pairs;
+mod refused;
+mod restraint;
 mod scene;
+mod serial;
+mod shared;
+mod their_groups;
+mod tls;
+mod troubles;
 
 #[path = "../../../openstack/tests/client/hurried.rs"]
 #[allow(dead_code)]

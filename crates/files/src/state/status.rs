@@ -173,6 +173,8 @@ mod tests {
             ready: true,
             problems: Vec::new(),
             pool: None,
+            shown: seaway_model::outcome::Shown::default(),
+            waits: None,
         };
         (owner, Arc::new(status))
     }

@@ -1,5 +1,6 @@
 //! Service, as `k8s.io/kubernetes/pkg/apis/core` defaults and validates it.
 
+mod held;
 pub(super) mod ports;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -11,6 +12,8 @@ use seaway_model::{
     load_balancer::Family,
 };
 
+pub use self::held::{FINALIZER, MANAGER};
+use self::held::{held, is_leaving};
 use super::{
     meta::{self, Naming, judge},
     words,
@@ -76,6 +79,8 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         class,
         source_ranges,
         publish_not_ready,
+        leaving: is_leaving(root),
+        held: held(root),
         published: published(root),
     };
     Some(vec![Fact::Service(Arc::new(service))])

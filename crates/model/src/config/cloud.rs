@@ -14,6 +14,8 @@ use crate::{
 pub struct CloudDefaults {
     /// Otherwise Services are created, and stay pending.
     pub enabled: bool,
+    /// Nobody here was told of a cloud: nothing is made, and nothing that was made is forgotten.
+    pub absent: bool,
     /// Services without a class are its.
     pub classless: bool,
     pub provider: Name,
@@ -40,6 +42,8 @@ pub struct CloudDefaults {
     /// The provider takes one object at a time.
     pub serial: bool,
     pub cascade: bool,
+    /// One in ERROR that does not come back is deleted, and made again where it was.
+    pub rebuild: bool,
     /// `[LoadBalancerClass "gold"]`.
     pub classes: BTreeMap<Name, CloudPlace>,
     pub networking: CloudNetworking,
@@ -78,6 +82,7 @@ impl Default for CloudDefaults {
     fn default() -> CloudDefaults {
         CloudDefaults {
             enabled: true,
+            absent: false,
             classless: false,
             provider: "amphora".into(),
             balance: None,
@@ -101,6 +106,7 @@ impl Default for CloudDefaults {
             most_shared: 2,
             serial: false,
             cascade: true,
+            rebuild: false,
             classes: BTreeMap::new(),
             networking: CloudNetworking::default(),
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Class, Error};
-use crate::call::Call;
+use crate::{call::Call, quota};
 
 /// A reply of status 400 and above.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,10 @@ fn advice(class: &Class, service: &str, page: bool) -> Option<String> {
         Class::Unsupported => Some(format!(
             "this version of {service}, or its provider, cannot do it: `seaway openstack check` lists what can be done"
         )),
-        Class::Quota { what } => Some(format!("ask for more {what} (`openstack quota set`), or remove some")),
+        Class::Quota { what } => {
+            // It tells of ports, too, of which its providers found too few.
+            Some(format!("ask for more {what} (`{}`), or remove some", quota::command(what)))
+        }
         Class::Forbidden => {
             Some("the user lacks a role for it: `openstack role assignment list --names`".into())
         }
@@ -165,10 +168,10 @@ enum Told {
 /// map does not know come as that; and Octavia passes on what Neutron said.
 static TOLD: [(&[u16], Told, Class); 25] = [
     (&[403, 409, 413], Told::Kind("OverQuota"), Class::Quota { what: String::new() }),
-    (&[403, 409, 413], Told::Words("quota exceeded"), Class::Quota { what: String::new() }),
+    (&[403, 409, 413, 500], Told::Words("quota exceeded"), Class::Quota { what: String::new() }),
     (&[403, 409, 413], Told::Words("quota has been met"), Class::Quota { what: String::new() }),
     (&[403, 409, 413], Told::Words("quota reached"), Class::Quota { what: String::new() }),
-    (&[409], Told::Words("no more ip addresses"), Class::NoAddressLeft),
+    (&[409, 500], Told::Words("no more ip addresses"), Class::NoAddressLeft),
     (&[400, 409], Told::Words("unable to find any ip address on external"), Class::NoAddressLeft),
     (&[409, 500], Told::Kind("IpAddressInUse"), Class::AddressTaken),
     (&[409, 500], Told::Kind("IpAddressAlreadyAllocated"), Class::AddressTaken),

@@ -24,6 +24,7 @@ pub enum Ability {
     Timeouts,
     AdditionalVips,
     Failover,
+    Prometheus,
 }
 
 /// What a provider can do, as far as is known.
@@ -37,11 +38,11 @@ pub struct Abilities {
 }
 
 use Ability::{
-    AdditionalVips, AllowedCidrs, CookieAffinity, Failover, Http, L7, Proxy, RoundRobin, Sctp,
+    AdditionalVips, AllowedCidrs, CookieAffinity, Failover, Http, L7, Prometheus, Proxy, RoundRobin, Sctp,
     SourceIpAffinity, Tcp, Timeouts, Tls, Udp,
 };
 
-const ALL: [Ability; 14] = [
+const ALL: [Ability; 15] = [
     Tcp,
     Udp,
     Sctp,
@@ -56,17 +57,19 @@ const ALL: [Ability; 14] = [
     Timeouts,
     AdditionalVips,
     Failover,
+    Prometheus,
 ];
 
 /// `octavia` is the old name of `amphora`, `amphorav2` was its name for two releases.
 const KNOWN: [(&[&str], &[Ability]); 2] =
     [(&["amphora", "amphorav2", "octavia"], &[]), (&["ovn"], &OVN_REFUSES)];
 
-const OVN_REFUSES: [Ability; 9] =
-    [Http, Tls, Proxy, L7, AllowedCidrs, CookieAffinity, RoundRobin, Timeouts, Failover];
+const OVN_REFUSES: [Ability; 10] =
+    [Http, Tls, Proxy, L7, AllowedCidrs, CookieAffinity, RoundRobin, Timeouts, Failover, Prometheus];
 
 /// Since which minor version of the API `2.x` there are words for it.
-const SINCE: [(Ability, u32); 4] = [(Timeouts, 1), (AllowedCidrs, 12), (Sctp, 23), (AdditionalVips, 26)];
+const SINCE: [(Ability, u32); 5] =
+    [(Timeouts, 1), (AllowedCidrs, 12), (Sctp, 23), (Prometheus, 25), (AdditionalVips, 26)];
 
 impl Abilities {
     pub fn of(provider: &str, versions: Option<&Versions>) -> Abilities {
@@ -104,6 +107,7 @@ impl Ability {
             Timeouts => "timeouts",
             AdditionalVips => "several VIPs (dual stack)",
             Failover => "failover",
+            Prometheus => "listener for Prometheus",
         }
     }
 }

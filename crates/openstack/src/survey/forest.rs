@@ -149,11 +149,11 @@ pub async fn forest(cloud: &Cloud, wanted: &Wanted, tell: &Tell) -> Result<Fores
     };
     tell(&format!("{} found; listing what is below, and floating IPs", balancers.len()));
     let (listeners, pools, monitors, policies, attached, trees) = tokio::join!(
-        list::<Listener>(cloud, below.clone()),
-        list::<Pool>(cloud, below),
-        list::<HealthMonitor>(cloud, Query::all()),
-        list::<L7Policy>(cloud, Query::all()),
-        list::<Attached>(cloud, Query::all()),
+        understood::<Listener>(cloud, below.clone()),
+        understood::<Pool>(cloud, below),
+        understood::<HealthMonitor>(cloud, Query::all()),
+        understood::<L7Policy>(cloud, Query::all()),
+        understood::<Attached>(cloud, Query::all()),
         trees(cloud, if wanted.members { &balancers } else { &[] }, tell),
     );
     let mut failed = Vec::new();
@@ -182,8 +182,8 @@ async fn balancers(cloud: &Cloud, wanted: &Wanted) -> Result<Vec<LoadBalancer>, 
         tags => query.tagged(tags.iter().map(String::as_str)),
     };
     let mut found = match &wanted.named {
-        Some(name) => list::<LoadBalancer>(cloud, tagged(Query::named(name))).await?,
-        None => list::<LoadBalancer>(cloud, tagged(Query::all())).await?,
+        Some(name) => understood::<LoadBalancer>(cloud, tagged(Query::named(name))).await?,
+        None => understood::<LoadBalancer>(cloud, tagged(Query::all())).await?,
     };
     if let (true, Some(Ok(id))) = (found.is_empty(), wanted.named.as_ref().map(|it| it.parse())) {
         found.extend(cloud.all::<LoadBalancer>().find::<LoadBalancer>(&id).await?);
@@ -193,8 +193,8 @@ async fn balancers(cloud: &Cloud, wanted: &Wanted) -> Result<Vec<LoadBalancer>, 
     Ok(found)
 }
 
-/// What cannot be understood of a list is left out; the rest is worth showing.
-async fn list<V>(cloud: &Cloud, query: Query) -> Result<Vec<V>, Error>
+/// What cannot be understood of a list is left out; the rest is worth having.
+pub async fn understood<V>(cloud: &Cloud, query: Query) -> Result<Vec<V>, Error>
 where
     V: View,
     V::Of: Resource<Home = ()>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{ExternalNetwork, Found, FoundService, Quota, Survey};
-use crate::{Class, Error, Service};
+use crate::{Class, Error, Service, quota};
 
 /// Something that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -225,8 +225,8 @@ fn judge_quota(what: &str, limit: u64, left: u64, findings: &mut Vec<Finding>) {
     if OF_THE_SURROUNDINGS.contains(&what) {
         return;
     }
-    let fix =
-        format!("an operator raises it (`openstack quota set --help`), or remove {what} that nobody needs");
+    let command = quota::command(what);
+    let fix = format!("an operator raises it (`{command} --help`), or remove {what} that nobody needs");
     if left == 0 {
         findings.push(missing(format!("all {limit} {what} of the quota are used"), fix));
     } else if left.saturating_mul(NEARLY) <= limit {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Condvar, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -147,6 +147,7 @@ async fn a_cloud_that_wants_a_longer_pause_than_a_call_has_is_not_waited_for() {
 #[tokio::test]
 async fn no_more_requests_are_under_way_than_the_limit_and_none_is_lost() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let come = (Mutex::new(0_usize), Condvar::new());
     let server = {
         let (now, most) = (now.clone(), most.clone());
         Scripted::start(move |request| {
@@ -154,6 +155,13 @@ async fn no_more_requests_are_under_way_than_the_limit_and_none_is_lost() {
                 return granted(request);
             }
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // As many as may be under way wait for each other, so that they are, however slow they come.
+            let mut all = come.0.lock().expect("nobody panics");
+            *all += 1;
+            come.1.notify_all();
+            let full = all.next_multiple_of(3).min(40);
+            let waits = |all: &mut usize| *all < full;
+            drop(come.1.wait_timeout_while(all, Duration::from_secs(60), waits).expect("nobody panics"));
             // Long enough for others to come, were they let through.
             std::thread::sleep(Duration::from_millis(10));
             now.fetch_sub(1, Ordering::SeqCst);

@@ -49,17 +49,27 @@ pub(crate) fn signs_in(request: &Request) -> bool {
     request.path.ends_with("/auth/tokens")
 }
 
-/// Quick to lose patience, so that tests need none.
+/// Quick to try again, and patient with whoever answers: threads of tests may be slow.
 pub(crate) fn quick() -> Settings {
     Settings {
         timing: Timing {
-            connect: Duration::from_millis(400),
-            attempt: Duration::from_millis(500),
-            call: Duration::from_secs(2),
+            connect: Duration::from_secs(60),
+            attempt: Duration::from_secs(60),
+            call: Duration::from_secs(120),
         },
         backoff: Backoff { attempts: 2, first: Duration::from_millis(5), longest: Duration::from_millis(10) },
         ..Settings::default()
     }
+}
+
+/// Quick to lose patience, where nobody answers.
+pub(crate) fn impatient() -> Settings {
+    let timing = Timing {
+        connect: Duration::from_millis(400),
+        attempt: Duration::from_millis(500),
+        call: Duration::from_secs(2),
+    };
+    Settings { timing, ..quick() }
 }
 
 pub(crate) fn credentials(auth_url: &str) -> Credentials {

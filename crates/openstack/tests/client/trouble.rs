@@ -6,18 +6,19 @@ use std::{
 };
 
 use seaway_openstack::{
-    Call, Class, Cloud, Credentials, Error, Retry, Service, Source,
+    Call, Class, Cloud, Credentials, Error, Retry, Service, Settings, Source,
     credentials::{ApplicationCredential, Proof, Scope},
 };
 use serde_json::json;
+use socket2::{Domain, Socket, Type};
 
 use crate::{
-    keystone::{PASSWORD, connect, credentials, granted, quick, signs_in, unauthorized},
+    keystone::{PASSWORD, connect, credentials, granted, impatient, quick, signs_in, unauthorized},
     scripted::{Act, Request, Scripted},
 };
 
-/// More than any of these situations may take: attempts, pauses and all.
-pub(crate) const SOON: Duration = Duration::from_secs(4);
+/// More than any of these situations may take, attempts, pauses and all; and less than patience lasts.
+pub(crate) const SOON: Duration = Duration::from_secs(50);
 
 fn networks() -> Call {
     Call::get(Service::Network, "list networks", "/networks")
@@ -38,9 +39,18 @@ pub(crate) fn check(start: Instant, error: &Error, class: &Class, line: &str) {
 
 /// Signing in to this server ends so; `{at}` stands for its address.
 async fn sign_in_fails(class: Class, line: &str, act: impl Fn(&Request) -> Act + Send + Sync + 'static) {
+    sign_in_fails_with(quick(), class, line, act).await;
+}
+
+async fn sign_in_fails_with(
+    settings: Settings,
+    class: Class,
+    line: &str,
+    act: impl Fn(&Request) -> Act + Send + Sync + 'static,
+) {
     let server = Scripted::start(act);
     let start = Instant::now();
-    let error = connect(&server, quick()).await.err().expect("not let in");
+    let error = connect(&server, settings).await.err().expect("not let in");
     check(start, &error, &class, &line.replace("{at}", &server.address().to_string()));
 }
 
@@ -54,9 +64,27 @@ async fn call_fails(
     let server =
         Scripted::start(move |request| if signs_in(request) { granted(request) } else { act(request) });
     let cloud = connect(&server, quick()).await.expect("let in");
+    fails(&server, &cloud, call, class, line).await;
+}
+
+async fn fails(server: &Scripted, cloud: &Cloud, call: Call, class: Class, line: &str) {
     let start = Instant::now();
     let error = cloud.call(call).await.expect_err("trouble");
     check(start, &error, &class, &line.replace("{at}", &server.address().to_string()));
+}
+
+/// A call to a cloud that says nothing ends so.
+async fn call_stalls(call: Call, class: Class, line: &str) {
+    let server = Scripted::start(|request| if signs_in(request) { granted(request) } else { Act::Stall });
+    // Whoever is impatient may have to knock more than once.
+    let until = Instant::now() + SOON;
+    let cloud = loop {
+        match connect(&server, impatient()).await {
+            Ok(cloud) => break cloud,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
+    };
+    fails(&server, &cloud, call, class, line).await;
 }
 
 #[tokio::test]
@@ -124,7 +152,8 @@ async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
         })
         .await;
     }
-    sign_in_fails(
+    sign_in_fails_with(
+        impatient(),
         Class::Timeout,
         "sign in: {at} did not reply within 0.5 s; the service behind it is stuck or overloaded: ask its operators",
         |_| Act::Stall,
@@ -187,17 +216,16 @@ async fn refused_credentials_say_what_to_check() {
 
 #[tokio::test]
 async fn an_address_where_nobody_answers_says_so() {
-    let fails = async |auth_url: &str, class: Class, line: &str| {
+    let fails = async |settings: Settings, auth_url: &str, class: Class, line: &str| {
         let start = Instant::now();
         let error =
-            Cloud::connect(Source::Given(credentials(auth_url)), quick()).await.err().expect("nobody");
+            Cloud::connect(Source::Given(credentials(auth_url)), settings).await.err().expect("nobody");
         check(start, &error, &class, line);
     };
-    let gone = Scripted::start(|_| Act::HangUp);
-    let at = gone.address();
-    drop(gone);
-    until_refused(at);
+    // Nobody listens there, and nobody else can.
+    let (_kept, at) = bound();
     fails(
+        quick(),
         &format!("http://{at}/v3"),
         Class::Unreachable,
         &format!(
@@ -209,6 +237,7 @@ async fn an_address_where_nobody_answers_says_so() {
     let full = Full::new();
     let at = full.address;
     fails(
+        impatient(),
         &format!("http://{at}/v3"),
         Class::Timeout,
         &format!(
@@ -218,6 +247,7 @@ async fn an_address_where_nobody_answers_says_so() {
     )
     .await;
     fails(
+        quick(),
         "http://no-such-host.invalid:5000/v3",
         Class::Unreachable,
         "sign in: the name \"no-such-host.invalid\" does not resolve; check it in auth_url (as given), and this \
@@ -225,6 +255,7 @@ async fn an_address_where_nobody_answers_says_so() {
     )
     .await;
     fails(
+        quick(),
         "http://[::1/v3",
         Class::Credentials,
         "sign in: \"http://[::1/v3/auth/tokens\" is no URL; it comes from auth_url (as given)",
@@ -235,22 +266,18 @@ async fn an_address_where_nobody_answers_says_so() {
 /// Listens, and takes nobody in: what is sent there is dropped, as by a firewall.
 struct Full {
     address: SocketAddr,
-    _listener: socket2::Socket,
-    _waiting: Vec<socket2::Socket>,
+    _listener: Socket,
+    _waiting: Vec<Socket>,
 }
 
 impl Full {
     fn new() -> Full {
-        use socket2::{Domain, Socket, Type};
-        let socket = || Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-        let listener = socket();
-        listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
+        let (listener, address) = bound();
         listener.listen(0).expect("it listens");
-        let address = listener.local_addr().expect("bound").as_socket().expect("of IPv4");
         let mut waiting = Vec::new();
         loop {
             let client = socket();
-            let taken = client.connect_timeout(&address.into(), Duration::from_millis(200)).is_ok();
+            let taken = client.connect_timeout(&address.into(), Duration::from_secs(1)).is_ok();
             waiting.push(client);
             if !taken {
                 return Full { address, _listener: listener, _waiting: waiting };
@@ -260,11 +287,16 @@ impl Full {
     }
 }
 
-fn until_refused(at: SocketAddr) {
-    let until = Instant::now() + Duration::from_secs(5);
-    while std::net::TcpStream::connect(at).is_ok() {
-        assert!(Instant::now() < until, "it still listens");
-    }
+fn socket() -> Socket {
+    Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket")
+}
+
+/// A port of its own, where nobody listens yet.
+fn bound() -> (Socket, SocketAddr) {
+    let socket = socket();
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
+    let address = socket.local_addr().expect("bound").as_socket().expect("of IPv4");
+    (socket, address)
 }
 
 #[tokio::test]
@@ -286,12 +318,11 @@ async fn a_call_that_gets_no_whole_reply_says_why() {
         |_| Act::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"networks\": ".to_vec()),
     )
     .await;
-    call_fails(
+    call_stalls(
         networks(),
         Class::Timeout,
         "list networks: {at} did not reply within 0.5 s; the service behind it is stuck or overloaded: ask its \
          operators",
-        |_| Act::Stall,
     )
     .await;
     for (status, class) in [(502, Class::Broken), (503, Class::Busy), (504, Class::Broken)] {
@@ -318,13 +349,8 @@ async fn a_call_that_gets_no_whole_reply_says_why() {
 #[tokio::test]
 async fn a_write_of_which_nobody_knows_the_outcome_is_lost() {
     let broken = "the service behind it is stuck or overloaded: ask its operators";
-    call_fails(
-        new_port(),
-        Class::Lost,
-        &format!("make a port: {{at}} did not reply within 0.5 s; {broken}"),
-        |_| Act::Stall,
-    )
-    .await;
+    let line = format!("make a port: {{at}} did not reply within 0.5 s; {broken}");
+    call_stalls(new_port(), Class::Lost, &line).await;
     call_fails(
         new_port(),
         Class::Lost,

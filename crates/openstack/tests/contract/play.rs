@@ -17,7 +17,7 @@ use super::{
 };
 
 /// For one change to end. Amphorae take their time.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(300);
 
 struct Play<'s> {
     stage: &'s mut Stage,

@@ -41,7 +41,7 @@ pub(crate) trait Operator: Send + Sync {
 const ROLES: [&str; 3] = ["member", "creator", "load-balancer_member"];
 const PASSWORD: &str = "a password of the play";
 /// What a cloud with caches may need to take notice of a new user.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Stage {
     /// With a new project, and a new user in it, both of this name.
@@ -53,7 +53,7 @@ impl Stage {
     ) -> Result<Stage> {
         // One connection a request: a stale one would look like trouble of the cloud.
         let http =
-            reqwest::Client::builder().pool_max_idle_per_host(0).timeout(Duration::from_secs(60)).build()?;
+            reqwest::Client::builder().pool_max_idle_per_host(0).timeout(Duration::from_secs(180)).build()?;
         let mut stage = Stage {
             http,
             services: BTreeMap::new(),

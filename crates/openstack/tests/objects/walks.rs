@@ -37,7 +37,7 @@ macro_rules! each_walk {
 }
 
 /// For whatever a cloud does in its own time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A network of the test's own, with room for addresses.
 pub(crate) async fn network(cloud: &Cloud, name: &str, cidr: &str) -> (Id<Network>, Id<Subnet>) {

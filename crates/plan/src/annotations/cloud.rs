@@ -1,6 +1,6 @@
 //! The rows about load balancers of clouds: those of the cloud provider's controller, and the same as ours.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use seaway_model::{
     Name,
@@ -9,9 +9,14 @@ use seaway_model::{
 };
 
 use super::{Row, http::yes_or_no};
+use crate::quantity::{number, selector};
 
 pub const INTERNAL: &str = "seaway.dev/internal";
+pub(crate) const TLS_CONTAINER: &str = "seaway.dev/tls-container";
 pub const CLOUD_CLASS: &str = "seaway.dev/cloud-class";
+pub(crate) const NAMED: &str = "seaway.dev/load-balancer-id";
+
+const MILLISECONDS: RangeInclusive<u64> = 0..=u32::MAX as u64;
 
 /// What is asked of a cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +25,8 @@ pub struct CloudWishes {
     pub class: Option<Name>,
     pub place: CloudPlace,
     pub port: Option<Name>,
+    /// The id of a load balancer that is there.
+    pub named: Option<Name>,
     pub keep_floating: bool,
     pub timeouts: CloudTimeouts,
     pub monitor: Option<bool>,
@@ -27,6 +34,15 @@ pub struct CloudWishes {
     pub flavor: Option<Name>,
     pub zone: Option<Name>,
     pub provider: Option<Name>,
+    /// Nodes that are members: labels that they must have.
+    pub nodes: Option<Vec<(Name, Option<Name>)>>,
+    /// Told instead of any address.
+    pub hostname: Option<Name>,
+    pub tls_container: Option<Name>,
+    pub metrics: Option<u16>,
+    pub rebuild: Option<bool>,
+    pub remake: bool,
+    pub paused: bool,
 }
 
 /// How a probe differs from the usual one.
@@ -77,6 +93,11 @@ pub(super) const ROWS: &[Row] = &[
         set: |wishes, text| named(text).map(|it| wishes.cloud.port = Some(it)),
     },
     Row {
+        names: &[NAMED, theirs!("load-balancer-id")],
+        help: "the id of a load balancer that is there: it is taken over, or shared (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.named = Some(it)),
+    },
+    Row {
         names: &["seaway.dev/floating-network", theirs!("floating-network-id")],
         help: "the id of the network that its floating IP comes from (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.place.floating_network = Some(it)),
@@ -115,9 +136,34 @@ pub(super) const ROWS: &[Row] = &[
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.keep_floating = it),
     },
     Row {
+        names: &[TLS_CONTAINER, theirs!("default-tls-container-ref")],
+        help: "the reference of a container or secret of Barbican: its certificate is shown, TLS ends here (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.tls_container = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/metrics-port"],
+        help: "a port where Prometheus finds the load balancer's figures (clouds)",
+        set: |wishes, text| number(text, 1..=65_535).map(|it| wishes.cloud.metrics = Some(it)),
+    },
+    Row {
         names: &["seaway.dev/provider"],
         help: "who makes the load balancer: amphora, ovn or another (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.provider = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/rebuild-on-error"],
+        help: "true: a load balancer in ERROR that does not come back is made again, with its addresses (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.rebuild = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/rebuild-on-change"],
+        help: "true: a load balancer of which something else is asked than it was made with is made again, with its addresses (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.remake = it),
+    },
+    Row {
+        names: &["seaway.dev/pause"],
+        help: "true: nothing of it is written in the cloud until this is gone (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.paused = it),
     },
     Row {
         names: &["seaway.dev/flavor", theirs!("flavor-id")],
@@ -132,22 +178,24 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &["seaway.dev/cloud-timeout-client", theirs!("timeout-client-data")],
         help: "milliseconds without data from a client (clouds)",
-        set: |wishes, text| milliseconds(text).map(|it| wishes.cloud.timeouts.client_data = Some(it)),
+        set: |wishes, text| number(text, MILLISECONDS).map(|it| wishes.cloud.timeouts.client_data = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-timeout-connect", theirs!("timeout-member-connect")],
         help: "milliseconds to connect to a member (clouds)",
-        set: |wishes, text| milliseconds(text).map(|it| wishes.cloud.timeouts.member_connect = Some(it)),
+        set: |wishes, text| {
+            number(text, MILLISECONDS).map(|it| wishes.cloud.timeouts.member_connect = Some(it))
+        },
     },
     Row {
         names: &["seaway.dev/cloud-timeout-member", theirs!("timeout-member-data")],
         help: "milliseconds without data from a member (clouds)",
-        set: |wishes, text| milliseconds(text).map(|it| wishes.cloud.timeouts.member_data = Some(it)),
+        set: |wishes, text| number(text, MILLISECONDS).map(|it| wishes.cloud.timeouts.member_data = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-timeout-inspect", theirs!("timeout-tcp-inspect")],
         help: "milliseconds to look at what comes first on a connection (clouds)",
-        set: |wishes, text| milliseconds(text).map(|it| wishes.cloud.timeouts.tcp_inspect = Some(it)),
+        set: |wishes, text| number(text, MILLISECONDS).map(|it| wishes.cloud.timeouts.tcp_inspect = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-monitor", theirs!("enable-health-monitor")],
@@ -171,27 +219,27 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &["seaway.dev/cloud-monitor-rise", theirs!("health-monitor-max-retries")],
         help: "successes in a row until a member is well, 1 to 10 (clouds)",
-        set: |wishes, text| number(text, 1..=10).map(|it| wishes.cloud.check.rise = Some(it as u8)),
+        set: |wishes, text| number(text, 1..=10).map(|it| wishes.cloud.check.rise = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-monitor-fall", theirs!("health-monitor-max-retries-down")],
         help: "failures in a row until it is not, 1 to 10 (clouds)",
-        set: |wishes, text| number(text, 1..=10).map(|it| wishes.cloud.check.fall = Some(it as u8)),
+        set: |wishes, text| number(text, 1..=10).map(|it| wishes.cloud.check.fall = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/node-selector", theirs!("node-selector")],
+        help: "labels of Nodes that are members: role=worker,ssd (clouds)",
+        set: |wishes, text| selector(text).map(|it| wishes.cloud.nodes = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/hostname", theirs!("hostname")],
+        help: "a host name that is told instead of its addresses (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.hostname = Some(it)),
     },
 ];
 
 fn named(text: &str) -> Result<Name, String> {
     if text.is_empty() { Err("it says nothing".to_owned()) } else { Ok(text.into()) }
-}
-
-fn milliseconds(text: &str) -> Result<u32, String> {
-    number(text, 0..=31_536_000_000)
-        .and_then(|it| u32::try_from(it).map_err(|_| format!("{text} is too long")))
-}
-
-fn number(text: &str, within: std::ops::RangeInclusive<u64>) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|it| within.contains(it));
-    number.ok_or_else(|| format!("{text:?} is not a number from {} to {}", within.start(), within.end()))
 }
 
 /// All that is about clouds, by our names.

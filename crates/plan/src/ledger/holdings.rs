@@ -64,6 +64,12 @@ impl Holdings {
         self.held.get(&ip).map(|holding| &holding.pool)
     }
 
+    /// Whether nobody else has it, and whether anybody has.
+    pub(super) fn company(&self, ip: IpAddr, owner: &Owner) -> (bool, bool) {
+        let Some(holding) = self.held.get(&ip) else { return (true, false) };
+        (holding.owners.keys().all(|it| it == owner), !holding.owners.is_empty())
+    }
+
     pub(super) fn first_free(&self, from: IpAddr, to: IpAddr) -> Option<IpAddr> {
         self.taken.first_free(from, to)
     }

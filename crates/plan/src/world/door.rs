@@ -207,6 +207,8 @@ impl World {
             members: self.door.guests.pools().values().map(|pool| pool.members.len()).sum(),
             problems: problems.into_iter().collect(),
             pool: None,
+            shown: seaway_model::outcome::Shown::default(),
+            waits: None,
         })
     }
 
@@ -227,6 +229,8 @@ impl World {
                 members: told.members,
                 problems: self.reported.get(&owner.object()).into_iter().flatten().cloned().collect(),
                 pool: None,
+                shown: seaway_model::outcome::Shown::default(),
+                waits: None,
             }
         });
         let mut problems: BTreeSet<Problem> = status.problems.into_iter().collect();

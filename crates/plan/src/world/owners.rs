@@ -8,7 +8,7 @@ use std::{
 use seaway_model::{
     AddressState, Dirt, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, Unit,
     config::MembersFrom,
-    load_balancer::{Bind, Family},
+    load_balancer::Bind,
     unit::{LbKey, Place},
 };
 
@@ -92,6 +92,7 @@ impl World {
         for owner in exposed {
             self.refresh_exposed(&owner);
         }
+        self.refresh_hold(key);
         self.refresh_guest(key);
     }
 
@@ -123,6 +124,8 @@ impl World {
         add(self.of_service.entry(key).or_default(), &owner);
         let state = self.owners.entry(owner.clone()).or_default();
         let claimed = state.claim != claim;
+        // By a name instead of its address, which nothing that is planned tells.
+        let shown = state.demand.as_ref().is_some_and(|before| before.shown() != demand.shown());
         state.demand = Some(Arc::new(demand));
         state.claim = claim.clone();
         let before = std::mem::replace(&mut state.units, units.clone());
@@ -132,6 +135,10 @@ impl World {
         for unit in units.iter().filter(|unit| !before.contains(unit)) {
             add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
             self.dirt.insert(Dirt::Unit(unit.clone()));
+            if matches!(unit, Unit::SecurityGroup { .. }) {
+                // It stays, so nobody need wait for its end.
+                self.went(unit);
+            }
         }
         if claimed {
             let touched = match claim {
@@ -141,6 +148,9 @@ impl World {
             self.regrant(touched);
         }
         self.replan(&owner);
+        if shown {
+            self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+        }
     }
 
     fn claim(&self, demand: &Demand) -> Claim {
@@ -177,7 +187,7 @@ impl World {
             None => self.ledger.grant(owner),
         };
         let binds = match &demand.cloud {
-            Some(_) => vec![Bind::Cloud(demand.service.families.first.unwrap_or(Family::V4))],
+            Some(_) => demand.cloud_binds(),
             None => grant.as_ref().map(|it| self.binds(owner, it)).unwrap_or_default(),
         };
         let spoiled: BTreeSet<ListenerId> =
@@ -204,6 +214,9 @@ impl World {
         let units = state.units.clone();
         let now = state.planned.load_balancer.clone();
         let names = state.planned.names.clone();
+        if before.openings != state.planned.openings {
+            self.groups_changed(&units);
+        }
         self.mark(&units, &before.load_balancer, &now);
         self.rename(owner, &before.names, &names);
         self.dirt.insert(Dirt::Unit(Unit::Status(owner.clone())));
@@ -215,7 +228,7 @@ impl World {
             && before.listeners == now.listeners
             && before.options == now.options
             && before.pools.keys().eq(now.pools.keys());
-        for unit in units {
+        for unit in units.iter().filter(|it| !matches!(it, Unit::SecurityGroup { .. })) {
             if same_shape && before.certificates == now.certificates {
                 let changed = now.pools.iter().filter(|(id, pool)| !Arc::ptr_eq(pool, &before.pools[*id]));
                 self.dirt.extend(changed.map(|(id, _)| Dirt::Pool(unit.clone(), id.clone())));
@@ -292,6 +305,7 @@ impl World {
         if !self.settled {
         } else if host.is_none() {
             self.refresh_clouds();
+            self.nodes_changed();
             self.refresh_statuses();
         } else if nobody
             || host == Some(node)
@@ -312,7 +326,14 @@ impl World {
             Unit::LoadBalancer(Place::Cloud { .. }, LbKey::Of(owner)) => {
                 self.owners.keys().any(|it| uid(it).is_some() && uid(it) == uid(owner))
             }
-            _ => true,
+            // Its owner's name may be cut, as above.
+            Unit::LoadBalancer(Place::Cloud { .. }, LbKey::Second(owner, family)) => {
+                let is_it =
+                    |it: &Unit| matches!(it, Unit::LoadBalancer(_, LbKey::Second(_, its)) if its == family);
+                let mut its = self.owners.iter().filter(|(it, _)| uid(it).is_some() && uid(it) == uid(owner));
+                its.any(|(_, state)| state.units.iter().any(is_it))
+            }
+            _ => self.unit_owners.contains_key(&unit),
         };
         if !self.settled {
             self.found.insert(unit);
@@ -322,7 +343,7 @@ impl World {
     }
 
     /// Nodes are their members.
-    fn refresh_clouds(&mut self) {
+    pub(super) fn refresh_clouds(&mut self) {
         let in_cloud =
             |(_, state): &(&Owner, &OwnerState)| state.demand.as_ref().is_some_and(|it| it.cloud.is_some());
         let owners: Vec<Owner> =

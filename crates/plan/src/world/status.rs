@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_model::{
     LoadBalancer, Owner, Problem, Status,
-    load_balancer::Bind,
+    load_balancer::{Bind, Family},
     outcome::Serving,
     unit::{Place, Unit},
 };
@@ -45,7 +45,8 @@ impl World {
         let names = state.planned.names.iter().map(|name| Unit::Name(name.clone()));
         // A claim that could not be written down has its outcome before it has an address.
         let claims = state.grant.iter().flat_map(|it| &it.addresses).map(|ip| Unit::Address(*ip));
-        for unit in state.units.iter().cloned().chain(presence).chain(names).chain(claims) {
+        let hold = self.is_in_cloud(owner).then(|| Unit::Hold(owner.clone()));
+        for unit in state.units.iter().cloned().chain(presence).chain(names).chain(claims).chain(hold) {
             let told = self.outcomes.get(&unit).into_iter().flat_map(|it| &it.problems);
             problems.extend(told.filter(|(whose, _)| whose == owner).map(|(_, problem)| problem.clone()));
         }
@@ -53,7 +54,8 @@ impl World {
         problems.extend(self.reported.get(&owner.object()).into_iter().flatten().cloned());
         serving.sort();
         serving.dedup();
-        let addresses = match state.demand.as_ref().is_some_and(|it| it.cloud.is_some()) {
+        let is_in_cloud = state.demand.as_ref().is_some_and(|it| it.cloud.is_some());
+        let addresses = match is_in_cloud {
             true => self.cloud_addresses(owner, &serving),
             false => load_balancer.binds.iter().filter_map(Bind::ip).collect(),
         };
@@ -61,19 +63,26 @@ impl World {
         Some(Status {
             owner: owner.clone(),
             addresses,
-            ready: wanted > 0 && serving.len() == wanted,
+            // A cloud may give more than what is needed.
+            ready: wanted > 0 && (serving.len() == wanted || is_in_cloud && serving.len() > wanted),
             serving,
             members: state.planned.members,
             problems: problems.into_iter().collect(),
             pool: state.grant.as_ref().map(|it| it.pool.clone()),
+            shown: state.demand.as_ref().map(|it| it.shown()).unwrap_or_default(),
+            waits: state.units.iter().find_map(|unit| self.stands.get(unit)).cloned(),
         })
     }
 
     /// Those that it answers on; until the cloud was asked, those that were told before.
     fn cloud_addresses(&self, owner: &Owner, serving: &[Serving]) -> Vec<IpAddr> {
         let told: BTreeSet<IpAddr> = serving.iter().map(|it| it.ip).collect();
+        let mut told: Vec<IpAddr> = told.into_iter().collect();
         if !told.is_empty() {
-            return told.into_iter().collect();
+            let demand = self.owners.get(owner).and_then(|it| it.demand.as_ref());
+            let first = demand.and_then(|it| it.service.families.first);
+            told.sort_by_key(|ip| first.is_some_and(|first| Family::of(*ip) != first));
+            return told;
         }
         let object = owner.object();
         let key = ServiceKey::new(object.namespace, object.name);

@@ -9,7 +9,7 @@ use std::{
 use seaway_model::{
     Address, AddressState, Config, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Unit,
     address::PLAN_VERSION,
-    fact::Service,
+    fact::{Held, Service},
     outcome::UnitState,
     unit::{Place, Present},
 };
@@ -67,21 +67,25 @@ impl World {
         let in_clouds =
             self.unit_owners.keys().filter(|it| matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, _)));
         self.dirt.extend(in_clouds.cloned().map(Dirt::Unit));
+        self.mark_holds();
+        self.nodes_changed();
         self.replan(&crate::front_door::owner());
         self.rewrite();
         self.refresh_statuses();
         self.look_at_all_released();
     }
 
-    /// Keeps what its status says apart from the rest.
+    /// Keeps what its status says apart from the rest. (So is who holds it.)
     pub(super) fn note_published(&mut self, service: &Arc<Service>) -> Arc<Service> {
         let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
-        if service.published.is_empty() {
-            self.published.remove(&key);
+        match service.published.is_empty() {
+            true => self.published.remove(&key),
+            false => self.published.insert(key, service.published.clone()),
+        };
+        if service.published.is_empty() && service.held == Held::No {
             return service.clone();
         }
-        self.published.insert(key, service.published.clone());
-        Arc::new(Service { published: Vec::new(), ..Service::clone(service) })
+        Arc::new(Service { published: Vec::new(), held: Held::No, ..Service::clone(service) })
     }
 
     /// Somebody else wrote our part of its status, perhaps one who led before us and was slow.

@@ -19,16 +19,28 @@ struct InCloud;
 
 impl Placement for InCloud {
     fn units(&self, demand: &Demand) -> Vec<Unit> {
-        demand.cloud.iter().map(|_| unit(&demand.owner)).collect()
+        let mut units: Vec<Unit> = demand.cloud.iter().map(|_| unit(&demand.owner)).collect();
+        units.extend(demand.second_family().map(|it| second(&demand.owner, it)));
+        units.extend(demand.is_opened().then(group));
+        units
     }
 }
 
-fn unit(owner: &seaway_model::Owner) -> Unit {
+pub(crate) fn unit(owner: &seaway_model::Owner) -> Unit {
     let place = Place::Cloud { name: "somecloud".into(), driver: "somecloud".into() };
     Unit::LoadBalancer(place, seaway_model::LbKey::Of(owner.clone()))
 }
 
-fn usual() -> CloudDefaults {
+pub(crate) fn second(owner: &seaway_model::Owner, family: Family) -> Unit {
+    let Unit::LoadBalancer(place, _) = unit(owner) else { panic!("it is one") };
+    Unit::LoadBalancer(place, seaway_model::LbKey::Second(owner.clone(), family))
+}
+
+pub(crate) fn group() -> Unit {
+    Unit::SecurityGroup { cloud: "somecloud".into(), class: CLASS.into() }
+}
+
+pub(crate) fn usual() -> CloudDefaults {
     let place = |network: &str, floating: &str| CloudPlace {
         network: Some(network.into()),
         floating_network: Some(floating.into()),
@@ -41,7 +53,7 @@ fn usual() -> CloudDefaults {
     }
 }
 
-fn world(usual: CloudDefaults, changes: Vec<Change>) -> World {
+pub(crate) fn world(usual: CloudDefaults, changes: Vec<Change>) -> World {
     let config = Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), ..Config::default() };
     let mut world =
         World::new(Roles { allocate: true, host: None }, vec![Arc::new(InCloud)], Arc::new(config));
@@ -52,13 +64,13 @@ fn world(usual: CloudDefaults, changes: Vec<Change>) -> World {
     world
 }
 
-fn node(name: &str, at: &str) -> Change {
+pub(crate) fn node(name: &str, at: &str) -> Change {
     let meta = Meta { name: name.into(), ..Meta::default() };
     let node = Node { meta, addresses: vec![ip(at)], provider_id: None, ready: true, unschedulable: false };
     Change::Put(Fact::Node(Arc::new(node)))
 }
 
-fn clouded(annotations: &[(&str, &str)]) -> Service {
+pub(crate) fn clouded(annotations: &[(&str, &str)]) -> Service {
     let mut shop = shop();
     shop.class = Some(CLASS.into());
     shop.ports[0].node_port = Some(30_080);
@@ -66,7 +78,7 @@ fn clouded(annotations: &[(&str, &str)]) -> Service {
     shop
 }
 
-fn planned(world: &World, service: &Service) -> Arc<LoadBalancer> {
+pub(crate) fn planned(world: &World, service: &Service) -> Arc<LoadBalancer> {
     match world.desire(&unit(&owner(service))) {
         Desired::LoadBalancer(it) => it,
         other => panic!("{other:?}"),

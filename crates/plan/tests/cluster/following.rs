@@ -108,6 +108,31 @@ fn a_host_says_how_far_it_is_and_only_exceptions() {
 }
 
 #[test]
+fn what_a_host_says_is_as_long_with_a_hundred_services_as_with_one() {
+    let said = |count: u8| {
+        let services: Vec<Service> = (0..count)
+            .map(|it| service(&format!("shop-{it}"), &[("a", 8080, TargetPort::Number(80))]))
+            .collect();
+        let mut world = on_host(vec![pool(PUBLIC), host(&["10.0.0.5"], &[])]);
+        let mut holds = std::collections::BTreeSet::new();
+        for (service, last) in services.iter().zip(1..) {
+            let at = format!("192.0.2.{last}");
+            world.apply(put(service));
+            world.apply(written(&at, &[service], AddressState::Held, 5));
+            let serving = vec![Serving { ip: ip(&at), protocol: L4::Tcp, port: 8080 }];
+            let (unit, state) = (unit(&owner(service)), UnitState::Done);
+            world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving }));
+            holds.insert(ip(&at));
+        }
+        let (host, addresses) = (HOST.into(), vec![ip("10.0.0.5")]);
+        world.apply(heard(HostReport { host, addresses, holds, applied: 5, ..HostReport::default() }));
+        world.said().expect("a host")
+    };
+    let well = HostSays { applied: 5, addresses: vec![ip("10.0.0.5")], ..HostSays::default() };
+    assert_eq!((said(1), said(100)), (well.clone(), well));
+}
+
+#[test]
 fn a_host_goes_on_with_what_an_address_said_before_a_newer_plan() {
     let mut world = on_host(vec![pool(PUBLIC), put(&shop()), host(&[], &[])]);
     world.apply(written("192.0.2.17", &[&shop()], AddressState::Held, 5));

@@ -3,7 +3,11 @@
 mod clouds;
 mod draining;
 mod following;
+mod groups;
+mod holds;
 mod nodes;
+mod pairs;
 mod released;
 mod scene;
+mod selected;
 mod several;

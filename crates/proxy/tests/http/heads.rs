@@ -199,7 +199,7 @@ fn a_trusted_peer_says_who_the_client_is() {
     let (stage, at) = front_with(&[member.at()], |listener| {
         listener.proxy_from = vec!["127.0.0.0/8".parse().unwrap()];
         listener.sources = vec!["192.0.2.0/24".parse().unwrap()];
-        listener.timeouts.header = std::time::Duration::from_millis(300);
+        listener.timeouts.header = std::time::Duration::from_secs(3);
     });
     for begin in [
         "PROXY TCP4 192.0.2.7 203.0.113.1 1234 80\r\n",

@@ -127,7 +127,8 @@ fn a_service_says_for_itself_how_long_it_may_think() {
     stage.put(Pool { http, ..pool(&[member.at()]) });
     let begun = Instant::now();
     assert_eq!(Client::new(at).get("/").status(), 504);
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // Others may for 50 s.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn a_member_that_answers_nobody_in_time_is_left_out_for_a_while() {
             let _ = stream.read(&mut [0; 1]);
         });
         let good = Member::saying("x");
-        let (stage, at) = front_with(&[], |it| it.timeouts.answer = Duration::from_millis(50));
+        let (stage, at) = front_with(&[], |it| it.timeouts.answer = Duration::from_secs(2));
         let passive = Passive { errors: Some(2), eject: Duration::from_secs(60), ..Passive::default() };
         stage.put(Pool { passive: Some(passive), ..pool(&[bad.at, good.at()]) });
         let ask = |_| {

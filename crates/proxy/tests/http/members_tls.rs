@@ -181,9 +181,10 @@ fn checks_by_grpc_ask_by_tls_too() {
             let kind = CheckKind::Grpc { service: "shop".into() };
             pool.health = Some(HealthCheck { kind, interval, fall: 1, ..HealthCheck::default() });
         });
-        eventually("it is judged", || stage.member(at).health == Health::Down);
-        let reason = stage.member(at).story.reason;
-        assert!(reason.contains(why), "{usual}: {reason}");
+        eventually(&format!("it is judged: {why}"), || {
+            let member = stage.member(at);
+            member.health == Health::Down && member.story.reason.contains(why)
+        });
     }
 }
 

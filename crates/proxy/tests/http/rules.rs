@@ -100,7 +100,9 @@ fn a_mirror_hears_what_the_member_hears_and_holds_nobody_up() {
 #[test]
 fn a_rule_has_a_time_of_its_own() {
     let member = Member::new(|_, heard| {
-        std::thread::sleep(Duration::from_millis(if heard.first().contains("/slow") { 2_000 } else { 0 }));
+        if heard.first().contains("/slow") {
+            std::thread::park_timeout(PATIENCE);
+        }
         Some(ok("x"))
     });
     let (_stage, at) = front_with(&[member.at()], |listener| {
@@ -115,7 +117,8 @@ fn a_rule_has_a_time_of_its_own() {
     for path in ["/slow/whole", "/slow/attempt"] {
         let begun = Instant::now();
         assert_eq!(Client::new(at).get(path).status(), 504, "{path}");
-        assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
+        // Without it, it would be 50 s.
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     }
     assert_eq!(Client::new(at).get("/").status(), 200);
 }

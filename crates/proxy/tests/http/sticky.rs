@@ -259,13 +259,18 @@ fn a_client_keeps_its_member_by_its_address_as_trusted_proxies_tell_it() {
     });
     stage.put(Pool { affinity: Some(Affinity::ClientIp(Duration::from_secs(60))), ..pool(&all(&members)) });
     let mut bodies = HashSet::new();
-    for client in 0..16 {
+    // Which of them an address belongs to hangs on the members' ports, which are others in every run: with 16 addresses
+    // one run in 200 left a member out.
+    for client in 0..254 {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.{client}\r\n\r\n");
         let first = Client::new(at).ask(&request).body;
         for _ in 0..3 {
             assert_eq!(Client::new(at).ask(&request).body, first, "192.0.2.{client}");
         }
         bodies.insert(first);
+        if client >= 16 && bodies.len() == 3 {
+            return;
+        }
     }
-    assert_eq!(bodies.len(), 3, "other clients go elsewhere");
+    panic!("other clients go elsewhere, but went to {} of three members only", bodies.len());
 }

@@ -30,7 +30,7 @@ fn opened(stage: &Stage, tls: &TlsByName) -> SocketAddr {
     let (at, _) = stage.open(HERE, |listener| {
         listener.protocol = Protocol::Http;
         listener.tls = Some(Arc::new(tls.clone()));
-        listener.timeouts.header = Duration::from_millis(500);
+        listener.timeouts.header = Duration::from_secs(3);
     });
     at
 }

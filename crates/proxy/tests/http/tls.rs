@@ -242,7 +242,7 @@ fn a_hello_may_come_in_many_pieces_and_late_ones_are_given_up() {
     let tls = TlsByName { default: vec![object("a")], ..TlsByName::default() };
     let (stage, at) = front_with(&[member.at()], |listener| {
         listener.tls = Some(Arc::new(tls.clone()));
-        listener.timeouts.header = std::time::Duration::from_millis(500);
+        listener.timeouts.header = std::time::Duration::from_secs(3);
     });
     give(&stage, "a", &authority.certificate("a.example"));
     let mut connection =

@@ -65,7 +65,7 @@ fn believing(stage: &Stage, members: &[SocketAddr], version: Option<ProxyVersion
     stage.put(Pool { proxy: version, ..pool(members) });
     let tune = |listener: &mut seaway_model::Listener| {
         listener.proxy_from = vec!["127.0.0.1/32".parse().unwrap()];
-        listener.timeouts.header = Duration::from_millis(300);
+        listener.timeouts.header = Duration::from_secs(3);
     };
     stage.open(HERE, tune).0
 }

@@ -69,12 +69,12 @@ fn connections_of_a_removed_member_go_on_until_the_drain_is_over() {
 fn a_member_that_comes_back_in_time_keeps_its_connections() {
     let (stage, backend) = (Stage::new(), Backend::named(b'a'));
     stage.put(pool(&[backend.at]));
-    let (at, _) = stage.open(HERE, |listener| listener.timeouts.drain = Duration::from_millis(150));
+    let (at, _) = stage.open(HERE, |listener| listener.timeouts.drain = Duration::from_secs(2));
     let (_, mut held) = greeted(at);
     stage.put(pool(&[]));
     stage.put(pool(&[backend.at]));
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_millis(400) {
+    while begin.elapsed() < Duration::from_millis(2_500) {
         echoes(&mut held);
     }
     assert_eq!(stage.member(backend.at).traffic.total, 1, "its counters went on");
@@ -214,7 +214,7 @@ fn thousands_of_listeners_open_fast() {
         opened += usize::from(stage.proxy.open(&stage.key, ip, Arc::new(listener(port))).is_ok());
     }
     assert_eq!(opened, 1000);
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
 }
 
 #[test]

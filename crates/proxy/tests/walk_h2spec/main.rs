@@ -65,7 +65,7 @@ fn judge(member: SocketAddr, protocol: BackendProtocol, options: &[&str]) {
     stage.proxy.put_certificate(&stage.key, &certificate, &Arc::new(own_certificate())).unwrap();
     let port = at.port().to_string();
     let mut command = Command::new(h2spec);
-    command.args(["--host", "127.0.0.1", "--port", &port, "--timeout", "2", "--strict"]).args(options);
+    command.args(["--host", "127.0.0.1", "--port", &port, "--timeout", "10", "--strict"]).args(options);
     let output = command.output().expect("h2spec runs");
     let told = String::from_utf8_lossy(&output.stdout);
     let all = format!("{CASES} tests, {CASES} passed, 0 skipped, 0 failed");

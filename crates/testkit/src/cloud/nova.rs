@@ -154,7 +154,9 @@ impl State {
     fn server_began(&mut self, id: &str) {
         let pending = match self.octavia.pace {
             Pace::Looks(looks) => Pending { looks_left: looks, due: None },
-            Pace::Time(time) => Pending { looks_left: u32::MAX, due: Some(self.now.after(time)) },
+            Pace::Time(time) | Pace::Workers { each: time, .. } => {
+                Pending { looks_left: u32::MAX, due: Some(self.now.after(time)) }
+            }
             Pace::Never => Pending { looks_left: u32::MAX, due: None },
         };
         self.nova.pending.insert(id.to_owned(), pending);

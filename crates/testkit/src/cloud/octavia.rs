@@ -33,6 +33,7 @@ use self::{
     settling::Pending,
 };
 use super::{
+    clock::Moment,
     exchange::{Answer, Caller, Refusal, Reply, Request},
     routes::{Route, Service, delete, get, post, put},
     state::State,
@@ -108,6 +109,8 @@ const ROUTES: &[Route] = &[
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Octavia {
+    /// Until when each is busy.
+    workers: Vec<Moment>,
     balancers: Table,
     listeners: Table,
     pools: Table,
@@ -124,6 +127,8 @@ pub(super) struct Octavia {
     pending: HashMap<String, Pending>,
     pub(super) pace: Pace,
     pub(super) default_provider: String,
+    /// Of its API, the newest version `2.x`.
+    pub(super) newest: usize,
     /// The kinds of which the next one that is made or changed is to end in ERROR.
     failing: Vec<&'static str>,
 }
@@ -167,7 +172,7 @@ const VERSIONS: [&str; 31] = [
 
 fn versions(state: &mut State, _: &Request) -> Answer {
     let link = format!("{}/load-balancer/v2", state.base);
-    let last = VERSIONS.len() - 1;
+    let last = state.octavia.newest;
     let version = |(minor, updated): (usize, &&str)| {
         let status = if minor == last { "CURRENT" } else { "SUPPORTED" };
         json!({
@@ -177,7 +182,7 @@ fn versions(state: &mut State, _: &Request) -> Answer {
             "links": [{"href": link, "rel": "self"}],
         })
     };
-    let versions: Vec<_> = VERSIONS.iter().enumerate().map(version).collect();
+    let versions: Vec<_> = VERSIONS.iter().take(last + 1).enumerate().map(version).collect();
     Ok(Reply::json(200, json!({ "versions": versions })))
 }
 
@@ -201,7 +206,8 @@ fn refuse(refusal: &Refusal) -> Reply {
 
 impl Octavia {
     pub(super) fn new(default_provider: &str) -> Octavia {
-        Octavia { default_provider: default_provider.to_owned(), ..Octavia::default() }
+        let newest = VERSIONS.len() - 1;
+        Octavia { default_provider: default_provider.to_owned(), newest, ..Octavia::default() }
     }
 
     pub(super) fn table(&self, kind: &Kind) -> &Table {
@@ -244,10 +250,12 @@ impl Octavia {
 /// What an operator, or bad luck, does to it.
 impl Octavia {
     /// False if there is no such object.
-    pub(super) fn mark(&mut self, id: &str, attribute: &str, status: &str) -> bool {
+    pub(super) fn mark(&mut self, id: &str, attribute: &str, status: &str, now: &str) -> bool {
         let row = KINDS.into_iter().find(|kind| self.table(kind).row(id).is_some());
-        let row = row.and_then(|kind| self.table_mut(kind).row_mut(id));
-        row.map(|row| row.set(attribute, status)).is_some()
+        let Some(row) = row.and_then(|kind| self.table_mut(kind).row_mut(id)) else { return false };
+        row.set(attribute, status);
+        row.set("updated_at", now);
+        true
     }
 
     /// False if there is no such kind.

@@ -65,14 +65,16 @@ impl Cloud {
     /// # Panics
     /// If there is no such object.
     pub fn set_provisioning_status(&self, id: &str, status: &str) {
-        let known = self.shared.locked().state.octavia.mark(id, "provisioning_status", status);
+        let state = &mut self.shared.locked().state;
+        let known = state.octavia.mark(id, "provisioning_status", status, &state.now.bare());
         assert!(known, "there is no object {id}");
     }
 
     /// # Panics
     /// If there is no such object.
     pub fn set_operating_status(&self, id: &str, status: &str) {
-        let known = self.shared.locked().state.octavia.mark(id, "operating_status", status);
+        let state = &mut self.shared.locked().state;
+        let known = state.octavia.mark(id, "operating_status", status, &state.now.bare());
         assert!(known, "there is no object {id}");
     }
 
@@ -83,6 +85,11 @@ impl Cloud {
     pub fn fail_next(&self, kind: &str) {
         let known = self.shared.locked().state.octavia.fail_next(kind);
         assert!(known, "there is no kind {kind}");
+    }
+
+    /// Its API is that of version `2.x` and none after it: of the lists of versions, and of what came with 2.26.
+    pub fn octavia_speaks(&self, minor: usize) {
+        self.shared.locked().state.octavia.newest = minor;
     }
 
     /// What is made where no provider is named: `ovn`, `amphora` or `noop_driver`.

@@ -23,6 +23,8 @@ pub(super) const ADDRESSES: [&str; 2] = [ADDRESS, "fd00:10::1"];
 const ADDRESS: &str = "10.10.0.1";
 const API: &str = "10.10.0.1:6443";
 const BRIDGE: &str = "bridge";
+/// As kubectl names one.
+const DEFINITION: &str = "customresourcedefinition.apiextensions.k8s.io/";
 
 /// Where networks are reached.
 type Ways = Vec<(String, String)>;
@@ -147,6 +149,17 @@ impl Cluster {
     pub fn apply(&self, manifest: &str) {
         let applied = self.try_kubectl(&["apply", "-f", "-"], manifest);
         applied.unwrap_or_else(|error| panic!("{error}\n{manifest}"));
+    }
+
+    /// Adds the kinds that a manifest defines, and returns once objects of each of them can be made.
+    #[track_caller]
+    pub fn define(&self, definitions: &str) {
+        let applied = self.try_kubectl(&["apply", "-o", "name", "-f", "-"], definitions);
+        let applied = applied.unwrap_or_else(|error| panic!("{error}\n{definitions}"));
+        for kind in applied.lines().filter_map(|it| it.strip_prefix(DEFINITION)) {
+            // One is Established before everybody has heard of it.
+            until(&format!("{kind} are known"), || self.try_kubectl(&["get", kind], "").is_ok());
+        }
     }
 
     /// A node of that name, Ready, with a kube-proxy.

@@ -1,20 +1,21 @@
 use std::{
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use hyper::{
-    Request, Response,
+    Request,
     body::Incoming,
-    header::{CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
+    header::{CONNECTION, HOST},
 };
 use kube::{Client, client::Body};
 use tokio::sync::watch;
 
 use super::{Cluster, client};
 use crate::{
-    faults::{Canned, Fault, Script, Trouble, fits},
+    faults::Fault,
+    gate::{Answer, Between},
     server::{Lost, Server, accept, bind, converse, whole},
 };
 
@@ -30,14 +31,8 @@ pub struct Gate {
 
 #[derive(Debug, Default)]
 struct Shared {
-    inner: Mutex<Inner>,
+    between: Between,
     frozen: watch::Sender<bool>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    script: Script<()>,
-    journal: Vec<(String, String)>,
 }
 
 impl Gate {
@@ -78,17 +73,17 @@ impl Gate {
 
     /// Scripts what goes wrong. A path is as in `"PATCH */services/*/status"`.
     pub fn fail(&self, fault: Fault) {
-        self.shared.locked().script.add(fault, &());
+        self.shared.between.fail(fault);
     }
 
     /// Forgets all that was scripted; what is held is still held.
     pub fn heal(&self) {
-        self.shared.locked().script.clear();
+        self.shared.between.heal();
     }
 
     /// Method and path of every request so far, in the order in which they came.
     pub fn requests(&self) -> Vec<(String, String)> {
-        self.shared.locked().journal.clone()
+        self.shared.between.requests()
     }
 
     /// Those that would change something, but for Leases.
@@ -100,13 +95,12 @@ impl Gate {
 
     /// Counts anew.
     pub fn forget_requests(&self) {
-        self.shared.locked().journal.clear();
+        self.shared.between.forget_requests();
     }
 
     /// How many fit a pattern like `"GET */services"`.
     pub fn count(&self, pattern: &str) -> usize {
-        let (of, at) = pattern.split_once(' ').expect("a method, a blank, a path");
-        self.requests().iter().filter(|(method, path)| fits(of, method) && fits(at, path)).count()
+        self.shared.between.count(pattern)
     }
 
     /// What is connected stays so, and never hears anything again; who comes is not answered.
@@ -119,20 +113,6 @@ impl Gate {
         self.shared.frozen.send_replace(false);
     }
 }
-
-impl Shared {
-    fn locked(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn strike(&self, method: &str, path: &str) -> Option<Trouble> {
-        let mut inner = self.locked();
-        inner.journal.push((method.to_owned(), path.to_owned()));
-        inner.script.strike(method, path).map(|struck| struck.trouble)
-    }
-}
-
-type Answer = Response<Body>;
 
 async fn serve(listener: std::net::TcpListener, beyond: PathBuf, shared: Arc<Shared>) {
     let client = client(&beyond).await;
@@ -157,53 +137,13 @@ async fn serve(listener: std::net::TcpListener, beyond: PathBuf, shared: Arc<Sha
 }
 
 async fn respond(request: Request<Incoming>, shared: Arc<Shared>, client: Client) -> Result<Answer, Lost> {
-    let trouble = shared.strike(request.method().as_str(), request.uri().path());
     let (mut head, body) = request.into_parts();
+    let (method, path) = (head.method.to_string(), head.uri.path().to_owned());
     head.headers.remove(HOST);
     head.headers.remove(CONNECTION);
     let request = Request::from_parts(head, Body::from(whole(body).await?.to_vec()));
-    // Whoever asked may be gone: what he asked for is done all the same.
-    let passed = async move |client: Client, request| {
-        let forwarding = tokio::spawn(async move { client.send(request).await });
-        forwarding.await.map_err(|_| Lost)?.map_err(|_| Lost)
-    };
-    match trouble {
-        None | Some(Trouble::Stale) => passed(client, request).await,
-        Some(Trouble::Instead { status, headers, body }) => Ok(canned(status, headers, body)),
-        Some(Trouble::LoseRequest) => Err(Lost),
-        Some(Trouble::LoseReply | Trouble::CutShort) => {
-            passed(client, request).await?;
-            Err(Lost)
-        }
-        Some(Trouble::Hold(hold)) => {
-            let late = tokio::spawn(async move {
-                hold.pass().await;
-                passed(client, request).await
-            });
-            late.await.map_err(|_| Lost)?
-        }
-        Some(Trouble::HoldReply(hold)) => {
-            let answer = passed(client, request).await?;
-            hold.pass().await;
-            Ok(answer)
-        }
-    }
-}
-
-fn canned(status: u16, headers: Vec<(String, String)>, body: Canned) -> Answer {
-    let (kind, body) = match body {
-        Canned::Html(page) => ("text/html", page),
-        Canned::Json(body) => ("application/json", body.to_string()),
-        Canned::OwnWords => ("application/json", own_words(status)),
-    };
-    let mut answer = Response::new(Body::from(body.into_bytes()));
-    *answer.status_mut() = status.try_into().expect("tests know their statuses");
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    for (name, value) in headers {
-        let name: HeaderName = name.parse().expect("tests know their headers");
-        answer.headers_mut().insert(name, value.parse().expect("tests know their headers"));
-    }
-    answer
+    let passed = async move { client.send(request).await.map_err(|_| Lost) };
+    shared.between.respond(&method, &path, passed, own_words).await
 }
 
 /// As an API server refuses.

@@ -90,8 +90,13 @@ impl Node {
         place.lead_pods_out();
         cluster.join_pods(&place, &own);
         let node = Node { kubelet: Some(Kubelet::start(place.clone())), place };
-        let ready = ["get", "node", name, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}"];
-        until("the node is Ready", || cluster.try_kubectl(&ready, "").as_deref() == Ok("True"));
+        // It is Ready before somebody has taken its first taint away, and gets no pods until then.
+        let says = "jsonpath={.status.conditions[?(@.type=='Ready')].status} {.spec.taints[*].key}";
+        until("the node is Ready, for pods too", || {
+            cluster
+                .try_kubectl(&["get", "node", name, "-o", says], "")
+                .is_ok_and(|it| it.trim_end() == "True")
+        });
         node
     }
 

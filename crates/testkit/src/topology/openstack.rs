@@ -36,6 +36,17 @@ impl OpenStack {
         self.folder.join("clouds.yaml")
     }
 
+    /// What OVN itself has in that column for a load balancer of Octavia: a line for each transport.
+    pub fn in_ovn(&self, load_balancer: &str, column: &str) -> String {
+        let database = format!("--db=unix:{}", self.folder.join("run/ovs/ovnnb_db.sock").display());
+        let of = format!("name={load_balancer}");
+        let mut command = Command::new("ovn-nbctl");
+        command.args([&database, "--bare", "--columns", column, "find", "load_balancer", &of]);
+        let said = command.stdin(Stdio::null()).output().expect("ovn-nbctl runs");
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    }
+
     /// A project that nobody else uses.
     #[track_caller]
     pub fn project(&self, role: &str) -> Project {

@@ -189,7 +189,7 @@ fn a_line_has_all_that_a_human_and_an_operator_need() {
     assert_eq!(
         error.to_string(),
         "try it: Quota has been met for resources: Load Balancer (Octavia 403); ask for more load balancer (`openstack \
-         quota set`), or remove some (req-1)"
+         loadbalancer quota set`), or remove some (req-1)"
     );
     assert_eq!((error.fault(), error.retry()), (Fault::User, Retry::WhenChanged));
     assert_eq!((error.status(), error.request_id()), (Some(403), Some("req-1")));

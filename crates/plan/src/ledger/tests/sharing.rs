@@ -134,3 +134,34 @@ fn a_key_is_shared_within_one_namespace_unless_both_say_otherwise() {
         }
     }
 }
+
+#[test]
+fn who_waits_under_a_key_comes_along_when_a_released_address_is_taken_back() {
+    let mut ledger = settled(&[pool("one", &["192.0.2.1-192.0.2.1"])]);
+    ledger.claim(claim("first"));
+    ledger.claim(sharing("waits", "web", 81));
+    ledger.release(&owner("first"));
+    assert_eq!((ledger.has("first"), ledger.has("waits")), (vec![], vec![]), "hosts have it still");
+    ledger.claim(sharing("first", "web", 80));
+    assert_eq!([ledger.has("first"), ledger.has("waits")].concat(), ["192.0.2.1", "192.0.2.1"]);
+}
+
+#[test]
+fn a_shared_address_stays_of_the_pool_that_it_was_given_from() {
+    let only = |name: &str, namespace: &str| AddressPool {
+        namespaces: vec![namespace.into()],
+        ..pool(name, &["192.0.2.1-192.0.2.1"])
+    };
+    let mut ledger = settled(&[only("a", "shop"), only("b", "default")]);
+    let across = |name: &str, namespace: &str, port| Claim {
+        sharing: Some("web".into()),
+        across: ["shop".into(), "default".into()].into(),
+        namespace: namespace.into(),
+        ports: [tcp(port)].into(),
+        ..claim(name)
+    };
+    ledger.claim(across("one", "shop", 80));
+    ledger.claim(across("two", "default", 81));
+    assert_eq!(ledger.has("two"), ["192.0.2.1"]);
+    assert_eq!(ledger.address(ip("192.0.2.1")).unwrap().pool.as_str(), "a");
+}

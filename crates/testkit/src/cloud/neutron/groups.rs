@@ -114,7 +114,8 @@ pub(super) fn create_rule(state: &mut State, request: &Request) -> Answer {
     let group = fields["security_group_id"].as_str().unwrap_or_default().to_owned();
     let parent = state.neutron.seen(&GROUP, &group, &request.caller)?;
     let of_default = parent.text("name") == DEFAULT;
-    let is_same = |rule: &&Row| IDENTITY.iter().all(|name| rule.fields.get(*name) == fields.get(*name));
+    let is_same =
+        |rule: &&Row| IDENTITY.iter().all(|name| meaning(&rule.fields, name) == meaning(&fields, name));
     if let Some(same) = state.neutron.rules.children(&group).find(is_same) {
         let message = format!("Security group rule already exists. Rule id is {}.", same.id);
         return Err(Refusal::of(409, "SecurityGroupRuleExists", message));
@@ -123,6 +124,19 @@ pub(super) fn create_rule(state: &mut State, request: &Request) -> Answer {
     fields.insert("belongs_to_default_sg".to_owned(), of_default.into());
     let id = state.add_rule(fields, &group, &project);
     state.told(201, &RULE, &id)
+}
+
+/// What is said in two ways is the same: a protocol's name and its number, everybody and nobody in particular.
+fn meaning(fields: &Fields, name: &str) -> Value {
+    let said = fields.get(name).cloned().unwrap_or_default();
+    let other = match (name, said.as_str()) {
+        ("protocol", Some("6")) => "tcp",
+        ("protocol", Some("17")) => "udp",
+        ("protocol", Some("132")) => "sctp",
+        ("remote_ip_prefix", Some("0.0.0.0/0" | "::/0")) => return Value::Null,
+        _ => return said,
+    };
+    other.into()
 }
 
 fn check(fields: &Fields) -> Result<(), Refusal> {

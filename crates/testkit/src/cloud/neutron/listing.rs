@@ -112,7 +112,7 @@ fn is_wanted(kind: &Kind, row: &Row, request: &Request) -> bool {
     names.into_iter().all(|name| match name {
         _ if AUXILIARY.contains(&name) => true,
         _ if TAGS.contains(&name) => values(request, name).all(|wanted| has_tags(row, name, wanted)),
-        "fixed_ips" => values(request, name).all(|wanted| has_address(row, wanted)),
+        "fixed_ips" => has_addresses(row, &values(request, name).collect::<Vec<_>>()),
         _ => values(request, name).any(|wanted| fits(kind, row, name, wanted)),
     })
 }
@@ -133,10 +133,14 @@ fn fits(kind: &Kind, row: &Row, name: &str, wanted: &str) -> bool {
     }
 }
 
-/// `ip_address=10.0.0.1`, `subnet_id=…`
-fn has_address(row: &Row, wanted: &str) -> bool {
-    let Some((name, value)) = wanted.split_once('=') else { return false };
-    row.fields.get("fixed_ips").is_some_and(|all| texts(all, name).contains(&value))
+/// `ip_address=10.0.0.1`, `subnet_id=…`: one of the addresses that are wanted, and in one of the subnets.
+fn has_addresses(row: &Row, wanted: &[&str]) -> bool {
+    let pairs: Vec<(&str, &str)> = wanted.iter().filter_map(|it| it.split_once('=')).collect();
+    let has = |name: &str, value: &str| {
+        row.fields.get("fixed_ips").is_some_and(|all| texts(all, name).contains(&value))
+    };
+    let one_of = |name: &str| pairs.iter().any(|(it, value)| *it == name && has(name, value));
+    pairs.len() == wanted.len() && pairs.iter().all(|(name, _)| one_of(name))
 }
 
 fn has_tags(row: &Row, how: &str, wanted: &str) -> bool {

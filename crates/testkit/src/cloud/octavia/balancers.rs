@@ -21,6 +21,7 @@ pub(super) fn show(state: &mut State, request: &Request) -> Answer {
 }
 
 pub(super) fn create(state: &mut State, request: &Request) -> Answer {
+    state.octavia.check_age(request)?;
     let mut fields = BALANCER.created(request)?;
     let project =
         ["project_id", "tenant_id"].iter().find_map(|name| fields.remove(*name)?.as_str().map(str::to_owned));

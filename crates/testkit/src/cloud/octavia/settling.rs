@@ -20,6 +20,8 @@ pub enum Pace {
     Looks(u32),
     /// By the fake's clock, which a test moves.
     Time(Duration),
+    /// By the fake's clock, and no more of them at a time than there are workers; the rest wait in their line.
+    Workers { each: Duration, workers: usize },
     /// Until a test says so.
     Never,
 }
@@ -57,6 +59,16 @@ enum Step {
     Second,
 }
 
+impl Octavia {
+    /// When the one who is free first is done with what takes so long.
+    fn free_worker(&mut self, workers: usize, now: Moment, each: Duration) -> Moment {
+        self.workers.resize(workers.max(1), now);
+        let free = self.workers.iter_mut().min().expect("there is one at least");
+        *free = (*free).max(now).after(each);
+        *free
+    }
+}
+
 impl State {
     /// Something at this load balancer has begun.
     pub(super) fn began(&mut self, balancer: &str) {
@@ -73,6 +85,7 @@ impl State {
             _ if is_noop => End::Never,
             Pace::Looks(looks) => End::Looks(looks),
             Pace::Time(time) => End::At(self.now.after(time)),
+            Pace::Workers { each, workers } => End::At(self.octavia.free_worker(workers, self.now, each)),
             Pace::Never => End::Never,
         };
         self.octavia.pending.insert(balancer.to_owned(), Pending { end, step, late });
@@ -228,8 +241,11 @@ impl State {
                 .iter()
                 .any(|(kind, id)| kind.one == name && self.octavia.status(kind, id).starts_with("PENDING"))
         };
-        let failed: Vec<&'static str> =
+        let mut failed: Vec<&'static str> =
             self.octavia.failing.iter().copied().filter(|it| is_pending(it)).collect();
+        // Said twice, the one after it fails, too.
+        failed.sort_unstable();
+        failed.dedup();
         for name in &failed {
             if let Some(at) = self.octavia.failing.iter().position(|it| it == name) {
                 self.octavia.failing.remove(at);

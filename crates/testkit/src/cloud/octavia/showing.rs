@@ -16,6 +16,7 @@ pub(super) fn one(octavia: &Octavia, kind: &Kind, row: &Row) -> Fields {
         "loadbalancer" => {
             tell("listeners", ids(octavia.listeners.children(&row.id)));
             tell("pools", ids(octavia.pools.children(&row.id)));
+            octavia.show_vips(&mut shown);
         }
         "listener" => {
             tell("loadbalancers", parent(row));

@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::{
+    BALANCER, Octavia,
+    forms::Fault,
     invalid,
     providers::{Provider, Vip},
 };
 use crate::cloud::{
-    exchange::{Caller, Refusal},
+    exchange::{Caller, Refusal, Request},
     neutron::{NETWORK, PORT, SUBNET, Wanted, net},
     state::State,
     store::{Fields, Row, text},
@@ -17,6 +19,27 @@ use crate::cloud::{
 
 /// What the noop driver says where nobody asked for an address.
 const NOWHERE: &str = "198.0.2.5";
+
+/// Since which version there may be several.
+const SEVERAL: usize = 26;
+
+impl Octavia {
+    /// Of what came later it has never heard.
+    pub(super) fn check_age(&self, request: &Request) -> Result<(), Refusal> {
+        let body = request.json().unwrap_or_default();
+        let body = &body["loadbalancer"];
+        match self.newest < SEVERAL && body.get("additional_vips").is_some() {
+            true => Err(Fault::unknown(vec!["additional_vips".to_owned()]).at_top(&BALANCER, body)),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn show_vips(&self, shown: &mut Fields) {
+        if self.newest < SEVERAL {
+            shown.remove("additional_vips");
+        }
+    }
+}
 
 impl State {
     /// Finds out which network, subnet and address are meant.
@@ -128,7 +151,9 @@ impl State {
                 ));
             }
             let row = self.neutron.table(&SUBNET).row(other);
-            let row = row.ok_or_else(|| Refusal::new(400, format!("Subnet {other} not found.")))?;
+            // Nobody looked for it before.
+            let missing = || Refusal::new(500, format!("subnet not found (subnet id: {other})."));
+            let row = row.ok_or_else(missing)?;
             if row.parent.as_deref() != Some(network) {
                 return Err(invalid("All VIP subnets must belong to the same network."));
             }

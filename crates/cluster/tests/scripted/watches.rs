@@ -1,49 +1,25 @@
-//! Answers that no real API server gives on demand, given by a scripted one.
+//! What watches make of it.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use seaway_cluster::{
-    Access, Cluster, Counted, Credentials, Leading, Pace, PoolReports, PoolSays, Pulses, Wanted,
-};
+use seaway_cluster::{Pulses, Wanted, Watch};
 use seaway_model::{
-    Change, Fact, Kind, ObjectRef, Problem, Reason,
-    fact::{FactRef, Secret, TLS_SECRET},
+    Change, Fact, Kind, ObjectRef,
+    fact::{FactRef, HostReport, Secret, TLS_SECRET},
 };
 use seaway_testkit::facts;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
     sync::mpsc,
-    time::{Instant, interval, timeout},
+    time::{interval, timeout},
 };
 
-/// What is answered to questions for one kind, one after the other; to all others: that there are none.
-#[derive(Clone)]
-struct Script {
-    /// In the paths of these questions.
-    of: &'static str,
-    answers: Arc<Mutex<VecDeque<Answer>>>,
-}
-
-enum Answer {
-    Whole(u16, String),
-    /// These events, and then silence.
-    Stream(Vec<String>),
-    /// These events, one each 300 milliseconds.
-    Drip(Vec<String>),
-    /// These bytes, and the end of the connection.
-    Cut(String),
-}
+use crate::server::{Answer, event, list, server, status};
 
 struct Heard {
     changes: mpsc::Receiver<Change>,
     asked: mpsc::UnboundedReceiver<String>,
     kind: Kind,
-    watch: seaway_cluster::Watch,
+    watch: Watch,
     _folder: tempfile::TempDir,
 }
 
@@ -56,130 +32,14 @@ async fn begin_from(known: &[Fact], script: Vec<Answer>) -> Heard {
 }
 
 async fn begin_with(kind: Kind, of: &'static str, known: &[Fact], script: Vec<Answer>) -> Heard {
-    let (cluster, asked, folder) = server(of, script).await;
+    begin_with_all(kind, known, vec![(of, script)]).await
+}
+
+async fn begin_with_all(kind: Kind, known: &[Fact], scripts: Vec<(&'static str, Vec<Answer>)>) -> Heard {
+    let (cluster, asked, folder) = server(scripts).await;
     let (tell, changes) = mpsc::channel(64);
-    let watch = cluster.watch_from(known, tell, Pulses::Unheeded);
+    let watch = cluster.watch_from(known.iter(), tell, Pulses::Unheeded);
     Heard { changes, asked, kind, watch, _folder: folder }
-}
-
-/// Questions whose paths have `of` are answered by the script, and told.
-async fn server(
-    of: &'static str,
-    script: Vec<Answer>,
-) -> (Cluster, mpsc::UnboundedReceiver<String>, tempfile::TempDir) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let at = listener.local_addr().expect("is bound");
-    let script = Script { of, answers: Arc::new(Mutex::new(script.into())) };
-    let (ask, asked) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, script.clone(), ask.clone()));
-        }
-    });
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("kubeconfig");
-    let kubeconfig = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{{name: x, context: {{cluster: x, user: x}}}}]\n\
-         clusters: [{{name: x, cluster: {{server: 'http://{at}'}}}}]\nusers: [{{name: x, user: {{token: x}}}}]\n"
-    );
-    std::fs::write(&path, kubeconfig).expect("is written");
-    let pace = Pace {
-        first_retry: Duration::from_millis(20),
-        longest_retry: Duration::from_millis(60),
-        silence: Duration::from_secs(2),
-        ..Pace::default()
-    };
-    let credentials = Credentials::Kubeconfig { path, context: None };
-    let access = Access { credentials, namespace: Some("default".into()), pace };
-    let cluster = Cluster::connect(access).await.expect("a kubeconfig");
-    (cluster, asked, folder)
-}
-
-async fn serve(mut stream: TcpStream, script: Script, ask: mpsc::UnboundedSender<String>) {
-    let (read, mut write) = stream.split();
-    let mut lines = BufReader::new(read).lines();
-    while let Ok(Some(request)) = lines.next_line().await {
-        let mut length = 0;
-        while let Some(header) = lines.next_line().await.ok().flatten().filter(|it| !it.is_empty()) {
-            if let Some((_, value)) =
-                header.split_once(':').filter(|it| it.0.eq_ignore_ascii_case("content-length"))
-            {
-                length = value.trim().parse().expect("a length");
-            }
-        }
-        let mut sent = vec![0; length];
-        if lines.get_mut().read_exact(&mut sent).await.is_err() {
-            return;
-        }
-        let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-        let scripted = match path.contains(script.of) {
-            true => script.answers.lock().expect("whole").pop_front(),
-            false => None,
-        };
-        let answer = match scripted {
-            Some(answer) => {
-                // The test may be over.
-                let _ = ask.send(format!("{path} {}", String::from_utf8_lossy(&sent)));
-                answer
-            }
-            None if path.contains("watch=true") => Answer::Stream(Vec::new()),
-            None => Answer::Whole(200, list("9", &[])),
-        };
-        let mut later = Vec::new();
-        let (head, body, stays) = match answer {
-            Answer::Whole(code, body) => (format!("{code} X\r\nContent-Length: {}", body.len()), body, true),
-            Answer::Stream(events) => (CHUNKED.to_owned(), events.into_iter().map(chunk).collect(), false),
-            Answer::Drip(events) => {
-                later = events;
-                (CHUNKED.to_owned(), String::new(), false)
-            }
-            Answer::Cut(body) => (format!("200 OK\r\nContent-Length: {}", body.len() + 100), body, true),
-        };
-        let cut = head.contains(&format!("Content-Length: {}", body.len() + 100));
-        let answer = format!("HTTP/1.1 {head}\r\nContent-Type: application/json\r\n\r\n{body}");
-        if write.write_all(answer.as_bytes()).await.is_err() || cut {
-            return;
-        }
-        let mut slowly = interval(Duration::from_millis(300));
-        for event in later {
-            slowly.tick().await;
-            if write.write_all(chunk(event).as_bytes()).await.is_err() {
-                return;
-            }
-        }
-        if !stays {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-const CHUNKED: &str = "200 OK\r\nTransfer-Encoding: chunked";
-
-fn chunk(event: String) -> String {
-    format!("{:x}\r\n{event}\n\r\n", event.len() + 1)
-}
-
-fn service(name: &str, version: &str) -> String {
-    format!(
-        r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{name}","namespace":"default","uid":"u","resourceVersion":"{version}"}},"spec":{{"ports":[{{"port":80}}]}}}}"#
-    )
-}
-
-fn list(version: &str, items: &[String]) -> String {
-    format!(
-        r#"{{"kind":"ServiceList","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"}},"items":[{}]}}"#,
-        items.join(",")
-    )
-}
-
-fn status(code: u16, reason: &str, message: &str) -> String {
-    format!(
-        r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"{message}","reason":"{reason}","code":{code}}}"#
-    )
-}
-
-fn event(kind: &str, object: &str) -> String {
-    format!(r#"{{"type":"{kind}","object":{object}}}"#)
 }
 
 impl Heard {
@@ -187,9 +47,10 @@ impl Heard {
     async fn next(&mut self) -> String {
         let kind = self.kind;
         loop {
-            let change = timeout(Duration::from_secs(20), self.changes.recv()).await;
+            let change = timeout(Duration::from_secs(90), self.changes.recv()).await;
             let name = |reference: FactRef| match reference {
                 FactRef::Object(object) if object.kind == kind => Some(object.name),
+                FactRef::Host(host) if kind == Kind::LoadBalancerHost => Some(host),
                 _ => None,
             };
             match change.expect("something is told in time").expect("watches go on") {
@@ -216,11 +77,17 @@ impl Heard {
     }
 
     async fn asked(&mut self) -> String {
-        timeout(Duration::from_secs(20), self.asked.recv())
+        timeout(Duration::from_secs(90), self.asked.recv())
             .await
             .expect("is asked in time")
             .expect("is asked")
     }
+}
+
+fn service(name: &str, version: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{name}","namespace":"default","uid":"u","resourceVersion":"{version}"}},"spec":{{"ports":[{{"port":80}}]}}}}"#
+    )
 }
 
 #[tokio::test]
@@ -358,7 +225,7 @@ async fn a_watch_that_is_half_open_is_noticed_however_often_others_are_wanted() 
             }
         }
     };
-    timeout(Duration::from_secs(20), begun_anew).await.expect("it is begun anew");
+    timeout(Duration::from_secs(90), begun_anew).await.expect("it is begun anew");
 }
 
 fn certificate(version: &str) -> String {
@@ -436,57 +303,39 @@ async fn what_was_known_of_a_kind_goes_on_when_we_may_not_look_any_more_and_it_i
     assert_eq!(told, ["put p", "synced", refused, "put q"]);
 }
 
-fn own_pool(status: &str) -> String {
-    format!(
-        r#"{{"apiVersion":"seaway.dev/v1alpha1","kind":"AddressPool","metadata":{{"name":"p","resourceVersion":"3"}},"status":{status}}}"#
-    )
-}
-
-fn counted(assigned: u128, problems: Vec<Problem>) -> BTreeMap<ObjectRef, PoolSays> {
-    let v4 = Counted { assigned, available: 9 };
-    let object = ObjectRef::new(Kind::AddressPool, "", "p");
-    [(object, PoolSays { v4, problems, ..PoolSays::default() })].into()
-}
-
+/// An API server that has just begun refuses what it has not yet read the rights to.
 #[tokio::test]
-async fn a_pool_that_counts_on_is_ready_since_it_was_and_one_that_is_not_any_more_since_now() {
-    let said =
-        r#"{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2001-01-01T00:00:00Z"}]}"#;
-    let pool = || own_pool("{}");
+async fn a_host_known_before_is_not_gone_because_we_may_not_look_but_because_a_list_lacks_it() {
+    let known = [Fact::Host(Arc::new(HostReport { host: "a".into(), ..HostReport::default() }))];
     let answers = vec![
-        Answer::Whole(200, list("5", &[own_pool(said)])),
-        Answer::Whole(200, pool()),
-        Answer::Whole(200, pool()),
-        Answer::Whole(200, pool()),
+        Answer::Whole(403, status(403, "Forbidden", "cannot list it")),
+        Answer::Whole(403, status(403, "Forbidden", "cannot list it")),
+        Answer::Whole(200, list("9", &[])),
     ];
-    let (cluster, mut asked, _folder) = server("/addresspools", answers).await;
-    let reports = PoolReports::start(&cluster, Leading::always());
-    let mut next = async || {
-        timeout(Duration::from_secs(20), asked.recv()).await.expect("is asked in time").expect("is asked")
-    };
-    reports.say(counted(1, vec![]));
-    assert!(next().await.contains("metadata.name%3Dp"), "it is looked what is said");
-    let since = r#""lastTransitionTime":"2001-01-01T00:00:00Z""#;
-    assert!(next().await.contains(since));
-    reports.say(counted(2, vec![]));
-    assert!(next().await.contains(since), "it is as ready as before");
-    let object = ObjectRef::new(Kind::AddressPool, "", "p");
-    reports.say(counted(3, vec![Problem::new(object, Reason::PoolOverlap, "overlaps")]));
-    assert!(!next().await.contains(since), "it is not ready any more");
+    let mut heard = begin_with(Kind::LoadBalancerHost, "/loadbalancerhosts?", &known, answers).await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|it| it != "gone a") {
+        told.push(heard.next().await);
+    }
+    let refused = "NotPermitted: may not list loadbalancerhosts.seaway.dev: cannot list it; what was known of them goes on";
+    // What is wrong is told beside what there is, in no order.
+    told.retain(|it| it != "well" && it != refused);
+    assert_eq!(told, ["synced", "gone a"]);
 }
 
 #[tokio::test]
-async fn a_pool_that_may_not_be_written_is_tried_less_and_less_often() {
-    let forbidden = || Answer::Whole(403, status(403, "Forbidden", "cannot patch it"));
-    let (cluster, mut asked, _folder) = server("/addresspools", (0..99).map(|_| forbidden()).collect()).await;
-    let slow = cluster.clone();
-    let reports = PoolReports::start(&slow, Leading::always());
-    reports.say(counted(1, vec![]));
-    let mut at = Vec::new();
-    for _ in 0..4 {
-        timeout(Duration::from_secs(20), asked.recv()).await.expect("is asked in time").expect("is asked");
-        at.push(Instant::now());
+async fn that_there_are_no_pools_is_not_believed_of_an_api_server_that_has_only_begun() {
+    for refusal in [(403, "Forbidden"), (404, "NotFound")] {
+        let refused = || Answer::Whole(refusal.0, status(refusal.0, refusal.1, "not yet"));
+        let scripts = vec![
+            ("/addresses?", vec![refused(), refused(), refused()]),
+            ("/ipaddresspools?", vec![refused(), Answer::Whole(200, list("5", &[pool("p", "3")]))]),
+        ];
+        let mut heard = begin_with_all(Kind::IPAddressPool, &[], scripts).await;
+        let mut told = Vec::new();
+        while told.last().is_none_or(|it| it != "synced") {
+            told.push(heard.next().await);
+        }
+        assert!(told.contains(&"put p".to_owned()), "{told:?}");
     }
-    let apart: Vec<Duration> = at.windows(2).map(|it| it[1] - it[0]).collect();
-    assert!(apart[2] > apart[0] * 2, "{apart:?}");
 }

@@ -1,0 +1,143 @@
+//! `seaway openstack gc` and `purge`: what a cluster has in a cloud, and its removal.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use seaway_cluster::{Access, Cluster, Pulse};
+use seaway_drivers::octavia::belongings::{Belonging, Thing, belongings, divided, orphans, remove};
+use seaway_model::{Change, Fact, Problem};
+use seaway_openstack::{Cloud, Error};
+
+use super::{connect, teller};
+use crate::{
+    args::{OpenStackGc, OpenStackPurge, WhichCluster},
+    kubectl::credentials,
+    output,
+};
+
+/// A cluster, as far as it was asked.
+struct Asked {
+    uid: String,
+    /// UID, namespace and name of each Service; nothing, where there was no API server to ask.
+    services: Option<Vec<(String, String, String)>>,
+    /// Who leads, and so would make anew what is removed.
+    leader: Option<String>,
+    /// Why that is not known.
+    unsure: Option<String>,
+}
+
+pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
+    let asked = ask(&arguments.of).await?;
+    let Some(services) = &asked.services else {
+        bail!(
+            "which Services there are, only the cluster can tell: leave --cluster-uid out, and give its kubeconfig.\n\
+             If the cluster is gone: seaway openstack purge --cluster-uid {}",
+            asked.uid
+        );
+    };
+    let cloud = connect(&arguments.which).await?;
+    let all = belongings(&cloud, &asked.uid, &*teller()).await?;
+    let (there, left) = (all.len(), orphans(all, services));
+    output::error(&format!(
+        "cluster {}: {there} things in the cloud, {} of them of Services that are no more",
+        asked.uid,
+        left.len()
+    ));
+    finish(&cloud, &asked.uid, &left, arguments.delete, "--delete").await
+}
+
+pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
+    let asked = ask(&arguments.of).await?;
+    let cloud = connect(&arguments.which).await?;
+    let all = belongings(&cloud, &asked.uid, &*teller()).await?;
+    let all = all.into_iter().map(|it| Belonging { kept: it.kept && !arguments.kept, ..it }).collect();
+    let (goes, stays) = divided(all);
+    output::error(&format!("cluster {}: {} things in the cloud", asked.uid, goes.len() + stays.len()));
+    for it in &stays {
+        let why = match it.kept {
+            true => "its Service asked to keep it (--kept removes it, too)",
+            false => "others are on the load balancer that it leads to",
+        };
+        output::error(&format!("stays: {} {}: {why}", it.thing, it.name));
+    }
+    if let Some(why) = asked.unsure.as_ref().filter(|_| arguments.yes && !goes.is_empty()) {
+        bail!("whether a controller leads, which would make again what is removed, is not known: {why}");
+    }
+    if let Some(leader) = asked.leader.as_ref().filter(|_| arguments.yes && !goes.is_empty()) {
+        bail!(
+            "{leader} leads in this cluster, and would make again what is removed: stop seaway controller first \
+             (kubectl -n seaway-system scale deployment seaway-controller --replicas=0)"
+        );
+    }
+    finish(&cloud, &asked.uid, &goes, arguments.yes, "--yes").await
+}
+
+async fn finish(cloud: &Cloud, uid: &str, goes: &[Belonging], really: bool, flag: &str) -> Result<ExitCode> {
+    if goes.is_empty() {
+        output::error("there is nothing to remove");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows: Vec<Vec<String>> = goes.iter().map(row).collect();
+    output::line(output::table(&["WHAT", "ID", "NAME", "OF SERVICE", ""], &rows).trim_end());
+    if !really {
+        output::error(&format!("nothing was removed: say {flag} to remove these"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let failed: Vec<(Belonging, Error)> = remove(cloud, uid, goes, &*teller()).await;
+    for (it, error) in &failed {
+        output::error(&format!("not removed: {}: {error}", it.thing));
+    }
+    output::error(&format!("{} of {} removed", goes.len() - failed.len(), goes.len()));
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn row(it: &Belonging) -> Vec<String> {
+    let (what, id) = match &it.thing {
+        Thing::LoadBalancer(id) => ("load balancer", id.to_string()),
+        Thing::Part(id, _) => ("part of load balancer", id.to_string()),
+        Thing::FloatingIp(id) => ("floating IP", id.to_string()),
+        Thing::SecurityGroup(id) => ("security group", id.to_string()),
+        Thing::Container(id) => ("container", id.to_string()),
+        Thing::Secret(id) => ("secret", id.to_string()),
+    };
+    let service = it.service.clone().unwrap_or_else(|| "-".to_owned());
+    let used = if it.used { "" } else { "unused" };
+    vec![what.to_owned(), id, it.name.clone(), service, used.to_owned()]
+}
+
+async fn ask(which: &WhichCluster) -> Result<Asked> {
+    if let Some(uid) = &which.cluster_uid {
+        if uid.is_empty() || !uid.chars().all(|it| it.is_ascii_alphanumeric() || it == '-') {
+            bail!(
+                "{uid:?} is no UID: kubectl get namespace kube-system -o jsonpath='{{.metadata.uid}}' tells it"
+            );
+        }
+        return Ok(Asked { uid: uid.clone(), services: None, leader: None, unsure: None });
+    }
+    let credentials = credentials(which.kubeconfig.as_deref(), which.context.as_deref());
+    let why = |why: String| {
+        anyhow!(
+            "the cluster cannot be asked: {why}\nIf it is gone, its UID is enough for purge: --cluster-uid UID"
+        )
+    };
+    let namespace = Some(which.system_namespace.as_str().into());
+    let cluster = Cluster::connect(Access { credentials, namespace, ..Access::default() });
+    let cluster = cluster.await.map_err(|it| why(it.to_string()))?;
+    let uid = cluster.identity().await.map_err(|it| why(it.to_string()))?;
+    let sight = cluster.look().await.map_err(|it| why(it.0.line()))?;
+    let service = |change: &Change| match change {
+        Change::Put(Fact::Service(it)) => {
+            let meta = &it.meta;
+            Some((meta.uid.to_string(), meta.namespace.to_string(), meta.name.to_string()))
+        }
+        _ => None,
+    };
+    let unsure = sight.unseen.iter().map(Problem::line).find(|it| it.contains("leases"));
+    let leader = sight.leader.filter(|(_, pulse)| *pulse == Pulse::Alive).map(|(who, _)| who.to_string());
+    Ok(Asked {
+        uid: uid.to_string(),
+        services: Some(sight.changes.iter().filter_map(service).collect()),
+        leader,
+        unsure,
+    })
+}

@@ -1,0 +1,18 @@
+//! A real Kubernetes on a real OpenStack: nodes that are ports of Neutron, and Services that Octavia serves.
+
+// Logs of processes whose test failed.
+#![allow(clippy::print_stderr)]
+
+mod affinity;
+mod crashes;
+mod credentials;
+mod families;
+mod foreign;
+mod leavings;
+mod nodes;
+mod protocols;
+#[path = "../kubernetes_native/scene.rs"]
+#[allow(dead_code, reason = "what it has for hosts of ours is for others")]
+mod scene;
+mod stage;
+mod walk;

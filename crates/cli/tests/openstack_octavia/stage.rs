@@ -1,0 +1,281 @@
+//! A cluster whose nodes are machines of a project of the cloud.
+
+use std::{
+    collections::BTreeMap,
+    fs, mem,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    thread,
+    time::Duration,
+};
+
+use seaway_openstack::{
+    Call, Cloud, Credentials, Service, Settings, Source,
+    neutron::{
+        Direction, EtherType, Gateway, Network, NewNetwork, NewPort, NewRouter, NewSecurityGroup,
+        NewSecurityGroupRule, NewSubnet, Port, Router, SecurityGroup, SecurityGroupRule, Subnet,
+    },
+    resource::{Id, Query},
+};
+use seaway_testkit::{
+    kubernetes::NodeOptions,
+    topology::{Namespace, OpenStack, Project, ask, until_within},
+};
+use serde_json::Value;
+use tempfile::NamedTempFile;
+use tokio::runtime::Runtime;
+
+use crate::scene::Scene;
+
+/// For whatever two control planes and a controller do on a machine that does other things, too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What Octavia has, and what Neutron has.
+pub(crate) const BALANCERS: [&str; 5] = ["loadbalancers", "listeners", "pools", "healthmonitors", "members"];
+const NETWORKS: [&str; 7] =
+    ["networks", "subnets", "routers", "ports", "floatingips", "security-groups", "security-group-rules"];
+
+const PAUSE: Duration = Duration::from_millis(300);
+
+pub(crate) const AUTH_URL: &str = "http://127.0.0.1:5000/v3";
+
+/// Fields drop in order: machines are unplugged before the project is emptied.
+pub(crate) struct Stage {
+    pub(crate) scene: Scene,
+    pub(crate) land: Land,
+}
+
+/// A project with a network that is led outside.
+pub(crate) struct Land {
+    pub(crate) cloud: Cloud,
+    pub(crate) runtime: Runtime,
+    network: Id<Network>,
+    pub(crate) subnet: Id<Subnet>,
+    group: Id<SecurityGroup>,
+    pub(crate) conf: NamedTempFile,
+    /// What `[LoadBalancer]` says besides.
+    pub(crate) options: &'static str,
+    /// Machines from now on let nobody in.
+    pub(crate) closed: bool,
+    pub(crate) project: Project,
+    pub(crate) rig: OpenStack,
+}
+
+impl Stage {
+    /// With nodes of these names. None where one of the two rigs is missing.
+    pub(crate) fn set(role: &str, nodes: &[&str]) -> Option<Stage> {
+        let rig = OpenStack::up()?;
+        let scene = Scene::bare()?;
+        let mut stage = Stage { scene, land: Land::of(rig, role) };
+        nodes.iter().for_each(|it| stage.join(it));
+        Some(stage)
+    }
+
+    /// One more node, on a port of its own.
+    pub(crate) fn join(&mut self, name: &str) {
+        let (namespace, addresses) = self.land.machine(name);
+        let options = NodeOptions {
+            namespace: Some(namespace),
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            ..NodeOptions::default()
+        };
+        self.scene.nodes.push(self.scene.cluster.node_with(name, options));
+    }
+
+    /// What Seaway needs of the cluster, and a controller that signs in at `auth_url`.
+    pub(crate) fn lead(&mut self, auth_url: &str) {
+        self.lead_with(auth_url, &self.land.project.password());
+    }
+
+    /// As above, with a password of its own.
+    pub(crate) fn lead_with(&mut self, auth_url: &str, password: &str) {
+        self.land.write_conf(auth_url, password);
+        self.scene.install();
+        // Nobody loses it in the middle of something because his machine is slow.
+        self.scene.configuration = "{admin: {listen: [\"127.0.0.1:0\"]}, lease: 30s}";
+        self.scene.cluster_name = "seven";
+        self.scene.cloud = Some(self.land.conf.path().to_owned());
+        self.scene.lead("controller");
+    }
+
+    /// Another controller takes the place of the one that was killed: how long a Lease lasts is of no interest here.
+    pub(crate) fn lead_anew(&mut self) {
+        self.scene.cluster.kubectl(&["delete", "lease", "seaway-controller", "--ignore-not-found"]);
+        self.scene.lead("controller");
+    }
+
+    /// The address of a Service, once it has one.
+    pub(crate) fn address(&self, service: &str) -> String {
+        let path = "{.status.loadBalancer.ingress[0].ip}";
+        let address = || self.scene.field(&format!("service/{service}"), path);
+        until(&format!("{service} has an address"), || !address().is_empty());
+        address()
+    }
+
+    /// Whoever asks from outside of the cloud is answered by a pod of that name.
+    pub(crate) fn answers(&self, url: &str, pod: &str) {
+        let outside = self.land.rig.outside();
+        let answered = || outside.curl(url).is_ok_and(|it| it.starts_with(&format!("{pod}-")));
+        until(&format!("{pod} answers at {url}"), answered);
+    }
+
+    /// The same of datagrams.
+    pub(crate) fn echoes(&self, address: &str, port: u16, pod: &str) {
+        let at = SocketAddr::new(address.parse().expect("an address"), port);
+        let outside = self.land.rig.outside();
+        let ours: SocketAddr = ([0, 0, 0, 0], 0).into();
+        let echoed = || outside.run(|| ask(&UdpSocket::bind(ours)?, at, b"well?"));
+        let is_its = |it: Vec<u8>| String::from_utf8_lossy(&it).starts_with(&format!("{pod}-"));
+        until(&format!("{pod} says back what it hears at {at}"), || echoed().is_ok_and(is_its));
+    }
+}
+
+/// Looks until it is so, now and then: each look costs both control planes more than what is waited for.
+#[track_caller]
+pub(crate) fn until(what: &str, mut met: impl FnMut() -> bool) {
+    until_within(PATIENCE, what, || {
+        let is_so = met();
+        if !is_so {
+            thread::park_timeout(PAUSE);
+        }
+        is_so
+    });
+}
+
+impl Land {
+    fn of(rig: OpenStack, role: &str) -> Land {
+        let project = rig.project(role);
+        let runtime = Runtime::new().expect("a runtime");
+        let name = &project.name;
+        let source = Source::Given(Credentials::password(AUTH_URL, name, &project.password(), name));
+        let (cloud, network, subnet, group) = runtime.block_on(async {
+            let cloud = Cloud::connect(source, Settings::default()).await.expect("signed in");
+            let network = NewNetwork { name: "nodes".into(), ..NewNetwork::new() };
+            let network = cloud.all::<Network>().create(&network).await.expect("a network").id;
+            let subnet = NewSubnet {
+                cidr: Some("10.0.0.0/24".to_owned()).into(),
+                ..NewSubnet::new(network.clone(), 4)
+            };
+            let subnet = cloud.all::<Subnet>().create(&subnet).await.expect("a subnet").id;
+            let outside = Query::all().with("router:external", true);
+            let outside = cloud.all::<Network>().list::<Network>(outside).await.expect("networks").remove(0);
+            let router =
+                NewRouter { external_gateway_info: Some(Gateway::to(outside.id)).into(), ..NewRouter::new() };
+            let routers = cloud.all::<Router>();
+            let router = routers.create(&router).await.expect("a router").id;
+            routers.add_interface(&router, &subnet).await.expect("plugged in");
+            let group = NewSecurityGroup { name: "nodes".into(), ..NewSecurityGroup::new() };
+            let group = cloud.all::<SecurityGroup>().create(&group).await.expect("a group").id;
+            let all = NewSecurityGroupRule::new(group.clone(), Direction::Ingress, EtherType::V4);
+            cloud.all::<SecurityGroupRule>().create(&all).await.expect("a rule");
+            (cloud, network, subnet, group)
+        });
+        let conf = NamedTempFile::new().expect("a file");
+        Land { cloud, runtime, network, subnet, group, conf, options: "", closed: false, project, rig }
+    }
+
+    /// As it is written for the cloud controller manager, with what A(c) says of load balancers where `ovn` can.
+    pub(crate) fn write_conf(&self, auth_url: &str, password: &str) {
+        let (name, subnet) = (&self.project.name, &self.subnet);
+        let text = format!(
+            "[Global]\nauth-url={auth_url}\nusername={name}\npassword={password}\ntenant-name={name}\n\
+             domain-id=default\n\
+             [LoadBalancer]\nlb-provider=ovn\nlb-method=SOURCE_IP_PORT\nsubnet-id={subnet}\n\
+             create-monitor=yes\nmonitor-delay=1m\nmonitor-timeout=30s\nmonitor-max-retries=3\n{}",
+            self.options
+        );
+        fs::write(self.conf.path(), text).expect("is written");
+    }
+
+    /// Those of these load balancers, and what is below them, once nobody works on them any more: with `ovn`, one is
+    /// ACTIVE before what is below it, and told so once more after that.
+    pub(crate) fn at_rest(
+        &self,
+        which: impl Fn(&BTreeMap<String, Value>) -> bool,
+    ) -> BTreeMap<String, Value> {
+        let mut last = BTreeMap::new();
+        until("all is ACTIVE, and stays as it is", || {
+            let before = mem::replace(&mut last, self.told(&BALANCERS));
+            let is_active = |it: &Value| it["provisioning_status"] == "ACTIVE";
+            which(&last) && last == before && last.values().all(is_active)
+        });
+        last
+    }
+
+    /// All that is in the project.
+    pub(crate) fn everything(&self) -> BTreeMap<String, Value> {
+        self.told(&[&BALANCERS[..], &NETWORKS[..]].concat())
+    }
+
+    /// What there is of these kinds, as the cloud tells it: `KIND/ID`, and the whole object.
+    pub(crate) fn told(&self, kinds: &[&str]) -> BTreeMap<String, Value> {
+        let mut all = BTreeMap::new();
+        for kind in kinds {
+            match *kind {
+                "members" => {
+                    for (pool, _) in self.list(Service::LoadBalancer, "/lbaas/pools", "pools") {
+                        all.extend(self.list(Service::LoadBalancer, &format!("/lbaas/{pool}/members"), kind));
+                    }
+                }
+                _ if BALANCERS.contains(kind) => {
+                    all.extend(self.list(Service::LoadBalancer, &format!("/lbaas/{kind}"), kind));
+                }
+                _ => all.extend(self.list(Service::Network, &format!("/{kind}"), &kind.replace('-', "_"))),
+            }
+        }
+        all
+    }
+
+    /// Those of that kind which such a list tells.
+    fn list(&self, service: Service, path: &str, kind: &str) -> Vec<(String, Value)> {
+        let told = self.runtime.block_on(self.cloud.call(Call::get(service, "list", path)));
+        let told = match told {
+            Ok(told) => told,
+            // A pool may go between two lists.
+            Err(error) if error.is_not_found() => return Vec::new(),
+            Err(error) => panic!("{path}: {error}"),
+        };
+        let Value::Array(listed) = told.body[kind].clone() else { panic!("{path}: {}", told.body) };
+        // The network outside is another's.
+        let session = self.cloud.session();
+        let id = session.project.as_ref().map(|it| it.id.as_str());
+        // What is deleted while it is being made may leave such a row, with `ovn`.
+        let is_deleted = |it: &Value| it["provisioning_status"] == "DELETED";
+        let ours = |it: &Value| it["project_id"].as_str() == id && !is_deleted(it);
+        let key = |it: &Value| format!("{kind}/{}", it["id"].as_str().unwrap_or_default());
+        listed.into_iter().filter(ours).map(|it| (key(&it), it)).collect()
+    }
+
+    /// Machines from now on have an address of IPv6, too, and the router leads there.
+    pub(crate) fn add_ipv6(&self) -> Id<Subnet> {
+        let cloud = &self.cloud;
+        self.runtime.block_on(async {
+            let new = NewSubnet {
+                cidr: Some("fd00:7::/64".to_owned()).into(),
+                ..NewSubnet::new(self.network.clone(), 6)
+            };
+            let subnet = cloud.all::<Subnet>().create(&new).await.expect("a subnet").id;
+            let router =
+                cloud.all::<Router>().list::<Router>(Query::all()).await.expect("a list").remove(0).id;
+            cloud.all::<Router>().add_interface(&router, &subnet).await.expect("plugged in");
+            let all = NewSecurityGroupRule::new(self.group.clone(), Direction::Ingress, EtherType::V6);
+            cloud.all::<SecurityGroupRule>().create(&all).await.expect("a rule");
+            subnet
+        })
+    }
+
+    /// On a port of its own that lets everybody in.
+    pub(crate) fn machine(&self, name: &str) -> (Namespace, Vec<IpAddr>) {
+        let groups = if self.closed { Vec::new() } else { vec![self.group.clone()] };
+        let new = NewPort {
+            name: name.into(),
+            security_groups: groups.into(),
+            ..NewPort::new(self.network.clone())
+        };
+        let port = self.runtime.block_on(self.cloud.all::<Port>().create(&new)).expect("a port");
+        let machine = Namespace::create(name);
+        machine.plug(port.id.as_str());
+        let mut addresses: Vec<IpAddr> = port.fixed_ips.iter().filter_map(|it| it.ip_address).collect();
+        addresses.sort();
+        (machine, addresses)
+    }
+}

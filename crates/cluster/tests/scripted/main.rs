@@ -1,0 +1,5 @@
+//! Answers that no real API server gives on demand, given by a scripted one.
+
+mod reports;
+mod server;
+mod watches;

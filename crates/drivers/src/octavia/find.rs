@@ -1,0 +1,282 @@
+//! Which load balancer is a Service's: the one with its tags; or one that was there before us, if the Service points at it.
+//!
+//! One that is another's, or nobody's of ours, is shared if the annotation names it (shared.rs).
+//!
+//! A name alone says nothing: two clusters may have one name, and Services of theirs, too. So a load balancer with the name
+//! that the other controller would give is taken over only if the Service's annotation names its id, or its status has an
+//! address that leads there. Of an annotation, which may be copied from cluster to cluster, members are asked as well.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+};
+
+use seaway_model::{ListenerId, LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::Named};
+use seaway_openstack::{
+    Cloud, Error,
+    neutron::FloatingIp,
+    octavia::{LoadBalancer, Provisioning},
+    resource::{Id, Query},
+};
+
+use super::{
+    names::Cluster,
+    shared::{self, Marks, Shared},
+    steps::Branch,
+};
+
+/// What a Service wants, as far as it tells which load balancer it had before us.
+pub(super) struct Sought<'w> {
+    owner: Owner,
+    wish: &'w Wish,
+    named: Option<Named>,
+    published: Vec<IpAddr>,
+    /// Where its members are.
+    spots: BTreeSet<SocketAddr>,
+}
+
+pub(super) enum Found {
+    There {
+        it: Box<LoadBalancer>,
+        /// Left of a request that was done after nobody waited for it any more.
+        doubles: Vec<Id<LoadBalancer>>,
+        why: Why,
+    },
+    Nothing,
+    /// Only its user can say.
+    Refused(Problem),
+}
+
+/// What tells that it is this Service's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    Tags,
+    /// Those of a guest.
+    GuestTags,
+    Status,
+    /// Its members have to be, too.
+    Annotation,
+    /// It is to be a guest there.
+    Invitation,
+}
+
+impl Why {
+    pub(super) fn is_guest(self) -> bool {
+        matches!(self, Why::GuestTags | Why::Invitation)
+    }
+}
+
+impl Sought<'_> {
+    pub(super) fn of(owner: Owner, wish: &Wish) -> Sought<'_> {
+        let outside = wish.options.outside.as_ref();
+        Sought {
+            owner,
+            wish,
+            named: outside.and_then(|it| it.named.clone()),
+            published: outside.map(|it| it.published.clone()).unwrap_or_default(),
+            spots: wish.pools.values().flat_map(|it| &it.members).map(|it| it.at).collect(),
+        }
+    }
+
+    /// Nothing tells of one that it had before us.
+    pub(super) fn is_new(&self) -> bool {
+        self.named.is_none() && self.published.is_empty()
+    }
+
+    /// What it may be called that was there before us.
+    pub(super) fn names(&self, cluster: &Cluster) -> Vec<String> {
+        names(cluster, &self.owner)
+    }
+
+    /// An annotation that points at what serves somebody else's members was copied from another cluster.
+    pub(super) fn doubts(
+        &self,
+        it: &LoadBalancer,
+        branches: &BTreeMap<ListenerId, Branch>,
+    ) -> Option<Problem> {
+        let pools = branches.values().filter_map(|it| it.pool.as_ref());
+        let mut members = pools.flat_map(|it| it.members.keys()).peekable();
+        if members.peek().is_none() || members.any(|it| self.spots.contains(it)) {
+            return None;
+        }
+        let message = format!(
+            "load balancer {} has the name of this Service, and none of its members is ours: it seems to serve another \
+             cluster; it is left alone",
+            it.id
+        );
+        Some(self.problem(Reason::OtherController, message).fix(
+            "Remove the annotation, and a load balancer is made for this Service. (If it is this Service's all the same: \
+             remove its members, and it is taken over.)",
+        ))
+    }
+
+    /// Why it may be no guest there.
+    pub(super) fn unwelcome(
+        &self,
+        it: &LoadBalancer,
+        addresses: &[IpAddr],
+        shared: &Shared,
+        marks: &Marks,
+    ) -> Option<Problem> {
+        shared::unwelcome(&self.owner, self.wish, it, addresses, shared, marks)
+    }
+
+    /// Its status has one of these already.
+    pub(super) fn had(&self, addresses: &[IpAddr]) -> bool {
+        self.published.iter().any(|ip| addresses.contains(ip))
+    }
+
+    fn problem(&self, reason: Reason, message: String) -> Problem {
+        let problem = Problem::new(self.owner.object(), reason, message);
+        match &self.named {
+            Some(named) => problem.at(named.field.clone()),
+            None => problem,
+        }
+    }
+}
+
+/// `sought`: nothing, where nobody wants it any more.
+pub(super) async fn find(
+    cloud: &Cloud,
+    cluster: &Cluster,
+    marks: &Marks,
+    sought: Option<&Sought<'_>>,
+) -> Result<Found, Error> {
+    let query = Query::all().tagged_any([marks.key(), marks.guest()]);
+    let mut found = cloud.all::<LoadBalancer>().list::<LoadBalancer>(query).await?;
+    // A second one is left of a request whose answer was lost, and repeated: the older is kept.
+    found.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+    let (first, guest): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| marks.is_first(&it.tags));
+    let mut found = first.into_iter();
+    if let Some(it) = found.next() {
+        let doubles = found.filter(|other| is_double(&it, other)).map(|other| other.id).collect();
+        return Ok(Found::There { it: Box::new(it), doubles, why: Why::Tags });
+    }
+    if let Some(it) = guest.into_iter().find(|it| marks.is_guest(&it.tags)) {
+        return Ok(Found::There { it: Box::new(it), doubles: Vec::new(), why: Why::GuestTags });
+    }
+    let Some(sought) = sought else { return Ok(Found::Nothing) };
+    // The other controller asks for what is not there for ever, and the Service never gets one.
+    if let Some(named) = &sought.named
+        && let Some(it) = by_id(cloud, &named.id).await?
+    {
+        return Ok(judged(cluster, sought, it, Why::Annotation));
+    }
+    for ip in &sought.published {
+        if let Some(it) = by_address(cloud, *ip).await?
+            && cluster_of(&it).is_none()
+        {
+            return Ok(judged(cluster, sought, it, Why::Status));
+        }
+    }
+    for name in names(cluster, &sought.owner) {
+        let named = cloud.all::<LoadBalancer>().list::<LoadBalancer>(Query::named(&name)).await?;
+        if let Some(it) = named.into_iter().find(|it| cluster_of(it).is_none() && stays(it)) {
+            return Ok(Found::Refused(by_name_alone(sought, &it)));
+        }
+    }
+    Ok(Found::Nothing)
+}
+
+fn judged(cluster: &Cluster, sought: &Sought<'_>, it: LoadBalancer, why: Why) -> Found {
+    let is_its = names(cluster, &sought.owner).contains(&it.name) && cluster_of(&it).is_none();
+    let address = it.vip_address.is_some_and(|it| sought.published.contains(&it));
+    let there = |it, why| Found::There { it: Box::new(it), doubles: Vec::new(), why };
+    match why {
+        _ if is_its && address => there(it, Why::Status),
+        _ if is_its => there(it, why),
+        Why::Status => Found::Refused(of_another_name(cluster, sought, &it)),
+        _ => there(it, Why::Invitation),
+    }
+}
+
+/// The same request made it, which came to be done twice.
+pub(super) fn is_double(it: &LoadBalancer, other: &LoadBalancer) -> bool {
+    let marks = |it: &LoadBalancer| {
+        (it.name.clone(), it.description.clone(), it.tags.clone(), it.vip_subnet_id.clone())
+    };
+    marks(it) == marks(other)
+}
+
+/// The names that the other controller gives, and gave long ago.
+fn names(cluster: &Cluster, owner: &Owner) -> Vec<String> {
+    let legacy = match owner {
+        Owner::Object { uid, .. } => Some(legacy(uid)),
+        Owner::Config(_) => None,
+    };
+    [cluster.balancer(owner)].into_iter().chain(legacy).collect()
+}
+
+/// `a` and the UID without its dashes, 32 characters of them.
+fn legacy(uid: &Name) -> String {
+    format!("a{}", uid.replace('-', "")).chars().take(32).collect()
+}
+
+/// Whose it is by its tags.
+pub(super) fn cluster_of(it: &LoadBalancer) -> Option<&str> {
+    it.tags.iter().find_map(|it| it.strip_prefix("seaway.dev/cluster="))
+}
+
+pub(super) fn stays(it: &LoadBalancer) -> bool {
+    it.provisioning_status != Provisioning::PendingDelete
+}
+
+async fn by_id(cloud: &Cloud, id: &Name) -> Result<Option<LoadBalancer>, Error> {
+    // What cannot be an id was refused before.
+    let Ok(id) = id.parse::<Id<LoadBalancer>>() else { return Ok(None) };
+    Ok(cloud.all::<LoadBalancer>().find::<LoadBalancer>(&id).await?.filter(stays))
+}
+
+/// The load balancer that an address leads to: it is its VIP, or a floating IP to it.
+async fn by_address(cloud: &Cloud, ip: IpAddr) -> Result<Option<LoadBalancer>, Error> {
+    let balancers = cloud.all::<LoadBalancer>();
+    let query = Query::all().with("floating_ip_address", ip);
+    let floating = cloud.all::<FloatingIp>().list::<FloatingIp>(query).await?;
+    for port in floating.into_iter().filter_map(|it| it.port_id) {
+        let behind = balancers.list::<LoadBalancer>(Query::all().with("vip_port_id", port)).await?;
+        if let Some(it) = behind.into_iter().find(stays) {
+            return Ok(Some(it));
+        }
+    }
+    let at = balancers.list::<LoadBalancer>(Query::all().with("vip_address", ip)).await?;
+    Ok(at.into_iter().find(stays))
+}
+
+fn by_name_alone(sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
+    let message = format!(
+        "load balancer {} has the name of this Service, {}, and nothing else tells that it is this Service's; nothing is \
+         touched, and no other is made",
+        it.id, it.name
+    );
+    sought.problem(Reason::OtherController, message).fix(format!(
+        "If it is this Service's: kubectl annotate service NAME loadbalancer.openstack.org/load-balancer-id={} --overwrite. \
+         If it is another cluster's of the same name: give this one another --cluster-name.",
+        it.id
+    ))
+}
+
+fn of_another_name(cluster: &Cluster, sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
+    let message = format!(
+        "its address leads to load balancer {}, which is called {} and would be {} if it were this Service's; nothing is \
+         touched, and no other is made",
+        it.id,
+        it.name,
+        cluster.balancer(&sought.owner)
+    );
+    sought.problem(Reason::OtherController, message).fix(
+        "If the cluster was called otherwise when it was made: say that --cluster-name. If the Service shares it: name its \
+         id in the annotation loadbalancer.openstack.org/load-balancer-id. Else clear the Service's status.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_long_ago_is_the_uid_cut_to_32() {
+        let name = legacy(&"3f1c9f8e-0a71-4f3b-9d9e-0f2b8f8e6a55".into());
+        assert_eq!(name, "a3f1c9f8e0a714f3b9d9e0f2b8f8e6a5");
+        assert_eq!(name.len(), 32);
+    }
+}

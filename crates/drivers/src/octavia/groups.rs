@@ -1,0 +1,250 @@
+//! One security group for all load balancers of a cluster and a class, at the port of each of its Nodes.
+//!
+//! ```text
+//!     observe ─► the group, found by its description; the ports that have it; where new Nodes are plugged in (plugs.rs)
+//!     steps   ─► pure (steps.rs), from whom Nodes should let in (rules.rs)
+//!     apply   ─► one call; a port is changed only as it was when it was read
+//! ```
+//! Neutron takes no tags at creation, so whose a group is its description says, and of each rule its own. What has not
+//! these words is never touched.
+
+pub(super) mod plugs;
+mod read;
+pub mod rules;
+pub mod steps;
+mod theirs;
+mod write;
+
+use std::{sync::Arc, time::Duration};
+
+use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_model::{Desired, Group, Name, Owner, Problem, Reason, Unit};
+use seaway_openstack::{Service, neutron::NewSecurityGroup};
+
+pub use self::steps::{Observed, Step};
+use self::{
+    plugs::{Plug, named},
+    steps::{Part, Wanted, steps},
+};
+use super::{AUDIT, Cluster, Octavia, another_leads, away::Asker, names::shortened};
+
+/// A Node that is nowhere may only be on its way.
+const SOON: Duration = Duration::from_secs(30);
+
+/// What is known of a group.
+pub(super) struct Known {
+    there: Observed,
+    /// When it was read, on the cloud's clock.
+    at: std::time::Instant,
+}
+
+pub struct Groups(Arc<Octavia>);
+
+impl Cluster {
+    fn group(&self, class: &str) -> String {
+        shortened(format!("lb-sg-{}-{}", self.name, class.replace('/', "-")), super::names::LONGEST)
+    }
+
+    /// Its first words are those of the cloud provider's controller.
+    pub(super) fn group_description(&self, class: &str) -> String {
+        let whose = format!("[{} seaway.dev/group={class}]", self.tag());
+        let text = format!("Security Group for Service LoadBalancers in cluster {}", self.name);
+        format!("{} {whose}", shortened(text, super::names::LONGEST - whose.len() - 1))
+    }
+
+    fn rule_description(&self) -> String {
+        format!("[{}]", self.tag())
+    }
+}
+
+impl Groups {
+    pub fn new(octavia: Arc<Octavia>) -> Groups {
+        Groups(octavia)
+    }
+
+    /// The group of a class, if there is one, whoever wants it; one list.
+    pub async fn survey(&self, cloud: &Name, class: &Name) -> Result<Option<Unit>, Failure> {
+        let asker = Asker::audit();
+        let joined = self.0.joined(&asker).await?;
+        self.0.ask(&asker)?;
+        let description = joined.cluster.group_description(class);
+        let found = read::groups(&joined.cloud, &description).await;
+        let found = found.map_err(|error| self.0.failed(&asker, &error))?;
+        let unit = || Unit::SecurityGroup { cloud: cloud.clone(), class: class.clone() };
+        Ok((!found.is_empty()).then(unit))
+    }
+
+    fn keep(&self, unit: &Unit, there: Option<(Observed, std::time::Instant)>) {
+        let mut known = self.0.groups();
+        match there {
+            Some((there, at)) => known.insert(unit.clone(), Known { there, at }),
+            None => known.remove(unit),
+        };
+    }
+}
+
+impl Driver for Groups {
+    type Observed = Observed;
+    type Step = Step;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::SecurityGroup { .. })
+    }
+
+    fn steps(&self, desired: &Desired, there: &Observed) -> Vec<Step> {
+        let (Some(joined), Some(class)) = (self.0.joined.get(), &there.class) else { return Vec::new() };
+        let Desired::Group(group) = desired else { return steps(None, there) };
+        let cluster = &joined.cluster;
+        let new = NewSecurityGroup {
+            name: cluster.group(class).as_str().into(),
+            description: cluster.group_description(class).into(),
+            ..NewSecurityGroup::new()
+        };
+        steps(Some(&Wanted { new, mark: cluster.rule_description(), group }), there)
+    }
+
+    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
+        let Unit::SecurityGroup { class, .. } = unit else {
+            return Err(Failure::Retry(format!("{unit} is no security group")));
+        };
+        if !(self.0.may)() {
+            return Err(another_leads());
+        }
+        let owners = owners(desired);
+        let asker = asker(unit, &owners);
+        let joined = self.0.joined(&asker).await?;
+        self.0.ask(&asker)?;
+        let now = joined.cloud.clock().now();
+        let known = self.0.groups().get(unit).map(|it| (it.there.clone(), it.at));
+        let young = known.filter(|(_, at)| now.saturating_duration_since(*at) < AUDIT);
+        let looked = async {
+            let (mut there, at) = match young {
+                Some(it) => it,
+                None => (read::read(&joined.cloud, &joined.cluster, class, &owners).await?, now),
+            };
+            there.refused.clear();
+            // What was not found may be there by now.
+            there.plugs.retain(|_, it| matches!(it, Plug::At(_) | Plug::Open(_) | Plug::Elsewhere));
+            if let Desired::Group(group) = desired {
+                read::complete(&joined.cloud, group, &mut there).await?;
+            }
+            Ok((there, at))
+        };
+        let (mut there, at) = looked.await.map_err(|error| self.0.failed(&asker, &error))?;
+        if at == now {
+            self.0.away.is_back(Service::Network);
+        }
+        self.0.mark_ours(&joined.cluster, &mut there.theirs);
+        there.class = Some(class.clone());
+        there.owners = owners;
+        self.keep(unit, Some((there.clone(), at)));
+        Ok(there)
+    }
+
+    async fn apply(&self, unit: &Unit, step: &Step, there: &mut Observed) -> Result<(), Failure> {
+        if !(self.0.may)() {
+            return Err(another_leads());
+        }
+        let asker = asker(unit, &there.owners);
+        let joined = self.0.joined(&asker).await?;
+        self.0.ask(&asker)?;
+        let at = self.0.groups().get(unit).map_or_else(|| joined.cloud.clock().now(), |it| it.at);
+        match write::write(&joined.cloud, step, there).await {
+            Ok(()) => {
+                self.0.away.is_back(Service::Network);
+                self.0.refusals.passed(unit);
+                self.keep(unit, Some((there.clone(), at)));
+                Ok(())
+            }
+            Err(error) => {
+                // Nobody knows any more what is there.
+                self.keep(unit, None);
+                Err(self.0.failed(&asker, &error))
+            }
+        }
+    }
+
+    fn conclude(&self, unit: &Unit, desired: &Desired, there: &Observed) -> Conclusion {
+        let mut told = Conclusion::default();
+        self.0.refusals.passed(unit);
+        let Desired::Group(group) = desired else {
+            let is_gone = there.group.is_none() && there.doubles.is_empty();
+            told.again = (!is_gone).then_some(SOON);
+            if is_gone {
+                self.keep(unit, None);
+            }
+            return told;
+        };
+        let problems = problems(group, there);
+        told.again = Some(if problems.is_empty() { AUDIT } else { SOON });
+        told.problems = problems;
+        told
+    }
+
+    fn width(&self) -> usize {
+        4
+    }
+}
+
+fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
+    let mut problems = Vec::new();
+    let mut tell = |owner: &Owner, reason, message: String, fix: &str| {
+        problems.push((owner.clone(), Problem::new(owner.object(), reason, message).fix(fix)));
+    };
+    let at = |is: fn(&Plug) -> bool| -> Vec<&Name> {
+        let theirs = group.nodes.iter().filter(|it| there.plugs.get(it).is_some_and(is));
+        theirs.map(|it| &it.name).collect()
+    };
+    let nowhere = at(|it| *it == Plug::Nowhere);
+    let several = at(|it| *it == Plug::Several);
+    let refused_at = there.refused.iter().filter_map(|(part, it)| match part {
+        Part::Port(_) => Some(it),
+        Part::Rules => None,
+    });
+    let refused_at: Vec<_> = refused_at.collect();
+    for (owner, openings) in &group.openings {
+        if !nowhere.is_empty() {
+            let message =
+                format!("no port of this cloud has an address of {}: it is not opened", named(&nowhere));
+            tell(
+                owner,
+                Reason::Failed,
+                message,
+                "See that spec.providerID names its server, or open it by hand.",
+            );
+        }
+        if !several.is_empty() {
+            let message =
+                format!("several ports have the address of {}: nobody knows which is its", named(&several));
+            tell(owner, Reason::Failed, message, "Give it a spec.providerID: openstack:///ID of its server.");
+        }
+        if let Some((_, why)) = there.unknown().find(|(from, _)| **from == openings.from) {
+            let message = format!("from where its load balancer reaches Nodes is not known: {why}");
+            tell(owner, Reason::Failed, message, "Name the subnet of members: member-subnet-id.");
+        }
+        if let Some(refused) = there.refused.get(&Part::Rules) {
+            let message = format!("not all of its ports are opened: {}", refused.why);
+            tell(owner, Reason::Failed, message, &refused.fix);
+        }
+        if let Some(refused) = refused_at.first() {
+            let number = refused_at.len();
+            let message = format!("{number} ports of Nodes are not opened: {}", refused.why);
+            tell(owner, Reason::Failed, message, &refused.fix);
+        }
+    }
+    problems
+}
+
+fn owners(desired: &Desired) -> Vec<Owner> {
+    match desired {
+        Desired::Group(group) => group.openings.keys().cloned().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whoever lets us in, and Neutron; of no other is anything asked here.
+const NEEDS: [Service; 2] = [Service::Identity, Service::Network];
+
+fn asker(unit: &Unit, owners: &[Owner]) -> Asker<'static> {
+    Asker::for_all(unit, owners.to_vec(), &NEEDS)
+}

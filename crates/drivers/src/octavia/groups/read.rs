@@ -1,0 +1,129 @@
+//! Reads a group with the ports that have it, and what is needed to know what it should be.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use ipnet::IpNet;
+use seaway_model::{
+    Group, Owner,
+    group::{CloudNode, From},
+};
+use seaway_openstack::{
+    Cloud, Error,
+    neutron::{Network, Port, SecurityGroup, Subnet},
+    resource::{Id, Query},
+};
+
+use super::{plugs::plugs, steps::Observed, theirs::theirs};
+use crate::octavia::Cluster;
+
+pub(super) async fn read(
+    cloud: &Cloud,
+    cluster: &Cluster,
+    class: &str,
+    owners: &[Owner],
+) -> Result<Observed, Error> {
+    let project = cloud.session().project.as_ref().map(|it| it.id.clone());
+    let here = project.map_or_else(Query::all, |id| Query::all().with("project_id", id));
+    let all = cloud.all::<SecurityGroup>().list::<SecurityGroup>(here).await?;
+    let theirs = theirs(cluster, &all, owners.iter());
+    let mut found = those_of(all, &cluster.group_description(class));
+    if found.is_empty() {
+        return Ok(Observed { theirs, ..Observed::default() });
+    }
+    let group = found.remove(0);
+    let query = Query::all().with("security_groups", &group.id);
+    let ports = cloud.all::<Port>().list::<Port>(query).await?;
+    Ok(Observed {
+        ports: ports.into_iter().map(|it| (it.id.clone(), it)).collect(),
+        group: Some(group),
+        doubles: found.into_iter().map(|it| it.id).collect(),
+        theirs,
+        ..Observed::default()
+    })
+}
+
+/// Those that say so, the oldest first.
+pub(super) async fn groups(cloud: &Cloud, description: &str) -> Result<Vec<SecurityGroup>, Error> {
+    let query = Query::all().with("description", description);
+    Ok(those_of(cloud.all::<SecurityGroup>().list::<SecurityGroup>(query).await?, description))
+}
+
+fn those_of(mut found: Vec<SecurityGroup>, description: &str) -> Vec<SecurityGroup> {
+    found.retain(|it| it.description == description);
+    found.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+    found
+}
+
+/// Looks for what is not known yet: Nodes that are new or another, places that nobody looked at.
+pub(super) async fn complete(cloud: &Cloud, group: &Group, there: &mut Observed) -> Result<(), Error> {
+    there.plugs.retain(|node, _| group.nodes.contains(node));
+    let wanted: BTreeSet<&From> = group.openings.values().map(|it| &it.from).collect();
+    there.places.retain(|from, it| wanted.contains(from) && it.is_ok());
+    for from in &wanted {
+        if **from != From::Nodes && !there.places.contains_key(*from) {
+            let place = place(cloud, from).await?;
+            there.places.insert((*from).clone(), place);
+        }
+    }
+    let new: Vec<&CloudNode> = group.nodes.iter().filter(|it| !there.plugs.contains_key(it)).collect();
+    if !new.is_empty() {
+        let networks: BTreeSet<Id<Network>> = there.holders().map(|it| it.network_id.clone()).collect();
+        let (found, ports) = plugs(cloud, &new, &networks).await?;
+        there.plugs.extend(found);
+        there.ports.extend(ports.into_iter().map(|it| (it.id.clone(), it)));
+        there.places.remove(&From::Nodes);
+    }
+    if wanted.contains(&From::Nodes) && !there.places.contains_key(&From::Nodes) {
+        let addresses: Vec<IpAddr> = group.nodes.iter().flat_map(|it| it.addresses.clone()).collect();
+        let fixed = there.ports.values().flat_map(|it| &it.fixed_ips);
+        let fixed = fixed.filter(|it| it.ip_address.is_some_and(|ip| addresses.contains(&ip)));
+        let ids: BTreeSet<Id<Subnet>> = fixed.filter_map(|it| it.subnet_id.clone()).collect();
+        let place = match ids.is_empty() {
+            true => Err("no Node is at a port of this cloud".to_owned()),
+            false => Ok(cidrs(cloud, by_ids(&ids)).await?),
+        };
+        there.places.insert(From::Nodes, place);
+    }
+    // What is of nobody who is wanted, and has not the group, is of no interest.
+    let of_nodes: BTreeSet<IpAddr> = group.nodes.iter().flat_map(|it| it.addresses.clone()).collect();
+    let holders: BTreeSet<Id<Port>> = there.holders().map(|it| it.id.clone()).collect();
+    let is_theirs =
+        |it: &Port| it.fixed_ips.iter().filter_map(|it| it.ip_address).any(|ip| of_nodes.contains(&ip));
+    there.ports.retain(|id, it| holders.contains(id) || is_theirs(it));
+    Ok(())
+}
+
+async fn place(cloud: &Cloud, from: &From) -> Result<Result<Vec<IpNet>, String>, Error> {
+    let query = match from {
+        From::Nodes => Query::all(),
+        From::Subnet(id) => Query::all().with("id", id),
+        From::Network(id) => Query::all().with("network_id", id),
+        From::Port(id) => {
+            let Ok(id) = id.parse::<Id<Port>>() else { return Ok(Err(format!("{id:?} is no id of a port"))) };
+            let port = cloud.all::<Port>().find::<Port>(&id).await?;
+            let ids: BTreeSet<Id<Subnet>> =
+                port.iter().flat_map(|it| &it.fixed_ips).filter_map(|it| it.subnet_id.clone()).collect();
+            if ids.is_empty() {
+                return Ok(Err(format!("there is no port {id}")));
+            }
+            by_ids(&ids)
+        }
+    };
+    let found = cidrs(cloud, query).await?;
+    Ok(match (found.is_empty(), from) {
+        (true, From::Subnet(id)) => Err(format!("there is no subnet {id}")),
+        (true, From::Network(id)) => Err(format!("network {id} has no subnet")),
+        _ => Ok(found),
+    })
+}
+
+fn by_ids(ids: &BTreeSet<Id<Subnet>>) -> Query {
+    ids.iter().fold(Query::all(), |query, id| query.with("id", id))
+}
+
+async fn cidrs(cloud: &Cloud, query: Query) -> Result<Vec<IpNet>, Error> {
+    let subnets = cloud.all::<Subnet>().list::<Subnet>(query).await?;
+    let mut found: Vec<IpNet> = subnets.iter().filter_map(|it| it.cidr.as_deref()?.parse().ok()).collect();
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,214 @@
+//! What is there of one Unit: as it is known, as the lists of all tell it, or read by itself.
+
+use seaway_engine::Failure;
+use seaway_model::{Desired, LbKey, Unit};
+use seaway_openstack::{
+    Error, Service,
+    neutron::FloatingIp,
+    octavia::{LoadBalancer, Provisioning},
+    survey::Ability,
+};
+
+use super::{
+    Joined, Known, LOOK, Octavia,
+    away::Asker,
+    find::Sought,
+    names::Cluster,
+    poll::Found,
+    read::{self, Read},
+    shared::{divide, marks},
+    steps::Observed,
+    survey::{FRESH, Seen, Survey},
+    tls,
+};
+
+impl Octavia {
+    async fn read(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        key: &LbKey,
+        desired: &Desired,
+    ) -> Result<Observed, Failure> {
+        let sought = sought(key, desired);
+        let Some(marks) = marks(&joined.cluster, key) else { return Ok(Observed::default()) };
+        let read = read::read(&joined.cloud, &joined.cluster, key, &marks, sought.as_ref()).await;
+        let failed = |error: Error| self.failed(&Asker::of(unit), &error);
+        match (read.map_err(failed)?, key) {
+            (Read::Seen(observed), _) => certified(joined, key, desired, *observed).await.map_err(failed),
+            (Read::Refused(problem), LbKey::Of(owner)) => {
+                if let Desired::LoadBalancer(wish) = desired
+                    && let Some(named) = wish.options.outside.as_ref().and_then(|it| it.named.as_ref())
+                {
+                    self.crowded.waits(unit, &named.id);
+                }
+                Err(Failure::User(vec![(owner.clone(), problem)]))
+            }
+            (Read::Refused(problem), _) => Err(Failure::Retry(problem.line())),
+        }
+    }
+
+    pub(super) async fn look(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        key: &LbKey,
+        desired: &Desired,
+    ) -> Result<Observed, Failure> {
+        let failed = |error: Error| self.failed(&Asker::of(unit), &error);
+        let known = self.known().get(unit).cloned();
+        let now = joined.cloud.clock().now();
+        let Some(mut known) = known else {
+            if is_unheld(desired) {
+                return Err(Failure::Wait { why: "its Service is not held yet".to_owned(), after: LOOK });
+            }
+            self.ask(&Asker::of(unit))?;
+            let observed = self.first_look(joined, unit, key, desired).await?;
+            self.away.is_back(Service::LoadBalancer);
+            self.known().insert(unit.clone(), Known::of(observed.clone(), now));
+            return Ok(observed);
+        };
+        if matches!(desired, Desired::Absent)
+            && !known.observed.is_pending()
+            && let Some(balancer) = &mut known.observed.balancer
+        {
+            // Who else is on it by now is not known here.
+            let now = joined.cloud.all::<LoadBalancer>().find::<LoadBalancer>(&balancer.it.id).await;
+            if let Some(now) = now.map_err(failed)? {
+                balancer.it = now;
+            }
+            self.past(unit, |past| past.asked = Some(joined.cloud.clock().now()));
+        }
+        let alone = known.observed.is_alone();
+        if known.observed.is_pending()
+            && let Some(balancer) = &mut known.observed.balancer
+        {
+            self.ask(&Asker::of(unit))?;
+            let found = joined.poll.of(&balancer.it, known.since).await.map_err(failed)?;
+            self.away.is_back(Service::LoadBalancer);
+            match found {
+                Found::Unknown => {}
+                Found::Gone if alone && balancer.it.provisioning_status == Provisioning::PendingDelete => {
+                    known.observed = known.observed.gone();
+                }
+                // Somebody else took it, or its floating IP was left: what it had is looked for.
+                Found::Gone => known.observed = self.left(joined, unit, key, desired, known.observed).await?,
+                Found::There(status) => {
+                    balancer.it.provisioning_status = status.provisioning_status;
+                    balancer.it.operating_status = status.operating_status;
+                    balancer.it.updated_at = status.updated_at;
+                }
+            }
+            known.until = joined.cloud.clock().now();
+            self.known().insert(unit.clone(), known.clone());
+        }
+        Ok(known.observed)
+    }
+
+    /// From the lists of all, unless something was written since.
+    async fn first_look(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        key: &LbKey,
+        desired: &Desired,
+    ) -> Result<Observed, Failure> {
+        let failed = |error: Error| self.failed(&Asker::of(unit), &error);
+        let survey = self.surveyed.young(&joined.cloud, &joined.cluster).await.map_err(failed)?;
+        let unsure = self.past(unit, |past| past.unsure).is_some_and(|it| it >= survey.at)
+            || self.surveyed.is_late(unit, &survey);
+        match survey.of(&joined.cluster, key) {
+            Seen::Whole(mut observed, _) if !unsure && !observed.is_pending() => {
+                parted(&joined.cluster, key, &mut observed, false);
+                read::seat(&joined.cloud, &mut observed).await.map_err(failed)?;
+                if observed.floating.is_none() {
+                    observed.stray = survey.stray(&joined.cluster, key).cloned();
+                }
+                certified(joined, key, desired, *observed).await.map_err(failed)
+            }
+            Seen::Absent if !unsure && self.is_news(joined, key, desired, &survey) => {
+                let stray = survey.stray(&joined.cluster, key).cloned();
+                let observed = Observed { stray, ..Observed::default() };
+                certified(joined, key, desired, observed).await.map_err(failed)
+            }
+            _ => self.read(joined, unit, key, desired).await,
+        }
+    }
+
+    /// Nothing of it is there, as lists tell that are as good as a look.
+    fn is_news(&self, joined: &Joined, key: &LbKey, desired: &Desired, survey: &Survey) -> bool {
+        let age = joined.cloud.clock().now().saturating_duration_since(survey.at);
+        let sought = sought(key, desired);
+        let marks = marks(&joined.cluster, key);
+        // Nobody but this process makes those, and it knows what it is unsure of.
+        let is_second = matches!(key, LbKey::Second(..));
+        let is_rare = match desired {
+            Desired::LoadBalancer(wish) => self.abilities(wish, None).has(Ability::AdditionalVips),
+            _ => true,
+        };
+        (age < FRESH || is_second && is_rare)
+            && marks.is_some_and(|it| !survey.has_tagged(&[it.key(), it.guest()]))
+            && sought.is_none_or(|it| it.is_new() && !survey.has_named(&it.names(&joined.cluster)))
+    }
+
+    /// What is left of one that is gone.
+    async fn left(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        key: &LbKey,
+        desired: &Desired,
+        before: Observed,
+    ) -> Result<Observed, Failure> {
+        let now = self.read(joined, unit, key, desired).await?;
+        let mut left = before.gone();
+        if now.balancer.is_some() {
+            return Ok(now);
+        }
+        if now.stray.is_some() {
+            return Ok(Observed { place: left.place, ..now });
+        }
+        if let Some(stray) = left.stray.take() {
+            let found = joined.cloud.all::<FloatingIp>().find::<FloatingIp>(&stray.id).await;
+            left.stray = found
+                .map_err(|error| self.failed(&Asker::of(unit), &error))?
+                .filter(|it| it.port_id.is_none());
+        }
+        Ok(Observed { kept: now.kept, ..left })
+    }
+}
+
+/// With the certificates that are kept for it.
+async fn certified(
+    joined: &Joined,
+    key: &LbKey,
+    desired: &Desired,
+    mut observed: Observed,
+) -> Result<Observed, Error> {
+    if tls::is_kept(desired, &observed) {
+        let kept = tls::kept(&joined.cloud, &joined.cluster.certificates(key)).await;
+        observed.kept = kept?;
+    }
+    Ok(observed)
+}
+
+/// Of one with several Services, what is this one's.
+pub(super) fn parted(cluster: &Cluster, key: &LbKey, observed: &mut Observed, guest: bool) {
+    if let (Some(marks), Some(balancer)) = (marks(cluster, key), &mut observed.balancer) {
+        let all = std::mem::take(&mut balancer.branches);
+        (balancer.branches, observed.shared) = divide(&marks, &balancer.it, all, guest, false);
+    }
+}
+
+fn sought<'w>(key: &LbKey, desired: &'w Desired) -> Option<Sought<'w>> {
+    match (desired, key) {
+        (Desired::LoadBalancer(wish), LbKey::Of(owner)) => Some(Sought::of(owner.clone(), wish)),
+        _ => None,
+    }
+}
+
+/// Its Service may vanish without a word.
+fn is_unheld(desired: &Desired) -> bool {
+    let Desired::LoadBalancer(wish) = desired else { return false };
+    wish.options.outside.as_ref().is_some_and(|it| it.unheld)
+}

@@ -1,0 +1,188 @@
+//! What is done about a load balancer in ERROR, and what is remembered of each for it.
+
+use std::time::{Duration, Instant};
+
+use seaway_openstack::{
+    Class, Error,
+    octavia::{LoadBalancer, NewLoadBalancer},
+    resource::{Edit, Id},
+};
+
+use super::steps::Step;
+
+/// What is remembered of a load balancer beside what is there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Past {
+    /// We made it, and it was never ACTIVE.
+    pub(super) is_new: bool,
+    /// How often in a row it was made again or failed over.
+    tries: u32,
+    failovers: u32,
+    /// Nothing is tried before.
+    not_before: Option<Instant>,
+    /// Why there is no failover here.
+    refused: Option<String>,
+    /// When a write was lost, or refused: what was listed before tells nothing.
+    pub(super) unsure: Option<Instant>,
+    /// When who else is on it was asked for.
+    pub(super) asked: Option<Instant>,
+    /// What was found to be another than it was left; told once it is put right.
+    pub(super) found: Vec<String>,
+    /// What is asked for, and only a new one can have.
+    pub(super) otherwise: Vec<String>,
+    /// What it was made again for.
+    pub(super) remade: Vec<String>,
+    /// Since when it is pending, on the wall.
+    pub(super) pending_since: Option<std::time::SystemTime>,
+}
+
+/// What to do with one in ERROR.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mend {
+    /// It is deleted, and made again where it was.
+    Remake {
+        why: &'static str,
+    },
+    Failover,
+    /// Not now.
+    Later(Duration),
+    /// Somebody else has to.
+    Nothing {
+        why: String,
+    },
+}
+
+/// Where a load balancer was that is gone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    was: Box<LoadBalancer>,
+}
+
+/// As the other controller waits.
+const FIRST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(300);
+/// After so many it is made again, where that is wished.
+const FAILOVERS: u32 = 1;
+
+impl Past {
+    pub(super) fn mend(&self, rebuild: bool, now: Instant) -> Mend {
+        if let Some(left) = self.left(now) {
+            return Mend::Later(left);
+        }
+        if self.is_new {
+            return Mend::Remake { why: "it turned ERROR while it was made" };
+        }
+        if rebuild && (self.refused.is_some() || self.failovers >= FAILOVERS) {
+            return Mend::Remake { why: "it is in ERROR and did not come back" };
+        }
+        match &self.refused {
+            Some(why) => Mend::Nothing { why: why.clone() },
+            None => Mend::Failover,
+        }
+    }
+
+    /// How long nothing is to be tried yet.
+    pub(super) fn left(&self, now: Instant) -> Option<Duration> {
+        let left = self.not_before?.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    pub(super) fn tried(&mut self, now: Instant) {
+        let wait = FIRST.saturating_mul(1 << self.tries.min(16)).min(LONGEST);
+        self.tries += 1;
+        self.not_before = Some(now + wait);
+    }
+
+    pub(super) fn failed_over(&mut self, now: Instant) {
+        self.failovers += 1;
+        self.tried(now);
+    }
+
+    /// Policy, or the provider, has no such thing. Whether it is so.
+    pub(super) fn refused(&mut self, error: &Error) -> bool {
+        let never = matches!(error.class(), Class::Forbidden | Class::Unsupported | Class::Invalid);
+        if never {
+            self.refused = Some(error.message().to_owned());
+            // Nothing was done that would have to be waited for.
+            self.not_before = None;
+        }
+        never
+    }
+
+    /// It serves.
+    pub(super) fn is_well(&mut self) {
+        (self.is_new, self.tries, self.failovers, self.not_before) = (false, 0, 0, None);
+        self.pending_since = None;
+    }
+}
+
+impl Mend {
+    pub(super) fn step(&self, id: Id<LoadBalancer>) -> Option<Step> {
+        match self {
+            Mend::Failover => Some(Step::Failover(id)),
+            Mend::Remake { .. } => Some(Step::Delete(id)),
+            Mend::Later(_) | Mend::Nothing { .. } => None,
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn of(it: &LoadBalancer) -> Place {
+        Place { was: Box::new(it.clone()) }
+    }
+
+    /// The same VIP, unless another place is wished for.
+    pub(super) fn keep(&self, new: &mut NewLoadBalancer) {
+        let Some(vip) = self.was.vip_address else { return };
+        let subnet = new.vip_subnet_id.against(&self.was.vip_subnet_id).is_left();
+        let same = subnet && new.vip_network_id.against(&self.was.vip_network_id).is_left();
+        if same && new.vip_port_id.is_left() && new.vip_address.is_left() {
+            new.vip_address = Edit::To(Some(vip));
+            if new.vip_subnet_id.is_left() && new.vip_network_id.is_left() {
+                new.vip_subnet_id = Edit::To(self.was.vip_subnet_id.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forbidden() -> Error {
+        Error::new(Class::Forbidden, "policy says no")
+    }
+
+    #[test]
+    fn one_that_never_served_is_made_again_after_longer_and_longer() {
+        let mut now = Instant::now();
+        let mut past = Past { is_new: true, ..Past::default() };
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            assert!(matches!(past.mend(false, now), Mend::Remake { .. }));
+            past.tried(now);
+            let Mend::Later(wait) = past.mend(false, now) else { panic!("it does not wait") };
+            waits.push(wait.as_secs());
+            now += wait;
+        }
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
+        past.is_well();
+        assert_eq!(past.left(now), None);
+    }
+
+    #[test]
+    fn one_that_served_is_failed_over_and_rebuilt_only_by_choice() {
+        let now = Instant::now();
+        let mut past = Past::default();
+        assert_eq!(past.mend(true, now), Mend::Failover, "the gentler first");
+        assert!(past.refused(&forbidden()));
+        assert_eq!(past.mend(false, now), Mend::Nothing { why: "policy says no".to_owned() });
+        assert!(matches!(past.mend(true, now), Mend::Remake { .. }));
+        let mut past = Past::default();
+        past.failed_over(now);
+        let later = now + FIRST;
+        assert_eq!(past.mend(false, later), Mend::Failover, "it is tried again");
+        assert!(matches!(past.mend(true, later), Mend::Remake { .. }));
+        assert!(!past.refused(&Error::new(Class::Broken, "500")), "that passes");
+    }
+}

@@ -1,0 +1,166 @@
+//! Of a Service with addresses of two families: one load balancer with both, or two with one each.
+//!
+//! ```text
+//!     API 2.26 and later   Of: a VIP of each family, all members     Second: nothing
+//!     before               Of: the first family, its members         Second: the other, its members
+//! ```
+//! Each is a Unit of its own: made, changed, audited and deleted as any other. What one has of the wish follows from what
+//! is there, not from what the cloud can by now: one that was made with one VIP has one, whoever made it.
+
+use std::{net::IpAddr, sync::Arc};
+
+use ipnet::IpNet;
+use seaway_engine::Failure;
+use seaway_model::{
+    Desired, LbKey, LoadBalancer as Wish, Unit,
+    load_balancer::{Family, Outside},
+};
+use seaway_openstack::survey::{Abilities, Ability};
+
+use super::{
+    AUDIT, Joined, LOOK, Octavia,
+    away::Asker,
+    place,
+    steps::{Balancer, Observed},
+};
+
+/// Which part of a wish a load balancer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Whole,
+    /// Of its first family, or its second.
+    One(Family),
+}
+
+impl Part {
+    pub(super) fn of(key: &LbKey, wish: &Wish, observed: &Observed, can: &Abilities) -> Part {
+        let usual = Outside::default();
+        let outside = wish.options.outside.as_ref().unwrap_or(&usual);
+        let first = match (key, &outside.families[..]) {
+            (LbKey::Second(_, family), _) => return Part::One(*family),
+            (_, [first, _, ..]) => *first,
+            _ => return Part::Whole,
+        };
+        let both = match &observed.balancer {
+            Some(it) => !it.it.additional_vips.is_empty(),
+            None => can.has(Ability::AdditionalVips) && observed.placed.second.is_some(),
+        };
+        if both { Part::Whole } else { Part::One(first) }
+    }
+
+    /// What it has of the wish.
+    pub(super) fn cut(self, key: &LbKey, wish: &Wish) -> Wish {
+        let mut wish = wish.clone();
+        let (Part::One(family), Some(outside)) = (self, &mut wish.options.outside) else { return wish };
+        let is_its = |ip: &IpAddr| Family::of(*ip) == family;
+        // Of another that is beside it, nobody has to be told that it lacks a second.
+        outside.both &= outside.families.len() > 1 && has_one_only(outside);
+        outside.families = vec![family];
+        outside.requested = outside.requested.filter(is_its);
+        if matches!(key, LbKey::Second(..)) {
+            // Those are of the first.
+            (outside.subnet, outside.network, outside.member_subnet) = (None, None, None);
+            (outside.named, outside.published) = (None, Vec::new());
+        }
+        for pool in wish.pools.values_mut() {
+            if !pool.members.iter().all(|it| is_its(&it.at.ip())) {
+                Arc::make_mut(pool).members.retain(|it| is_its(&it.at.ip()));
+            }
+        }
+        for listener in wish.listeners.values_mut() {
+            if !listener.sources.iter().all(|it| is_its(&it.addr())) {
+                let sources = &mut Arc::make_mut(listener).sources;
+                sources.retain(|it| is_its(&it.addr()));
+                if sources.is_empty() {
+                    // Who lets some of the other family in lets nobody of this one in; no sources at all would be all.
+                    sources.push(nobody(family));
+                }
+            }
+        }
+        wish
+    }
+}
+
+/// One that somebody names has the addresses that it has, and so has a port: nothing is made beside it.
+pub(super) fn has_one_only(outside: &Outside) -> bool {
+    outside.named.is_some() || outside.port.is_some()
+}
+
+fn nobody(family: Family) -> IpNet {
+    match family {
+        Family::V4 => IpNet::from(IpAddr::from([127, 0, 0, 1])),
+        Family::V6 => IpNet::from(IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])),
+    }
+}
+
+impl Octavia {
+    /// Where it is to be, if it is not there yet; and whether it is to be at all.
+    pub(super) async fn locate(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        desired: &Desired,
+        observed: &mut Observed,
+    ) -> Result<(), Failure> {
+        observed.needless = match self.needs_second(unit, desired) {
+            Some(needed) => !needed,
+            None if observed.balancer.is_some() => false,
+            None => {
+                let why = "whether it is needed follows from the first, which is not there yet".to_owned();
+                return Err(Failure::Wait { why, after: LOOK * 5 });
+            }
+        };
+        if let (None, Desired::LoadBalancer(wish), false) = (&observed.balancer, desired, observed.needless) {
+            let second = match unit {
+                Unit::LoadBalancer(_, key) => key.second_family(),
+                _ => None,
+            };
+            let placed = place::placed(&joined.cloud, wish, second).await;
+            let failed = |error| self.failed(&Asker::of(unit), &error);
+            match (placed.map_err(failed)?, second) {
+                (Ok(mut placed), None) => {
+                    placed.second.take_if(|_| !self.abilities(wish, None).has(Ability::AdditionalVips));
+                    observed.placed = placed;
+                }
+                (Ok(mut placed), Some(_)) => {
+                    placed.first = placed.second.take();
+                    // Who only prefers two is content.
+                    observed.needless = placed.first.is_none();
+                    observed.placed = placed;
+                }
+                (Err(nowhere), None) => return Err(place::failed(wish, &nowhere)),
+                (Err(nowhere), Some(_)) if self.has_first(unit) => {
+                    return Err(place::failed(wish, &nowhere));
+                }
+                // That is told of its first, which is not made without it.
+                (Err((why, _)), Some(_)) => return Err(Failure::Wait { why, after: AUDIT }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether one of a second family is to be there. Nothing, where that follows from its first, which is not known yet.
+    fn needs_second(&self, unit: &Unit, desired: &Desired) -> Option<bool> {
+        let (Unit::LoadBalancer(_, LbKey::Second(..)), Desired::LoadBalancer(wish)) = (unit, desired) else {
+            return Some(true);
+        };
+        if wish.options.outside.as_ref().is_none_or(has_one_only) {
+            return Some(false);
+        }
+        if !self.abilities(wish, None).has(Ability::AdditionalVips) {
+            return Some(true);
+        }
+        self.of_first(unit, |first| first.it.additional_vips.is_empty())
+    }
+
+    /// Whether what it is the second of is there.
+    fn has_first(&self, unit: &Unit) -> bool {
+        self.of_first(unit, |_| ()).is_some()
+    }
+
+    fn of_first<T>(&self, unit: &Unit, tell: impl FnOnce(&Balancer) -> T) -> Option<T> {
+        let Unit::LoadBalancer(place, LbKey::Second(owner, _)) = unit else { return None };
+        let first = Unit::LoadBalancer(place.clone(), LbKey::Of(owner.clone()));
+        self.known().get(&first)?.observed.balancer.as_ref().map(tell)
+    }
+}

@@ -1,0 +1,209 @@
+//! Whether a project has room for one more load balancer, before anything of it is made.
+
+use std::time::{Duration, Instant};
+
+use seaway_engine::Failure;
+use seaway_model::{Owner, Problem, Reason, Unit};
+use seaway_openstack::{
+    Cloud,
+    octavia::{NewLoadBalancer, NewPool},
+    quota::Limits,
+    resource::Edit,
+};
+use tokio::sync::Mutex;
+
+use super::{
+    Joined, Octavia,
+    steps::{Observed, Step},
+    survey::{FRESH, Used},
+    wanted::Wanted,
+};
+
+/// Limits change seldom; what is used is counted from the lists and what was made since.
+#[derive(Default)]
+pub(super) struct Quotas(Mutex<Option<Known>>);
+
+#[derive(Clone)]
+struct Known {
+    at: Instant,
+    limits: Limits,
+    /// Neutron tells both: how many more there may be.
+    ports: Option<u64>,
+    floating: Option<u64>,
+}
+
+/// So old they may be.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// One kind that is short.
+struct Short {
+    what: &'static str,
+    limit: u64,
+    used: u64,
+    needs: u64,
+    option: &'static str,
+}
+
+impl Octavia {
+    /// Refuses what would be refused half-way.
+    pub(super) async fn has_room(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        owner: &Owner,
+        wanted: &Wanted,
+        observed: &Observed,
+    ) -> Result<(), Failure> {
+        let Some(project) = joined.cloud.session().project.as_ref().map(|it| it.id.clone()) else {
+            return Ok(());
+        };
+        let needs = Used::by(&wanted.whole());
+        let address =
+            wanted.floating.as_ref().is_some_and(|it| it.requested.is_none()) && observed.stray.is_none();
+        // Before somebody is refused, what is used is counted anew, unless that was just done.
+        for age in [YOUNG, FRESH] {
+            // Who may not read quotas is told by the request itself.
+            let Some(known) = self.quotas.read(&joined.cloud, &project, age).await else { return Ok(()) };
+            let within = if age == FRESH { FRESH } else { super::survey::YOUNG };
+            let Ok(used) = self.surveyed.used(&joined.cloud, &joined.cluster, within).await else {
+                return Ok(());
+            };
+            let short = known.short(used, needs, address);
+            if short.is_empty() {
+                return Ok(());
+            }
+            if age == FRESH {
+                let what = short.iter().map(|it| it.what).collect::<Vec<_>>().join(", ");
+                self.refusals.no_room(&what, unit, joined.cloud.clock().now());
+                let problem = |it: Short| (owner.clone(), it.problem(owner, &project));
+                return Err(Failure::User(short.into_iter().map(problem).collect()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Quotas {
+    /// Counted until Neutron is asked again.
+    pub(super) async fn took(&self, step: &Step) {
+        let mut known = self.0.lock().await;
+        let Some(known) = known.as_mut() else { return };
+        let left = match step {
+            Step::Create(_) => &mut known.ports,
+            Step::AddFloating(_) => &mut known.floating,
+            _ => return,
+        };
+        *left = left.map(|it| it.saturating_sub(1));
+    }
+
+    async fn read(&self, cloud: &Cloud, project: &str, age: Duration) -> Option<Known> {
+        let mut known = self.0.lock().await;
+        let now = cloud.clock().now();
+        if let Some(it) = known.as_ref().filter(|it| now.saturating_duration_since(it.at) < age) {
+            return Some(it.clone());
+        }
+        let (lbaas, network) = (cloud.load_balancer_quotas(project), cloud.network_quotas(project));
+        let (limits, usage) = tokio::join!(lbaas.read(), network.details());
+        let usage = usage.unwrap_or_default();
+        let left = |name: &str| {
+            let it = usage.get(name)?;
+            Some(u64::try_from(it.limit).ok()?.saturating_sub(it.used + it.reserved))
+        };
+        let it = Known {
+            at: now,
+            limits: limits.unwrap_or_default(),
+            ports: left("port"),
+            floating: left("floatingip"),
+        };
+        *known = Some(it.clone());
+        Some(it)
+    }
+}
+
+impl Known {
+    fn short(&self, used: Used, needs: Used, address: bool) -> Vec<Short> {
+        // Each has been written in two ways.
+        let kinds = [
+            (
+                "load balancers",
+                ["load_balancer", "loadbalancer"],
+                used.balancers,
+                needs.balancers,
+                "loadbalancer",
+            ),
+            ("listeners", ["listener", "listener"], used.listeners, needs.listeners, "listener"),
+            ("pools", ["pool", "pool"], used.pools, needs.pools, "pool"),
+            ("members", ["member", "member"], used.members, needs.members, "member"),
+            (
+                "health monitors",
+                ["health_monitor", "healthmonitor"],
+                used.monitors,
+                needs.monitors,
+                "healthmonitor",
+            ),
+        ];
+        let mut short = Vec::new();
+        for (what, names, used, needs, option) in kinds {
+            let limit =
+                names.iter().find_map(|it| self.limits.get(*it)).and_then(|it| u64::try_from(*it).ok());
+            let (used, needs) = (used as u64, needs as u64);
+            if let Some(limit) = limit.filter(|limit| used + needs > *limit) {
+                short.push(Short { what, limit, used, needs, option });
+            }
+        }
+        let others = [
+            ("ports", self.ports, "--ports", 1),
+            ("floating IPs", self.floating, "--floating-ips", u64::from(address)),
+        ];
+        for (what, left, option, needs) in others {
+            if let Some(left) = left.filter(|left| needs > *left) {
+                short.push(Short { what, limit: left, used: 0, needs, option });
+            }
+        }
+        short
+    }
+}
+
+impl Short {
+    fn problem(&self, owner: &Owner, project: &str) -> Problem {
+        let Short { what, limit, used, needs, option } = self;
+        let network = option.starts_with("--");
+        let message = match network {
+            true => format!("the project may have no more {what}; this needs {needs}, and nothing was made"),
+            false => format!(
+                "the project may have {limit} {what}, and has {used}; this needs {needs} more, and nothing was made"
+            ),
+        };
+        let more = match network {
+            true => format!("openstack quota set {option} N {project}"),
+            false => format!("openstack loadbalancer quota set --{option} {} {project}", used + needs),
+        };
+        let fix = format!(
+            "Delete what nobody needs (seaway openstack gc lists it), or ask the cloud's operator for more: {more}. It \
+             is tried again by itself."
+        );
+        Problem::new(owner.object(), Reason::QuotaExceeded, message).fix(fix)
+    }
+}
+
+impl Used {
+    /// What one takes that is made with all below it.
+    pub(super) fn by(new: &NewLoadBalancer) -> Used {
+        let listeners = given(&new.listeners).map(Vec::as_slice).unwrap_or_default();
+        let pools: Vec<&NewPool> = listeners.iter().filter_map(|it| given(&it.default_pool)).collect();
+        Used {
+            balancers: 1,
+            listeners: listeners.len(),
+            pools: pools.len(),
+            members: pools.iter().filter_map(|it| given(&it.members)).map(Vec::len).sum(),
+            monitors: pools.iter().filter(|it| given(&it.healthmonitor).is_some()).count(),
+        }
+    }
+}
+
+fn given<T>(it: &Edit<T>) -> Option<&T> {
+    match it {
+        Edit::To(it) => Some(it),
+        Edit::Leave => None,
+    }
+}

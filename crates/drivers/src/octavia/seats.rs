@@ -1,0 +1,79 @@
+//! What must change so that a pool has its members: all in one call, or one by one where a provider wants that. Pure.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use seaway_model::ListenerId;
+use seaway_openstack::octavia::{MemberChange, NewMember, Operating};
+
+use super::{
+    steps::{Seat, Step},
+    wanted::{WantedListener, spot},
+};
+use seaway_openstack::resource::Edit;
+
+pub(super) fn seats(id: ListenerId, wish: &WantedListener, there: &BTreeMap<SocketAddr, Seat>) -> Vec<Step> {
+    if is_seated(&wish.members, there) {
+        return Vec::new();
+    }
+    if !wish.serial {
+        return vec![Step::SetMembers(id, wish.members.clone())];
+    }
+    let mut steps = Vec::new();
+    for member in &wish.members {
+        match there.get(&spot(member)).map(|it| it.terms) {
+            None => steps.push(Step::AddMember(id, Box::new(member.clone()))),
+            Some(Some(terms)) if terms != terms_of(member) => {
+                let (weight, port) = terms_of(member);
+                let change = MemberChange {
+                    weight: Edit::To(Some(weight)),
+                    monitor_port: Edit::To(port),
+                    ..MemberChange::default()
+                };
+                steps.push(Step::ChangeMember(id, spot(member), Box::new(change)));
+            }
+            Some(None) if there.get(&spot(member)).is_some_and(|it| !is_weighed(member, it)) => {
+                let change =
+                    MemberChange { weight: Edit::To(Some(terms_of(member).0)), ..MemberChange::default() };
+                steps.push(Step::ChangeMember(id, spot(member), Box::new(change)));
+            }
+            Some(_) => {}
+        }
+    }
+    // Those who come serve before those who go are gone.
+    let goes = there.keys().filter(|at| wish.members.iter().all(|it| spot(it) != **at));
+    steps.extend(goes.map(|at| Step::RemoveMember(id, *at)));
+    steps
+}
+
+/// What is not known of a member counts as right: writing all members again would take each of them out for a moment.
+fn is_seated(wish: &[NewMember], there: &BTreeMap<SocketAddr, Seat>) -> bool {
+    wish.len() == there.len()
+        && wish.iter().all(|it| {
+            there.get(&spot(it)).is_some_and(|seat| match seat.terms {
+                Some(terms) => terms == terms_of(it),
+                None => is_weighed(it, seat),
+            })
+        })
+}
+
+/// A status tree tells no weights, and yet whether somebody is let in: one that was drained may come back, at that address.
+fn is_weighed(wish: &NewMember, there: &Seat) -> bool {
+    match there.operating {
+        Operating::Draining => terms_of(wish).0 == 0,
+        Operating::Online => terms_of(wish).0 != 0,
+        _ => true,
+    }
+}
+
+/// A member's weight, and the port that is probed if that is another.
+pub(super) fn terms_of(member: &NewMember) -> (u16, Option<u16>) {
+    let weight = match member.weight {
+        Edit::To(Some(weight)) => weight,
+        _ => 1,
+    };
+    let port = match member.monitor_port {
+        Edit::To(port) => port,
+        Edit::Leave => None,
+    };
+    (weight, port)
+}

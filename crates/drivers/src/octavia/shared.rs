@@ -1,0 +1,449 @@
+//! One load balancer for several Services.
+//!
+//! ```text
+//!     the first   tags: seaway.dev/key=UID, its name              it made the load balancer, or took it over
+//!     a guest     tags: seaway.dev/guest=CLUSTER/UID/ns/name,     by the annotation `load-balancer-id`; of a foreign one,
+//!                       its name, seaway.dev/guests-of=CLUSTER    too: then all else there is somebody else's
+//! ```
+//! Each Service is worked on by itself and changes its own children alone: those have its key in a tag. The key of the load
+//! balancer stays when the first leaves, so that who is left has the same VIP and floating IP; who is the last takes it down.
+//! Tags are read again right before they are changed, one at a time: nobody's are lost.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use seaway_model::{
+    Desired, Kind, LbKey, ListenerId, LoadBalancer as Wish, Name, ObjectRef, Owner, Problem, Reason, Unit,
+};
+use seaway_openstack::{
+    Class, Cloud, Error,
+    octavia::{Listener, ListenerChange, LoadBalancer, LoadBalancerChange, Provisioning},
+    resource::{Edit, Id},
+};
+
+use super::{
+    floating::floating,
+    names::{Cluster, KEY, end_of_second, key_text},
+    spare,
+    steps::{Balancer, Branch, Observed, Step, of_children},
+    tls::keep,
+    wanted::Wanted,
+};
+
+/// The first has left, and its key stays.
+const LEFT: &str = "seaway.dev/left";
+const GUEST: &str = "seaway.dev/guest=";
+/// What the other controller counts sharers by.
+const THEIR_NAMES: &str = "kube_service_";
+
+/// What a load balancer with several Services is to one of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shared {
+    /// It is another's: only our own children are touched.
+    pub guest: bool,
+    /// What others have on it, and what tells whose it is.
+    pub taken: BTreeMap<ListenerId, String>,
+    /// We have left; there is nothing more to do here.
+    pub left: bool,
+    /// Nobody wants it any more.
+    pub going: bool,
+}
+
+/// Load balancers that are being taken down: the floating IP goes first, and nobody is to come after that.
+#[derive(Default)]
+pub(super) struct Closed(Mutex<HashMap<Unit, Id<LoadBalancer>>>);
+
+impl Closed {
+    pub(super) fn close(&self, unit: &Unit, it: &Id<LoadBalancer>) {
+        self.all().insert(unit.clone(), it.clone());
+    }
+
+    /// It is wanted again, gone, or left to others.
+    pub(super) fn open(&self, unit: &Unit) {
+        self.all().remove(unit);
+    }
+
+    pub(super) fn forget(&self) {
+        self.all().clear();
+    }
+
+    pub(super) fn admits(&self, it: &Id<LoadBalancer>) -> Result<(), Error> {
+        match self.all().values().any(|id| id == it) {
+            true => Err(stale("it is being deleted").doing("become a guest of the load balancer")),
+            false => Ok(()),
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Unit, Id<LoadBalancer>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How one Service is known in tags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    cluster: String,
+    key: String,
+    name: String,
+    guest: String,
+    guests_of: String,
+}
+
+impl Marks {
+    pub fn of(cluster: &Cluster, key: &LbKey, owner: &Owner) -> Marks {
+        let object = owner.object();
+        Marks {
+            cluster: cluster.tag(),
+            key: cluster.tag_of(key),
+            name: cluster.name_of(key, owner),
+            guest: format!("{GUEST}{}/{}/{}/{}", cluster.uid, key_text(key), object.namespace, object.name),
+            guests_of: guests_of(cluster),
+        }
+    }
+
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(super) fn guest(&self) -> &str {
+        &self.guest
+    }
+
+    pub(super) fn is_first(&self, tags: &BTreeSet<String>) -> bool {
+        tags.contains(&self.cluster) && tags.contains(&self.key) && !tags.contains(LEFT)
+    }
+
+    pub(super) fn is_guest(&self, tags: &BTreeSet<String>) -> bool {
+        tags.contains(&self.guest)
+    }
+
+    /// Who is on it beside this Service.
+    pub(super) fn others<'t>(&'t self, it: &'t LoadBalancer) -> impl Iterator<Item = &'t String> {
+        let first = self.is_first(&it.tags);
+        it.tags.iter().filter(move |tag| {
+            let own = **tag == self.guest || **tag == self.name || first && **tag == it.name;
+            !own && (tag.starts_with(GUEST) || tag.starts_with(THEIR_NAMES))
+        })
+    }
+
+    /// A guest in a load balancer of ours whose first has left is the last.
+    fn is_last(&self, it: &LoadBalancer) -> bool {
+        let left = it.tags.contains(&self.cluster) && it.tags.contains(LEFT);
+        left && self.others(it).next().is_none()
+    }
+
+    /// So many have their names on it beside this one.
+    pub(super) fn names_of_others(&self, it: &LoadBalancer) -> usize {
+        it.tags.iter().filter(|tag| tag.starts_with(THEIR_NAMES) && **tag != self.name).count()
+    }
+
+    fn of_guest(&self, it: &LoadBalancer) -> BTreeSet<String> {
+        let foreign = !it.tags.contains(&self.cluster);
+        let tags = [&self.name, &self.guest].into_iter().chain(foreign.then_some(&self.guests_of));
+        tags.cloned().collect()
+    }
+}
+
+/// How tags tell whose it is; only Services' own are told so.
+pub(super) fn marks(cluster: &Cluster, key: &LbKey) -> Option<Marks> {
+    match key {
+        LbKey::Of(owner) | LbKey::Second(owner, _) => Some(Marks::of(cluster, key, owner)),
+        LbKey::Shared(_) | LbKey::Port(..) | LbKey::Whole => None,
+    }
+}
+
+/// Its Service does not point at this one, or not any more.
+pub(super) fn names_another(desired: &Desired, observed: &Observed) -> bool {
+    let (Desired::LoadBalancer(wish), Some(balancer)) = (desired, &observed.balancer) else { return false };
+    let named = wish.options.outside.as_ref().and_then(|it| it.named.as_ref());
+    named.is_none_or(|it| *it.id != *balancer.it.id.as_str())
+}
+
+/// All that guests of this cluster are on has it.
+pub(super) fn guests_of(cluster: &Cluster) -> String {
+    format!("seaway.dev/guests-of={}", cluster.uid)
+}
+
+/// Guests of this cluster that a load balancer has.
+pub(super) fn guests(cluster: &Cluster, it: &LoadBalancer) -> Vec<LbKey> {
+    let ours = format!("{GUEST}{}/", cluster.uid);
+    let guest = |tag: &String| {
+        let mut parts = tag.strip_prefix(&ours)?.split('/').map(Name::from);
+        let (uid, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(LbKey::Of(Owner::Object { object: ObjectRef::new(Kind::Service, namespace, name), uid }))
+    };
+    it.tags.iter().filter_map(guest).collect()
+}
+
+/// Whether somebody is on a load balancer of ours who is no Service of this cluster.
+pub(super) fn has_strangers(cluster: &Cluster, it: &LoadBalancer) -> bool {
+    let of_ours = guests(cluster, it).into_iter().chain(cluster.key_of(&it.tags, &it.description));
+    let ends: Vec<String> = of_ours.filter_map(|key| end_of_name(&key)).collect();
+    let ours = format!("{GUEST}{}/", cluster.uid);
+    it.tags.iter().any(|tag| {
+        let is_named = || *tag == it.name || ends.iter().any(|end| tag.ends_with(end.as_str()));
+        tag.starts_with(GUEST) && !tag.starts_with(&ours) || tag.starts_with(THEIR_NAMES) && !is_named()
+    })
+}
+
+/// What its Service's name ends with among its tags, whatever its cluster is called.
+fn end_of_name(key: &LbKey) -> Option<String> {
+    let object = key.owner()?.object();
+    Some(format!("_{}_{}{}", object.namespace, object.name, end_of_second(key)))
+}
+
+/// What a cluster is called there: a Service's name tells it, unless two of them end alike.
+pub(super) fn called(it: &LoadBalancer, key: &LbKey) -> Name {
+    let end = end_of_name(key).unwrap_or_default();
+    let between = |tag: &String| Some(tag.strip_prefix(THEIR_NAMES)?.strip_suffix(&end)?.to_owned());
+    let mut names = it.tags.iter().filter_map(between);
+    match (names.next(), names.next()) {
+        (Some(name), None) => name.into(),
+        _ => Name::default(),
+    }
+}
+
+pub(super) fn was_left(it: &LoadBalancer) -> bool {
+    it.tags.contains(LEFT)
+}
+
+/// Divides what is there into this Service's own and what others have. `had`: a guest's address led here before us.
+pub(super) fn divide(
+    marks: &Marks,
+    it: &LoadBalancer,
+    all: BTreeMap<ListenerId, Branch>,
+    guest: bool,
+    had: bool,
+) -> (BTreeMap<ListenerId, Branch>, Shared) {
+    let adopts = guest && had && !marks.is_guest(&it.tags) && it.tags.contains(&marks.name);
+    let is_own = |listener: &Listener| {
+        let tags = &listener.tags;
+        match tags.iter().find(|tag| tag.starts_with(KEY)) {
+            Some(key) => *key == marks.key,
+            None if guest => adopts && tags.contains(&marks.name),
+            None => {
+                let other =
+                    |tag: &&String| tag.starts_with(THEIR_NAMES) && **tag != marks.name && **tag != it.name;
+                !tags.iter().any(|tag| other(&tag))
+            }
+        }
+    };
+    let (own, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        all.into_iter().partition(|(_, branch)| is_own(&branch.listener));
+    let whose = |branch: Branch| {
+        let name = branch.listener.tags.iter().find(|tag| tag.starts_with(THEIR_NAMES)).cloned();
+        name.unwrap_or(branch.listener.name)
+    };
+    // What is going is free by the time that the load balancer takes the next change.
+    let stays = |branch: &Branch| branch.listener.provisioning_status != Provisioning::PendingDelete;
+    let taken = others.into_iter().filter(|(_, it)| stays(it)).map(|(id, it)| (id, whose(it))).collect();
+    (own, Shared { guest, taken, ..Shared::default() })
+}
+
+/// What is to be done where this is not one Service's load balancer alone; nothing, where it is. `elsewhere`: the Service
+/// names another by now.
+pub(super) fn steps(
+    wanted: Option<&Wanted>,
+    observed: &Observed,
+    marks: &Marks,
+    elsewhere: bool,
+) -> Option<Vec<Step>> {
+    let balancer = observed.balancer.as_ref()?;
+    if observed.shared.guest && balancer.it.provisioning_status == Provisioning::PendingDelete {
+        // What comes after it is known when it is gone.
+        return Some(Vec::new());
+    }
+    match wanted.filter(|_| !(observed.shared.guest && elsewhere)) {
+        Some(_) if !observed.shared.guest => None,
+        Some(wanted) => Some(stay(wanted, observed, balancer, marks)),
+        None if observed.shared.guest && marks.is_last(&balancer.it) => Some(take_down(observed, balancer)),
+        None if observed.shared.guest || marks.others(&balancer.it).next().is_some() => {
+            let mut steps = leave(balancer, observed.shared.guest, marks);
+            // Who only goes elsewhere shows them there.
+            if wanted.is_none() {
+                steps.extend(observed.kept.keys().cloned().map(Step::Forget));
+            }
+            Some(steps)
+        }
+        None => None,
+    }
+}
+
+fn stay(wanted: &Wanted, observed: &Observed, balancer: &Balancer, marks: &Marks) -> Vec<Step> {
+    let (mut steps, last) = keep(wanted, observed);
+    let wanted = &wanted.addressed(&observed.kept);
+    let tags = marks.of_guest(&balancer.it);
+    let join = (!tags.is_subset(&balancer.it.tags)).then_some(Step::Join(tags));
+    let unmarked = |branch: &&Branch| !branch.listener.tags.contains(&marks.key);
+    if balancer.branches.values().any(|branch| unmarked(&branch)) {
+        // Whose they are is known while it is not written that we are here; so that comes last.
+        for (id, branch) in balancer.branches.iter().filter(|(_, branch)| unmarked(branch)) {
+            let mut tags = branch.listener.tags.clone();
+            tags.insert(marks.key.clone());
+            let change = ListenerChange { tags: Edit::To(tags), ..ListenerChange::default() };
+            steps.push(Step::ChangeListener(*id, Box::new(change)));
+        }
+        of_children(wanted, balancer, &mut steps);
+        steps.extend(join);
+    } else {
+        steps.extend(join);
+        of_children(wanted, balancer, &mut steps);
+    }
+    steps.extend(last);
+    steps
+}
+
+fn leave(balancer: &Balancer, guest: bool, marks: &Marks) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for (id, branch) in &balancer.branches {
+        steps.extend(branch.pool.is_some().then_some(Step::RemovePool(*id)));
+        steps.push(Step::RemoveListener(*id));
+    }
+    steps.extend(spare::leave(balancer, &marks.name));
+    steps.push(Step::Leave(Box::new(marks.clone()), guest));
+    steps
+}
+
+fn take_down(observed: &Observed, balancer: &Balancer) -> Vec<Step> {
+    let key = balancer.it.tags.iter().find(|tag| tag.starts_with(KEY));
+    let cluster = balancer.it.tags.iter().find(|tag| tag.starts_with("seaway.dev/cluster="));
+    let whose = key.zip(cluster).map(|(key, cluster)| format!("[{cluster} {key}]"));
+    let ours = |text: &str| whose.as_ref().is_some_and(|whose| text.ends_with(whose.as_str()));
+    let mut steps = floating(None, observed, &ours);
+    steps.push(Step::Delete(balancer.it.id.clone()));
+    steps
+}
+
+/// Adds a guest's tags, or takes one's away; by what they are now.
+pub(super) async fn write(cloud: &Cloud, step: &Step, it: &LoadBalancer) -> Result<LoadBalancer, Error> {
+    let all = cloud.all::<LoadBalancer>();
+    let now = all.read::<LoadBalancer>(&it.id).await?;
+    let mut tags = now.tags.clone();
+    match step {
+        Step::Join(new) => tags.extend(new.iter().cloned()),
+        Step::Leave(marks, guest) => {
+            if marks.is_last(&now) || !guest && marks.others(&now).next().is_none() {
+                return Err(stale("the others have left meanwhile").doing(step.to_string()));
+            }
+            tags.remove(&marks.guest);
+            // The name of the load balancer itself is its first's, whoever that is.
+            if !guest || now.name != marks.name {
+                tags.remove(&marks.name);
+            }
+            let ours = format!("{GUEST}{}/", marks.guests_of.rsplit('=').next().unwrap_or_default());
+            if !tags.iter().any(|tag| tag.starts_with(&ours)) {
+                tags.remove(&marks.guests_of);
+            }
+            if !guest {
+                tags.remove(&now.name);
+                tags.insert(LEFT.to_owned());
+            }
+        }
+        _ => {}
+    }
+    let change =
+        LoadBalancerChange { tags: Edit::To(tags).against(&now.tags), ..LoadBalancerChange::default() };
+    if change.is_empty() { Ok(now) } else { all.change(&it.id, &change).await }
+}
+
+impl Observed {
+    /// After such a step it serves nobody: whoever came meanwhile would lose the address.
+    pub(super) fn closes(&self, step: &Step) -> bool {
+        let leads = matches!(step, Step::Detach(_) | Step::RemoveFloating(_));
+        matches!(step, Step::Delete(_)) || leads && self.shared.going
+    }
+}
+
+/// Whether it may be deleted: nobody has come meanwhile.
+pub(super) async fn is_alone(cloud: &Cloud, it: &LoadBalancer, marks: &Marks) -> Result<(), Error> {
+    match cloud.all::<LoadBalancer>().find::<LoadBalancer>(&it.id).await? {
+        Some(now) if marks.others(&now).next().is_some() => {
+            Err(stale("another Service has come to it").doing("delete load balancer"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn stale(why: &str) -> Error {
+    Error::new(Class::Stale, why)
+}
+
+/// Why a Service may not be on this load balancer that is another's.
+pub(super) fn unwelcome(
+    owner: &Owner,
+    wish: &Wish,
+    it: &LoadBalancer,
+    addresses: &[std::net::IpAddr],
+    shared: &Shared,
+    marks: &Marks,
+) -> Option<Problem> {
+    let outside = wish.options.outside.as_ref()?;
+    let field = outside.named.as_ref().map(|it| it.field.clone()).unwrap_or_default();
+    let problem = |reason, message: String, fix: &str| {
+        Some(Problem::new(owner.object(), reason, message).at(field.clone()).fix(fix))
+    };
+    let others = marks.names_of_others(it);
+    if !marks.is_guest(&it.tags) && !it.tags.contains(&marks.name) && others >= outside.most_shared {
+        let message = format!("load balancer {} has {others} Services already, which is the most", it.id);
+        return problem(
+            Reason::Unsupported,
+            message,
+            "Raise max-shared-lb of [LoadBalancer], or name another.",
+        );
+    }
+    // It is reached from outside if another address than its VIP is.
+    if outside.internal && addresses.iter().any(|ip| Some(*ip) != it.vip_address) {
+        let message =
+            format!("load balancer {} is another's, who says whether the outside reaches it", it.id);
+        return problem(Reason::Unsupported, message, "Do not ask for an internal one, or name none.");
+    }
+    let taken = shared.taken.iter().find(|(id, _)| wish.listeners.contains_key(id));
+    if let Some((id, whose)) = taken {
+        return Some(conflict(owner, it, *id, whose));
+    }
+    let asked = outside.requested.filter(|ip| !addresses.contains(ip))?;
+    let message = format!("load balancer {} is another's, and {asked} does not lead to it", it.id);
+    problem(Reason::AddressTaken, message, "Ask for no address, or name no load balancer.")
+}
+
+/// What a Service is told of those it shares with. Nothing of theirs is changed.
+pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let Some(balancer) = &observed.balancer else { return problems };
+    let internal = wish.options.outside.as_ref().is_some_and(|it| it.internal);
+    if let (true, true, Some(floating)) = (observed.shared.guest, internal, &observed.floating) {
+        let at = floating.floating_ip_address.map(|it| it.to_string()).unwrap_or_default();
+        let message = format!(
+            "it is to be internal, and by now {at} leads to load balancer {}, which is another's",
+            balancer.it.id
+        );
+        problems.push(
+            Problem::new(owner.object(), Reason::Unsupported, message)
+                .fix("Name another load balancer, or none: it gets one of its own."),
+        );
+    }
+    let taken = observed.shared.taken.iter().filter(|(id, _)| wish.listeners.contains_key(id));
+    problems.extend(taken.map(|(id, whose)| conflict(owner, &balancer.it, *id, whose)));
+    let named = wish.options.outside.as_ref().and_then(|it| it.named.as_ref());
+    let elsewhere = named.filter(|it| *it.id != *balancer.it.id.as_str() && !observed.shared.guest);
+    problems.extend(elsewhere.map(|named| {
+        let message = format!(
+            "it names load balancer {}, and the Service has one of its own, {}, where it stays",
+            named.id, balancer.it.id
+        );
+        Problem::new(owner.object(), Reason::BadAnnotation, message)
+            .at(named.field.clone())
+            .fix("Remove the annotation. (To share the other: delete the Service, and make it again.)")
+    }));
+    problems
+}
+
+/// Of one transport: TCP and UDP of one number are two ports.
+fn conflict(owner: &Owner, it: &LoadBalancer, id: ListenerId, whose: &str) -> Problem {
+    let message = format!("port {id} of load balancer {} belongs to {whose}", it.id);
+    Problem::new(owner.object(), Reason::PortConflict, message)
+        .at("spec.ports")
+        .fix("Choose another port, or a load balancer of its own.")
+}

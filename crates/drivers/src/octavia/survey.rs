@@ -1,0 +1,324 @@
+//! Everything of this cluster in a cloud, from one list for each kind: at a start, and at each audit.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use seaway_model::{LbKey, Unit};
+use seaway_openstack::{
+    Cloud, Error,
+    neutron::{FloatingIp, Port},
+    octavia::{HealthMonitor, Listener, LoadBalancer, Pool, Provisioning},
+    resource::{Id, Query},
+    survey::understood,
+};
+
+use tokio::sync::Mutex;
+
+use super::{
+    find::{cluster_of, is_double, stays},
+    names::{Cluster, KEY},
+    read::is_pending,
+    shared::{guests, was_left},
+    spare::loose,
+    steps::{Balancer, Branch, Observed, PoolBranch, listens},
+};
+
+/// What the lists said. Members have none: a status tree tells them, for each load balancer by itself.
+pub(super) struct Survey {
+    /// When the first list was asked for: what was written later may be missing.
+    pub(super) at: Instant,
+    balancers: HashMap<Id<LoadBalancer>, LoadBalancer>,
+    /// Of this cluster, the oldest first.
+    ours: Vec<Id<LoadBalancer>>,
+    /// The oldest first.
+    by_key: HashMap<String, Vec<Id<LoadBalancer>>>,
+    listeners: HashMap<Id<LoadBalancer>, Vec<Listener>>,
+    pools: HashMap<Id<Pool>, Pool>,
+    monitors: HashMap<Id<HealthMonitor>, HealthMonitor>,
+    attached: HashMap<Id<Port>, FloatingIp>,
+    floating: Vec<FloatingIp>,
+    /// Ours that lead nowhere, by what their descriptions end with.
+    stray: HashMap<String, FloatingIp>,
+    pub(super) used: Used,
+}
+
+/// How many of each there are in the project, whoever made them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Used {
+    pub(super) balancers: usize,
+    pub(super) listeners: usize,
+    pub(super) pools: usize,
+    pub(super) members: usize,
+    pub(super) monitors: usize,
+}
+
+impl Used {
+    fn and(self, more: Used) -> Used {
+        Used {
+            balancers: self.balancers + more.balancers,
+            listeners: self.listeners + more.listeners,
+            pools: self.pools + more.pools,
+            members: self.members + more.members,
+            monitors: self.monitors + more.monitors,
+        }
+    }
+}
+
+/// One load balancer as the lists tell it.
+pub(super) enum Seen {
+    /// Without members; how many each pool has.
+    Whole(Box<Observed>, BTreeMap<Id<Pool>, usize>),
+    /// The lists contradict each other: it was being changed. One look at it alone tells.
+    Torn,
+    Absent,
+}
+
+impl Survey {
+    pub(super) async fn read(cloud: &Cloud, cluster: &Cluster) -> Result<Survey, Error> {
+        let at = cloud.clock().now();
+        let project = cloud.session().project.as_ref().map(|it| it.id.clone());
+        // An operator sees everybody's.
+        let here = || match &project {
+            Some(id) => Query::all().with("project_id", id),
+            None => Query::all(),
+        };
+        let (balancers, listeners, pools, monitors, floating) = tokio::try_join!(
+            understood::<LoadBalancer>(cloud, here()),
+            understood::<Listener>(cloud, here()),
+            understood::<Pool>(cloud, here()),
+            understood::<HealthMonitor>(cloud, here()),
+            understood::<FloatingIp>(cloud, here()),
+        )?;
+        let used = Used {
+            balancers: balancers.len(),
+            listeners: listeners.len(),
+            pools: pools.len(),
+            members: pools.iter().map(|it| it.members.len()).sum(),
+            monitors: monitors.len(),
+        };
+        let mut survey = Survey {
+            at,
+            balancers: HashMap::new(),
+            ours: Vec::new(),
+            by_key: HashMap::new(),
+            listeners: HashMap::new(),
+            pools: pools.into_iter().map(|it| (it.id.clone(), it)).collect(),
+            monitors: monitors.into_iter().map(|it| (it.id.clone(), it)).collect(),
+            attached: HashMap::new(),
+            floating: Vec::new(),
+            stray: HashMap::new(),
+            used,
+        };
+        survey.sort_balancers(cluster, balancers);
+        for listener in listeners {
+            for at in &listener.loadbalancers {
+                survey.listeners.entry(at.id.clone()).or_default().push(listener.clone());
+            }
+        }
+        survey.sort_floating(cluster, floating);
+        Ok(survey)
+    }
+
+    fn sort_balancers(&mut self, cluster: &Cluster, mut balancers: Vec<LoadBalancer>) {
+        let tag = cluster.tag();
+        // A second one of a key is left of a request whose answer was lost, and repeated: the older is kept.
+        balancers.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+        for it in balancers {
+            if it.tags.contains(&tag) && !was_left(&it) {
+                self.ours.push(it.id.clone());
+                for key in it.tags.iter().filter(|it| it.starts_with(KEY)) {
+                    self.by_key.entry(key.clone()).or_default().push(it.id.clone());
+                }
+            }
+            self.balancers.insert(it.id.clone(), it);
+        }
+    }
+
+    fn sort_floating(&mut self, cluster: &Cluster, floating: Vec<FloatingIp>) {
+        for it in floating {
+            match &it.port_id {
+                Some(port) => {
+                    self.attached.insert(port.clone(), it.clone());
+                }
+                None => {
+                    if let Some(whose) = cluster.whose(&it.description) {
+                        self.stray.insert(whose.to_owned(), it.clone());
+                    }
+                }
+            }
+            self.floating.push(it);
+        }
+    }
+
+    /// All that Services of this cluster have there: the first of each load balancer, and guests.
+    pub(super) fn keys(&self, cluster: &Cluster) -> Vec<LbKey> {
+        let firsts = self.ours.iter().filter_map(|id| self.balancers.get(id));
+        let firsts = firsts.filter_map(|it| cluster.key_of(&it.tags, &it.description));
+        firsts.chain(self.balancers.values().flat_map(|it| guests(cluster, it))).collect()
+    }
+
+    pub(super) fn has_tagged(&self, tags: &[&str]) -> bool {
+        self.balancers.values().any(|it| tags.iter().any(|tag| it.tags.contains(*tag)))
+    }
+
+    pub(super) fn of(&self, cluster: &Cluster, key: &LbKey) -> Seen {
+        match self.by_key.get(&cluster.tag_of(key)) {
+            Some(all) => match self.balancer(&all[0]) {
+                Seen::Whole(mut observed, sizes) => {
+                    let others = all[1..].iter().filter_map(|id| self.balancers.get(id));
+                    if let Some(it) = &observed.balancer {
+                        let doubles = others.filter(|other| is_double(&it.it, other));
+                        observed.doubles = doubles.map(|it| it.id.clone()).collect();
+                    }
+                    Seen::Whole(observed, sizes)
+                }
+                other => other,
+            },
+            None => Seen::Absent,
+        }
+    }
+
+    /// By its id, whatever tags are left on it.
+    pub(super) fn balancer(&self, id: &Id<LoadBalancer>) -> Seen {
+        let Some(it) = self.balancers.get(id) else { return Seen::Absent };
+        let no_listeners = Vec::new();
+        let listeners = self.listeners.get(id).unwrap_or(&no_listeners);
+        let is_whole = it.listeners.len() == listeners.len()
+            && it.listeners.iter().all(|one| listeners.iter().any(|it| it.id == one.id))
+            && it.pools.iter().all(|one| self.pools.contains_key(&one.id));
+        if !is_whole {
+            return Seen::Torn;
+        }
+        let mut sizes = BTreeMap::new();
+        let mut branches = BTreeMap::new();
+        for listener in listeners {
+            let mut branch = None;
+            if let Some(pool) = listener.default_pool_id.as_ref() {
+                let Some(pool) = self.pools.get(pool) else { return Seen::Torn };
+                let monitor = pool.healthmonitor_id.as_ref().map(|id| self.monitors.get(id).cloned());
+                let Some(monitor) = monitor.map_or(Some(None), |it| it.map(Some)) else { return Seen::Torn };
+                sizes.insert(pool.id.clone(), pool.members.len());
+                branch = Some(PoolBranch { pool: pool.clone(), monitor, members: BTreeMap::new() });
+            }
+            branches.insert(listens(listener), Branch { listener: listener.clone(), pool: branch });
+        }
+        if it.provisioning_status == Provisioning::Active && branches.values().any(is_pending) {
+            return Seen::Torn;
+        }
+        let floating = it.vip_port_id.as_ref().and_then(|port| self.attached.get(port)).cloned();
+        let below = it.pools.iter().filter_map(|one| self.pools.get(&one.id));
+        let loose = loose(it, below);
+        let balancer = Some(Balancer::new(it.clone(), branches, loose));
+        Seen::Whole(Box::new(Observed { balancer, floating, ..Observed::default() }), sizes)
+    }
+
+    /// One that was there before us, and may be a Service's.
+    pub(super) fn has_named(&self, names: &[String]) -> bool {
+        self.balancers.values().any(|it| names.contains(&it.name) && cluster_of(it).is_none() && stays(it))
+    }
+
+    pub(super) fn floating(&self, id: &Id<FloatingIp>) -> Option<&FloatingIp> {
+        self.floating.iter().find(|it| it.id == *id)
+    }
+
+    /// One that was made for this key and leads nowhere.
+    pub(super) fn stray(&self, cluster: &Cluster, key: &LbKey) -> Option<&FloatingIp> {
+        self.stray.get(&cluster.mark(key))
+    }
+}
+
+/// The last survey, which many wait for at a start.
+#[derive(Default)]
+pub(super) struct Kept {
+    last: Mutex<Last>,
+    /// Counts what made all before it worthless.
+    age: AtomicU64,
+    /// What went since, and may be wanted anew.
+    went: std::sync::Mutex<HashMap<Unit, Instant>>,
+}
+
+#[derive(Default)]
+struct Last {
+    age: u64,
+    survey: Option<Arc<Survey>>,
+    /// What was made since.
+    made: Used,
+    failed: Option<(Instant, Error)>,
+}
+
+/// Whoever looks for the first time takes what is this young.
+pub(super) const YOUNG: Duration = Duration::from_secs(300);
+/// Then it is as good as a look at one by itself.
+pub(super) const FRESH: Duration = Duration::from_secs(10);
+/// A thousand who wait ask once.
+const FAILED: Duration = Duration::from_secs(2);
+
+impl Kept {
+    pub(super) fn went(&self, unit: &Unit, now: Instant) {
+        let mut went = self.went.lock().unwrap_or_else(PoisonError::into_inner);
+        went.insert(unit.clone(), now);
+    }
+
+    /// Whether the lists tell of it as it was before it went.
+    pub(super) fn is_late(&self, unit: &Unit, survey: &Survey) -> bool {
+        let mut went = self.went.lock().unwrap_or_else(PoisonError::into_inner);
+        went.retain(|_, at| *at >= survey.at);
+        went.contains_key(unit)
+    }
+
+    pub(super) fn forget(&self) {
+        self.age.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) async fn keep(&self, survey: Arc<Survey>) {
+        let mut last = self.last.lock().await;
+        *last = Last { age: self.age.load(Ordering::Relaxed), survey: Some(survey), ..Last::default() };
+    }
+
+    /// Counted as it is made, until it is in the lists.
+    pub(super) async fn made(&self, new: Used) {
+        let mut last = self.last.lock().await;
+        last.made = last.made.and(new);
+    }
+
+    pub(super) async fn used(&self, cloud: &Cloud, cluster: &Cluster, age: Duration) -> Result<Used, Error> {
+        let survey = self.within(cloud, cluster, age).await?;
+        Ok(survey.used.and(self.last.lock().await.made))
+    }
+
+    pub(super) async fn young(&self, cloud: &Cloud, cluster: &Cluster) -> Result<Arc<Survey>, Error> {
+        self.within(cloud, cluster, YOUNG).await
+    }
+
+    async fn within(&self, cloud: &Cloud, cluster: &Cluster, time: Duration) -> Result<Arc<Survey>, Error> {
+        let age = self.age.load(Ordering::Relaxed);
+        let mut last = self.last.lock().await;
+        let now = cloud.clock().now();
+        let within = |at: Instant, time| now.saturating_duration_since(at) < time;
+        if last.age == age {
+            if let Some(survey) = last.survey.as_ref().filter(|it| within(it.at, time)) {
+                return Ok(survey.clone());
+            }
+            if let Some((_, error)) = last.failed.as_ref().filter(|(at, _)| within(*at, FAILED)) {
+                return Err(error.clone());
+            }
+        }
+        match Survey::read(cloud, cluster).await {
+            Ok(survey) => {
+                let survey = Arc::new(survey);
+                *last = Last { age, survey: Some(survey.clone()), ..Last::default() };
+                Ok(survey)
+            }
+            Err(error) => {
+                *last = Last { age, failed: Some((now, error.clone())), ..Last::default() };
+                Err(error)
+            }
+        }
+    }
+}

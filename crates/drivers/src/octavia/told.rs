@@ -1,0 +1,224 @@
+//! What owners are told: in passing, as events, what was found and done; and what is so, as Problems.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use seaway_engine::Failure;
+use seaway_model::{Desired, LoadBalancer, Name, Owner, Problem, Reason, Unit};
+use seaway_openstack::{Error, octavia::Provisioning, resource::Edit, survey::date};
+
+use super::{
+    Joined, Octavia, affinity, born, drift, is_paused,
+    mend::Mend,
+    pairs::Part,
+    steps::{Observed, Step},
+};
+
+/// Hears what an owner is to be told in passing.
+pub type Tell = Box<dyn Fn(&Owner, Note) + Send + Sync>;
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    pub warning: bool,
+    pub reason: &'static str,
+    pub text: String,
+}
+
+/// Named one by one, no more than that.
+const NAMED: usize = 5;
+
+impl Octavia {
+    /// What follows from how it is, beside what there is to change.
+    pub(super) fn judge(&self, joined: &Joined, unit: &Unit, desired: &Desired, observed: &mut Observed) {
+        let now = joined.cloud.clock().now();
+        let status = observed.balancer.as_ref().map(|it| it.it.provisioning_status.clone());
+        let rebuild = match desired {
+            Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.rebuild),
+            _ => false,
+        };
+        let past = self.past(unit, |past| {
+            if status == Some(Provisioning::Active) {
+                past.is_well();
+            } else if status == Some(Provisioning::Error) {
+                past.pending_since = None;
+            }
+            past.clone()
+        });
+        if let (Desired::Absent, Unit::LoadBalancer(_, key)) = (desired, unit) {
+            // What is kept stays where it is.
+            observed.stray.take_if(|it| !joined.cluster.made(&it.description, key));
+        }
+        observed.shared.going = *desired == Desired::Absent;
+        if !observed.shared.going || observed.balancer.is_none() {
+            self.closed.open(unit);
+        }
+        self.note_crowd(unit, desired, observed);
+        let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
+        observed.mend = (status == Some(Provisioning::Error)).then(|| match past.mend(rebuild, now) {
+            Mend::Failover if observed.shared.guest => Mend::Nothing { why: "it is another's".to_owned() },
+            Mend::Remake { .. } if is_shared => Mend::Nothing { why: "other Services are on it".to_owned() },
+            mend => mend,
+        });
+        if let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish), Some(balancer)) =
+            (unit, desired, &observed.balancer)
+            && status == Some(Provisioning::Active)
+            && !observed.shared.guest
+            && !is_paused(desired)
+            && wish.options.outside.as_ref().is_some_and(|it| it.remake)
+        {
+            let part = Part::of(key, wish, observed, &self.abilities(wish, Some(balancer)));
+            let otherwise = born::otherwise(&part.cut(key, wish), &balancer.it, &self.provider);
+            // Once: a cloud that gives something else again would be asked for ever.
+            let is_new = self.past(unit, |past| {
+                past.otherwise = otherwise;
+                !past.otherwise.is_empty() && past.remade != past.otherwise
+            });
+            observed.mend =
+                is_new.then_some(Mend::Remake { why: "what is asked for comes with a new one alone" });
+        }
+    }
+
+    /// Whether it is time for a step; and if so, its owner hears why.
+    pub(super) fn before(
+        &self,
+        unit: &Unit,
+        step: &Step,
+        observed: &Observed,
+        now: Instant,
+    ) -> Result<(), Failure> {
+        let new = matches!(step, Step::Create(_));
+        if let Some(after) = self.past(unit, |past| past.left(now)).filter(|_| new) {
+            let why = format!("{step}: the last one turned ERROR");
+            return Err(Failure::Wait { why, after });
+        }
+        let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);
+        let in_error = status == Some(&Provisioning::Error);
+        let found = self.past(unit, |past| {
+            match (step, &observed.mend) {
+                (Step::Create(_), _) => past.is_new = true,
+                (Step::Failover(_), _) => past.failed_over(now),
+                (Step::Delete(_), Some(Mend::Remake { .. })) => {
+                    past.remade.clone_from(&past.otherwise);
+                    if in_error {
+                        past.tried(now);
+                    }
+                }
+                _ => {}
+            }
+            std::mem::take(&mut past.found)
+        });
+        match (step, &observed.mend) {
+            (Step::Create(new), _) => {
+                let provider = match &new.provider {
+                    Edit::To(Some(it)) => format!(" by {it}"),
+                    _ => String::new(),
+                };
+                let again =
+                    if found.is_empty() { String::new() } else { format!(" again: {}", some(&found, "; ")) };
+                let text = format!("its load balancer is made{provider}{again}; this may take minutes");
+                let (warning, reason) = if found.is_empty() { (false, "Creating") } else { (true, "Drift") };
+                self.tell(unit, Note { warning, reason, text });
+            }
+            (Step::Delete(id), Some(Mend::Remake { why })) => {
+                let text = format!("load balancer {id}: {why}; it is deleted and made again");
+                self.tell(unit, Note { warning: true, reason: "Rebuilding", text });
+            }
+            (Step::Failover(id), _) => {
+                let text = format!("load balancer {id} is in ERROR; it is failed over");
+                self.tell(unit, Note { warning: true, reason: "FailingOver", text });
+            }
+            _ if !found.is_empty() => {
+                let text =
+                    format!("the cloud is not as it was left: {}; this is put right", some(&found, "; "));
+                self.tell(unit, Note { warning: true, reason: "Drift", text });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether there is no such thing as a failover here.
+    pub(super) fn refused(&self, unit: &Unit, step: &Step, error: &Error) -> bool {
+        let Step::Failover(id) = step else { return false };
+        let never = self.past(unit, |past| past.refused(error));
+        if never {
+            let text = format!("load balancer {id} cannot be failed over: {}", error.message());
+            self.tell(unit, Note { warning: true, reason: "FailoverRefused", text });
+        }
+        never
+    }
+
+    /// Since when something is under way, as long as it is.
+    pub(super) fn pending(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Name> {
+        let balancer = observed.balancer.as_ref().filter(|_| observed.is_pending())?;
+        let clock = self.joined.get()?.cloud.clock();
+        let since = self.past(unit, |past| *past.pending_since.get_or_insert_with(|| clock.wall()));
+        let status = &balancer.it.provisioning_status;
+        let since = date(since).unwrap_or_default();
+        (*desired != Desired::Absent)
+            .then(|| format!("load balancer {} is {status} since {since}", balancer.it.id).into())
+    }
+
+    fn tell(&self, unit: &Unit, note: Note) {
+        let Unit::LoadBalancer(_, key) = unit else { return };
+        if let (Some(owner), Some(tell)) = (key.owner(), &self.tell) {
+            tell(owner, note);
+        }
+    }
+}
+
+/// What is wrong with what there is.
+pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, Problem)> {
+    let owners: BTreeSet<&Owner> = wish.listeners.values().map(|it| &it.owner).collect();
+    let mut problems = Vec::new();
+    if wish.options.outside.as_ref().is_some_and(|it| it.paused) {
+        let problem = |owner: &Owner| {
+            let message = "it is paused: nothing of it is written in the cloud, whatever changes";
+            let problem = Problem::new(owner.object(), Reason::Paused, message);
+            (owner.clone(), problem.fix("To go on, take the annotation seaway.dev/pause away."))
+        };
+        problems.extend(owners.iter().map(|it| problem(it)));
+    }
+    let Some(balancer) = &observed.balancer else { return problems };
+    if balancer.it.provisioning_status == Provisioning::Error {
+        let id = &balancer.it.id;
+        let fix = match &observed.mend {
+            Some(Mend::Nothing { why }) => format!(
+                "It cannot be failed over ({why}). Ask the cloud's operator to (openstack loadbalancer failover {id}), \
+                 or say seaway.dev/rebuild-on-error: \"true\" at the Service to have it made again at its addresses."
+            ),
+            Some(Mend::Remake { .. }) => "It is deleted and made again.".to_owned(),
+            _ => "It is failed over. Octavia's log says why it failed.".to_owned(),
+        };
+        let problem = |owner: &Owner| {
+            let message = format!("load balancer {id} is in ERROR");
+            (owner.clone(), Problem::new(owner.object(), Reason::Failed, message).fix(fix.clone()))
+        };
+        problems.extend(owners.iter().map(|it| problem(it)));
+    }
+    problems.extend(affinity::told(wish, balancer));
+    if let Some(why) = &observed.stays {
+        let problem = |owner: &Owner| {
+            let message =
+                format!("load balancer {} is not made again, though that is wished: {why}", balancer.it.id);
+            let problem = Problem::new(owner.object(), Reason::Failed, message);
+            (owner.clone(), problem.fix("Ask for what there is; it serves on as it is."))
+        };
+        problems.extend(owners.iter().map(|it| problem(it)));
+    }
+    for (id, (down, all)) in drift::down(balancer) {
+        let Some(listener) = wish.listeners.get(&id) else { continue };
+        let message = format!("{} of {all} members of port {id} are down: {}", down.len(), some(&down, ", "));
+        let problem = Problem::new(listener.owner.object(), Reason::MembersDown, message)
+            .fix("They fail the load balancer's probes: look at the pods there, and at security groups.");
+        problems.push((listener.owner.clone(), problem));
+    }
+    problems
+}
+
+fn some(all: &[String], between: &str) -> String {
+    match all.len().checked_sub(NAMED).filter(|it| *it > 0) {
+        Some(more) => format!("{}{between}and {more} more", all[..NAMED].join(between)),
+        None => all.join(between),
+    }
+}

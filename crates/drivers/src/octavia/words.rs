@@ -1,0 +1,50 @@
+//! Steps as a human reads them.
+
+use std::fmt;
+
+use super::{
+    steps::{Step, text},
+    wanted::spot,
+};
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Create(new) => write!(f, "create load balancer {}", text(&new.name)),
+            Step::Change(_) => f.write_str("change the load balancer"),
+            Step::RemoveListener(id) => write!(f, "delete the listener of {id}"),
+            Step::RemovePool(id) => write!(f, "delete the pool of {id}"),
+            Step::AddListener(id, new) => write!(f, "create listener {} for {id}", text(&new.name)),
+            Step::ChangeListener(id, _) => write!(f, "change the listener of {id}"),
+            Step::AddPool(id, new) => write!(f, "create pool {} for {id}", text(&new.name)),
+            Step::AddSpare(id, new) => write!(f, "create pool {} beside that of {id}", text(&new.name)),
+            Step::Turn(id) => write!(f, "lead the listener of {id} to its new pool"),
+            Step::RemoveLoose(id) => write!(f, "delete pool {id}, which nobody leads to"),
+            Step::ChangePool(id, _) => write!(f, "change the pool of {id}"),
+            Step::SetMembers(id, members) => write!(f, "give the pool of {id} its {} members", members.len()),
+            Step::AddMember(id, new) => write!(f, "add member {} to the pool of {id}", spot(new)),
+            Step::ChangeMember(id, at, _) => write!(f, "change member {at} of the pool of {id}"),
+            Step::RemoveMember(id, at) => write!(f, "remove member {at} of the pool of {id}"),
+            Step::AddMonitor(id, _) => write!(f, "create the health monitor of {id}"),
+            Step::ChangeMonitor(id, _) => write!(f, "change the health monitor of {id}"),
+            Step::RemoveMonitor(id) => write!(f, "delete the health monitor of {id}"),
+            Step::AddFloating(_) => f.write_str("lead a floating IP to the VIP"),
+            Step::Lead(id) => write!(f, "lead floating IP {id} to the VIP"),
+            Step::Describe(id, _) => write!(f, "describe floating IP {id}"),
+            Step::Detach(id) => write!(f, "detach floating IP {id}"),
+            Step::RemoveFloating(id) => write!(f, "delete floating IP {id}"),
+            Step::Join(_) => f.write_str("become a guest of the load balancer"),
+            Step::Leave(_, true) => f.write_str("be no guest of the load balancer any more"),
+            Step::Leave(_, false) => f.write_str("leave the load balancer to its guests"),
+            Step::Delete(id) => write!(f, "delete load balancer {id} and all below it"),
+            Step::RemoveDouble(id) => write!(f, "delete load balancer {id}, the second of its kind"),
+            Step::Keep(name, _) => write!(f, "keep certificate {}", last_word(name)),
+            Step::Forget(name) => write!(f, "delete certificate {}", last_word(name)),
+            Step::Failover(id) => write!(f, "fail load balancer {id} over"),
+        }
+    }
+}
+
+fn last_word(name: &str) -> &str {
+    name.rsplit(' ').next().unwrap_or(name)
+}

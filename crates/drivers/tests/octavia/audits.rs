@@ -1,0 +1,421 @@
+//! What others do behind our back: noticed by the next audit, said, and put right.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use seaway_drivers::octavia::{Audited, Note};
+use seaway_engine::{Driver, Failure};
+use seaway_model::{
+    Desired, Kind, LbKey, LoadBalancer, ObjectRef, Owner, Unit,
+    load_balancer::{HealthCheck, Outside},
+};
+use seaway_openstack::{
+    neutron::{FloatingIp, FloatingIpChange},
+    octavia::{HealthMonitor, Listener, ListenerChange, Member, MemberChange, Pool, Provisioning},
+    resource::Query,
+};
+
+use crate::scene::*;
+
+type Heard = Arc<Mutex<Vec<Note>>>;
+
+/// A Service that is served, and what its owner hears from then on.
+struct Served {
+    scene: Scene,
+    wish: LoadBalancer,
+    heard: Heard,
+}
+
+impl Served {
+    async fn begun() -> Served {
+        Served::with(|_| {}).await
+    }
+
+    async fn with(change: impl Fn(&mut Outside)) -> Served {
+        Served::at(Scene::set().await, change).await
+    }
+
+    async fn at(mut scene: Scene, change: impl Fn(&mut Outside)) -> Served {
+        let heard = Heard::default();
+        scene.hear(&heard);
+        let mut wish = scene.wish(&[80, 443], &[1, 2]);
+        change(wish.options.outside.as_mut().unwrap());
+        for pool in wish.pools.values_mut() {
+            Arc::make_mut(pool).health = Some(HealthCheck::default());
+        }
+        scene.reach(&wish).await;
+        scene.pass(Duration::from_secs(60));
+        let served = Served { scene, wish, heard };
+        assert!(served.audit().await.again.is_empty(), "nothing happened");
+        assert_eq!(served.told(), "Creating: its load balancer is made by amphora; this may take minutes");
+        served
+    }
+
+    async fn audit(&self) -> Audited {
+        self.scene.driver.audit(&"openstack".into()).await.unwrap()
+    }
+
+    /// What was done about it after one audit, and what its owner heard.
+    async fn repaired(&self) -> (Vec<String>, String) {
+        self.scene.pass(Duration::from_secs(300));
+        // Whoever changed it is done with it.
+        self.scene.balancers().await;
+        let audited = self.audit().await;
+        assert_eq!(audited.again, [unit()]);
+        let steps = self.scene.reach(&self.wish).await;
+        self.scene.pass(Duration::from_secs(300));
+        assert!(self.audit().await.again.is_empty(), "it is as it should be");
+        assert_eq!(self.scene.reach(&self.wish).await, [""; 0]);
+        (steps, self.told())
+    }
+
+    fn told(&self) -> String {
+        let notes = std::mem::take(&mut *self.heard.lock().unwrap());
+        notes.iter().map(|it| format!("{}: {}", it.reason, it.text)).collect::<Vec<_>>().join("\n")
+    }
+
+    async fn balancer(&self) -> seaway_openstack::octavia::LoadBalancer {
+        self.scene.balancers().await.remove(0)
+    }
+
+    async fn observed(&self) -> seaway_drivers::octavia::Observed {
+        let desired = Desired::LoadBalancer(Arc::new(self.wish.clone()));
+        self.scene.driver.observe(&unit(), &desired).await.unwrap()
+    }
+
+    async fn problems(&self) -> String {
+        let observed = self.observed().await;
+        let told = self.scene.conclude(&self.wish, &observed);
+        told.problems.iter().map(|(_, it)| it.line()).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[tokio::test]
+async fn lb_removed_out_of_band_is_made_again_where_it_was_with_its_floating_ip() {
+    let served = Served::begun().await;
+    let (was, floating) = (served.balancer().await, served.scene.floating().await.remove(0));
+    let all = served.scene.cloud.all::<seaway_openstack::octavia::LoadBalancer>();
+    all.delete_cascade(&was.id).await.unwrap();
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps.len(), 2, "{steps:?}");
+    assert!(told.starts_with("Drift:"), "{told}");
+    assert!(told.contains(&format!("load balancer {} was deleted", was.id)), "{told}");
+    let is = served.balancer().await;
+    assert_ne!(is.id, was.id);
+    assert_eq!(is.vip_address, was.vip_address, "members and firewalls know it");
+    let now = served.scene.floating().await;
+    assert_eq!(now.len(), 1, "no second one");
+    assert_eq!((&now[0].id, &now[0].port_id), (&floating.id, &is.vip_port_id));
+    served.scene.remove().await;
+    assert!(served.scene.balancers().await.is_empty() && served.scene.floating().await.is_empty());
+}
+
+#[tokio::test]
+async fn lb_removed_out_of_band_and_its_service_after_it_leave_nothing() {
+    let mut served = Served::begun().await;
+    let was = served.balancer().await;
+    let all = served.scene.cloud.all::<seaway_openstack::octavia::LoadBalancer>();
+    all.delete_cascade(&was.id).await.unwrap();
+    served.scene.balancers().await;
+    assert_eq!(served.audit().await.again, [unit()]);
+    served.scene.remove().await;
+    assert!(served.scene.floating().await.is_empty());
+    // The same, seen by one that just started.
+    served.scene.reach(&served.wish).await;
+    let was = served.balancer().await;
+    all.delete_cascade(&was.id).await.unwrap();
+    served.scene.balancers().await;
+    served.scene.restarted();
+    served.scene.remove().await;
+    assert!(served.scene.floating().await.is_empty(), "its description says whose it is");
+}
+
+#[tokio::test]
+async fn a_listener_a_pool_and_a_monitor_that_were_deleted_come_back() {
+    let served = Served::begun().await;
+    let cloud = &served.scene.cloud;
+    let listener = served.scene.listeners().await.into_iter().find(|it| it.protocol_port == 80).unwrap();
+    cloud.all::<Pool>().delete(listener.default_pool_id.as_ref().unwrap()).await.unwrap();
+    served.scene.balancers().await;
+    cloud.all::<Listener>().delete(&listener.id).await.unwrap();
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps.len(), 4, "a listener, its pool, members, monitor: {steps:?}");
+    assert!(told.contains("the listener of 80/TCP was deleted"), "{told}");
+
+    let pool = served.scene.pools().await.remove(0);
+    cloud.all::<Pool>().delete(&pool.id).await.unwrap();
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps.len(), 3, "{steps:?}");
+    assert!(
+        told.contains("the pool of 443/TCP was deleted") || told.contains("the pool of 80/TCP was deleted"),
+        "{told}"
+    );
+
+    let monitor = cloud.all::<HealthMonitor>().list::<HealthMonitor>(Query::all()).await.unwrap().remove(0);
+    cloud.all::<HealthMonitor>().delete(&monitor.id).await.unwrap();
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(told.contains("the health monitor of") && told.contains("was deleted"), "{told}");
+}
+
+#[tokio::test]
+async fn members_that_were_removed_added_or_weighed_anew_are_as_they_should_be() {
+    let served = Served::begun().await;
+    let pool = served.scene.pools().await.remove(0);
+    let members = served.scene.cloud.within::<Member>(&pool.id);
+    let first = members.list::<Member>(Query::all()).await.unwrap().remove(0);
+    members.delete(&first.id).await.unwrap();
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(told.contains(&format!("member {}:{} of", first.address, first.protocol_port)), "{told}");
+
+    let extra = seaway_openstack::octavia::NewMember::new([10, 0, 0, 9], 7u16);
+    members.create(&extra).await.unwrap();
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(told.contains("somebody added member 10.0.0.9:7"), "{told}");
+
+    let one = members.list::<Member>(Query::all()).await.unwrap().remove(0);
+    let change = MemberChange { weight: Some(100).into(), ..MemberChange::default() };
+    members.change(&one.id, &change).await.unwrap();
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(told.contains("was changed"), "{told}");
+    let now = members.list::<Member>(Query::all()).await.unwrap();
+    assert!(now.iter().all(|it| it.weight == Some(1)), "{now:?}");
+}
+
+#[tokio::test]
+async fn settings_that_others_changed_are_put_back() {
+    let served = Served::begun().await;
+    let listener = served.scene.listeners().await.remove(0);
+    let change = ListenerChange { connection_limit: Some(7).into(), ..ListenerChange::default() };
+    served.scene.cloud.all::<Listener>().change(&listener.id, &change).await.unwrap();
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(told.contains("was changed"), "{told}");
+    assert!(served.scene.listeners().await.iter().all(|it| it.connection_limit == Some(-1)));
+}
+
+#[tokio::test]
+async fn a_floating_ip_that_was_detached_leads_there_again_and_one_that_was_deleted_is_another() {
+    let served = Served::begun().await;
+    let all = served.scene.cloud.all::<FloatingIp>();
+    let was = served.scene.floating().await.remove(0);
+    let away = FloatingIpChange { port_id: None.into(), ..FloatingIpChange::default() };
+    all.change(&was.id, &away).await.unwrap();
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps, [format!("lead floating IP {} to the VIP", was.id)]);
+    assert!(told.contains("does not lead to it any more"), "{told}");
+    let is = served.scene.floating().await;
+    assert_eq!(
+        (is.len(), &is[0].id, is[0].port_id.is_some()),
+        (1, &was.id, true),
+        "clients know its address"
+    );
+    all.delete(&was.id).await.unwrap();
+    served.repaired().await;
+    assert_eq!(served.scene.floating().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_below_and_in_error_is_made_again() {
+    let served = Served::begun().await;
+    for kind in ["listener", "pool", "monitor"] {
+        let cloud = &served.scene.cloud;
+        let id = match kind {
+            "listener" => served.scene.listeners().await.remove(0).id.to_string(),
+            "pool" => served.scene.pools().await.remove(0).id.to_string(),
+            _ => {
+                let all = cloud.all::<HealthMonitor>().list::<HealthMonitor>(Query::all()).await;
+                all.unwrap().remove(0).id.to_string()
+            }
+        };
+        served.scene.fake.set_provisioning_status(&id, "ERROR");
+        let (steps, told) = served.repaired().await;
+        assert!(told.contains("is in ERROR"), "{kind}: {told}");
+        assert!(steps.len() >= 2, "{kind}: {steps:?}");
+    }
+}
+
+#[tokio::test]
+async fn lb_turning_error_is_never_repaired_no_more_it_is_failed_over() {
+    let served = Served::at(Scene::of_an_operator().await, |_| {}).await;
+    let id = served.balancer().await.id;
+    served.scene.fake.set_provisioning_status(id.as_str(), "ERROR");
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps, [format!("fail load balancer {id} over")]);
+    assert!(told.contains("is in ERROR; it is failed over"), "{told}");
+    assert_eq!(served.balancer().await.provisioning_status, Provisioning::Active);
+}
+
+#[tokio::test]
+async fn where_nobody_may_fail_it_over_its_owner_is_told_whom_to_ask() {
+    let served = Served::begun().await;
+    let id = served.balancer().await.id;
+    served.scene.fake.set_provisioning_status(id.as_str(), "ERROR");
+    assert_eq!(served.audit().await.again, [unit()]);
+    let desired = Desired::LoadBalancer(Arc::new(served.wish.clone()));
+    let mut observed = served.observed().await;
+    let steps = served.scene.driver.steps(&desired, &observed);
+    let failed = served.scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap_err();
+    assert!(matches!(failed, Failure::Wait { .. }), "{failed}");
+    assert!(served.told().contains("cannot be failed over"));
+    served.scene.pass(Duration::from_secs(10));
+    let problems = served.problems().await;
+    assert!(problems.contains("is in ERROR") && problems.contains("rebuild-on-error"), "{problems}");
+    // Nor is it asked for again and again.
+    served.scene.fake.forget_requests();
+    for _ in 0..3 {
+        served.scene.pass(Duration::from_secs(300));
+        served.audit().await;
+        let observed = served.observed().await;
+        assert!(served.scene.driver.steps(&desired, &observed).is_empty());
+    }
+    assert_eq!(served.scene.fake.count("PUT *"), 0);
+    // Somebody with the right to it did.
+    served.scene.fake.set_provisioning_status(id.as_str(), "ACTIVE");
+    served.scene.pass(Duration::from_secs(300));
+    assert_eq!(served.audit().await.again, [unit()]);
+    assert_eq!(served.problems().await, "");
+}
+
+#[tokio::test]
+async fn by_choice_one_in_error_is_rebuilt_with_the_same_vip_and_floating_ip() {
+    let served = Served::with(|it| it.rebuild = true).await;
+    let (was, floating) = (served.balancer().await, served.scene.floating().await.remove(0));
+    served.scene.fake.set_provisioning_status(was.id.as_str(), "ERROR");
+    assert_eq!(served.audit().await.again, [unit()]);
+    let steps = served.scene.reach(&served.wish).await;
+    assert_eq!(steps[0], format!("delete load balancer {} and all below it", was.id), "{steps:?}");
+    let (is, led) = (served.balancer().await, served.scene.floating().await);
+    assert_ne!(is.id, was.id);
+    assert_eq!((is.vip_address, is.provisioning_status), (was.vip_address, Provisioning::Active));
+    assert_eq!((led.len(), &led[0].id, &led[0].port_id), (1, &floating.id, &is.vip_port_id));
+    let told = served.told();
+    assert!(
+        told.contains("cannot be failed over") && told.contains("it is deleted and made again"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn one_that_turns_error_while_it_is_made_is_made_again_and_later_each_time() {
+    let scene = Scene::set().await;
+    for _ in 0..3 {
+        scene.fake.fail_next("loadbalancer");
+    }
+    let began = scene.fake.now();
+    let steps = scene.reach(&scene.wish(&[80], &[1])).await;
+    let creates = steps.iter().filter(|it| it.starts_with("create load balancer")).count();
+    assert_eq!(creates, 4, "{steps:?}");
+    let took = scene.fake.now().duration_since(began).unwrap();
+    assert!(took >= Duration::from_secs(5 + 10 + 20), "{took:?}");
+    assert_eq!(scene.balancers().await.len(), 1);
+    assert_eq!(scene.floating().await.len(), 1, "one floating IP leads to the last of them");
+}
+
+#[tokio::test]
+async fn members_that_fail_their_probes_are_named_once_and_nothing_is_written() {
+    let served = Served::begun().await;
+    let pool = served.scene.pools().await.remove(0);
+    let member = served.scene.cloud.within::<Member>(&pool.id);
+    let member = member.list::<Member>(Query::all()).await.unwrap().remove(0);
+    served.scene.fake.set_operating_status(member.id.as_str(), "ERROR");
+    served.scene.fake.set_operating_status(served.balancer().await.id.as_str(), "DEGRADED");
+    served.scene.fake.forget_requests();
+    assert_eq!(served.audit().await.again, [unit()]);
+    let problems = served.problems().await;
+    assert!(
+        problems.contains("1 of 2 members of port") && problems.contains(&member.address.to_string()),
+        "{problems}"
+    );
+    let observed = served.observed().await;
+    let desired = Desired::LoadBalancer(Arc::new(served.wish.clone()));
+    assert!(served.scene.driver.steps(&desired, &observed).is_empty());
+    served.scene.pass(Duration::from_secs(300));
+    assert!(served.audit().await.again.is_empty(), "it is known");
+    // It moves again without a trace in the lists.
+    served.scene.fake.set_operating_status(member.id.as_str(), "ONLINE");
+    served.scene.pass(Duration::from_secs(300));
+    assert_eq!(served.audit().await.again, [unit()]);
+    assert_eq!(served.problems().await, "");
+    let writes = served.scene.fake.requests().iter().filter(|it| it.method != "GET").count();
+    assert_eq!(writes, 0);
+}
+
+#[tokio::test]
+async fn what_is_being_changed_by_ourselves_is_no_drift() {
+    let served = Served::begun().await;
+    let desired = Desired::LoadBalancer(Arc::new(served.scene.wish(&[80, 443], &[1, 2, 3])));
+    let mut observed = served.observed().await;
+    let steps = served.scene.driver.steps(&desired, &observed);
+    served.scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();
+    assert!(served.audit().await.again.is_empty(), "it is under way");
+    served.scene.pass(Duration::from_secs(10));
+    assert!(served.audit().await.again.is_empty());
+    assert_eq!(served.told(), "");
+}
+
+const MANY: usize = 1_000;
+
+fn one_of_many(number: usize) -> Unit {
+    let Unit::LoadBalancer(place, _) = unit() else { panic!("it is one") };
+    let object = ObjectRef::new(Kind::Service, "default", format!("shop-{number}"));
+    Unit::LoadBalancer(place, LbKey::Of(Owner::Object { object, uid: format!("uid-{number}").into() }))
+}
+
+#[tokio::test]
+async fn a_restart_and_an_audit_of_a_thousand_take_forty_calls_and_one_tree_each() {
+    let mut scene = Scene::crowded().await;
+    let mut wish = scene.wish(&[80, 443], &[1, 2]);
+    wish.options.outside.as_mut().unwrap().internal = true;
+    let wish = Desired::LoadBalancer(Arc::new(wish));
+    let units: Vec<Unit> = (0..MANY).map(one_of_many).collect();
+    for unit in &units {
+        let mut observed = scene.driver.observe(unit, &wish).await.unwrap();
+        for step in scene.driver.steps(&wish, &observed) {
+            scene.driver.apply(unit, &step, &mut observed).await.unwrap();
+        }
+    }
+    scene.pass(Duration::from_secs(60));
+    scene.balancers().await;
+    scene.restarted();
+    scene.fake.forget_requests();
+    for unit in &units {
+        let observed = scene.driver.observe(unit, &wish).await.unwrap();
+        assert!(scene.driver.steps(&wish, &observed).is_empty(), "{unit}");
+    }
+    let trees = scene.fake.count("GET */lbaas/loadbalancers/*/status");
+    let all = scene.fake.requests().len();
+    assert_eq!(trees, MANY);
+    assert!(all - trees <= 40, "{} calls beside the trees", all - trees);
+    assert_eq!(scene.fake.requests().iter().filter(|it| it.method != "GET").count(), 0);
+
+    scene.fake.forget_requests();
+    scene.pass(Duration::from_secs(300));
+    let audited = scene.driver.audit(&"openstack".into()).await.unwrap();
+    assert!(audited.again.is_empty() && audited.found.is_empty(), "{:?}", audited.again.first());
+    let all = scene.fake.requests().len();
+    assert!(all <= 40, "{all} calls");
+    scene.fake.forget_requests();
+    for unit in &units {
+        scene.driver.observe(unit, &wish).await.unwrap();
+    }
+    assert_eq!(scene.fake.requests().len(), 0, "what is known is not asked for");
+
+    // A day later, all were read in full, and never many at once.
+    let mut most = 0;
+    let mut trees = 0;
+    for _ in 0..24 {
+        scene.pass(Duration::from_secs(3600));
+        scene.fake.forget_requests();
+        scene.driver.audit(&"openstack".into()).await.unwrap();
+        let now = scene.fake.count("GET */lbaas/loadbalancers/*/status");
+        (most, trees) = (most.max(now), trees + now);
+    }
+    assert!((MANY..=2 * MANY).contains(&trees), "{trees}");
+    assert!(most <= MANY / 8, "{most} in one hour");
+}

@@ -1,0 +1,106 @@
+//! `externalTrafficPolicy: Local`: Nodes without pods get nobody.
+
+use std::sync::Arc;
+
+use seaway_engine::Driver;
+use seaway_model::{
+    Desired, L4, LoadBalancer,
+    load_balancer::{CheckKind, HealthCheck},
+};
+use seaway_openstack::octavia::{HealthMonitor, Member, MonitorType, Pool};
+use seaway_openstack::resource::Query;
+
+use crate::scene::*;
+
+const HEALTH: u16 = 31_000;
+
+/// Of three Nodes, the last has no pods; as the plan has it, `asked` where probes are usual.
+fn local(scene: &Scene, asked: bool) -> LoadBalancer {
+    let mut wish = scene.wish(&[80], &[1, 2, 3]);
+    wish.options.local_only = true;
+    wish.options.health_check_node_port = Some(HEALTH);
+    wish.options.outside.as_mut().unwrap().monitored = asked;
+    for pool in wish.pools.values_mut() {
+        let pool = Arc::make_mut(pool);
+        pool.members[2].weight = 0;
+        let kind = CheckKind::Http { path: "/healthz".into(), host: None, status: (200, 200), expect: None };
+        pool.health = Some(HealthCheck { kind, port: Some(HEALTH), ..HealthCheck::default() });
+    }
+    wish
+}
+
+async fn members(scene: &Scene) -> Vec<Member> {
+    let pool: Pool = scene.cloud.all::<Pool>().list(Query::all()).await.unwrap().remove(0);
+    scene.cloud.within::<Member>(&pool.id).list(Query::all()).await.unwrap()
+}
+
+async fn monitors(scene: &Scene) -> Vec<HealthMonitor> {
+    scene.cloud.all::<HealthMonitor>().list(Query::all()).await.unwrap()
+}
+
+/// cloud-provider-openstack 2866: without `create-monitor`, Nodes without pods got their share.
+#[tokio::test]
+async fn nodes_are_asked_whether_they_have_pods_though_nobody_asked_for_probes() {
+    let mut scene = Scene::set().await;
+    let wish = local(&scene, false);
+    scene.reach(&wish).await;
+    let monitor = monitors(&scene).await.remove(0);
+    assert_eq!(monitor.r#type, MonitorType::Http);
+    assert_eq!(
+        (monitor.url_path.as_deref(), monitor.expected_codes.as_deref()),
+        (Some("/healthz"), Some("200"))
+    );
+    let members = members(&scene).await;
+    assert_eq!(members.len(), 3, "a pod that moves is no change here");
+    assert!(members.iter().all(|it| it.monitor_port == Some(HEALTH) && it.weight == Some(1)), "{members:?}");
+    scene.restarted();
+    assert_eq!(scene.reach(&wish).await, [""; 0]);
+    // A pod moves.
+    let mut moved = wish.clone();
+    for pool in moved.pools.values_mut() {
+        let members = &mut Arc::make_mut(pool).members;
+        (members[0].weight, members[2].weight) = (0, 1);
+    }
+    assert_eq!(scene.reach(&moved).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn of_datagrams_they_are_asked_by_http_too() {
+    let scene = Scene::set().await;
+    let mut wish = local(&scene, false);
+    transport(&mut wish, L4::Udp);
+    scene.reach(&wish).await;
+    assert_eq!(monitors(&scene).await.remove(0).r#type, MonitorType::Http);
+}
+
+/// occm.md, defects found: "OVN + Local + monitor: member PUT on every reconcile".
+#[tokio::test]
+async fn ovn_has_only_nodes_with_pods_and_is_not_written_to_again_and_again() {
+    for (asked, monitor) in [(false, None), (true, Some(MonitorType::Tcp))] {
+        let mut scene = Scene::with("ovn").await;
+        let wish = local(&scene, asked);
+        let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
+        assert_eq!(scene.driver.refuse(&desired), [], "it has another way to do it");
+        scene.reach(&wish).await;
+        let found = members(&scene).await;
+        assert_eq!(found.len(), 2);
+        assert!(found.iter().all(|it| it.monitor_port.is_none()), "{found:?}");
+        assert_eq!(monitors(&scene).await.first().map(|it| it.r#type.clone()), monitor);
+        scene.fake.forget_requests();
+        assert_eq!(scene.reach(&wish).await, [""; 0]);
+        scene.restarted();
+        assert_eq!(scene.reach(&wish).await, [""; 0]);
+        assert_eq!(scene.fake.count("PUT *"), 0);
+    }
+}
+
+#[tokio::test]
+async fn who_wants_no_probes_has_only_nodes_with_pods() {
+    let scene = Scene::set().await;
+    let mut wish = local(&scene, false);
+    for pool in wish.pools.values_mut() {
+        Arc::make_mut(pool).health = None;
+    }
+    scene.reach(&wish).await;
+    assert_eq!((members(&scene).await.len(), monitors(&scene).await.len()), (2, 0));
+}

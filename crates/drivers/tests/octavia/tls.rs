@@ -1,0 +1,217 @@
+//! Certificates: those of Secrets, kept in Barbican while they are shown, and those that are there already.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock, Mutex},
+};
+
+use seaway_engine::{Driver, Failure};
+use seaway_model::{
+    Desired, Kind, LoadBalancer, ObjectRef,
+    load_balancer::{Certificate, CloudTls, Protocol, TlsByName},
+};
+use seaway_openstack::{
+    barbican::{Container, ContainerType, NewContainer, NewSecret, Payload, Secret, SecretRef},
+    octavia::{PoolProtocol, Protocol as Spoken},
+    resource::Rest,
+};
+
+use crate::scene::*;
+
+/// Its TCP ports end TLS with these certificates, the first for whoever asks for no name.
+pub(crate) fn secured(mut wish: LoadBalancer, names: &[&str]) -> LoadBalancer {
+    let objects: Vec<ObjectRef> =
+        names.iter().map(|it| ObjectRef::new(Kind::Secret, "default", *it)).collect();
+    for listener in wish.listeners.values_mut().filter(|it| it.l4 == seaway_model::L4::Tcp) {
+        let it = Arc::make_mut(listener);
+        it.protocol = Protocol::Http;
+        it.tls = Some(Arc::new(TlsByName { default: objects.clone(), ..TlsByName::default() }));
+    }
+    let held = objects.into_iter().map(|it| (it.clone(), certificate(&it.name)));
+    wish.certificates = Arc::new(held.collect());
+    wish
+}
+
+/// The same for the same name.
+fn certificate(name: &str) -> Arc<Certificate> {
+    static MADE: LazyLock<Mutex<BTreeMap<String, Arc<Certificate>>>> = LazyLock::new(Mutex::default);
+    let mut made = MADE.lock().unwrap();
+    let make = || {
+        let one = || rcgen::generate_simple_self_signed(vec![format!("{name}.example")]).unwrap();
+        let (leaf, authority) = (one(), one());
+        Arc::new(Certificate {
+            chain: format!("{}{}", leaf.cert.pem(), authority.cert.pem()).as_str().into(),
+            key: leaf.signing_key.serialize_pem().into(),
+            authorities: "".into(),
+            staple: None,
+        })
+    };
+    made.entry(name.to_owned()).or_insert_with(make).clone()
+}
+
+fn referred(mut wish: LoadBalancer, reference: &str) -> LoadBalancer {
+    let outside = wish.options.outside.as_mut().unwrap();
+    let ports = outside.ports.clone();
+    let field = "metadata.annotations[loadbalancer.openstack.org/default-tls-container-ref]".into();
+    outside.tls = Some(CloudTls { reference: reference.into(), ports, field, looked_up: true });
+    wish
+}
+
+/// One that somebody else put there.
+async fn theirs(scene: &Scene) -> String {
+    let new = NewSecret {
+        name: "by hand".into(),
+        payload: Payload::from(certificate("theirs").key.clone()).into(),
+        payload_content_type: "text/plain".into(),
+        ..NewSecret::new()
+    };
+    let secret = scene.cloud.all::<Secret>().create(&new).await.unwrap();
+    let refs = ["certificate", "private_key"].map(|name| SecretRef {
+        name: name.to_owned(),
+        secret_ref: secret.secret_ref.clone(),
+        rest: Rest::new(),
+    });
+    let new = NewContainer {
+        name: "by hand".into(),
+        secret_refs: refs.to_vec().into(),
+        ..NewContainer::new(ContainerType::Certificate)
+    };
+    scene.cloud.all::<Container>().create(&new).await.unwrap().container_ref
+}
+
+/// Another listener of the same port is refused while the first is there: the other controller asked for ever.
+#[tokio::test]
+async fn a_reference_turned_on_for_a_service_that_is_there_takes_the_place_of_tcp() {
+    let mut scene = Scene::set().await;
+    let (first, second) = (theirs(&scene).await, theirs(&scene).await);
+    let plain = scene.wish(&[443], &[1]);
+    scene.reach(&plain).await;
+    scene.reach(&referred(plain.clone(), &first)).await;
+    let there = scene.listeners().await.remove(0);
+    assert_eq!(there.protocol, Spoken::TerminatedHttps);
+    assert_eq!(there.default_tls_container_ref.as_deref(), Some(first.as_str()));
+    assert!(there.insert_headers.is_empty());
+    assert_eq!(scene.pools().await[0].protocol, PoolProtocol::Http);
+
+    let mut told = referred(plain.clone(), &first);
+    told.listeners.values_mut().for_each(|it| Arc::make_mut(it).protocol = Protocol::Http);
+    assert_eq!(scene.reach(&told).await, ["change the listener of 443/TCP"]);
+    assert_eq!(scene.listeners().await[0].insert_headers["X-Forwarded-For"], "true");
+    assert_eq!(scene.reach(&referred(plain.clone(), &first)).await, ["change the listener of 443/TCP"]);
+    assert!(scene.listeners().await[0].insert_headers.is_empty());
+
+    assert_eq!(scene.reach(&referred(plain.clone(), &second)).await, ["change the listener of 443/TCP"]);
+    scene.restarted();
+    assert_eq!(scene.reach(&referred(plain.clone(), &second)).await, [""; 0]);
+    scene.reach(&plain).await;
+    assert_eq!(scene.listeners().await[0].protocol, Spoken::Tcp);
+    scene.remove().await;
+    assert_eq!((scene.containers().await.len(), scene.secrets().await.len()), (2, 2), "they are not ours");
+}
+
+#[tokio::test]
+async fn a_reference_that_leads_nowhere_is_told_before_anything_is_touched() {
+    let scene = Scene::set().await;
+    let plain = scene.wish(&[443], &[1]);
+    let desired = |wish: LoadBalancer| Desired::LoadBalancer(Arc::new(wish));
+    let refused = scene.driver.refuse(&desired(referred(plain.clone(), "my-certificate")));
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0].1.message.contains("no reference"), "{}", refused[0].1.message);
+
+    let nowhere = "http://barbican/v1/secrets/0f2b8f8e-6a55-4f3b-9d9e-3f1c9f8e0a71";
+    let lost = desired(referred(plain.clone(), nowhere));
+    scene.fake.forget_requests();
+    let failed = scene.driver.observe(&unit(), &lost).await.unwrap_err();
+    let Failure::User(told) = failed else { panic!("{failed}") };
+    assert!(told[0].1.message.contains("Barbican has no"), "{}", told[0].1.message);
+    assert!(told[0].1.field.contains("default-tls-container-ref"), "{:?}", told[0].1);
+    assert_eq!(scene.fake.count("POST */lbaas/*"), 0);
+
+    // Whose store we cannot ask, is believed.
+    let mut external = referred(plain, nowhere);
+    external.options.outside.as_mut().unwrap().tls.as_mut().unwrap().looked_up = false;
+    scene.fake.forget_requests();
+    scene.driver.observe(&unit(), &desired(external)).await.unwrap();
+    assert_eq!(scene.fake.count("GET */secrets/*"), 0);
+}
+
+#[tokio::test]
+async fn a_secret_is_kept_shown_renewed_and_cleaned_up() {
+    let mut scene = Scene::set().await;
+    let plain = scene.wish(&[443], &[1]);
+    let steps = scene.reach(&secured(plain.clone(), &["shop", "blog"])).await;
+    assert!(
+        steps[0].starts_with("keep certificate") && steps[1].starts_with("keep certificate"),
+        "{steps:?}"
+    );
+    let listener = scene.listeners().await.remove(0);
+    let containers = scene.containers().await;
+    let shown = |names: &[&str]| -> Vec<String> {
+        let of = |name: &&str| {
+            let end = scene_name(name);
+            containers.iter().find(|it| it.name.ends_with(&end)).unwrap().container_ref.clone()
+        };
+        names.iter().map(of).collect()
+    };
+    assert_eq!(listener.protocol, Spoken::TerminatedHttps);
+    assert_eq!(listener.default_tls_container_ref, shown(&["shop"]).pop());
+    assert_eq!(listener.sni_container_refs, shown(&["blog"]));
+    assert_eq!(listener.insert_headers["X-Forwarded-For"], "true");
+    assert_eq!(scene.secrets().await.len(), 6, "a certificate, its key and its chain, twice");
+    assert!(containers.iter().all(|it| it.name.starts_with("seaway.dev/cluster=6c1d seaway.dev/key=uid-1 ")));
+
+    scene.restarted();
+    assert_eq!(scene.reach(&secured(plain.clone(), &["shop", "blog"])).await, [""; 0]);
+    let renewed = scene.reach(&secured(plain.clone(), &["shop-renewed", "blog"])).await;
+    let order: Vec<&str> = renewed.iter().map(|it| it.split(' ').next().unwrap()).collect();
+    assert_eq!(order, ["keep", "change", "delete"], "{renewed:?}");
+    assert_eq!(scene.containers().await.len(), 2);
+
+    scene.restarted();
+    scene.reach(&plain).await;
+    assert_eq!(scene.listeners().await[0].protocol, Spoken::Tcp);
+    assert_eq!((scene.containers().await.len(), scene.secrets().await.len()), (0, 0));
+
+    scene.reach(&secured(plain, &["shop"])).await;
+    scene.restarted();
+    scene.remove().await;
+    assert_eq!((scene.containers().await.len(), scene.secrets().await.len()), (0, 0));
+}
+
+/// How the name of a certificate ends.
+fn scene_name(name: &str) -> String {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(certificate(name).chain.as_bytes());
+    digest[..16].iter().map(|it| format!("{it:02x}")).collect()
+}
+
+#[tokio::test]
+async fn keys_are_in_no_text() {
+    let scene = Scene::set().await;
+    let wish = secured(scene.wish(&[443], &[1]), &["shop"]);
+    let desired = Desired::LoadBalancer(Arc::new(wish));
+    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let steps = scene.driver.steps(&desired, &observed);
+    let text = format!("{steps:?} {desired:?} {observed:?}");
+    assert!(text.contains("Keep(") && !text.contains("PRIVATE KEY") && !text.contains("-----BEGIN"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_shown_is_a_problem_and_nothing_is_touched() {
+    let ovn = Scene::with("ovn").await;
+    let plain = ovn.wish(&[443], &[1]);
+    let amphora = Scene::set().await;
+    let mut empty = secured(plain.clone(), &["shop"]);
+    empty.certificates = Arc::default();
+    let mut opaque = secured(plain.clone(), &["shop"]);
+    opaque.listeners.values_mut().for_each(|it| Arc::make_mut(it).protocol = Protocol::Opaque);
+    for (scene, wish, why) in [
+        (&ovn, secured(plain.clone(), &["shop"]), "cannot end TLS"),
+        (&ovn, referred(plain.clone(), "http://x/containers/1"), "cannot end TLS"),
+        (&amphora, empty, "there is no certificate in"),
+        (&amphora, opaque, "for HTTP only"),
+    ] {
+        let told = scene.driver.refuse(&Desired::LoadBalancer(Arc::new(wish)));
+        assert!(told.iter().any(|(_, it)| it.message.contains(why)), "{why}: {told:?}");
+    }
+}

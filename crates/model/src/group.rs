@@ -1,0 +1,53 @@
+//! What Nodes let in, so that load balancers of a cloud reach their members.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+
+use ipnet::IpNet;
+
+use crate::{
+    load_balancer::{Family, L4},
+    name::{Name, Owner},
+};
+
+/// One for all owners of a cloud and a class: at each Node once, however many load balancers there are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    pub openings: BTreeMap<Owner, Arc<Openings>>,
+    /// In the order of their names.
+    pub nodes: Vec<CloudNode>,
+}
+
+/// What of Nodes one owner's load balancer reaches, and where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Openings {
+    /// Node ports, in their order.
+    pub ports: Vec<(L4, u16)>,
+    /// Where members are asked how they are, if that is elsewhere.
+    pub health: Option<u16>,
+    /// Members are asked how they are at all.
+    pub probed: bool,
+    pub families: Vec<Family>,
+    /// Who may come, where a provider leaves clients their addresses; empty means everybody.
+    pub sources: Vec<IpNet>,
+    pub provider: Option<Name>,
+    pub from: From,
+}
+
+/// Where a load balancer is, when it reaches members. By id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum From {
+    /// Nobody said: in the subnet that the Nodes are in.
+    #[default]
+    Nodes,
+    Subnet(Name),
+    Port(Name),
+    Network(Name),
+}
+
+/// A Node, as a cloud knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CloudNode {
+    pub name: Name,
+    pub addresses: Vec<IpAddr>,
+    pub provider_id: Option<Name>,
+}

@@ -1,0 +1,130 @@
+//! Nodes as members of load balancers in clouds: which of them, and what they let in.
+
+use seaway_model::{
+    Name,
+    config::MembersFrom,
+    fact::{FamilyPolicy, Node},
+    group::{CloudNode, From, Openings},
+    load_balancer::{Bind, Family, Outside},
+    outcome::Shown,
+};
+
+use crate::{demand::Demand, index::is_excluded, members::Members};
+
+impl Demand {
+    /// Whether a Node is one of its members.
+    pub(crate) fn selects(&self, node: &Node) -> bool {
+        self.labels().iter().all(|(name, value)| {
+            node.meta.labels.get(name).is_some_and(|it| value.as_ref().is_none_or(|value| it == value))
+        })
+    }
+
+    /// Whether that is by their labels.
+    pub(crate) fn is_choosy(&self) -> bool {
+        !self.labels().is_empty()
+    }
+
+    fn labels(&self) -> &[(Name, Option<Name>)] {
+        let Some((_, usual)) = &self.cloud else { return &[] };
+        self.wishes.cloud.nodes.as_ref().unwrap_or(&usual.nodes)
+    }
+
+    /// Leaves out who is not meant.
+    pub(crate) fn select<'n>(&self, node: impl Fn(&str) -> Option<&'n Node>, found: &mut Members) {
+        if found.by_nodes && self.cloud.is_some() {
+            let is_meant = |name: &str| node(name).is_some_and(|it| self.selects(it));
+            found.list.retain(|it| it.node.as_ref().is_none_or(|name| is_meant(name)));
+        }
+    }
+
+    /// Families that it may have addresses of, the first one first.
+    pub(crate) fn cloud_families(&self) -> Vec<Family> {
+        let wanted = self.service.families;
+        let first = wanted.first.unwrap_or(Family::V4);
+        let second = wanted.second.filter(|it| *it != first && wanted.policy != FamilyPolicy::Single);
+        let no_v6 = self.cloud.as_ref().is_some_and(|(_, usual)| usual.networking.no_ipv6);
+        let may = |it: &Family| *it == first || !(no_v6 && *it == Family::V6);
+        [Some(first), second].into_iter().flatten().filter(may).collect()
+    }
+
+    /// The other of its two families, where it has load balancers of its own: one that somebody names has the addresses that
+    /// it has, and so has a port.
+    pub fn second_family(&self) -> Option<Family> {
+        let wishes = &self.wishes.cloud;
+        let second = self.cloud_families().get(1).copied();
+        second.filter(|_| self.cloud.is_some() && wishes.named.is_none() && wishes.port.is_none())
+    }
+
+    /// What a cloud has to give before all is well.
+    pub(crate) fn cloud_binds(&self) -> Vec<Bind> {
+        let needed = if self.service.families.policy == FamilyPolicy::Require { 2 } else { 1 };
+        self.cloud_families().into_iter().take(needed).map(Bind::Cloud).collect()
+    }
+
+    /// Where nobody says where it is: beside Nodes that are its members, those first that say which machine they are.
+    pub(crate) fn beside<'n>(&self, mut outside: Outside, nodes: impl Iterator<Item = &'n Node>) -> Outside {
+        const ENOUGH: usize = 3;
+        if outside.network.is_none() && outside.subnet.is_none() && outside.port.is_none() {
+            let its = nodes.filter(|it| !is_excluded(it) && self.selects(it));
+            let mut its: Vec<CloudNode> = its.map(cloud_node).collect();
+            its.sort_by_key(|it| it.provider_id.is_none());
+            its.truncate(ENOUGH);
+            outside.beside = its;
+        }
+        outside
+    }
+
+    /// How its addresses are told to whoever wants to reach it.
+    pub(crate) fn shown(&self) -> Shown {
+        let Some((_, usual)) = &self.cloud else { return Shown::Proxy };
+        // Behind PROXY protocol nobody may take a short cut: who is in the cluster would not write its header.
+        match (&self.wishes.cloud.hostname, self.wishes.proxy, &usual.hostname) {
+            (Some(name), ..) => Shown::Name(name.clone()),
+            (None, Some(_), Some(suffix)) => Shown::Suffixed(suffix.clone()),
+            (None, Some(_), None) => Shown::Proxy,
+            (None, None, _) => Shown::Vip,
+        }
+    }
+
+    /// Whether Nodes are to let its load balancer in: where they are the members, and nobody else minds that.
+    pub fn is_opened(&self) -> bool {
+        let (Some((_, usual)), MembersFrom::EveryNode) = (&self.cloud, self.members_from()) else {
+            return false;
+        };
+        usual.groups && self.ports.iter().any(|it| it.port.node_port.is_some())
+    }
+
+    /// What it reaches of Nodes, and where from.
+    pub(crate) fn openings(&self) -> Option<Openings> {
+        let outside = self.outside().filter(|it| it.opened)?;
+        let mut ports: Vec<_> =
+            self.ports.iter().filter_map(|it| Some((it.port.protocol, it.port.node_port?))).collect();
+        ports.sort();
+        let mut sources = self.wishes.sources.clone();
+        sources.extend(&self.service.source_ranges);
+        let from = match (outside.member_subnet.or(outside.subnet), outside.port, outside.network) {
+            (Some(subnet), _, _) => From::Subnet(subnet),
+            (None, Some(port), _) => From::Port(port),
+            (None, None, Some(network)) => From::Network(network),
+            (None, None, None) => From::Nodes,
+        };
+        let health = self.local_check().and_then(|it| it.port);
+        Some(Openings {
+            ports,
+            health,
+            probed: self.check().is_some(),
+            families: outside.families,
+            sources,
+            provider: outside.provider,
+            from,
+        })
+    }
+}
+
+pub(crate) fn cloud_node(node: &Node) -> CloudNode {
+    CloudNode {
+        name: node.meta.name.clone(),
+        addresses: node.addresses.clone(),
+        provider_id: node.provider_id.clone(),
+    }
+}

@@ -1,0 +1,167 @@
+//! Services of a cloud: what its driver is told beside the plan, and who may vanish when.
+//!
+//! ```text
+//!     wanted ─► held by a finalizer ─► made ─► leaves, or is no load balancer any more ─► seen absent ─► let go
+//! ```
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use seaway_model::{
+    Desired, Dirt, LoadBalancer, Owner, Unit,
+    fact::{Families, FamilyPolicy, Held, Service, ServiceKind},
+    load_balancer::Family,
+    unit::Place,
+};
+
+use super::World;
+use crate::{
+    demand::{Demand, cloud_of, whose},
+    index::ServiceKey,
+};
+
+#[derive(Default)]
+pub(super) struct Holds {
+    /// What Services say; those that nobody holds are not here.
+    said: HashMap<ServiceKey, Held>,
+    /// What no cloud is to serve any more, with what was not seen absent yet.
+    going: HashMap<Owner, BTreeSet<Unit>>,
+}
+
+impl World {
+    /// With the addresses that its status has.
+    pub(super) fn in_cloud(&self, owner: &Owner, load_balancer: Arc<LoadBalancer>) -> Arc<LoadBalancer> {
+        let object = owner.object();
+        let key = ServiceKey::new(object.namespace, object.name);
+        let Some(mut outside) = load_balancer.options.outside.clone() else { return load_balancer };
+        outside.published = self.published.get(&key).cloned().unwrap_or_default();
+        outside.unheld = !self.holds.said.contains_key(&key);
+        let mut told = LoadBalancer::clone(&load_balancer);
+        told.options.outside = Some(outside);
+        Arc::new(told)
+    }
+
+    /// Whether a Service is to be held.
+    pub(super) fn hold(&self, owner: &Owner) -> Desired {
+        let awaited = self.holds.going.get(owner).is_some_and(|it| !it.is_empty());
+        if awaited || self.is_in_cloud(owner) { Desired::Held } else { Desired::Absent }
+    }
+
+    /// Keeps apart who holds it: we write that ourselves. True if it is another than before.
+    pub(super) fn note_held(&mut self, key: &ServiceKey, held: Held) -> bool {
+        let before = match held {
+            Held::No => self.holds.said.remove(key),
+            _ => self.holds.said.insert(key.clone(), held),
+        };
+        before.unwrap_or_default() != held
+    }
+
+    /// Nobody waits for what may go now.
+    pub(super) fn held_otherwise(&mut self, key: &ServiceKey) {
+        let owner = self.index.service(key).map(|it| whose(it));
+        if let Some(state) = owner.and_then(|it| self.owners.get(&it)) {
+            self.dirt.extend(state.units.iter().cloned().map(Dirt::Unit));
+        }
+        self.refresh_hold(key);
+    }
+
+    /// A Service came, changed or went.
+    pub(super) fn refresh_hold(&mut self, key: &ServiceKey) {
+        if !self.settled || self.roles.host.is_some() {
+            return;
+        }
+        let Some(service) = self.index.service(key).cloned() else {
+            self.holds.said.remove(key);
+            self.holds.going.retain(|owner, _| owner.object() != key.object());
+            return;
+        };
+        let owner = whose(&service);
+        // One that was made again under its name is another.
+        self.holds.going.retain(|it, _| *it == owner || it.object() != key.object());
+        let held = self.holds.said.get(key).copied().unwrap_or_default();
+        if self.is_in_cloud(&owner) {
+            self.holds.going.remove(&owner);
+            if held == Held::No {
+                self.dirt.insert(Dirt::Unit(Unit::Hold(owner)));
+            }
+        } else if self.is_ours_to_let_go(&service, held) && !self.holds.going.contains_key(&owner) {
+            let units = self.might_have(&service);
+            self.holds.going.insert(owner.clone(), units);
+            self.mark_going(&owner);
+        }
+    }
+
+    /// A Unit was seen absent: who waited for it may go.
+    pub(super) fn went(&mut self, unit: &Unit) {
+        let mut free = Vec::new();
+        for (owner, units) in &mut self.holds.going {
+            if units.remove(unit) && units.is_empty() {
+                free.push(Dirt::Unit(Unit::Hold(owner.clone())));
+            }
+        }
+        self.dirt.extend(free);
+    }
+
+    /// Whoever led before may have left something half done.
+    pub(super) fn mark_holds(&mut self) {
+        let going: Vec<Owner> = self.holds.going.keys().cloned().collect();
+        going.iter().for_each(|owner| self.mark_going(owner));
+        let wanted: Vec<Owner> = self.owners.keys().filter(|it| self.is_in_cloud(it)).cloned().collect();
+        self.dirt.extend(wanted.into_iter().map(|owner| Dirt::Unit(Unit::Hold(owner))));
+    }
+
+    fn mark_going(&mut self, owner: &Owner) {
+        let units = self.holds.going.get(owner).cloned().unwrap_or_default();
+        if units.is_empty() {
+            self.dirt.insert(Dirt::Unit(Unit::Hold(owner.clone())));
+        }
+        self.dirt.extend(units.into_iter().map(Dirt::Unit));
+    }
+
+    pub(super) fn is_in_cloud(&self, owner: &Owner) -> bool {
+        let demand = self.owners.get(owner).and_then(|it| it.demand.as_ref());
+        demand.and_then(|it| it.cloud.as_ref()).is_some_and(|(_, it)| !it.absent)
+    }
+
+    /// Others hold their Services by the same word: what is not known to be of our clouds is left to them.
+    fn is_ours_to_let_go(&self, service: &Service, held: Held) -> bool {
+        if self.config.clouds.values().any(|it| it.absent) {
+            return false;
+        }
+        let in_cloud = cloud_of(service, &self.config).is_some();
+        match (held, &service.kind) {
+            (Held::No, _) => false,
+            (_, ServiceKind::LoadBalancer) if in_cloud => service.leaving,
+            (Held::ByUs, _) => true,
+            (Held::ByOthers, ServiceKind::LoadBalancer) => false,
+            // Without a class it was the other controller's, whose place we have.
+            (Held::ByOthers, _) => self.config.clouds.values().any(|it| it.classless),
+        }
+    }
+
+    /// In all our clouds, if it were a load balancer there.
+    fn might_have(&self, service: &Arc<Service>) -> BTreeSet<Unit> {
+        let demands = self.config.clouds.keys().filter_map(|class| {
+            let class = Some(class.clone());
+            let kind = ServiceKind::LoadBalancer;
+            // It may have been of both families once.
+            let first = service.families.first.unwrap_or(Family::V4);
+            let families =
+                Families { policy: FamilyPolicy::Prefer, first: Some(first), second: Some(first.other()) };
+            let wanted = Service { kind, class, families, leaving: false, ..Service::clone(service) };
+            Demand::of_service(&Arc::new(wanted), &self.config)
+        });
+        let units = demands
+            .flat_map(|demand| self.placements.iter().flat_map(|it| it.units(&demand)).collect::<Vec<_>>());
+        // What others want, too, stays without it.
+        let last = |it: &Unit| !self.unit_owners.contains_key(it);
+        let awaited = |it: &Unit| match it {
+            Unit::LoadBalancer(Place::Cloud { .. }, _) => true,
+            Unit::SecurityGroup { .. } => last(it),
+            _ => false,
+        };
+        units.filter(awaited).collect()
+    }
+}

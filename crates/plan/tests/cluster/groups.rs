@@ -1,0 +1,133 @@
+//! What Nodes let in for load balancers of a cloud: one Unit for all of them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use seaway_model::{
+    Change, Desired, Dirt, Fact, Group, L4, ObjectRef, Outcome, Unit,
+    config::CloudDefaults,
+    fact::{FactRef, Held, Service},
+    group::From,
+    load_balancer::Family,
+    outcome::UnitState,
+};
+use seaway_plan::World;
+use seaway_testkit::facts::{owner, put};
+
+use crate::clouds::{clouded, group, node, planned, second, unit, usual, world};
+
+fn opened() -> CloudDefaults {
+    CloudDefaults { groups: true, ..usual() }
+}
+
+fn desired(world: &World) -> Arc<Group> {
+    match world.desire(&group()) {
+        Desired::Group(it) => it,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn another(name: &str, node_port: u16) -> Service {
+    let mut service = clouded(&[]);
+    service.meta.name = name.into();
+    service.meta.uid = name.into();
+    service.ports[0].node_port = Some(node_port);
+    service
+}
+
+fn groups(dirt: &[Dirt]) -> usize {
+    dirt.iter().filter(|it| matches!(it.unit(), Unit::SecurityGroup { .. })).count()
+}
+
+#[test]
+fn all_services_open_nodes_together_and_the_last_one_closes_them() {
+    let (mut shop, mail) =
+        (clouded(&[("loadbalancer.openstack.org/member-subnet-id", "m")]), another("mail", 30_025));
+    shop.local_only = true;
+    shop.health_check_node_port = Some(31_000);
+    let mut world = world(opened(), vec![put(&shop), put(&mail), node("one", "10.0.0.1")]);
+    let it = desired(&world);
+    assert_eq!(
+        it.openings.keys().cloned().collect::<BTreeSet<_>>(),
+        BTreeSet::from([owner(&shop), owner(&mail)])
+    );
+    let of_shop = &it.openings[&owner(&shop)];
+    assert_eq!((&of_shop.ports[..], of_shop.health), (&[(L4::Tcp, 30_080)][..], Some(31_000)));
+    assert_eq!(of_shop.from, From::Subnet("m".into()));
+    assert_eq!(it.openings[&owner(&mail)].from, From::Network("usual".into()));
+    assert_eq!(it.nodes.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["one", "zero"]);
+    assert!(planned(&world, &shop).options.outside.as_ref().is_some_and(|it| it.opened));
+    let gone = |service: &Service| {
+        Change::Gone(FactRef::Object(ObjectRef::new(
+            seaway_model::Kind::Service,
+            "default",
+            service.meta.name.clone(),
+        )))
+    };
+    assert_eq!(groups(&world.apply(gone(&mail))), 1);
+    assert_eq!(desired(&world).openings.len(), 1);
+    assert_eq!(groups(&world.apply(gone(&shop))), 1);
+    assert_eq!(world.desire(&group()), Desired::Absent);
+}
+
+#[test]
+fn only_what_changes_who_is_let_in_is_news() {
+    let shop = clouded(&[]);
+    let mut world = world(opened(), vec![put(&shop), node("one", "10.0.0.1")]);
+    assert_eq!(groups(&world.apply(put(&clouded(&[("seaway.dev/max-connections", "7")])))), 0);
+    assert_eq!(groups(&world.apply(node("one", "10.0.0.1"))), 0, "a heartbeat");
+    assert_eq!(groups(&world.apply(node("two", "10.0.0.2"))), 1);
+    let Change::Put(Fact::Node(two)) = node("two", "10.0.0.2") else { unreachable!("as it is written") };
+    let known = seaway_model::fact::Node { provider_id: Some("openstack:///2".into()), ..(*two).clone() };
+    assert_eq!(
+        groups(&world.apply(Change::Put(Fact::Node(Arc::new(known))))),
+        1,
+        "a Node says which machine it is"
+    );
+    assert_eq!(groups(&world.apply(put(&another("shop", 30_081)))), 1);
+    assert_eq!(groups(&world.apply(Change::Found(group()))), 0, "it is wanted");
+}
+
+#[test]
+fn nobody_is_let_in_where_that_is_not_asked_for_or_pods_are_the_members() {
+    for (usual, annotations) in [(usual(), &[][..]), (opened(), &[("seaway.dev/members", "pods")])] {
+        let shop = clouded(annotations);
+        let mut world = world(usual, vec![put(&shop)]);
+        assert_eq!(world.desire(&group()), Desired::Absent);
+        assert!(!planned(&world, &shop).options.outside.as_ref().is_some_and(|it| it.opened));
+        assert_eq!(world.apply(Change::Found(group())), [Dirt::Unit(group())], "what is left of it goes");
+    }
+}
+
+#[test]
+fn the_last_service_waits_until_the_group_is_gone_and_nobody_else_does() {
+    let leaving = |service: &Service| Service { leaving: true, held: Held::ByUs, ..service.clone() };
+    let hold = |world: &World, service: &Service| world.desire(&Unit::Hold(owner(service)));
+    let seen_absent = |world: &mut World, unit: Unit| {
+        let state = UnitState::Absent;
+        let outcome = Outcome { unit, state, facts: vec![], problems: vec![], serving: vec![] };
+        world.apply(Change::Outcome(outcome));
+    };
+    let absent = |world: &mut World, service: &Service| {
+        seen_absent(world, unit(&owner(service)));
+        seen_absent(world, second(&owner(service), Family::V6));
+    };
+    let held = |service: Service| Service { held: Held::ByUs, ..service };
+    let (shop, mail) = (held(clouded(&[])), held(another("mail", 30_025)));
+    let mut world = world(opened(), vec![put(&shop), put(&mail)]);
+    world.apply(put(&leaving(&shop)));
+    assert_eq!(hold(&world, &shop), Desired::Held);
+    absent(&mut world, &shop);
+    assert_eq!(hold(&world, &shop), Desired::Absent, "the other one wants the group");
+    world.apply(put(&leaving(&mail)));
+    absent(&mut world, &mail);
+    assert_eq!(hold(&world, &mail), Desired::Held, "and now nobody does");
+    // One that comes keeps the group.
+    let late = held(another("late", 30_026));
+    world.apply(put(&late));
+    assert_eq!(hold(&world, &mail), Desired::Absent);
+    world.apply(put(&leaving(&late)));
+    absent(&mut world, &late);
+    assert_eq!(hold(&world, &late), Desired::Held);
+    seen_absent(&mut world, group());
+    assert_eq!(hold(&world, &late), Desired::Absent);
+}

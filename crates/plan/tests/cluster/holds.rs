@@ -1,0 +1,176 @@
+//! Services stay until what a cloud has for them is gone.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Change, Config, Desired, Dirt, Name, Outcome, Owner, Unit,
+    config::CloudDefaults,
+    fact::{Held, Service, ServiceKind},
+    outcome::UnitState,
+    unit::Place,
+};
+use seaway_plan::{Demand, Placement, Roles, World};
+use seaway_testkit::facts::{owner, put, shop, synced};
+
+const CLASS: &str = "seaway.dev/somecloud";
+
+struct InCloud;
+
+impl Placement for InCloud {
+    fn units(&self, demand: &Demand) -> Vec<Unit> {
+        demand.cloud.iter().map(|_| unit(&demand.owner)).collect()
+    }
+}
+
+fn unit(owner: &Owner) -> Unit {
+    let place = Place::Cloud { name: "somecloud".into(), driver: "somecloud".into() };
+    Unit::LoadBalancer(place, seaway_model::LbKey::Of(owner.clone()))
+}
+
+fn world(classless: bool) -> World {
+    let usual = CloudDefaults { classless, ..CloudDefaults::default() };
+    let config = Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), ..Config::default() };
+    let mut world =
+        World::new(Roles { allocate: true, host: None }, vec![Arc::new(InCloud)], Arc::new(config));
+    for change in synced() {
+        world.apply(change);
+    }
+    world
+}
+
+fn clouded() -> Service {
+    Service { class: Some(CLASS.into()), ..shop() }
+}
+
+fn held(service: &Service, held: Held) -> Service {
+    Service { held, ..service.clone() }
+}
+
+fn leaving(service: &Service) -> Service {
+    Service { leaving: true, ..service.clone() }
+}
+
+fn marked(dirt: &[Dirt]) -> (bool, bool) {
+    let hold = dirt.iter().any(|it| matches!(it.unit(), Unit::Hold(_)));
+    (hold, dirt.iter().any(|it| matches!(it.unit(), Unit::LoadBalancer(..))))
+}
+
+fn absent(world: &mut World, service: &Service) -> Vec<Dirt> {
+    let unit = unit(&owner(service));
+    let outcome =
+        Outcome { unit, state: UnitState::Absent, facts: vec![], problems: vec![], serving: vec![] };
+    world.apply(Change::Outcome(outcome))
+}
+
+fn hold(world: &World, service: &Service) -> Desired {
+    world.desire(&Unit::Hold(owner(service)))
+}
+
+fn is_unheld(world: &World, service: &Service) -> bool {
+    match world.desire(&unit(&owner(service))) {
+        Desired::LoadBalancer(it) => it.options.outside.as_ref().expect("it is in a cloud").unheld,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn where_nobody_knows_a_cloud_nobody_is_held_for_it_and_who_is_held_is_told_and_stays() {
+    let usual = CloudDefaults { absent: true, enabled: false, ..CloudDefaults::default() };
+    let config = Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), ..Config::default() };
+    let mut world = World::new(Roles { allocate: true, host: None }, Vec::new(), Arc::new(config));
+    for change in synced() {
+        world.apply(change);
+    }
+    let shop = clouded();
+    let was_held = held(&shop, Held::ByUs);
+    for (service, told) in
+        [(&shop, "stays pending"), (&was_held, "stays pending"), (&leaving(&was_held), "until one does")]
+    {
+        let (hold, _) = marked(&world.apply(put(service)));
+        assert!(!hold, "{service:?}");
+        let problems = world.status(&owner(service)).expect("it is ours").problems;
+        assert!(
+            problems.iter().any(|it| it.message.contains(told) && it.fix.contains("--cloud-config")),
+            "{problems:?}"
+        );
+    }
+    let plain = Service { kind: ServiceKind::ClusterIp, class: None, ..was_held };
+    assert!(!marked(&world.apply(put(&plain))).0, "what was made for it may be there");
+}
+
+#[test]
+fn a_service_is_held_before_anything_is_made_for_it() {
+    let (mut world, shop) = (world(false), clouded());
+    assert_eq!(marked(&world.apply(put(&shop))), (true, true));
+    assert_eq!(hold(&world, &shop), Desired::Held);
+    assert!(is_unheld(&world, &shop), "and nothing is made for it yet");
+    assert_eq!(marked(&world.apply(put(&held(&shop, Held::ByUs)))), (false, true), "whoever waits goes on");
+    assert!(!is_unheld(&world, &shop));
+    assert_eq!(world.apply(put(&held(&shop, Held::ByUs))), [], "our own writing plans nothing");
+    assert_eq!(marked(&world.apply(put(&shop))), (true, true), "somebody took it away");
+}
+
+#[test]
+fn one_that_leaves_is_let_go_once_nothing_is_there_for_it() {
+    for by in [Held::ByUs, Held::ByOthers] {
+        let (mut world, shop) = (world(false), held(&clouded(), by));
+        world.apply(put(&shop));
+        assert!(marked(&world.apply(put(&leaving(&shop)))).1);
+        assert_eq!(world.desire(&unit(&owner(&shop))), Desired::Absent);
+        assert_eq!(hold(&world, &shop), Desired::Held, "it is still there");
+        assert!(marked(&absent(&mut world, &shop)).0);
+        assert_eq!(hold(&world, &shop), Desired::Absent);
+    }
+}
+
+#[test]
+fn one_that_left_while_nobody_led_is_looked_for_before_it_is_let_go() {
+    let (mut world, shop) = (world(false), leaving(&held(&clouded(), Held::ByOthers)));
+    assert_eq!(marked(&world.apply(put(&shop))), (false, true));
+    assert_eq!(hold(&world, &shop), Desired::Held);
+    assert!(marked(&absent(&mut world, &shop)).0);
+    assert_eq!(hold(&world, &shop), Desired::Absent);
+}
+
+#[test]
+fn one_that_is_no_load_balancer_any_more_is_let_go_too() {
+    let (mut world, shop) = (world(false), held(&clouded(), Held::ByUs));
+    let plain = Service { kind: ServiceKind::ClusterIp, class: None, ..shop.clone() };
+    world.apply(put(&shop));
+    assert_eq!(marked(&world.apply(put(&plain))), (false, true));
+    assert_eq!(hold(&world, &plain), Desired::Held);
+    assert!(marked(&absent(&mut world, &plain)).0);
+    assert_eq!(hold(&world, &plain), Desired::Absent);
+    // And if it becomes one again, it is held again.
+    assert!(marked(&world.apply(put(&shop))).1);
+    assert_eq!(hold(&world, &shop), Desired::Held);
+}
+
+/// They use the same finalizer.
+#[test]
+fn what_others_hold_is_left_to_them() {
+    let other = |kind: ServiceKind, class: Option<Name>| Service {
+        kind,
+        class,
+        ..held(&leaving(&shop()), Held::ByOthers)
+    };
+    for theirs in [
+        other(ServiceKind::LoadBalancer, None),
+        other(ServiceKind::LoadBalancer, Some("example.org/other".into())),
+        other(ServiceKind::ClusterIp, None),
+    ] {
+        let mut world = world(false);
+        assert_eq!(marked(&world.apply(put(&theirs))), (false, false), "{:?}", theirs.kind);
+    }
+    // Who has the other controller's place has what it held.
+    let mut world = world(true);
+    assert_eq!(marked(&world.apply(put(&other(ServiceKind::ClusterIp, None)))), (false, true));
+}
+
+#[test]
+fn who_leads_next_goes_on_letting_go() {
+    let (mut world, shop) = (world(false), leaving(&held(&clouded(), Held::ByUs)));
+    world.apply(Change::Leads(false));
+    assert_eq!(marked(&world.apply(put(&shop))), (false, false), "another's business");
+    assert!(marked(&world.apply(Change::Leads(true))).1);
+}

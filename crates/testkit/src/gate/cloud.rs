@@ -1,0 +1,130 @@
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    sync::Arc,
+};
+
+use futures::future::join_all;
+use http_body_util::BodyExt;
+use hyper::{
+    Request, Response, Uri,
+    body::{Bytes, Incoming},
+    client::conn::http1::handshake,
+    header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING},
+};
+use hyper_util::rt::TokioIo;
+use kube::client::Body;
+use tokio::net::TcpStream;
+
+use super::{Answer, Between};
+use crate::{
+    faults::Fault,
+    server::{Lost, Server, accept, bind, converse, whole},
+};
+
+/// A way to the services of an OpenStack on loopback: whoever signs in by it is told that all of them are here.
+#[derive(Debug)]
+pub struct CloudGate {
+    at: Vec<Door>,
+    between: Arc<Between>,
+    _server: Server,
+}
+
+/// Where a service is, and where it seems to be.
+#[derive(Clone, Copy, Debug)]
+struct Door {
+    beyond: SocketAddr,
+    here: SocketAddr,
+}
+
+impl CloudGate {
+    /// The ports of Keystone, and of what else is to be reached by it. Other services are reached past it.
+    #[track_caller]
+    pub fn before(ports: &[u16]) -> CloudGate {
+        let opened = ports.iter().map(|port| {
+            let (listener, here) = bind(Ipv4Addr::LOCALHOST.into()).expect("a free port");
+            (listener, Door { beyond: (Ipv4Addr::LOCALHOST, *port).into(), here })
+        });
+        let opened: Vec<(TcpListener, Door)> = opened.collect();
+        let at: Vec<Door> = opened.iter().map(|(_, door)| *door).collect();
+        let between = Arc::<Between>::default();
+        let (serves, doors) = (between.clone(), Arc::new(at.clone()));
+        let serve = move || async move {
+            let each = opened.into_iter().map(|(listener, door)| {
+                accept(listener, {
+                    let (serves, doors) = (serves.clone(), doors.clone());
+                    move |stream| {
+                        let (serves, doors) = (serves.clone(), doors.clone());
+                        converse(stream, move |request| respond(request, door, doors.clone(), serves.clone()))
+                    }
+                })
+            });
+            join_all(each).await;
+        };
+        let server = Server::start("cloud gate", serve).expect("a thread");
+        CloudGate { at, between, _server: server }
+    }
+
+    /// Of Keystone, whose port was the first.
+    pub fn auth_url(&self) -> String {
+        format!("http://{}/v3", self.at[0].here)
+    }
+
+    /// Scripts what goes wrong. A path is as in `"POST */lbaas/loadbalancers"`.
+    pub fn fail(&self, fault: Fault) {
+        self.between.fail(fault);
+    }
+
+    /// Forgets all that was scripted; what is held is still held.
+    pub fn heal(&self) {
+        self.between.heal();
+    }
+
+    /// How many requests so far fit a pattern like `"GET */floatingips"`.
+    pub fn count(&self, pattern: &str) -> usize {
+        self.between.count(pattern)
+    }
+
+    /// How many of them were answered with success so far.
+    pub fn done(&self, pattern: &str) -> usize {
+        self.between.done(pattern)
+    }
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    door: Door,
+    doors: Arc<Vec<Door>>,
+    between: Arc<Between>,
+) -> Result<Answer, Lost> {
+    let (mut head, body) = request.into_parts();
+    let (method, path) = (head.method.to_string(), head.uri.path().to_owned());
+    let target = head.uri.path_and_query().map_or("/", |it| it.as_str());
+    head.uri = target.parse::<Uri>().map_err(|_| Lost)?;
+    for name in [CONNECTION, ACCEPT_ENCODING] {
+        head.headers.remove(name);
+    }
+    let beyond = HeaderValue::try_from(door.beyond.to_string()).expect("an address is a word");
+    head.headers.insert(HOST, beyond);
+    let request = Request::from_parts(head, Body::from(whole(body).await?.to_vec()));
+    between.respond(&method, &path, forward(request, door, doors), |_| "{}".to_owned()).await
+}
+
+async fn forward(request: Request<Body>, door: Door, doors: Arc<Vec<Door>>) -> Result<Answer, Lost> {
+    let stream = TcpStream::connect(door.beyond).await.map_err(|_| Lost)?;
+    let (mut sender, talk) = handshake(TokioIo::new(stream)).await.map_err(|_| Lost)?;
+    let talk = tokio::spawn(talk);
+    let (mut head, body) = sender.send_request(request).await.map_err(|_| Lost)?.into_parts();
+    let body = body.collect().await.map_err(|_| Lost)?.to_bytes();
+    talk.abort();
+    for name in [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION] {
+        head.headers.remove(name);
+    }
+    Ok(Response::from_parts(head, Body::from(led_here(&body, &doors))))
+}
+
+/// The catalog, and links, name where services seem to be.
+fn led_here(body: &Bytes, doors: &[Door]) -> Vec<u8> {
+    let Ok(text) = std::str::from_utf8(body) else { return body.to_vec() };
+    let lead = |text: String, door: &Door| text.replace(&door.beyond.to_string(), &door.here.to_string());
+    doors.iter().fold(text.to_owned(), lead).into_bytes()
+}
