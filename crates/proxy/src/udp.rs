@@ -151,6 +151,15 @@ impl Udp {
         }
     }
 
+    /// What was read for clients leaves by the doors that they came in.
+    fn flush(&mut self) {
+        if let Some(buffers) = self.buffers.as_mut()
+            && !buffers.outbox.is_empty()
+        {
+            door::flush(&mut buffers.outbox, &mut self.doors);
+        }
+    }
+
     fn open(&mut self, mut door: Door, turn: &mut Turn) {
         let (index, generation) = self.doors.next();
         let token = Token::new(Kind::Datagrams, DOOR | index, generation);
@@ -240,12 +249,15 @@ impl Source for Udp {
             return;
         }
         let index = token.index() & !DOOR;
-        if self.doors.of_generation(index, token.generation()).is_some() {
+        // The event of a door that was put to rest in this very turn is for who reads it next.
+        if self.doors.of_generation(index, token.generation()).is_some_and(|door| !door.rests) {
             self.receive(index, turn);
         }
     }
 
     fn command(&mut self, command: &Command, turn: &mut Turn) {
+        // Replies of this turn still wait, and a command may close their door, or put another in its place.
+        self.flush();
         match command {
             Command::Open(listener, socket) if listener.id.l4 == L4::Udp => {
                 self.open(Door::new(listener.clone(), socket.clone()), turn);
@@ -275,11 +287,7 @@ impl Source for Udp {
     fn tick(&mut self, turn: &mut Turn) {
         self.pace.note(self.handled, turn.now);
         self.handled = 0;
-        if let Some(buffers) = self.buffers.as_mut()
-            && !buffers.outbox.is_empty()
-        {
-            door::flush(&mut buffers.outbox, &mut self.doors);
-        }
+        self.flush();
         if self.frozen {
             return;
         }

@@ -98,7 +98,7 @@ impl Mailbox {
         self.waker.wake();
     }
 
-    fn collect(&self) -> Vec<Command> {
+    pub(crate) fn collect(&self) -> Vec<Command> {
         self.waker.clear();
         std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,5 +1,7 @@
 //! Workers with real sockets, in both families.
 
+mod one_turn;
+
 use std::{
     collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},

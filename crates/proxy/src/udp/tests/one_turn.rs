@@ -1,0 +1,109 @@
+//! A worker's turn by hand: what comes of events and commands that happen to come together.
+
+use super::*;
+use crate::worker::Token;
+
+struct ByHand {
+    udp: Udp,
+    turn: Turn,
+    rig: Rig,
+    listener: Arc<RunningListener>,
+    member: UdpSocket,
+}
+
+impl ByHand {
+    fn new() -> ByHand {
+        let member = UdpSocket::bind((FAMILIES[0], 0)).unwrap();
+        member.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        // A mailbox that no thread reads: its commands are given here.
+        let shared = Arc::new(Shared::new(vec![mailbox.clone()]));
+        let rig = Rig { shared: shared.clone(), threads: Vec::new(), key: LbKey::Whole };
+        rig.put(pool(&[member.local_addr().unwrap()]));
+        let listener = rig.open(FAMILIES[0], |_| {});
+        let epoll = Arc::new(sys::Epoll::new().unwrap());
+        let turn = Turn { now: sys::millis(), number: 0, epoll, buffer: Box::default(), worker: 0, shared };
+        let mut this = ByHand { udp: Udp::new(0, turn.now), turn, rig, listener, member };
+        for command in mailbox.collect() {
+            this.udp.command(&command, &mut this.turn);
+        }
+        this
+    }
+
+    /// Of all that can be read, as a worker gets it.
+    fn events(&mut self) -> Vec<Event> {
+        let mut events = sys::Events::with_room_for(8);
+        self.turn.epoll.wait(&mut events, Some(20_000)).unwrap();
+        assert!(events.len() > 0, "nothing happens");
+        (0..events.len()).map(|index| events.at(index)).collect()
+    }
+
+    fn handle(&mut self, events: Vec<Event>) {
+        for event in events {
+            self.udp.event(Token::from(event.token), event, &mut self.turn);
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        self.udp.command(&command, &mut self.turn);
+    }
+
+    /// A client has asked, and its member has answered; the answer was not read yet.
+    fn asked(&mut self) -> Client {
+        let client = Client::of(self.listener.at);
+        client.0.send(b"x").unwrap();
+        let events = self.events();
+        self.handle(events);
+        self.udp.tick(&mut self.turn);
+        let (_, flow) = self.member.recv_from(&mut [0; 8]).unwrap();
+        self.member.send_to(format!("{} y", self.member.local_addr().unwrap()).as_bytes(), flow).unwrap();
+        client
+    }
+}
+
+#[test]
+fn a_reply_of_the_turn_in_which_everything_is_left_to_a_successor_still_arrives() {
+    let mut hand = ByHand::new();
+    let client = hand.asked();
+    let (export, _exported) = std::sync::mpsc::channel();
+    hand.command(Command::Freeze(export));
+    let events = hand.events();
+    hand.handle(events);
+    hand.command(Command::Relinquish);
+    hand.udp.tick(&mut hand.turn);
+    assert_eq!(client.answer().1, b"y");
+}
+
+#[test]
+fn a_reply_of_the_turn_in_which_its_listener_is_replaced_leaves_by_its_own_door() {
+    let mut hand = ByHand::new();
+    let client = hand.asked();
+    let events = hand.events();
+    hand.handle(events);
+    hand.command(Command::Close(hand.listener.clone()));
+    let other = hand.rig.open(FAMILIES[0], |_| {});
+    for command in hand.rig.shared.workers[0].clone().collect() {
+        hand.command(command);
+    }
+    assert_ne!(other.at, hand.listener.at);
+    hand.udp.tick(&mut hand.turn);
+    assert_eq!(client.answer().1, b"y");
+}
+
+#[test]
+fn who_comes_in_the_turn_of_a_freeze_is_left_to_the_successor() {
+    let mut hand = ByHand::new();
+    let client = Client::of(hand.listener.at);
+    client.0.send(b"x").unwrap();
+    let events = hand.events();
+    let (export, exported) = std::sync::mpsc::channel();
+    hand.command(Command::Freeze(export));
+    assert!(exported.recv().unwrap().unwrap().is_empty(), "its flow has not begun");
+    hand.handle(events);
+    assert_eq!(hand.rig.shared.flows(), 0, "a flow that the successor was not told of");
+    // Nothing is lost: whoever reads the door next gets it.
+    hand.command(Command::Thaw);
+    let events = hand.events();
+    hand.handle(events);
+    assert_eq!(hand.rig.shared.flows(), 1);
+}
