@@ -397,7 +397,10 @@ fn both_families_may_be_bound_to_everything_on_one_port() {
 fn a_stopped_page_leaves_its_address_to_a_successor() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let admin = serve(View::default);
+        // Below those that the kernel gives away, or somebody else might be given it.
+        let mut free = (10_000..30_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let first = free.find_map(|at| Bound::bind(&Binding::Exactly(vec![at])).ok()).unwrap();
+        let admin = first.serve(seaway_admin::at_once(|| Arc::new(View::default())), LogHandle::detached());
         let at = admin.addresses()[0];
         admin.stop().await;
         Bound::bind(&Binding::Exactly(vec![at])).unwrap();

@@ -220,7 +220,9 @@ mod tests {
     #[test]
     fn a_socket_for_all_addresses_and_one_for_a_single_one_stand_beside_each_other() {
         let wide = Wide::default();
-        let all = sockets((Ipv4Addr::UNSPECIFIED, 0).into(), L4::Tcp, 1, Vec::new(), &wide).expect("opened");
+        // Below those that the kernel gives away: it stays ours while nobody has it.
+        let mut ports = (10_000..30_000).map(|port| (Ipv4Addr::UNSPECIFIED, port).into());
+        let all = ports.find_map(|at| sockets(at, L4::Tcp, 1, Vec::new(), &wide).ok()).expect("a free port");
         let all: Vec<_> = all.into_iter().map(Arc::new).collect();
         let port = port_of(&all);
         wide.add((Ipv4Addr::UNSPECIFIED, port).into(), L4::Tcp, &all);

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use crate::{
     backends::{Backend, Talk, manifest},
-    harness::{Setup, own_address, until},
+    harness::{Setup, own_address, own_addresses, until},
 };
 
 fn pool(name: &str, range: &str, more: &str) -> String {
@@ -20,7 +20,7 @@ fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
 #[test]
 fn an_address_of_a_pool_is_served_and_kept_over_a_restart() {
     let backend = Backend::start("a");
-    let (first, last) = (own_address(), own_address());
+    let [first, last] = own_addresses();
     let setup = Setup::new()
         .write("pool.yaml", &pool("local", &format!("{first}-{last}"), ""))
         .write("b.yaml", &manifest("b", 8080, &[], &[backend.at]));
@@ -57,7 +57,7 @@ fn a_full_pool_is_told_and_served_as_soon_as_something_is_free() {
 #[test]
 fn a_requested_address_is_given_and_one_outside_of_the_pools_is_told() {
     let backend = Backend::start("a");
-    let (first, _, wanted) = (own_address(), own_address(), own_address());
+    let [first, _, wanted] = own_addresses();
     let seaway = Setup::new()
         .write("pool.yaml", &pool("local", &format!("{first}-{wanted}"), ""))
         .write(

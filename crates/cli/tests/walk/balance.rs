@@ -71,10 +71,9 @@ fn random_of_two_prefers_the_emptier() {
     let _full: Vec<Talk> = (0..120).map(|_| open()).collect();
     seaway.folder.write("shop.yaml", &service.all_to(&all[..2]).text());
     until("the empty one is known", || !seaway.member(all[1]).is_null());
-    let next: Vec<Talk> = (0..120).map(|_| open()).collect();
-    // Unless both draws are of the full one, the empty one gets it: 90, and a spread of 5. By mere chance: 60.
-    let on_b = next.iter().filter(|it| it.with == "b").count();
-    assert!(on_b >= 74, "{on_b} of 120");
+    // Unless both draws are of the full one, the empty one gets it: 300, and a spread of 9. By mere chance: 200.
+    let on_b = (0..400).filter(|_| open().with == "b").count();
+    assert!(on_b >= 250, "{on_b} of 400");
 }
 
 #[test]
@@ -110,7 +109,7 @@ fn source_hash_keeps_a_client_at_its_member_and_spreads_clients_over_all() {
     let service = Service::tcp("shop", 8080).with("balance", "source-hash").all_to(&all);
     let seaway = Setup::new().write("shop.yaml", &service.text()).start();
     let mut who = BTreeMap::new();
-    for client in 1..=40_u8 {
+    for client in 1..=100_u8 {
         let from = IpAddr::from([127, 0, 7, client]);
         let first = Talk::open_from(from, seaway.at(8080)).expect("served").with;
         let again = Talk::open_from(from, seaway.at(8080)).expect("served").with;
@@ -129,8 +128,8 @@ fn source_hash_keeps_a_client_at_its_member_and_spreads_clients_over_all() {
         assert_ne!(now, "d");
         moved += usize::from(before != "d" && now != *before);
     }
-    // Maglev moves very few more; among 40 clients at most one or two.
-    assert!(moved <= 2, "{moved} of 40 moved without need");
+    // So few members race for their clients, and nobody else moves.
+    assert_eq!(moved, 0, "moved without need");
 }
 
 #[test]

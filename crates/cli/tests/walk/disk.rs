@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     backends::{Backend, Talk},
-    harness::{Setup, own_address, until},
+    harness::{Setup, own_address, own_addresses, until},
     manifests::Service,
     namespace::{command, with_mounts_of_its_own},
 };
@@ -70,7 +70,7 @@ fn on_a_full_disk_what_is_served_goes_on_and_what_is_new_waits_for_room() {
 #[test]
 fn a_state_folder_that_is_deleted_is_named_or_made_anew_and_serving_goes_on() {
     let backend = Backend::start("a");
-    let (first, last) = (own_address(), own_address());
+    let [first, last] = own_addresses();
     let service = |name: &str, port: u16| Service::tcp(name, port).to(backend.at).text();
     let seaway =
         Setup::new().write("pool.yaml", &pool(first, last)).write("a.yaml", &service("a", 8080)).start();

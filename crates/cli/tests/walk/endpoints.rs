@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     backends::{Backend, Talk},
-    harness::{Seaway, Setup, own_address, until},
+    harness::{Seaway, Setup, own_addresses, until},
     manifests::Service,
 };
 
@@ -180,7 +180,7 @@ fn a_headless_service_is_served_by_the_configuration() {
 #[test]
 fn a_pool_of_metallb_is_taken_as_it_is() {
     let backend = Backend::start("a");
-    let (first, last) = (own_address(), own_address());
+    let [first, last] = own_addresses();
     let pool = format!(
         "apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {{name: public, namespace: metallb-system}}\nspec:\n  addresses: [{first}-{last}]\n"
     );

@@ -19,10 +19,18 @@ use serde_json::Value;
 
 /// An address of 127.0.0.0/8 that no other test uses, so that any port is free on it.
 pub(crate) fn own_address() -> Ipv4Addr {
+    let [address] = own_addresses();
+    address
+}
+
+/// One after the other, with nobody else's between them.
+pub(crate) fn own_addresses<const COUNT: usize>() -> [Ipv4Addr; COUNT] {
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let process = std::process::id();
-    Ipv4Addr::new(127, 64 + (process >> 7 & 63) as u8, (process & 127) as u8 + 1, number as u8)
+    let first = NEXT.fetch_add(COUNT as u32, Ordering::Relaxed);
+    assert!(first + (COUNT as u32) < 1024, "as many as a process has");
+    // 127.64.0.0/10: 4096 processes, and 1024 of each.
+    let process = u32::from(Ipv4Addr::new(127, 64, 0, 0)) | (std::process::id() & 4095) << 10;
+    std::array::from_fn(|index| (process + first + index as u32).into())
 }
 
 pub(crate) fn seaway() -> Command {

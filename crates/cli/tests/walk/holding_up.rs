@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     backends::{Backend, Datagrams, Talk, manifest, slices},
-    harness::{PATIENCE, Setup, until},
+    harness::{PATIENCE, Setup, own_address, until},
 };
 
 /// Threads that use a listener until they are told to end; a failure of one is a failure of the test.
@@ -96,7 +96,8 @@ fn a_thousand_changes_of_the_folder_drop_nothing() {
 
 #[test]
 fn a_backend_that_dies_under_load_takes_only_what_was_in_flight_to_it() {
-    let (stays, dies) = (Backend::start("stays"), Backend::start("dies"));
+    // At an address of its own: nobody else comes to where it was.
+    let (stays, dies) = (Backend::start("stays"), Backend::start_at("dies", (own_address(), 7000)));
     let seaway = Setup::new().write("shop.yaml", &manifest("shop", 8080, &[], &[stays.at, dies.at])).start();
     let at = seaway.at(8080);
     let mut kept: Vec<Talk> = (0..20).map(|_| Talk::open(at).expect("served")).collect();

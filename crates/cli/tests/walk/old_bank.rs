@@ -156,7 +156,8 @@ fn visited(web: [&Web; 2], more: &str) -> Vec<Answer> {
     let manifest = service("svc", more, &[(80, "80", 80)]);
     let (start, _) = manifest.split_once("- addresses").expect("it has endpoints");
     let seaway = setup
-        .config(&format!("frontDoor: {{addresses: [{ip}], port: 8080}}\n"))
+        // Each worker has a turn of its own.
+        .config(&format!("dataPlane: {{workers: 1}}\nfrontDoor: {{addresses: [{ip}], port: 8080}}\n"))
         .write("svc.yaml", &(start.to_owned() + &endpoints.concat()))
         .start();
     let mut cookie = String::new();

@@ -100,11 +100,12 @@ struct Plan {
 
 impl Plan {
     fn new(ip: IpAddr) -> Plan {
-        // A port that both transports have free, found by having it.
+        // One that both transports have free, above those that the kernel gives away, or the backends might be given it.
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
         let port = loop {
-            let tcp = TcpListener::bind((ip, 0)).unwrap();
-            let port = tcp.local_addr().unwrap().port();
-            if UdpSocket::bind((ip, port)).is_ok() {
+            let number = std::process::id() as usize * 31 + NEXT.fetch_add(1, SeqCst);
+            let port = 61_000 + (number % 4_500) as u16;
+            if TcpListener::bind((ip, port)).is_ok() && UdpSocket::bind((ip, port)).is_ok() {
                 break port;
             }
         };

@@ -133,8 +133,8 @@ fn what_runs_is_told_by_load_balancer() {
 
 #[test]
 fn a_foreign_listener_is_named_and_not_joined() {
-    let foreign = TcpListener::bind((HERE, 0)).unwrap();
-    let port = foreign.local_addr().unwrap().port();
+    let port = free_port();
+    let foreign = TcpListener::bind((HERE, port)).unwrap();
     let stage = Stage::new();
     let wanted = Arc::new(listener(port));
     let error = stage.proxy.open(&stage.key, HERE, wanted.clone()).unwrap_err();

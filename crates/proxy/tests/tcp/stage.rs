@@ -101,7 +101,9 @@ pub(crate) struct Backend {
 
 impl Backend {
     pub(crate) fn new(ip: IpAddr, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Backend {
-        let listener = TcpListener::bind((ip, 0)).unwrap();
+        // When it is gone, nobody else is given its port.
+        let listener =
+            std::iter::repeat_with(free_port).find_map(|port| TcpListener::bind((ip, port)).ok()).unwrap();
         let at = listener.local_addr().unwrap();
         let (open, over) =
             (Arc::<Mutex<HashMap<usize, TcpStream>>>::default(), Arc::new(AtomicBool::new(false)));
