@@ -103,9 +103,11 @@ impl Queue {
         let unit = self.ready[lane].pop_front()?;
         let entry = self.entries.get_mut(&unit)?;
         entry.working = true;
-        entry.alarm = None;
         self.working += 1;
         let todo = entry.waiting.take()?;
+        if todo == Todo::Whole {
+            entry.alarm = None;
+        }
         Some((unit, todo))
     }
 
@@ -118,11 +120,23 @@ impl Queue {
         self.settle(unit, again, forget);
     }
 
+    /// Parts of a Unit were renewed: when the whole is to be looked at stays as it was.
+    pub(crate) fn renewed(&mut self, unit: &Unit) {
+        let Some(entry) = self.entries.get_mut(unit) else { return };
+        entry.working = false;
+        self.working -= 1;
+        self.settle(unit, None, false);
+    }
+
     /// A Unit failed: how many times in a row, for the backoff.
     pub(crate) fn failed(&mut self, unit: &Unit, again: impl FnOnce(u32) -> Instant) {
         let Some(entry) = self.entries.get_mut(unit) else { return };
         entry.working = false;
         entry.failures = entry.failures.saturating_add(1);
+        // As in `mark`: this was not known when they were marked.
+        if let Some(todo) = &mut entry.waiting {
+            *todo = Todo::Whole;
+        }
         self.working -= 1;
         let at = again(entry.failures);
         self.settle(unit, Some(at), false);
@@ -142,16 +156,21 @@ impl Queue {
 
     fn settle(&mut self, unit: &Unit, again: Option<Instant>, forget: bool) {
         let Some(entry) = self.entries.get_mut(unit) else { return };
+        // Parts that wait do not stand for the whole.
+        let again = again.filter(|_| !matches!(entry.waiting, Some(Todo::Whole)));
+        if let Some(at) = again {
+            entry.alarm = Some(at);
+        }
         if entry.waiting.is_some() {
             match entry.rest {
                 Some(_) => self.resting += 1,
                 None => self.ready[(self.lane_of)(unit)].push_back(unit.clone()),
             }
-        } else if let Some(at) = again {
-            entry.alarm = Some(at);
-            self.set_alarm(unit, at);
-        } else if forget {
+        } else if again.is_none() && forget {
             self.entries.remove(unit);
+        }
+        if let Some(at) = again {
+            self.set_alarm(unit, at);
         }
     }
 

@@ -253,7 +253,7 @@ impl Engine {
             self.queue.rest(&unit, Instant::now() + rest);
         }
         match finished {
-            Some(Worked::Renewed) => self.queue.done(&unit, self.audit(&unit), false),
+            Some(Worked::Renewed) => self.queue.renewed(&unit),
             Some(Worked::NotSo) => {
                 self.queue.mark(&Dirt::Unit(unit.clone()));
                 self.queue.done(&unit, None, false);
@@ -314,6 +314,8 @@ impl Engine {
                 self.queue.done(&unit, Some(Instant::now() + after), false);
             }
             Failure::User(problems) => {
+                // Whatever it waited for before, it waits for its user now.
+                self.learn(Change::Stands(unit.clone(), None));
                 self.learn(Change::Outcome(outcome(UnitState::UserMustFix, problems)));
                 self.queue.done(&unit, self.audit(&unit), false);
             }

@@ -282,6 +282,33 @@ async fn an_endpoint_takes_the_short_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn endpoints_that_change_put_off_no_other_look_at_their_unit() {
+    let running = Running::start(Script { wait: 1, ..Script::default() });
+    running.tell(told().into_iter().chain(synced())).await;
+    running.until("a first try", |it| it.applied.len() == 1).await;
+    for members in [vec![endpoint("10.0.0.1"), endpoint("10.0.0.2")], vec![endpoint("10.0.0.3")]] {
+        let count = members.len();
+        running.tell([put_slice(&slice("shop", ("", 80), members))]).await;
+        running.until("the pool swapped", |it| it.swapped.last() == Some(&count)).await;
+    }
+    running.until("a second try", |it| it.applied.len() == 2).await;
+    let times = running.played.with(|it| it.applied.iter().map(|it| it.0).collect::<Vec<_>>());
+    let apart = times[1] - times[0];
+    assert!(apart >= A_WHILE && apart < A_WHILE + Duration::from_secs(1), "as it was said: {apart:?}");
+    // Nor does who changes all the time escape the audit.
+    let resync = Settings::default().resync;
+    for turn in 0..20 {
+        tokio::time::sleep(resync / 10).await;
+        let members = if turn % 2 == 0 { vec![endpoint("10.0.0.1")] } else { vec![endpoint("10.0.0.2")] };
+        running.tell([put_slice(&slice("shop", ("", 80), members))]).await;
+    }
+    running.until("an audit", |it| it.applied.len() > 2).await;
+    let audited = running.played.with(|it| it.applied[2].0) - times[1];
+    assert!(audited <= resync + Duration::from_secs(1), "{audited:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_unit_has_two_workers_however_often_it_changes() {
     let running = Running::start(Script::default());
     running.tell(told().into_iter().chain(synced())).await;
