@@ -72,12 +72,13 @@ impl Octavia {
             && !known.observed.is_pending()
             && let Some(balancer) = &mut known.observed.balancer
         {
-            // Who else is on it by now is not known here.
+            // Who else is on it by now is not known here. Who comes after the question may be missing in its answer.
+            let asked = joined.cloud.clock().now();
             let now = joined.cloud.all::<LoadBalancer>().find::<LoadBalancer>(&balancer.it.id).await;
             if let Some(now) = now.map_err(failed)? {
                 balancer.it = now;
             }
-            self.past(unit, |past| past.asked = Some(joined.cloud.clock().now()));
+            self.past(unit, |past| past.asked = Some(asked));
         }
         let alone = known.observed.is_alone();
         if known.observed.is_pending()

@@ -47,7 +47,12 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
             return Ok(());
         }
         Step::Lead(id) => {
-            let change = led_to(vip(observed)?);
+            let port = vip(observed)?;
+            if is_led_elsewhere(cloud, id, Some(&port)).await? {
+                let why = format!("floating IP {id} was led elsewhere meanwhile, and stays there");
+                return Err(Error::new(Class::Stale, why).doing(step.to_string()));
+            }
+            let change = led_to(port);
             observed.floating = Some(cloud.all::<FloatingIp>().change(id, &change).await?);
             observed.stray = None;
             return Ok(());
@@ -59,7 +64,10 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
             return Ok(());
         }
         Step::Detach(id) => {
-            cloud.all::<FloatingIp>().change(id, &detached()).await?;
+            let vip = observed.balancer.as_ref().and_then(|it| it.it.vip_port_id.clone());
+            if !is_led_elsewhere(cloud, id, vip.as_ref()).await? {
+                cloud.all::<FloatingIp>().change(id, &detached()).await?;
+            }
             observed.floating = None;
             return Ok(());
         }
@@ -344,6 +352,12 @@ fn vip(observed: &Observed) -> Result<Id<Port>, Error> {
     port.ok_or_else(|| {
         Error::new(Class::Stale, "the load balancer has no VIP yet").doing("lead a floating IP to the VIP")
     })
+}
+
+/// It may have been minutes ago that it was read: what somebody led to another port since is theirs.
+async fn is_led_elsewhere(cloud: &Cloud, id: &Id<FloatingIp>, vip: Option<&Id<Port>>) -> Result<bool, Error> {
+    let there = cloud.all::<FloatingIp>().find::<FloatingIp>(id).await?;
+    Ok(there.and_then(|it| it.port_id).is_some_and(|port| Some(&port) != vip))
 }
 
 fn led_to(port: Id<Port>) -> FloatingIpChange {

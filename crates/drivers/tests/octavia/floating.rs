@@ -2,8 +2,9 @@
 
 use seaway_model::LoadBalancer;
 use seaway_openstack::{
-    neutron::{FloatingIp, NewFloatingIp},
+    neutron::{FloatingIp, FloatingIpChange, NewFloatingIp},
     octavia::LoadBalancer as Balancer,
+    resource::Edit,
 };
 
 use crate::scene::*;
@@ -34,6 +35,26 @@ async fn one_that_somebody_else_made_is_used_and_stays() {
     let all = scene.floating().await;
     assert_eq!(all.len(), 1, "it is not ours to delete");
     assert_eq!((all[0].description.as_str(), &all[0].port_id), ("by hand", &None));
+}
+
+/// Nobody has looked since: the next audit would have told.
+#[tokio::test]
+async fn one_that_was_led_elsewhere_meanwhile_stays_there() {
+    let scene = Scene::set().await;
+    let mut other = scene.wish_of("uid-2", &[443], &[1]);
+    other.options.outside.as_mut().unwrap().internal = true;
+    scene.reach_of("uid-2", &other).await;
+    let elsewhere = scene.balancers().await.remove(0).vip_port_id;
+    let mut wish = scene.wish(&[80], &[1]);
+    scene.reach(&wish).await;
+    wish.options.outside.as_mut().unwrap().floating.keep = true;
+    scene.reach(&wish).await;
+    let id = scene.floating().await.remove(0).id;
+    let led = FloatingIpChange { port_id: Edit::To(elsewhere.clone()), ..FloatingIpChange::default() };
+    scene.cloud.all::<FloatingIp>().change(&id, &led).await.unwrap();
+    scene.remove().await;
+    assert_eq!(scene.floating().await.remove(0).port_id, elsewhere);
+    assert_eq!(scene.balancers().await.len(), 1);
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 //! A Service comes to a load balancer at the moment at which the last one there leaves it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use seaway_engine::{Driver, Failure};
 use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named};
+
+use seaway_testkit::cloud::{Fault, Hold};
 
 use crate::scene::*;
 
@@ -57,6 +59,31 @@ async fn who_comes_before_the_floating_ip_is_deleted_keeps_it() {
         scene.remove_of("uid-3").await;
         assert!(scene.balancers().await.is_empty() && scene.floating().await.is_empty(), "{uid}");
     }
+}
+
+/// What was read before it came cannot name it, however late the answer was.
+#[tokio::test]
+async fn who_comes_while_it_is_asked_who_else_is_there_keeps_it() {
+    let Meeting { scene, guest, .. } = Meeting::of("uid-1").await;
+    let id = scene.floating().await.remove(0).id;
+    let (unit, hold) = (unit(), Hold::new());
+    scene.fake.fail(Fault::on("GET */lbaas/loadbalancers/*").hold_reply(&hold));
+    let (observed, ()) = tokio::join!(scene.driver.observe(&unit, &Desired::Absent), async {
+        hold.reached(1).await;
+        scene.reach_of("uid-3", &guest).await;
+        scene.pass(Duration::from_millis(1));
+        hold.release();
+    });
+    let mut observed = observed.unwrap();
+    for step in scene.driver.steps(&Desired::Absent, &observed) {
+        if scene.driver.apply(&unit, &step, &mut observed).await.is_err() {
+            break;
+        }
+    }
+    assert_eq!(scene.floating().await.remove(0).id, id, "it leads to another now");
+    assert_eq!(scene.balancers().await.len(), 1);
+    scene.remove_of("uid-1").await;
+    assert_eq!(scene.served("uid-3", &guest).await.len(), 1);
 }
 
 #[tokio::test]
