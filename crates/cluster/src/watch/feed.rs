@@ -123,20 +123,30 @@ impl Feed {
         self.known.begin();
         self.believed = self.belief.is_earned();
         let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
+        let mut addresses = Vec::new();
         let version = loop {
             let page = match self.cluster.ask(self.cluster.all(self.watched).list(&params)).await {
                 Ok(page) => page,
                 Err(answer) => return Ok(Err(answer)),
             };
-            for told in &page.items {
-                self.known.list(key(told));
-                self.put(told).await?;
+            for told in page.items {
+                self.known.list(key(&told));
+                if self.watched.kind == Kind::Address {
+                    addresses.push(told);
+                } else {
+                    self.put(&told).await?;
+                }
             }
             params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
             if params.continue_token.is_none() {
                 break page.metadata.resource_version.unwrap_or_default();
             }
         };
+        // A host says up to which version it has applied them, so what is older comes first.
+        addresses.sort_by_cached_key(|told| told.version().parse::<u64>().unwrap_or_default());
+        for told in addresses {
+            self.put(&told).await?;
+        }
         for key in self.known.finish() {
             self.not_listed(&key, &version).await?;
         }

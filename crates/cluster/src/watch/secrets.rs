@@ -36,6 +36,8 @@ pub(super) struct Secrets {
     now: Wanted,
     /// The watch does not bring them.
     fetched: BTreeSet<ObjectRef>,
+    /// Named, and not there when they were asked for: of those, too, nobody tells when they come.
+    missing: BTreeSet<ObjectRef>,
     /// When those are looked at again.
     look_again: Instant,
     /// Told without what they hold.
@@ -49,6 +51,7 @@ impl Secrets {
             wanted,
             now,
             fetched: BTreeSet::new(),
+            missing: BTreeSet::new(),
             look_again: Instant::now() + LOOK_AGAIN,
             withheld: BTreeSet::new(),
         }
@@ -73,13 +76,14 @@ impl Secrets {
 
     pub(super) fn is_told_whole(&mut self, key: &Key) {
         self.withheld.remove(&object(key));
+        self.missing.remove(&object(key));
     }
 
-    /// Returns when others are wanted, or when it is time to look at those that no watch brings. Never, where there
-    /// are none.
+    /// Returns when others are wanted, or when it is time to look at those that no watch brings, be they there or not
+    /// yet. Never, where there are none.
     pub(super) async fn stirred(secrets: &mut Option<Secrets>) {
         let Some(secrets) = secrets else { return pending().await };
-        let some = !secrets.fetched.is_empty();
+        let some = !secrets.fetched.is_empty() || !secrets.missing.is_empty();
         tokio::select! {
             changed = secrets.wanted.changed() => if changed.is_err() { pending().await },
             () = sleep_until(secrets.look_again), if some => {}
@@ -93,6 +97,7 @@ impl Secrets {
         let Wanted::These(these) = &self.now else {
             return (self.withheld.union(&self.fetched).cloned().collect(), Vec::new());
         };
+        self.missing.retain(|it| these.contains(it));
         let whole = told.iter().filter(|it| !self.withheld.contains(&object(it)));
         let known: BTreeSet<ObjectRef> = whole.clone().map(object).collect();
         let look = these.iter().filter(|it| !known.contains(*it) || self.fetched.contains(*it));
@@ -156,7 +161,11 @@ impl Feed {
                 if let Some(secrets) = &mut self.secrets {
                     secrets.fetched.remove(object);
                 }
-                self.remove(&key, "").await
+                self.remove(&key, "").await?;
+                if let Some(secrets) = &mut self.secrets {
+                    secrets.missing.insert(object.clone());
+                }
+                Ok(())
             }
             // It is tried again with the next look; what it held goes on.
             Err(answer) => {
@@ -218,6 +227,21 @@ mod tests {
         secrets.withheld.insert(object(&key("a")));
         want.send_replace(Wanted::Every);
         assert_eq!(secrets.catch_up(&[key("a"), key("b")]), (vec![object(&key("a"))], vec![]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_named_before_it_was_there_is_looked_for_again() {
+        let (_want, wanted) = watch::channel(Wanted::These([object(&key("a"))].into()));
+        let mut secrets = Secrets::new(wanted);
+        secrets.missing.insert(object(&key("a")));
+        secrets.missing.insert(object(&key("not-named-any-more")));
+        let mut secrets = Some(secrets);
+        timeout(LOOK_AGAIN * 2, Secrets::stirred(&mut secrets)).await.expect("it is looked for");
+        let secrets = secrets.as_mut().expect("they are there");
+        assert_eq!(secrets.catch_up(&[]).0, [object(&key("a"))]);
+        assert_eq!(secrets.missing, [object(&key("a"))].into());
+        secrets.is_told_whole(&key("a"));
+        assert!(secrets.missing.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -51,6 +51,7 @@ impl Heard {
             let name = |reference: FactRef| match reference {
                 FactRef::Object(object) if object.kind == kind => Some(object.name),
                 FactRef::Host(host) if kind == Kind::LoadBalancerHost => Some(host),
+                FactRef::Address(ip) if kind == Kind::Address => Some(ip.to_string().into()),
                 _ => None,
             };
             match change.expect("something is told in time").expect("watches go on") {
@@ -250,6 +251,21 @@ async fn no_key_is_told_before_somebody_names_it_but_those_that_were_known() {
     let known = [Fact::Secret(Arc::new(known))];
     let mut heard = begin_with(Kind::Secret, "/secrets?", &known, vec![listed()]).await;
     assert_eq!(heard.next().await, "put c");
+}
+
+/// A host says up to which version it has applied them: who begins with the newest would be further than it is.
+#[tokio::test]
+async fn addresses_are_told_in_the_order_in_which_they_were_written() {
+    let address = |last: u8, version: u8| {
+        format!(
+            r#"{{"apiVersion":"seaway.dev/v1alpha1","kind":"Address","metadata":{{"name":"192-0-2-{last}","uid":"u","resourceVersion":"{version}"}},"spec":{{"address":"192.0.2.{last}","pool":"p","planVersion":1,"state":"Held","owners":[]}}}}"#
+        )
+    };
+    let listed = list("20", &[address(1, 10), address(2, 7), address(3, 9)]);
+    let mut heard = begin_with(Kind::Address, "/addresses?", &[], vec![Answer::Whole(200, listed)]).await;
+    for told in ["put 192.0.2.2", "put 192.0.2.3", "put 192.0.2.1", "synced"] {
+        assert_eq!(heard.next().await, told);
+    }
 }
 
 fn pool(name: &str, version: &str) -> String {
