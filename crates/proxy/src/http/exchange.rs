@@ -93,12 +93,14 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     };
     scratch.record.asked_by(short.client);
     client.limit(rule.timeout);
+    // Nobody is invited to ask once more where nothing more is answered.
+    let may_persist = short.persists && !client.is_over();
     if cors::is_preflight(&seen)
         && let Some((cors, origin)) = cors::of(rule, &seen)
     {
         let mut fields = String::new();
         cors::for_preflight(cors, &origin, &seen, &mut fields);
-        let persists = skip_request(scratch) && short.persists;
+        let persists = skip_request(scratch) && may_persist;
         return client.say(scratch, &Answer { fields: &fields, persists, ..Answer::last(204) }).await;
     }
     let lines = rules::lines(rule, &seen, client);
@@ -107,7 +109,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         Action::Forward(_) => {}
         Action::Respond { code, body } => {
             let body = Some(body.as_str()).filter(|body| !body.is_empty()).or(page(&tuned, *code));
-            let persists = skip_request(scratch) && short.persists;
+            let persists = skip_request(scratch) && may_persist;
             let head_only = short.method == Method::Head;
             let answer = Answer { status: *code, fields: &lines, body, head_only, persists };
             return client.say(scratch, &answer).await;
@@ -115,7 +117,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         Action::Redirect(redirect) => {
             let location = redirected(redirect, &seen, found, client);
             let fields = format!("Location: {location}\r\n{lines}");
-            let persists = skip_request(scratch) && short.persists;
+            let persists = skip_request(scratch) && may_persist;
             let answer = Answer { fields: &fields, persists, ..Answer::last(redirect.code) };
             return client.say(scratch, &answer).await;
         }

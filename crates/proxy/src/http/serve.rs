@@ -50,7 +50,7 @@ impl Client {
             let patience =
                 if first { self.timeout(|it| it.header) } else { self.timeout(|it| it.keep_alive) };
             self.own.set_deadline(self.hall.now() + patience);
-            if begun.is_none() && !stream.wakes(|| self.is_over()).await {
+            if begun.is_none() && !stream.wakes(|| self.is_done(first)).await {
                 return;
             }
             let mut scratch = begun.take().unwrap_or_else(|| self.hall.scratch());
@@ -145,7 +145,7 @@ impl Client {
                     Reading::More => {}
                     whole => return Poll::Ready(Ok(Some(whole))),
                 }
-            } else if self.is_over() && !matches!(&self.end, End::Wire(stream) if stream.is_readable()) {
+            } else if self.is_done(first) && !matches!(&self.end, End::Wire(stream) if stream.is_readable()) {
                 return Poll::Ready(Ok(None));
             }
             let nothing_yet = scratch.asked.is_empty();
@@ -162,6 +162,15 @@ impl Client {
     /// No further request is awaited from it.
     pub(super) fn is_over(&self) -> bool {
         self.hall.is_stopping() || self.who.listener.closed_at().is_some()
+    }
+
+    /// Nothing is awaited from it any more. Who has only just come may still be about to ask, and is closed unanswered
+    /// only if it does not do so soon.
+    fn is_done(&self, first: bool) -> bool {
+        if first && self.is_over() {
+            self.own.set_deadline(self.own.deadline().min(self.hall.now() + LINGER));
+        }
+        !first && self.is_over()
     }
 
     /// In milliseconds.

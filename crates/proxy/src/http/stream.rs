@@ -256,7 +256,11 @@ impl Stream {
     pub(super) async fn wakes(&self, enough: impl Fn() -> bool) -> bool {
         poll_fn(|_| match self.later::<()>() {
             _ if self.is_readable() => Poll::Ready(true),
-            _ if enough() => Poll::Ready(false),
+            // What is there already has its event still to come, maybe in this very turn.
+            _ if enough() => {
+                self.ready.readable.set(!sys::is_silent(self.fd()));
+                Poll::Ready(self.is_readable())
+            }
             Poll::Ready(_) => Poll::Ready(false),
             Poll::Pending => Poll::Pending,
         })

@@ -161,6 +161,39 @@ fn answers_in_one_turn(asked: usize) -> usize {
     answers(&greedy)
 }
 
+#[test]
+fn whoever_came_before_the_end_is_answered_though_nobody_has_looked_at_them_yet() {
+    let mut worker = ByHand::new(None);
+    let mut idle = worker.client();
+    idle.write_all(ASKED).unwrap();
+    worker.turn();
+    assert_eq!(answers(&heard(&mut idle)), 1);
+    // One is let in and has not asked, one waits at the door, one asks once more.
+    let mut silent = worker.client();
+    let mut waits = TcpStream::connect(worker.at).unwrap();
+    waits.set_nonblocking(true).unwrap();
+    waits.write_all(ASKED).unwrap();
+    idle.write_all(ASKED).unwrap();
+    worker.http.command(&Command::StopAccepting, &mut worker.turn);
+    silent.write_all(ASKED).unwrap();
+    worker.turn();
+    worker.turn();
+    for (who, client) in [("idle", &mut idle), ("silent", &mut silent), ("waits", &mut waits)] {
+        let heard = heard(client);
+        assert_eq!(answers(&heard), 1, "{who}");
+        let told = String::from_utf8_lossy(&heard).to_ascii_lowercase();
+        assert!(told.contains("connection: close"), "{who}: {told}");
+    }
+    // Who is silent still is not waited for.
+    let mut worker = ByHand::new(None);
+    let mut silent = worker.client();
+    worker.http.command(&Command::StopAccepting, &mut worker.turn);
+    worker.turn.now += serve::LINGER + 500;
+    worker.turn();
+    silent.set_nonblocking(false).unwrap();
+    assert_eq!(silent.read(&mut [0; 8]).unwrap(), 0, "closed, without a reset");
+}
+
 /// TLS itself gives up who sends those, long before the end of a turn.
 #[test]
 fn records_without_anything_in_them_end_their_connection() {

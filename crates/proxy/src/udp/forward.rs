@@ -240,14 +240,17 @@ impl Udp {
     /// Moves a flow to a member that answers, if there is one.
     fn relocate(&mut self, slot: u32, turn: &mut Turn) {
         let Some(entry) = self.flows.at(slot) else { return };
-        entry.flow.moves = false;
+        // Among those that are all down none is better: only who must leaves.
+        let must = std::mem::take(&mut entry.flow.moves);
         let id = FlowId { slot, generation: entry.generation };
         let client = entry.key.peer.socket_addr().ip();
         let (pool, old) = (entry.flow.pool.clone(), entry.flow.member.clone());
         let live = pool.live();
         let tried = [old];
         let chosen = pool.choose(&live, client, self.cursor(&pool), &tried, turn.now).cloned();
-        let Some(member) = chosen.filter(|member| !Arc::ptr_eq(member, &tried[0])) else { return };
+        let better =
+            |it: &Arc<RunningMember>| !Arc::ptr_eq(it, &tried[0]) && (must || it.health() != Health::Down);
+        let Some(member) = chosen.filter(better) else { return };
         let seen = live.compiled.pool().transparent.then_some(client);
         let Ok(socket) = self.dial(&member, seen, id, turn) else { return };
         let Some(entry) = self.flows.at(slot) else { return };

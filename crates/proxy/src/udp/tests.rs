@@ -323,6 +323,23 @@ fn a_flow_leaves_a_member_that_fails_its_checks() {
 }
 
 #[test]
+fn a_flow_stays_where_it_is_when_all_members_fail_their_checks() {
+    let backends = [Backend::new(FAMILIES[0]), Backend::new(FAMILIES[0])];
+    let rig = Rig::new(1);
+    let members = backends.each_ref().map(|backend| backend.at);
+    let running = rig.put(Pool { panic_threshold: 100, ..pool(&members) });
+    let listener = rig.open(FAMILIES[0], |_| {});
+    let client = Client::of(listener.at);
+    let (first, _) = client.ask(b"x");
+    for member in &running.live().members {
+        running.set_health(member, Health::Down, sys::millis());
+    }
+    for _ in 0..3 {
+        assert_eq!(client.ask(b"y").0, first, "the checks may be wrong, so all are used");
+    }
+}
+
+#[test]
 fn a_flow_of_a_removed_member_goes_on_until_the_drain_is_over() {
     let backends = [Backend::new(FAMILIES[0]), Backend::new(FAMILIES[0])];
     let rig = Rig::new(1);
