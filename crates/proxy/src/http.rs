@@ -249,7 +249,7 @@ impl Source for Http {
                     self.hall.doors().close(index, turn);
                 }
             }
-            Command::StopAccepting => {
+            Command::StopAccepting(_) => {
                 self.hall.stop();
                 self.close_doors(turn, |_: &Arc<RunningListener>| true);
             }

@@ -260,7 +260,7 @@ impl Proxy {
         for listener in self.shared().registry.listeners() {
             listener.set_sockets(Vec::new());
         }
-        self.shared().tell_all(&Command::StopAccepting);
+        self.shared().stop_accepting();
     }
 
     /// The second half: waits until all connections have ended, and cuts those that have not by the deadline.

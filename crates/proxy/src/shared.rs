@@ -4,6 +4,7 @@ use std::{
     sync::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        mpsc,
     },
     time::{Duration, Instant},
 };
@@ -20,6 +21,8 @@ use crate::{
 
 /// Milliseconds without a shortage after which the next one is news.
 const EPISODE: u64 = 10_000;
+/// A worker that does not obey within this time is not waited for.
+const OBEYED: Duration = Duration::from_secs(5);
 
 pub(crate) struct Shared {
     pub(crate) registry: Registry,
@@ -68,6 +71,14 @@ impl Shared {
         for worker in &self.workers {
             worker.post([command.clone()]);
         }
+    }
+
+    /// Returns when all workers have let in those who waited: from then on they count.
+    pub(crate) fn stop_accepting(&self) {
+        let (working, done) = mpsc::channel();
+        self.tell_all(&Command::StopAccepting(working));
+        // An error is what is waited for: nobody has it any more.
+        let _ = done.recv_timeout(OBEYED);
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -126,5 +137,36 @@ impl Shared {
                 "out of descriptors: what runs goes on, newcomers wait; raise the limit of open files",
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn whoever_stops_accepting_waits_until_those_at_the_doors_count() {
+        let mailbox = Arc::new(Mailbox::new().unwrap());
+        let shared = Arc::new(Shared::new(vec![mailbox.clone()]));
+        let stops = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                shared.stop_accepting();
+                shared.connections()
+            }
+        });
+        let commands = loop {
+            let commands = mailbox.collect();
+            if !commands.is_empty() {
+                break commands;
+            }
+            thread::yield_now();
+        };
+        assert!(!stops.is_finished(), "the worker is not through");
+        shared.connection_began();
+        drop(commands);
+        assert_eq!(stops.join().unwrap(), 1);
     }
 }

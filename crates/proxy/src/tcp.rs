@@ -202,7 +202,7 @@ impl Source for Tcp {
                     self.doors.close(index, turn);
                 }
             }
-            Command::StopAccepting => self.close_doors(turn, |_: &Arc<RunningListener>| true),
+            Command::StopAccepting(_) => self.close_doors(turn, |_: &Arc<RunningListener>| true),
             Command::SweepAt(at) => {
                 self.sweeps.push(*at);
                 self.cursors.forget_gone();

@@ -265,7 +265,7 @@ impl Source for Udp {
             Command::Close(listener) if listener.id.l4 == L4::Udp => self.close(listener, turn),
             Command::Open(..) | Command::Close(_) => {}
             Command::SweepAt(at) => self.sweeps.push(*at),
-            Command::StopAccepting => self.accepts = false,
+            Command::StopAccepting(_) => self.accepts = false,
             Command::Cut => self.end_where(turn, |_, _| true),
             Command::Freeze(export) => {
                 let exported = self.freeze(turn);

@@ -67,8 +67,8 @@ pub(crate) enum Command {
     Close(Arc<RunningListener>),
     /// At that time, end what was to be drained by then.
     SweepAt(u64),
-    /// All listeners.
-    StopAccepting,
+    /// All listeners. Dropped by everybody who has let in who waited.
+    StopAccepting(mpsc::Sender<()>),
     /// End everything.
     Cut,
     /// A successor is about to take over: UDP rests, and its flows are told.
@@ -188,6 +188,9 @@ impl Worker {
                 return false;
             }
             sources.all().into_iter().for_each(|source| source.command(&command, &mut self.turn));
+            if let Command::StopAccepting(working) = command {
+                drop(working);
+            }
         }
         true
     }

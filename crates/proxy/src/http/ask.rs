@@ -57,7 +57,8 @@ pub(super) async fn ask_alone(
     member: &Arc<RunningMember>,
     fresh_only: bool,
 ) -> (Result<End, Unanswered>, bool) {
-    let kept = if fresh_only { None } else { client.hall.kept().take(member) };
+    let surely = !short.method.is_idempotent();
+    let kept = if fresh_only { None } else { client.hall.kept().take(member, surely) };
     let reused = kept.is_some();
     let end = match kept {
         Some(stream) => {

@@ -32,11 +32,12 @@ fn key(member: &Arc<RunningMember>) -> usize {
 }
 
 impl Kept {
-    pub(super) fn take(&mut self, member: &Arc<RunningMember>) -> Option<Stream> {
+    /// `surely`: for what cannot be asked twice, the kernel is asked for an end that no event has told of yet.
+    pub(super) fn take(&mut self, member: &Arc<RunningMember>, surely: bool) -> Option<Stream> {
         let all = self.by_member.get_mut(&key(member))?;
         while let Some(one) = all.pop() {
             self.count -= 1;
-            if one.stream.is_untouched() {
+            if one.stream.is_untouched() && (!surely || one.stream.is_silent()) {
                 return Some(one.stream);
             }
         }

@@ -258,7 +258,7 @@ impl Stream {
             _ if self.is_readable() => Poll::Ready(true),
             // What is there already has its event still to come, maybe in this very turn.
             _ if enough() => {
-                self.ready.readable.set(!sys::is_silent(self.fd()));
+                self.ready.readable.set(!self.is_silent());
                 Poll::Ready(self.is_readable())
             }
             Poll::Ready(_) => Poll::Ready(false),
@@ -294,10 +294,15 @@ impl Stream {
             return false;
         }
         // An edge may tell of what was read together with the bytes before it, or only that there is room to write.
-        if self.ready.readable.get() && sys::is_silent(self.fd()) {
+        if self.ready.readable.get() && self.is_silent() {
             self.ready.readable.set(false);
         }
         !self.is_readable()
+    }
+
+    /// As the kernel has it now.
+    pub(super) fn is_silent(&self) -> bool {
+        sys::is_silent(self.fd())
     }
 
     pub(super) fn reset(&self) {

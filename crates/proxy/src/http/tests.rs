@@ -3,7 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    sync::Arc,
+    sync::{Arc, mpsc},
 };
 
 use ::aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -19,6 +19,7 @@ use seaway_testkit::balancing;
 
 use super::*;
 use crate::{
+    running,
     shared::Shared,
     sys::{self, Epoll, Events},
     tls::Keys,
@@ -45,15 +46,28 @@ const HELD: usize = 1 << 20;
 
 impl ByHand {
     fn new(certificate: Option<&Certificate>) -> ByHand {
+        let answer = Action::Respond { code: 200, body: "hello".into() };
+        ByHand::with(answer, certificate, Arc::new(Shared::new(Vec::new())))
+    }
+
+    fn before(member: SocketAddr) -> ByHand {
+        let shared = Arc::new(Shared::new(Vec::new()));
+        let pool = balancing::pool(&[member]);
+        let id = pool.id.clone();
+        running::put_pool(&shared.registry, &LbKey::Whole, &id, Some(Arc::new(pool)), sys::millis());
+        let action = balancing::listener(80).rules[0].action.clone();
+        ByHand::with(action, None, shared)
+    }
+
+    fn with(action: Action, certificate: Option<&Certificate>, shared: Arc<Shared>) -> ByHand {
         let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
         // Whoever is accepted inherits it.
         socket2::SockRef::from(&socket).set_recv_buffer_size(HELD).unwrap();
         let at = socket.local_addr().unwrap();
-        let shared = Arc::new(Shared::new(Vec::new()));
         let own = ObjectRef::new(ObjectKind::Secret, "default", "own");
         let mut listener = Listener { protocol: Protocol::Http, ..balancing::listener(at.port()) };
-        Arc::make_mut(&mut listener.rules[0]).action = Action::Respond { code: 200, body: "hello".into() };
+        Arc::make_mut(&mut listener.rules[0]).action = action;
         listener.tls =
             certificate.map(|_| Arc::new(TlsByName { default: vec![own.clone()], ..TlsByName::default() }));
         let tuned = {
@@ -174,7 +188,7 @@ fn whoever_came_before_the_end_is_answered_though_nobody_has_looked_at_them_yet(
     waits.set_nonblocking(true).unwrap();
     waits.write_all(ASKED).unwrap();
     idle.write_all(ASKED).unwrap();
-    worker.http.command(&Command::StopAccepting, &mut worker.turn);
+    worker.http.command(&Command::StopAccepting(mpsc::channel().0), &mut worker.turn);
     silent.write_all(ASKED).unwrap();
     worker.turn();
     worker.turn();
@@ -187,11 +201,39 @@ fn whoever_came_before_the_end_is_answered_though_nobody_has_looked_at_them_yet(
     // Who is silent still is not waited for.
     let mut worker = ByHand::new(None);
     let mut silent = worker.client();
-    worker.http.command(&Command::StopAccepting, &mut worker.turn);
+    worker.http.command(&Command::StopAccepting(mpsc::channel().0), &mut worker.turn);
     worker.turn.now += serve::LINGER + 500;
     worker.turn();
     silent.set_nonblocking(false).unwrap();
     assert_eq!(silent.read(&mut [0; 8]).unwrap(), 0, "closed, without a reset");
+}
+
+/// What cannot be asked twice is not asked where the end has come already.
+#[test]
+fn a_kept_connection_that_ended_in_the_very_turn_is_not_asked_by() {
+    let member = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    member.set_nonblocking(true).unwrap();
+    let mut worker = ByHand::before(member.local_addr().unwrap());
+    let mut client = worker.client();
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    client.write_all(ASKED).unwrap();
+    worker.turn();
+    let (mut first, _) = member.accept().unwrap();
+    worker.turn();
+    assert!(first.read(&mut [0; 512]).unwrap() > 0);
+    first.write_all(answer).unwrap();
+    worker.turn();
+    assert_eq!(answers(&heard(&mut client)), 1);
+    // The client's event comes before that of the member's end.
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx").unwrap();
+    drop(first);
+    worker.turn();
+    let (mut second, _) = member.accept().expect("it is asked by another connection");
+    worker.turn();
+    assert!(second.read(&mut [0; 512]).unwrap() > 0);
+    second.write_all(answer).unwrap();
+    worker.turn();
+    assert_eq!(answers(&heard(&mut client)), 1);
 }
 
 /// TLS itself gives up who sends those, long before the end of a turn.

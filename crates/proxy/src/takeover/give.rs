@@ -118,10 +118,15 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
     asked();
     line.say_all(sockets(shared), |sockets, more| Message::Sockets { sockets, more })?;
     line.wait_up_to(LONG)?;
-    match line.hear()? {
-        Some((Message::Ready, _)) => {}
-        Some(_) => return Err(io::ErrorKind::InvalidData.into()),
-        None => {
+    match line.hear() {
+        Ok(Some((Message::Ready, _))) => {}
+        Ok(Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
+        Err(error) => {
+            // Said, or a successor that is ready after all would take us for dead.
+            let _ = line.say(&Message::Refused { reason: "it took too long to get ready".into() }, &[]);
+            return Err(error);
+        }
+        Ok(None) => {
             tracing::warn!(process, "the successor left before it served; this process goes on");
             return Ok(false);
         }
@@ -147,7 +152,7 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
         listener.set_sockets(Vec::new());
     }
     shared.tell_all(&Command::Relinquish);
-    shared.tell_all(&Command::StopAccepting);
+    shared.stop_accepting();
     tracing::info!(process, "the successor serves; what is connected here drains");
     Ok(true)
 }

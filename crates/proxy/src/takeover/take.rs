@@ -76,7 +76,8 @@ impl TakenOver {
     /// Everything is open here: the flows come over, and the old process lets go.
     pub(crate) fn confirm(mut self, shared: &Shared) -> Result<(), TakeOverError> {
         let mut flows = Vec::new();
-        self.line.say(&Message::Ready, &[])?;
+        // If it died before, that is heard next: somebody has to serve.
+        let _ = self.line.say(&Message::Ready, &[]);
         loop {
             match self.line.hear()? {
                 Some((Message::Flows { flows: records, more }, fds)) if records.len() == fds.len() => {
