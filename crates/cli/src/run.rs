@@ -1,26 +1,24 @@
-//! `seaway run`: start, serve, stop.
+//! `seaway run`: what it is run with; [`serving`] has the rest of its life.
+
+mod serving;
 
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
     time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
 use seaway_admin::{
-    Signal, Signals,
     logging::{self, Format, LogHandle},
     notify::Notifier,
 };
-use seaway_node::Host;
-use seaway_proxy::{HandOver, Proxy, TakenOver, Turn};
-use tokio::sync::mpsc;
+use seaway_proxy::Proxy;
 use tracing::{error, info, warn};
 
+use self::serving::serve;
 use crate::{
     args::{Common, LogFormat, Logging, Run},
-    control::Control,
     rights,
     settings::{self, Settings},
     version,
@@ -120,159 +118,6 @@ pub(crate) async fn follow(
         }
     }
     Some(settings)
-}
-
-async fn serve(process: Process, arguments: &Run) -> Result<ExitCode> {
-    let signals = Signals::listen().context("signals cannot be listened to")?;
-    let proxy = start_proxy(&process.settings)?;
-    let mut taken = None;
-    if arguments.take_over {
-        let path = hand_over_path(&process);
-        let mut sockets = tokio::task::spawn_blocking(move || seaway_proxy::take(&path)).await??;
-        info!(listeners = sockets.listening().count(), "the running process hands its sockets over");
-        proxy.adopt(&mut sockets);
-        taken = Some(sockets);
-    }
-    let recorded = seaway_files::state::stored_addresses(&process.state_dir);
-    let host = Arc::new(Host::new(
-        process.settings.host.clone(),
-        proxy,
-        process.settings.addresses.clone(),
-        recorded.iter().map(|it| it.ip),
-    ));
-    let control = Control::start(&process, &host).await?;
-    let serving = Serving { process, host, signals, taken };
-    serving.until_the_end(control, arguments).await
-}
-
-fn hand_over_path(process: &Process) -> PathBuf {
-    process.state_dir.join("takeover.sock")
-}
-
-/// A process that serves, through reloads, hand-overs and its end.
-struct Serving {
-    process: Process,
-    host: Arc<Host>,
-    signals: Signals,
-    /// Of a predecessor that has not let go yet.
-    taken: Option<TakenOver>,
-}
-
-/// A turn of a hand-over, with the answer that it waits for.
-type Told = (Turn, std::sync::mpsc::Sender<()>);
-
-impl Serving {
-    async fn until_the_end(mut self, control: Control, arguments: &Run) -> Result<ExitCode> {
-        let (tell, mut turns) = mpsc::unbounded_channel::<Told>();
-        let mut hand_over = None;
-        // None while a successor gets ready.
-        let mut control = Some(control);
-        loop {
-            let ready = async {
-                match &mut control {
-                    Some(control) => control.became_ready().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                signal = self.signals.next() => match signal {
-                    Signal::Reload => if let Some(control) = &control { self.reload(control, arguments).await },
-                    Signal::Stop => return self.stop(control).await,
-                    Signal::StopNow => return Ok(ExitCode::FAILURE),
-                },
-                () = ready => {
-                    self.take_the_rest().await?;
-                    hand_over = hand_over.or_else(|| self.await_successor(tell.clone()));
-                    info!(after = ?self.process.began.elapsed(), "ready");
-                    self.process.notifier.main_process(std::process::id());
-                    self.process.notifier.ready("serving");
-                    seaway_proxy::give_memory_back();
-                }
-                Some((turn, answer)) = turns.recv() => {
-                    match turn {
-                        Turn::Asked => if let Some(control) = control.take() {
-                            control.finish_planning().await.close().await;
-                        },
-                        Turn::Resumed => control = Some(Control::start(&self.process, &self.host).await?),
-                        Turn::Over => return self.leave().await,
-                    }
-                    // The thread that waits for it may have been told to end.
-                    let _ = answer.send(());
-                }
-            }
-        }
-    }
-
-    /// Everything is open here: the predecessor lets go.
-    async fn take_the_rest(&mut self) -> Result<()> {
-        let Some(taken) = self.taken.take() else { return Ok(()) };
-        let proxy = self.host.proxy.clone();
-        tokio::task::spawn_blocking(move || proxy.confirm(taken)).await??;
-        Ok(())
-    }
-
-    /// Without it everything works but a later --take-over.
-    fn await_successor(&self, tell: mpsc::UnboundedSender<Told>) -> Option<HandOver> {
-        let told = move |turn| {
-            let (answer, answered) = std::sync::mpsc::channel();
-            if tell.send((turn, answer)).is_ok() && turn != Turn::Over {
-                // An error: this process is ending, and nobody answers.
-                let _ = answered.recv();
-            }
-        };
-        let waiting = self.host.proxy.hand_over(&hand_over_path(&self.process), told);
-        waiting.inspect_err(|error| warn!(%error, "a later --take-over will not be possible")).ok()
-    }
-
-    async fn reload(&mut self, control: &Control, arguments: &Run) {
-        let process = &mut self.process;
-        process.notifier.reloading();
-        let read = load(arguments);
-        if let Some(settings) = follow(read, &process.settings, &process.log, Some(&self.host.proxy)).await {
-            control.configure(settings.config.clone(), settings.pems.clone()).await;
-            process.settings = settings;
-            info!("the configuration was read again");
-        }
-        process.notifier.ready("serving");
-    }
-
-    /// Nobody new; who is there may finish until the deadline; a second signal does not wait for it.
-    async fn stop(self, control: Option<Control>) -> Result<ExitCode> {
-        info!(patience = ?self.process.settings.drain, "stopping: no new connections; those that are open may finish");
-        self.process.notifier.stopping("draining");
-        let draining = match control {
-            Some(control) => Some(control.finish_planning().await),
-            None => None,
-        };
-        let (host, patience) = (self.host.clone(), self.process.settings.drain);
-        let code = self.drain(move || host.stop(patience).cut).await?;
-        if let Some(draining) = draining {
-            draining.close().await;
-        }
-        Ok(code)
-    }
-
-    /// A successor serves: what is connected here may finish, and its addresses are not touched.
-    async fn leave(self) -> Result<ExitCode> {
-        let (proxy, patience) = (self.host.proxy.clone(), self.process.settings.drain);
-        self.drain(move || proxy.drain(Instant::now() + patience).cut).await
-    }
-
-    async fn drain(mut self, drain: impl FnOnce() -> usize + Send + 'static) -> Result<ExitCode> {
-        let mut draining = tokio::task::spawn_blocking(drain);
-        tokio::select! {
-            _ = self.signals.next() => {
-                warn!("stopped at once");
-                // Threads that wait for connections are not waited for.
-                std::process::exit(1);
-            }
-            cut = &mut draining => match cut.context("the drain panicked")? {
-                0 => info!("stopped; every connection had ended"),
-                cut => warn!(cut, "stopped; connections were cut at the deadline"),
-            },
-        }
-        Ok(ExitCode::SUCCESS)
-    }
 }
 
 pub(crate) fn start_proxy(settings: &Settings) -> Result<Proxy> {

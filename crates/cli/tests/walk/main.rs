@@ -34,6 +34,7 @@ mod pressure;
 mod proxy_protocol;
 mod rights;
 mod seeing;
+mod succession;
 mod tls;
 mod transparent;
 mod units;

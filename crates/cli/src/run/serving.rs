@@ -1,0 +1,274 @@
+//! A process that serves: through reloads, hand-overs and its end.
+
+use std::{
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use seaway_admin::{Signal, Signals};
+use seaway_node::Host;
+use seaway_proxy::{HandOver, TakenOver, Turn};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant as Moment,
+};
+use tracing::{info, warn};
+
+use super::{Process, follow, load, start_proxy};
+use crate::{args::Run, control::Control};
+
+pub(super) async fn serve(process: Process, arguments: &Run) -> Result<ExitCode> {
+    let signals = Signals::listen().context("signals cannot be listened to")?;
+    let proxy = start_proxy(&process.settings)?;
+    let mut taken = None;
+    if arguments.take_over {
+        let path = hand_over_path(&process);
+        let mut sockets = tokio::task::spawn_blocking(move || seaway_proxy::take(&path)).await??;
+        info!(listeners = sockets.listening().count(), "the running process hands its sockets over");
+        proxy.adopt(&mut sockets);
+        taken = Some(sockets);
+    }
+    let recorded = seaway_files::state::stored_addresses(&process.state_dir);
+    let host = Arc::new(Host::new(
+        process.settings.host.clone(),
+        proxy,
+        process.settings.addresses.clone(),
+        recorded.iter().map(|it| it.ip),
+    ));
+    let control = Control::start(&process, &host).await?;
+    let mut serving = Serving { process, host, signals, taken };
+    let mut hand_over = None;
+    let code = serving.until_the_end(control, arguments, &mut hand_over).await?;
+    if let Some(hand_over) = hand_over {
+        serving.end(hand_over).await;
+    }
+    Ok(code)
+}
+
+fn hand_over_path(process: &Process) -> PathBuf {
+    process.state_dir.join("takeover.sock")
+}
+
+/// A process that serves, through reloads, hand-overs and its end.
+struct Serving {
+    process: Process,
+    host: Arc<Host>,
+    signals: Signals,
+    /// Of a predecessor that has not let go yet.
+    taken: Option<TakenOver>,
+}
+
+/// A successor that failed lets go of the state folder and the admin port when it ends, which is a little later.
+const RETURN_AGAIN: Duration = Duration::from_millis(100);
+/// For a successor that is on the line when this process has nothing more to do.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// A turn of a hand-over, with the answer that it waits for.
+type Told = (Turn, std::sync::mpsc::Sender<()>);
+
+impl Serving {
+    /// The hand-over outlives the turns that are told here: one that is not answered any more keeps its thread waiting,
+    /// and ending it waits for that thread.
+    async fn until_the_end(
+        &mut self,
+        control: Control,
+        arguments: &Run,
+        hand_over: &mut Option<HandOver>,
+    ) -> Result<ExitCode> {
+        let (tell, mut turns) = mpsc::unbounded_channel::<Told>();
+        // None while a successor gets ready, and until what it had is free again.
+        let mut control = Some(control);
+        // When to take back what a successor that failed had, and why that did not work before.
+        let mut returns: Option<(Moment, String)> = None;
+        loop {
+            let ready = async {
+                match &mut control {
+                    Some(control) => control.became_ready().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let again = async {
+                match &returns {
+                    Some((at, _)) => tokio::time::sleep_until(*at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                signal = self.signals.next() => match signal {
+                    Signal::Reload => if let Some(control) = &control { self.reload(control, arguments).await },
+                    Signal::Stop => return match control {
+                        Some(control) if self.taken.is_some() => self.step_back(control).await,
+                        None if returns.is_none() => self.leave_early(turns).await,
+                        control => self.stop(control).await,
+                    },
+                    Signal::StopNow => {
+                        // Nor is a hand-over waited for.
+                        std::mem::forget(hand_over.take());
+                        return Ok(ExitCode::FAILURE);
+                    }
+                },
+                () = ready => {
+                    self.take_the_rest().await?;
+                    if hand_over.is_none() {
+                        *hand_over = self.await_successor(tell.clone());
+                    }
+                    info!(after = ?self.process.began.elapsed(), "ready");
+                    self.process.notifier.main_process(std::process::id());
+                    self.process.notifier.ready("serving");
+                    seaway_proxy::give_memory_back();
+                }
+                Some((turn, answer)) = turns.recv() => {
+                    match turn {
+                        Turn::Asked => {
+                            returns = None;
+                            if let Some(control) = control.take() {
+                                control.finish_planning().await.close().await;
+                            }
+                        }
+                        Turn::Resumed => returns = Some((Moment::now(), String::new())),
+                        Turn::Over => return self.leave().await,
+                    }
+                    // The thread that waits for it may have been told to end.
+                    let _ = answer.send(());
+                }
+                // What is connected is served meanwhile: nothing here is worth an end.
+                () = again => match Control::start(&self.process, &self.host).await {
+                    Ok(started) => (control, returns) = (Some(started), None),
+                    Err(error) => {
+                        let why = format!("{error:#}");
+                        if returns.is_none_or(|(_, told)| told != why) {
+                            warn!("no changes are followed until this is over: {why}");
+                        }
+                        returns = Some((Moment::now() + RETURN_AGAIN, why));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Everything is open here: the predecessor lets go.
+    async fn take_the_rest(&mut self) -> Result<()> {
+        let Some(taken) = self.taken.take() else { return Ok(()) };
+        let proxy = self.host.proxy.clone();
+        tokio::task::spawn_blocking(move || proxy.confirm(taken)).await??;
+        Ok(())
+    }
+
+    /// Without it everything works but a later --take-over.
+    fn await_successor(&self, tell: mpsc::UnboundedSender<Told>) -> Option<HandOver> {
+        let told = move |turn| {
+            let (answer, answered) = std::sync::mpsc::channel();
+            if tell.send((turn, answer)).is_ok() && turn != Turn::Over {
+                // An error: this process is ending, and nobody answers.
+                let _ = answered.recv();
+            }
+        };
+        let waiting = self.host.proxy.hand_over(&hand_over_path(&self.process), told);
+        waiting.inspect_err(|error| warn!(%error, "a later --take-over will not be possible")).ok()
+    }
+
+    async fn reload(&mut self, control: &Control, arguments: &Run) {
+        let process = &mut self.process;
+        process.notifier.reloading();
+        let read = load(arguments);
+        if let Some(settings) = follow(read, &process.settings, &process.log, Some(&self.host.proxy)).await {
+            control.configure(settings.config.clone(), settings.pems.clone()).await;
+            process.settings = settings;
+            info!("the configuration was read again");
+        }
+        process.notifier.ready("serving");
+    }
+
+    /// Nobody new; who is there may finish until the deadline; a second signal does not wait for it.
+    async fn stop(&mut self, control: Option<Control>) -> Result<ExitCode> {
+        info!(patience = ?self.process.settings.drain, "stopping: no new connections; those that are open may finish");
+        self.process.notifier.stopping("draining");
+        let draining = match control {
+            Some(control) => Some(control.finish_planning().await),
+            None => None,
+        };
+        let (host, patience) = (self.host.clone(), self.process.settings.drain);
+        let code = self.drain(move || host.stop(patience).cut).await?;
+        if let Some(draining) = draining {
+            draining.close().await;
+        }
+        Ok(code)
+    }
+
+    /// Not ready yet: the predecessor goes on, and serves by the addresses that are on this host. What was accepted
+    /// here may finish.
+    async fn step_back(&mut self, control: Control) -> Result<ExitCode> {
+        info!("stopping before the take-over is complete: the predecessor goes on");
+        // Its locks and ports are free before the predecessor wants them back.
+        control.finish_planning().await.close().await;
+        self.taken = None;
+        self.host.proxy.stop_accepting();
+        self.leave().await
+    }
+
+    /// A successor is getting ready, and by now the addresses may be its own: only if it fails do they go.
+    async fn leave_early(&mut self, mut turns: mpsc::UnboundedReceiver<Told>) -> Result<ExitCode> {
+        info!("stopping while a successor gets ready; connections may finish");
+        self.process.notifier.stopping("draining");
+        let deadline = Moment::now() + self.process.settings.drain;
+        self.host.proxy.stop_accepting();
+        let code = self.leave().await?;
+        // It gets the flows yet, if it is ready by then.
+        tokio::select! {
+            Some((turn, _)) = turns.recv() => if turn == Turn::Resumed {
+                return self.stop(None).await;
+            },
+            // Whoever starts next finds the addresses recorded, and removes what it does not want.
+            () = tokio::time::sleep_until(deadline) => warn!("the successor is not ready, and not waited for"),
+            _ = self.signals.next() => {
+                warn!("stopped at once");
+                std::process::exit(1);
+            }
+        }
+        Ok(code)
+    }
+
+    /// A successor serves: what is connected here may finish, and its addresses are not touched.
+    async fn leave(&mut self) -> Result<ExitCode> {
+        let (proxy, patience) = (self.host.proxy.clone(), self.process.settings.drain);
+        self.drain(move || proxy.drain(Instant::now() + patience).cut).await
+    }
+
+    /// A successor that came late may have what is left; one that says nothing keeps nobody from ending.
+    async fn end(&mut self, hand_over: HandOver) {
+        let (done, ended) = oneshot::channel();
+        // A thread of its own, as the runtime would not end before one of its own did.
+        let ending = std::thread::Builder::new().name("ending".into()).spawn(move || {
+            drop(hand_over);
+            // Nobody waits any more.
+            let _ = done.send(());
+        });
+        if ending.is_ok() {
+            tokio::select! {
+                // An error as well: the thread is over.
+                _ = ended => {}
+                () = tokio::time::sleep(LAST_WORDS) => warn!("a successor that is not ready is not waited for"),
+                _ = self.signals.next() => warn!("stopped at once"),
+            }
+        }
+    }
+
+    async fn drain(&mut self, drain: impl FnOnce() -> usize + Send + 'static) -> Result<ExitCode> {
+        let mut draining = tokio::task::spawn_blocking(drain);
+        tokio::select! {
+            _ = self.signals.next() => {
+                warn!("stopped at once");
+                // Threads that wait for connections are not waited for.
+                std::process::exit(1);
+            }
+            cut = &mut draining => match cut.context("the drain panicked")? {
+                0 => info!("stopped; every connection had ended"),
+                cut => warn!(cut, "stopped; connections were cut at the deadline"),
+            },
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
