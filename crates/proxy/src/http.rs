@@ -261,6 +261,8 @@ impl Source for Http {
                 for index in self.tasks.indexes() {
                     self.end(index);
                 }
+                // Nor does anybody begin.
+                drop(self.hall.begun());
             }
             // The rest is about flows.
             _ => {}

@@ -153,7 +153,10 @@ async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember
         }
     });
     let held = Held(many);
-    hall.trunks().by_member.insert(key(member), Trunk { member: member.clone(), many: held.clone() });
+    // Nobody else is to ask by it where all has ended meanwhile: it goes with this one.
+    if !hall.is_stopping() && member.leaving_since().is_none() {
+        hall.trunks().by_member.insert(key(member), Trunk { member: member.clone(), many: held.clone() });
+    }
     Ok(held)
 }
 
