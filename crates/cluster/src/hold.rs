@@ -4,14 +4,12 @@
 use std::fmt;
 
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, Kind, Problem, Reason, Unit};
+use seaway_model::{Desired, Problem, Reason, Unit};
 use serde_json::{Value, json};
 
 use crate::{
     answer::{Answer, INSTALL},
     connect::Cluster,
-    decode,
-    kinds::Watched,
     lease::Leading,
     seen::Published,
 };
@@ -90,18 +88,9 @@ impl Driver for Holds {
     async fn apply(&self, unit: &Unit, step: &HoldStep, observed: &mut Held) -> Result<(), Failure> {
         let Some((object, uid)) = unit.service() else { return Ok(()) };
         self.leading.hold()?;
-        let services = Watched::of(Kind::Service).expect("Services are in the table of kinds");
-        let (namespace, name) = (&object.namespace, &object.name);
-        match self.cluster.merge(services, namespace, name, &step.body(uid)).await {
-            Ok(told) => {
-                let published = decode::published(&told);
-                self.cluster.seen().put_service(namespace, name, published.clone());
-                observed.published = Some(published);
-                Ok(())
-            }
-            // It is gone, and will be told so; or it is another by now.
-            Err(Answer::NotFound | Answer::Conflict(_)) => {
-                observed.published = None;
+        match self.cluster.merge_service(object, &step.body(uid)).await {
+            Ok(published) => {
+                observed.published = published;
                 Ok(())
             }
             Err(answer @ (Answer::Forbidden(_) | Answer::Invalid(_))) => {

@@ -5,12 +5,15 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     core::{Request, request},
 };
+use seaway_model::{Kind, ObjectRef};
 use serde_json::Value;
 
 use crate::{
     answer::Answer,
     connect::{Cluster, MANAGER},
+    decode,
     kinds::Watched,
+    seen::Published,
     told::Told,
 };
 
@@ -57,6 +60,25 @@ impl Cluster {
     ) -> Result<Told, Answer> {
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         self.send(of, namespace, |request| request.patch(name, &parameters, &Patch::Strategic(patch))).await
+    }
+
+    /// The same of a Service, as it is from then on. `None`: it is gone, or another by now.
+    pub(crate) async fn merge_service(
+        &self,
+        object: &ObjectRef,
+        patch: &Value,
+    ) -> Result<Option<Published>, Answer> {
+        let services = Watched::of(Kind::Service).expect("Services are in the table of kinds");
+        let (namespace, name) = (&object.namespace, &object.name);
+        match self.merge(services, namespace, name, patch).await {
+            Ok(told) => {
+                let published = decode::published(&told);
+                self.seen().put_service(namespace, name, published.clone());
+                Ok(Some(published))
+            }
+            Err(Answer::NotFound | Answer::Conflict(_)) => Ok(None),
+            Err(answer) => Err(answer),
+        }
     }
 
     async fn send(

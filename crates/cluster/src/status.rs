@@ -153,18 +153,9 @@ impl Statuses {
         at: IpAddr,
         said: &mut Said,
     ) -> Result<(), Failure> {
-        let services = Watched::of(Kind::Service).expect("Services are in the table of kinds");
-        let (namespace, name) = (&object.namespace, &object.name);
-        match self.cluster.merge(services, namespace, name, &annotation::body(uid, at)).await {
-            Ok(told) => {
-                let published = decode::published(&told);
-                self.cluster.seen().put_service(namespace, name, published.clone());
-                said.published = Some(published);
-                Ok(())
-            }
-            // It is gone, or another by now.
-            Err(Answer::NotFound | Answer::Conflict(_)) => {
-                said.published = None;
+        match self.cluster.merge_service(object, &annotation::body(uid, at)).await {
+            Ok(published) => {
+                said.published = published;
                 Ok(())
             }
             Err(answer @ (Answer::Forbidden(_) | Answer::Invalid(_))) => {

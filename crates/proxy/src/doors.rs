@@ -83,6 +83,13 @@ impl Doors {
         }
     }
 
+    /// All of them: who waits there from now on is a successor's, which has the same queues.
+    pub(crate) fn leave(&mut self, turn: &mut Turn) {
+        for index in self.doors.indexes() {
+            self.close(index, turn);
+        }
+    }
+
     /// How many may come in now.
     pub(crate) fn burst(&mut self, token: Token, turn: &Turn) -> u32 {
         let Some(door) = self.doors.of_generation(token.index(), token.generation()) else { return 0 };

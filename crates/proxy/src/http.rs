@@ -242,13 +242,7 @@ impl Source for Http {
                 self.hall.doors().open(listener.clone(), socket.clone(), turn);
             }
             Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
-            // Who waits at the doors from now on is the successor's, which has the same queues.
-            Command::Relinquish => {
-                let doors = self.hall.doors().of(|_| true);
-                for index in doors {
-                    self.hall.doors().close(index, turn);
-                }
-            }
+            Command::Relinquish => self.hall.doors().leave(turn),
             Command::StopAccepting(_) => {
                 self.hall.stop();
                 self.close_doors(turn, |_: &Arc<RunningListener>| true);

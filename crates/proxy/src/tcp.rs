@@ -196,12 +196,7 @@ impl Source for Tcp {
                 self.doors.open(listener.clone(), socket.clone(), turn);
             }
             Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
-            // Who waits at the doors from now on is the successor's, which has the same queues.
-            Command::Relinquish => {
-                for index in self.doors.of(|_| true) {
-                    self.doors.close(index, turn);
-                }
-            }
+            Command::Relinquish => self.doors.leave(turn),
             Command::StopAccepting(_) => self.close_doors(turn, |_: &Arc<RunningListener>| true),
             Command::SweepAt(at) => {
                 self.sweeps.push(*at);

@@ -188,6 +188,7 @@ impl Worker {
                 return false;
             }
             sources.all().into_iter().for_each(|source| source.command(&command, &mut self.turn));
+            // Who waited is let in, and counts: see `Shared::stop_accepting`.
             if let Command::StopAccepting(working) = command {
                 drop(working);
             }
