@@ -7,12 +7,13 @@ rigs_up=()
 # rig_up NAME UP DOWN: starts a rig by the command UP. One that does not come up is torn down by DOWN and started once
 # more, and the output says so: a flaky machine must not look like a broken Seaway, nor hide one.
 rig_up() {
-    local name=$1 up=$2 down=$3 attempt
+    local name=$1 up=$2 down=$3 attempt began=$SECONDS
     # Before it is up: whoever interrupts this leaves nothing running.
     rigs_up+=("$down")
     for attempt in 1 2; do
         if follow "rig $name" "$scratch/rig-$name.log" bash -c "$up"; then
             [ "$attempt" = 1 ] || say "  rig $name: came up on the second attempt"
+            echo "  $name: $((SECONDS - began)) s" >>"$scratch/starts"
             return 0
         fi
         say "  rig $name: did not come up$([ "$attempt" = 2 ] || echo '; torn down, to be started once more')"

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use seaway_drivers::native::{Native, OnHost, Step, steps};
 use seaway_engine::Driver;
 use seaway_model::{
@@ -186,6 +186,12 @@ fn any_load_balancer() -> impl Strategy<Value = LoadBalancer> {
 }
 
 proptest! {
+    // What failed is kept beside this file, and tried first.
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
     #[test]
     fn applying_the_steps_yields_what_is_wanted_and_asking_again_yields_none(
         wanted in prop::collection::vec(prop::option::of(any_load_balancer()), 1..6)

@@ -117,10 +117,16 @@ mod tests {
         for (text, millis) in table {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "s", "5x", "-1s", "1.5.5s", "5 s", "4294967295h4294967295h4294967295h"] {
-            if text.starts_with("4294967295h") {
-                continue;
-            }
+        for text in [
+            "",
+            "s",
+            "5x",
+            "-1s",
+            "1.5.5s",
+            "5 s",
+            "99999999999999999999h",
+            "5000000000000000h5000000000000000h",
+        ] {
             assert!(duration(text).is_err(), "{text}");
         }
     }

@@ -20,8 +20,9 @@ const LIMIT: usize = 60;
 
 /// The part of the child: serves the member until its input ends, then tells what happened.
 #[test]
+#[ignore = "run by another test, with few descriptors"]
 fn child() {
-    let Ok(member) = std::env::var(MEMBER) else { return };
+    let member = std::env::var(MEMBER).expect("the other test names a member");
     let stage = Stage::new();
     stage.put(pool(&[member.parse().unwrap()]));
     let (at, _) = stage.open(HERE, |_| {});
@@ -60,7 +61,9 @@ impl Starving {
         let mut child = Command::new("sh")
             .args([
                 "-c",
-                &format!("ulimit -n {LIMIT} && exec \"$0\" --exact child --nocapture --test-threads 1"),
+                &format!(
+                    "ulimit -n {LIMIT} && exec \"$0\" --exact child --ignored --nocapture --test-threads 1"
+                ),
             ])
             .arg(std::env::current_exe().unwrap())
             .env(MEMBER, member.to_string())

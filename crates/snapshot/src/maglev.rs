@@ -165,7 +165,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: seaway_testkit::properties::cases(48), ..ProptestConfig::default() })]
 
         #[test]
         fn taking_one_of_ten_members_moves_hardly_anybody_else(seed: u64, gone in 0_usize..10) {

@@ -11,6 +11,8 @@
 //!   gate         a way to it, or to a real OpenStack, on which that happens                         (feature `kubernetes`)
 //!   faults       what a test may have happen to a request of HTTP, before the cloud and before Kubernetes
 //!   mutate       seeds and seeded mutations for the fuzz targets
+//!   properties   how many cases a property is tried with
+//!   skip         a test that this machine cannot run, or that was unsteady
 //! ```
 //!
 //! Used by tests only; nothing that ships depends on it.
@@ -28,8 +30,12 @@ pub mod gate;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 pub mod mutate;
+pub mod properties;
 #[cfg(any(feature = "cloud", feature = "kubernetes"))]
 mod server;
+mod skip;
 pub mod told;
 #[cfg(feature = "topology")]
 pub mod topology;
+
+pub use skip::{skip, unsteady};

@@ -1,25 +1,31 @@
 //! Fuzzing on stable Rust: a folder of seeds, and seeded mutations of them.
 //!
-//! Deterministic, so that a failure on one machine is a failure on all of them; cargo-fuzz looks
-//! further, with the same functions and the same seeds (`fuzz/README.md`).
+//! Deterministic for one seed of `properties`, which `./test` prints, so that a failure on one machine is a failure on
+//! all of them; cargo-fuzz looks further, with the same functions and the same seeds (`fuzz/README.md`).
 
 use std::fs;
 use std::panic::{self, RefUnwindSafe};
 use std::path::Path;
 
+use crate::properties;
+
 /// Runs `target` over every file of `corpus`, then over `rounds` mutations of them.
 ///
-/// Panics with the offending input, ready to be stored as one more seed, if `target` does; and if
-/// there are no seeds, because then nothing was tested.
+/// Panics with the offending input if `target` does, and keeps it in a corpus of `fuzz/`, where it is tried first
+/// from then on. Panics if there are no seeds, because then nothing was tested.
 pub fn hold(corpus: &Path, rounds: usize, target: impl Fn(&[u8]) + RefUnwindSafe) {
     let seeds = seeds(corpus);
     assert!(!seeds.is_empty(), "no seeds in {}", corpus.display());
     for seed in &seeds {
         judge(seed, &target);
     }
-    let mut dice = Dice::new(0x5ea_3a4);
-    for _ in 0..rounds {
-        judge(&mutation(&seeds, &mut dice), &target);
+    let mut dice = Dice::new(properties::seed());
+    for _ in 0..rounds.saturating_mul(properties::cases(1) as usize) {
+        let input = mutation(&seeds, &mut dice);
+        if panic::catch_unwind(|| target(&input)).is_err() {
+            let kept = keep(corpus, &input);
+            panic!("it fails for b\"{}\"{kept}", input.escape_ascii());
+        }
     }
 }
 
@@ -136,6 +142,21 @@ fn seeds(corpus: &Path) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// Only where seeds are files that nothing else reads.
+fn keep(corpus: &Path, input: &[u8]) -> String {
+    if !corpus.components().any(|it| it.as_os_str() == "corpus") {
+        return String::new();
+    }
+    let hash = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    let file = corpus.join(format!("found_{hash:016x}"));
+    match fs::write(&file, input) {
+        Ok(()) => format!("; kept as {}", file.display()),
+        Err(error) => format!("; {} cannot be written: {error}", file.display()),
+    }
+}
+
 fn judge(input: &[u8], target: &(impl Fn(&[u8]) + RefUnwindSafe)) {
     if panic::catch_unwind(|| target(input)).is_err() {
         panic!("it fails for b\"{}\"", input.escape_ascii());
@@ -171,6 +192,19 @@ mod tests {
             });
         });
         assert!(found.is_err());
+    }
+
+    #[test]
+    fn what_is_found_is_kept_in_the_corpus_and_tried_first() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let corpus = folder.path().join("corpus");
+        fs::create_dir(&corpus).expect("a folder");
+        fs::write(corpus.join("seed"), b"harmless").expect("a seed");
+        let fragile = |bytes: &[u8]| assert!(!bytes.contains(&0xff), "it cannot stand this byte");
+        assert!(panic::catch_unwind(|| hold(&corpus, 5_000, fragile)).is_err());
+        assert_eq!(fs::read_dir(&corpus).expect("a folder").count(), 2);
+        // No mutation is needed any more.
+        assert!(panic::catch_unwind(|| hold(&corpus, 0, fragile)).is_err());
     }
 
     #[test]

@@ -42,7 +42,6 @@ use std::{
 
 pub use apart::{in_a_network_of_its_own, with_mounts_of_its_own};
 #[cfg(feature = "kubernetes")]
-pub(crate) use apart::{says, skip};
 pub use datagrams::{Datagrams, ask};
 pub use namespace::Namespace;
 pub use openstack::{OpenStack, Project};

@@ -108,7 +108,7 @@ fn every_link_of_a_page_leads_to_a_file_or_a_heading() {
 /// All Markdown of the checkout that people wrote.
 fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
-    for folder in ["", "docs", "examples", "fuzz", "bench", "rig", "deploy"] {
+    for folder in ["", "docs", "examples", "fuzz", "bench", "gate", "results", "rig", "deploy"] {
         let Ok(entries) = fs::read_dir(root().join(folder)) else { continue };
         let paths = entries.map(|it| it.expect("readable").path());
         pages.extend(paths.filter(|path| path.extension().is_some_and(|it| it == "md")));

@@ -1,6 +1,6 @@
 //! ClientHellos as clients say them, cut and mangled.
 
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use seaway_wire::hello::{Asked, Hello, read};
 
 fn with_length<const N: usize>(content: &[u8]) -> Vec<u8> {
@@ -101,6 +101,12 @@ fn what_no_client_says_is_refused() {
 }
 
 proptest! {
+    // What failed is kept beside this file, and tried first.
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
     #[test]
     fn however_it_is_cut_it_says_the_same_once_it_is_whole(
         name in "[a-z]{1,20}(\\.[a-z]{1,20}){0,3}",

@@ -1,6 +1,6 @@
 //! The chunked coding, however it is cut.
 
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use seaway_wire::http::{Chunks, Limits, Piece};
 
 /// The body, how many bytes were its coding, and its trailers; or that it was refused, or is not whole.
@@ -95,6 +95,12 @@ fn what_two_might_read_in_two_ways_is_refused() {
 }
 
 proptest! {
+    // What failed is kept beside this file, and tried first.
+    #![proptest_config(ProptestConfig {
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
     #[test]
     fn cuts_change_nothing(
         chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..6),

@@ -35,11 +35,9 @@ impl Chromium {
         let found =
             NAMES.iter().flat_map(|name| folders.iter().map(move |f| f.join(name))).find(|p| p.is_file());
         if found.is_none() {
-            let is = |name: &str, value: &str| env::var(name).is_ok_and(|v| v == value);
             let missing =
                 format!("no browser here: install one of {} (apt install chromium)", NAMES.join(", "));
-            assert!(!is("CI", "true") && !is("SEAWAY_BROWSER_TESTS", "required"), "{missing}");
-            eprintln!("skipped: {missing}");
+            seaway_testkit::skip(Some("SEAWAY_BROWSER_TESTS"), &missing);
         }
         found.map(|program| Chromium { program })
     }

@@ -28,7 +28,7 @@ use std::{
 pub(crate) fn again(test: &str, environment: &[(&str, &str)]) -> Output {
     let this = env::current_exe().expect("this program");
     Command::new(this)
-        .args([test, "--exact", "--nocapture"])
+        .args([test, "--exact", "--ignored", "--nocapture"])
         .envs(environment.iter().copied())
         .output()
         .expect("it runs")

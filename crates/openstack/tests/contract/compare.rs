@@ -7,6 +7,10 @@ use super::script::{Part, Script, Step};
 /// What differs, for a reader; nothing, if nothing does.
 pub(crate) fn differences(recorded: &Script, played: &Script) -> String {
     let mut text = String::new();
+    let (before, now) = (steps(recorded).count(), steps(played).count());
+    if before != now {
+        _ = writeln!(text, "\n{}: {before} steps were recorded, and {now} were played", recorded.name);
+    }
     for (before, now) in steps(recorded).zip(steps(played)) {
         if agree(before, now) {
             continue;

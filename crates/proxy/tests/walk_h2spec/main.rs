@@ -3,7 +3,6 @@
 //!
 //! `SEAWAY_H2SPEC` says where the program is; `rig/h2spec/install` builds it. Without it nothing is asked.
 #![allow(clippy::unwrap_used)]
-#![expect(clippy::print_stderr, reason = "a test that cannot be run says so")]
 
 #[path = "../http/peer.rs"]
 #[allow(dead_code)]
@@ -52,7 +51,7 @@ fn h2spec_finds_no_fault_over_tls_before_members_of_http_2() {
 
 fn judge(member: SocketAddr, protocol: BackendProtocol, options: &[&str]) {
     let Some(h2spec) = std::env::var_os("SEAWAY_H2SPEC") else {
-        return eprintln!("skipped: SEAWAY_H2SPEC names no h2spec; rig/h2spec/install builds it");
+        return seaway_testkit::skip(None, "SEAWAY_H2SPEC names no h2spec; rig/h2spec/install builds it");
     };
     let stage = Stage::new();
     stage.put(Pool { protocol, ..pool(&[member]) });

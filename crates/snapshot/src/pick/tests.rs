@@ -250,8 +250,6 @@ fn a_warming_member_gets_its_part_of_the_share() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
     /// Whatever the state of things: the one chosen may serve, and nobody is chosen only if nobody may.
     #[test]
     fn the_chosen_one_may_serve(

@@ -16,7 +16,10 @@ use nix::{
 };
 
 use super::{Node, NodeOptions, node::Place};
-use crate::topology::{Namespace, Relay, command, says, skip, until};
+use crate::{
+    skip,
+    topology::{Namespace, Relay, command, until},
+};
 
 /// The control plane within the cluster's networks.
 pub(super) const ADDRESSES: [&str; 2] = [ADDRESS, "fd00:10::1"];
@@ -72,7 +75,7 @@ impl Cluster {
     pub fn up(options: &Options) -> Option<Cluster> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if let Some(why) = lacking() {
-            skip(says("SEAWAY_KUBERNETES_TESTS", "required"), why);
+            skip(Some("SEAWAY_KUBERNETES_TESTS"), why);
             return None;
         }
         let control = Arc::new(Namespace::create("control"));

@@ -1,4 +1,4 @@
-use std::{io::Write, thread};
+use std::thread;
 
 use nix::{
     errno::Errno,
@@ -6,6 +6,7 @@ use nix::{
 };
 
 use super::command;
+use crate::skip;
 
 /// Runs `body` in a thread with a network of its own in which only `lo` is up. Threads and processes that it starts
 /// are in there too.
@@ -27,24 +28,14 @@ pub fn with_mounts_of_its_own(body: impl FnOnce() + Send + 'static) {
 }
 
 fn apart(flags: CloneFlags, what: &'static str, body: impl FnOnce() + Send + 'static) {
-    let thread = thread::spawn(move || match unshare(flags) {
+    // It is the same test there, if it has to say so.
+    let test = thread::current().name().unwrap_or("unknown").to_owned();
+    let thread = thread::Builder::new().name(test).spawn(move || match unshare(flags) {
         Ok(()) => body(),
-        Err(Errno::EPERM) => skip(says("SEAWAY_NET_TESTS", "required"), &format!("{what} needs root")),
+        Err(Errno::EPERM) => skip(Some("SEAWAY_NET_TESTS"), &format!("{what} needs root")),
         Err(error) => panic!("no {what}: {error}"),
     });
-    if let Err(panic) = thread.join() {
+    if let Err(panic) = thread.expect("a thread is started").join() {
         std::panic::resume_unwind(panic);
     }
-}
-
-/// Says that a test does not run, and fails it where nobody would read that.
-#[track_caller]
-pub(crate) fn skip(required: bool, why: &str) {
-    assert!(!required && !says("CI", "true"), "{why}");
-    // Not by a macro: what those print is not shown of a test that passes.
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
-
-pub(crate) fn says(name: &str, value: &str) -> bool {
-    std::env::var(name).is_ok_and(|it| it == value)
 }

@@ -228,7 +228,7 @@ impl Told {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: seaway_testkit::properties::cases(400), ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_the_ledger_is_sound_and_says_what_it_changed(

@@ -332,7 +332,7 @@ impl Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(seaway_testkit::properties::cases(16)))]
     #[test]
     fn two_of_us_understand_each_other(
         piece in 1..2_000_usize,
