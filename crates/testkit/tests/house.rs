@@ -5,6 +5,8 @@
 
 #[path = "house/built.rs"]
 mod built;
+#[path = "house/fuzz.rs"]
+mod fuzz;
 #[path = "house/licence.rs"]
 mod licence;
 #[path = "house/source.rs"]
