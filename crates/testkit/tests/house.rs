@@ -14,7 +14,7 @@ mod source;
 
 use std::collections::BTreeSet;
 
-use built::{Crate, Use, Workspace};
+use built::{Build, Crate, Use, Workspace};
 use source::Source;
 
 /// From the top floor to the ground: a crate may use only crates below it. What is named here and not built yet has
@@ -40,8 +40,8 @@ const FLOORS: [&str; 18] = [
     "model",
 ];
 
-/// Programs beside the crates: what measures, and what runs the tests. They use nothing of ours.
-const TOOLS: [&str; 2] = ["bench", "gate"];
+/// Programs for developers, which use no crate of ours and are used by none.
+const PROGRAMS: [&str; 3] = ["bench", "gate", "supply-chain"];
 
 /// No async, clock, randomness, environment, logging or I/O: time and seeds are passed in.
 const PURE: [&str; 5] = ["manifests", "model", "plan", "snapshot", "wire"];
@@ -122,7 +122,7 @@ fn a_crate_uses_only_crates_below_it() {
     check("ARCHITECTURE.md, \"Code map\": data flows one way", |house, faults| {
         for this in &house.crates {
             let Some(floor) = floor(&this.name) else {
-                if !TOOLS.contains(&&*this.name) {
+                if !PROGRAMS.contains(&&*this.name) {
                     faults.push(format!("{} has no floor: give it a line in FLOORS", this.name));
                 }
                 continue;
@@ -138,7 +138,7 @@ fn a_crate_uses_only_crates_below_it() {
 }
 
 #[test]
-fn only_tests_use_the_testkit_and_tools_use_nothing_of_ours() {
+fn nobody_but_tests_uses_the_testkit_and_programs_for_developers_use_nothing_of_ours() {
     check(
         "fakes stay out of the binary, and a measured program is a program like its peers",
         |house, faults| {
@@ -147,7 +147,7 @@ fn only_tests_use_the_testkit_and_tools_use_nothing_of_ours() {
                     if used.name == "testkit" && used.when != Use::Dev {
                         faults.push(format!("{} uses testkit outside of its tests", this.name));
                     }
-                    if TOOLS.contains(&&*this.name) {
+                    if PROGRAMS.contains(&&*this.name) {
                         faults.push(format!("{} uses {}", this.name, used.name));
                     }
                 }
@@ -207,16 +207,28 @@ fn some_crates_are_for_one_floor_alone() {
 #[test]
 fn nothing_banned_is_built_and_nothing_twice_without_a_reason() {
     check("a dependency needs a reason (style.md, 20)", |house, faults| {
-        for (banned, why) in BANNED {
-            if house.built.iter().any(|it| it.name == banned) {
-                faults.push(format!("{banned} is built: {why} (`cargo tree -i {banned}` tells by whom)"));
+        for build in &house.builds {
+            let name = &build.name;
+            for (banned, why) in BANNED {
+                if build.packages.iter().any(|it| it.name == banned) {
+                    faults.push(format!(
+                        "{name}: {banned} is built: {why} (`cargo tree -i {banned}` tells by whom)"
+                    ));
+                }
+            }
+            for pair in build.twice() {
+                let (package, one, two) = (&pair[0].name, &pair[0].version, &pair[1].version);
+                if !TWICE.iter().any(|(it, _)| it == package) {
+                    faults.push(format!(
+                        "{name}: {package} is built as {one} and as {two}; if need be, say why in TWICE"
+                    ));
+                }
             }
         }
-        for pair in house.built.windows(2).filter(|pair| pair[0].name == pair[1].name) {
-            let name = &pair[0].name;
-            if !TWICE.iter().any(|(it, _)| it == name) {
-                let (one, two) = (&pair[0].version, &pair[1].version);
-                faults.push(format!("{name} is built as {one} and as {two}; if need be, say why in TWICE"));
+        for (package, _) in TWICE {
+            let mut all = house.builds.iter().flat_map(Build::twice);
+            if !all.any(|pair| pair[0].name == package) {
+                faults.push(format!("{package} is built once: take it out of TWICE"));
             }
         }
     });
@@ -248,10 +260,12 @@ fn every_licence_lets_us_ship_under_apache() {
     check(
         "Seaway is Apache-2.0, whole, and whoever ships it owes nobody more than a notice",
         |house, faults| {
-            for package in &house.built {
-                if !licence::is_allowed(&package.licence) {
-                    faults
-                        .push(format!("{} {} is under {:?}", package.name, package.version, package.licence));
+            for build in &house.builds {
+                for it in &build.packages {
+                    if !licence::is_allowed_for(&it.name, &it.licence) {
+                        let (name, version, licence) = (&it.name, &it.version, &it.licence);
+                        faults.push(format!("{}: {name} {version} is under {licence:?}", build.name));
+                    }
                 }
             }
         },

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
+    thread,
 };
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
@@ -15,10 +16,21 @@ use super::source::Source;
 pub(crate) struct Workspace {
     /// Ours, by name without the `seaway-`.
     pub(crate) crates: Vec<Crate>,
-    /// All that is compiled on this platform, sorted by name.
-    pub(crate) built: Vec<Built>,
+    /// Of the workspace and of the fuzz targets, for each machine that Seaway is built for, with all features.
+    pub(crate) builds: Vec<Build>,
     root_manifest: String,
 }
+
+/// What one manifest needs on one machine.
+pub(crate) struct Build {
+    /// `fuzz/Cargo.toml for aarch64-unknown-linux-gnu`.
+    pub(crate) name: String,
+    /// Sorted by name.
+    pub(crate) packages: Vec<Built>,
+}
+
+const MANIFESTS: [&str; 2] = ["Cargo.toml", "fuzz/Cargo.toml"];
+const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
 pub(crate) struct Crate {
     pub(crate) name: String,
@@ -50,19 +62,29 @@ pub(crate) struct Built {
     pub(crate) licence: String,
 }
 
+impl Build {
+    /// Pairs of versions of one package.
+    pub(crate) fn twice(&self) -> impl Iterator<Item = &[Built]> {
+        self.packages.windows(2).filter(|pair| pair[0].name == pair[1].name)
+    }
+}
+
 impl Workspace {
     pub(crate) fn read() -> &'static Workspace {
         static WORKSPACE: OnceLock<Workspace> = OnceLock::new();
         WORKSPACE.get_or_init(|| {
-            let root = root();
-            let mut metadata = MetadataCommand::new();
-            metadata.manifest_path(root.join("Cargo.toml"));
-            metadata
-                .other_options(vec![format!("--filter-platform={}-unknown-linux-gnu", env::consts::ARCH)]);
-            let metadata = metadata.exec().expect("cargo metadata");
+            let root = &root();
+            let told: Vec<(Metadata, Build)> = thread::scope(|scope| {
+                let asked = MANIFESTS.iter().flat_map(|manifest| TARGETS.map(|target| (manifest, target)));
+                let asked =
+                    asked.map(|(manifest, target)| scope.spawn(move || build(root, manifest, target)));
+                let running: Vec<_> = asked.collect();
+                running.into_iter().map(|it| it.join().expect("cargo tells")).collect()
+            });
+            let crates = told[0].0.workspace_packages();
             Workspace {
-                crates: metadata.workspace_packages().into_iter().map(|it| ours(it, &root)).collect(),
-                built: built(&metadata, &root),
+                crates: crates.into_iter().map(|it| ours(it, root)).collect(),
+                builds: told.into_iter().map(|(_, build)| build).collect(),
                 root_manifest: read(&root.join("Cargo.toml")),
             }
         })
@@ -123,10 +145,22 @@ fn short(name: &str) -> String {
 
 /// `cargo metadata` tells also what a lock file may need for features that nobody enabled (hickory's `ring`); `cargo
 /// tree` tells what is built, without its licence. Together they tell enough.
-fn built(metadata: &Metadata, root: &Path) -> Vec<Built> {
+fn build(root: &Path, manifest: &str, target: &str) -> (Metadata, Build) {
+    let mut metadata = MetadataCommand::new();
+    metadata.manifest_path(root.join(manifest));
+    metadata.other_options(vec!["--locked".to_owned(), format!("--filter-platform={target}")]);
+    let metadata = metadata.exec().expect("cargo metadata");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let tree = Command::new(cargo)
-        .args(["tree", "--workspace", "--edges=normal,build,dev", "--prefix=none", "--format={p}"])
+        .args([
+            "tree",
+            "--locked",
+            "--workspace",
+            "--all-features",
+            "--edges=normal,build,dev",
+            "--prefix=none",
+        ])
+        .args(["--format={p}", "--target", target, "--manifest-path", manifest])
         .current_dir(root)
         .output()
         .expect("cargo tree");
@@ -141,7 +175,7 @@ fn built(metadata: &Metadata, root: &Path) -> Vec<Built> {
         })
         .collect();
     assert!(named.len() > 50, "cargo tree told only {} packages", named.len());
-    let mut built: Vec<Built> = metadata
+    let mut packages: Vec<Built> = metadata
         .packages
         .iter()
         .map(|it| Built {
@@ -151,9 +185,9 @@ fn built(metadata: &Metadata, root: &Path) -> Vec<Built> {
         })
         .filter(|it| named.contains(&(&*it.name, &*it.version)))
         .collect();
-    assert_eq!(built.len(), named.len(), "every package that is built has its metadata");
-    built.sort();
-    built
+    assert_eq!(packages.len(), named.len(), "every package that is built has its metadata");
+    packages.sort();
+    (metadata, Build { name: format!("{manifest} for {target}"), packages })
 }
 
 pub(crate) fn read(path: &Path) -> String {

@@ -18,9 +18,20 @@ const ALLOWED: [&str; 10] = [
     "Zlib",
 ];
 
+/// Licences of single packages that are no part of what is shipped.
+const ALSO: [(&str, &str, &str); 1] =
+    [("libfuzzer-sys", "NCSA", "it is as permissive as BSD-3-Clause, and only fuzzers contain LLVM's")];
+
+/// Whether a package can be taken under allowed licences alone.
+pub(crate) fn is_allowed_for(package: &str, expression: &str) -> bool {
+    let also = ALSO.iter().find(|(it, ..)| *it == package);
+    // What is allowed here may as well be MIT.
+    is_allowed(&also.map_or(expression.to_owned(), |(_, licence, _)| expression.replace(licence, "MIT")))
+}
+
 /// Whether an SPDX expression leaves a way to take the package under allowed licences alone. An expression that is not
 /// understood does not.
-pub(crate) fn is_allowed(expression: &str) -> bool {
+fn is_allowed(expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = &words[..];
@@ -91,4 +102,12 @@ fn a_choice_needs_one_allowed_licence_and_a_sum_needs_all() {
     ] {
         assert_eq!(is_allowed(expression), allowed, "{expression:?}");
     }
+}
+
+#[test]
+fn a_licence_that_is_allowed_for_one_package_is_allowed_for_no_other() {
+    let expression = "(MIT OR Apache-2.0) AND NCSA";
+    assert!(is_allowed_for("libfuzzer-sys", expression));
+    assert!(!is_allowed_for("libfuzzer-sys", "NCSA AND GPL-3.0-only"));
+    assert!(!is_allowed_for("serde", expression));
 }
