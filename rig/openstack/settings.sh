@@ -91,7 +91,7 @@ need_root() { [ "$(id -u)" = 0 ] || die "it needs root (network namespaces, Open
 hash_of() { cat "$@" | sha256sum | cut -c1-12; }
 
 # What `install` makes. A folder is whole when it has a file `.whole`, which is written last.
-python=$cache/python-$(hash_of "$rig/requirements.txt" <(/usr/bin/python3 --version 2>&1))
+python=$cache/python-$(hash_of "$rig"/requirements{,-build}.txt <(/usr/bin/python3 --version 2>&1))
 bin=$python/bin
 # Databases with every schema in place: they depend on who migrated them, and on what filled them.
 databases=$cache/databases-$(hash_of "$rig"/{requirements.txt,databases.sh,config.sh,seed.py,cloud.py,project.py} \
