@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -44,6 +45,8 @@ pub(crate) struct Control {
     admin: Admin,
     stopping: Arc<AtomicBool>,
     was_ready: bool,
+    /// Where this process answers itself.
+    status_page: Vec<SocketAddr>,
     /// Locked for as long as anything of it may be written; so it goes last.
     state: StateDir,
 }
@@ -63,7 +66,8 @@ impl Control {
         let (folder, manifests) = Folder::open(&process.manifests, Some(state.path()))?;
 
         let roles = Roles { allocate: true, host: Some(host.name.clone()) };
-        let config = Arc::new(process.settings.config.clone());
+        let status_page = bound.addresses();
+        let config = Arc::new(beside(&status_page, process.settings.config.clone()));
         let world = World::new(roles, vec![host.placement()], config);
         let names = Names::new(&process.settings.resolvers)?;
         let (status_trouble, mut troubles) = tokio::sync::mpsc::unbounded_channel();
@@ -149,6 +153,7 @@ impl Control {
             admin,
             stopping,
             was_ready: false,
+            status_page,
             state,
         })
     }
@@ -167,7 +172,8 @@ impl Control {
 
     pub(crate) async fn configure(&self, config: Config, pems: Vec<PemFiles>) {
         self.pems.set(pems);
-        if self.handle.changes().send(Change::Config(Arc::new(config))).await.is_err() {
+        let config = Arc::new(beside(&self.status_page, config));
+        if self.handle.changes().send(Change::Config(config)).await.is_err() {
             warn!("the engine has ended; the configuration is not applied");
         }
     }
@@ -186,6 +192,11 @@ impl Control {
         }
         Draining { admin: self.admin, state: self.state }
     }
+}
+
+/// Whoever may not name the status page as a member is told so by the plan.
+pub(crate) fn beside(status_page: &[SocketAddr], config: Config) -> Config {
+    Config { status_page: status_page.to_vec(), ..config }
 }
 
 /// Certificates age by the day; an hour is soon enough.

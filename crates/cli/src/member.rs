@@ -10,6 +10,7 @@ mod report;
 mod serve;
 
 use std::{
+    net::SocketAddr,
     process::ExitCode,
     sync::{
         Arc,
@@ -47,7 +48,7 @@ use self::{
 };
 use crate::{
     args::Member as Arguments,
-    control::{now, source, tell_time},
+    control::{beside, now, source, tell_time},
     rights,
     run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
     settings::{ByDefault, Settings},
@@ -141,6 +142,8 @@ struct Member {
     /// Certificates in files, for who serves.
     pems: Option<PemWatch>,
     admin: Admin,
+    /// Where whoever comes from this machine may change something.
+    status_page: Vec<SocketAddr>,
     stopping: Arc<AtomicBool>,
     notifier: Notifier,
     log: LogHandle,
@@ -150,6 +153,8 @@ impl Member {
     async fn start(arguments: &Arguments, settings: Settings, part: Part, log: LogHandle) -> Result<Member> {
         let binding = settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
         let mut bound = Bound::bind(&binding)?;
+        // What may only be read is anybody's; and a controller sends nobody anywhere.
+        let status_page = if part == Part::Node { bound.addresses() } else { Vec::new() };
         if let Some(at) = arguments.pod.pod_address {
             bound = bound.also_for_reading(at)?;
         }
@@ -187,7 +192,8 @@ impl Member {
             conf = Some((driver.clone(), cloud::rewritten(file.clone())));
             octavia = Some(driver);
         }
-        let world = World::new(roles, placements, Arc::new(settings.config.clone()));
+        let config = Arc::new(beside(&status_page, settings.config.clone()));
+        let world = World::new(roles, placements, config);
         let drivers = match &host {
             Some(host) => host.drivers(drivers),
             None => drivers
@@ -275,6 +281,7 @@ impl Member {
             conf,
             pems,
             admin,
+            status_page,
             stopping,
             notifier: Notifier::from_env(),
             log,
@@ -349,7 +356,8 @@ impl Member {
         if settings.told != self.settings.told {
             settings.told.iter().for_each(|line| warn!("{line}"));
         }
-        let config = Change::Config(Arc::new(settings.config.clone()));
+        let config = beside(&self.status_page, settings.config.clone());
+        let config = Change::Config(Arc::new(config));
         if self.handle.changes().send(config).await.is_err() {
             warn!("the engine has ended; the configuration is not applied");
         }

@@ -4,7 +4,7 @@ mod cloud;
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
@@ -30,6 +30,8 @@ pub struct Config {
     /// `tcpServices` and `udpServices`, in their order.
     pub exposed: Vec<Exposed>,
     pub front_door: FrontDoor,
+    /// Where this process itself answers, and lets whoever comes from this machine change things: nobody's member.
+    pub status_page: Vec<SocketAddr>,
     pub defaults: Defaults,
 }
 
@@ -175,6 +177,7 @@ impl Default for Config {
             clouds: BTreeMap::new(),
             exposed: Vec::new(),
             front_door: FrontDoor::default(),
+            status_page: Vec::new(),
             defaults: Defaults {
                 members: MembersFrom::Auto,
                 balance: Balance::RoundRobin,

@@ -92,6 +92,8 @@ pub enum Reason {
     Unreachable,
     /// A kind of objects that the cluster does not have.
     NotInstalled,
+    /// A member that is one of our own listeners.
+    Loop,
     /// Somebody else writes what is ours to write.
     OtherController,
     /// Written by rules that are newer than ours.
@@ -130,6 +132,7 @@ impl Reason {
             Reason::StateUnwritable => "StateUnwritable",
             Reason::Unreachable => "Unreachable",
             Reason::NotInstalled => "NotInstalled",
+            Reason::Loop => "Loop",
             Reason::OtherController => "OtherController",
             Reason::NewerPlan => "NewerPlan",
             Reason::Failed => "Failed",

@@ -24,6 +24,7 @@ mod view;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
     sync::{Arc, OnceLock},
 };
 
@@ -63,6 +64,8 @@ pub(crate) struct Effects {
     pub(crate) told: BTreeSet<Owner>,
     /// DNS names that are wanted now, or no more.
     pub(crate) names: BTreeSet<Name>,
+    /// Services whose members are others now, or that are led to no more.
+    pub(crate) served: BTreeSet<ServiceKey>,
 }
 
 #[derive(Debug, Default)]
@@ -125,6 +128,18 @@ impl FrontDoor {
         let touched = self.names.get(name).cloned().unwrap_or_default();
         self.serve(touched, given, &mut effects);
         effects
+    }
+
+    /// Its members are to be looked at again.
+    pub(crate) fn serve_again(&mut self, key: &ServiceKey, given: Given<'_>) -> Effects {
+        let mut effects = Effects::default();
+        self.serve([key.clone()].into(), given, &mut effects);
+        effects
+    }
+
+    /// Where the members of a Service are, those that were left out included.
+    pub(crate) fn member_addresses(&self, key: &ServiceKey) -> impl Iterator<Item = IpAddr> + '_ {
+        self.served.get(key).into_iter().flat_map(Served::member_addresses)
     }
 
     fn forget_listeners(&mut self) {
@@ -260,6 +275,7 @@ impl FrontDoor {
                 continue;
             }
             effects.told.extend(before.iter().chain(&now.as_ref()).map(|it| it.owner.clone()));
+            effects.served.insert(key.clone());
             let (old, new) = (before.map(Served::pools), now.as_ref().map(Served::pools));
             let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
             for id in old.keys().filter(|id| !new.contains_key(*id)) {

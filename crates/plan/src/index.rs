@@ -12,7 +12,7 @@ use seaway_model::{
     name::{Kind, ObjectRef},
 };
 
-use crate::certificates::Certificates;
+use crate::{certificates::Certificates, own::OwnListeners};
 
 /// A Service's namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,6 +67,8 @@ pub struct Index {
     answers: HashMap<Name, Arc<NameAnswer>>,
     hosts: BTreeMap<Name, Arc<HostReport>>,
     routes: BTreeMap<ObjectRef, Arc<HttpRoute>>,
+    /// Follows from grants, not from facts alone: the World keeps it.
+    pub(crate) own: OwnListeners,
 }
 
 impl Index {

@@ -26,6 +26,7 @@ mod http;
 pub mod index;
 pub mod ledger;
 mod members;
+mod own;
 pub mod quantity;
 mod service;
 pub mod spelling;

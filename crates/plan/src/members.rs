@@ -15,7 +15,10 @@ use seaway_model::{
     load_balancer::{Family, MemberState},
 };
 
-use crate::index::{Index, ServiceKey, is_excluded, zone};
+use crate::{
+    index::{Index, ServiceKey, is_excluded, zone},
+    own::Refused,
+};
 
 /// On an EndpointSlice: what each of its endpoints counts for.
 pub(crate) const WEIGHT: &str = "seaway.dev/weight";
@@ -42,6 +45,8 @@ pub(crate) struct Members {
     pub(crate) vouched: bool,
     /// Nodes should stand in, and the Service's port has no node port.
     pub(crate) no_node_port: bool,
+    /// Left out since they are listeners of our own.
+    pub(crate) refused: Vec<Refused>,
 }
 
 /// Everybody behind `port` of `service`, as the serving host `host` sees it.
@@ -57,6 +62,7 @@ pub(crate) fn members(
         if let TargetPort::Number(number) = port.target {
             found.name(index, name, number, 1, MemberState::Ready);
         }
+        found.leave_out_own(index, service, port);
         return found.finish();
     }
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
@@ -109,6 +115,10 @@ pub(crate) fn members(
     let every = from == MembersFrom::EveryNode;
     if by_nodes && (every || !found.by_address.is_empty()) {
         found.stand_in(index, service, port, every);
+    }
+    // A cloud leads to Nodes past our own data plane.
+    if !every {
+        found.leave_out_own(index, service, port);
     }
     let on_nodes = found.by_address.values().all(|it| it.node.is_some());
     found.members.vouched = in_cluster && !by_nodes && !service.publish_not_ready && on_nodes;
@@ -242,9 +252,34 @@ impl Found {
         }
     }
 
+    /// A member that is a listener of our own would make a loop. Whoever names it, this is where it ends.
+    fn leave_out_own(&mut self, index: &Index, service: &Service, port: &ServicePort) {
+        let refused = &mut self.members.refused;
+        self.by_address.retain(|at, member| {
+            let Some(listening) = index.own.whose(*at, port.protocol) else { return true };
+            let named_by = named_by(index, service, member);
+            refused.push(Refused { at: *at, listening, named_by });
+            false
+        });
+    }
+
     fn finish(mut self) -> Members {
         self.members.list = self.by_address.into_values().collect();
         self.members
+    }
+}
+
+/// Where a member comes from, for people.
+fn named_by(index: &Index, service: &Service, member: &Member) -> String {
+    if let Some(name) = &member.host_name {
+        return format!("the name {name}");
+    }
+    let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    let lists = |it: &Endpoint| it.at == EndpointAddress::Ip(member.at.ip());
+    match index.endpoints(&key).find(|slice| slice.endpoints.iter().any(lists)) {
+        Some(slice) => slice.object.to_string(),
+        // One that stands in.
+        None => format!("Node {}", member.node.as_deref().unwrap_or("?")),
     }
 }
 

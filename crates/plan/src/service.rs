@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -24,6 +25,7 @@ use crate::{
     http::{speaks_tls, spoken},
     index::Given,
     members::{Members, members},
+    own,
     unheeded::unheeded,
 };
 
@@ -39,6 +41,16 @@ pub(crate) struct Planned {
     pub(crate) nobody_here: bool,
     /// What of Nodes its load balancer in a cloud reaches.
     pub(crate) openings: Option<Arc<Openings>>,
+    /// Members that were left out, since we listen there ourselves.
+    pub(crate) refused: Vec<IpAddr>,
+}
+
+impl Planned {
+    /// Where its members are, those that were left out included.
+    pub(crate) fn member_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let members = self.load_balancer.pools.values().flat_map(|pool| &pool.members);
+        members.map(|it| it.at.ip()).chain(self.refused.iter().copied())
+    }
 }
 
 /// Plans `demand` on `binds`, without the listeners in `spoiled` (their ports are somebody else's). Pools that come
@@ -62,6 +74,7 @@ pub(crate) fn plan(
         demand.select(|name| index.node(name).map(|it| &**it), &mut found);
         planned.names.extend(found.names.iter().cloned());
         planned.members += found.list.len();
+        planned.refused.extend(found.refused.iter().map(|it| it.at.ip()));
         planned.problems.extend(noticed(demand, wanted, &found));
         let id = PoolId(format!("{}/{}", wanted.port.port, wanted.port.protocol).into());
         let protocol = match demand.protocol(&wanted.port) {
@@ -360,7 +373,8 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
                 .fix("Check the name, and that this host's resolver answers for it."),
         );
     }
-    if !found.list.is_empty() || !found.names.is_empty() || found.awaited {
+    problems.extend(own::problem(demand, wanted, &found.refused));
+    if !found.list.is_empty() || !found.names.is_empty() || !found.refused.is_empty() || found.awaited {
         return problems;
     }
     if matches!(service.kind, ServiceKind::ExternalName(_)) {

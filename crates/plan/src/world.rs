@@ -7,6 +7,7 @@ mod dry;
 mod freed;
 mod groups;
 mod hosts;
+mod looped;
 mod owners;
 mod status;
 mod written;
@@ -18,8 +19,8 @@ use std::{
 };
 
 use seaway_model::{
-    Address, Change, Config, Desired, Dirt, Fact, Kind, Name, ObjectRef, Outcome, Owner, Pool, PoolId,
-    Problem, Unit,
+    Address, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, Name, ObjectRef, Outcome, Owner, Pool,
+    PoolId, Problem, Unit,
     fact::FactRef,
     outcome::UnitState,
     unit::{LbKey, Place},
@@ -32,6 +33,7 @@ use crate::{
     demand::Demand,
     index::{Index, ServiceKey, Touched},
     ledger::{self, Ledger},
+    own::Dependent,
 };
 
 /// What this process does.
@@ -106,6 +108,12 @@ pub struct World {
     settled: bool,
     failures: u64,
     dirt: BTreeSet<Dirt>,
+    /// Whose members may be listeners of our own now, or no more.
+    looped: BTreeSet<Dependent>,
+    /// They are being looked at.
+    looks_at_looped: bool,
+    /// Where owners may listen, and processes that are not ours do.
+    foreign: HashMap<Owner, Vec<(IpAddr, ListenerId)>>,
 }
 
 /// What only one process in a cluster may work on.
@@ -123,11 +131,13 @@ fn is_for_one(unit: &Unit) -> bool {
 impl World {
     pub fn new(roles: Roles, placements: Vec<Arc<dyn Placement>>, config: Arc<Config>) -> World {
         let ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
+        let mut index = Index::default();
+        index.own.set_status_page(&config.status_page);
         World {
             roles,
             placements,
             config,
-            index: Index::default(),
+            index,
             certificates: Certificates::default(),
             drains: false,
             certified: HashMap::new(),
@@ -153,6 +163,9 @@ impl World {
             settled: false,
             failures: 0,
             dirt: BTreeSet::new(),
+            looped: BTreeSet::new(),
+            looks_at_looped: false,
+            foreign: HashMap::new(),
         }
     }
 
@@ -259,6 +272,9 @@ impl World {
                 let touched = self.ledger.put_host(report);
                 if !self.index.put(fact).is_empty() {
                     self.regrant(touched);
+                    let addresses = before.as_ref().map_or(&[][..], |it| &it.addresses);
+                    let looped = self.index.own.set_host(addresses, &report.addresses);
+                    self.look_at_looped(looped);
                     self.host_changed(before.as_deref(), report);
                 }
                 // Somebody took an address away behind our back. (One that could never be put there is not lost.)
@@ -310,8 +326,12 @@ impl World {
             FactRef::Address(ip) => self.remove_address(*ip),
             FactRef::Host(host) => {
                 let touched = self.ledger.remove_host(host);
+                let before = self.index.host(host).cloned();
                 self.index.remove(reference);
+                let addresses = before.as_ref().map_or(&[][..], |it| &it.addresses);
+                let looped = self.index.own.set_host(addresses, &[]);
                 self.regrant(touched);
+                self.look_at_looped(looped);
                 self.refresh_statuses();
                 self.look_at_all_released();
             }
@@ -404,6 +424,7 @@ impl World {
         if outcome.state == UnitState::Absent {
             self.went(&unit);
         }
+        self.note_foreign(&outcome);
         self.failures +=
             u64::from(matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix));
         let before = match outcome.state {

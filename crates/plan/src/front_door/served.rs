@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -23,6 +24,8 @@ pub(super) struct Served {
     pub(super) problems: Vec<Problem>,
     /// DNS names that its members need.
     pub(super) names: BTreeSet<Name>,
+    /// Members that were left out, since we listen there ourselves.
+    refused: Vec<IpAddr>,
 }
 
 impl Served {
@@ -40,12 +43,14 @@ impl Served {
             pools: BTreeMap::new(),
             problems: demand.problems.clone(),
             names: BTreeSet::new(),
+            refused: Vec::new(),
         };
         served.problems.extend(unvouched(&demand, given.certificates));
         for wanted in &demand.ports {
             let found = members(given.index, service, &wanted.port, given.host, demand.wishes.members);
             served.problems.extend(noticed(&demand, wanted, &found));
             served.names.extend(found.names.iter().cloned());
+            served.refused.extend(found.refused.iter().map(|it| it.at.ip()));
             let id = pool_id(&key, wanted.port.port);
             let through = demand.wishes.tls.through;
             let tls = backend_tls(&demand, &wanted.port, !through, given.certificates);
@@ -61,6 +66,11 @@ impl Served {
 
     pub(super) fn pools(&self) -> BTreeMap<PoolId, Arc<Pool>> {
         self.pools.clone()
+    }
+
+    pub(super) fn member_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let members = self.pools.values().flat_map(|pool| &pool.members);
+        members.map(|it| it.at.ip()).chain(self.refused.iter().copied())
     }
 
     pub(super) fn members(&self) -> usize {

@@ -49,6 +49,11 @@ impl World {
         self.guests_changed(|door, given| door.refresh_name(name, given));
     }
 
+    /// Some of its members may be listeners of our own, or no more.
+    pub(super) fn serve_again_at_door(&mut self, key: &ServiceKey) {
+        self.guests_changed(|door, given| door.serve_again(key, given));
+    }
+
     fn with_guests<T>(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> T) -> T {
         let given = Given {
             index: &self.index,
@@ -63,6 +68,9 @@ impl World {
         let effects = self.with_guests(change);
         if effects == Effects::default() {
             return;
+        }
+        for key in &effects.served {
+            self.note_members_at_door(key);
         }
         self.dirt.extend(effects.told.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
         let owner = front_door::owner();
@@ -114,6 +122,7 @@ impl World {
             let touched = self.ledger.release(&owner);
             self.regrant(touched);
             (self.door.grant, self.door.problems) = (None, Vec::new());
+            self.listens(&owner, Vec::new());
             return;
         }
         let claim = Claim {
@@ -154,11 +163,16 @@ impl World {
                     .fix("Give the front door another port or address: frontDoor: {port: 8080}."),
             );
         }
+        self.listens(&owner, grant.as_ref().map(|it| it.ports.clone()).unwrap_or_default());
         if self.door.grant != grant || self.door.problems != problems {
             (self.door.grant, self.door.problems) = (grant, problems);
             self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
             self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
         }
+    }
+
+    pub(super) fn door_ports(&self) -> &[(std::net::IpAddr, seaway_model::ListenerId)] {
+        self.door.grant.as_ref().map_or(&[], |it| &it.ports)
     }
 
     fn door_binds(&self) -> Vec<Bind> {

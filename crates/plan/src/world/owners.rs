@@ -190,6 +190,9 @@ impl World {
             Some(_) => demand.cloud_binds(),
             None => grant.as_ref().map(|it| self.binds(owner, it)).unwrap_or_default(),
         };
+        self.listens(owner, grant.as_ref().map(|it| it.ports.clone()).unwrap_or_default());
+        let Some(state) = self.owners.get(owner) else { return };
+        let Some(demand) = &state.demand else { return };
         let spoiled: BTreeSet<ListenerId> =
             grant.iter().flat_map(|it| it.conflicts.iter().map(|(_, id, _)| *id)).collect();
         let mut planned = plan(demand, binds, &spoiled, self.given(), &state.planned.load_balancer);
@@ -207,6 +210,8 @@ impl World {
             return;
         }
         let before = std::mem::replace(&mut state.planned, planned);
+        self.note_members(owner);
+        let state = self.owners.get(owner).expect("as before");
         if before.nobody_here != state.planned.nobody_here {
             self.presence_changed();
         }
@@ -274,6 +279,9 @@ impl World {
 
     pub(super) fn forget(&mut self, owner: &Owner) {
         let Some(state) = self.owners.remove(owner) else { return };
+        self.note_members(owner);
+        self.foreign.remove(owner);
+        self.listens(owner, Vec::new());
         for unit in &state.units {
             self.disown(owner, unit);
         }

@@ -43,6 +43,7 @@ impl World {
         };
         let same = whose(&self.config) == whose(&config);
         self.config = config;
+        self.index.own.set_status_page(&self.config.status_page);
         self.door.guests.forget_configuration();
         if same || !self.settled || !self.roles.allocate {
             return self.refresh_all();

@@ -1,0 +1,80 @@
+//! Members that are listeners of our own: whoever has some is planned again when what listens there changes.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use seaway_model::{
+    ListenerId, Outcome, Owner, Problem, Reason, Unit,
+    unit::{LbKey, Place},
+};
+
+use super::World;
+use crate::{front_door, index::ServiceKey, own::Dependent};
+
+impl World {
+    /// An owner may listen there from now on, and nowhere else. Where somebody else's process does, we do not.
+    pub(super) fn listens(&mut self, owner: &Owner, mut at: Vec<(IpAddr, ListenerId)>) {
+        if let Some(foreign) = self.foreign.get(owner) {
+            at.retain(|place| !foreign.contains(place));
+        }
+        let mut looped = self.index.own.set_listeners(owner, at);
+        // It is being planned at this moment.
+        looped.remove(&Dependent::Owner(owner.clone()));
+        self.look_at_looped(looped);
+    }
+
+    /// Plans them again, one after the other: planning one may be a reason to look at another.
+    pub(super) fn look_at_looped(&mut self, more: BTreeSet<Dependent>) {
+        self.looped.extend(more);
+        if std::mem::replace(&mut self.looks_at_looped, true) {
+            return;
+        }
+        while let Some(next) = self.looped.pop_first() {
+            match next {
+                Dependent::Owner(owner) => self.replan(&owner),
+                Dependent::AtFrontDoor(key) => self.serve_again_at_door(&key),
+            }
+        }
+        self.looks_at_looped = false;
+    }
+
+    /// Ports that another process has on this host: whoever has them may be a member, as it may where we do not listen.
+    pub(super) fn note_foreign(&mut self, outcome: &Outcome) {
+        let Unit::LoadBalancer(Place::Host { .. }, LbKey::Of(owner)) = &outcome.unit else { return };
+        let in_use = |(whose, it): &(Owner, Problem)| whose == owner && it.reason == Reason::PortInUse;
+        let is_taken = outcome.problems.iter().any(in_use);
+        if !is_taken && !self.foreign.contains_key(owner) {
+            return;
+        }
+        let granted = match *owner == front_door::owner() {
+            true => self.door_ports(),
+            false => self.owners.get(owner).and_then(|it| it.grant.as_ref()).map_or(&[][..], |it| &it.ports),
+        };
+        let granted = granted.to_vec();
+        let serves = |(ip, id): &(IpAddr, ListenerId)| {
+            outcome.serving.iter().any(|it| (it.ip, it.protocol, it.port) == (*ip, id.l4, id.port))
+        };
+        let foreign: Vec<_> = granted.iter().filter(|it| is_taken && !serves(it)).copied().collect();
+        if self.foreign.get(owner).map_or(&[][..], Vec::as_slice) == foreign {
+            return;
+        }
+        match foreign.is_empty() {
+            true => self.foreign.remove(owner),
+            false => self.foreign.insert(owner.clone(), foreign),
+        };
+        self.listens(owner, granted);
+        // Its own members, too.
+        self.look_at_looped([Dependent::Owner(owner.clone())].into());
+    }
+
+    pub(super) fn note_members(&mut self, owner: &Owner) {
+        let state = self.owners.get(owner);
+        let is_ours = |it: &&super::OwnerState| it.demand.as_ref().is_some_and(|it| it.cloud.is_none());
+        let addresses = state.filter(is_ours).into_iter().flat_map(|it| it.planned.member_addresses());
+        self.index.own.set_members(Dependent::Owner(owner.clone()), addresses);
+    }
+
+    pub(super) fn note_members_at_door(&mut self, key: &ServiceKey) {
+        let addresses = self.door.guests.member_addresses(key);
+        self.index.own.set_members(Dependent::AtFrontDoor(key.clone()), addresses);
+    }
+}
