@@ -89,7 +89,7 @@ fn listener_views(overview: &Overview, statistics: &[&ListenerStatistics]) -> Ve
                         + refused(Refusal::Rate)
                         + refused(Refusal::Resources),
                 },
-                errors: refused(Refusal::Header) + refused(Refusal::NoMember),
+                errors: refused(Refusal::Header) + refused(Refusal::NoMember) + refused(Refusal::Loop),
                 http: (listener.protocol == Protocol::Http).then(|| http(counted)),
                 rate: None,
             });

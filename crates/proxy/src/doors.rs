@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    own_sockets::MOST_PASSES,
     running::{Refusal, RunningListener},
     shared::Shared,
     sys::{self, Waker},
@@ -52,6 +53,8 @@ pub(crate) struct Newcomer {
     pub(crate) listener: Arc<RunningListener>,
     /// A PROXY protocol header has to come first.
     pub(crate) trusted: bool,
+    /// How often what it sends has come through here.
+    pub(crate) passes: u8,
 }
 
 impl Doors {
@@ -100,6 +103,11 @@ impl Doors {
     }
 
     pub(crate) fn admit(&mut self, door: u32, turn: &mut Turn) -> Admission {
+        if turn.shared.descriptors.are_scarce() {
+            turn.shared.few_descriptors_left();
+            self.shut(door, turn);
+            return Admission::Nobody;
+        }
         if !self.has_spare(&turn.shared) {
             self.shut(door, turn);
             return Admission::Nobody;
@@ -117,11 +125,20 @@ impl Doors {
             // Of this newcomer's network, says accept(2); the next one may be well.
             Err(_) => return Admission::TurnedAway,
         };
+        if !turn.shared.descriptors.note(fd.as_fd()) {
+            turn.shared.few_descriptors_left();
+        }
         let listener = listener.clone();
         let tuned = listener.tuned();
         let trusted = tuned.trusts(peer.ip());
+        let passes = turn.shared.own_sockets.passes(fd.as_fd(), peer, listener.at);
+        // Requests share connections: first their marks tell, and they can be told why.
+        let most_passes = if self.kind == Kind::HttpListener { 2 * MOST_PASSES } else { MOST_PASSES };
         let refusal = if !trusted && !tuned.admits(peer.ip()) {
             Some(Refusal::Source)
+        } else if passes >= most_passes {
+            turn.shared.came_round(listener.at);
+            Some(Refusal::Loop)
         } else {
             listener.enter(&tuned, turn.now).err()
         };
@@ -133,7 +150,7 @@ impl Doors {
         }
         drop(tuned);
         turn.shared.connection_began();
-        Admission::Newcomer(Newcomer { fd, peer, listener, trusted })
+        Admission::Newcomer(Newcomer { fd, peer, listener, trusted, passes })
     }
 
     pub(crate) fn somebody_left(&mut self, now: u64) {

@@ -40,6 +40,7 @@ mod identity;
 mod kept;
 mod mail;
 mod many;
+mod marks;
 mod mirror;
 mod multi;
 mod pour;
@@ -67,6 +68,7 @@ use std::{
 use seaway_model::L4;
 
 use self::hall::{Begun, Hall, Own};
+pub(crate) use self::marks::Mark;
 use crate::{
     doors::{Admission, Newcomer},
     running::RunningListener,
@@ -120,7 +122,7 @@ impl Http {
     }
 
     fn welcome(&mut self, newcomer: Newcomer, turn: &Turn) {
-        let own = Rc::new(Own::new(Some(newcomer.listener.clone()), turn.now));
+        let own = Rc::new(Own::new(Some(newcomer.listener.clone()), turn.now).passed(newcomer.passes));
         let future = Box::pin(arrival::arrive(self.hall.clone(), own.clone(), newcomer));
         // It registers its stream, and awaits the first bytes.
         self.begin((own, future));

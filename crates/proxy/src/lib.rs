@@ -19,6 +19,9 @@
 //! newcomers, workers share nothing but counters and pools. Counted per process: connections and rates that limits
 //! are about, open connections of members, health, ejections, affinity. Per worker: the turn of round robin.
 //!
+//! What this process sends may come back to it, by mistake or by malice: `own_sockets`, `hops` and `http/marks` count how
+//! often it has come through, and `descriptors` bounds what one load balancer takes, however it does that.
+//!
 //! What the crate does not know: Kubernetes, plans, who gave an address, whether an address is on this host (it
 //! binds freely), where certificates come from, files, the configuration.
 //!
@@ -44,10 +47,13 @@
 //! `shared.adopted` before `open` is called; the sockets to hand over are `listener.sockets()`.
 
 mod access;
+mod descriptors;
 mod doors;
 mod health;
+mod hops;
 mod http;
 mod open;
+mod own_sockets;
 mod pipes;
 mod proxy;
 mod reach;

@@ -203,7 +203,8 @@ impl Proxy {
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
         let tuned = state.tune(key, listener, self.shared().tickets.as_ref());
-        let running = Arc::new(RunningListener::new(key.clone(), at, id, tuned));
+        let share = state.share(&self.shared().descriptors, key);
+        let running = Arc::new(RunningListener::new(key.clone(), at, id, tuned).sharing(share));
         running.set_sockets(sockets.clone());
         state.listeners.insert((ip, id), running.clone());
         for (index, socket) in sockets.into_iter().enumerate() {

@@ -13,7 +13,10 @@ use seaway_snapshot::{Cursor, mix};
 use seaway_wire::proxy::{self, Forwarded, Origin, Transport, Version};
 
 use crate::{
+    hops,
+    own_sockets::OwnSocket,
     running::{RunningListener, RunningMember, RunningPool},
+    shared::Shared,
     sys::{self, KernelAddress},
 };
 
@@ -68,6 +71,7 @@ pub(crate) fn introduction(
     peer: SocketAddr,
     destination: Option<SocketAddr>,
     listener: SocketAddr,
+    hops: u8,
 ) -> Vec<u8> {
     let destination = destination.unwrap_or(listener);
     let version = match version {
@@ -76,7 +80,7 @@ pub(crate) fn introduction(
     };
     let origin = Origin::Forwarded(Forwarded::new(Transport::Stream, peer, destination));
     let mut bytes = Vec::with_capacity(128);
-    proxy::encode(version, &origin, &mut bytes);
+    proxy::encode_with(version, &origin, hops::tlvs(&hops::tlv(hops)), &mut bytes);
     bytes
 }
 
@@ -85,20 +89,27 @@ pub(crate) fn arrived_at(client: BorrowedFd<'_>, listener: SocketAddr) -> Socket
     if listener.ip().is_unspecified() { sys::local_address(client).unwrap_or(listener) } else { listener }
 }
 
-/// `free` gives back a descriptor that was held for this.
+/// `free` gives back a descriptor that was held for this; `passes` is how often what it is for has come through here.
 pub(crate) fn connect(
+    shared: &Shared,
     member: &RunningMember,
     client: Option<IpAddr>,
+    passes: u8,
     free: impl FnOnce() -> bool,
-) -> io::Result<OwnedFd> {
+) -> io::Result<(OwnedFd, Option<OwnSocket>)> {
     let address: &KernelAddress = &member.address;
     let fd = match sys::stream_socket(address) {
         Err(error) if sys::out_of_descriptors(&error) && free() => sys::stream_socket(address)?,
         other => other?,
     };
+    if !shared.descriptors.allow(fd.as_fd()) {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
     appear_as(client, fd.as_fd(), address)?;
-    sys::connect(fd.as_fd(), address)?;
-    Ok(fd)
+    member.is_target(&shared.own_sockets);
+    let own_socket =
+        shared.own_sockets.connect(fd.as_fd(), (member.at, address), (passes, client.is_some()))?;
+    Ok((fd, own_socket))
 }
 
 /// As who connects, where he is to be seen and is of the member's family.

@@ -23,7 +23,10 @@ use seaway_model::{
     load_balancer::{Certificate, Protocol, TlsByName},
 };
 
-use crate::tls::{Keys, Slot, Terms, Tickets};
+use crate::{
+    descriptors::{Descriptors, Share},
+    tls::{Keys, Slot, Terms, Tickets},
+};
 
 pub(crate) use answers::Answers;
 pub use listener::Refusal;
@@ -51,6 +54,8 @@ pub(crate) struct LoadBalancerState {
     /// What was made of listeners, as long as it is used.
     tuned: Vec<Weak<Tuned>>,
     terms: Vec<(Arc<TlsByName>, Protocol, Arc<Terms>)>,
+    /// What its listeners have of the descriptors, once it has one.
+    share: Option<Arc<Share>>,
 }
 
 impl Registry {
@@ -71,6 +76,10 @@ impl LoadBalancerState {
             .entry(id.clone())
             .or_insert_with(|| Arc::new(RunningPool::empty(key.clone(), id.clone())))
             .clone()
+    }
+
+    pub(crate) fn share(&mut self, of: &Arc<Descriptors>, key: &LbKey) -> Arc<Share> {
+        self.share.get_or_insert_with(|| Share::new(of.clone(), key.clone())).clone()
     }
 
     fn certificate(&mut self, name: &ObjectRef) -> Arc<Slot> {

@@ -1,6 +1,8 @@
 //! What belongs to the whole process: the registry, the workers' mailboxes, how many connections there are.
 
 use std::{
+    hash::{BuildHasher, RandomState},
+    net::SocketAddr,
     sync::{
         Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -11,7 +13,10 @@ use std::{
 
 use crate::{
     access::Access,
+    descriptors::Descriptors,
+    http::Mark,
     open::{Adopted, Closing, Wide},
+    own_sockets::{MOST_PASSES, OwnSockets},
     running::Registry,
     sys,
     takeover::Inheritance,
@@ -21,6 +26,8 @@ use crate::{
 
 /// Milliseconds without a shortage after which the next one is news.
 const EPISODE: u64 = 10_000;
+/// The same of loops.
+const LOOP_EPISODE: u64 = 60_000;
 /// A worker that does not obey within this time is not waited for.
 const OBEYED: Duration = Duration::from_secs(5);
 
@@ -35,6 +42,12 @@ pub(crate) struct Shared {
     /// Sockets of listeners that were closed, as long as a worker has not let go of them.
     pub(crate) closing: Closing,
     pub(crate) wide: Wide,
+    /// What we have sent ourselves.
+    pub(crate) own_sockets: Arc<OwnSockets>,
+    pub(crate) descriptors: Arc<Descriptors>,
+    /// Of requests that have come through this process.
+    pub(crate) mark: Mark,
+    looped_at: AtomicU64,
     /// Connections of all workers; UDP flows do not count.
     connections: AtomicUsize,
     flows: AtomicUsize,
@@ -57,6 +70,11 @@ impl Shared {
             closing: Closing::default(),
             wide: Wide::default(),
             inheritance: Inheritance::default(),
+            own_sockets: Arc::default(),
+            descriptors: Arc::new(Descriptors::new()),
+            // The standard library asks the kernel for the keys of its hash tables: randomness without a crate.
+            mark: Mark::new(RandomState::new().hash_one(std::process::id())),
+            looped_at: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
             flows: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
@@ -125,17 +143,47 @@ impl Shared {
         }
     }
 
+    /// Something came back to us too often. One line per episode.
+    pub(crate) fn came_round(&self, listener: SocketAddr) {
+        let now = sys::millis();
+        let before = self.looped_at.swap(now, Relaxed);
+        if before == 0 || now.saturating_sub(before) > LOOP_EPISODE {
+            tracing::warn!(
+                %listener,
+                "what came here had come through this process {MOST_PASSES} times before: its Service leads to itself, \
+                 maybe by others; it is refused",
+            );
+        }
+    }
+
+    /// Only the descriptors are left that are kept for what runs: who is not in yet waits.
+    pub(crate) fn few_descriptors_left(&self) {
+        self.starved(|connections| {
+            tracing::error!(
+                connections, reserve = self.descriptors.reserve(),
+                "nearly out of descriptors: those that are left are for what runs, newcomers wait; raise the limit of \
+                 open files",
+            );
+        });
+    }
+
     /// Somebody got no descriptor. One line per episode, however many workers and connections suffer from it, and even
     /// if some get one now and then.
     pub(crate) fn out_of_descriptors(&self, error: &std::io::Error) {
+        self.starved(|connections| {
+            tracing::error!(
+                %error, connections,
+                "out of descriptors: what runs goes on, newcomers wait; raise the limit of open files",
+            );
+        });
+    }
+
+    fn starved(&self, tell: impl FnOnce(usize)) {
         let now = sys::millis();
         let before = self.starved_at.swap(now, Relaxed);
         if before == 0 || now.saturating_sub(before) > EPISODE {
             self.exhausted.fetch_add(1, Relaxed);
-            tracing::error!(
-                %error, connections = self.connections(),
-                "out of descriptors: what runs goes on, newcomers wait; raise the limit of open files",
-            );
+            tell(self.connections());
         }
     }
 }

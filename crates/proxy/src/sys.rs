@@ -24,8 +24,8 @@ pub(crate) use datagram::*;
 pub(crate) use epoll::{Epoll, Event, Events, Waker};
 pub(crate) use pass::*;
 pub(crate) use pipe::Pipe;
+pub(crate) use process::{descriptor_limit, pin_to, sleep_exactly};
 pub use process::{give_memory_back, raise_descriptor_limit};
-pub(crate) use process::{pin_to, sleep_exactly};
 pub(crate) use socket::*;
 
 /// The result of a call that gives a number, or −1.

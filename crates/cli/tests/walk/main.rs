@@ -24,6 +24,7 @@ mod http_routes;
 mod in_namespace;
 mod lifecycle;
 mod limits;
+mod loops;
 mod manifests;
 mod mistakes;
 mod names;

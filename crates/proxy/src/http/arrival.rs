@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     doors::Newcomer,
+    hops::{self, MOST_HOPS},
     reach,
     running::{Refusal, RunningListener},
     shared::Shared,
@@ -43,6 +44,8 @@ pub(super) struct Who {
     pub(super) peer: SocketAddr,
     /// Where it wanted to go.
     pub(super) destination: Option<SocketAddr>,
+    /// What members are told of how many of us it came through.
+    pub(super) hops: u8,
     pub(super) listener: Arc<RunningListener>,
     pub(super) told: Told,
     /// How TLS is spoken with it.
@@ -75,10 +78,10 @@ impl Who {
 }
 
 pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
-    let Newcomer { fd, peer, listener, trusted } = newcomer;
+    let Newcomer { fd, peer, listener, trusted, .. } = newcomer;
     let told = Told::new(peer, listener.at.port(), false);
     let shared = hall.shared.clone();
-    let mut who = Who { peer, destination: None, listener, told, terms: None, shared };
+    let mut who = Who { peer, destination: None, hops: 0, listener, told, terms: None, shared };
     let mut stream = match hall.watch(fd, own.index()) {
         Ok(stream) => stream,
         Err(error) => return hall.shared.out_of_descriptors(&error),
@@ -148,7 +151,8 @@ async fn introduced(who: &mut Who, stream: &Stream, scratch: &mut Scratch) -> Re
         loop {
             match proxy::parse(scratch.asked.filled()) {
                 Parsed::Header(header) => {
-                    return Poll::Ready(Some((header.length, header.source(), header.destination())));
+                    let hops = hops::told(&header);
+                    return Poll::Ready(Some((header.length, header.source(), header.destination(), hops)));
                 }
                 Parsed::Need(_) => {}
                 Parsed::Invalid(_) => return Poll::Ready(None),
@@ -159,7 +163,12 @@ async fn introduced(who: &mut Who, stream: &Stream, scratch: &mut Scratch) -> Re
             }
         }
     });
-    let (length, source, destination) = header.await.ok_or(Refusal::Header)?;
+    let (length, source, destination, hops) = header.await.ok_or(Refusal::Header)?;
+    if hops >= MOST_HOPS {
+        who.shared.came_round(who.listener.at);
+        return Err(Refusal::Loop);
+    }
+    who.hops = hops + 1;
     scratch.asked.consume(length);
     if let Some(source) = source {
         who.peer = source;

@@ -98,7 +98,7 @@ pub(super) async fn connect(
 ) -> io::Result<End> {
     let mut stream = reached(hall, own.index(), member).await?;
     if let Some(version) = pool.live().compiled.pool().proxy {
-        let header = reach::introduction(version, who.peer, who.destination, who.listener.at);
+        let header = reach::introduction(version, who.peer, who.destination, who.listener.at, who.hops);
         stream.write_all(&header).await?;
     }
     secured(&mut stream, pool, member).await?;
@@ -107,10 +107,12 @@ pub(super) async fn connect(
 
 /// A connection to a member, which carries nothing yet.
 pub(super) async fn reached(hall: &Rc<Hall>, task: u32, member: &RunningMember) -> io::Result<Stream> {
-    let fd = reach::connect(member, None, || hall.doors().give_up_spare())?;
+    let spare = || hall.doors().give_up_spare();
+    let (fd, own_socket) = reach::connect(&hall.shared, member, None, hall.passes(), spare)?;
     // A body may go in a write of its own, behind a head that the member does not confirm before it has seen both.
     sys::set_no_delay(fd.as_fd())?;
-    let stream = hall.watch(fd, task)?;
+    let mut stream = hall.watch(fd, task)?;
+    stream.is_from(own_socket);
     stream.connected().await?;
     Ok(stream)
 }

@@ -122,6 +122,12 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             return client.say(scratch, &answer).await;
         }
     }
+    let mark = &client.hall.shared.mark;
+    if mark.is_looped(head, &scratch.request) {
+        client.hall.shared.came_round(client.who.listener.at);
+        client.who.listener.refuse(Refusal::Loop);
+        return refuse(client, scratch, 508).await;
+    }
     let number = client.hall.cursors().draw();
     let Some(pool) = tuned.pool_of(found.rule, || number) else {
         client.who.listener.refuse(Refusal::NoMember);
@@ -146,6 +152,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         options: short.options,
         id: &scratch.id,
         version: version_of(&scratch.request, matches!(client.end, End::Multi(_))),
+        mark,
     };
     let asking = Asking { rule, sticky: sticky.as_ref() };
     let (out, identities) = (&mut scratch.question, client.hall.identities());

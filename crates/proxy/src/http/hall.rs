@@ -71,6 +71,8 @@ pub(super) struct Own {
     listener: Option<Arc<RunningListener>>,
     member: RefCell<Option<Arc<RunningMember>>>,
     began: u64,
+    /// How often what it is about has come through here.
+    passes: u8,
 }
 
 /// Its task has no place yet.
@@ -91,7 +93,17 @@ impl Own {
             listener,
             member: RefCell::new(None),
             began: now,
+            passes: 0,
         }
+    }
+
+    pub(super) fn passed(mut self, passes: u8) -> Own {
+        self.passes = passes;
+        self
+    }
+
+    pub(super) fn passes(&self) -> u8 {
+        self.passes
     }
 
     /// Where its task is.
@@ -189,6 +201,11 @@ impl Hall {
 
     pub(super) fn trunks(&self) -> RefMut<'_, Trunks> {
         self.trunks.borrow_mut()
+    }
+
+    /// How often what the running task is about has come through here.
+    pub(super) fn passes(&self) -> u8 {
+        self.current.borrow().as_ref().map_or(0, |own| own.passes())
     }
 
     pub(super) fn enter(&self, own: &Rc<Own>) {

@@ -28,7 +28,8 @@ pub(super) fn reflect(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
             tracing::debug!(pool = %mirror.pool.id, "a request with a long body is not mirrored");
             continue;
         }
-        let own = Rc::new(Own::new(Some(client.who.listener.clone()), client.hall.now()));
+        let own = Own::new(Some(client.who.listener.clone()), client.hall.now());
+        let own = Rc::new(own.passed(client.own.passes()));
         let copy = closing(&scratch.question);
         let future = send(client.hall.clone(), own.clone(), client.who.clone(), mirror.pool.clone(), copy);
         client.hall.begin(own, future);

@@ -8,6 +8,7 @@ use seaway_wire::http::{Body, Field, Known, Request, Version};
 use super::{
     heads::{Changes, Told},
     identity::{self, Identities},
+    marks::{self, Mark},
 };
 
 /// Where the path begins to be another: so many bytes of it are replaced by these.
@@ -27,6 +28,8 @@ pub(super) struct Introduction<'a> {
     pub(super) id: &'a [u8],
     /// The version of HTTP that the client speaks.
     pub(super) version: &'static str,
+    /// That it has come through here.
+    pub(super) mark: &'a Mark,
 }
 
 /// The version that `Via` names.
@@ -67,6 +70,7 @@ impl Introduction<'_> {
                 }
                 Known::TraceParent if !traced => continue,
                 _ if self.is_ours_to_tell(field) => continue,
+                Known::Other if marks::is_mark(field.name.of(head)) && !field.hop => {}
                 // Nobody changes how long a body is.
                 Known::ContentLength => {}
                 Known::Other if !traced && identity::is_trace_state(field.name.of(head)) => continue,
@@ -87,6 +91,7 @@ impl Introduction<'_> {
         if let Some(name) = &self.options.via {
             put(out, &[b"Via: ", self.version.as_bytes(), b" ", name.as_bytes(), b"\r\n"]);
         }
+        put(out, &[b"CDN-Loop: ", self.mark.bytes(), b"\r\n"]);
         if let Some(certificate) = &self.told.certificate {
             put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
         }

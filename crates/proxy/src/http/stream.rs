@@ -10,9 +10,14 @@ use std::{
 };
 
 use super::{hall::Hall, session::Session};
-use crate::sys::{self, Event, Pipe};
+use crate::{
+    own_sockets::OwnSocket,
+    sys::{self, Event, Pipe},
+};
 
 pub(super) struct Stream {
+    /// As it looks from the member; goes before the connection does.
+    own_socket: Option<OwnSocket>,
     hall: Rc<Hall>,
     fd: OwnedFd,
     ready: Rc<Ready>,
@@ -72,7 +77,12 @@ impl Ready {
 
 impl Stream {
     pub(super) fn new(hall: Rc<Hall>, fd: OwnedFd, ready: Rc<Ready>, index: u32) -> Stream {
-        Stream { hall, fd, ready, index, tls: None, patient: Cell::new(false) }
+        Stream { own_socket: None, hall, fd, ready, index, tls: None, patient: Cell::new(false) }
+    }
+
+    /// It is one of our own to a member.
+    pub(super) fn is_from(&mut self, own_socket: Option<OwnSocket>) {
+        self.own_socket = own_socket;
     }
 
     pub(super) fn index(&self) -> u32 {

@@ -90,7 +90,8 @@ fn begin(
     asked: Asked,
 ) -> Rc<Own> {
     toll.begun.set(toll.begun.get() + 1);
-    let own = Rc::new(Own::new(Some(who.listener.clone()), many.hall.now()));
+    let own = Own::new(Some(who.listener.clone()), many.hall.now()).passed(many.driver().passes());
+    let own = Rc::new(own);
     let mut scratch = many.hall.scratch();
     scratch.asked.put(connection.lines());
     if !ends && !asked.is_sized && !asked.switches && !asked.connects {

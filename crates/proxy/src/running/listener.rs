@@ -11,19 +11,20 @@ use std::{
 
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
-    LbKey, Listener, ListenerId, PoolId,
+    L4, LbKey, Listener, ListenerId, PoolId,
     load_balancer::{Action, Filter, Protocol, Rule},
 };
 
 use seaway_snapshot::Routes;
 
 use super::{Answers, RunningPool, through::Through};
-use crate::tls::Terms;
+use crate::{descriptors::Share, tls::Terms};
 
 pub(crate) struct RunningListener {
     pub(crate) key: LbKey,
     pub(crate) at: SocketAddr,
     pub(crate) id: ListenerId,
+    share: Arc<Share>,
     tuned: ArcSwap<Tuned>,
     /// One for each worker; workers hold clones. Kept here to be handed over to a successor.
     sockets: Mutex<Vec<Arc<OwnedFd>>>,
@@ -94,10 +95,12 @@ pub enum Refusal {
     NoMember,
     /// Out of descriptors or of memory.
     Resources,
+    /// It came from ourselves, round and round.
+    Loop,
 }
 
 impl Refusal {
-    pub const ALL: [Refusal; 7] = [
+    pub const ALL: [Refusal; 8] = [
         Refusal::Source,
         Refusal::Connections,
         Refusal::Rate,
@@ -105,6 +108,7 @@ impl Refusal {
         Refusal::Tls,
         Refusal::NoMember,
         Refusal::Resources,
+        Refusal::Loop,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -116,6 +120,7 @@ impl Refusal {
             Refusal::Tls => "tls",
             Refusal::NoMember => "no-member",
             Refusal::Resources => "resources",
+            Refusal::Loop => "loop",
         }
     }
 }
@@ -246,6 +251,7 @@ impl RunningListener {
             key,
             at,
             id,
+            share: Share::unlimited(),
             tuned: ArcSwap::new(tuned),
             sockets: Mutex::default(),
             closed_at: AtomicU64::new(0),
@@ -261,6 +267,16 @@ impl RunningListener {
             answers: Answers::default(),
             refused: Default::default(),
         }
+    }
+
+    /// One of several that share descriptors with others.
+    pub(crate) fn sharing(self, share: Arc<Share>) -> RunningListener {
+        RunningListener { share, ..self }
+    }
+
+    /// What each client of it needs: one for itself and one for its member, a flow only that.
+    fn descriptors(&self) -> u32 {
+        if self.id.l4 == L4::Udp { 1 } else { 2 }
     }
 
     pub(crate) fn tuned(&self) -> Guard<Arc<Tuned>> {
@@ -294,6 +310,10 @@ impl RunningListener {
             self.active.fetch_sub(1, Relaxed);
             return Err(Refusal::Connections);
         }
+        if !self.share.take(self.descriptors(), now) {
+            self.active.fetch_sub(1, Relaxed);
+            return Err(Refusal::Resources);
+        }
         if active > self.most.load(Relaxed) {
             self.most.fetch_max(active, Relaxed);
         }
@@ -303,11 +323,13 @@ impl RunningListener {
 
     /// A predecessor had let it in: limits are for newcomers.
     pub(crate) fn inherit(&self) {
+        self.share.take_anyway(self.descriptors());
         let active = self.active.fetch_add(1, Relaxed) + 1;
         self.most.fetch_max(active, Relaxed);
     }
 
     pub(crate) fn leave(&self) {
+        self.share.give_back(self.descriptors());
         self.active.fetch_sub(1, Relaxed);
     }
 

@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, SystemTime},
@@ -13,7 +13,10 @@ use seaway_model::load_balancer::Passive;
 use seaway_snapshot::Standing;
 
 use super::Answers;
-use crate::sys::KernelAddress;
+use crate::{
+    own_sockets::{OwnSockets, Target},
+    sys::KernelAddress,
+};
 
 /// All counters are relaxed: they are read by people and by least-connections, to whom a moment's lag is the same.
 pub(crate) struct RunningMember {
@@ -39,6 +42,8 @@ pub(crate) struct RunningMember {
     ejected_until: AtomicU64,
     warm_since: AtomicU64,
     leaving_since: AtomicU64,
+    /// Since it was first connected to.
+    target: OnceLock<Target>,
     /// Touched by the prober and by pages, never by a worker.
     story: Mutex<Story>,
 }
@@ -83,8 +88,14 @@ impl RunningMember {
             ejected_until: AtomicU64::new(0),
             warm_since: AtomicU64::new(0),
             leaving_since: AtomicU64::new(0),
+            target: OnceLock::new(),
             story: Mutex::default(),
         }
+    }
+
+    /// We connect to it: what comes to such an address may be from ourselves.
+    pub(crate) fn is_target(&self, sockets: &Arc<OwnSockets>) {
+        self.target.get_or_init(|| sockets.target(self.at));
     }
 
     pub(crate) fn remember(&self, standing: Standing, reason: &str) {

@@ -32,6 +32,14 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// How many descriptors the process may have at present.
+pub(crate) fn descriptor_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to an rlimit of ours that lives through the call.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    Ok(limit.rlim_cur)
+}
+
 /// Gives memory that is free within the process back to the system: after a start, which reads more than it keeps.
 pub fn give_memory_back() {
     #[cfg(target_env = "gnu")]

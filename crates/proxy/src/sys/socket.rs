@@ -117,6 +117,19 @@ pub(crate) fn local_address(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
     address.to_std()
 }
 
+/// Where a connection was meant to go before its destination was translated on this machine (netfilter).
+pub(crate) fn meant_for(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
+    let is_v6 = matches!(local_address(fd)?, SocketAddr::V6(_));
+    // SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST have one number.
+    let (level, name) = (if is_v6 { libc::SOL_IPV6 } else { libc::SOL_IP }, libc::SO_ORIGINAL_DST);
+    let mut address = KernelAddress::room();
+    let length = ptr::from_mut(address.length_mut());
+    // SAFETY: pointer and length describe the room for one address, which is ours.
+    checked(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, address.as_mut_ptr().cast(), length) })
+        .ok()?;
+    address.to_std()
+}
+
 /// Small writes are not held back to be joined. Connections inherit it from the socket that accepts them.
 pub(crate) fn set_no_delay(fd: BorrowedFd<'_>) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, &YES)

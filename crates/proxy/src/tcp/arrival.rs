@@ -39,8 +39,8 @@ impl Tcp {
     }
 
     fn welcome(&mut self, newcomer: Newcomer, turn: &mut Turn) {
-        let Newcomer { fd, peer, listener, trusted } = newcomer;
-        let index = self.connections.insert(Connection::new(fd, peer, listener, turn.now));
+        let Newcomer { fd, peer, listener, trusted, passes } = newcomer;
+        let index = self.connections.insert(Connection::new(fd, (peer, passes), listener, turn.now));
         if trusted {
             self.schedule(index);
         } else {

@@ -7,12 +7,17 @@ use std::{
 };
 
 use crate::{
+    own_sockets::OwnSocket,
     running::{RunningListener, RunningMember, RunningPool},
     sys::{Event, Pipe},
     worker::Link,
 };
 
 pub(super) struct Connection {
+    /// Its connection to the member as it looks from there; goes before that does.
+    pub(super) own_socket: Option<OwnSocket>,
+    /// How often what the client sends has come through here.
+    pub(super) passes: u8,
     pub(super) client: Socket,
     pub(super) member: Option<Socket>,
     pub(super) phase: Phase,
@@ -47,6 +52,8 @@ pub(super) struct Rare {
     pub(super) announced: bool,
     /// Where the client wanted to go, as its PROXY header says.
     pub(super) destination: Option<SocketAddr>,
+    /// What the member is told of how many of us it came through.
+    pub(super) hops: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,8 +190,15 @@ impl Socket {
 const TELL_EVERY: u64 = 1000;
 
 impl Connection {
-    pub(super) fn new(fd: OwnedFd, peer: SocketAddr, listener: Arc<RunningListener>, now: u64) -> Connection {
+    pub(super) fn new(
+        fd: OwnedFd,
+        (peer, passes): (SocketAddr, u8),
+        listener: Arc<RunningListener>,
+        now: u64,
+    ) -> Connection {
         Connection {
+            own_socket: None,
+            passes,
             client: Socket::new(fd, Delay::Never),
             member: None,
             phase: Phase::Header,

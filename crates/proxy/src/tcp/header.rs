@@ -5,7 +5,12 @@ use std::os::fd::AsFd;
 use seaway_wire::proxy::{self, Parsed};
 
 use super::{Tcp, connection::Carried};
-use crate::{running::Refusal, sys, worker::Turn};
+use crate::{
+    hops::{self, MOST_HOPS},
+    running::Refusal,
+    sys,
+    worker::Turn,
+};
 
 impl Tcp {
     pub(super) fn read_header(&mut self, index: u32, turn: &mut Turn) {
@@ -28,8 +33,10 @@ impl Tcp {
         let bytes = &turn.buffer[..known.len() + read];
         // A short read has emptied the socket; its end, if it came with the bytes, is read when somebody wants it.
         connection.client.readable = bytes.len() == turn.buffer.len() || connection.client.peer_finished;
-        let (length, source, destination) = match proxy::parse(bytes) {
-            Parsed::Header(header) => (header.length, header.source(), header.destination()),
+        let (length, source, destination, hops) = match proxy::parse(bytes) {
+            Parsed::Header(header) => {
+                (header.length, header.source(), header.destination(), hops::told(&header))
+            }
             Parsed::Need(_) => {
                 connection.client.carried = keep(bytes);
                 if connection.client.peer_finished {
@@ -43,6 +50,11 @@ impl Tcp {
             }
         };
         connection.client.carried = keep(&bytes[length..]);
+        if hops >= MOST_HOPS {
+            turn.shared.came_round(connection.listener.at);
+            return self.refuse(index, Refusal::Loop, turn);
+        }
+        connection.rare().hops = hops + 1;
         if let Some(source) = source {
             connection.peer = source;
             connection.rare().destination = destination;

@@ -41,11 +41,12 @@ impl Tcp {
                 connection.listener.retries.fetch_add(1, Relaxed);
             }
             let client = live.compiled.pool().transparent.then(|| connection.peer.ip());
-            match connect(&member, client, || self.doors.give_up_spare()) {
-                Ok(fd) => {
+            match connect(&turn.shared, &member, client, connection.passes, || self.doors.give_up_spare()) {
+                Ok((fd, own_socket)) => {
                     if let Some(version) = live.compiled.pool().proxy {
                         announce_client(connection, version);
                     }
+                    connection.own_socket = own_socket;
                     connection.member = Some(Socket::new(fd, Delay::NothingSentYet));
                     connection.phase = Phase::Connecting;
                     connection.active_at = turn.now;
@@ -93,6 +94,7 @@ impl Tcp {
     /// The member did not take the connection: nothing was sent to it, so another may.
     pub(super) fn unreachable(&mut self, index: u32, reason: &str, turn: &mut Turn) {
         let Some(connection) = self.connections.get_mut(index) else { return };
+        connection.own_socket = None;
         connection.member = None;
         if let (Some(member), Some(pool)) = (connection.target.take(), connection.pool.clone()) {
             member.disengage();
@@ -110,8 +112,9 @@ fn announce_client(connection: &mut Connection, version: ProxyVersion) {
         return;
     }
     let destination = connection.rare.as_ref().and_then(|rare| rare.destination);
+    let hops = connection.rare.as_ref().map_or(0, |rare| rare.hops);
     let arrived = arrived_at(connection.client.fd.as_fd(), connection.listener.at);
-    let mut bytes = introduction(version, connection.peer, destination, arrived);
+    let mut bytes = introduction(version, connection.peer, destination, arrived, hops);
     if let Carried::Bytes { bytes: more, from } = &connection.client.carried {
         bytes.extend_from_slice(&more[*from..]);
     }

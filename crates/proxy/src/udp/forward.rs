@@ -15,6 +15,8 @@ use super::{
     flows::{FlowId, FlowKey},
 };
 use crate::{
+    hops::{self, MOST_HOPS},
+    own_sockets::{MOST_PASSES, OwnSocket},
     reach::appear_as,
     running::{Health, Refusal, RunningListener, RunningMember, RunningPool, Tuned},
     sys::{self, Peer},
@@ -22,6 +24,10 @@ use crate::{
 };
 
 pub(super) struct Flow {
+    /// Its socket as it looks from the member; goes before that does.
+    pub(super) own_socket: Option<OwnSocket>,
+    /// How often what its client sends has come through here.
+    passes: u8,
     pub(super) listener: Arc<RunningListener>,
     pub(super) pool: Arc<RunningPool>,
     pub(super) member: Arc<RunningMember>,
@@ -50,6 +56,8 @@ impl Flow {
     ) -> Flow {
         member.engage();
         Flow {
+            own_socket: None,
+            passes: 0,
             listener,
             pool,
             member,
@@ -158,29 +166,37 @@ impl Udp {
         }
         let peer = key.peer.socket_addr();
         let trusted = tuned.trusts(peer.ip());
-        let (client, destination, bytes) =
-            if trusted { origin(peer, listener.at, bytes)? } else { (peer, listener.at, bytes) };
+        let (client, destination, hops, bytes) =
+            if trusted { origin(peer, listener.at, bytes)? } else { (peer, listener.at, 0, bytes) };
         if !tuned.admits(client.ip()) {
             return Err(Refusal::Source);
+        }
+        let passes = turn.shared.own_sockets.passes_of_flow(peer);
+        if passes >= MOST_PASSES || hops > MOST_HOPS {
+            turn.shared.came_round(listener.at);
+            return Err(Refusal::Loop);
         }
         let number = self.flows.draw();
         let pool = tuned.pool(|| number).ok_or(Refusal::NoMember)?;
         listener.enter(tuned, turn.now)?;
-        let opened = self.begin(key, listener, pool, client, turn).map(|(member, socket)| {
+        let opened = self.begin(key, listener, pool, (client, passes), turn).map(|(member, dialled)| {
             let live = pool.live();
             let version = live.compiled.pool().proxy.filter(|version| *version == ProxyVersion::V2);
             let header = version.map(|_| {
                 self.header.clear();
                 let forwarded = Forwarded::new(Transport::Datagram, client, destination);
-                proxy::encode(Version::V2, &Origin::Forwarded(forwarded), &mut self.header);
+                let (origin, tlv) = (Origin::Forwarded(forwarded), hops::tlv(hops));
+                proxy::encode_with(Version::V2, &origin, hops::tlvs(&tlv), &mut self.header);
                 self.header.as_slice().into()
             });
             let header_is_due = header.is_some();
             Flow {
+                own_socket: dialled.own_socket,
+                passes,
                 header,
                 header_is_due,
                 trusted,
-                ..Flow::new(listener.clone(), pool.clone(), member, socket)
+                ..Flow::new(listener.clone(), pool.clone(), member, dialled.socket)
             }
         });
         match opened {
@@ -202,10 +218,14 @@ impl Udp {
         key: FlowKey,
         listener: &Arc<RunningListener>,
         pool: &Arc<RunningPool>,
-        client: SocketAddr,
+        (client, passes): (SocketAddr, u8),
         turn: &mut Turn,
-    ) -> Result<(Arc<RunningMember>, OwnedFd), Refusal> {
-        if turn.shared.flows() >= MOST_FLOWS && !self.make_room(turn) {
+    ) -> Result<(Arc<RunningMember>, Dialled), Refusal> {
+        let scarce = turn.shared.descriptors.are_scarce();
+        if scarce {
+            turn.shared.few_descriptors_left();
+        }
+        if (scarce || turn.shared.flows() >= MOST_FLOWS) && !self.make_room(turn) {
             return Err(Refusal::Resources);
         }
         let live = pool.live();
@@ -213,14 +233,14 @@ impl Udp {
         let member =
             pool.choose(&live, client.ip(), self.cursor(pool), &[], now).cloned().ok_or(Refusal::NoMember)?;
         let seen = live.compiled.pool().transparent.then(|| client.ip());
-        let socket = match self.dial(&member, seen, self.flows.next_id(), turn) {
+        let socket = match self.dial(&member, seen, (self.flows.next_id(), passes), turn) {
             Err(error) if is_want(&error) => {
                 turn.shared.out_of_descriptors(&error);
                 if !self.make_room(turn) {
                     return Err(Refusal::Resources);
                 }
                 // The place that was made is the one that the flow will have.
-                self.dial(&member, seen, self.flows.next_id(), turn)
+                self.dial(&member, seen, (self.flows.next_id(), passes), turn)
             }
             other => other,
         };
@@ -244,7 +264,7 @@ impl Udp {
         let must = std::mem::take(&mut entry.flow.moves);
         let id = FlowId { slot, generation: entry.generation };
         let client = entry.key.peer.socket_addr().ip();
-        let (pool, old) = (entry.flow.pool.clone(), entry.flow.member.clone());
+        let (pool, old, passes) = (entry.flow.pool.clone(), entry.flow.member.clone(), entry.flow.passes);
         let live = pool.live();
         let tried = [old];
         let chosen = pool.choose(&live, client, self.cursor(&pool), &tried, turn.now).cloned();
@@ -252,7 +272,7 @@ impl Udp {
             |it: &Arc<RunningMember>| !Arc::ptr_eq(it, &tried[0]) && (must || it.health() != Health::Down);
         let Some(member) = chosen.filter(better) else { return };
         let seen = live.compiled.pool().transparent.then_some(client);
-        let Ok(socket) = self.dial(&member, seen, id, turn) else { return };
+        let Ok(dialled) = self.dial(&member, seen, (id, passes), turn) else { return };
         let Some(entry) = self.flows.at(slot) else { return };
         entry.until = u64::MAX;
         member.engage();
@@ -260,7 +280,8 @@ impl Udp {
         tried[0].retries.fetch_add(1, Relaxed);
         entry.flow.listener.retries.fetch_add(1, Relaxed);
         entry.flow.member = member;
-        entry.flow.socket = socket;
+        entry.flow.own_socket = dialled.own_socket;
+        entry.flow.socket = dialled.socket;
         entry.flow.coalesces = false;
         entry.flow.header_is_due = entry.flow.header.is_some();
     }
@@ -269,15 +290,20 @@ impl Udp {
         &self,
         member: &RunningMember,
         client: Option<IpAddr>,
-        id: FlowId,
+        (id, passes): (FlowId, u8),
         turn: &Turn,
-    ) -> io::Result<OwnedFd> {
+    ) -> io::Result<Dialled> {
         let socket = sys::datagram_socket(&member.address)?;
         appear_as(client, socket.as_fd(), &member.address)?;
         sys::connect(socket.as_fd(), &member.address)?;
         let token = Token::new(Kind::Datagrams, id.slot, id.generation);
         turn.epoll.watch_readable(socket.as_fd(), token.into())?;
-        Ok(socket)
+        if !turn.shared.descriptors.note(socket.as_fd()) {
+            turn.shared.few_descriptors_left();
+        }
+        // Before anything is sent: whoever gets it finds it written down.
+        let own_socket = turn.shared.own_sockets.flow(socket.as_fd(), (passes, client.is_some()));
+        Ok(Dialled { own_socket, socket })
     }
 
     /// Ends the flow that is missed least.
@@ -291,22 +317,29 @@ impl Udp {
     }
 }
 
+/// A socket to a member.
+struct Dialled {
+    own_socket: Option<OwnSocket>,
+    socket: OwnedFd,
+}
+
 /// Of descriptors, memory, or ports to send from.
 fn is_want(error: &io::Error) -> bool {
     sys::out_of_descriptors(error)
         || matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE | libc::EAGAIN))
 }
 
-/// Who a trusted proxy says that it speaks for. A datagram cannot come in parts, so "more" is a fault too.
+/// Who a trusted proxy says that it speaks for, and what is told of how many of us that came through. A datagram cannot come in parts, so "more" is a fault too.
 fn origin(
     peer: SocketAddr,
     here: SocketAddr,
     bytes: &[u8],
-) -> Result<(SocketAddr, SocketAddr, &[u8]), Refusal> {
+) -> Result<(SocketAddr, SocketAddr, u8, &[u8]), Refusal> {
     match proxy::parse(bytes) {
         Parsed::Header(header) if header.version == Version::V2 => Ok((
             header.source().unwrap_or(peer),
             header.destination().unwrap_or(here),
+            hops::told(&header).saturating_add(1),
             bytes.get(header.length..).unwrap_or_default(),
         )),
         Parsed::Header(_) | Parsed::Need(_) | Parsed::Invalid(_) => Err(Refusal::Header),

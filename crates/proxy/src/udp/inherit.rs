@@ -79,8 +79,10 @@ impl Udp {
                 continue;
             }
             let member = live.members[place].clone();
+            let as_client = live.compiled.pool().transparent;
+            let own_socket = turn.shared.own_sockets.flow(socket.as_fd(), (0, as_client));
             let mut flow = Flow::new(listener.clone(), pool.clone(), member, socket);
-            (flow.header, flow.trusted) = (record.header, record.trusted);
+            (flow.header, flow.trusted, flow.own_socket) = (record.header, record.trusted, own_socket);
             listener.inherit();
             turn.shared.flow_began();
             self.flows.insert(key, turn.now, idle.max(1), flow);

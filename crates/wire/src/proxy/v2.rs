@@ -97,6 +97,15 @@ pub struct Tlv<'a> {
 impl<'a> Tlvs<'a> {
     pub const NONE: Tlvs<'static> = Tlvs(&[]);
 
+    /// Of bytes that are TLVs to the end. A checksum among them is not looked at.
+    pub fn of(bytes: &'a [u8]) -> Option<Tlvs<'a>> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            (_, rest) = split(rest)?;
+        }
+        Some(Tlvs(bytes))
+    }
+
     pub fn iter(self) -> impl Iterator<Item = Tlv<'a>> {
         let mut rest = self.0;
         std::iter::from_fn(move || {

@@ -1,0 +1,243 @@
+//! Descriptors of the process: some are kept for what must go on, and no load balancer takes all of the others.
+//!
+//! ```text
+//!     0 ───────────────────── 4/5 ──────────────── reserve ── limit
+//!       for whoever comes      │ who has more than  │ nobody new comes in: the status page, checks, and members of
+//!                              │ its share waits    │ those who are in already
+//! ```
+//!
+//! The kernel gives the lowest free number, so the number of a new descriptor tells that all below are taken, by
+//! whatever: sockets that listen, pipes, files. Nobody has to count.
+
+use std::{
+    os::fd::{AsRawFd, BorrowedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use seaway_model::LbKey;
+
+use crate::sys::{self, Waker};
+
+/// Where the limit is high, more than so many are not kept.
+const MOST_RESERVED: u64 = 512;
+/// Milliseconds without which the next refusal of a load balancer is news.
+const EPISODE: u64 = 60_000;
+
+pub(crate) struct Descriptors {
+    limit: u64,
+    /// The number that would be given next.
+    next: fn(&Descriptors) -> u64,
+    reserve: u64,
+    /// The number that somebody new got last.
+    last: AtomicU64,
+    /// Load balancers that have any of them.
+    holders: AtomicU32,
+    /// Load balancers that listen.
+    all: AtomicU32,
+    scarce: AtomicBool,
+    told_at: AtomicU64,
+}
+
+/// What a load balancer has of them.
+pub(crate) struct Share {
+    held: AtomicU32,
+    of: Arc<Descriptors>,
+    /// `None`: nobody else's.
+    whose: Option<LbKey>,
+}
+
+impl Descriptors {
+    pub(crate) fn new() -> Descriptors {
+        Descriptors::within(sys::descriptor_limit().unwrap_or(u64::MAX), next_number)
+    }
+
+    fn within(limit: u64, next: fn(&Descriptors) -> u64) -> Descriptors {
+        Descriptors {
+            limit,
+            next,
+            reserve: (limit / 16).min(MOST_RESERVED),
+            last: AtomicU64::new(0),
+            holders: AtomicU32::new(0),
+            all: AtomicU32::new(0),
+            scarce: AtomicBool::new(false),
+            told_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Somebody new has it. `false`: that was the last one for newcomers.
+    pub(crate) fn note(&self, fd: BorrowedFd<'_>) -> bool {
+        let number = fd.as_raw_fd() as u64;
+        // All workers share it, so it is left alone while it means nothing.
+        if number.max(self.last.load(Relaxed)) >= self.budget() / 2 {
+            self.last.store(number, Relaxed);
+        }
+        let enough = number < self.budget();
+        if !enough {
+            self.scarce.store(true, Relaxed);
+        }
+        enough
+    }
+
+    /// Only those are left that are kept. Looked at again whenever it is asked, which costs two calls.
+    pub(crate) fn are_scarce(&self) -> bool {
+        if !self.scarce.load(Relaxed) {
+            return false;
+        }
+        let enough = (self.next)(self) < self.budget();
+        if enough {
+            self.scarce.store(false, Relaxed);
+        }
+        !enough
+    }
+
+    /// Four fifths of what is for newcomers were taken when somebody came last.
+    fn were_few(&self) -> bool {
+        self.last.load(Relaxed) >= self.budget() / 5 * 4
+    }
+
+    /// They still are.
+    fn are_few(&self) -> bool {
+        self.last.store((self.next)(self), Relaxed);
+        self.were_few()
+    }
+
+    /// Whether a descriptor may be used for a member. The very last ones are for the status page and for checks.
+    pub(crate) fn allow(&self, fd: BorrowedFd<'_>) -> bool {
+        let kept = if self.reserve < 16 { 0 } else { self.reserve / 2 };
+        (fd.as_raw_fd() as u64) < self.limit - kept
+    }
+
+    pub(crate) fn reserve(&self) -> u64 {
+        self.reserve
+    }
+
+    /// For newcomers.
+    fn budget(&self) -> u64 {
+        self.limit - self.reserve
+    }
+}
+
+impl Share {
+    pub(crate) fn new(of: Arc<Descriptors>, whose: LbKey) -> Arc<Share> {
+        of.all.fetch_add(1, Relaxed);
+        Arc::new(Share { held: AtomicU32::new(0), of, whose: Some(whose) })
+    }
+
+    /// Of whoever has all to itself.
+    pub(crate) fn unlimited() -> Arc<Share> {
+        let of = Arc::new(Descriptors::within(u64::MAX, |_| 0));
+        Arc::new(Share { held: AtomicU32::new(0), of, whose: None })
+    }
+
+    /// Takes so many, unless others need them more; they are given back by [`Share::give_back`].
+    pub(crate) fn take(&self, count: u32, now: u64) -> bool {
+        // Nearly always there is enough.
+        if self.of.were_few() && self.has_its_share() && self.of.are_few() {
+            self.tell(now);
+            return false;
+        }
+        self.take_anyway(count);
+        true
+    }
+
+    pub(crate) fn take_anyway(&self, count: u32) {
+        if self.held.fetch_add(count, Relaxed) == 0 {
+            self.of.holders.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn give_back(&self, count: u32) {
+        if self.held.fetch_sub(count, Relaxed) == count {
+            self.of.holders.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// As many as others of those who have any, and one who has none yet, could have too. Who is alone has all.
+    fn has_its_share(&self) -> bool {
+        let held = self.held.load(Relaxed);
+        let holders = self.of.holders.load(Relaxed) + u32::from(held == 0);
+        self.of.all.load(Relaxed) > 1 && u64::from(held) >= self.of.budget() / (u64::from(holders) + 1)
+    }
+
+    /// Once in an episode, however many it turns away.
+    fn tell(&self, now: u64) {
+        let before = self.of.told_at.swap(now, Relaxed);
+        if before == 0 || now.saturating_sub(before) > EPISODE {
+            tracing::error!(
+                load_balancer = ?self.whose, held = self.held.load(Relaxed), limit = self.of.limit,
+                "descriptors are scarce, and it has more than its share: new connections to it are refused, so that \
+                 others are served; raise the limit of open files, or limit its connections",
+            );
+        }
+    }
+}
+
+fn next_number(of: &Descriptors) -> u64 {
+    Waker::new().map_or(of.limit, |next| next.fd().as_raw_fd() as u64)
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.whose.is_some() {
+            self.of.all.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn within(limit: u64) -> Arc<Descriptors> {
+        Arc::new(Descriptors::within(limit, |it| it.last.load(Relaxed)))
+    }
+
+    fn share(of: &Arc<Descriptors>) -> Arc<Share> {
+        Share::new(of.clone(), LbKey::Whole)
+    }
+
+    /// Of so many clients; each takes two descriptors, and nobody leaves.
+    fn served(of: &Descriptors, share: &Share, clients: u32) -> usize {
+        let one = |_: &u32| {
+            let served = share.take(2, 1);
+            of.last.fetch_add(if served { 2 } else { 0 }, Relaxed);
+            served
+        };
+        (0..clients).filter(one).count()
+    }
+
+    #[test]
+    fn one_that_is_alone_may_have_all() {
+        let of = within(1600);
+        let only = share(&of);
+        assert_eq!(served(&of, &only, 700), 700);
+    }
+
+    #[test]
+    fn where_there_are_others_nobody_takes_the_last_ones() {
+        let of = within(1600);
+        assert_eq!(of.budget(), 1500);
+        let (greedy, modest, late) = (share(&of), share(&of), share(&of));
+        assert_eq!(served(&of, &greedy, 1000), 600, "four fifths");
+        assert_eq!(served(&of, &modest, 100), 100, "it has less than a third");
+        assert_eq!(served(&of, &late, 1), 1);
+        assert_eq!(served(&of, &greedy, 1), 0);
+        // It recovers as soon as there is enough again.
+        of.last.store(100, Relaxed);
+        assert!(greedy.take(2, 1));
+        assert_eq!(of.holders.load(Relaxed), 3);
+        late.give_back(2);
+        assert_eq!(of.holders.load(Relaxed), 2);
+    }
+
+    #[test]
+    fn the_smallest_limits_leave_something_for_newcomers() {
+        for limit in [0, 1, 15, 16, 60, 1024, 1 << 20, u64::MAX] {
+            let of = within(limit);
+            assert!(of.reserve() <= limit / 16 && of.reserve() <= MOST_RESERVED, "{limit}");
+        }
+    }
+}
