@@ -12,7 +12,8 @@ use std::{
 use crate::{
     fact::TargetPort,
     load_balancer::{
-        Balance, ClientAuth, CookieKey, HealthCheck, HttpOptions, L4, Limits, Passive, Timeouts, TlsProfile,
+        Balance, ClientAuth, CookieKey, HealthCheck, HttpOptions, L4, Limits, Passive, Reuse, Timeouts,
+        TlsProfile,
     },
     name::{Name, ObjectRef},
 };
@@ -164,6 +165,7 @@ pub struct Defaults {
     pub panic_threshold: u8,
     /// The same on all hosts that share clients.
     pub cookie_key: Option<CookieKey>,
+    pub reuse: Reuse,
     pub timeouts: Timeouts,
     pub limits: Limits,
 }
@@ -186,6 +188,7 @@ impl Default for Config {
                 slow_start: None,
                 panic_threshold: 0,
                 cookie_key: None,
+                reuse: Reuse::Safe,
                 timeouts: Timeouts::default(),
                 limits: Limits::default(),
             },

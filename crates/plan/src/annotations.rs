@@ -77,6 +77,15 @@ pub struct HttpWishes {
     pub terms: HttpTerms,
 }
 
+impl HttpWishes {
+    fn of(defaults: &Defaults) -> HttpWishes {
+        HttpWishes {
+            terms: HttpTerms { reuse: defaults.reuse, ..HttpTerms::default() },
+            ..HttpWishes::default()
+        }
+    }
+}
+
 impl Wishes {
     pub fn of(defaults: &Defaults) -> Wishes {
         Wishes {
@@ -98,7 +107,7 @@ impl Wishes {
             pool: None,
             sharing: None,
             share_across: Vec::new(),
-            http: HttpWishes::default(),
+            http: HttpWishes::of(defaults),
             tls: TlsWishes::default(),
             cloud: CloudWishes::default(),
             written: BTreeMap::new(),

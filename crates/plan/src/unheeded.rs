@@ -5,11 +5,12 @@ use seaway_model::{Problem, Reason, load_balancer::Protocol};
 use crate::{annotations::of_clouds, demand::Demand};
 
 /// Annotations that are about requests and answers.
-const OF_HTTP: [&str; 6] = [
+const OF_HTTP: [&str; 7] = [
     "seaway.dev/sticky-cookie",
     "seaway.dev/sticky-cookie-mode",
     "seaway.dev/max-body-size",
     "seaway.dev/timeout-answer",
+    "seaway.dev/reuse-connections",
     "seaway.dev/timeout-keep-alive",
     "seaway.dev/passive-ejection-errors",
 ];
@@ -64,6 +65,7 @@ mod tests {
             (&[("seaway.dev/sticky-cookie", "true")][..], 1),
             (&[("serviceloadbalancer/lb.cookie-sticky-session", "true")], 1),
             (&[("seaway.dev/max-body-size", "1Mi"), ("seaway.dev/timeout-answer", "5s")], 2),
+            (&[("seaway.dev/reuse-connections", "strict")], 1),
             (&[("seaway.dev/sticky-cookie", "true"), ("seaway.dev/protocol", "http")], 0),
             (&[("seaway.dev/sticky-cookie", "true"), ("seaway.dev/front-door", "true")], 0),
             (&[("seaway.dev/sticky-cookie", "true"), ("seaway.dev/host", "a.example")], 0),

@@ -12,6 +12,7 @@
 //!                                └ grpc.rs    what calls of gRPC say of the member
 //!                                └ flow.rs    bodies, however they are framed
 //!                                └ kept.rs    connections to members that wait for the next request
+//!                                    └ reuse.rs   whose request that may be
 //!                                └ trunk.rs   connections of HTTP/2 to members, which requests share
 //!                                    └ switch.rs   other protocols in their streams
 //!                                └ pour.rs    large ones, past our memory
@@ -47,6 +48,7 @@ mod pour;
 mod question;
 mod record;
 mod relay;
+mod reuse;
 mod rules;
 mod scratch;
 mod serve;

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use seaway_manifests::{decode::Field, tree::Value};
 use seaway_model::{
     config::{Defaults, MembersFrom},
-    load_balancer::{Balance, CheckKind, CookieKey, HealthCheck, Passive},
+    load_balancer::{Balance, CheckKind, CookieKey, HealthCheck, Passive, Reuse},
 };
 
 /// As many letters as a key of 128 bits has in hexadecimal.
@@ -48,6 +48,15 @@ pub(super) fn read(field: &Field<'_>, beside: &Path, defaults: &mut Defaults) {
     }
     if let Some(percent) = section.take("panicThreshold").within(0, 100) {
         defaults.panic_threshold = percent;
+    }
+    let reuse = section.take("reuseConnections").one_of(&[
+        ("safe", Reuse::Safe),
+        ("strict", Reuse::Strict),
+        ("always", Reuse::Always),
+        ("never", Reuse::Never),
+    ]);
+    if let Some(reuse) = reuse {
+        defaults.reuse = reuse;
     }
     defaults.cookie_key = cookie_key(&section.take("cookieKey"), beside);
     timeouts(&section.take("timeouts"), defaults);

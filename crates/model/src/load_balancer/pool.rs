@@ -62,6 +62,22 @@ pub struct HttpTerms {
     pub body: Option<u64>,
     pub connect: Option<Duration>,
     pub answer: Option<Duration>,
+    pub reuse: Reuse,
+}
+
+/// Which connections to members of HTTP/1.1 carry a further request. Whatever it is, none does whose exchange ended
+/// otherwise than its messages said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reuse {
+    /// Those on which no client can have left a request of its own for the next one.
+    #[default]
+    Safe,
+    /// Those that have carried no body.
+    Strict,
+    /// All of them: the members are known to read every body.
+    Always,
+    Never,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

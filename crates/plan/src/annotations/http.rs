@@ -1,6 +1,9 @@
 //! The rows about HTTP.
 
-use seaway_model::{Name, load_balancer::CookieMode};
+use seaway_model::{
+    Name,
+    load_balancer::{CookieMode, Reuse},
+};
 
 use super::{Row, table::positive};
 use crate::{
@@ -119,6 +122,20 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
+        names: &["seaway.dev/reuse-connections"],
+        help: "which connections to members carry a further request: safe, strict, always or never (docs/http.md)",
+        set: |wishes, text| {
+            wishes.http.terms.reuse = match text {
+                "safe" => Reuse::Safe,
+                "strict" => Reuse::Strict,
+                "always" => Reuse::Always,
+                "never" => Reuse::Never,
+                _ => return Err(format!("{text:?} is not safe, strict, always or never")),
+            };
+            Ok(())
+        },
+    },
+    Row {
         names: &["seaway.dev/timeout-keep-alive"],
         help: "how long a client of this LoadBalancer may think between two requests, such as 60s",
         set: |wishes, text| {
@@ -145,7 +162,10 @@ pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
 mod tests {
     use std::time::Duration;
 
-    use seaway_model::{Config, Kind, ObjectRef, load_balancer::HttpTerms};
+    use seaway_model::{
+        Config, Kind, ObjectRef,
+        load_balancer::{HttpTerms, Reuse},
+    };
 
     use crate::annotations::Wishes;
 
@@ -164,11 +184,35 @@ mod tests {
             body: Some(10 << 20),
             connect: Some(Duration::from_secs(2)),
             answer: Some(Duration::from_secs(180)),
+            reuse: Reuse::Safe,
         };
         assert_eq!(wishes.http.terms, terms);
         assert_eq!(wishes.timeouts.keep_alive, Duration::from_secs(5));
         let unlimited = [("seaway.dev/max-body-size".into(), "0".into())].into();
         wishes.read(&ObjectRef::new(Kind::Service, "default", "shop"), &unlimited);
         assert_eq!(wishes.http.terms.body, Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_service_says_which_connections_are_used_again_and_a_typo_stays_safe() {
+        let mut config = Config::default();
+        let shop = ObjectRef::new(Kind::Service, "default", "shop");
+        let reuse = |config: &Config, text: &str| {
+            let mut wishes = Wishes::of(&config.defaults);
+            let problems = wishes.read(&shop, &[("seaway.dev/reuse-connections".into(), text.into())].into());
+            (wishes.http.terms.reuse, problems.len())
+        };
+        for (text, expected) in [
+            ("safe", Reuse::Safe),
+            ("strict", Reuse::Strict),
+            ("always", Reuse::Always),
+            ("never", Reuse::Never),
+        ] {
+            assert_eq!(reuse(&config, text), (expected, 0));
+        }
+        assert_eq!(reuse(&config, "Always"), (Reuse::Safe, 1));
+        config.defaults.reuse = Reuse::Strict;
+        assert_eq!(reuse(&config, "aggressive"), (Reuse::Strict, 1));
+        assert_eq!(Wishes::of(&config.defaults).http.terms.reuse, Reuse::Strict);
     }
 }

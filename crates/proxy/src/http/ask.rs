@@ -10,6 +10,7 @@ use super::{
     exchange::Short,
     flow::Broken,
     hall::{Hall, Own},
+    reuse::NextUse,
     scratch::Scratch,
     serve::Client,
     session::Session,
@@ -48,6 +49,14 @@ impl Unanswered {
     }
 }
 
+/// A member that has begun to answer.
+pub(super) struct MemberAnswer {
+    pub(super) end: End,
+    /// The question was sent as a whole, so that the rest of the body may follow.
+    pub(super) is_whole: bool,
+    pub(super) next: NextUse,
+}
+
 /// On a connection that nobody else uses meanwhile. Tells whether it had been used before.
 pub(super) async fn ask_alone(
     client: &Client,
@@ -56,12 +65,14 @@ pub(super) async fn ask_alone(
     pool: &RunningPool,
     member: &Arc<RunningMember>,
     fresh_only: bool,
-) -> (Result<End, Unanswered>, bool) {
+) -> (Result<MemberAnswer, Unanswered>, bool) {
     let surely = !short.method.is_idempotent();
-    let kept = if fresh_only { None } else { client.hall.kept().take(member, surely) };
+    let kept = if fresh_only { None } else { client.hall.kept().take(member, &client.who, surely) };
     let reused = kept.is_some();
+    let mut next = short.next;
     let end = match kept {
-        Some(stream) => {
+        Some((stream, most)) => {
+            next = next.min(most);
             stream.taken_by(client.own.index());
             End::Wire(stream)
         }
@@ -73,7 +84,8 @@ pub(super) async fn ask_alone(
             }
         }
     };
-    (ask(client, scratch, short, &end, reused).await.map(|()| end), reused)
+    let asked = ask(client, scratch, short, &end, reused).await;
+    (asked.map(|is_whole| MemberAnswer { end, is_whole, next }), reused)
 }
 
 /// Somebody of the pool who has not been tried in vain.
@@ -155,14 +167,14 @@ pub(super) fn send_on(
     Ok(())
 }
 
-/// Sends the request, and reads the head of the answer.
+/// Sends the request, and reads the head of the answer. Also whether the question was sent as a whole.
 async fn ask(
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
     stream: &End,
     reused: bool,
-) -> Result<(), Unanswered> {
+) -> Result<bool, Unanswered> {
     let attempt = short.rule.attempt_timeout.map_or(u64::MAX, |time| time.as_millis() as u64);
     client.allow(short.answer.min(attempt));
     let limits = Limits::default();
@@ -170,7 +182,7 @@ async fn ask(
     scratch.answered.clear();
     scratch.response.begin();
     let mut sent = 0;
-    let result = poll_fn(|_| -> Poll<Result<(), Unanswered>> {
+    let result = poll_fn(|_| -> Poll<Result<bool, Unanswered>> {
         loop {
             let mut may_go_on = true;
             while sent < scratch.question.len() {
@@ -210,7 +222,7 @@ async fn ask(
             }
             match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
                 Reading::More => {}
-                Reading::Whole => return Poll::Ready(Ok(())),
+                Reading::Whole => return Poll::Ready(Ok(sent == scratch.question.len())),
                 Reading::Refused(refusal) => return Poll::Ready(Err(Unanswered::Wrong(refusal.why))),
             }
         }

@@ -6,18 +6,19 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::load_balancer::{Action, BackendProtocol, HttpOptions, Rule};
+use seaway_model::load_balancer::{Action, BackendProtocol, HttpOptions, Reuse, Rule};
 use seaway_snapshot::Asked;
 use seaway_wire::http::{Body, Method, Request, Version};
 
 use super::{
     answer::Answer,
-    ask::{Unanswered, ask_alone, choose, connect},
+    ask::{MemberAnswer, Unanswered, ask_alone, choose, connect},
     believed, cors,
     end::End,
     mirror,
     question::{Introduction, version_of},
     relay::{relay, tunnel},
+    reuse::NextUse,
     rules::{self, Asking, Seen, redirected, rewritten},
     scratch::Scratch,
     serve::Client,
@@ -53,6 +54,9 @@ pub(super) struct Short<'r> {
     pub(super) version: Version,
     pub(super) persists: bool,
     pub(super) upgrade: bool,
+    pub(super) reuse: Reuse,
+    /// Which client may use the connection to the member next, as far as the request allows.
+    pub(super) next: NextUse,
     /// How long may pass, in milliseconds: to connect to a member, and without a byte either way.
     pub(super) connect: u64,
     pub(super) answer: u64,
@@ -88,6 +92,8 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         version: scratch.request.version,
         persists: scratch.request.persists,
         upgrade: scratch.request.upgrade,
+        reuse: Reuse::Never,
+        next: NextUse::Closed,
         connect: millis(tuned.listener.timeouts.connect),
         answer: millis(tuned.listener.timeouts.answer),
     };
@@ -145,6 +151,13 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         sticky.within(rule, found, seen.path(), secure);
     }
     short.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
+    let (body, terms, protocol) = {
+        let live = pool.live();
+        let pool = live.compiled.pool();
+        (scratch.request.body, pool.http, pool.protocol)
+    };
+    short.reuse = terms.reuse;
+    short.next = NextUse::after_request(&scratch.request, terms.reuse, client.who.told.believed);
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
     let introduction = Introduction {
@@ -153,12 +166,12 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         id: &scratch.id,
         version: version_of(&scratch.request, matches!(client.end, End::Multi(_))),
         mark,
+        // A member that obeys takes nothing behind the body for a request.
+        closes: short.next == NextUse::Closed && protocol != BackendProtocol::Http2,
     };
     let asking = Asking { rule, sticky: sticky.as_ref() };
     let (out, identities) = (&mut scratch.question, client.hall.identities());
     introduction.question(out, head, &scratch.request, rewritten, &asking, identities);
-    let body = scratch.request.body;
-    let terms = pool.live().compiled.pool().http;
     short.connect = terms.connect.map_or(short.connect, millis);
     short.answer = terms.answer.map_or(short.answer, millis);
     let most = terms.body.unwrap_or(short.options.limits.body);
@@ -189,7 +202,7 @@ fn kept_pool<'t>(
 async fn forward(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    mut short: Short<'_>,
     (body, most): (Body, u64),
     pool: &Arc<RunningPool>,
     mirrors: &[Mirror],
@@ -219,7 +232,10 @@ async fn forward(
     let retries = short.rule.retries.map_or(RETRIES, usize::from);
     // What a PROXY header says of one client holds for the whole connection.
     let introduces = pool.live().compiled.pool().proxy.is_some();
-    let mut fresh_only = introduces;
+    let mut fresh_only = introduces || (short.reuse == Reuse::Never && !many);
+    if introduces {
+        short.next = NextUse::Closed;
+    }
     loop {
         let known = short.sticky.and_then(|(sticky, _)| pool.marked(sticky.mark?, &tried, client.hall.now()));
         let member = known.or_else(|| choose(&client.hall, short.client, pool, &tried));
@@ -229,14 +245,15 @@ async fn forward(
         };
         client.own.engage(Some(member.clone()));
         let (result, reused) = if many {
-            trunk::ask(client, scratch, short, pool, &member, fresh_only).await
+            let (result, reused) = trunk::ask(client, scratch, short, pool, &member, fresh_only).await;
+            (result.map(|end| MemberAnswer { end, is_whole: true, next: NextUse::Closed }), reused)
         } else {
             ask_alone(client, scratch, short, pool, &member, fresh_only).await
         };
         let unanswered = match result {
-            Ok(end) => {
+            Ok(asked) => {
                 scratch.record.led_to(pool, &member);
-                let after = relay(client, scratch, short, (end, !introduces), pool, &member).await;
+                let after = relay(client, scratch, short, asked, pool, &member).await;
                 client.own.engage(None);
                 return after;
             }

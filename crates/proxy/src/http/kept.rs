@@ -1,27 +1,41 @@
 //! Connections to members that wait for the next request: the last one used is the next one, so that the rest can grow
 //! old.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    rc::{Rc, Weak},
+    sync::Arc,
+};
 
-use super::stream::Stream;
+use super::{arrival::Who, reuse::NextUse, stream::Stream};
 use crate::running::RunningMember;
 
 #[derive(Default)]
 pub(super) struct Kept {
     /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
-    by_member: HashMap<usize, Vec<One>>,
+    by_member: HashMap<usize, Waiting>,
     count: usize,
     /// No one of them is too old before.
     next: u64,
+}
+
+/// Those of one member.
+#[derive(Default)]
+struct Waiting {
+    for_anyone: Vec<One>,
+    /// Each belongs to one client.
+    for_one: Vec<One>,
 }
 
 struct One {
     stream: Stream,
     member: Arc<RunningMember>,
     since: u64,
+    /// The client that it belongs to.
+    client: Option<Weak<Who>>,
 }
 
-/// Per member and worker.
+/// Of either kind, per member and worker.
 const MOST: usize = 512;
 /// Shorter than what servers wait (nginx 75 s, Node 5 s are the ends of what is usual): who closes first decides
 /// whether a request can be lost.
@@ -32,44 +46,64 @@ fn key(member: &Arc<RunningMember>) -> usize {
 }
 
 impl Kept {
-    /// `surely`: for what cannot be asked twice, the kernel is asked for an end that no event has told of yet.
-    pub(super) fn take(&mut self, member: &Arc<RunningMember>, surely: bool) -> Option<Stream> {
-        let all = self.by_member.get_mut(&key(member))?;
-        while let Some(one) = all.pop() {
+    /// The client's own connection first. Also which client may use it afterwards: one that belongs to a client stays
+    /// with it, for what that client left there may show later. `surely`: for what cannot be asked twice, the kernel is
+    /// asked for an end that no event has told of yet.
+    pub(super) fn take(
+        &mut self,
+        member: &Arc<RunningMember>,
+        client: &Rc<Who>,
+        surely: bool,
+    ) -> Option<(Stream, NextUse)> {
+        let waiting = self.by_member.get_mut(&key(member))?;
+        while let Some(one) = waiting.take(client) {
             self.count -= 1;
             if one.stream.is_untouched() && (!surely || one.stream.is_silent()) {
-                return Some(one.stream);
+                let is_own = one.client.is_some();
+                return Some((one.stream, if is_own { NextUse::SameClient } else { NextUse::AnyClient }));
             }
         }
         None
     }
 
-    pub(super) fn keep(&mut self, stream: Stream, member: &Arc<RunningMember>, now: u64) {
-        if member.leaving_since().is_some() || !stream.is_untouched() {
+    pub(super) fn keep(
+        &mut self,
+        stream: Stream,
+        member: &Arc<RunningMember>,
+        (next, client): (NextUse, &Rc<Who>),
+        now: u64,
+    ) {
+        if next == NextUse::Closed || member.leaving_since().is_some() || !stream.is_untouched() {
             return;
         }
-        let all = self.by_member.entry(key(member)).or_default();
-        if all.len() == MOST {
+        let waiting = self.by_member.entry(key(member)).or_default();
+        let client = (next == NextUse::SameClient).then(|| Rc::downgrade(client));
+        let all = if client.is_some() { &mut waiting.for_one } else { &mut waiting.for_anyone };
+        if all.len() == MOST && client.is_none() {
             return;
         }
+        // The client that used the oldest of these may never come back.
+        let oldest = (all.len() == MOST).then(|| all.remove(0));
         stream.belong_to(None);
         if self.count == 0 {
             self.next = now + OLD;
         }
-        self.count += 1;
-        all.push(One { stream, member: member.clone(), since: now });
+        self.count += 1 - usize::from(oldest.is_some());
+        all.push(One { stream, member: member.clone(), since: now, client });
     }
 
     /// Something happened on it, and be it that there is room again for what was written last.
     #[must_use = "streams are dropped when nothing is borrowed"]
     pub(super) fn doubt(&mut self, stream: u32) -> Option<impl Sized + use<>> {
-        for all in self.by_member.values_mut() {
-            if let Some(at) = all.iter().position(|one| one.stream.index() == stream) {
-                if all[at].stream.is_untouched() {
-                    return None;
+        for waiting in self.by_member.values_mut() {
+            for all in waiting.both() {
+                if let Some(at) = all.iter().position(|one| one.stream.index() == stream) {
+                    if all[at].stream.is_untouched() {
+                        return None;
+                    }
+                    self.count -= 1;
+                    return Some(all.remove(at));
                 }
-                self.count -= 1;
-                return Some(all.remove(at));
             }
         }
         None
@@ -86,16 +120,19 @@ impl Kept {
             return Vec::new();
         }
         let old = self.without(|one| one.since + OLD <= now);
-        let oldest = self.by_member.values().filter_map(|all| all.first()).map(|one| one.since).min();
+        let firsts = self.by_member.values().flat_map(|it| [it.for_anyone.first(), it.for_one.first()]);
+        let oldest = firsts.flatten().map(|one| one.since).min();
         self.next = oldest.unwrap_or(now) + OLD;
         old
     }
 
     fn without(&mut self, which: impl Fn(&One) -> bool) -> Vec<One> {
         let mut gone = Vec::new();
-        self.by_member.retain(|_, all| {
-            gone.extend(all.extract_if(.., |one| which(one)));
-            !all.is_empty()
+        self.by_member.retain(|_, waiting| {
+            for all in waiting.both() {
+                gone.extend(all.extract_if(.., |one| which(one)));
+            }
+            !(waiting.for_anyone.is_empty() && waiting.for_one.is_empty())
         });
         self.count -= gone.len();
         gone
@@ -108,5 +145,22 @@ impl Kept {
 
     pub(super) fn patience(&self, now: u64) -> Option<u64> {
         (self.count > 0).then(|| self.next.saturating_sub(now))
+    }
+}
+
+impl Waiting {
+    fn both(&mut self) -> [&mut Vec<One>; 2] {
+        [&mut self.for_anyone, &mut self.for_one]
+    }
+
+    /// The one that was used last by this client alone, or else by anyone.
+    fn take(&mut self, client: &Rc<Who>) -> Option<One> {
+        let is_own = |one: &One| one.client.as_ref().is_some_and(|it| it.as_ptr() == Rc::as_ptr(client));
+        // Most clients have none, and need not search.
+        let own = (Rc::weak_count(client) > 0).then(|| self.for_one.iter().rposition(is_own)).flatten();
+        match own {
+            Some(at) => Some(self.for_one.remove(at)),
+            None => self.for_anyone.pop(),
+        }
     }
 }

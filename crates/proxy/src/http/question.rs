@@ -30,6 +30,8 @@ pub(super) struct Introduction<'a> {
     pub(super) version: &'static str,
     /// That it has come through here.
     pub(super) mark: &'a Mark,
+    /// The member gets `Connection: close`.
+    pub(super) closes: bool,
 }
 
 /// The version that `Via` names.
@@ -68,6 +70,8 @@ impl Introduction<'_> {
                     trailers |= value.to_ascii_lowercase().windows(8).any(|it| it == b"trailers");
                     continue;
                 }
+                // Without a body there is nothing to expect (RFC 9110, section 10.1.1).
+                Known::Expect if request.body == Body::None => continue,
                 Known::TraceParent if !traced => continue,
                 _ if self.is_ours_to_tell(field) => continue,
                 Known::Other if marks::is_mark(field.name.of(head)) && !field.hop => {}
@@ -102,8 +106,13 @@ impl Introduction<'_> {
         if request.upgrade {
             let protocol = request.field(Known::Upgrade).unwrap_or_default();
             put(out, &[b"Connection: upgrade\r\nUpgrade: ", protocol.of(head), b"\r\n"]);
-        } else if trailers {
-            put(out, &[b"Connection: te\r\nTE: trailers\r\n"]);
+        } else {
+            match (trailers, self.closes && request.body != Body::Tunnel) {
+                (false, false) => {}
+                (true, false) => put(out, &[b"Connection: te\r\nTE: trailers\r\n"]),
+                (false, true) => put(out, &[b"Connection: close\r\n"]),
+                (true, true) => put(out, &[b"Connection: te, close\r\nTE: trailers\r\n"]),
+            }
         }
         put(out, &[b"\r\n"]);
     }

@@ -10,11 +10,13 @@ use std::{
 use seaway_wire::http::{Body, Limits, Reading, Response, Version};
 
 use super::{
+    ask::MemberAnswer,
     end::End,
     exchange::{After, Short, refuse},
     flow::{Broken, Flow},
     grpc::Outcome,
     heads::{self, Onward},
+    reuse::{self, NextUse},
     rules::{Answering, Nothing},
     scratch::Scratch,
     serve::Client,
@@ -26,14 +28,16 @@ pub(super) async fn relay(
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
-    (stream, keep): (End, bool),
+    MemberAnswer { end: stream, is_whole, mut next }: MemberAnswer,
     pool: &RunningPool,
     member: &Arc<RunningMember>,
 ) -> After {
+    let mut is_invited = false;
     loop {
         let Scratch { response, answered, downward, .. } = scratch;
         let head = &answered.filled()[..response.length];
         if response.is_interim() {
+            is_invited |= response.status == 100;
             put_interim(client, downward, short, head, response);
             answered.consume(response.length);
             downward.begin(Body::None, false);
@@ -63,8 +67,17 @@ pub(super) async fn relay(
     member.answers.count(status);
     scratch.record.answered(status, || 0);
     let may_persist = short.persists && !client.is_over();
+    let has_body = scratch.request.body != Body::None;
+    let is_unread = has_body && next != NextUse::Closed && {
+        let is_uninvited = reuse::expects(&scratch.request) && !is_invited;
+        is_uninvited || reuse::is_early(&scratch.upward, &stream)
+    };
+    if is_unread || !is_whole {
+        next = NextUse::Closed;
+    }
     let Scratch { response, answered, downward, upward, asked, record, .. } = scratch;
     let head = &answered.filled()[..response.length];
+    next = next.after_answer(short.reuse, head, response);
     let cookies = short.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
     let answering = Answering {
         rule: short.rule,
@@ -104,7 +117,8 @@ pub(super) async fn relay(
     // A silent stream of HTTP/2 holds nothing but its place: calls that last are not cut.
     let quiet = if matches!(stream, End::Multi(_)) { client.timeout(|it| it.idle) } else { timeout };
     client.allow(timeout);
-    let (mut asking, mut was_stuck) = (true, true);
+    // Behind a question that was not sent as a whole, its body would be something else to the member.
+    let (mut asking, mut was_stuck) = (is_whole, true);
     let result = poll_fn(|_| {
         let before = downward.moved + upward.moved;
         // The client may still be sending while it is answered.
@@ -144,12 +158,10 @@ pub(super) async fn relay(
     }
     let asked_all = upward.is_through();
     if let End::Wire(stream) = stream
-        && keep
-        && response.persists
         && asked_all
         && answered.is_empty()
     {
-        client.hall.kept().keep(stream, member, client.hall.now());
+        client.hall.kept().keep(stream, member, (next, &client.who), client.hall.now());
     }
     match &client.end {
         _ if persists && asked_all => After::Next,

@@ -56,6 +56,15 @@ pub(crate) fn is_silent(fd: BorrowedFd<'_>) -> bool {
     checked_size(read).is_err_and(|error| super::would_block(&error))
 }
 
+/// The peer's kernel has not taken all that was written yet.
+pub(crate) fn has_unacknowledged(fd: BorrowedFd<'_>) -> bool {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the pointer is that of one number that lives through the call.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    // An unknown state counts as the worse one.
+    checked(result).is_err() || count > 0
+}
+
 pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let nowhere = ptr::null::<libc::c_void>();
     let (start, length, flags) = (bytes.as_ptr(), bytes.len(), libc::MSG_NOSIGNAL);

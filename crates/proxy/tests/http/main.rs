@@ -17,6 +17,7 @@ mod members;
 mod members_tls;
 mod peer;
 mod raw;
+mod reuse;
 mod rules;
 mod scene;
 mod shares;

@@ -1,12 +1,18 @@
 //! What could be read in two ways, from clients of every kind to members of every kind: what a strict reader refuses
 //! reaches no member, and a member hears exactly one proper request for each that is passed on.
 #![allow(clippy::unwrap_used)]
+#![expect(clippy::print_stderr, reason = "a test tells how often it has tried, and whether it could")]
 
+mod desync;
+mod downgrades;
 mod frames;
 mod lines;
 mod many;
 mod one;
+mod stock;
 mod strict;
+mod unsolicited;
+mod worst;
 
 #[path = "../tcp/stage.rs"]
 mod stage;
