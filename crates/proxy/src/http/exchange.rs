@@ -57,6 +57,8 @@ pub(super) struct Short<'r> {
     pub(super) reuse: Reuse,
     /// Which client may use the connection to the member next, as far as the request allows.
     pub(super) next: NextUse,
+    /// The member gets `Connection: close`.
+    pub(super) closes: bool,
     /// How long may pass, in milliseconds: to connect to a member, and without a byte either way.
     pub(super) connect: u64,
     pub(super) answer: u64,
@@ -94,6 +96,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         upgrade: scratch.request.upgrade,
         reuse: Reuse::Never,
         next: NextUse::Closed,
+        closes: false,
         connect: millis(tuned.listener.timeouts.connect),
         answer: millis(tuned.listener.timeouts.answer),
     };
@@ -158,6 +161,8 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     };
     short.reuse = terms.reuse;
     short.next = NextUse::after_request(&scratch.request, terms.reuse, client.who.told.believed);
+    let switches = short.upgrade || body == Body::Tunnel;
+    short.closes = short.next == NextUse::Closed && !switches && protocol != BackendProtocol::Http2;
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
     let introduction = Introduction {
@@ -166,8 +171,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         id: &scratch.id,
         version: version_of(&scratch.request, matches!(client.end, End::Multi(_))),
         mark,
-        // A member that obeys takes nothing behind the body for a request.
-        closes: short.next == NextUse::Closed && protocol != BackendProtocol::Http2,
+        closes: short.closes,
     };
     let asking = Asking { rule, sticky: sticky.as_ref() };
     let (out, identities) = (&mut scratch.question, client.hall.identities());

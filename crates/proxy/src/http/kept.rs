@@ -25,12 +25,14 @@ struct Waiting {
     for_anyone: Vec<One>,
     /// Each belongs to one client.
     for_one: Vec<One>,
+    /// For no client: the member was asked to close these.
+    closing: Vec<One>,
 }
 
 struct One {
     stream: Stream,
     member: Arc<RunningMember>,
-    since: u64,
+    until: u64,
     /// The client that it belongs to.
     client: Option<Weak<Who>>,
 }
@@ -40,6 +42,8 @@ const MOST: usize = 512;
 /// Shorter than what servers wait (nginx 75 s, Node 5 s are the ends of what is usual): who closes first decides
 /// whether a request can be lost.
 const OLD: u64 = 4_000;
+/// A member closes sooner, and its side of the connection then waits out the minute that TCP asks for.
+const CLOSING: u64 = 1_000;
 
 fn key(member: &Arc<RunningMember>) -> usize {
     Arc::as_ptr(member) as usize
@@ -82,21 +86,37 @@ impl Kept {
         if all.len() == MOST && client.is_none() {
             return;
         }
-        // The client that used the oldest of these may never come back.
+        // The client of the oldest may never come back.
         let oldest = (all.len() == MOST).then(|| all.remove(0));
         stream.belong_to(None);
-        if self.count == 0 {
-            self.next = now + OLD;
+        all.push(One { stream, member: member.clone(), until: now + OLD, client });
+        self.count(oldest.is_some(), now + OLD);
+    }
+
+    /// Waits until the member closes it. A port of ours is not free again for a minute where we close first.
+    pub(super) fn part(&mut self, stream: Stream, member: &Arc<RunningMember>, now: u64) {
+        if !stream.is_untouched() {
+            return;
         }
-        self.count += 1 - usize::from(oldest.is_some());
-        all.push(One { stream, member: member.clone(), since: now, client });
+        let closing = &mut self.by_member.entry(key(member)).or_default().closing;
+        let oldest = (closing.len() == MOST).then(|| closing.remove(0));
+        oldest.iter().for_each(|one| one.stream.reset());
+        stream.belong_to(None);
+        closing.push(One { stream, member: member.clone(), until: now + CLOSING, client: None });
+        self.count(oldest.is_some(), now + CLOSING);
+    }
+
+    /// One more, perhaps in the place of another.
+    fn count(&mut self, replaces: bool, until: u64) {
+        self.next = if self.count == 0 { until } else { self.next.min(until) };
+        self.count += usize::from(!replaces);
     }
 
     /// Something happened on it, and be it that there is room again for what was written last.
     #[must_use = "streams are dropped when nothing is borrowed"]
     pub(super) fn doubt(&mut self, stream: u32) -> Option<impl Sized + use<>> {
         for waiting in self.by_member.values_mut() {
-            for all in waiting.both() {
+            for all in waiting.all() {
                 if let Some(at) = all.iter().position(|one| one.stream.index() == stream) {
                     if all[at].stream.is_untouched() {
                         return None;
@@ -119,20 +139,23 @@ impl Kept {
         if self.count == 0 || now < self.next {
             return Vec::new();
         }
-        let old = self.without(|one| one.since + OLD <= now);
-        let firsts = self.by_member.values().flat_map(|it| [it.for_anyone.first(), it.for_one.first()]);
-        let oldest = firsts.flatten().map(|one| one.since).min();
-        self.next = oldest.unwrap_or(now) + OLD;
+        for one in self.by_member.values().flat_map(|it| &it.closing).filter(|one| one.until <= now) {
+            one.stream.reset();
+        }
+        let old = self.without(|one| one.until <= now);
+        let waiting = self.by_member.values();
+        let firsts = waiting.flat_map(|it| [it.for_anyone.first(), it.for_one.first(), it.closing.first()]);
+        self.next = firsts.flatten().map(|one| one.until).min().unwrap_or(now);
         old
     }
 
     fn without(&mut self, which: impl Fn(&One) -> bool) -> Vec<One> {
         let mut gone = Vec::new();
         self.by_member.retain(|_, waiting| {
-            for all in waiting.both() {
+            for all in waiting.all() {
                 gone.extend(all.extract_if(.., |one| which(one)));
             }
-            !(waiting.for_anyone.is_empty() && waiting.for_one.is_empty())
+            waiting.all().iter().any(|all| !all.is_empty())
         });
         self.count -= gone.len();
         gone
@@ -149,8 +172,8 @@ impl Kept {
 }
 
 impl Waiting {
-    fn both(&mut self) -> [&mut Vec<One>; 2] {
-        [&mut self.for_anyone, &mut self.for_one]
+    fn all(&mut self) -> [&mut Vec<One>; 3] {
+        [&mut self.for_anyone, &mut self.for_one, &mut self.closing]
     }
 
     /// The one that was used last by this client alone, or else by anyone.

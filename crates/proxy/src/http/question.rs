@@ -30,7 +30,7 @@ pub(super) struct Introduction<'a> {
     pub(super) version: &'static str,
     /// That it has come through here.
     pub(super) mark: &'a Mark,
-    /// The member gets `Connection: close`.
+    /// The member gets `Connection: close`: if it obeys, it takes nothing behind the body for a request.
     pub(super) closes: bool,
 }
 
@@ -107,7 +107,7 @@ impl Introduction<'_> {
             let protocol = request.field(Known::Upgrade).unwrap_or_default();
             put(out, &[b"Connection: upgrade\r\nUpgrade: ", protocol.of(head), b"\r\n"]);
         } else {
-            match (trailers, self.closes && request.body != Body::Tunnel) {
+            match (trailers, self.closes) {
                 (false, false) => {}
                 (true, false) => put(out, &[b"Connection: te\r\nTE: trailers\r\n"]),
                 (false, true) => put(out, &[b"Connection: close\r\n"]),

@@ -7,7 +7,7 @@ use std::{
     task::Poll,
 };
 
-use seaway_wire::http::{Body, Limits, Reading, Response, Version};
+use seaway_wire::http::{Body, Limits, Method, Reading, Response, Version};
 
 use super::{
     ask::MemberAnswer,
@@ -157,11 +157,17 @@ pub(super) async fn relay(
         }
     }
     let asked_all = upward.is_through();
-    if let End::Wire(stream) = stream
-        && asked_all
-        && answered.is_empty()
-    {
-        client.hall.kept().keep(stream, member, (next, &client.who), client.hall.now());
+    if let End::Wire(stream) = stream {
+        let is_done = asked_all && answered.is_empty();
+        let switches = short.upgrade || short.method == Method::Connect;
+        if !is_done || is_unread || !is_whole || switches {
+            // Closed by us, it would hold its port for a minute, and a client can do this as often as it likes.
+            stream.reset();
+        } else if next == NextUse::Closed && short.closes {
+            client.hall.kept().part(stream, member, client.hall.now());
+        } else {
+            client.hall.kept().keep(stream, member, (next, &client.who), client.hall.now());
+        }
     }
     match &client.end {
         _ if persists && asked_all => After::Next,

@@ -135,3 +135,38 @@ fn an_answer_before_the_member_has_taken_the_body_ends_its_connection() {
     assert_eq!(backend.accepted(), 2);
     drop(go);
 }
+
+/// Closed by us first, each would hold a port of ours for a minute, and there are 28,000 for each member.
+#[test]
+fn a_connection_that_is_closed_after_a_body_holds_no_port_of_ours() {
+    let obeys = Backend::new(HERE, |mut stream| {
+        let mut reader = Reader::new(stream.try_clone().unwrap());
+        let Some(message) = reader.message(false) else { return };
+        assert_eq!(message.field("connection"), Some("close"));
+        let _ = stream.write_all(ok("hello").as_bytes());
+    });
+    let stays = Member::saying("hello");
+    for backend in [&obeys, &stays.backend] {
+        let before = connections_to(backend.at);
+        let (_stage, at) = front_of(pool(&[backend.at]));
+        let mut client = Client::new(at);
+        for _ in 0..20 {
+            assert_eq!(client.ask(GET_WITH_BODY).body, b"hello");
+        }
+        let new = || connections_to(backend.at).into_iter().filter(|it| !before.contains(it));
+        eventually("all are closed", || new().all(|(_, state)| state == TIME_WAIT));
+        assert_eq!(new().count(), 0, "{:?}", new().collect::<Vec<_>>());
+        assert_eq!(backend.accepted(), 20);
+    }
+}
+
+const TIME_WAIT: &str = "06";
+
+/// Local addresses and states (proc_net_tcp.rst). Whoever had that port before may have left some.
+fn connections_to(at: std::net::SocketAddr) -> Vec<(String, String)> {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let remote = format!("0100007F:{:04X}", at.port());
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let rows = rows.filter(|row| row.get(2) == Some(&remote.as_str()));
+    rows.map(|row| (row[1].to_owned(), row[3].to_owned())).collect()
+}
