@@ -33,7 +33,7 @@ fn a_body_in_frames_that_a_member_does_not_read_is_no_other_client_s_request() {
         ("H2.TE, an empty frame", Empty, ""),
         ("H2, paused before the body", Late, HALF),
     ] {
-        let member = member(Fault::ReadsNoBody);
+        let member = member(Fault::ReadsNoBodyAndWaits);
         let mut scene = Scene::new(class, member.at);
         for method in [BODILESS, WITH_BODIES].concat().iter().cycle().take(tries()) {
             attack(&scene, method, framing, body);

@@ -293,3 +293,44 @@ pub(crate) const CONNECTS: &[Case] = &[
     (b"CONNECT http://b:1/ HTTP/1.1\r\nHost: b\r\n\r\n", Refused(400)),
     (b"CONNECT a@b:1 HTTP/1.1\r\nHost: b\r\n\r\n", Refused(400)),
 ];
+
+/// Bodies that few expect, and expectations.
+pub(crate) const METHODS: &[Case] = &[
+    (b"GET /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", Passed(&["GET a/x hello"])),
+    (b"HEAD /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", Passed(&["HEAD a/x hello"])),
+    (
+        b"DELETE /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        Passed(&["DELETE a/x hello"]),
+    ),
+    (
+        b"FROB /x HTTP/1.1\r\nHost: a\r\nConnection: te\r\nTE: trailers\r\nContent-Length: 5\r\n\r\nhello",
+        Passed(&["FROB a/x hello"]),
+    ),
+    (
+        b"POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+        Passed(&["POST a/x hello"]),
+    ),
+    (b"GET /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n", Passed(&["GET a/x"])),
+    (
+        b"GET /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n",
+        Passed(&["GET a/x"]),
+    ),
+    (
+        b"POST /x HTTP/1.1\r\nHost: a\r\nExpect: y 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+        Refused(417),
+    ),
+    (b"POST /x HTTP/1.1\r\nHost: a\r\nExpect: y100-continue\r\nContent-Length: 5\r\n\r\nhello", Refused(417)),
+    (
+        b"POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue;q=1\r\nContent-Length: 5\r\n\r\nhello",
+        Refused(417),
+    ),
+    (
+        b"POST /x HTTP/1.1\r\nHost: a\r\nExpect:\r\n 100-continue\r\nContent-Length: 5\r\n\r\nhello",
+        Refused(400),
+    ),
+    (b"POST /x HTTP/1.1\r\nHost: a\r\nExpect : 100-continue\r\nContent-Length: 5\r\n\r\nhello", Refused(400)),
+    (
+        b"POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nExpect: x\r\nContent-Length: 5\r\n\r\nhello",
+        Refused(417),
+    ),
+];

@@ -4,7 +4,7 @@ use crate::{
     Verdict,
     Verdict::*,
     Way,
-    lines::{BODIES, CONNECTS, FIELDS, LINES},
+    lines::{BODIES, CONNECTS, FIELDS, LINES, METHODS},
     ways,
 };
 
@@ -47,6 +47,12 @@ fn bodies() {
 #[test]
 fn bytes_behind_a_connect_wait_until_it_is_a_tunnel() {
     let cases = CONNECTS.iter().map(|(bytes, verdict)| (bytes.to_vec(), *verdict));
+    judge(ways(b"http/1.1"), &cases.collect::<Vec<_>>());
+}
+
+#[test]
+fn bodies_that_few_expect() {
+    let cases = METHODS.iter().map(|(bytes, verdict)| (bytes.to_vec(), *verdict));
     judge(ways(b"http/1.1"), &cases.collect::<Vec<_>>());
 }
 

@@ -145,7 +145,7 @@ impl Strict {
         let hosts = all("host");
         let [host] = hosts[..] else { return fault(format!("hosts: {hosts:?}")) };
         let upgrade = match (&all("connection")[..], &all("upgrade")[..], &all("te")[..]) {
-            ([], [], []) | (["te"], [], ["trailers"]) => String::new(),
+            ([] | ["close"], [], []) | (["te" | "te, close"], [], ["trailers"]) => String::new(),
             (["upgrade"], [upgrade], []) => format!(" ^{upgrade}"),
             other => return fault(format!("for one hop: {other:?}")),
         };
@@ -162,6 +162,9 @@ impl Strict {
             ([], ["chunked"]) => self.chunks()?,
             other => return fault(format!("framed by {other:?}")),
         };
+        if body.is_empty() && !all("expect").is_empty() {
+            return fault("an expectation without a body");
+        }
         let target = if is_connect { "" } else { target };
         Ok(told(method, host, target, &body, &trailers) + &upgrade)
     }
