@@ -3,6 +3,7 @@
 use std::{
     io::Write,
     sync::{Mutex, mpsc},
+    time::{Duration, Instant},
 };
 
 use seaway_model::{
@@ -47,18 +48,20 @@ fn connections_are_used_again_as_far_as_bodies_and_the_service_allow() {
         (Reuse::Always, GET_WITH_BODY, [1, 1, 1]),
         (Reuse::Never, GET, [1, 2, 3]),
     ] {
-        let member = Member::saying("hello");
-        let (_stage, at) = front_of(with(reuse, &member));
-        let (mut one, mut other) = (Client::new(at), Client::new(at));
-        let ask = |client: &mut Client| {
-            assert_eq!(client.ask(request).body, b"hello", "{reuse:?} {request}");
-            member.backend.accepted()
-        };
-        let found = [ask(&mut one), ask(&mut one), ask(&mut other)];
+        let (found, heard) = in_time(|| {
+            let member = Member::saying("hello");
+            let (_stage, at) = front_of(with(reuse, &member));
+            let (mut one, mut other) = (Client::new(at), Client::new(at));
+            let ask = |client: &mut Client| {
+                assert_eq!(client.ask(request).body, b"hello", "{reuse:?} {request}");
+                member.backend.accepted()
+            };
+            ([ask(&mut one), ask(&mut one), ask(&mut other)], member.heard())
+        });
         assert_eq!(found, expected, "{reuse:?} {request}");
         // The member hears of it, and may close by itself.
         let closes = expected[1] == 2;
-        for heard in member.heard() {
+        for heard in heard {
             assert_eq!(heard.field("connection"), closes.then_some("close"), "{reuse:?} {request}");
         }
     }
@@ -66,18 +69,31 @@ fn connections_are_used_again_as_far_as_bodies_and_the_service_allow() {
 
 #[test]
 fn a_connection_that_was_one_client_s_stays_its_own() {
-    let member = Member::saying("hello");
-    let (_stage, at) = front_of(with(Reuse::Safe, &member));
-    let (mut one, mut other) = (Client::new(at), Client::new(at));
-    one.ask(POST);
-    assert_eq!(one.get("/").body, b"hello");
-    assert_eq!(other.get("/").body, b"hello");
-    assert_eq!(member.backend.accepted(), 2, "a GET does not give it to others");
-    for _ in 0..5 {
-        one.get("/");
-        other.get("/");
+    let found = in_time(|| {
+        let member = Member::saying("hello");
+        let (_stage, at) = front_of(with(Reuse::Safe, &member));
+        let (mut one, mut other) = (Client::new(at), Client::new(at));
+        one.ask(POST);
+        for _ in 0..5 {
+            // A GET does not give it to others.
+            assert_eq!(one.get("/").body, b"hello");
+            assert_eq!(other.get("/").body, b"hello");
+        }
+        member.backend.accepted()
+    });
+    assert_eq!(found, 2);
+}
+
+/// What comes of it before connections to members are too old to be used again; a busy machine may need another try.
+fn in_time<T>(mut run: impl FnMut() -> T) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let began = Instant::now();
+        let found = run();
+        if began.elapsed() < Duration::from_secs(3) || began > deadline {
+            return found;
+        }
     }
-    assert_eq!(member.backend.accepted(), 2);
 }
 
 #[test]
