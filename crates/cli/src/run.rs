@@ -110,6 +110,7 @@ pub(crate) async fn follow(
         error!(%error, "the log level stays");
     }
     if let Some(proxy) = proxy.cloned() {
+        proxy.limit_memory(settings.memory);
         let wanted = settings.access_log.clone();
         match tokio::task::spawn_blocking(move || proxy.log_requests(wanted)).await {
             Ok(Ok(())) => {}
@@ -126,6 +127,7 @@ pub(crate) fn start_proxy(settings: &Settings) -> Result<Proxy> {
         data_plane.workers = workers;
     }
     let proxy = Proxy::start(data_plane).context("the data plane cannot start")?;
+    proxy.limit_memory(settings.memory);
     proxy.log_requests(settings.access_log.clone())?;
     Ok(proxy)
 }

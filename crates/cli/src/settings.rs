@@ -8,6 +8,7 @@ mod balancing;
 mod certificates;
 mod exposed;
 mod front_door;
+mod limits;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -22,7 +23,7 @@ use seaway_manifests::{
     tree,
 };
 use seaway_model::{Config, L4, Name};
-use seaway_proxy::AccessLog;
+use seaway_proxy::{AccessLog, MemoryLimits};
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
@@ -59,6 +60,8 @@ pub(crate) struct Settings {
     pub(crate) pems: Vec<PemFiles>,
     /// `None`: nobody wants to know who asked for what.
     pub(crate) access_log: Option<AccessLog>,
+    /// What clients may make the process hold.
+    pub(crate) memory: MemoryLimits,
     /// Everything in a cloud is looked at this often.
     pub(crate) audit: Duration,
     /// Load balancers of a cloud in ERROR that do not come back are made again.
@@ -88,6 +91,7 @@ impl Default for Settings {
             lease: Terms::LEADER.term,
             pems: Vec::new(),
             access_log: None,
+            memory: MemoryLimits::default(),
             audit: Duration::from_secs(300),
             rebuild: false,
             by_default: None,
@@ -170,6 +174,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     let log = file.take("log");
     log_section(&log, &mut settings);
     settings.access_log = access_log::read(&file.take("accessLog"), beside);
+    settings.memory = limits::read(&file.take("limits"));
     settings.resolvers = sockets(&file.take("resolvers"), 53);
     if let Some(drain) = file.take("drain").duration() {
         settings.drain = drain;

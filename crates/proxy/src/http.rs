@@ -61,9 +61,10 @@ mod trunk;
 
 use std::{
     future::Future,
+    os::fd::AsFd,
     pin::Pin,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll, Waker},
 };
 
@@ -73,8 +74,9 @@ use self::hall::{Begun, Hall, Own};
 pub(crate) use self::marks::Mark;
 use crate::{
     doors::{Admission, Newcomer},
-    running::RunningListener,
-    sys::Event,
+    running::{Refusal, RunningListener},
+    shared::Shared,
+    sys::{self, Event},
     worker::{Command, Kind, Link, Slab, Source, Token, Turn, Wheel},
 };
 
@@ -124,6 +126,9 @@ impl Http {
     }
 
     fn welcome(&mut self, newcomer: Newcomer, turn: &Turn) {
+        if turn.shared.memory.is_far_beyond() {
+            return turn_away(&newcomer, &turn.shared);
+        }
         let own = Rc::new(Own::new(Some(newcomer.listener.clone()), turn.now).passed(newcomer.passes));
         let future = Box::pin(arrival::arrive(self.hall.clone(), own.clone(), newcomer));
         // It registers its stream, and awaits the first bytes.
@@ -197,6 +202,15 @@ impl Http {
         }
     }
 
+    /// Lets those go on that have to end.
+    fn run_evicted(&mut self) {
+        for index in self.tasks.indexes() {
+            if self.tasks.get_mut(index).is_some_and(|task| task.own.is_evicted()) {
+                self.run(index);
+            }
+        }
+    }
+
     fn expire(&mut self, now: u64) {
         while let Some(index) = self.wheel.due(now) {
             let Some(task) = self.tasks.get_mut(index) else {
@@ -217,6 +231,16 @@ impl Http {
             }
         }
     }
+}
+
+/// Nothing is held for a client that came when too much was held already.
+fn turn_away(newcomer: &Newcomer, shared: &Shared) {
+    shared.memory.refused.fetch_add(1, Relaxed);
+    newcomer.listener.refuse(Refusal::Resources);
+    newcomer.listener.leave();
+    shared.connection_ended();
+    // If it fails the client sees an end instead of a reset.
+    let _ = sys::reset_when_closed(newcomer.fd.as_fd());
 }
 
 /// How the wheel reaches the links of tasks.
@@ -271,6 +295,9 @@ impl Source for Http {
         self.hall.set_now(turn.now);
         for index in self.hall.unfinished() {
             self.run(index);
+        }
+        if self.hall.memory.evict(turn.now) > 0 {
+            self.run_evicted();
         }
         self.expire(turn.now);
         self.sweep(turn.now);

@@ -52,6 +52,7 @@ mod doors;
 mod health;
 mod hops;
 mod http;
+mod memory;
 mod open;
 mod own_sockets;
 mod pipes;
@@ -70,11 +71,14 @@ mod worker;
 pub use access::{AccessError, AccessForm, AccessLog, AccessTo};
 pub use health::{HealthChange, HealthChanges};
 pub use http::fuzz;
+pub use memory::MemoryLimits;
 pub use open::OpenError;
 pub use proxy::{Drained, Proxy, Running, Settings, StartError};
 pub use running::{Health, Refusal, Story};
 pub use seaway_snapshot::Standing;
-pub use statistics::{ListenerStatistics, MemberStatistics, PoolStatistics, Statistics, Traffic};
+pub use statistics::{
+    ListenerStatistics, MemberStatistics, MemoryStatistics, PoolStatistics, Statistics, Traffic,
+};
 pub use sys::{give_memory_back, raise_descriptor_limit};
 pub use takeover::{HandOver, TakeOverError, TakenOver, Turn, take};
 pub use tls::{KeyError, look_at};

@@ -15,6 +15,7 @@ use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_ba
 use crate::{
     access::{AccessError, AccessLog},
     health::{HealthChanges, Prober},
+    memory::MemoryLimits,
     open::{self, OpenError},
     running::{self, RunningListener},
     shared::Shared,
@@ -240,6 +241,11 @@ impl Proxy {
     /// moment at most, while the last lines of what was before are written.
     pub fn log_requests(&self, log: Option<AccessLog>) -> Result<(), AccessError> {
         self.shared().access.write(log)
+    }
+
+    /// How much clients may make the process hold, from now on; connections that are open keep their own bound.
+    pub fn limit_memory(&self, limits: MemoryLimits) {
+        self.shared().memory.set(limits);
     }
 
     /// Of the access log: lines that came to nothing, since nobody took them in time or the disk did not.

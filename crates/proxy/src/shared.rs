@@ -15,6 +15,7 @@ use crate::{
     access::Access,
     descriptors::Descriptors,
     http::Mark,
+    memory::{MemoryBudget, MemoryLimits},
     open::{Adopted, Closing, Wide},
     own_sockets::{MOST_PASSES, OwnSockets},
     running::Registry,
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     /// Of requests that have come through this process.
     pub(crate) mark: Mark,
     looped_at: AtomicU64,
+    pub(crate) memory: Arc<MemoryBudget>,
     /// Connections of all workers; UDP flows do not count.
     connections: AtomicUsize,
     flows: AtomicUsize,
@@ -69,6 +71,7 @@ impl Shared {
             adopted: Mutex::default(),
             closing: Closing::default(),
             wide: Wide::default(),
+            memory: Arc::new(MemoryBudget::new(MemoryLimits::default())),
             inheritance: Inheritance::default(),
             own_sockets: Arc::default(),
             descriptors: Arc::new(Descriptors::new()),

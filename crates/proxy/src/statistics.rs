@@ -20,8 +20,21 @@ pub struct Statistics {
     pub connections: u64,
     /// How often the process ran out of descriptors.
     pub exhausted: u64,
+    pub memory: MemoryStatistics,
     pub listeners: Vec<ListenerStatistics>,
     pub pools: Vec<PoolStatistics>,
+}
+
+/// What is held for clients beyond the kernel's buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStatistics {
+    /// Bytes now. Each worker may hold 64 KiB more or less than it has told.
+    pub held: u64,
+    pub limit: u64,
+    /// Requests and connections that were refused because the limit was reached.
+    pub refused: u64,
+    /// Connections that were ended because they held most for longest.
+    pub evicted: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -98,6 +111,12 @@ impl Statistics {
         let mut statistics = Statistics {
             connections: shared.connections() as u64,
             exhausted: shared.exhausted.load(Relaxed),
+            memory: MemoryStatistics {
+                held: shared.memory.held(),
+                limit: shared.memory.limit(),
+                refused: shared.memory.refused.load(Relaxed),
+                evicted: shared.memory.evicted.load(Relaxed),
+            },
             ..Statistics::default()
         };
         for state in registry.values_mut() {

@@ -6,7 +6,7 @@ use std::{
     io,
     net::SocketAddr,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::{Poll, ready},
     time::Duration,
 };
@@ -33,6 +33,7 @@ use super::{
 use crate::{
     doors::Newcomer,
     hops::{self, MOST_HOPS},
+    memory::{ConnectionMemory, Reservation},
     reach,
     running::{Refusal, RunningListener},
     shared::Shared,
@@ -50,12 +51,21 @@ pub(super) struct Who {
     pub(super) told: Told,
     /// How TLS is spoken with it.
     pub(super) terms: Option<Arc<Terms>>,
+    /// What it holds, with all its streams.
+    pub(super) memory: Rc<ConnectionMemory>,
+    /// Of that, what the connection itself holds.
+    held: Reservation,
     shared: Arc<Shared>,
 }
+
+/// What a connection holds before anything has come, and what a session of TLS holds beside it.
+const OF_CONNECTION: usize = 4 << 10;
+const OF_TLS: usize = 12 << 10;
 
 /// As long as it lives, the listener and the process count it.
 impl Drop for Who {
     fn drop(&mut self) {
+        self.memory.leave();
         self.listener.leave();
         self.shared.connection_ended();
     }
@@ -64,6 +74,16 @@ impl Drop for Who {
 impl Who {
     pub(super) fn timeout(&self, which: impl Fn(&Timeouts) -> Duration) -> u64 {
         which(&self.listener.tuned().listener.timeouts).as_millis() as u64
+    }
+
+    pub(super) fn hold_more(&self, bytes: usize) {
+        self.held.add(bytes);
+    }
+
+    /// It is turned away: too much is held already.
+    pub(super) fn refuse_for_memory(&self) {
+        self.listener.refuse(Refusal::Resources);
+        self.shared.memory.refused.fetch_add(1, Relaxed);
     }
 
     /// Of a request's head.
@@ -81,7 +101,10 @@ pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
     let Newcomer { fd, peer, listener, trusted, .. } = newcomer;
     let told = Told::new(peer, listener.at.port(), false);
     let shared = hall.shared.clone();
-    let mut who = Who { peer, destination: None, hops: 0, listener, told, terms: None, shared };
+    let memory = hall.memory.connection(hall.now());
+    own.hold(memory.clone());
+    let held = memory.reserve(OF_CONNECTION);
+    let mut who = Who { peer, destination: None, hops: 0, listener, told, terms: None, memory, held, shared };
     let mut stream = match hall.watch(fd, own.index()) {
         Ok(stream) => stream,
         Err(error) => return hall.shared.out_of_descriptors(&error),
@@ -111,7 +134,8 @@ pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
             let number = hall.cursors().draw();
             let pool = choice.pool(|| number).cloned();
             let (end, who) = (End::Wire(stream), Rc::new(who));
-            let client = Client { hall, own, end, who, limit: Cell::new(u64::MAX) };
+            let held = who.memory.reserve(0);
+            let client = Client { hall, own, end, who, limit: Cell::new(u64::MAX), held };
             return exchange::pass_to(&client, pool, Some(scratch)).await;
         }
         begun = Some(scratch);
@@ -138,7 +162,8 @@ pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
     if many {
         return streams::serve(hall, own, who, stream, None).await;
     }
-    let client = Client { hall, own, end: End::Wire(stream), who, limit: Cell::new(u64::MAX) };
+    let held = who.memory.reserve(0);
+    let client = Client { hall, own, end: End::Wire(stream), who, limit: Cell::new(u64::MAX), held };
     if protocol == Protocol::Opaque {
         return exchange::pass_through(&client).await;
     }
@@ -213,6 +238,7 @@ async fn secured(
         session.receive(scratch.asked.filled())?;
     }
     stream.secure(session);
+    who.hold_more(OF_TLS);
     stream.shaken_hands().await?;
     who.told = Told::new(who.peer, who.listener.at.port(), true);
     let mut many = false;

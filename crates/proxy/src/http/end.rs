@@ -33,6 +33,27 @@ impl End {
         }
     }
 
+    /// Waits until bytes can be written, as far as that is known beforehand.
+    pub(super) fn poll_takes(&self) -> Poll<()> {
+        match self {
+            End::Wire(stream) => stream.poll_takes(),
+            End::Multi(multi) => multi.poll_takes(),
+        }
+    }
+
+    /// Waits until a head may be written.
+    pub(super) fn poll_takes_head(&self) -> Poll<()> {
+        match self {
+            End::Wire(_) => Poll::Ready(()),
+            End::Multi(multi) => multi.poll_takes_head(),
+        }
+    }
+
+    /// Something has come that waits in our memory.
+    pub(super) fn has_unread(&self) -> bool {
+        matches!(self, End::Multi(multi) if multi.has_unread())
+    }
+
     /// Where bytes can be moved without looking at them.
     pub(super) fn plain(&self) -> Option<&Stream> {
         match self {

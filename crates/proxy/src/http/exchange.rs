@@ -232,6 +232,7 @@ async fn forward(
     scratch.question.append(&mut scratch.upward.out);
     scratch.upward.was_joined();
     mirror::reflect(client, scratch, mirrors);
+    client.spare(scratch);
     let mut tried: Vec<Arc<RunningMember>> = Vec::new();
     let retries = short.rule.retries.map_or(RETRIES, usize::from);
     // What a PROXY header says of one client holds for the whole connection.
@@ -257,6 +258,15 @@ async fn forward(
         let unanswered = match result {
             Ok(asked) => {
                 scratch.record.led_to(pool, &member);
+                client.spare(scratch);
+                if client.who.memory.is_over() {
+                    // Heads of answers that it does not take are bounded by nothing else.
+                    client.who.refuse_for_memory();
+                    asked.end.reset();
+                    client.end.reset();
+                    client.own.engage(None);
+                    return After::Close;
+                }
                 let after = relay(client, scratch, short, asked, pool, &member).await;
                 client.own.engage(None);
                 return after;

@@ -33,6 +33,8 @@ pub(super) struct Flow {
     closed: bool,
     /// What is left of it goes this way.
     pour: Option<Pour>,
+    /// Something has come that whom it goes to does not take; it stays where it is.
+    waits: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -77,6 +79,7 @@ impl Flow {
         self.trailers.clear();
         self.closed = false;
         self.pour = None;
+        self.waits = false;
     }
 
     /// More than this is not taken of a body that has begun.
@@ -224,7 +227,21 @@ impl Flow {
 
     /// Something has come that is not taken.
     pub(super) fn is_stuck(&self, buffer: &Buffer) -> bool {
-        self.sent < self.out.len() || (!self.is_over() && !buffer.is_empty())
+        self.waits || self.sent < self.out.len() || (!self.is_over() && !buffer.is_empty())
+    }
+
+    pub(super) fn weight(&self) -> usize {
+        self.out.capacity() + self.trailers.capacity()
+    }
+
+    pub(super) fn trim(&mut self) {
+        if self.sent == self.out.len() {
+            self.out.clear();
+        } else {
+            self.out.drain(..self.sent);
+        }
+        self.sent = 0;
+        self.out.shrink_to_fit();
     }
 
     /// Goes on until all is through, or until the running task is late.
@@ -293,6 +310,11 @@ impl Flow {
                     let error = io::Error::new(io::ErrorKind::InvalidData, "framing that is too long");
                     return Poll::Ready(Err(Broken::Source(error)));
                 }
+            }
+            // What cannot go on stays in the window of whom it comes from.
+            self.waits = from.has_unread() && to.poll_takes().is_pending();
+            if self.waits {
+                return Poll::Pending;
             }
             if ready!(from.poll_fill(buffer)).map_err(Broken::Source)? == 0 {
                 if self.coming != Coming::UntilEnd {

@@ -1,7 +1,7 @@
 //! What the tasks of one worker share. All of it is of this thread alone: a `RefCell` is never borrowed over an await.
 
 use std::{
-    cell::{Cell, RefCell, RefMut},
+    cell::{Cell, OnceCell, RefCell, RefMut},
     future::{Future, poll_fn},
     io,
     os::fd::OwnedFd,
@@ -21,6 +21,7 @@ use super::{
 use crate::{
     access::{Journal, Line, Pages},
     doors::Doors,
+    memory::{ConnectionMemory, WorkerMemory},
     pipes::Pipes,
     reach::Cursors,
     running::{RunningListener, RunningMember},
@@ -32,6 +33,7 @@ use crate::{
 pub(super) struct Hall {
     now: Cell<u64>,
     epoll: Arc<Epoll>,
+    pub(super) memory: Rc<WorkerMemory>,
     pub(super) shared: Arc<Shared>,
     doors: RefCell<Doors>,
     streams: RefCell<Slab<Rc<Ready>>>,
@@ -43,6 +45,8 @@ pub(super) struct Hall {
     pub(super) pipes: Rc<RefCell<Pipes>>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
     shelf: RefCell<Vec<Box<Scratch>>>,
+    /// Bytes of those on the shelf.
+    shelved: Cell<usize>,
     /// What is read of HTTP/2, and dealt with at once.
     page: RefCell<Vec<u8>>,
     /// Where frames of HTTP/2 wait, empty.
@@ -70,6 +74,8 @@ pub(super) struct Own {
     /// `None`: of the worker itself.
     listener: Option<Arc<RunningListener>>,
     member: RefCell<Option<Arc<RunningMember>>>,
+    /// Of the client connection that ends with this task.
+    memory: OnceCell<Rc<ConnectionMemory>>,
     began: u64,
     /// How often what it is about has come through here.
     passes: u8,
@@ -77,8 +83,10 @@ pub(super) struct Own {
 
 /// Its task has no place yet.
 const NOWHERE: u32 = u32::MAX;
-/// Sets of buffers that wait for a request; more than these are given back.
-const MOST_ON_SHELF: usize = 128;
+/// Bytes of buffers that wait for a request; more than these are given back.
+const MOST_ON_SHELF: usize = 1 << 20;
+/// And each is no larger: who gets it next is charged with it.
+const KEEP: usize = 24 << 10;
 const PAGE: usize = 32 << 10;
 const MOST_SHEETS: usize = 16;
 /// What waits in one turn of a connection is seldom more.
@@ -92,6 +100,7 @@ impl Own {
             deadline: Cell::new(u64::MAX),
             listener,
             member: RefCell::new(None),
+            memory: OnceCell::new(),
             began: now,
             passes: 0,
         }
@@ -104,6 +113,17 @@ impl Own {
 
     pub(super) fn passes(&self) -> u8 {
         self.passes
+    }
+
+    /// When too much is held, this task may be the one that has to end.
+    pub(super) fn hold(&self, memory: Rc<ConnectionMemory>) {
+        // A task has one client at most.
+        let _ = self.memory.set(memory);
+    }
+
+    /// It has to end: it holds too much.
+    pub(super) fn is_evicted(&self) -> bool {
+        self.memory.get().is_some_and(|memory| memory.is_evicted())
     }
 
     /// Where its task is.
@@ -154,6 +174,7 @@ impl Hall {
         Rc::new(Hall {
             now: Cell::new(turn.now),
             epoll: turn.epoll.clone(),
+            memory: WorkerMemory::new(turn.shared.memory.clone()),
             shared: turn.shared.clone(),
             doors: RefCell::new(Doors::new(Kind::HttpListener)),
             streams: RefCell::default(),
@@ -164,6 +185,7 @@ impl Hall {
             trunks: RefCell::default(),
             pipes: Rc::default(),
             shelf: RefCell::default(),
+            shelved: Cell::new(0),
             page: RefCell::new(vec![0; PAGE]),
             sheets: RefCell::default(),
             current: RefCell::new(None),
@@ -220,7 +242,7 @@ impl Hall {
 
     /// The running task's time for what it is doing is over.
     pub(super) fn is_late(&self) -> bool {
-        self.current.borrow().as_ref().is_some_and(|own| own.deadline() <= self.now())
+        self.current.borrow().as_ref().is_some_and(|own| own.deadline() <= self.now() || own.is_evicted())
     }
 
     /// The running task has more to do.
@@ -311,13 +333,17 @@ impl Hall {
     }
 
     pub(super) fn scratch(&self) -> Box<Scratch> {
-        self.shelf.borrow_mut().pop().unwrap_or_default()
+        let Some(scratch) = self.shelf.borrow_mut().pop() else { return Box::default() };
+        self.shelved.set(self.shelved.get().saturating_sub(scratch.weight()));
+        scratch
     }
 
     pub(super) fn put_back(&self, mut scratch: Box<Scratch>) {
-        let mut shelf = self.shelf.borrow_mut();
-        if shelf.len() < MOST_ON_SHELF && scratch.reset() {
-            shelf.push(scratch);
+        scratch.reset();
+        let shelved = self.shelved.get() + scratch.weight();
+        if scratch.weight() <= KEEP && shelved <= MOST_ON_SHELF {
+            self.shelved.set(shelved);
+            self.shelf.borrow_mut().push(scratch);
         }
     }
 
@@ -354,6 +380,7 @@ impl Hall {
         let old = self.kept().without_the_old(turn.now);
         drop(old);
         self.pages.borrow_mut().tick(&self.shared.access, turn.now);
+        self.shared.memory.settle(turn.now);
         self.doors().tick(turn);
     }
 
@@ -362,10 +389,15 @@ impl Hall {
             return Some(0);
         }
         let pages = self.pages.borrow().patience(now);
-        [pages, self.kept.borrow().patience(now), self.doors.borrow().patience(now)]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            pages,
+            self.memory.patience(now),
+            self.kept.borrow().patience(now),
+            self.doors.borrow().patience(now),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 }
 

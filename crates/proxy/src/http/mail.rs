@@ -8,6 +8,7 @@ use super::{
     hall::Own,
     many::{CROWD, PIECE},
 };
+use crate::memory::Reservation;
 
 /// What has come for one stream.
 #[derive(Default)]
@@ -21,7 +22,14 @@ pub(super) struct Mail {
     pub(super) trailers: Vec<u8>,
     pub(super) heads: VecDeque<Head>,
     pub(super) reset: Option<Reason>,
+    /// Of the client that it is for.
+    pub(super) held: Option<Reservation>,
 }
+
+/// Pieces of a body while little may be held: what is under way between two buffers counts twice.
+const SMALL_PIECE: usize = 2 << 10;
+/// Grows by no more than this at a time, so that little of what is held is empty.
+const GROWTH: usize = 16 << 10;
 
 /// Of an answer, interim or not; its lines but for the last.
 pub(super) struct Head {
@@ -39,9 +47,32 @@ impl Mail {
         self.bytes.len() - self.taken
     }
 
+    /// Adds what came of the body.
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        let (length, room) = (self.bytes.len(), self.bytes.capacity());
+        if room - length < bytes.len() {
+            self.bytes.reserve_exact(bytes.len().max(length.min(GROWTH)));
+        }
+        self.bytes.extend_from_slice(bytes);
+        self.weigh();
+    }
+
+    /// Tells what it holds, after that has changed.
+    pub(super) fn weigh(&self) {
+        let Some(held) = &self.held else { return };
+        let heads: usize = self.heads.iter().map(|head| head.lines.capacity()).sum();
+        held.set(self.bytes.capacity() + self.trailers.capacity() + heads);
+    }
+
+    /// The client's connection holds more than it may, and not because of what windows bound.
+    pub(super) fn holds_too_much(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.of().is_over())
+    }
+
     /// Takes a piece of the body, and tells how long it was.
     pub(super) fn take(&mut self, mut take: impl FnMut(&[u8])) -> usize {
-        let count = self.unread().min(PIECE);
+        let is_tight = self.held.as_ref().is_some_and(|held| held.of().is_tight());
+        let count = self.unread().min(if is_tight { SMALL_PIECE } else { PIECE });
         take(&self.bytes[self.taken..self.taken + count]);
         self.taken += count;
         if self.is_read() {
@@ -51,6 +82,7 @@ impl Mail {
             self.bytes.drain(..self.taken);
             self.taken = 0;
         }
+        self.weigh();
         count
     }
 
@@ -59,8 +91,8 @@ impl Mail {
         self.ended && self.is_read()
     }
 
-    /// For a stream of ours, whose task that is.
-    pub(super) fn to(own: Rc<Own>) -> Mail {
-        Mail { own: Some(own), ..Mail::default() }
+    /// For the stream whose task that is.
+    pub(super) fn to(own: Rc<Own>, held: Reservation) -> Mail {
+        Mail { own: Some(own), held: Some(held), ..Mail::default() }
     }
 }

@@ -3,6 +3,8 @@
 //! One task drives it. The tasks of its streams find what came for them in their [`Mail`], write into one buffer, and
 //! wake the driver, which sends that in one call when all of them have had their turn.
 
+mod body;
+
 use std::{
     cell::{Cell, Ref, RefCell, RefMut},
     future::poll_fn,
@@ -20,6 +22,7 @@ use super::{
     serve::LINGER,
     stream::Stream,
 };
+use crate::memory::{ConnectionMemory, Reservation};
 
 pub(super) struct Many {
     pub(super) hall: Rc<Hall>,
@@ -42,13 +45,21 @@ pub(super) struct Many {
     /// Who waits for a window, and who for what is to be written to become less.
     waiting: RefCell<Vec<Rc<Own>>>,
     crowded: RefCell<Vec<Rc<Own>>>,
+    /// Above nothing: answers of this member were lately too long for the first window.
+    long_answers: Cell<i8>,
+    /// What waits to be written, and what of a frame has come.
+    held: Reservation,
 }
 
-/// A window for one stream that keeps a fast line over a long way busy, and one for all that is no more than memory
-/// should hold for one client.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Of a client. What is held for each stream without a byte of a body, and of a connection what its streams share, has
+/// to fit into what one connection may hold.
 pub(super) const MOST_STREAMS: u32 = 256;
+const LEAST_STREAMS: u32 = 32;
+const PER_STREAM: usize = 4 << 10;
+/// Of a member: enough for what is small. What is larger gets more as its client takes it (`multi.rs`).
+pub(super) const FIRST_WINDOW: u32 = 1 << 10;
+/// What members of all clients may have under way is no more than a fast line needs.
+const SHARED_WINDOW: u32 = 4 << 20;
 /// A stream that is over is held until its task has noticed.
 const MOST_HELD: usize = 2 * MOST_STREAMS as usize;
 /// Frames that need no answer from a member (PING, SETTINGS and the like) could otherwise keep a worker for as long as
@@ -57,21 +68,28 @@ const READS: u32 = 4;
 /// Waits to be written at most, but for heads and answers to frames.
 pub(super) const CROWD: usize = 64 << 10;
 /// More than bodies alone can make of it: while both sides only send, neither waits for the other to listen.
-const MOST_UNTAKEN: usize = 4 * CROWD;
+const MOST_UNTAKEN: usize = 2 * CROWD;
 /// Of a body, at a time.
 pub(super) const PIECE: usize = 16 << 10;
 /// Answers before the answer that nobody takes.
 const MOST_INTERIM: usize = 16;
 const NEVER: u64 = u64::MAX;
 
-pub(super) fn allowing(head: usize) -> Ours {
+/// What a client may send and open whose connection may hold so much.
+pub(super) fn for_client(head: usize, most: usize) -> Ours {
+    let window = |share: usize| u32::try_from(share).unwrap_or(u32::MAX).min(64 << 20);
     Ours {
         head,
-        streams: MOST_STREAMS,
-        stream_window: STREAM_WINDOW,
-        connection_window: CONNECTION_WINDOW,
+        streams: ((most / PER_STREAM) as u32).clamp(LEAST_STREAMS, MOST_STREAMS),
+        stream_window: window(most / 4),
+        connection_window: window(most / 16 * 5),
         is_shared: false,
     }
+}
+
+/// What a member may send: its streams are of clients that do not know each other.
+pub(super) fn for_member(head: usize) -> Ours {
+    Ours { head, streams: 0, stream_window: FIRST_WINDOW, connection_window: SHARED_WINDOW, is_shared: true }
 }
 
 impl Many {
@@ -81,6 +99,7 @@ impl Many {
         stream: Stream,
         driver: Rc<Own>,
         connection: Connection<Mail>,
+        memory: &Rc<ConnectionMemory>,
     ) -> Rc<Many> {
         stream.be_patient();
         Rc::new(Many {
@@ -97,6 +116,8 @@ impl Many {
             is_over: Cell::new(false),
             waiting: RefCell::default(),
             crowded: RefCell::default(),
+            long_answers: Cell::new(0),
+            held: memory.reserve(0),
         })
     }
 
@@ -136,6 +157,17 @@ impl Many {
         self.is_written.get()
     }
 
+    /// Notes whether an answer was too long for the first window.
+    pub(super) fn note_answer(&self, is_long: bool) {
+        let change = if is_long { 2 } else { -1 };
+        self.long_answers.set((self.long_answers.get() + change).clamp(0, 16));
+    }
+
+    /// The next answer may be too long for the first window.
+    pub(super) fn expects_long_answers(&self) -> bool {
+        self.long_answers.get() > 0
+    }
+
     /// Something was said.
     pub(super) fn wake(&self) {
         self.hall.wake(&self.driver);
@@ -154,13 +186,14 @@ impl Many {
     /// Reads what is fair, hands it out, and writes what waits. `Ok`: the peer has finished.
     pub(super) fn poll_turn(
         &self,
-        mut asked: impl FnMut(&Connection<Mail>, Key, bool, Asked) -> Rc<Own>,
+        mut asked: impl FnMut(&Connection<Mail>, Key, bool, Asked) -> Option<Mail>,
         mut refused: impl FnMut(),
     ) -> Poll<io::Result<()>> {
         let read = self.poll_reads(&mut |heard| self.hand_out(heard, &mut asked, &mut refused));
         // What was said goes out even if nothing more comes in.
         let written = self.poll_flush();
         self.is_written.set(written.is_ready());
+        self.held.set(self.connection.borrow().out.capacity() + self.rest.borrow().capacity());
         match (read, written) {
             (Poll::Pending, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
             (read, _) => read,
@@ -246,15 +279,23 @@ impl Many {
     fn hand_out(
         &self,
         heard: Heard<'_>,
-        asked: &mut impl FnMut(&Connection<Mail>, Key, bool, Asked) -> Rc<Own>,
+        asked: &mut impl FnMut(&Connection<Mail>, Key, bool, Asked) -> Option<Mail>,
         refused: &mut impl FnMut(),
     ) {
         let connection = &mut *self.connection.borrow_mut();
         let key = match heard {
             Heard::Asked { key, ends, asked: facts } => {
-                let own = asked(connection, key, ends, facts);
-                let Some(mail) = connection.with_mut(key) else { return };
-                (mail.own, mail.ended) = (Some(own), ends);
+                match asked(connection, key, ends, facts) {
+                    Some(mail) => {
+                        let Some(place) = connection.with_mut(key) else { return };
+                        *place = mail;
+                        place.ended = ends;
+                    }
+                    None => {
+                        connection.reset(key, Reason::REFUSED);
+                        connection.let_go(key, 0);
+                    }
+                }
                 return;
             }
             Heard::Refused => return refused(),
@@ -271,7 +312,8 @@ impl Many {
                 self.deliver(connection, key, |mail| {
                     mail.heads.push_back(Head { status, lines, ends });
                     mail.ended = ends;
-                    too_many = mail.heads.len() > MOST_INTERIM;
+                    mail.weigh();
+                    too_many = mail.heads.len() > MOST_INTERIM || mail.holds_too_much();
                 });
                 if too_many {
                     connection.reset(key, Reason::TOO_MUCH);
@@ -281,14 +323,17 @@ impl Many {
             }
             Heard::Data { key, bytes, ends } => {
                 self.deliver(connection, key, |mail| {
-                    mail.bytes.extend_from_slice(bytes);
+                    mail.put(bytes);
                     mail.ended = ends;
                 });
                 key
             }
             Heard::Trailers { key } => {
                 let lines = connection.lines().to_vec();
-                self.deliver(connection, key, |mail| (mail.trailers, mail.ended) = (lines, true));
+                self.deliver(connection, key, |mail| {
+                    (mail.trailers, mail.ended) = (lines, true);
+                    mail.weigh();
+                });
                 key
             }
             Heard::Reset { key, reason } => {
@@ -343,72 +388,6 @@ impl Many {
             Poll::Pending => self.blocked.set(self.blocked.get().min(self.hall.now())),
         }
         poll
-    }
-
-    /// Takes a piece of what came on a stream. `Ok(0)`: the body is over.
-    pub(super) fn poll_take(&self, key: Key, mut take: impl FnMut(&[u8])) -> Poll<io::Result<usize>> {
-        let mut connection = self.taken();
-        let Some(mail) = connection.with_mut(key) else {
-            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
-        };
-        if mail.is_read() {
-            return match (mail.ended, mail.reset) {
-                (true, _) => Poll::Ready(Ok(0)),
-                (false, Some(_)) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-                (false, None) if self.is_over() => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-                (false, None) => Poll::Pending,
-            };
-        }
-        let count = mail.take(&mut take);
-        drop(connection);
-        let mut connection = self.connection();
-        connection.release(key, count);
-        if !connection.out.is_empty() {
-            self.wake();
-        }
-        Poll::Ready(Ok(count))
-    }
-
-    /// Waits until what is to be written is little enough for more.
-    pub(super) fn poll_room(&self, connection: &Connection<Mail>, own: &Rc<Own>) -> Poll<()> {
-        if connection.out.len() <= CROWD {
-            return Poll::Ready(());
-        }
-        join(&self.crowded, own);
-        self.wake();
-        Poll::Pending
-    }
-
-    /// Says a piece of a body. `ends`: it is the last.
-    pub(super) fn poll_say(
-        &self,
-        own: &Rc<Own>,
-        key: Key,
-        bytes: &[u8],
-        ends: bool,
-    ) -> Poll<io::Result<usize>> {
-        let mut connection = self.connection();
-        if self.is_over() || connection.is_closed(key) {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        ready!(self.poll_room(&connection, own));
-        let piece = &bytes[..bytes.len().min(PIECE)];
-        let count = connection.say_data(key, piece, ends && piece.len() == bytes.len());
-        if count == 0 && !bytes.is_empty() {
-            self.wait(own);
-            return Poll::Pending;
-        }
-        self.wake();
-        Poll::Ready(Ok(count))
-    }
-
-    /// The caller needs the stream no more.
-    pub(super) fn let_go(&self, key: Key) {
-        let mut connection = self.connection();
-        let unread = connection.with(key).map_or(0, Mail::unread);
-        connection.let_go(key, unread);
-        self.wake_all(&self.waiting);
-        self.wake();
     }
 
     /// Nothing comes or goes any more: all who are on it are told.

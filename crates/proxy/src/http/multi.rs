@@ -17,10 +17,11 @@ use super::{
     hall::Own,
     heads::{Changes, Onward},
     mail::Head,
-    many::Many,
+    many::{FIRST_WINDOW, Many},
     scratch::Buffer,
     switch::is_of_handshake,
 };
+use crate::memory::ConnectionMemory;
 
 pub(super) struct Multi {
     many: Rc<Many>,
@@ -31,28 +32,102 @@ pub(super) struct Multi {
     is_unanswered: Cell<bool>,
     /// An answer to `CONNECT` with a protocol: a tunnel (RFC 8441).
     switches: bool,
+    /// To a member: what it may send.
+    window: Option<Window>,
 }
+
+/// How much of an answer may come from a member before its client takes it.
+struct Window {
+    /// Of the client.
+    memory: Rc<ConnectionMemory>,
+    /// Beyond what every stream has from the start.
+    lent: Cell<u32>,
+    /// What was taken since it last grew.
+    taken: Cell<usize>,
+}
+
+/// For an answer that is not small; and for one that is taken as fast as it comes.
+const ANSWER_WINDOW: u32 = 64 << 10;
+const USUAL_WINDOW: u32 = 16 << 10;
+const MOST_WINDOW: u32 = 256 << 10;
 
 impl Multi {
     /// Of a client, who waits for an answer.
     pub(super) fn asked(many: Rc<Many>, key: Key, own: Rc<Own>, switches: bool) -> Multi {
-        Multi { many, key, own, is_unanswered: Cell::new(true), switches }
+        Multi { many, key, own, is_unanswered: Cell::new(true), switches, window: None }
     }
 
     /// To a member, who is asked by this.
-    pub(super) fn asking(many: Rc<Many>, key: Key, own: Rc<Own>) -> Multi {
-        Multi { many, key, own, is_unanswered: Cell::new(false), switches: false }
+    pub(super) fn asking(many: Rc<Many>, key: Key, own: Rc<Own>, memory: Rc<ConnectionMemory>) -> Multi {
+        let window = Some(Window { memory, lent: Cell::new(0), taken: Cell::new(0) });
+        let multi = Multi { many, key, own, is_unanswered: Cell::new(false), switches: false, window };
+        if let Some(window) = multi.window.as_ref().filter(|_| multi.many.expects_long_answers()) {
+            // Together with the request: later it would cost the answer a way there and back.
+            multi.lend(window, USUAL_WINDOW - FIRST_WINDOW);
+        }
+        multi
     }
 
     pub(super) fn poll_fill(&self, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
-        self.many.poll_take(self.key, |bytes| buffer.put(bytes))
+        let taken = ready!(self.many.poll_take(self.key, |bytes| buffer.put(bytes)))?;
+        if let Some(window) = &self.window {
+            let (all, now) = (window.taken.get() + taken, FIRST_WINDOW + window.lent.get());
+            window.taken.set(all);
+            if all >= now as usize {
+                // It is taken as it comes: more may be under way.
+                window.taken.set(0);
+                self.lend(window, now.min(MOST_WINDOW - now));
+            }
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    /// An answer with a body begins, of that length if it is told.
+    pub(super) fn open_window(&self, length: Option<u64>) {
+        let Some(window) = &self.window else { return };
+        let wanted = length.map_or(ANSWER_WINDOW, |it| u32::try_from(it).unwrap_or(u32::MAX));
+        let wanted = wanted.min(ANSWER_WINDOW);
+        let is_all_here = self.many.seen().with(self.key).is_none_or(|mail| mail.ended);
+        self.many.note_answer(wanted > FIRST_WINDOW && (!is_all_here || window.lent.get() > 0));
+        if wanted > FIRST_WINDOW + window.lent.get() && !is_all_here {
+            self.lend(window, wanted - FIRST_WINDOW - window.lent.get());
+        }
+    }
+
+    fn lend(&self, window: &Window, more: u32) {
+        let lent = window.memory.lend_window(more);
+        if lent > 0 {
+            window.lent.set(window.lent.get() + lent);
+            let mut connection = self.many.connection();
+            connection.set_stream_window(self.key, FIRST_WINDOW + window.lent.get());
+            drop(connection);
+            self.many.wake();
+        }
+    }
+
+    pub(super) fn poll_takes(&self) -> Poll<()> {
+        self.many.poll_takes(&self.own, self.key)
+    }
+
+    /// Who takes nothing of what is said has others wait, and gets no more heads either.
+    pub(super) fn poll_takes_head(&self) -> Poll<()> {
+        if self.is_gone() {
+            return Poll::Ready(());
+        }
+        self.many.poll_room(&self.many.seen(), &self.own)
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        self.many.seen().with(self.key).is_some_and(|mail| !mail.is_read())
     }
 
     /// The next head of a member's answer, interim or not. The error tells why there is none.
     pub(super) fn poll_head(&self) -> Poll<Result<Head, Reason>> {
         let mut connection = self.many.taken();
         let Some(mail) = connection.with_mut(self.key) else { return Poll::Ready(Err(Reason::CANCEL)) };
-        match (mail.heads.pop_front(), mail.reset) {
+        let head = mail.heads.pop_front();
+        mail.weigh();
+        match (head, mail.reset) {
             (Some(head), _) => Poll::Ready(Ok(head)),
             (None, Some(reason)) => Poll::Ready(Err(reason)),
             (None, None) if self.many.is_over() => Poll::Ready(Err(Reason::CANCEL)),
@@ -161,6 +236,7 @@ impl Multi {
         let (fields, body) = answer.parts();
         let ends = answer.head_only || body.is_empty();
         if self.is_unanswered() {
+            ready!(self.poll_takes_head());
             self.say_head(ends, |block| {
                 block.status(answer.status);
                 put_lines(block, fields.as_bytes());
@@ -178,6 +254,9 @@ impl Multi {
 
 impl Drop for Multi {
     fn drop(&mut self) {
+        if let Some(window) = &self.window {
+            window.memory.return_window(window.lent.get());
+        }
         self.many.let_go(self.key);
     }
 }

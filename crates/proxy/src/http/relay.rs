@@ -18,7 +18,7 @@ use super::{
     heads::{self, Onward},
     reuse::{self, NextUse},
     rules::{Answering, Nothing},
-    scratch::Scratch,
+    scratch::{Buffer, Scratch},
     serve::Client,
 };
 use crate::running::{RunningMember, RunningPool};
@@ -58,6 +58,17 @@ pub(super) async fn relay(
         }
         break;
     }
+    // Its head waits with those of other streams.
+    let takes = poll_fn(|_| match client.end.poll_takes_head() {
+        Poll::Pending if client.hall.is_late() => Poll::Ready(false),
+        poll => poll.map(|()| true),
+    });
+    client.allow(short.answer);
+    if !takes.await {
+        stream.reset();
+        client.end.reset();
+        return After::Close;
+    }
     let status = scratch.response.status;
     let tunnels = scratch.response.body == Body::Tunnel;
     if status == 101 && !short.upgrade {
@@ -75,7 +86,7 @@ pub(super) async fn relay(
     if is_unread || !is_whole {
         next = NextUse::Closed;
     }
-    let Scratch { response, answered, downward, upward, asked, record, .. } = scratch;
+    let Scratch { response, answered, downward, upward, .. } = scratch;
     let head = &answered.filled()[..response.length];
     next = next.after_answer(short.reuse, head, response);
     let cookies = short.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
@@ -114,6 +125,12 @@ pub(super) async fn relay(
         return refuse(client, scratch, 502).await;
     }
     let timeout = short.answer;
+    if client.who.memory.is_filling() {
+        scratch.forget_heads();
+    }
+    client.weigh(scratch);
+    let others = scratch.weight() - scratch.weight_of_bodies();
+    let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     // A silent stream of HTTP/2 holds nothing but its place: calls that last are not cut.
     let quiet = if matches!(stream, End::Multi(_)) { client.timeout(|it| it.idle) } else { timeout };
     client.allow(timeout);
@@ -130,6 +147,12 @@ pub(super) async fn relay(
         if downward.moved + upward.moved != before || stuck != was_stuck {
             was_stuck = stuck;
             client.allow(if stuck { timeout } else { quiet });
+            client.who.memory.progressed(client.hall.now());
+            if client.who.memory.is_filling() {
+                [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
+                [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
+            }
+            client.weigh_parts(others, &[answered, asked], &[downward, upward]);
         }
         result
     })
@@ -257,7 +280,13 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
         }
         if downward.moved + upward.moved != before {
             client.allow(if up && down { idle } else { half_closed });
+            client.who.memory.progressed(client.hall.now());
         }
+        if client.who.memory.is_filling() {
+            [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
+            [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
+        }
+        client.weigh_parts(0, &[answered, asked], &[downward, upward]);
         if up || down { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;

@@ -5,7 +5,7 @@ use std::{
     task::{Poll, ready},
 };
 
-use seaway_wire::http::{Request, Response};
+use seaway_wire::http::{Field, Request, Response};
 
 use super::{flow::Flow, record::Record, stream::Stream};
 
@@ -32,21 +32,47 @@ pub(super) struct Scratch {
 pub(super) const BUFFER: usize = 16 << 10;
 /// As large as a head may become, wherever that is allowed.
 const MOST: usize = 64 << 10;
-/// What is kept on the shelf is no larger.
-const KEEP: usize = 64 << 10;
 const FIRST: usize = 4 << 10;
 
 impl Scratch {
-    /// For the next request on any connection. `false`: it has grown too much to be kept.
-    pub(super) fn reset(&mut self) -> bool {
+    /// For the next request on any connection.
+    pub(super) fn reset(&mut self) {
         self.asked.clear();
         self.answered.clear();
         self.question.clear();
         self.upward.clear();
         self.downward.clear();
-        let outs = [&self.question, &self.upward.out, &self.downward.out].map(Vec::capacity);
-        let buffers = [&self.asked, &self.answered].map(|buffer| buffer.bytes.len());
-        outs.into_iter().chain(buffers).all(|size| size <= KEEP)
+    }
+
+    /// Bytes that it holds, used or not.
+    pub(super) fn weight(&self) -> usize {
+        let texts = self.id.capacity() + self.question.capacity();
+        let heads = [&self.request.fields, &self.repeated.fields, &self.response.fields].map(Vec::capacity);
+        let heads = heads.into_iter().sum::<usize>() * size_of::<Field>();
+        size_of::<Scratch>() + texts + heads + self.weight_of_bodies()
+    }
+
+    /// Of that, what is on its way between client and member.
+    pub(super) fn weight_of_bodies(&self) -> usize {
+        let buffers = self.asked.weight() + self.answered.weight();
+        buffers + self.upward.weight() + self.downward.weight()
+    }
+
+    /// Lets go of the heads: the answer is on its way.
+    pub(super) fn forget_heads(&mut self) {
+        self.question = Vec::new();
+        self.request.fields = Vec::new();
+        self.repeated.fields = Vec::new();
+        self.response.fields = Vec::new();
+        self.trim();
+    }
+
+    /// Lets go of room in which nothing is.
+    pub(super) fn trim(&mut self) {
+        self.asked.trim();
+        self.answered.trim();
+        self.upward.trim();
+        self.downward.trim();
     }
 }
 
@@ -59,6 +85,18 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
+    pub(super) fn weight(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Lets go of room in which nothing is.
+    pub(super) fn trim(&mut self) {
+        let filled = self.end - self.start;
+        if self.bytes.len() > filled {
+            *self = Buffer { bytes: self.filled().to_vec(), start: 0, end: filled };
+        }
+    }
+
     pub(super) fn clear(&mut self) {
         (self.start, self.end) = (0, 0);
     }

@@ -17,10 +17,12 @@ use super::{
     arrival::Who,
     end::End,
     exchange::{self, After},
+    flow::Flow,
     hall::{Hall, Own},
-    scratch::Scratch,
+    scratch::{Buffer, Scratch},
     streams,
 };
+use crate::memory::Reservation;
 
 /// Whoever asks: a connection of HTTP/1.1, one request after the other, or one stream of HTTP/2.
 pub(super) struct Client {
@@ -30,6 +32,8 @@ pub(super) struct Client {
     pub(super) who: Rc<Who>,
     /// When a rule's own time is over, whatever goes on.
     pub(super) limit: Cell<u64>,
+    /// What the exchange holds.
+    pub(super) held: Reservation,
 }
 
 /// In milliseconds: long enough to hear an answer over a long way.
@@ -54,6 +58,7 @@ impl Client {
                 return;
             }
             let mut scratch = begun.take().unwrap_or_else(|| self.hall.scratch());
+            self.weigh(&scratch);
             if first && self.begins_many(&mut scratch).await {
                 let End::Wire(stream) = self.end else { return };
                 return streams::serve(self.hall, self.own, self.who, stream, Some(scratch)).await;
@@ -72,6 +77,7 @@ impl Client {
                 }
             }
             self.hall.put_back(scratch);
+            self.held.set(0);
         }
     }
 
@@ -107,14 +113,42 @@ impl Client {
         self.own.set_deadline(self.hall.now() + patience);
         scratch.request.begin();
         let read = poll_fn(|_| self.poll_head(scratch, *first)).await;
-        *first = false;
+        let is_new = std::mem::replace(first, false);
+        self.who.memory.progressed(self.hall.now());
         let whole = matches!(read, Ok(Some(Reading::Whole)));
         if whole || !scratch.asked.is_empty() {
             self.note(scratch, whole);
         }
-        let after = self.answer(scratch, read).await;
+        let after = if whole && is_new && self.hall.shared.memory.is_used_up() {
+            // Those who were here before go on.
+            self.who.refuse_for_memory();
+            exchange::refuse(self, scratch, 503).await
+        } else {
+            self.answer(scratch, read).await
+        };
         self.tell(scratch);
         after
+    }
+
+    /// Counts what the exchange holds now.
+    pub(super) fn weigh(&self, scratch: &Scratch) {
+        self.weigh_parts(scratch.weight(), &[], &[]);
+    }
+
+    /// The same, where not all is at hand: what is not, and the rest.
+    pub(super) fn weigh_parts(&self, others: usize, buffers: &[&mut Buffer], flows: &[&mut Flow]) {
+        let task = if matches!(self.end, End::Multi(_)) { streams::OF_STREAM } else { 0 };
+        let buffers: usize = buffers.iter().map(|buffer| buffer.weight()).sum();
+        let flows: usize = flows.iter().map(|flow| flow.weight()).sum();
+        self.held.set(task + others + buffers + flows);
+    }
+
+    /// Lets go of all that is not needed while a client or a member is waited for, where much is held.
+    pub(super) fn spare(&self, scratch: &mut Scratch) {
+        if self.who.memory.is_filling() {
+            scratch.trim();
+        }
+        self.weigh(scratch);
     }
 
     async fn answer(&self, scratch: &mut Scratch, read: io::Result<Option<Reading>>) -> After {
@@ -152,6 +186,7 @@ impl Client {
             if ready!(self.end.poll_fill(&mut scratch.asked))? == 0 {
                 return Poll::Ready(Ok(None));
             }
+            self.weigh(scratch);
             if nothing_yet && !first {
                 // The head has begun: from now on it has its own time.
                 self.own.set_deadline(self.hall.now() + self.timeout(|it| it.header));

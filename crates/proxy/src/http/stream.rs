@@ -199,6 +199,11 @@ impl Stream {
         }
     }
 
+    /// Whether the socket takes bytes; an edge tells when it does again.
+    pub(super) fn poll_takes(&self) -> Poll<()> {
+        if self.ready.writable.get() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
     pub(super) fn poll_send(&self, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_sent(bytes.len(), |fd| sys::send(fd, bytes))
     }

@@ -13,7 +13,7 @@ use super::{
     exchange,
     hall::{Hall, Own},
     mail::Mail,
-    many::{MOST_STREAMS, Many, allowing},
+    many::{MOST_STREAMS, Many, for_client},
     multi::Multi,
     scratch::Scratch,
     serve::Client,
@@ -28,8 +28,9 @@ pub(super) async fn serve(
     stream: Stream,
     begun: Option<Box<Scratch>>,
 ) {
-    let connection = Connection::server(allowing(who.limits().head), false);
-    let many = Many::new(hall.clone(), stream, own.clone(), connection);
+    let ours = for_client(who.limits().head, who.memory.most());
+    let many = Many::new(hall.clone(), stream, own.clone(), Connection::server(ours, false), &who.memory);
+    who.hold_more(OF_HTTP_2);
     begun.into_iter().for_each(|begun| many.take_begun(begun));
     let (mut leaving, toll) = (false, Rc::new(Toll::default()));
     let (keep_alive, answer) = (who.timeout(|it| it.keep_alive), who.timeout(|it| it.answer));
@@ -43,6 +44,10 @@ pub(super) async fn serve(
             (connection.held() == 0, connection.has_heard(), toll.begun.get())
         };
         if many.gives_up(answer) <= hall.now() {
+            return Poll::Ready(Ok(()));
+        }
+        if own.is_evicted() {
+            many.connection().break_off(Reason::TOO_MUCH);
             return Poll::Ready(Ok(()));
         }
         if late && is_idle && many.is_written() && (leaving || !heard) {
@@ -88,11 +93,17 @@ fn begin(
     key: Key,
     ends: bool,
     asked: Asked,
-) -> Rc<Own> {
+) -> Option<Mail> {
     toll.begun.set(toll.begun.get() + 1);
+    let head = connection.lines().len();
+    if !who.memory.admits(OF_STREAM + 2 * head) {
+        who.refuse_for_memory();
+        return None;
+    }
     let own = Own::new(Some(who.listener.clone()), many.hall.now()).passed(many.driver().passes());
     let own = Rc::new(own);
-    let mut scratch = many.hall.scratch();
+    // Room that was used before is larger than what this one may need.
+    let mut scratch = if who.memory.is_filling() { Box::default() } else { many.hall.scratch() };
     scratch.asked.put(connection.lines());
     if !ends && !asked.is_sized && !asked.switches && !asked.connects {
         scratch.asked.put(b"transfer-encoding: chunked\r\n");
@@ -105,10 +116,17 @@ fn begin(
         end: End::Multi(multi),
         who: who.clone(),
         limit: Cell::new(u64::MAX),
+        held: who.memory.reserve(0),
     };
+    client.weigh(&scratch);
     many.hall.begin(own.clone(), one(client, scratch, asked.is_too_large, toll.clone()));
-    own
+    Some(Mail::to(own, who.memory.reserve(0)))
 }
+
+/// What a connection of HTTP/2 holds without a stream, and what a stream holds: its task, and its places in both
+/// connections.
+const OF_HTTP_2: usize = 16 << 10;
+pub(super) const OF_STREAM: usize = 3 << 10;
 
 /// Streams of one connection. Giving one up costs a client nothing, and us a request to a member.
 #[derive(Default)]
@@ -143,7 +161,10 @@ async fn one(client: Client, mut scratch: Box<Scratch>, is_too_large: bool, toll
     {
         toll.given_up.set(toll.given_up.get() + 1);
     }
-    client.hall.put_back(scratch);
+    // Of a client that holds much it is not kept for others: that would be as much again.
+    if !client.who.memory.is_filling() {
+        client.hall.put_back(scratch);
+    }
 }
 
 async fn answer(client: &Client, scratch: &mut Scratch, is_too_large: bool) {

@@ -6,7 +6,7 @@ use std::{
 
 use seaway_wire::{
     http::{Body, Known, Limits, Method, Reading, Request, Response},
-    http2::{Block, Connection, Ours, Reason},
+    http2::{Block, Connection, Reason},
 };
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     flow::Flow,
     hall::Own,
     mail::{Head, Mail},
-    many::{Many, allowing},
+    many::{Many, for_member},
     multi::{Multi, fields_of},
     relay::put_interim,
     scratch::Scratch,
@@ -27,12 +27,6 @@ use crate::running::{RunningMember, RunningPool};
 
 /// What was let in is a little longer by now.
 const OURS: Limits = Limits { head: 128 << 10, target: 128 << 10, fields: 8 << 10 };
-
-/// The answers of a member are for many clients: one that takes nothing holds no more than the window of its stream,
-/// which is as large as one over a short way needs.
-fn allowed() -> Ours {
-    Ours { stream_window: 256 << 10, is_shared: true, ..allowing(OURS.head) }
-}
 
 #[derive(Default)]
 pub(super) struct Trunks {
@@ -138,7 +132,8 @@ async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember
     }
     let own = Rc::new(Own::new(None, hall.now()));
     let ready = stream.ready();
-    let many = Many::new(hall.clone(), stream, own.clone(), Connection::client(allowed()));
+    let connection = Connection::client(for_member(OURS.head));
+    let many = Many::new(hall.clone(), stream, own.clone(), connection, &hall.memory.shared());
     let (driven, patience, at) = (many.clone(), client.timeout(|it| it.answer), member.at);
     hall.begin(own.clone(), async move {
         // Until now the stream was that of the task that connected.
@@ -164,7 +159,7 @@ async fn drive(many: &Rc<Many>, patience: u64) -> io::Result<()> {
     let (own, mut is_of_use) = (many.driver(), true);
     poll_fn(|_| {
         // Nobody is asked by it.
-        let polled = many.poll_turn(|_, _, _, _| own.clone(), || {});
+        let polled = many.poll_turn(|_, _, _, _| None, || {});
         own.set_deadline(many.gives_up(patience));
         // Who takes nothing any more is given up, with all who ask by it.
         if polled.is_pending() && own.deadline() <= many.hall.now() {
@@ -204,12 +199,13 @@ async fn ask_by(
     let joined = repeated.length;
     let whole = upward.is_over();
     let ends = !tunnels && whole && joined == question.len() && upward.trailers().is_empty();
-    let asked = many.connection().ask(ends, Mail::to(client.own.clone()), |block| {
+    let mail = Mail::to(client.own.clone(), client.who.memory.reserve(0));
+    let asked = many.connection().ask(ends, mail, |block| {
         put_question(block, question, repeated, protocol.as_deref(), is_secure, at);
     });
     many.wake();
     let asked = asked.ok_or_else(|| Unanswered::Again("it takes no more questions".to_owned()))?;
-    let multi = Multi::asking(many.clone(), asked, client.own.clone());
+    let multi = Multi::asking(many.clone(), asked, client.own.clone(), client.who.memory.clone());
     if whole && joined == question.len() && !upward.trailers().is_empty() {
         multi.close_body(upward.trailers());
     }
@@ -228,6 +224,13 @@ async fn ask_by(
     };
     let agreed = protocol.filter(|_| (200..300).contains(&head.status));
     read_head(scratch, short, agreed.as_deref(), head)?;
+    if let End::Multi(multi) = &end {
+        multi.open_window(match scratch.response.body {
+            Body::None => Some(0),
+            Body::Length(length) => Some(length),
+            _ => None,
+        });
+    }
     if tunnels && scratch.response.body != Body::Tunnel {
         end.finish();
     }
@@ -249,7 +252,8 @@ async fn takes(many: &Many, client: &Client, protocol: bool) -> Result<(), Unans
         if knows && protocol && !connection.takes_protocols() {
             return Poll::Ready(Err(Unanswered::Refused(501)));
         }
-        if knows && connection.takes_more() {
+        // A member that takes nothing of what was said is asked nothing more.
+        if knows && connection.takes_more() && many.poll_room(&connection, &client.own).is_ready() {
             return Poll::Ready(Ok(()));
         }
         many.wait(&client.own);

@@ -1,6 +1,7 @@
 //! One connection: its streams, their windows, and what is said on them.
 
 mod listen;
+mod windows;
 
 use std::collections::VecDeque;
 
@@ -82,8 +83,10 @@ struct Stream<S> {
     with: S,
     /// What may be said, beyond the window that all begin with.
     window: i64,
+    /// What the peer may still say, what it has said and nobody has taken, and how much both together are to be.
     room: i64,
-    taken: u32,
+    unread: i64,
+    target: i64,
     /// Its answer has no body, whatever is told of one.
     is_bodiless: bool,
     /// Of the body that comes, as it was told.
@@ -311,7 +314,8 @@ impl<S> Connection<S> {
             with,
             window: 0,
             room: i64::from(self.ours.stream_window),
-            taken: 0,
+            unread: 0,
+            target: i64::from(self.ours.stream_window),
             is_bodiless: false,
             length: None,
             moved: 0,
@@ -350,60 +354,6 @@ impl<S> Connection<S> {
             }
         }
         self.close_if_over(key);
-    }
-
-    /// Says as much as the windows allow, and tells how much that was; `ends`: all of these are the last.
-    pub fn say_data(&mut self, key: Key, bytes: &[u8], ends: bool) -> usize {
-        let Some(stream) = self.streams.of_mut(key).filter(|it| !it.is_closed && !it.is_said) else {
-            return 0;
-        };
-        let window = (self.theirs.first_window + stream.window).min(self.window);
-        let window = usize::try_from(window).unwrap_or(0);
-        let count = bytes.len().min(window);
-        let ends = ends && count == bytes.len();
-        if count == 0 && !(ends && bytes.is_empty()) {
-            return 0;
-        }
-        stream.window -= count as i64;
-        self.window -= count as i64;
-        stream.is_said = ends;
-        let mut rest = &bytes[..count];
-        loop {
-            let (piece, after) = rest.split_at(rest.len().min(LARGEST));
-            let last = ends && after.is_empty();
-            frame::put(&mut self.out, kind::DATA, if last { flag::END_STREAM } else { 0 }, key.id, piece);
-            rest = after;
-            if rest.is_empty() {
-                break;
-            }
-        }
-        self.close_if_over(key);
-        count
-    }
-
-    /// So many bytes of what came are out of the way.
-    pub fn release(&mut self, key: Key, count: usize) {
-        let half = self.ours.stream_window / 2;
-        if let Some(stream) = self.streams.of_mut(key).filter(|it| !it.is_closed && !it.has_come) {
-            stream.taken += count as u32;
-            if stream.taken >= half {
-                let by = std::mem::take(&mut stream.taken);
-                stream.room += i64::from(by);
-                put_room(&mut self.out, key.id, by);
-            }
-        }
-        if !self.ours.is_shared {
-            self.release_connection(count);
-        }
-    }
-
-    fn release_connection(&mut self, count: usize) {
-        self.taken += count as u32;
-        if self.taken >= self.ours.connection_window / 2 {
-            let by = std::mem::take(&mut self.taken);
-            self.room += i64::from(by);
-            put_room(&mut self.out, 0, by);
-        }
     }
 
     /// Ends a stream before its time, if it is not over.

@@ -151,6 +151,7 @@ impl<S: Default> Connection<S> {
             return broken(Reason::STREAM_CLOSED, "data after the end");
         }
         stream.room -= whole as i64;
+        stream.unread += whole as i64;
         stream.moved += bytes.len() as u64;
         let too_much = stream.room < 0;
         let told =

@@ -1,0 +1,102 @@
+//! What tasks of streams take of bodies, and say.
+
+use std::{
+    io,
+    rc::Rc,
+    task::{Poll, ready},
+};
+
+use seaway_wire::http2::{Connection, Key};
+
+use super::{
+    super::{hall::Own, mail::Mail},
+    CROWD, Many, PIECE, join,
+};
+
+impl Many {
+    /// Takes a piece of what came on a stream. `Ok(0)`: the body is over.
+    pub(in super::super) fn poll_take(
+        &self,
+        key: Key,
+        mut take: impl FnMut(&[u8]),
+    ) -> Poll<io::Result<usize>> {
+        let mut connection = self.taken();
+        let Some(mail) = connection.with_mut(key) else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        if mail.is_read() {
+            return match (mail.ended, mail.reset) {
+                (true, _) => Poll::Ready(Ok(0)),
+                (false, Some(_)) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                (false, None) if self.is_over() => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+                (false, None) => Poll::Pending,
+            };
+        }
+        let count = mail.take(&mut take);
+        if let Some(held) = &mail.held {
+            held.of().progressed(self.hall.now());
+        }
+        drop(connection);
+        let mut connection = self.connection();
+        connection.release(key, count);
+        if !connection.out.is_empty() {
+            self.wake();
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Waits until what is to be written is little enough for more.
+    pub(in super::super) fn poll_room(&self, connection: &Connection<Mail>, own: &Rc<Own>) -> Poll<()> {
+        if connection.out.len() <= CROWD {
+            return Poll::Ready(());
+        }
+        join(&self.crowded, own);
+        self.wake();
+        Poll::Pending
+    }
+
+    /// Waits until something of a body can be said. A stream that is over takes what it is given, and says so.
+    pub(in super::super) fn poll_takes(&self, own: &Rc<Own>, key: Key) -> Poll<()> {
+        let connection = self.seen();
+        if self.is_over() || connection.is_closed(key) {
+            return Poll::Ready(());
+        }
+        if connection.sendable(key) == 0 {
+            self.wait(own);
+            return Poll::Pending;
+        }
+        self.poll_room(&connection, own)
+    }
+
+    /// Says a piece of a body. `ends`: it is the last.
+    pub(in super::super) fn poll_say(
+        &self,
+        own: &Rc<Own>,
+        key: Key,
+        bytes: &[u8],
+        ends: bool,
+    ) -> Poll<io::Result<usize>> {
+        let mut connection = self.connection();
+        if self.is_over() || connection.is_closed(key) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        ready!(self.poll_room(&connection, own));
+        let piece = &bytes[..bytes.len().min(PIECE)];
+        let count = connection.say_data(key, piece, ends && piece.len() == bytes.len());
+        if count == 0 && !bytes.is_empty() {
+            self.wait(own);
+            return Poll::Pending;
+        }
+        self.wake();
+        Poll::Ready(Ok(count))
+    }
+
+    /// The caller needs the stream no more.
+    pub(in super::super) fn let_go(&self, key: Key) {
+        let mut connection = self.connection();
+        let unread = connection.with(key).map_or(0, Mail::unread);
+        connection.let_go(key, unread);
+        self.wake_all(&self.waiting);
+        self.wake();
+    }
+}

@@ -1,0 +1,134 @@
+//! What the process holds for its clients beyond the kernel's buffers, and how much that may be.
+//!
+//! ```text
+//!   one exchange, one inbox ─► Reservation ─► ConnectionMemory ─► WorkerMemory ─► MemoryBudget
+//!                                             one client           one thread      the process
+//! ```
+//!
+//! A worker counts exactly and by itself; it tells the process only every [`BATCH`], so that requests share nothing.
+
+mod available;
+mod connection;
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+
+pub(crate) use connection::{ConnectionMemory, Reservation, WorkerMemory};
+
+/// How much clients may make this process hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Bytes for all clients together. `None`: half of what the machine or the control group has.
+    pub total: Option<u64>,
+    /// Bytes for one client connection with all its streams. `None`: [`MemoryLimits::PER_CONNECTION`].
+    pub per_connection: Option<u64>,
+}
+
+impl MemoryLimits {
+    pub const PER_CONNECTION: u64 = 1 << 20;
+    /// Less would not hold one large head.
+    pub const LEAST_PER_CONNECTION: u64 = 256 << 10;
+    pub const LEAST_TOTAL: u64 = 16 << 20;
+}
+
+pub(crate) struct MemoryBudget {
+    held: AtomicI64,
+    /// The most since memory was last given back to the kernel.
+    peak: AtomicI64,
+    limit: AtomicI64,
+    per_connection: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) evicted: AtomicU64,
+    trimmed_at: AtomicU64,
+    /// A thread gives memory back.
+    is_trimming: AtomicBool,
+}
+
+/// A worker tells the process of a change when it is as large as this.
+const BATCH: i64 = 64 << 10;
+/// Free memory that is worth asking the allocator to give back, and how often that is done, in milliseconds.
+const WORTH_TRIMMING: i64 = 8 << 20;
+const TRIM_EVERY: u64 = 5_000;
+
+impl MemoryBudget {
+    pub(crate) fn new(limits: MemoryLimits) -> MemoryBudget {
+        let budget = MemoryBudget {
+            held: AtomicI64::new(0),
+            peak: AtomicI64::new(0),
+            limit: AtomicI64::new(i64::MAX),
+            per_connection: AtomicU64::new(MemoryLimits::PER_CONNECTION),
+            refused: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            trimmed_at: AtomicU64::new(0),
+            is_trimming: AtomicBool::new(false),
+        };
+        budget.set(limits);
+        budget
+    }
+
+    /// Connections that are open keep what they were allowed.
+    pub(crate) fn set(&self, limits: MemoryLimits) {
+        let total = limits.total.unwrap_or_else(|| available::bytes().map_or(u64::MAX, |it| it / 2));
+        self.limit.store(i64::try_from(total).unwrap_or(i64::MAX), Relaxed);
+        self.per_connection.store(limits.per_connection.unwrap_or(MemoryLimits::PER_CONNECTION), Relaxed);
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed).max(0) as u64
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit.load(Relaxed) as u64
+    }
+
+    pub(crate) fn per_connection(&self) -> u64 {
+        self.per_connection.load(Relaxed)
+    }
+
+    fn add(&self, bytes: i64) {
+        let held = self.held.fetch_add(bytes, Relaxed) + bytes;
+        if held > self.peak.load(Relaxed) {
+            self.peak.fetch_max(held, Relaxed);
+        }
+    }
+
+    /// By how much more is held than may be.
+    pub(crate) fn excess(&self) -> u64 {
+        (self.held.load(Relaxed) - self.limit.load(Relaxed)).max(0) as u64
+    }
+
+    /// New requests of new clients are refused.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.held.load(Relaxed) >= self.limit.load(Relaxed)
+    }
+
+    /// New connections are refused, too: those that are answered with a refusal cost something themselves.
+    pub(crate) fn is_far_beyond(&self) -> bool {
+        let limit = self.limit.load(Relaxed);
+        self.held.load(Relaxed) >= limit.saturating_add(limit / 8)
+    }
+
+    /// When free memory is to be given back to the kernel.
+    pub(crate) fn trims_at(&self) -> Option<u64> {
+        let (held, peak) = (self.held.load(Relaxed), self.peak.load(Relaxed));
+        let is_worth_it = peak - held >= WORTH_TRIMMING && held < peak / 2;
+        is_worth_it.then(|| self.trimmed_at.load(Relaxed).saturating_add(TRIM_EVERY))
+    }
+
+    /// Gives free memory back to the kernel where much was held. A thread of its own does that: the allocator looks at
+    /// all that is free, which can take longer than a worker may.
+    pub(crate) fn settle(self: &std::sync::Arc<Self>, now: u64) {
+        if self.trims_at().is_none_or(|at| at > now) || self.is_trimming.swap(true, Relaxed) {
+            return;
+        }
+        self.trimmed_at.store(now, Relaxed);
+        self.peak.store(self.held.load(Relaxed), Relaxed);
+        let budget = self.clone();
+        let trims = std::thread::Builder::new().name("trim".into()).spawn(move || {
+            crate::sys::give_memory_back();
+            budget.is_trimming.store(false, Relaxed);
+        });
+        if trims.is_err() {
+            self.is_trimming.store(false, Relaxed);
+        }
+    }
+}
