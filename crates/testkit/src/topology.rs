@@ -57,6 +57,10 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// For whatever must happen, which may be many answers in a row.
 const LONG: Duration = Duration::from_secs(90);
 
+/// Between two looks.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
 /// Polls until it holds.
 #[track_caller]
 pub fn until(what: &str, met: impl FnMut() -> bool) {
@@ -66,10 +70,16 @@ pub fn until(what: &str, met: impl FnMut() -> bool) {
 /// Polls until it holds, for what takes its time, such as a Lease that runs out.
 #[track_caller]
 pub fn until_within(patience: Duration, what: &str, mut met: impl FnMut() -> bool) {
-    let deadline = Instant::now() + patience;
-    while !met() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        thread::yield_now();
-        thread::park_timeout(Duration::from_millis(2));
+    let began = Instant::now();
+    loop {
+        let look = Instant::now();
+        if met() {
+            return;
+        }
+        let waited = began.elapsed();
+        assert!(waited < patience, "in vain: {what}");
+        // What is waited for gets the machine for as long as the look had it, and what takes long is looked at more rarely.
+        let pause = look.elapsed().max(waited / 32);
+        thread::park_timeout(pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
     }
 }
