@@ -6,7 +6,7 @@ use seaway_testkit::kubernetes::{Cluster, Options};
 
 fn main() {
     let count = std::env::args().nth(1).and_then(|it| it.parse().ok()).unwrap_or(1_usize);
-    let Some(cluster) = Cluster::up(&Options::default()) else { return };
+    let Some(cluster) = Cluster::alone(&Options::default()) else { return };
     let nodes: Vec<_> = (1..=count).map(|number| cluster.node(&format!("node{number}"))).collect();
     let outside = cluster.neighbour("outside");
     println!("export KUBECONFIG={}", cluster.kubeconfig().display());

@@ -22,16 +22,22 @@
 //! cluster.kubectl(&["rollout", "status", "deployment/hello", "--timeout", "20s"]);
 //! ```
 //!
+//! A control plane takes seconds to come up and some hundred milliseconds to be emptied: one that a test gives back serves the
+//! next test of the program, once it is as it was when it was new. `rig/kubernetes/README.md` says what is compared.
+//!
 //! A [`Gate`] is a way to its API server on which a test scripts what goes wrong.
 //!
 //! It needs root and what `rig/kubernetes/install` makes. It knows nothing of Seaway.
 
 mod access;
 mod cluster;
+mod fields;
 mod gate;
 mod kubelet;
 mod metallb;
 mod node;
+mod plane;
+mod pool;
 
 pub use access::{client, nodes_ready};
 pub use cluster::{Cluster, Options};

@@ -292,13 +292,12 @@ impl Scene {
     }
 
     pub(crate) fn field(&self, object: &str, path: &str) -> String {
-        self.cluster.try_kubectl(&["get", object, "-o", &format!("jsonpath={path}")], "").unwrap_or_default()
+        self.cluster.field(object, path).unwrap_or_default()
     }
 
     /// Whether the API server says that it is not there.
     pub(crate) fn is_gone(&self, object: &str) -> bool {
-        let named = ["get", object, "--ignore-not-found", "-o", "name"];
-        self.cluster.try_kubectl(&named, "").is_ok_and(|it| it.is_empty())
+        self.cluster.is_gone(object)
     }
 
     /// The address that a Service was given, once it has one.

@@ -4,7 +4,7 @@ use std::{
     ops::Deref,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
     time::{Duration, Instant},
@@ -42,18 +42,18 @@ pub(crate) struct Scene {
     pub(crate) namespace: String,
 }
 
-/// Up as long as any test needs it.
+/// Up until this program ends, unless a test fails in it.
+static SHARED: Mutex<Option<Arc<kubernetes::Cluster>>> = Mutex::new(None);
+
 fn shared() -> Option<Arc<kubernetes::Cluster>> {
-    static CLUSTER: Mutex<Weak<kubernetes::Cluster>> = Mutex::new(Weak::new());
-    let mut shared = CLUSTER.lock().unwrap_or_else(|it| it.into_inner());
-    if let Some(cluster) = shared.upgrade() {
-        return Some(cluster);
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if shared.is_none() {
+        let cluster = Arc::new(kubernetes::Cluster::up(&kubernetes::Options::default())?);
+        cluster.define(seaway_cluster::crds::definitions());
+        cluster.apply(seaway_cluster::crds::roles());
+        *shared = Some(cluster);
     }
-    let cluster = Arc::new(kubernetes::Cluster::up(&kubernetes::Options::default())?);
-    cluster.define(seaway_cluster::crds::definitions());
-    cluster.apply(seaway_cluster::crds::roles());
-    *shared = Arc::downgrade(&cluster);
-    Some(cluster)
+    shared.clone()
 }
 
 impl Scene {
@@ -100,6 +100,17 @@ impl Scene {
 
     pub(crate) async fn watch(&self) -> Heard {
         Heard::of(&self.connect().await)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.cluster.spoil();
+            // Tests that have begun go on in it.
+            let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(shared.take_if(|it| Arc::ptr_eq(it, &self.cluster)));
+        }
     }
 }
 

@@ -1,31 +1,28 @@
 use std::{
     collections::BTreeMap,
     io::Write,
-    net::SocketAddr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
-        Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicU16, AtomicU32, Ordering},
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering},
     },
 };
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 
-use super::{Node, NodeOptions, node::Place};
+use super::{
+    Node, NodeOptions,
+    fields::Reader,
+    node::Place,
+    plane::{API, BRIDGE, ControlPlane, Settings, is_alive, last_line, path},
+    pool,
+};
 use crate::{
     skip,
-    topology::{Namespace, Relay, command, until},
+    topology::{Namespace, command, until},
 };
 
-/// The control plane within the cluster's networks.
-pub(super) const ADDRESSES: [&str; 2] = [ADDRESS, "fd00:10::1"];
-const ADDRESS: &str = "10.10.0.1";
-const API: &str = "10.10.0.1:6443";
-const BRIDGE: &str = "bridge";
 /// As kubectl names one.
 const DEFINITION: &str = "customresourcedefinition.apiextensions.k8s.io/";
 
@@ -43,6 +40,12 @@ pub struct Options {
     pub images: BTreeMap<String, Vec<String>>,
 }
 
+impl Options {
+    fn settings(&self) -> Settings {
+        Settings { services: self.services.clone(), node_grace: self.node_grace.clone() }
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {
@@ -53,19 +56,18 @@ impl Default for Options {
     }
 }
 
-/// A control plane, with its networks. Dropping it takes it down; a killed test's goes by itself.
+/// A control plane with nothing in it, and its networks. Dropping it gives it back to be emptied, and used by the next test;
+/// after a panic, and where a test did what is no work of objects, it is taken down. A killed test's goes by itself.
 #[derive(Debug)]
 pub struct Cluster {
-    folder: PathBuf,
-    programs: PathBuf,
     images: BTreeMap<String, Vec<String>>,
-    kubeconfig: PathBuf,
-    services: String,
     made: AtomicU16,
     ways: Mutex<Vec<(Weak<Place>, Ways)>>,
-    // In this order: what goes through the namespace ends before it.
-    relay: Relay,
-    pub(super) control: Arc<Namespace>,
+    /// No other test gets it.
+    spoilt: AtomicBool,
+    reader: OnceLock<Reader>,
+    /// Taken by the drop alone.
+    plane: Option<ControlPlane>,
 }
 
 impl Cluster {
@@ -73,49 +75,50 @@ impl Cluster {
     /// `SEAWAY_KUBERNETES_TESTS=required` it fails instead.
     #[track_caller]
     pub fn up(options: &Options) -> Option<Cluster> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        if let Some(why) = lacking() {
-            skip(Some("SEAWAY_KUBERNETES_TESTS"), why);
-            return None;
-        }
-        let control = Arc::new(Namespace::create("control"));
-        control.ip(&["link", "add", BRIDGE, "type", "bridge"]);
-        for (address, prefix) in ADDRESSES.into_iter().zip([16, 64]) {
-            control.address(BRIDGE, &format!("{address}/{prefix}"));
-        }
-        let this = std::process::id();
-        let name = format!("seaway-kubernetes-{this}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        let api: SocketAddr = API.parse().expect("an address");
-        let relay = Relay::into(&control, api);
-        let cluster = Cluster {
-            programs: last_line(&command(&path("install"), &[])).into(),
+        is_possible().then(|| Cluster::on(pool::take(options.settings()), options))
+    }
+
+    /// As above, one that no other test has had or will have.
+    #[track_caller]
+    pub fn alone(options: &Options) -> Option<Cluster> {
+        let cluster = is_possible().then(|| Cluster::on(ControlPlane::start(options.settings()), options))?;
+        cluster.spoil();
+        Some(cluster)
+    }
+
+    fn on(plane: ControlPlane, options: &Options) -> Cluster {
+        Cluster {
             images: images(options),
-            kubeconfig: folder.join("kubeconfig-here"),
-            folder,
-            services: options.services.clone(),
             made: AtomicU16::new(1),
             ways: Mutex::default(),
-            relay,
-            control,
-        };
-        cluster.begin(&["--services", &options.services, "--node-grace", &options.node_grace]);
-        let here = format!("https://{}", cluster.relay.at);
-        let admin = std::fs::read_to_string(cluster.folder.join("kubeconfig")).expect("`up` writes it");
-        let admin = admin.replace("https://127.0.0.1:6443", &here);
-        std::fs::write(&cluster.kubeconfig, admin).expect("a temporary folder is written to");
-        Some(cluster)
+            spoilt: AtomicBool::default(),
+            reader: OnceLock::new(),
+            plane: Some(plane),
+        }
+    }
+
+    /// No other test gets its control plane.
+    pub fn spoil(&self) {
+        self.spoilt.store(true, Ordering::Relaxed);
+    }
+
+    fn reader(&self) -> &Reader {
+        self.reader.get_or_init(|| Reader::start(self.kubeconfig().to_owned()))
+    }
+
+    fn plane(&self) -> &ControlPlane {
+        self.plane.as_ref().expect("it is taken by the drop alone")
     }
 
     /// Of an administrator, for whoever is in the network in which the cluster was made.
     pub fn kubeconfig(&self) -> &Path {
-        &self.kubeconfig
+        &self.plane().kubeconfig
     }
 
     /// Of anybody, for whoever is there too: `system:serviceaccount:NAMESPACE:NAME`, or a user with groups.
     #[track_caller]
     pub fn kubeconfig_of(&self, user: &str, groups: &[&str]) -> PathBuf {
-        self.identify(user, groups, &format!("https://{}", self.relay.at))
+        self.identify(user, groups, &format!("https://{}", self.plane().relay.at))
     }
 
     /// Of anybody, for whoever is on a node or in another namespace of this cluster.
@@ -132,10 +135,10 @@ impl Cluster {
 
     /// As above, with the complaints of kubectl, which may be what a test wants, and something to read.
     pub fn try_kubectl(&self, arguments: &[&str], input: &str) -> Result<String, String> {
-        let mut kubectl = Command::new(self.programs.join("kubectl"));
+        let mut kubectl = Command::new(self.plane().programs.join("kubectl"));
         // No cache in the home of whoever runs the tests.
-        kubectl.args(["--cache-dir", &self.folder.join("kubectl").to_string_lossy()]).args(arguments);
-        kubectl.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.folder);
+        kubectl.args(["--cache-dir", &self.folder().join("kubectl").to_string_lossy()]).args(arguments);
+        kubectl.env("KUBECONFIG", self.kubeconfig()).env("HOME", self.folder());
         kubectl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = kubectl.spawn().expect("kubectl starts");
         let mut stdin = child.stdin.take().expect("it was asked for");
@@ -145,6 +148,19 @@ impl Cluster {
         let output = child.wait_with_output().expect("it is a child");
         let text = |it: &[u8]| String::from_utf8_lossy(it).trim_end().to_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// What `kubectl get OBJECT -o jsonpath=PATH` prints, for a twentieth of what that costs: to be looked at again and again.
+    pub fn field(&self, object: &str, path: &str) -> Result<String, String> {
+        match self.reader().field(object, path) {
+            Some(field) => field,
+            None => self.try_kubectl(&["get", object, "-o", &format!("jsonpath={path}")], ""),
+        }
+    }
+
+    /// Whether the API server says that `KIND/NAME` is not there.
+    pub fn is_gone(&self, object: &str) -> bool {
+        self.reader().object(object).is_ok_and(|it| it.is_none())
     }
 
     /// Creates or changes what a manifest says.
@@ -190,44 +206,50 @@ impl Cluster {
 
     /// Where the control plane runs.
     pub fn control(&self) -> &Namespace {
-        &self.control
+        &self.plane().control
     }
 
     /// Stops the API server where it is: connections stay open, and nothing answers.
     #[track_caller]
     pub fn pause_api(&self) {
-        self.signal("apiserver", Signal::SIGSTOP);
+        self.spoil();
+        self.plane().signal("apiserver", Signal::SIGSTOP);
     }
 
     #[track_caller]
     pub fn resume_api(&self) {
-        self.signal("apiserver", Signal::SIGCONT);
+        self.plane().signal("apiserver", Signal::SIGCONT);
     }
 
     /// Ends the API server at once.
     #[track_caller]
     pub fn kill_api(&self) {
-        let process = self.signal("apiserver", Signal::SIGKILL);
+        self.spoil();
+        let process = self.plane().signal("apiserver", Signal::SIGKILL);
         until("the API server is gone", || !is_alive(process));
     }
 
     /// Starts what was killed, at the same address, with the same data.
     #[track_caller]
     pub fn start_api(&self) {
-        self.begin(&[]);
+        self.plane().begin(&[]);
+    }
+
+    pub(super) fn network(&self) -> &Arc<Namespace> {
+        &self.plane().control
     }
 
     pub(super) fn folder(&self) -> &Path {
-        &self.folder
+        &self.plane().folder
     }
 
     pub(super) fn programs(&self) -> &Path {
-        &self.programs
+        &self.plane().programs
     }
 
     /// Networks of ClusterIPs, IPv4 first.
     pub(super) fn services(&self) -> impl Iterator<Item = &str> {
-        self.services.split(',')
+        self.plane().settings.services.split(',')
     }
 
     pub(super) fn images(&self) -> &BTreeMap<String, Vec<String>> {
@@ -243,8 +265,8 @@ impl Cluster {
     #[track_caller]
     pub(super) fn cable(&self, namespace: &Namespace, link: &str, number: u16) -> String {
         let port = format!("port{number}");
-        self.control.cable(&port, namespace, link);
-        self.control.ip(&["link", "set", &port, "master", BRIDGE, "up"]);
+        self.control().cable(&port, namespace, link);
+        self.control().ip(&["link", "set", &port, "master", BRIDGE, "up"]);
         port
     }
 
@@ -254,7 +276,7 @@ impl Cluster {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
         let new: Vec<(String, String)> = place.networks().into_iter().zip(own.iter().cloned()).collect();
         for (to, via) in &new {
-            self.control.route(to, via);
+            self.control().route(to, via);
         }
         ways.retain(|(other, _)| other.strong_count() > 0);
         for (other, theirs) in ways.iter() {
@@ -266,58 +288,52 @@ impl Cluster {
     }
 
     #[track_caller]
-    fn begin(&self, options: &[&str]) {
-        let folder = self.folder.to_string_lossy();
-        let this = std::process::id().to_string();
-        let mut up = self.control.command(&path("up"));
-        up.args(["--dir", &folder, "--address", ADDRESS, "--for", &this]).args(options);
-        let output = up.stdin(Stdio::null()).output().expect("ip starts");
-        let (said, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "the control plane did not come up: {said}{told}");
-    }
-
-    #[track_caller]
     fn identify(&self, user: &str, groups: &[&str], server: &str) -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let file = self.folder.join(format!("kubeconfig-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-        // Tokens are asked for at the API server, which is not on the loopback of the caller.
-        let mut kubeconfig = self.control.command(&path("kubeconfig"));
-        kubeconfig.args(["--dir", &self.folder.to_string_lossy(), "--server", server, user]).args(groups);
-        let output = kubeconfig.stdin(Stdio::null()).output().expect("ip starts");
-        assert!(output.status.success(), "{user}: {}", String::from_utf8_lossy(&output.stderr));
-        std::fs::write(&file, output.stdout).expect("a temporary folder is written to");
+        let file = self.folder().join(format!("kubeconfig-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+        std::fs::write(&file, self.plane().identity(user, groups, server))
+            .expect("a temporary folder is written to");
         file
-    }
-
-    #[track_caller]
-    fn signal(&self, name: &str, signal: Signal) -> Pid {
-        let file = self.folder.join("run").join(format!("{name}.pid"));
-        let line = std::fs::read_to_string(file).expect("it was started");
-        let id = line.split_whitespace().next().and_then(|it| it.parse().ok()).expect("`up` wrote an id");
-        kill(Pid::from_raw(id), signal).expect("it runs");
-        Pid::from_raw(id)
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let folder = self.folder.to_string_lossy();
-        let _ = Command::new(path("down")).args(["--dir", &folder]).stdin(Stdio::null()).output();
+        let Some(plane) = self.plane.take() else { return };
+        drop(self.reader.take());
+        match self.spoilt.load(Ordering::Relaxed) {
+            _ if std::thread::panicking() => pool::discard(plane, "its test failed"),
+            true => drop(plane),
+            false => pool::give_back(plane),
+        }
     }
 }
 
+#[track_caller]
+fn is_possible() -> bool {
+    let why = lacking();
+    if let Some(why) = why {
+        skip(Some("SEAWAY_KUBERNETES_TESTS"), why);
+    }
+    why.is_none()
+}
+
 fn lacking() -> Option<&'static str> {
+    static INSTALLED: OnceLock<bool> = OnceLock::new();
     if !nix::unistd::geteuid().is_root() {
         return Some("a Kubernetes in network namespaces needs root");
     }
-    let installed = Command::new(path("install")).arg("--missing").stdout(Stdio::null()).status();
-    let installed = installed.is_ok_and(|it| it.success());
-    (!installed)
+    let is_installed = || {
+        let missing = Command::new(path("install")).arg("--missing").stdout(Stdio::null()).status();
+        missing.is_ok_and(|it| it.success())
+    };
+    (!INSTALLED.get_or_init(is_installed))
         .then_some("no Kubernetes is installed: ./test kubernetes installs it, or rig/kubernetes/install")
 }
 
 fn images(options: &Options) -> BTreeMap<String, Vec<String>> {
-    let pod = last_line(&command(&path("install"), &["--pod"]));
+    static POD: OnceLock<String> = OnceLock::new();
+    let pod = POD.get_or_init(|| last_line(&command(&path("install"), &["--pod"])));
     let ours = [
         ("web", &["web"][..]),
         ("nginx", &["web"]),
@@ -327,21 +343,8 @@ fn images(options: &Options) -> BTreeMap<String, Vec<String>> {
         ("stubborn", &["stubborn"]),
     ];
     let ours = ours.into_iter().map(|(image, arguments)| {
-        let line = std::iter::once(&*pod).chain(arguments.iter().copied());
+        let line = std::iter::once(pod.as_str()).chain(arguments.iter().copied());
         (image.to_owned(), line.map(str::to_owned).collect())
     });
     ours.chain(options.images.clone()).collect()
-}
-
-fn is_alive(process: Pid) -> bool {
-    let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    state.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-}
-
-fn last_line(said: &str) -> String {
-    said.lines().last().unwrap_or_default().to_owned()
-}
-
-fn path(name: &str) -> String {
-    format!("{}/../../rig/kubernetes/{name}", env!("CARGO_MANIFEST_DIR"))
 }

@@ -45,7 +45,7 @@ impl Gate {
     /// For whoever is on a node or in another namespace of the cluster.
     #[track_caller]
     pub fn inside(cluster: &Cluster, beyond: &Path) -> Gate {
-        let at: IpAddr = super::cluster::ADDRESSES[0].parse().expect("an address");
+        let at: IpAddr = super::plane::ADDRESSES[0].parse().expect("an address");
         // A socket stays in the network in which it was made.
         Gate::new(cluster.control().run(|| bind(at)), beyond)
     }

@@ -62,7 +62,7 @@ impl Node {
         namespace.address(LINK, &format!("{v6}/64"));
         namespace.forward();
         // What is for a ClusterIP must have a way before kube-proxy sees it and gives it another.
-        for (services, gateway) in cluster.services().zip(super::cluster::ADDRESSES) {
+        for (services, gateway) in cluster.services().zip(super::plane::ADDRESSES) {
             namespace.route(services, gateway);
             let family = if gateway.contains(':') { "-6" } else { "-4" };
             if namespace.ip(&[family, "route", "show", "default"]).is_empty() {
@@ -79,7 +79,7 @@ impl Node {
             programs: cluster.programs().to_owned(),
             images: cluster.images().clone(),
             authority: cluster.folder().join("certificates/ca.crt"),
-            control: cluster.control.clone(),
+            control: cluster.network().clone(),
             port,
             labels: options.labels,
             name: name.to_owned(),
@@ -91,11 +91,9 @@ impl Node {
         cluster.join_pods(&place, &own);
         let node = Node { kubelet: Some(Kubelet::start(place.clone())), place };
         // It is Ready before somebody has taken its first taint away, and gets no pods until then.
-        let says = "jsonpath={.status.conditions[?(@.type=='Ready')].status} {.spec.taints[*].key}";
+        let says = "{.status.conditions[?(@.type=='Ready')].status} {.spec.taints[*].key}";
         until("the node is Ready, for pods too", || {
-            cluster
-                .try_kubectl(&["get", "node", name, "-o", says], "")
-                .is_ok_and(|it| it.trim_end() == "True")
+            cluster.field(&format!("node/{name}"), says).is_ok_and(|it| it.trim_end() == "True")
         });
         node
     }
