@@ -25,8 +25,7 @@ impl Program {
         if self.kind != "test" {
             return "unit";
         }
-        let of = |tier: &&str| self.name == **tier || self.name.starts_with(&format!("{tier}_"));
-        match BY_NAME.iter().find(|tier| of(tier)) {
+        match BY_NAME.iter().find(|tier| self.name.starts_with(**tier)) {
             Some(tier) => tier,
             None if self.package == "cli" => "walk",
             None => "unit",
@@ -96,8 +95,8 @@ mod tests {
         for (package, kind, name, tier) in [
             ("proxy", "lib", "seaway_proxy", "unit"),
             ("proxy", "test", "tcp", "unit"),
-            ("announce", "test", "netns", "unit"),
-            ("announce", "test", "net_netlink", "net"),
+            ("announce", "test", "netns", "net"),
+            ("testkit", "test", "net_topology", "net"),
             ("admin", "test", "browser", "browser"),
             ("cli", "test", "walk", "walk"),
             ("cli", "test", "anything", "walk"),
