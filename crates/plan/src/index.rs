@@ -12,7 +12,7 @@ use seaway_model::{
     name::{Kind, ObjectRef},
 };
 
-use crate::{certificates::Certificates, own::OwnListeners};
+use crate::{certificates::Certificates, own_listeners::OwnListeners};
 
 /// A Service's namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -26,7 +26,7 @@ mod http;
 pub mod index;
 pub mod ledger;
 mod members;
-mod own;
+mod own_listeners;
 pub mod quantity;
 mod service;
 pub mod spelling;

@@ -17,7 +17,7 @@ use seaway_model::{
 
 use crate::{
     index::{Index, ServiceKey, is_excluded, zone},
-    own::Refused,
+    own_listeners::Refused,
 };
 
 /// On an EndpointSlice: what each of its endpoints counts for.

@@ -25,7 +25,7 @@ use crate::{
     http::{speaks_tls, spoken},
     index::Given,
     members::{Members, members},
-    own,
+    own_listeners,
     unheeded::unheeded,
 };
 
@@ -373,7 +373,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
                 .fix("Check the name, and that this host's resolver answers for it."),
         );
     }
-    problems.extend(own::problem(demand, wanted, &found.refused));
+    problems.extend(own_listeners::problem(demand, wanted, &found.refused));
     if !found.list.is_empty() || !found.names.is_empty() || !found.refused.is_empty() || found.awaited {
         return problems;
     }

@@ -7,7 +7,7 @@ mod dry;
 mod freed;
 mod groups;
 mod hosts;
-mod looped;
+mod own_listeners;
 mod owners;
 mod status;
 mod written;
@@ -33,7 +33,7 @@ use crate::{
     demand::Demand,
     index::{Index, ServiceKey, Touched},
     ledger::{self, Ledger},
-    own::Dependent,
+    own_listeners::Dependent,
 };
 
 /// What this process does.
@@ -109,9 +109,9 @@ pub struct World {
     failures: u64,
     dirt: BTreeSet<Dirt>,
     /// Whose members may be listeners of our own now, or no more.
-    looped: BTreeSet<Dependent>,
+    dependents_to_replan: BTreeSet<Dependent>,
     /// They are being looked at.
-    looks_at_looped: bool,
+    replans_dependents: bool,
     /// Where owners may listen, and processes that are not ours do.
     foreign: HashMap<Owner, Vec<(IpAddr, ListenerId)>>,
 }
@@ -163,8 +163,8 @@ impl World {
             settled: false,
             failures: 0,
             dirt: BTreeSet::new(),
-            looped: BTreeSet::new(),
-            looks_at_looped: false,
+            dependents_to_replan: BTreeSet::new(),
+            replans_dependents: false,
             foreign: HashMap::new(),
         }
     }
@@ -273,8 +273,8 @@ impl World {
                 if !self.index.put(fact).is_empty() {
                     self.regrant(touched);
                     let addresses = before.as_ref().map_or(&[][..], |it| &it.addresses);
-                    let looped = self.index.own.set_host(addresses, &report.addresses);
-                    self.look_at_looped(looped);
+                    let dependents = self.index.own.set_host(addresses, &report.addresses);
+                    self.replan_dependents(dependents);
                     self.host_changed(before.as_deref(), report);
                 }
                 // Somebody took an address away behind our back. (One that could never be put there is not lost.)
@@ -329,9 +329,9 @@ impl World {
                 let before = self.index.host(host).cloned();
                 self.index.remove(reference);
                 let addresses = before.as_ref().map_or(&[][..], |it| &it.addresses);
-                let looped = self.index.own.set_host(addresses, &[]);
+                let dependents = self.index.own.set_host(addresses, &[]);
                 self.regrant(touched);
-                self.look_at_looped(looped);
+                self.replan_dependents(dependents);
                 self.refresh_statuses();
                 self.look_at_all_released();
             }

@@ -259,7 +259,7 @@ fn a_service_at_the_front_door_is_not_led_back_to_it() {
 }
 
 #[test]
-fn what_a_name_stands_for_is_looked_at_like_any_other() {
+fn a_dns_answer_is_refused_like_any_other_member() {
     let mut external = service("db", &[]);
     external.kind = ServiceKind::ExternalName("db.example".into());
     let exposed = Exposed {
@@ -294,7 +294,7 @@ fn what_a_name_stands_for_is_looked_at_like_any_other() {
 }
 
 #[test]
-fn the_status_page_is_nobodys_member() {
+fn the_status_page_is_refused_as_a_member() {
     let page = |at: &str| Config { status_page: vec![at.parse().expect("an address")], ..shut() };
     let changes: Vec<Change> = [host(&["192.0.2.5"], &[])]
         .into_iter()
@@ -308,7 +308,7 @@ fn the_status_page_is_nobodys_member() {
 }
 
 #[test]
-fn where_a_process_that_is_not_ours_listens_its_server_may_be_a_member() {
+fn a_port_that_another_process_has_may_be_a_member() {
     let changes: Vec<Change> = [host(&["192.0.2.5"], &[])]
         .into_iter()
         .chain(leads("a", 80, &["127.0.0.1:80", "192.0.2.5:80"]))
@@ -337,7 +337,7 @@ fn where_a_process_that_is_not_ours_listens_its_server_may_be_a_member() {
 }
 
 #[test]
-fn who_is_looked_at_again_is_found_without_looking_at_all() {
+fn a_thousand_services_in_a_row_are_replanned_one_by_one() {
     // A thousand Services in a row, each with the next as its member: planned one by one, from either end.
     let row = |number: u32| {
         let next = std::net::Ipv4Addr::from(u32::from(std::net::Ipv4Addr::new(10, 9, 0, 0)) + number + 1);

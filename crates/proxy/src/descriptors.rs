@@ -38,7 +38,7 @@ pub(crate) struct Descriptors {
     /// Load balancers that listen.
     all: AtomicU32,
     scarce: AtomicBool,
-    told_at: AtomicU64,
+    reported_at: AtomicU64,
 }
 
 /// What a load balancer has of them.
@@ -46,7 +46,7 @@ pub(crate) struct Share {
     held: AtomicU32,
     of: Arc<Descriptors>,
     /// `None`: nobody else's.
-    whose: Option<LbKey>,
+    load_balancer: Option<LbKey>,
 }
 
 impl Descriptors {
@@ -63,7 +63,7 @@ impl Descriptors {
             holders: AtomicU32::new(0),
             all: AtomicU32::new(0),
             scarce: AtomicBool::new(false),
-            told_at: AtomicU64::new(0),
+            reported_at: AtomicU64::new(0),
         }
     }
 
@@ -121,22 +121,22 @@ impl Descriptors {
 }
 
 impl Share {
-    pub(crate) fn new(of: Arc<Descriptors>, whose: LbKey) -> Arc<Share> {
+    pub(crate) fn new(of: Arc<Descriptors>, load_balancer: LbKey) -> Arc<Share> {
         of.all.fetch_add(1, Relaxed);
-        Arc::new(Share { held: AtomicU32::new(0), of, whose: Some(whose) })
+        Arc::new(Share { held: AtomicU32::new(0), of, load_balancer: Some(load_balancer) })
     }
 
     /// Of whoever has all to itself.
     pub(crate) fn unlimited() -> Arc<Share> {
         let of = Arc::new(Descriptors::within(u64::MAX, |_| 0));
-        Arc::new(Share { held: AtomicU32::new(0), of, whose: None })
+        Arc::new(Share { held: AtomicU32::new(0), of, load_balancer: None })
     }
 
     /// Takes so many, unless others need them more; they are given back by [`Share::give_back`].
     pub(crate) fn take(&self, count: u32, now: u64) -> bool {
         // Nearly always there is enough.
         if self.of.were_few() && self.has_its_share() && self.of.are_few() {
-            self.tell(now);
+            self.report(now);
             return false;
         }
         self.take_anyway(count);
@@ -163,11 +163,11 @@ impl Share {
     }
 
     /// Once in an episode, however many it turns away.
-    fn tell(&self, now: u64) {
-        let before = self.of.told_at.swap(now, Relaxed);
+    fn report(&self, now: u64) {
+        let before = self.of.reported_at.swap(now, Relaxed);
         if before == 0 || now.saturating_sub(before) > EPISODE {
             tracing::error!(
-                load_balancer = ?self.whose, held = self.held.load(Relaxed), limit = self.of.limit,
+                load_balancer = ?self.load_balancer, held = self.held.load(Relaxed), limit = self.of.limit,
                 "descriptors are scarce, and it has more than its share: new connections to it are refused, so that \
                  others are served; raise the limit of open files, or limit its connections",
             );
@@ -181,7 +181,7 @@ fn next_number(of: &Descriptors) -> u64 {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if self.whose.is_some() {
+        if self.load_balancer.is_some() {
             self.of.all.fetch_sub(1, Relaxed);
         }
     }

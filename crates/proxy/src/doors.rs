@@ -104,7 +104,7 @@ impl Doors {
 
     pub(crate) fn admit(&mut self, door: u32, turn: &mut Turn) -> Admission {
         if turn.shared.descriptors.are_scarce() {
-            turn.shared.few_descriptors_left();
+            turn.shared.report_scarcity();
             self.shut(door, turn);
             return Admission::Nobody;
         }
@@ -126,7 +126,7 @@ impl Doors {
             Err(_) => return Admission::TurnedAway,
         };
         if !turn.shared.descriptors.note(fd.as_fd()) {
-            turn.shared.few_descriptors_left();
+            turn.shared.report_scarcity();
         }
         let listener = listener.clone();
         let tuned = listener.tuned();
@@ -137,7 +137,7 @@ impl Doors {
         let refusal = if !trusted && !tuned.admits(peer.ip()) {
             Some(Refusal::Source)
         } else if passes >= most_passes {
-            turn.shared.came_round(listener.at);
+            turn.shared.report_loop(listener.at);
             Some(Refusal::Loop)
         } else {
             listener.enter(&tuned, turn.now).err()

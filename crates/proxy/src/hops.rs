@@ -13,7 +13,7 @@ const NAME: &[u8] = b"seaway";
 const LENGTH: u8 = 7;
 
 /// What a header tells; 0 where it is not one of ours, or of the first of us.
-pub(crate) fn told(header: &Header<'_>) -> u8 {
+pub(crate) fn received(header: &Header<'_>) -> u8 {
     let ours = header.tlvs.iter().find(|it| it.kind == KIND && it.value.starts_with(NAME));
     ours.and_then(|it| it.value.get(NAME.len()).copied()).unwrap_or(0)
 }
@@ -37,17 +37,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_heard() {
+    fn a_count_survives_the_way() {
         let ends = ["192.0.2.1:1", "192.0.2.2:2"].map(|it| it.parse().unwrap());
         let origin = Origin::Forwarded(Forwarded::new(Transport::Stream, ends[0], ends[1]));
         for hops in [0, 1, MOST_HOPS, u8::MAX] {
             let mut bytes = Vec::new();
             proxy::encode_with(Version::V2, &origin, tlvs(&tlv(hops)), &mut bytes);
             let Parsed::Header(header) = proxy::parse(&bytes) else { panic!("{bytes:?}") };
-            assert_eq!((told(&header), header.length), (hops, bytes.len()));
+            assert_eq!((received(&header), header.length), (hops, bytes.len()));
         }
         // Another application's, of the same kind.
         let theirs = Header { version: Version::V2, origin, tlvs: tlvs(b"\xe5\0\x01x"), length: 0 };
-        assert_eq!(told(&theirs), 0);
+        assert_eq!(received(&theirs), 0);
     }
 }

@@ -147,7 +147,7 @@ impl Shared {
     }
 
     /// Something came back to us too often. One line per episode.
-    pub(crate) fn came_round(&self, listener: SocketAddr) {
+    pub(crate) fn report_loop(&self, listener: SocketAddr) {
         let now = sys::millis();
         let before = self.looped_at.swap(now, Relaxed);
         if before == 0 || now.saturating_sub(before) > LOOP_EPISODE {
@@ -160,7 +160,7 @@ impl Shared {
     }
 
     /// Only the descriptors are left that are kept for what runs: who is not in yet waits.
-    pub(crate) fn few_descriptors_left(&self) {
+    pub(crate) fn report_scarcity(&self) {
         self.starved(|connections| {
             tracing::error!(
                 connections, reserve = self.descriptors.reserve(),

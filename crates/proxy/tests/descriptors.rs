@@ -58,11 +58,15 @@ struct State {
 
 impl Starving {
     fn new(member: SocketAddr) -> Starving {
+        Starving::within(LIMIT, member)
+    }
+
+    fn within(limit: usize, member: SocketAddr) -> Starving {
         let mut child = Command::new("sh")
             .args([
                 "-c",
                 &format!(
-                    "ulimit -n {LIMIT} && exec \"$0\" --exact child --ignored --nocapture --test-threads 1"
+                    "ulimit -n {limit} && exec \"$0\" --exact child --ignored --nocapture --test-threads 1"
                 ),
             ])
             .arg(std::env::current_exe().unwrap())
@@ -74,6 +78,10 @@ impl Starving {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let at = said(&mut lines, "serving ").parse().unwrap();
         Starving { child, lines, at }
+    }
+
+    fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
     fn state(&mut self) -> State {
@@ -145,6 +153,22 @@ fn without_descriptors_what_runs_goes_on_and_newcomers_wait() {
     }
     assert_eq!(proxy.state().exhausted, 1, "still the same episode");
     drop(rest);
+    eventually("all are gone", || proxy.state().connections == 0);
+    assert_eq!(greeted(proxy.at).0, b'a');
+}
+
+#[test]
+fn the_last_ones_are_kept_for_what_runs() {
+    let backend = Backend::named(b'a');
+    let mut proxy = Starving::within(320, backend.at);
+    let clients: Vec<TcpStream> = (0..250).map(|_| connect(proxy.at)).collect();
+    eventually("newcomers wait", || proxy.state().exhausted > 0);
+    eventually("all who are in have a member", || backend.accepted() == proxy.state().connections);
+    // A sixteenth is kept, half of it even from members.
+    assert!(proxy.descriptors() <= 320 - 10, "{} of 320", proxy.descriptors());
+    assert!(proxy.state().connections >= 100, "{} are served", proxy.state().connections);
+    assert_eq!(proxy.state().refused, 0, "the others wait");
+    drop(clients);
     eventually("all are gone", || proxy.state().connections == 0);
     assert_eq!(greeted(proxy.at).0, b'a');
 }

@@ -35,7 +35,7 @@ fn ring(ip: Ipv4Addr, ports: &[u16], kind: &str) -> String {
 }
 
 #[test]
-fn a_loop_of_one_two_or_three_is_told_and_takes_nothing() {
+fn a_loop_of_one_two_or_three_is_reported_and_takes_nothing() {
     let ip = own_address();
     let backend = Backend::start("a");
     let rings: [&[u16]; 3] = [&[7001], &[7002, 7003], &[7004, 7005, 7006]];
@@ -106,7 +106,7 @@ fn relay(to: SocketAddr) -> SocketAddr {
 }
 
 #[test]
-fn a_loop_that_nobody_can_see_leaves_descriptors_to_others_and_ends_with_its_client() {
+fn an_undetected_loop_leaves_descriptors_to_others_and_ends_with_its_client() {
     let ip = own_address();
     let backend = Backend::start("a");
     let through = relay((ip, 7001).into());

@@ -176,7 +176,7 @@ async fn introduced(who: &mut Who, stream: &Stream, scratch: &mut Scratch) -> Re
         loop {
             match proxy::parse(scratch.asked.filled()) {
                 Parsed::Header(header) => {
-                    let hops = hops::told(&header);
+                    let hops = hops::received(&header);
                     return Poll::Ready(Some((header.length, header.source(), header.destination(), hops)));
                 }
                 Parsed::Need(_) => {}
@@ -190,7 +190,7 @@ async fn introduced(who: &mut Who, stream: &Stream, scratch: &mut Scratch) -> Re
     });
     let (length, source, destination, hops) = header.await.ok_or(Refusal::Header)?;
     if hops >= MOST_HOPS {
-        who.shared.came_round(who.listener.at);
+        who.shared.report_loop(who.listener.at);
         return Err(Refusal::Loop);
     }
     who.hops = hops + 1;

@@ -133,7 +133,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     }
     let mark = &client.hall.shared.mark;
     if mark.is_looped(head, &scratch.request) {
-        client.hall.shared.came_round(client.who.listener.at);
+        client.hall.shared.report_loop(client.who.listener.at);
         client.who.listener.refuse(Refusal::Loop);
         return refuse(client, scratch, 508).await;
     }

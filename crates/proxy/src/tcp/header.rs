@@ -35,7 +35,7 @@ impl Tcp {
         connection.client.readable = bytes.len() == turn.buffer.len() || connection.client.peer_finished;
         let (length, source, destination, hops) = match proxy::parse(bytes) {
             Parsed::Header(header) => {
-                (header.length, header.source(), header.destination(), hops::told(&header))
+                (header.length, header.source(), header.destination(), hops::received(&header))
             }
             Parsed::Need(_) => {
                 connection.client.carried = keep(bytes);
@@ -51,7 +51,7 @@ impl Tcp {
         };
         connection.client.carried = keep(&bytes[length..]);
         if hops >= MOST_HOPS {
-            turn.shared.came_round(connection.listener.at);
+            turn.shared.report_loop(connection.listener.at);
             return self.refuse(index, Refusal::Loop, turn);
         }
         connection.rare().hops = hops + 1;

@@ -173,7 +173,7 @@ impl Udp {
         }
         let passes = turn.shared.own_sockets.passes_of_flow(peer);
         if passes >= MOST_PASSES || hops > MOST_HOPS {
-            turn.shared.came_round(listener.at);
+            turn.shared.report_loop(listener.at);
             return Err(Refusal::Loop);
         }
         let number = self.flows.draw();
@@ -223,7 +223,7 @@ impl Udp {
     ) -> Result<(Arc<RunningMember>, Dialled), Refusal> {
         let scarce = turn.shared.descriptors.are_scarce();
         if scarce {
-            turn.shared.few_descriptors_left();
+            turn.shared.report_scarcity();
         }
         if (scarce || turn.shared.flows() >= MOST_FLOWS) && !self.make_room(turn) {
             return Err(Refusal::Resources);
@@ -299,7 +299,7 @@ impl Udp {
         let token = Token::new(Kind::Datagrams, id.slot, id.generation);
         turn.epoll.watch_readable(socket.as_fd(), token.into())?;
         if !turn.shared.descriptors.note(socket.as_fd()) {
-            turn.shared.few_descriptors_left();
+            turn.shared.report_scarcity();
         }
         // Before anything is sent: whoever gets it finds it written down.
         let own_socket = turn.shared.own_sockets.flow(socket.as_fd(), (passes, client.is_some()));
@@ -339,7 +339,7 @@ fn origin(
         Parsed::Header(header) if header.version == Version::V2 => Ok((
             header.source().unwrap_or(peer),
             header.destination().unwrap_or(here),
-            hops::told(&header).saturating_add(1),
+            hops::received(&header).saturating_add(1),
             bytes.get(header.length..).unwrap_or_default(),
         )),
         Parsed::Header(_) | Parsed::Need(_) | Parsed::Invalid(_) => Err(Refusal::Header),

@@ -72,7 +72,7 @@ fn relay(to: std::net::SocketAddr) -> Backend {
 }
 
 #[test]
-fn a_loop_through_others_is_found_where_each_tells_the_next_of_its_clients() {
+fn a_loop_through_others_is_found_by_its_proxy_headers() {
     for protocol in [Protocol::Opaque, Protocol::Http] {
         let stage = Stage::new();
         let at = open(&stage.proxy, &stage.key, |it| {

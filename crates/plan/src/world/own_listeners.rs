@@ -8,7 +8,7 @@ use seaway_model::{
 };
 
 use super::World;
-use crate::{front_door, index::ServiceKey, own::Dependent};
+use crate::{front_door, index::ServiceKey, own_listeners::Dependent};
 
 impl World {
     /// An owner may listen there from now on, and nowhere else. Where somebody else's process does, we do not.
@@ -16,25 +16,25 @@ impl World {
         if let Some(foreign) = self.foreign.get(owner) {
             at.retain(|place| !foreign.contains(place));
         }
-        let mut looped = self.index.own.set_listeners(owner, at);
+        let mut dependents = self.index.own.set_listeners(owner, at);
         // It is being planned at this moment.
-        looped.remove(&Dependent::Owner(owner.clone()));
-        self.look_at_looped(looped);
+        dependents.remove(&Dependent::Owner(owner.clone()));
+        self.replan_dependents(dependents);
     }
 
     /// Plans them again, one after the other: planning one may be a reason to look at another.
-    pub(super) fn look_at_looped(&mut self, more: BTreeSet<Dependent>) {
-        self.looped.extend(more);
-        if std::mem::replace(&mut self.looks_at_looped, true) {
+    pub(super) fn replan_dependents(&mut self, more: BTreeSet<Dependent>) {
+        self.dependents_to_replan.extend(more);
+        if std::mem::replace(&mut self.replans_dependents, true) {
             return;
         }
-        while let Some(next) = self.looped.pop_first() {
+        while let Some(next) = self.dependents_to_replan.pop_first() {
             match next {
                 Dependent::Owner(owner) => self.replan(&owner),
                 Dependent::AtFrontDoor(key) => self.serve_again_at_door(&key),
             }
         }
-        self.looks_at_looped = false;
+        self.replans_dependents = false;
     }
 
     /// Ports that another process has on this host: whoever has them may be a member, as it may where we do not listen.
@@ -63,7 +63,7 @@ impl World {
         };
         self.listens(owner, granted);
         // Its own members, too.
-        self.look_at_looped([Dependent::Owner(owner.clone())].into());
+        self.replan_dependents([Dependent::Owner(owner.clone())].into());
     }
 
     pub(super) fn note_members(&mut self, owner: &Owner) {
