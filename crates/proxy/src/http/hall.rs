@@ -74,6 +74,8 @@ pub(super) struct Own {
     /// `None`: of the worker itself.
     listener: Option<Arc<RunningListener>>,
     member: RefCell<Option<Arc<RunningMember>>>,
+    /// The member for which it waits, by its place in memory.
+    waits_at: Cell<Option<usize>>,
     /// Of the client connection that ends with this task.
     memory: OnceCell<Rc<ConnectionMemory>>,
     began: u64,
@@ -100,6 +102,7 @@ impl Own {
             deadline: Cell::new(u64::MAX),
             listener,
             member: RefCell::new(None),
+            waits_at: Cell::new(None),
             memory: OnceCell::new(),
             began: now,
             passes: 0,
@@ -119,6 +122,15 @@ impl Own {
     pub(super) fn hold(&self, memory: Rc<ConnectionMemory>) {
         // A task has one client at most.
         let _ = self.memory.set(memory);
+    }
+
+    /// It waits there from now on, or nowhere; `true`: it did not before.
+    pub(super) fn waits_at(&self, place: Option<usize>) -> bool {
+        self.waits_at.replace(place) != place
+    }
+
+    pub(super) fn is_waiting_at(&self, place: usize) -> bool {
+        self.waits_at.get() == Some(place)
     }
 
     /// It has to end: it holds too much.

@@ -45,6 +45,10 @@ pub(super) struct Many {
     /// Who waits for a window, and who for what is to be written to become less.
     waiting: RefCell<Vec<Rc<Own>>>,
     crowded: RefCell<Vec<Rc<Own>>>,
+    /// Since when the peer's window for all streams is shut for one that would say something.
+    shut: Cell<u64>,
+    /// It has to end, with all that is on it.
+    is_cut: Cell<bool>,
     /// Above nothing: answers of this member were lately too long for the first window.
     long_answers: Cell<i8>,
     /// What waits to be written, and what of a frame has come.
@@ -74,6 +78,8 @@ pub(super) const PIECE: usize = 16 << 10;
 /// Answers before the answer that nobody takes.
 const MOST_INTERIM: usize = 16;
 const NEVER: u64 = u64::MAX;
+/// In milliseconds: a connection to a member that has not got on for so long gets nothing more to do.
+const STUCK: u64 = 1_000;
 
 /// What a client may send and open whose connection may hold so much.
 pub(super) fn for_client(head: usize, most: usize) -> Ours {
@@ -116,6 +122,8 @@ impl Many {
             is_over: Cell::new(false),
             waiting: RefCell::default(),
             crowded: RefCell::default(),
+            shut: Cell::new(NEVER),
+            is_cut: Cell::new(false),
             long_answers: Cell::new(0),
             held: memory.reserve(0),
         })
@@ -166,6 +174,28 @@ impl Many {
     /// The next answer may be too long for the first window.
     pub(super) fn expects_long_answers(&self) -> bool {
         self.long_answers.get() > 0
+    }
+
+    /// A member takes another request now.
+    pub(super) fn takes_another(&self) -> bool {
+        let connection = self.seen();
+        // How many streams it takes is the first thing that it says.
+        let takes = connection.has_heard() && connection.takes_more() && connection.out.len() <= CROWD;
+        takes && !self.is_over() && !connection.is_used_up()
+    }
+
+    /// For longer than is usual the peer takes nothing of what is to be written, or of bodies.
+    pub(super) fn is_stuck(&self, now: u64) -> bool {
+        self.blocked.get().min(self.shut.get()).saturating_add(STUCK) <= now
+    }
+
+    pub(super) fn cut(&self) {
+        self.is_cut.set(true);
+        self.wake();
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.get()
     }
 
     /// Something was said.
@@ -299,7 +329,10 @@ impl Many {
                 return;
             }
             Heard::Refused => return refused(),
-            Heard::Room { key: None } => return self.wake_all(&self.waiting),
+            Heard::Room { key: None } => {
+                self.shut.set(NEVER);
+                return self.wake_all(&self.waiting);
+            }
             Heard::Leaves { last } => {
                 for key in connection.give_up_after(last) {
                     self.deliver(connection, key, |mail| mail.reset = Some(Reason::REFUSED));

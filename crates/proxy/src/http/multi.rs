@@ -20,6 +20,7 @@ use super::{
     many::{FIRST_WINDOW, Many},
     scratch::Buffer,
     switch::is_of_handshake,
+    trunk::Place,
 };
 use crate::memory::ConnectionMemory;
 
@@ -44,6 +45,8 @@ struct Window {
     lent: Cell<u32>,
     /// What was taken since it last grew.
     taken: Cell<usize>,
+    /// Among the streams of the member; it is free when this one is over.
+    _place: Place,
 }
 
 /// For an answer that is not small; and for one that is taken as fast as it comes.
@@ -58,8 +61,14 @@ impl Multi {
     }
 
     /// To a member, who is asked by this.
-    pub(super) fn asking(many: Rc<Many>, key: Key, own: Rc<Own>, memory: Rc<ConnectionMemory>) -> Multi {
-        let window = Some(Window { memory, lent: Cell::new(0), taken: Cell::new(0) });
+    pub(super) fn asking(
+        many: Rc<Many>,
+        key: Key,
+        own: Rc<Own>,
+        memory: Rc<ConnectionMemory>,
+        place: Place,
+    ) -> Multi {
+        let window = Some(Window { memory, lent: Cell::new(0), taken: Cell::new(0), _place: place });
         let multi = Multi { many, key, own, is_unanswered: Cell::new(false), switches: false, window };
         if let Some(window) = multi.window.as_ref().filter(|_| multi.many.expects_long_answers()) {
             // Together with the request: later it would cost the answer a way there and back.

@@ -98,6 +98,8 @@ fn begin(
     let head = connection.lines().len();
     if !who.memory.admits(OF_STREAM + 2 * head) {
         who.refuse_for_memory();
+        // Whoever asks on and on although most is refused is ended.
+        toll.given_up.set(toll.given_up.get() + 1);
         return None;
     }
     let own = Own::new(Some(who.listener.clone()), many.hall.now()).passed(many.driver().passes());

@@ -1,20 +1,22 @@
-//! Connections of HTTP/2 to members: requests of all clients of a worker share one per member.
+//! Requests to members by HTTP/2. All clients of a worker share a few connections to each member (`trunk/upstream.rs`).
 
-use std::{
-    collections::HashMap, future::poll_fn, io, net::SocketAddr, ops::Deref, rc::Rc, sync::Arc, task::Poll,
-};
+mod upstream;
+
+use std::{collections::HashMap, future::poll_fn, io, net::SocketAddr, rc::Rc, sync::Arc, task::Poll};
 
 use seaway_wire::{
     http::{Body, Known, Limits, Method, Reading, Request, Response},
     http2::{Block, Connection, Reason},
 };
 
+pub(super) use self::upstream::Place;
+use self::upstream::{Held, Upstream, Way};
 use super::{
     ask::{Unanswered, reached, secured, send_on},
     end::End,
     exchange::Short,
     flow::Flow,
-    hall::Own,
+    hall::{Hall, Own},
     mail::{Head, Mail},
     many::{Many, for_member},
     multi::{Multi, fields_of},
@@ -28,65 +30,41 @@ use crate::running::{RunningMember, RunningPool};
 /// What was let in is a little longer by now.
 const OURS: Limits = Limits { head: 128 << 10, target: 128 << 10, fields: 8 << 10 };
 
+/// In milliseconds: one that has not said what it takes by then is asked all the same.
+const SETTINGS: u64 = 1_000;
+
 #[derive(Default)]
 pub(super) struct Trunks {
     /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
-    by_member: HashMap<usize, Trunk>,
-}
-
-struct Trunk {
-    member: Arc<RunningMember>,
-    many: Held,
-}
-
-/// A connection that somebody may still ask by. Who drives it looks up whenever one of these goes: it ends it with the
-/// last.
-#[derive(Clone)]
-struct Held(Rc<Many>);
-
-impl Deref for Held {
-    type Target = Rc<Many>;
-
-    fn deref(&self) -> &Rc<Many> {
-        &self.0
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // This one, and that of the driver.
-        if Rc::strong_count(&self.0) == 2 {
-            self.0.wake();
-        }
-    }
-}
-
-fn key(member: &Arc<RunningMember>) -> usize {
-    Arc::as_ptr(member) as usize
+    by_member: HashMap<usize, Rc<Upstream>>,
 }
 
 impl Trunks {
-    /// A connection ends when nobody asks by it any more.
+    /// Connections end when nobody asks by them any more.
     pub(super) fn forget_those_that_leave(&mut self) {
-        self.by_member.retain(|_, trunk| trunk.member.leaving_since().is_none());
+        self.by_member.retain(|_, upstream| {
+            let stays = upstream.member().leaving_since().is_none();
+            if !stays {
+                upstream.close();
+            }
+            stays
+        });
     }
 
     pub(super) fn clear(&mut self) {
-        self.by_member.clear();
+        self.by_member.drain().for_each(|(_, upstream)| upstream.close());
     }
 
-    /// One that takes another question, now or when others are through.
-    fn of(&self, member: &Arc<RunningMember>) -> Option<Held> {
-        let many = &self.by_member.get(&key(member))?.many;
-        (!many.is_over() && !many.seen().is_used_up()).then(|| many.clone())
-    }
-
-    fn forget(&mut self, member: &Arc<RunningMember>) {
-        self.by_member.remove(&key(member));
-    }
-
-    fn forget_this(&mut self, many: &Rc<Many>) {
-        self.by_member.retain(|_, trunk| !Rc::ptr_eq(&trunk.many, many));
+    fn of(&mut self, hall: &Rc<Hall>, member: &Arc<RunningMember>) -> Rc<Upstream> {
+        let key = Arc::as_ptr(member) as usize;
+        if let Some(known) = self.by_member.get(&key) {
+            return known.clone();
+        }
+        let upstream = Upstream::new(hall, member);
+        if member.leaving_since().is_none() {
+            self.by_member.insert(key, upstream.clone());
+        }
+        upstream
     }
 }
 
@@ -99,31 +77,49 @@ pub(super) async fn ask(
     member: &Arc<RunningMember>,
     fresh_only: bool,
 ) -> (Result<End, Unanswered>, bool) {
-    if fresh_only {
-        client.hall.trunks().forget(member);
-    }
-    let known = client.hall.trunks().of(member);
-    let reused = known.is_some();
-    let many = match known {
-        Some(many) => many,
-        None => {
+    let upstream = client.hall.trunks().of(&client.hall, member);
+    let Some(place) = upstream.place(client, short.answer).await else {
+        let why = if client.end.is_gone() { Unanswered::Client } else { Unanswered::Refused(503) };
+        return (Err(why), false);
+    };
+    let has_body = !scratch.upward.is_over();
+    let way = if fresh_only {
+        Way::Open(upstream.opens())
+    } else {
+        upstream.way(client, has_body, short.answer).await
+    };
+    let (many, reused) = match way {
+        Way::By(many) => (many, true),
+        Way::Open(opening) => {
             client.allow(short.connect);
-            match connect(client, pool, member).await {
-                Ok(many) => many,
+            let made = connect(client, pool, &upstream, member).await;
+            if let Ok(many) = &made {
+                has_heard(many, client).await;
+            }
+            drop(opening);
+            match made {
+                Ok(many) => (many, false),
                 Err(error) => return (Err(Unanswered::Again(error.to_string())), false),
             }
         }
+        Way::None => return (Err(Unanswered::Refused(503)), false),
+        Way::Gone => return (Err(Unanswered::Client), false),
     };
     let is_secure = pool.live().outward.is_some();
-    let result = ask_by(&many, client, scratch, short, (is_secure, member.at)).await;
+    let result = ask_by(&many, client, scratch, short, (is_secure, member.at), place).await;
     if !matches!(result, Ok(_) | Err(Unanswered::Refused(_) | Unanswered::Client)) {
         // It may be the connection's fault; those who are on it go on.
-        client.hall.trunks().forget_this(&many);
+        upstream.forget(&many);
     }
     (result, reused)
 }
 
-async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember>) -> io::Result<Held> {
+async fn connect(
+    client: &Client,
+    pool: &RunningPool,
+    upstream: &Rc<Upstream>,
+    member: &Arc<RunningMember>,
+) -> io::Result<Held> {
     let hall = &client.hall;
     let mut stream = reached(hall, client.own.index(), member).await?;
     secured(&mut stream, pool, member).await?;
@@ -135,40 +131,55 @@ async fn connect(client: &Client, pool: &RunningPool, member: &Arc<RunningMember
     let connection = Connection::client(for_member(OURS.head));
     let many = Many::new(hall.clone(), stream, own.clone(), connection, &hall.memory.shared());
     let (driven, patience, at) = (many.clone(), client.timeout(|it| it.answer), member.at);
+    let (stands, of) = (upstream.stands(), upstream.clone());
     hall.begin(own.clone(), async move {
         // Until now the stream was that of the task that connected.
         ready.belong_to(Some(own.index()));
-        if let Err(error) = drive(&driven, patience).await {
+        if let Err(error) = drive(&driven, &of, patience).await {
             tracing::debug!(member = %at, %error, "a connection to a member has ended");
         }
         driven.end();
-        driven.hall.trunks().forget_this(&driven);
+        of.forget(&driven);
         if driven.poll_flush().is_ready() {
             driven.stream().finish();
         }
+        drop(stands);
     });
     let held = Held(many);
     // Nobody else is to ask by it where all has ended meanwhile: it goes with this one.
     if !hall.is_stopping() && member.leaving_since().is_none() {
-        hall.trunks().by_member.insert(key(member), Trunk { member: member.clone(), many: held.clone() });
+        upstream.add(&held);
     }
     Ok(held)
 }
 
-async fn drive(many: &Rc<Many>, patience: u64) -> io::Result<()> {
+/// Waits for a moment until a member has said how much it takes.
+async fn has_heard(many: &Many, client: &Client) {
+    client.allow(SETTINGS);
+    poll_fn(|_| {
+        if many.seen().has_heard() || many.is_over() || client.hall.is_late() || client.end.is_gone() {
+            return Poll::Ready(());
+        }
+        many.wait(&client.own);
+        Poll::Pending
+    })
+    .await;
+}
+
+async fn drive(many: &Rc<Many>, upstream: &Upstream, patience: u64) -> io::Result<()> {
     let (own, mut is_of_use) = (many.driver(), true);
     poll_fn(|_| {
         // Nobody is asked by it.
         let polled = many.poll_turn(|_, _, _, _| None, || {});
         own.set_deadline(many.gives_up(patience));
         // Who takes nothing any more is given up, with all who ask by it.
-        if polled.is_pending() && own.deadline() <= many.hall.now() {
+        if polled.is_pending() && (many.is_cut() || own.deadline() <= many.hall.now()) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         if is_of_use && many.seen().is_used_up() {
             // A member that has said goodbye may wait for us to go.
             is_of_use = false;
-            many.hall.trunks().forget_this(many);
+            upstream.forget(many);
         }
         if polled.is_pending() && Rc::strong_count(many) == 1 {
             many.connection().break_off(Reason::NONE);
@@ -185,6 +196,7 @@ async fn ask_by(
     scratch: &mut Scratch,
     short: Short<'_>,
     (is_secure, at): (bool, SocketAddr),
+    place: Place,
 ) -> Result<End, Unanswered> {
     let Scratch { question, repeated, upward, .. } = &mut *scratch;
     repeated.begin();
@@ -205,7 +217,7 @@ async fn ask_by(
     });
     many.wake();
     let asked = asked.ok_or_else(|| Unanswered::Again("it takes no more questions".to_owned()))?;
-    let multi = Multi::asking(many.clone(), asked, client.own.clone(), client.who.memory.clone());
+    let multi = Multi::asking(many.clone(), asked, client.own.clone(), client.who.memory.clone(), place);
     if whole && joined == question.len() && !upward.trailers().is_empty() {
         multi.close_body(upward.trailers());
     }

@@ -5,6 +5,7 @@
 mod attacker;
 mod member;
 mod memory;
+mod sharing;
 
 #[path = "../smuggling/frames.rs"]
 #[allow(dead_code)]

@@ -17,8 +17,10 @@ use crate::{attacker::WINDOW_UPDATE, frames::*, stage::*};
 pub(crate) struct Terms {
     /// At a time, on each connection.
     pub(crate) streams: u32,
-    /// Of a body, for each stream; a connection has the usual one for all.
+    /// Of a body, for each stream.
     pub(crate) window: u32,
+    /// For all streams of a connection, beyond the usual.
+    pub(crate) room: u32,
     /// Of an answer to `/file`.
     pub(crate) file: usize,
     /// Bytes in the head of each answer.
@@ -27,14 +29,14 @@ pub(crate) struct Terms {
 
 impl Default for Terms {
     fn default() -> Terms {
-        Terms { streams: 100, window: 65_535, file: 4 << 20, head: 0 }
+        Terms { streams: 100, window: 65_535, room: 0, file: 4 << 20, head: 0 }
     }
 }
 
 pub(crate) struct Member {
     pub(crate) at: SocketAddr,
     pub(crate) told: Arc<Told>,
-    _backend: Backend,
+    backend: Backend,
 }
 
 #[derive(Default)]
@@ -45,6 +47,8 @@ pub(crate) struct Told {
     pub(crate) sent: AtomicUsize,
     /// The most streams that a connection has had at a time.
     pub(crate) most: AtomicUsize,
+    /// Connections that are read no more.
+    pub(crate) frozen: AtomicUsize,
 }
 
 impl Member {
@@ -54,7 +58,13 @@ impl Member {
         let backend = Backend::new(HERE, move |stream| {
             serve(stream, terms, &counts);
         });
-        Member { at: backend.at, told, _backend: backend }
+        Member { at: backend.at, told, backend }
+    }
+}
+
+impl Member {
+    pub(crate) fn connections(&self) -> usize {
+        self.backend.accepted()
     }
 }
 
@@ -72,6 +82,9 @@ fn serve(mut stream: TcpStream, terms: Terms, told: &Told) -> Option<()> {
     let setting = |which: u16, value: u32| [&which.to_be_bytes()[..], &value.to_be_bytes()].concat();
     let settings = [setting(3, terms.streams), setting(4, terms.window)].concat();
     stream.write_all(&frame(SETTINGS, 0, 0, &settings)).ok()?;
+    if terms.room > 0 {
+        stream.write_all(&frame(WINDOW_UPDATE, 0, 0, &terms.room.to_be_bytes())).ok()?;
+    }
     let (mut first, mut window, mut streams) = (65_535_i64, 65_535_i64, BTreeMap::<u32, Stream>::new());
     let field = [b'h'; 100];
     let mut fields = vec![(&b":status"[..], &b"200"[..])];
@@ -101,6 +114,11 @@ fn serve(mut stream: TcpStream, terms: Terms, told: &Told) -> Option<()> {
             HEADERS => {
                 told.requests.fetch_add(1, SeqCst);
                 let has = |path: &[u8]| payload.windows(path.len()).any(|it| it == path);
+                if has(b"/freeze") {
+                    told.frozen.fetch_add(1, SeqCst);
+                    std::thread::park_timeout(5 * PATIENCE);
+                    return None;
+                }
                 let (file, holds, ends) = (has(b"/file"), has(b"/hold"), flags & END_STREAM != 0);
                 let left = match () {
                     () if holds => None,

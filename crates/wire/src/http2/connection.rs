@@ -292,6 +292,16 @@ impl<S> Connection<S> {
         self.open < self.theirs.streams
     }
 
+    /// Streams that the peer takes at a time.
+    pub fn most_streams(&self) -> u32 {
+        self.theirs.streams
+    }
+
+    /// Bytes of bodies that the peer takes now, on all streams together.
+    pub fn window(&self) -> i64 {
+        self.window
+    }
+
     /// No stream can be opened any more, whatever ends.
     pub fn is_used_up(&self) -> bool {
         self.parting != Parting::Not || self.last >= LARGEST_NUMBER - 2

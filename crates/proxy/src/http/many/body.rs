@@ -62,6 +62,9 @@ impl Many {
             return Poll::Ready(());
         }
         if connection.sendable(key) == 0 {
+            if connection.window() <= 0 {
+                self.shut.set(self.shut.get().min(self.hall.now()));
+            }
             self.wait(own);
             return Poll::Pending;
         }
@@ -84,6 +87,9 @@ impl Many {
         let piece = &bytes[..bytes.len().min(PIECE)];
         let count = connection.say_data(key, piece, ends && piece.len() == bytes.len());
         if count == 0 && !bytes.is_empty() {
+            if connection.window() <= 0 {
+                self.shut.set(self.shut.get().min(self.hall.now()));
+            }
             self.wait(own);
             return Poll::Pending;
         }

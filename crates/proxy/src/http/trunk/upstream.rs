@@ -1,0 +1,338 @@
+//! Connections of HTTP/2 to one member: how many there are, which takes the next request, and who gets a stream.
+//!
+//! A client connection may have more streams at a member as long as it has fewer than half of those that are free: many
+//! that take all they can leave some for others, and one alone gets nearly all. Those that have none yet go first.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{HashMap, VecDeque},
+    future::poll_fn,
+    ops::Deref,
+    rc::{Rc, Weak},
+    sync::Arc,
+    task::Poll,
+};
+
+use super::super::{
+    hall::{Hall, Own},
+    many::Many,
+    serve::Client,
+};
+use crate::{memory::ConnectionMemory, running::RunningMember};
+
+/// Connections to one member that take requests.
+const MOST_CONNECTIONS: usize = 8;
+/// Those that are stuck stay until their streams have ended, and are so many in all at most.
+const MOST_STANDING: usize = 4 * MOST_CONNECTIONS;
+/// A connection with less of a window than this is none for another body.
+const LOW_WINDOW: i64 = 16 << 10;
+/// A client with more streams than this opens no further connection for the sake of windows.
+const FEW_STREAMS: u32 = 2;
+/// As the wire assumes of a member that has said nothing yet.
+const USUAL_STREAMS: usize = 100;
+/// Who waits looks again after so many milliseconds: by then a connection may be found to be stuck.
+const LOOK_AGAIN: u64 = 1_000;
+
+/// A connection that somebody may still ask by. Who drives it looks up whenever one of these goes: it ends it with the
+/// last.
+#[derive(Clone)]
+pub(super) struct Held(pub(super) Rc<Many>);
+
+impl Deref for Held {
+    type Target = Rc<Many>;
+
+    fn deref(&self) -> &Rc<Many> {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // This one, and that of the driver.
+        if Rc::strong_count(&self.0) == 2 {
+            self.0.wake();
+        }
+    }
+}
+
+pub(in super::super) struct Upstream {
+    hall: Weak<Hall>,
+    member: Arc<RunningMember>,
+    connections: RefCell<Vec<Held>>,
+    /// Taken out of those above because they were stuck, the oldest first.
+    stuck: RefCell<VecDeque<Weak<Many>>>,
+    /// Connections that are being made, and all that have not ended.
+    opening: Cell<usize>,
+    standing: Cell<usize>,
+    /// Streams that a connection has, as far as any has said.
+    usual: Cell<usize>,
+    /// Streams that clients have, together and each, by the place of its memory.
+    streams: Cell<usize>,
+    by_client: RefCell<HashMap<usize, u32>>,
+    /// Who waits and has no stream yet, and who has some.
+    newcomers: RefCell<VecDeque<Rc<Own>>>,
+    others: RefCell<VecDeque<Rc<Own>>>,
+}
+
+/// A stream of a client at a member, from before it is opened until it is over.
+pub(in super::super) struct Place {
+    upstream: Rc<Upstream>,
+    client: Rc<ConnectionMemory>,
+}
+
+/// By what the next request is asked.
+pub(super) enum Way {
+    By(Held),
+    Open(Opening),
+    /// Nothing can be asked in time.
+    None,
+    /// The client is gone.
+    Gone,
+}
+
+/// A connection that is being made.
+pub(super) struct Opening(Rc<Upstream>);
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.opening.set(self.0.opening.get() - 1);
+        self.0.wake_some(MOST_CONNECTIONS);
+    }
+}
+
+/// A connection that has not ended.
+pub(super) struct Standing(Rc<Upstream>);
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.0.standing.set(self.0.standing.get() - 1);
+        self.0.wake_some(MOST_CONNECTIONS);
+    }
+}
+
+impl Upstream {
+    pub(super) fn new(hall: &Rc<Hall>, member: &Arc<RunningMember>) -> Rc<Upstream> {
+        Rc::new(Upstream {
+            hall: Rc::downgrade(hall),
+            member: member.clone(),
+            connections: RefCell::default(),
+            stuck: RefCell::default(),
+            opening: Cell::new(0),
+            standing: Cell::new(0),
+            usual: Cell::new(USUAL_STREAMS),
+            streams: Cell::new(0),
+            by_client: RefCell::default(),
+            newcomers: RefCell::default(),
+            others: RefCell::default(),
+        })
+    }
+
+    pub(super) fn member(&self) -> &Arc<RunningMember> {
+        &self.member
+    }
+
+    /// Its connections end when nobody asks by them any more.
+    pub(super) fn close(&self) {
+        let all = self.connections.take();
+        drop(all);
+    }
+
+    pub(super) fn add(&self, many: &Held) {
+        let mut all = self.connections.borrow_mut();
+        // One that was made although there were enough is for its request alone.
+        if all.len() < MOST_CONNECTIONS {
+            all.push(many.clone());
+        }
+        drop(all);
+        self.wake_some(MOST_CONNECTIONS);
+    }
+
+    /// A connection is made whether or not there are enough.
+    pub(super) fn opens(self: &Rc<Self>) -> Opening {
+        self.opening.set(self.opening.get() + 1);
+        Opening(self.clone())
+    }
+
+    pub(super) fn stands(self: &Rc<Self>) -> Standing {
+        self.standing.set(self.standing.get() + 1);
+        Standing(self.clone())
+    }
+
+    pub(super) fn forget(&self, many: &Rc<Many>) {
+        let mut gone = None;
+        let mut all = self.connections.borrow_mut();
+        if let Some(at) = all.iter().position(|it| Rc::ptr_eq(it, many)) {
+            gone = Some(all.remove(at));
+        }
+        drop(all);
+        drop(gone);
+    }
+
+    /// Streams that this member has for all clients, open or not.
+    fn capacity(&self) -> usize {
+        let all = self.connections.borrow();
+        let heard = all.iter().filter(|many| many.seen().has_heard());
+        let (mut streams, mut known) = (0_usize, 0);
+        for many in heard {
+            let most = many.seen().most_streams() as usize;
+            self.usual.set(most);
+            (streams, known) = (streams.saturating_add(most), known + 1);
+        }
+        streams.saturating_add(self.usual.get().saturating_mul(MOST_CONNECTIONS.saturating_sub(known)))
+    }
+
+    /// Waits for a stream. `None`: none is free in time, or the client is gone.
+    pub(super) async fn place(self: &Rc<Self>, client: &Client, patience: u64) -> Option<Place> {
+        let memory = &client.who.memory;
+        let key = Rc::as_ptr(memory) as usize;
+        let until = client.hall.now().saturating_add(patience).min(client.limit.get());
+        let free = poll_fn(|_| {
+            let has = self.by_client.borrow().get(&key).copied().unwrap_or(0);
+            let free = self.capacity().saturating_sub(self.streams.get());
+            if free > 0 && (has == 0 || (has as usize) < free / 2) {
+                return Poll::Ready(true);
+            }
+            if client.end.is_gone() || client.hall.now() >= until {
+                return Poll::Ready(false);
+            }
+            self.wait(client, has, until);
+            Poll::Pending
+        });
+        let has_place = free.await;
+        client.own.waits_at(None);
+        if !has_place {
+            return None;
+        }
+        *self.by_client.borrow_mut().entry(key).or_default() += 1;
+        self.streams.set(self.streams.get() + 1);
+        Some(Place { upstream: self.clone(), client: memory.clone() })
+    }
+
+    /// Chooses a connection for a request that has a place, or has one made. `body`: more is to be sent than its head.
+    pub(super) async fn way(self: &Rc<Self>, client: &Client, body: bool, patience: u64) -> Way {
+        let key = Rc::as_ptr(&client.who.memory) as usize;
+        let until = client.hall.now().saturating_add(patience).min(client.limit.get());
+        let way = poll_fn(|_| {
+            self.part_with_stuck(client.hall.now());
+            if client.end.is_gone() {
+                return Poll::Ready(Way::Gone);
+            }
+            if let Some(many) = self.best(body) {
+                return Poll::Ready(Way::By(many));
+            }
+            let has = self.by_client.borrow().get(&key).copied().unwrap_or(0);
+            // What is left is a connection that has a stream free, and little of a window.
+            let any = self.best(false);
+            if (any.is_none() || has <= FEW_STREAMS) && self.may_open() {
+                return Poll::Ready(Way::Open(self.opens()));
+            }
+            if let Some(many) = any {
+                return Poll::Ready(Way::By(many));
+            }
+            if client.hall.now() >= until {
+                return Poll::Ready(Way::None);
+            }
+            self.wait(client, has, until);
+            Poll::Pending
+        });
+        let way = way.await;
+        client.own.waits_at(None);
+        way
+    }
+
+    /// One that takes another request now; those that were made first are asked first, so that few are in use. A body
+    /// needs a window.
+    fn best(&self, body: bool) -> Option<Held> {
+        let all = self.connections.borrow();
+        let usable = || all.iter().filter(|many| many.takes_another());
+        let wide = usable().find(|many| many.seen().window() >= LOW_WINDOW);
+        wide.or_else(|| usable().next().filter(|_| !body)).cloned()
+    }
+
+    fn may_open(&self) -> bool {
+        let open = self.connections.borrow().len() + self.opening.get();
+        if open >= MOST_CONNECTIONS {
+            return false;
+        }
+        if self.standing.get() >= MOST_STANDING {
+            // The one that has been stuck for longest goes, with all who are on it.
+            let oldest =
+                std::iter::from_fn(|| self.stuck.borrow_mut().pop_front()).find_map(|it| it.upgrade());
+            oldest.into_iter().for_each(|many| many.cut());
+            return false;
+        }
+        true
+    }
+
+    /// Connections that do not get on take no more requests; those who are on them go on as long as they may.
+    fn part_with_stuck(&self, now: u64) {
+        let mut all = self.connections.borrow_mut();
+        if !all.iter().any(|many| many.is_over() || many.is_stuck(now)) {
+            return;
+        }
+        let (gone, rest) =
+            std::mem::take(&mut *all).into_iter().partition(|many| many.is_over() || many.is_stuck(now));
+        *all = rest;
+        drop(all);
+        let gone: Vec<Held> = gone;
+        self.stuck.borrow_mut().extend(gone.iter().map(|many| Rc::downgrade(many)));
+    }
+
+    fn wait(&self, client: &Client, has: u32, until: u64) {
+        if client.own.waits_at(Some(self.place_in_memory())) {
+            let mut line = if has == 0 { self.newcomers.borrow_mut() } else { self.others.borrow_mut() };
+            line.push_back(client.own.clone());
+        }
+        client.own.set_deadline(until.min(client.hall.now() + LOOK_AGAIN));
+    }
+
+    /// Lets some of those look again who wait.
+    fn wake_some(&self, count: usize) {
+        let Some(hall) = self.hall.upgrade() else { return };
+        let mut woken = 0;
+        while woken < count {
+            let next = self.newcomers.borrow_mut().pop_front();
+            let Some(own) = next.or_else(|| self.others.borrow_mut().pop_front()) else { return };
+            // Whoever waits no more, or elsewhere, is no reason to let another wait.
+            if own.is_waiting_at(self.place_in_memory()) {
+                own.waits_at(None);
+                hall.wake(&own);
+                woken += 1;
+            }
+        }
+    }
+
+    fn place_in_memory(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
+    /// One idle connection is enough for what comes next.
+    fn part_with_idle(&self) {
+        let mut all = self.connections.borrow_mut();
+        let mut idle = all.iter().enumerate().filter(|(_, many)| many.seen().held() == 0);
+        if let (Some(_), Some((second, _))) = (idle.next(), idle.next()) {
+            let gone = all.remove(second);
+            drop(all);
+            drop(gone);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let key = Rc::as_ptr(&self.client) as usize;
+        let upstream = &self.upstream;
+        let mut by_client = upstream.by_client.borrow_mut();
+        if let Some(has) = by_client.get_mut(&key) {
+            *has -= 1;
+            if *has == 0 {
+                by_client.remove(&key);
+            }
+        }
+        drop(by_client);
+        upstream.streams.set(upstream.streams.get() - 1);
+        upstream.part_with_idle();
+        // Whoever cannot go on leaves the turn to another.
+        upstream.wake_some(2);
+    }
+}

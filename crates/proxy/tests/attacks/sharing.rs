@@ -1,0 +1,124 @@
+//! Members of HTTP/2 that many clients share, some of whom take all that there is.
+
+use std::{
+    io::{Read, Write},
+    net::SocketAddr,
+    sync::atomic::Ordering::SeqCst,
+    time::Duration,
+};
+
+use crate::{
+    attacker::Attacker,
+    frames::*,
+    ground::{alone, rest},
+    member::{Member, Terms},
+    memory::{front, status},
+    stage::*,
+};
+
+fn patient(listener: &mut seaway_model::Listener) {
+    listener.timeouts.answer = 2 * PATIENCE;
+}
+
+/// Sends a body, on a connection of its own; the status.
+fn upload(at: SocketAddr, length: usize) -> String {
+    let mut stream = connect(at);
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&vec![b'x'; length]).unwrap();
+    String::from_utf8_lossy(&rest(&mut stream)).chars().skip(9).take(3).collect()
+}
+
+/// Opens so many streams that a member never answers.
+fn waiting(at: SocketAddr, streams: u32) -> Attacker {
+    let mut attacker = Attacker::new(at, 0);
+    for number in 0..streams {
+        attacker.ask(2 * number + 1, "GET", "/hold", true);
+    }
+    attacker
+}
+
+#[test]
+fn clients_that_fill_the_streams_of_a_member_leave_some_for_others() {
+    let _alone = alone();
+    let member = Member::new(Terms { streams: 128, ..Terms::default() });
+    let (_stage, at) = front(&[member.at], patient);
+    assert_eq!(status(at), "200");
+    let attackers: Vec<Attacker> = (0..4).map(|_| waiting(at, 250)).collect();
+    eventually("they hold more than a connection has", || member.told.requests.load(SeqCst) > 300);
+    for _ in 0..6 {
+        assert_eq!(status(at), "200");
+    }
+    assert!(member.told.most.load(SeqCst) <= 128);
+    assert!(member.connections() <= 8, "{} connections", member.connections());
+    assert!(attackers.iter().all(|it| !it.heard.over.load(SeqCst)));
+}
+
+#[test]
+fn one_client_does_not_take_the_last_streams_of_a_member() {
+    let _alone = alone();
+    // As many as all of its connections have are fewer than one client may open.
+    let member = Member::new(Terms { streams: 4, ..Terms::default() });
+    let (stage, at) = front(&[member.at], patient);
+    assert_eq!(status(at), "200");
+    let attacker = waiting(at, 250);
+    eventually("it has its share", || member.told.requests.load(SeqCst) > 8);
+    for _ in 0..6 {
+        assert_eq!(status(at), "200");
+    }
+    let taken = member.told.requests.load(SeqCst) - 7;
+    assert!(taken <= 24, "{taken} of 32 streams");
+    drop(attacker);
+    eventually("all are free again", || stage.member(member.at).traffic.current == 0);
+    assert_eq!(status(at), "200");
+}
+
+#[test]
+fn uploads_that_nobody_reads_leave_the_windows_of_others_open() {
+    let _alone = alone();
+    let member = Member::new(Terms::default());
+    let (_stage, at) = front(&[member.at], patient);
+    assert_eq!(upload(at, 20 << 10), "200");
+    let mut attackers: Vec<Attacker> = (0..4).map(|_| Attacker::new(at, 65_535)).collect();
+    for attacker in &mut attackers {
+        attacker.ask(1, "POST", "/hold", false);
+        for _ in 0..4 {
+            let _ = attacker.stream.write_all(&frame(DATA, 0, 1, &[b'x'; 16_000]));
+        }
+    }
+    eventually("a window is shut", || member.told.received.load(SeqCst) > 80 << 10);
+    for _ in 0..6 {
+        assert_eq!(upload(at, 20 << 10), "200");
+    }
+    drop(attackers);
+    for _ in 0..6 {
+        assert_eq!(upload(at, 20 << 10), "200");
+    }
+}
+
+#[test]
+fn a_connection_whose_member_reads_no_more_is_replaced() {
+    let _alone = alone();
+    let member = Member::new(Terms { window: 8 << 20, room: 8 << 20, ..Terms::default() });
+    let (_stage, at) = front(&[member.at], patient);
+    assert_eq!(status(at), "200");
+    // From now on the member reads nothing on the connection on which that comes.
+    let mut attacker = connect(at);
+    attacker.write_all(b"POST /freeze HTTP/1.1\r\nHost: a\r\nContent-Length: 67108864\r\n\r\n").unwrap();
+    let mut sender = attacker.try_clone().unwrap();
+    // More than the kernel takes for both sides.
+    let sends = std::thread::spawn(move || while sender.write_all(&[b'x'; 16 << 10]).is_ok() {});
+    eventually("it has stopped", || member.told.frozen.load(SeqCst) == 1);
+    // Whoever asks before that is noticed waits with it; from then on nobody does.
+    for _ in 0..6 {
+        eventually("others are served", || {
+            let mut stream = connect(at);
+            stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).is_ok_and(|()| start == *b"HTTP/1.1 200")
+        });
+    }
+    let _ = attacker.shutdown(std::net::Shutdown::Both);
+    sends.join().unwrap();
+}
