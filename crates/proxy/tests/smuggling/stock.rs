@@ -46,7 +46,10 @@ fn python() -> Option<Python> {
 #[test]
 fn no_client_of_a_stock_server_gets_another_one_s_answer() {
     let Some(python) = python() else {
-        return seaway_testkit::skip(None, "there is no python3 whose http.server knows --protocol (3.11 does)");
+        return seaway_testkit::skip(
+            None,
+            "there is no python3 whose http.server knows --protocol (3.11 does)",
+        );
     };
     let mut scene = Scene::new("CL.0 at python3 -m http.server", python.at);
     for method in ["GET", "HEAD"].iter().cycle().take(tries()) {

@@ -42,7 +42,7 @@ impl Reader {
             let mut objects =
                 Objects { client: runtime.block_on(client(&kubeconfig)), kinds: HashMap::new() };
             for Question { object, reply } in asked {
-                let answer = runtime.block_on(timeout(PATIENCE, objects.read(&object)));
+                let answer = runtime.block_on(async { timeout(PATIENCE, objects.read(&object)).await });
                 // Whoever asked waits for it.
                 let _ = reply.send(answer.unwrap_or_else(|_| Err("no answer".to_owned())));
             }

@@ -72,16 +72,17 @@ impl Fresh {
             let mut values = etcd.values().await?;
             values.retain(|key, _| is_stable(key));
             let fresh = Fresh { values, revisions: revisions.clone(), listed };
-            if fresh.is_now(etcd).await? {
+            if fresh.is_now(etcd).await.is_ok() {
                 return Ok(fresh);
             }
         }
         Err("its controllers do not come to rest".to_owned())
     }
 
-    /// Whether nothing was stored since.
-    pub(super) async fn is_now(&self, etcd: &Etcd) -> Result<bool, String> {
-        Ok(self.compare(&stable(etcd).await?).is_none())
+    /// Whether nothing was stored since. The error says what.
+    pub(super) async fn is_now(&self, etcd: &Etcd) -> Result<(), String> {
+        let difference = self.compare(&stable(etcd).await?);
+        difference.map_or(Ok(()), |it| Err(format!("this was stored after it was emptied: {it:?}")))
     }
 
     /// Makes it so again. The error says what stays different.
@@ -102,7 +103,7 @@ impl Fresh {
             }
             // A kind may go between the question for all kinds and that for its objects.
             match listing(client).await {
-                Ok(now) if now == self.listed && self.is_now(etcd).await? => return Ok(()),
+                Ok(now) if now == self.listed && self.is_now(etcd).await.is_ok() => return Ok(()),
                 Ok(now) => {
                     let difference = now.symmetric_difference(&self.listed);
                     listed = difference.take(5).cloned().collect::<Vec<_>>().join(", ");
