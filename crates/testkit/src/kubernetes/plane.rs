@@ -125,9 +125,11 @@ impl ControlPlane {
     }
 
     /// Whether it is still as it was then. It says why not.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let state = self.state.as_ref().map_err(String::clone)?;
-        self.in_runtime(async |etcd, _| state.fresh.is_now(&etcd).await)?;
+    pub(super) fn check(&mut self) -> Result<(), String> {
+        let mut state = std::mem::replace(&mut self.state, Err("it was not looked at".to_owned()))?;
+        let checked = self.in_runtime(async |etcd, _| state.fresh.is_now(&etcd).await);
+        self.state = Ok(state);
+        checked?;
         self.is_alive()
     }
 

@@ -16,8 +16,12 @@ static IDLE: Mutex<Vec<ControlPlane>> = Mutex::new(Vec::new());
 #[track_caller]
 pub(super) fn take(settings: Settings) -> ControlPlane {
     while let Some(mut plane) = idle(&settings) {
-        // A controller may have written something late.
-        match plane.check().or_else(|_| plane.empty()) {
+        let checked = plane.check().or_else(|why| {
+            // A controller may have written something late.
+            say(&plane, &format!("this control plane is emptied again: {why}"));
+            plane.empty()
+        });
+        match checked {
             Ok(()) => return plane,
             Err(why) => discard(plane, &why),
         }
@@ -43,12 +47,12 @@ pub(super) fn give_back(mut plane: ControlPlane) {
 }
 
 pub(super) fn discard(plane: ControlPlane, why: &str) {
-    // Not by a macro: what those print is not shown of a test that passes.
-    let _ = writeln!(
-        std::io::stderr(),
-        "{}: this control plane is not used again: {why}",
-        plane.folder.display()
-    );
+    say(&plane, &format!("this control plane is not used again: {why}"));
+}
+
+/// Not by a macro: what those print is not shown of a test that passes.
+fn say(plane: &ControlPlane, what: &str) {
+    let _ = writeln!(std::io::stderr(), "{}: {what}", plane.folder.display());
 }
 
 fn idle(settings: &Settings) -> Option<ControlPlane> {

@@ -18,7 +18,8 @@ use super::{
 };
 
 /// The API server renews these as long as it runs.
-const RENEWED: [&str; 2] = ["/registry/masterleases/", "/registry/leases/kube-system/apiserver-"];
+const RENEWED: [&str; 3] =
+    ["/registry/masterleases/", "/registry/peerserverleases/", "/registry/leases/kube-system/apiserver-"];
 const EVENTS: &str = "/registry/events/";
 /// What controllers make of other objects, and would make again as long as they know those. It goes in this order, after
 /// all else.
@@ -71,7 +72,7 @@ impl Fresh {
             let listed = listing(client).await.map_err(|it| it.to_string())?;
             let mut values = etcd.values().await?;
             values.retain(|key, _| is_stable(key));
-            let fresh = Fresh { values, revisions: revisions.clone(), listed };
+            let mut fresh = Fresh { values, revisions: revisions.clone(), listed };
             if fresh.is_now(etcd).await.is_ok() {
                 return Ok(fresh);
             }
@@ -79,10 +80,26 @@ impl Fresh {
         Err("its controllers do not come to rest".to_owned())
     }
 
-    /// Whether nothing was stored since. The error says what.
-    pub(super) async fn is_now(&self, etcd: &Etcd) -> Result<(), String> {
-        let difference = self.compare(&stable(etcd).await?);
-        difference.map_or(Ok(()), |it| Err(format!("this was stored after it was emptied: {it:?}")))
+    /// Whether all that is stored is as it was. The error says what is not.
+    pub(super) async fn is_now(&mut self, etcd: &Etcd) -> Result<(), String> {
+        let difference = self.difference(etcd).await?;
+        difference.map_or(Ok(()), |it| Err(format!("in etcd there differs {it:?}")))
+    }
+
+    async fn difference(&mut self, etcd: &Etcd) -> Result<Option<Difference>, String> {
+        let now = stable(etcd).await?;
+        let Some(mut difference) = self.compare(&now) else { return Ok(None) };
+        if !difference.changed.is_empty() {
+            // The API server writes some again as they were, such as which node ports are taken.
+            let values = etcd.values().await?;
+            let (same, changed) =
+                difference.changed.into_iter().partition(|key| values.get(key) == self.values.get(key));
+            difference.changed = changed;
+            let same: Vec<String> = same;
+            self.revisions
+                .extend(same.into_iter().filter_map(|key| Some((key.clone(), now.get(&key)?.clone()))));
+        }
+        Ok((!difference.is_empty()).then_some(difference))
     }
 
     /// Makes it so again. The error says what stays different.
@@ -117,11 +134,10 @@ impl Fresh {
 
     /// Deletes what is new and has its turn by now, and writes back what was there and has changed.
     async fn remove(&mut self, etcd: &Etcd, turn: usize) -> Result<Option<Difference>, String> {
-        let mut now = etcd.revisions().await?;
+        let now = etcd.revisions().await?;
         let events: Vec<&str> = now.keys().map(String::as_str).filter(|it| it.starts_with(EVENTS)).collect();
         etcd.delete(&events).await?;
-        now.retain(|key, _| is_stable(key));
-        let Some(mut difference) = self.compare(&now) else { return Ok(None) };
+        let Some(mut difference) = self.difference(etcd).await? else { return Ok(None) };
         difference.added.retain(|key| turn_of(key) <= turn);
         let added: Vec<&str> = difference.added.iter().map(String::as_str).collect();
         etcd.delete(&added).await?;
