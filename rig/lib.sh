@@ -13,7 +13,7 @@ rig_up() {
     for attempt in 1 2; do
         if follow "rig $name" "$scratch/rig-$name.log" bash -c "$up"; then
             [ "$attempt" = 1 ] || say "  rig $name: came up on the second attempt"
-            echo "  $name: $((SECONDS - began)) s" >>"$scratch/starts"
+            echo "$name: started in $((SECONDS - began)) s" >>"$totals/rigs"
             return 0
         fi
         say "  rig $name: did not come up$([ "$attempt" = 2 ] || echo '; torn down, to be started once more')"

@@ -84,6 +84,12 @@ pub(crate) fn reported(word: &str, errors: &str) -> Vec<(String, String)> {
     reported
 }
 
+/// `rig NAME: WHAT`: how long one took to start, or why one was thrown away.
+pub(crate) fn rigs(errors: &str) -> String {
+    let lines = errors.lines().filter_map(|line| line.strip_prefix("rig "));
+    lines.fold(String::new(), |text, line| text + line + "\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -116,6 +116,7 @@ impl Tier<'_> {
         let label = program.label();
         let skipped = libtest::reported("skipped", &run.errors);
         let mut counts = Counts { skipped: skipped.len(), ..Counts::default() };
+        report::keep(self.options, "rigs", &libtest::rigs(&run.errors))?;
         for (test, why) in &skipped {
             report::keep(self.options, "skipped", &format!("{label}: {test}: {why}\n"))?;
         }

@@ -116,6 +116,13 @@ fn a_test_that_the_machine_cannot_run_is_skipped_and_not_passed() {
 }
 
 #[test]
+fn what_became_of_rigs_is_kept() {
+    let scene = Scene::new("a", r#"echo "rig kubernetes: started in 4.5 s" >&2"#);
+    scene.gate(&["tier", "unit"]);
+    assert_eq!(scene.kept("rigs"), "kubernetes: started in 4.5 s\n");
+}
+
+#[test]
 fn a_test_that_reports_itself_as_unsteady_is_noted() {
     let scene = Scene::new("a b", r#"[ "$1" != a ] || echo "unsteady a: it differed once" >&2"#);
     let (output, printed) = scene.gate(&["tier", "unit"]);

@@ -38,4 +38,6 @@ pub mod told;
 #[cfg(feature = "topology")]
 pub mod topology;
 
+#[cfg(feature = "kubernetes")]
+pub(crate) use skip::rig;
 pub use skip::{skip, unsteady};

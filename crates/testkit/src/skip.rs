@@ -18,6 +18,12 @@ pub fn unsteady(why: &str) {
     report("unsteady", why);
 }
 
+/// Reports what became of a rig: how long one took to start, or why one was thrown away.
+#[cfg(feature = "kubernetes")]
+pub(crate) fn rig(name: &str, what: &str) {
+    let _ = writeln!(std::io::stderr(), "rig {name}: {}", what.replace('\n', " "));
+}
+
 fn report(word: &str, why: &str) {
     let thread = thread::current();
     let why = why.replace('\n', "\u{2028}");

@@ -76,6 +76,7 @@ impl ControlPlane {
     #[track_caller]
     pub(super) fn start(settings: Settings) -> ControlPlane {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        let began = std::time::Instant::now();
         let control = Arc::new(Namespace::create("control"));
         control.ip(&["link", "add", BRIDGE, "address", BRIDGE_MAC, "type", "bridge"]);
         for (address, prefix) in ADDRESSES.into_iter().zip([16, 64]) {
@@ -101,6 +102,7 @@ impl ControlPlane {
         let admin = std::fs::read_to_string(plane.folder.join("kubeconfig")).expect("`up` writes it");
         let admin = admin.replace("https://127.0.0.1:6443", &here);
         std::fs::write(&plane.kubeconfig, admin).expect("a temporary folder is written to");
+        crate::rig("kubernetes", &format!("started in {:.1} s", began.elapsed().as_secs_f64()));
         plane
     }
 

@@ -2,7 +2,6 @@
 //! was new; one that is not is taken down, and the reason is printed.
 
 use std::{
-    io::Write,
     sync::{Mutex, PoisonError},
     thread,
 };
@@ -50,9 +49,8 @@ pub(super) fn discard(plane: ControlPlane, why: &str) {
     say(&plane, &format!("this control plane is not used again: {why}"));
 }
 
-/// Not by a macro: what those print is not shown of a test that passes.
 fn say(plane: &ControlPlane, what: &str) {
-    let _ = writeln!(std::io::stderr(), "{}: {what}", plane.folder.display());
+    crate::rig("kubernetes", &format!("{}: {what}", plane.folder.display()));
 }
 
 fn idle(settings: &Settings) -> Option<ControlPlane> {
