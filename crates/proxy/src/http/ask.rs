@@ -52,7 +52,7 @@ impl Unanswered {
 /// A member that has begun to answer.
 pub(super) struct MemberAnswer {
     pub(super) end: End,
-    /// The question was sent as a whole, so that the rest of the body may follow.
+    /// The question was sent as a whole; the rest of it goes before what follows of the body.
     pub(super) is_whole: bool,
     pub(super) next: NextUse,
 }
@@ -228,6 +228,9 @@ async fn ask(
         }
     })
     .await;
+    if result.is_ok() {
+        scratch.upward.put_back(&scratch.question[sent..]);
+    }
     // One that stays open after its head was not read whole is no good to anybody.
     if result.is_err() && !reused {
         stream.reset();

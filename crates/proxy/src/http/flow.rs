@@ -114,6 +114,14 @@ impl Flow {
         self.closed = self.is_over();
     }
 
+    /// What was joined and has not gone that way goes first. Nothing else waits to be written yet.
+    pub(super) fn put_back(&mut self, rest: &[u8]) {
+        if !rest.is_empty() {
+            self.out.extend_from_slice(rest);
+            self.closed = false;
+        }
+    }
+
     /// Joins what has come already to what is to be written.
     pub(super) fn join(&mut self, from: &mut Buffer) -> io::Result<()> {
         while !from.is_empty() && !self.is_over() && self.out.len() < JOIN {

@@ -134,8 +134,7 @@ pub(super) async fn relay(
     // A silent stream of HTTP/2 holds nothing but its place: calls that last are not cut.
     let quiet = if matches!(stream, End::Multi(_)) { client.timeout(|it| it.idle) } else { timeout };
     client.allow(timeout);
-    // Behind a question that was not sent as a whole, its body would be something else to the member.
-    let (mut asking, mut was_stuck) = (is_whole, true);
+    let (mut asking, mut was_stuck) = (true, true);
     let result = poll_fn(|_| {
         let before = downward.moved + upward.moved;
         // The client may still be sending while it is answered.
@@ -179,9 +178,10 @@ pub(super) async fn relay(
             return After::Close;
         }
     }
-    let asked_all = upward.is_through();
+    // The next request begins behind it, whether or not the member has taken all of this one.
+    let asked_all = upward.is_over();
     if let End::Wire(stream) = stream {
-        let is_done = asked_all && answered.is_empty();
+        let is_done = upward.is_through() && answered.is_empty();
         let switches = short.upgrade || short.method == Method::Connect;
         if !is_done || is_unread || !is_whole || switches {
             // Closed by us, it would hold its port for a minute, and a client can do this as often as it likes.

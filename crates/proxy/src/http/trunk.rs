@@ -285,7 +285,7 @@ async fn answered(
     let End::Multi(multi) = end else { return Err(Unanswered::Client) };
     let whole = scratch.upward.is_over();
     let mut sent = joined;
-    poll_fn(|_| {
+    let head = poll_fn(|_| {
         while sent < scratch.question.len() {
             let trailers = scratch.upward.trailers();
             match end.poll_write(&scratch.question[sent..], whole && trailers.is_empty()) {
@@ -328,7 +328,9 @@ async fn answered(
             }
         }
     })
-    .await
+    .await?;
+    scratch.upward.put_back(&scratch.question[sent..]);
+    Ok(head)
 }
 
 /// Passes an answer before the answer on, as strictly read as any.

@@ -6,6 +6,7 @@ mod attacker;
 mod member;
 mod memory;
 mod sharing;
+mod turns;
 
 #[path = "../smuggling/frames.rs"]
 #[allow(dead_code)]

@@ -170,7 +170,7 @@ fn serve(mut stream: TcpStream, terms: Terms, told: &Told) -> Option<()> {
     }
 }
 
-fn heard(stream: &mut TcpStream) -> Option<(u8, u8, u32, Vec<u8>)> {
+pub(crate) fn heard(stream: &mut TcpStream) -> Option<(u8, u8, u32, Vec<u8>)> {
     let mut head = [0; 9];
     stream.read_exact(&mut head).ok()?;
     let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];

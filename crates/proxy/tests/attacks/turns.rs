@@ -1,0 +1,98 @@
+//! Members of HTTP/2 that answer before they read.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+use crate::{
+    attacker::WINDOW_UPDATE,
+    frames::*,
+    ground::{alone, rest},
+    member::heard,
+    memory::front,
+    stage::*,
+};
+
+const FIRST_WINDOW: [u8; 2] = [0, 4];
+
+fn patient(listener: &mut seaway_model::Listener) {
+    listener.timeouts.answer = 2 * PATIENCE;
+}
+
+/// Reads the preface, and says how much it takes.
+fn begin(stream: &mut TcpStream, settings: &[([u8; 2], u32)]) -> Option<()> {
+    stream.read_exact(&mut [0; 24]).ok()?;
+    let payload: Vec<u8> =
+        settings.iter().flat_map(|(which, value)| [&which[..], &value.to_be_bytes()].concat()).collect();
+    stream.write_all(&frame(SETTINGS, 0, 0, &payload)).ok()
+}
+
+fn head(stream: &mut TcpStream, id: u32, ends: bool) -> Option<()> {
+    let flags = END_HEADERS | if ends { END_STREAM } else { 0 };
+    stream.write_all(&frame(HEADERS, flags, id, &block(&[(&b":status"[..], &b"200"[..])]))).ok()
+}
+
+/// Begins its answer before it lets anything of the body come, and says what that was.
+fn answers_first(mut stream: TcpStream, may_read: &AtomicBool) -> Option<()> {
+    begin(&mut stream, &[(FIRST_WINDOW, 0)])?;
+    let mut body = Vec::new();
+    loop {
+        let (kind, flags, id, payload) = heard(&mut stream)?;
+        match kind {
+            HEADERS => {
+                head(&mut stream, id, false)?;
+                eventually("the client has the head", || may_read.load(SeqCst));
+                stream.write_all(&frame(WINDOW_UPDATE, 0, id, &1000_u32.to_be_bytes())).ok()?;
+            }
+            DATA => {
+                body.extend(payload);
+                if flags & END_STREAM != 0 {
+                    stream.write_all(&frame(DATA, END_STREAM, id, &body)).ok()?;
+                    return heard(&mut stream).map(drop);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn read_head(stream: &mut TcpStream) -> String {
+    let (mut all, mut byte) = (Vec::new(), [0]);
+    while !all.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        all.push(byte[0]);
+    }
+    String::from_utf8(all).unwrap()
+}
+
+#[test]
+fn a_body_that_waits_when_its_answer_begins_is_sent_whole() {
+    let _alone = alone();
+    for (framing, first, second) in [
+        ("Transfer-Encoding: chunked", "5\r\nfirst\r\n", "6\r\nsecond\r\n0\r\n\r\n"),
+        ("Transfer-Encoding: chunked", "5\r\nfirst\r\n6\r\nsecond\r\n0\r\n\r\n", ""),
+        ("Content-Length: 11", "first", "second"),
+        ("Content-Length: 11", "firstsecond", ""),
+    ] {
+        let may_read = Arc::new(AtomicBool::new(false));
+        let told = may_read.clone();
+        let member = Backend::new(HERE, move |stream| {
+            answers_first(stream, &told);
+        });
+        let (_stage, at) = front(&[member.at], patient);
+        let mut client = connect(at);
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{framing}\r\n\r\n{first}");
+        client.write_all(head.as_bytes()).unwrap();
+        let answer = read_head(&mut client);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        may_read.store(true, SeqCst);
+        client.write_all(second.as_bytes()).unwrap();
+        let body = String::from_utf8(rest(&mut client)).unwrap();
+        assert!(body.contains("firstsecond"), "{framing}, {first:?}: {body:?}");
+    }
+}
