@@ -1,12 +1,13 @@
-//! Members of HTTP/2 that answer before they read.
+//! Members of HTTP/2 that answer before they read, take no streams for a while, or end their connections early.
 
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
+    thread,
 };
 
 use crate::{
@@ -14,10 +15,11 @@ use crate::{
     frames::*,
     ground::{alone, rest},
     member::heard,
-    memory::front,
+    memory::{front, status},
     stage::*,
 };
 
+const MOST_STREAMS: [u8; 2] = [0, 3];
 const FIRST_WINDOW: [u8; 2] = [0, 4];
 
 fn patient(listener: &mut seaway_model::Listener) {
@@ -95,4 +97,84 @@ fn a_body_that_waits_when_its_answer_begins_is_sent_whole() {
         let body = String::from_utf8(rest(&mut client)).unwrap();
         assert!(body.contains("firstsecond"), "{framing}, {first:?}: {body:?}");
     }
+}
+
+/// Asks once beside the test; the status.
+fn asks(at: SocketAddr) -> thread::JoinHandle<String> {
+    thread::spawn(move || status(at))
+}
+
+#[test]
+fn a_member_that_took_no_streams_once_gets_some_later() {
+    let _alone = alone();
+    let (heard_of_it, may_end, count) =
+        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+    let (told, ends) = (heard_of_it.clone(), may_end.clone());
+    let member = Backend::new(HERE, move |mut stream| {
+        let is_first = count.fetch_add(1, SeqCst) == 0;
+        let serve = |stream: &mut TcpStream| {
+            begin(stream, &[(MOST_STREAMS, if is_first { 0 } else { 100 })])?;
+            loop {
+                let (kind, flags, id, _) = heard(stream)?;
+                if kind == HEADERS {
+                    head(stream, id, true)?;
+                }
+                if is_first && kind == SETTINGS && flags & 1 != 0 {
+                    told.store(true, SeqCst);
+                    eventually("it may end", || ends.load(SeqCst));
+                    return Some(());
+                }
+            }
+        };
+        serve(&mut stream);
+        let _ = stream.shutdown(std::net::Shutdown::Both);
+    });
+    let (stage, at) = front(&[member.at], |_| {});
+    let first = asks(at);
+    eventually("we know that it takes none", || heard_of_it.load(SeqCst));
+    let second = asks(at);
+    eventually("both have asked", || stage.listener(at).requests == 2);
+    may_end.store(true, SeqCst);
+    assert_eq!(second.join().unwrap(), "200");
+    first.join().unwrap();
+    assert_eq!(status(at), "200");
+}
+
+#[test]
+fn connections_that_take_no_more_and_last_do_not_keep_others_from_being_made() {
+    let _alone = alone();
+    let held = Arc::new(AtomicUsize::new(0));
+    let told = held.clone();
+    let member = Backend::new(HERE, move |mut stream| {
+        let serve = |stream: &mut TcpStream| -> Option<()> {
+            begin(stream, &[(MOST_STREAMS, 100)])?;
+            let mut has_left = false;
+            loop {
+                let (kind, _, id, payload) = heard(stream)?;
+                if kind != HEADERS || has_left {
+                    continue;
+                }
+                if payload.windows(5).any(|it| it == b"/hold") {
+                    // As a server does that ends its connections after so many requests.
+                    has_left = true;
+                    stream.write_all(&frame(GOAWAY, 0, 0, &[id.to_be_bytes(), [0; 4]].concat())).ok()?;
+                    told.fetch_add(1, SeqCst);
+                } else {
+                    head(stream, id, true)?;
+                }
+            }
+        };
+        serve(&mut stream);
+    });
+    let (stage, at) = front(&[member.at], patient);
+    let mut clients = Vec::new();
+    for number in 1..=40 {
+        let mut client = connect(at);
+        client.write_all(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        clients.push(client);
+        eventually("the member has it", || held.load(SeqCst) == number);
+    }
+    assert_eq!(status(at), "200");
+    assert_eq!(stage.listener(at).traffic.current, 40, "those before go on");
+    drop(clients);
 }

@@ -22,8 +22,9 @@ use crate::{memory::ConnectionMemory, running::RunningMember};
 
 /// Connections to one member that take requests.
 const MOST_CONNECTIONS: usize = 8;
-/// Those that are stuck stay until their streams have ended, and are so many in all at most.
-const MOST_STANDING: usize = 4 * MOST_CONNECTIONS;
+/// Those that are stuck stay until their streams have ended, and are so many at most. Those that take no more requests
+/// for other reasons do not count: their streams may last for hours, and nobody is cut for them.
+const MOST_STUCK: usize = 3 * MOST_CONNECTIONS;
 /// A connection with less of a window than this is none for another body.
 const LOW_WINDOW: i64 = 16 << 10;
 /// A client with more streams than this opens no further connection for the sake of windows.
@@ -61,9 +62,8 @@ pub(in super::super) struct Upstream {
     connections: RefCell<Vec<Held>>,
     /// Taken out of those above because they were stuck, the oldest first.
     stuck: RefCell<VecDeque<Weak<Many>>>,
-    /// Connections that are being made, and all that have not ended.
+    /// Connections that are being made.
     opening: Cell<usize>,
-    standing: Cell<usize>,
     /// Streams that a connection has, as far as any has said.
     usual: Cell<usize>,
     /// Streams that clients have, together and each, by the place of its memory.
@@ -105,7 +105,6 @@ pub(super) struct Standing(Rc<Upstream>);
 
 impl Drop for Standing {
     fn drop(&mut self) {
-        self.0.standing.set(self.0.standing.get() - 1);
         self.0.wake_some(MOST_CONNECTIONS);
     }
 }
@@ -118,7 +117,6 @@ impl Upstream {
             connections: RefCell::default(),
             stuck: RefCell::default(),
             opening: Cell::new(0),
-            standing: Cell::new(0),
             usual: Cell::new(USUAL_STREAMS),
             streams: Cell::new(0),
             by_client: RefCell::default(),
@@ -154,7 +152,6 @@ impl Upstream {
     }
 
     pub(super) fn stands(self: &Rc<Self>) -> Standing {
-        self.standing.set(self.standing.get() + 1);
         Standing(self.clone())
     }
 
@@ -175,7 +172,8 @@ impl Upstream {
         let (mut streams, mut known) = (0_usize, 0);
         for many in heard {
             let most = many.seen().most_streams() as usize;
-            self.usual.set(most);
+            // None for a moment is not none for ever: by the next connection it may say otherwise.
+            self.usual.set(most.max(1));
             (streams, known) = (streams.saturating_add(most), known + 1);
         }
         streams.saturating_add(self.usual.get().saturating_mul(MOST_CONNECTIONS.saturating_sub(known)))
@@ -223,7 +221,7 @@ impl Upstream {
             let has = self.by_client.borrow().get(&key).copied().unwrap_or(0);
             // What is left is a connection that has a stream free, and little of a window.
             let any = self.best(false);
-            if (any.is_none() || has <= FEW_STREAMS) && self.may_open() {
+            if (any.is_none() || has <= FEW_STREAMS) && self.may_open(client.hall.now()) {
                 return Poll::Ready(Way::Open(self.opens()));
             }
             if let Some(many) = any {
@@ -249,19 +247,23 @@ impl Upstream {
         wide.or_else(|| usable().next().filter(|_| !body)).cloned()
     }
 
-    fn may_open(&self) -> bool {
+    fn may_open(&self, now: u64) -> bool {
         let open = self.connections.borrow().len() + self.opening.get();
         if open >= MOST_CONNECTIONS {
             return false;
         }
-        if self.standing.get() >= MOST_STANDING {
-            // The one that has been stuck for longest goes, with all who are on it.
-            let oldest =
-                std::iter::from_fn(|| self.stuck.borrow_mut().pop_front()).find_map(|it| it.upgrade());
-            oldest.into_iter().for_each(|many| many.cut());
-            return false;
+        let mut stuck = self.stuck.borrow_mut();
+        stuck.retain(|many| many.strong_count() > 0);
+        if stuck.len() < MOST_STUCK {
+            return true;
         }
-        true
+        // The one that has been stuck for longest goes, with all who are on it; one that gets on again only if all do.
+        let is_stuck = |many: &Weak<Many>| many.upgrade().is_some_and(|it| it.is_stuck(now));
+        let oldest = stuck.iter().position(is_stuck).unwrap_or(0);
+        let gone = stuck.remove(oldest).and_then(|many| many.upgrade());
+        drop(stuck);
+        gone.into_iter().for_each(|many| many.cut());
+        false
     }
 
     /// Connections that do not get on take no more requests; those who are on them go on as long as they may.
