@@ -60,8 +60,8 @@ pub(super) struct Many {
 pub(super) const MOST_STREAMS: u32 = 256;
 const LEAST_STREAMS: u32 = 32;
 const PER_STREAM: usize = 4 << 10;
-/// Of a member: enough for what is small. What is larger gets more as its client takes it (`multi.rs`).
-pub(super) const FIRST_WINDOW: u32 = 1 << 10;
+/// Of a member: enough for a small message of gRPC. What is larger gets more as its client takes it (`multi.rs`).
+pub(super) const FIRST_WINDOW: u32 = 2 << 10;
 /// What members of all clients may have under way is no more than a fast line needs.
 const SHARED_WINDOW: u32 = 4 << 20;
 /// A stream that is over is held until its task has noticed.

@@ -72,7 +72,8 @@ fn streams_that_take_nothing_keep_the_windows_of_their_member_shut() {
     let held = stage.proxy.statistics().memory.held as isize / attackers.len() as isize;
     assert!(held > 64 << 10 && held < MOST, "{held} bytes are accounted for each");
     let sent = member.told.sent.load(SeqCst) / attackers.len();
-    assert!(sent < 512 << 10, "{sent} bytes of bodies for each");
+    // The first window of each stream, and what is lent to all of them.
+    assert!(sent < 768 << 10, "{sent} bytes of bodies for each");
     drop(attackers);
     eventually("all have left", || stage.listener(at).traffic.current == 0);
     eventually("nothing is held", || stage.proxy.statistics().memory.held < 128 << 10);
