@@ -59,7 +59,8 @@ pub(super) struct Many {
 /// to fit into what one connection may hold.
 pub(super) const MOST_STREAMS: u32 = 256;
 const LEAST_STREAMS: u32 = 32;
-const PER_STREAM: usize = 4 << 10;
+/// What a waiting stream holds with the fields that browsers send: so many as are announced are not refused.
+const PER_STREAM: usize = 8 << 10;
 /// Of a member: enough for a small message of gRPC. What is larger gets more as its client takes it (`multi.rs`).
 pub(super) const FIRST_WINDOW: u32 = 2 << 10;
 /// What members of all clients may have under way is no more than a fast line needs.

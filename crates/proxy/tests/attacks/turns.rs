@@ -10,8 +10,13 @@ use std::{
     thread,
 };
 
+use seaway_model::{
+    Pool,
+    load_balancer::{BackendProtocol, Protocol},
+};
+
 use crate::{
-    attacker::WINDOW_UPDATE,
+    attacker::{Attacker, WINDOW_UPDATE},
     frames::*,
     ground::{alone, rest},
     member::heard,
@@ -175,6 +180,65 @@ fn connections_that_take_no_more_and_last_do_not_keep_others_from_being_made() {
         eventually("the member has it", || held.load(SeqCst) == number);
     }
     assert_eq!(status(at), "200");
-    assert_eq!(stage.listener(at).traffic.current, 40, "those before go on");
+    eventually("those before go on", || stage.listener(at).traffic.current == 40);
     drop(clients);
+}
+
+/// How many streams a client may open at a time, as it is told.
+fn allowed(at: SocketAddr) -> usize {
+    let mut stream = connect(at);
+    stream.write_all(&hello()).unwrap();
+    let settings = next(&mut stream).unwrap();
+    assert_eq!(settings.kind, SETTINGS);
+    let mut all = settings.payload.chunks_exact(6);
+    let most = all.find(|it| it[..2] == MOST_STREAMS).unwrap();
+    u32::from_be_bytes([most[2], most[3], most[4], most[5]]) as usize
+}
+
+/// A member of either protocol that counts requests and answers none.
+fn counting(protocol: BackendProtocol, requests: Arc<AtomicUsize>) -> Backend {
+    Backend::new(HERE, move |mut stream| {
+        if protocol == BackendProtocol::Http1 {
+            let mut buffer = [0; 4096];
+            while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                requests.fetch_add(usize::from(buffer[..count].ends_with(b"\r\n\r\n")), SeqCst);
+            }
+            return;
+        }
+        let serve = |stream: &mut TcpStream| -> Option<()> {
+            begin(stream, &[(MOST_STREAMS, 1000)])?;
+            loop {
+                let (kind, ..) = heard(stream)?;
+                requests.fetch_add(usize::from(kind == HEADERS), SeqCst);
+            }
+        };
+        serve(&mut stream);
+    })
+}
+
+#[test]
+fn who_opens_as_many_streams_as_it_was_told_is_refused_none() {
+    let _alone = alone();
+    // Together as long as heads of browsers usually are.
+    let names: Vec<String> = (0..12).map(|at| format!("x-usual-field-{at}")).collect();
+    let fields: Vec<(&[u8], &[u8])> = names.iter().map(|it| (it.as_bytes(), &[b'v'; 90][..])).collect();
+    for protocol in [BackendProtocol::Http1, BackendProtocol::Http2] {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let member = counting(protocol, requests.clone());
+        let stage = Stage::with_workers(1);
+        stage.put(Pool { protocol, ..pool(&[member.at]) });
+        let (at, _) = stage.open(HERE, |listener| {
+            listener.protocol = Protocol::Http;
+            patient(listener);
+        });
+        let streams = allowed(at);
+        assert!(streams >= 100, "{streams} streams");
+        let mut client = Attacker::new(at, 65_535);
+        for number in 0..streams as u32 {
+            client.ask_with(2 * number + 1, "GET", "/", &fields, true);
+        }
+        let refused = || client.heard.resets.load(SeqCst);
+        eventually("all were asked or refused", || requests.load(SeqCst) + refused() >= streams);
+        assert_eq!((requests.load(SeqCst), refused()), (streams, 0), "{protocol:?}");
+    }
 }

@@ -31,12 +31,12 @@ fn talker() -> Backend {
 fn more_calls_than_one_client_may_have_share_a_connection_to_a_member() {
     let member = Echo::new(usize::MAX);
     let (_stage, at) = front_one(&[member.at]);
-    let mut peers: Vec<_> = (0..3).map(|_| Peer::new(at)).collect();
+    let mut peers: Vec<_> = (0..6).map(|_| Peer::new(at)).collect();
     // So many are sure to be allowed, by now.
     peers.iter_mut().for_each(|peer| assert_eq!(peer.get("/").0, 200));
     let mut held = Vec::new();
     for peer in &mut peers {
-        for number in 0..220 {
+        for number in 0..110 {
             let request = Request::post(format!("http://a/{number}")).body(()).unwrap();
             let (answer, to) = peer.requests.send_request(request, false).unwrap();
             let answer = peer.runtime.block_on(async { tokio::time::timeout(PATIENCE, answer).await });
