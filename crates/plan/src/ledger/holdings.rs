@@ -206,6 +206,11 @@ impl Holdings {
             holding.former.insert(owner.clone());
             self.formerly.entry(owner.clone()).or_default().insert(ip);
             self.share(ip, None);
+        } else if holding.owners.len() == 1
+            && let Some(named) = holding.owners.values().find_map(|last| last.pool.clone())
+        {
+            // An owner that is alone there now, and names a pool, has the address from that one.
+            holding.pool = named;
         }
     }
 
