@@ -1,4 +1,5 @@
-//! Signing in and calling, against servers that do what a test says, down to the bytes.
+//! Signing in and calling, against servers that do what a test says, down to the bytes; and objects of all kinds, against
+//! the fake.
 
 mod calls;
 mod certificates;
@@ -6,11 +7,13 @@ mod changes;
 mod cloud_conf;
 mod counted;
 mod credentials;
+mod fuzz_seeds;
 mod hurried;
 mod keystone;
 mod kinds;
 mod logged;
 mod proxies;
+mod resources;
 mod scripted;
 mod secrets;
 mod session;

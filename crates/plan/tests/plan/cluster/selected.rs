@@ -12,7 +12,7 @@ use seaway_model::{
 use seaway_plan::World;
 use seaway_testkit::facts::{endpoint, ip, owner, put, put_slice, slice};
 
-use crate::clouds::{clouded, node, planned, unit, usual, world};
+use super::clouds::{clouded, node, planned, unit, usual, world};
 
 fn labelled(name: &str, at: &str, labels: &[(&str, &str)]) -> Change {
     let Change::Put(Fact::Node(it)) = node(name, at) else { unreachable!("as it is written") };

@@ -8,7 +8,7 @@ use seaway_openstack::{
 };
 use tokio::task::JoinSet;
 
-use crate::stage::Stage;
+use super::stage::Stage;
 
 #[tokio::test]
 async fn a_token_that_expires_in_the_middle_of_a_hundred_calls_costs_one_sign_in() {

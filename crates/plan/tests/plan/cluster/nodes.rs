@@ -13,7 +13,7 @@ use seaway_testkit::facts::{
     HOST, endpoint, host, ip, owner, pool, put, put_slice, service, shop, slice, synced,
 };
 
-use crate::scene::{OnHost, unit};
+use super::scene::{OnHost, unit};
 
 fn node(name: &str, at: &[&str]) -> Node {
     Node {

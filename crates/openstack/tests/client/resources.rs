@@ -1,9 +1,6 @@
 //! Objects of all kinds, against the fake: walks that a real cloud survives too, and what only a fake lets happen.
 
 mod expiry;
-#[path = "../client/hurried.rs"]
-#[allow(dead_code, reason = "tests of calls ask it for more")]
-mod hurried;
 mod lists;
 mod lost;
 mod operators;

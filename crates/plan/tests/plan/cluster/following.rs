@@ -11,7 +11,7 @@ use seaway_model::{
 use seaway_plan::World;
 use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, service, shop};
 
-use crate::scene::{PUBLIC, heard, held, on_host, present, unit, written};
+use super::scene::{PUBLIC, heard, held, on_host, present, unit, written};
 
 fn served(world: &World, service: &Service) -> (Vec<Bind>, Vec<ListenerId>) {
     match world.desire(&unit(&owner(service))) {

@@ -7,7 +7,7 @@ use seaway_openstack::{
 };
 use seaway_testkit::cloud::Fault;
 
-use crate::{stage::Stage, walks::PATIENCE};
+use super::{stage::Stage, walks::PATIENCE};
 
 #[tokio::test]
 async fn nothing_is_missing_in_a_cloud_that_has_all() {

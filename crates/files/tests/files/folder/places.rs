@@ -2,7 +2,7 @@
 
 use seaway_model::{Kind, ObjectRef, Problem, Reason};
 
-use crate::scene::{Scene, service};
+use super::scene::{Scene, service};
 
 fn problem(name: &str, field: &str) -> Problem {
     Problem::new(ObjectRef::new(Kind::Service, "default", name), Reason::NoSuchPort, "no").at(field)

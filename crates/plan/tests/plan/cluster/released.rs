@@ -14,7 +14,7 @@ use seaway_model::{
 use seaway_plan::World;
 use seaway_testkit::facts::{ip, owner, pool, put, service, shop};
 
-use crate::scene::{applied, controller, heard, unit, written};
+use super::scene::{applied, controller, heard, unit, written};
 
 #[test]
 fn an_address_is_free_when_every_live_host_applied_its_release_and_holds_it_no_more() {

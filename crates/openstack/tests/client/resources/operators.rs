@@ -9,7 +9,7 @@ use seaway_openstack::{
 use seaway_testkit::cloud::Fault;
 use serde_json::json;
 
-use crate::stage::{Stage, sign_in};
+use super::stage::{Stage, sign_in};
 
 #[tokio::test]
 async fn quotas_are_set_read_and_reset_by_operators_alone() {

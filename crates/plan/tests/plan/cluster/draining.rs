@@ -6,7 +6,7 @@ use seaway_model::{AddressState, Change, Config, Desired, Dirt, Kind, fact::Host
 use seaway_plan::{Roles, World};
 use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, shop, synced};
 
-use crate::scene::{OnHost, PUBLIC, controller, heard, on_host, present, unit, written};
+use super::scene::{OnHost, PUBLIC, controller, heard, on_host, present, unit, written};
 
 #[test]
 fn a_host_that_drains_closes_its_sockets_and_keeps_what_open_connections_need() {

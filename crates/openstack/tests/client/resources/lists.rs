@@ -11,7 +11,7 @@ use seaway_testkit::cloud::Fault;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use super::stage::Stage;
 
 #[tokio::test]
 async fn only_the_fields_that_are_needed_are_asked_for() {

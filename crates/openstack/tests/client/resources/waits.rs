@@ -9,7 +9,7 @@ use seaway_openstack::{
 use seaway_testkit::cloud::{Fault, Pace};
 use serde_json::json;
 
-use crate::{stage::Stage, walks::PATIENCE};
+use super::{stage::Stage, walks::PATIENCE};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -10,7 +10,7 @@ use seaway_model::{
 use seaway_plan::{Roles, World};
 use seaway_testkit::facts::{ip, owner, pool, put, service, shop, synced};
 
-use crate::scene::{PUBLIC, applied, controller, heard, held, written};
+use super::scene::{PUBLIC, applied, controller, heard, held, written};
 
 #[test]
 fn whoever_begins_to_lead_goes_on_with_what_was_written() {

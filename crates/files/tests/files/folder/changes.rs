@@ -10,7 +10,7 @@ use std::{
 
 use seaway_model::{Fact, Kind, ObjectRef, fact::FactRef};
 
-use crate::scene::{Scene, service};
+use super::scene::{Scene, service};
 
 #[test]
 fn all_there_is_is_told_before_kinds_are_synced() {
@@ -240,7 +240,7 @@ fn namespaces_exist_as_long_as_something_is_in_them() {
     assert!(scene.world.has_namespace("default") && scene.world.has_namespace("shop"));
     let labelled = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: red}}\n";
     scene.write("ns.yaml", labelled);
-    let labels = |world: &crate::scene::World| match world.facts.get(&FactRef::Object(ObjectRef::new(
+    let labels = |world: &super::scene::World| match world.facts.get(&FactRef::Object(ObjectRef::new(
         Kind::Namespace,
         "",
         "shop",
@@ -261,7 +261,7 @@ fn endpoints_give_way_to_slices() {
     let endpoints = "apiVersion: v1\nkind: Endpoints\nmetadata: {name: a}\nsubsets: [{addresses: [{ip: 127.0.0.1}], ports: [{port: 80}]}]\n";
     let slice = "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: a-1, labels: {kubernetes.io/service-name: a}}\n\
                  addressType: IPv4\nports: [{port: 81}]\nendpoints: [{addresses: [127.0.0.1]}]\n";
-    let ports = |world: &crate::scene::World| {
+    let ports = |world: &super::scene::World| {
         let ports = world.facts.values().filter_map(|fact| match fact {
             Fact::Endpoints(it) => it.ports[0].port,
             _ => None,

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::symlink};
 use seaway_files::{Folder, FolderError, read_folder};
 use seaway_model::Reason;
 
-use crate::scene::{Scene, service};
+use super::scene::{Scene, service};
 
 #[test]
 fn a_document_that_does_not_parse_keeps_its_last_good_state_and_spoils_no_other() {

@@ -18,7 +18,7 @@ use seaway_openstack::{
 use seaway_testkit::cloud::Fault;
 use serde_json::json;
 
-use crate::{stage::Stage, walks};
+use super::{stage::Stage, walks};
 
 /// How many there are, whatever they are called.
 async fn count<R: Creatable>(of: &Collection<R>) -> usize {

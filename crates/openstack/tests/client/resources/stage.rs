@@ -9,7 +9,8 @@ use seaway_openstack::{
 };
 use seaway_testkit::cloud as fake;
 
-use crate::{hurried::Hurried, walks};
+use super::walks;
+use crate::hurried::Hurried;
 
 pub(crate) struct Stage {
     pub(crate) cloud: Cloud,

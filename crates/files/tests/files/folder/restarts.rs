@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use seaway_model::{Fact, Kind, ObjectRef, Reason, fact::FactRef};
 
-use crate::scene::{Scene, World, service};
+use super::scene::{Scene, World, service};
 
 const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: hunter2}\n";
 

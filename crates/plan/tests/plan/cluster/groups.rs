@@ -13,7 +13,7 @@ use seaway_model::{
 use seaway_plan::World;
 use seaway_testkit::facts::{owner, put};
 
-use crate::clouds::{clouded, group, node, planned, second, unit, usual, world};
+use super::clouds::{clouded, group, node, planned, second, unit, usual, world};
 
 fn opened() -> CloudDefaults {
     CloudDefaults { groups: true, ..usual() }

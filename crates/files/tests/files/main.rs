@@ -1,0 +1,5 @@
+//! Folders of manifests, on a real disk.
+
+mod folder;
+mod fuzz_seeds;
+mod large;
