@@ -49,14 +49,15 @@ fn one_endpoint_of_five_thousand_services_is_changed_at_once() {
     let resident: Vec<&str> =
         status.lines().filter(|line| line.starts_with("VmRSS") || line.starts_with("VmHWM")).collect();
     println!("{resident:?}");
-    // The sizes of a debug build on a busy machine; docs/performance.md has the true ones.
+    // Times of a debug build on a busy machine; docs/performance.md has the true ones.
     println!(
         "opened in {opened:?}, changed in {:?} at best, {:?} mostly, {} bytes",
         took[0],
         took[5],
         text.len()
     );
-    assert!(opened < Duration::from_secs(30) && took[0] < Duration::from_millis(500), "{opened:?} {took:?}");
+    // Whatever the machine does beside it: to read all of it again would cost what opening did.
+    assert!(took[0] * 4 < opened, "{opened:?} {took:?}");
 }
 
 fn write_service(text: &mut String, number: usize) {
