@@ -203,6 +203,8 @@ impl Member {
         let drivers = statuses.into_iter().fold(drivers, Drivers::with);
         let drivers = drivers.with(Names::new(&settings.resolvers)?);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
+        // Watches may be late; what a cloud has for a Service goes when the API server says that this is gone.
+        let engine = engine.asking(Arc::new(cluster.clone()));
         let (stop, stopped) = watch::channel(false);
         let engine = tokio::spawn(engine.run(stopped));
         let changes = handle.changes();

@@ -26,6 +26,7 @@ mod host;
 mod kinds;
 mod lease;
 mod look;
+mod owners;
 mod pools;
 mod requests;
 mod seen;

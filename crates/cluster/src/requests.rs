@@ -2,7 +2,7 @@
 
 use kube::{
     Resource,
-    api::{Patch, PatchParams, PostParams},
+    api::{GetParams, Patch, PatchParams, PostParams},
     core::{Request, request},
 };
 use seaway_model::{Kind, ObjectRef};
@@ -79,6 +79,10 @@ impl Cluster {
             Err(Answer::NotFound | Answer::Conflict(_)) => Ok(None),
             Err(answer) => Err(answer),
         }
+    }
+
+    pub(crate) async fn get(&self, of: &Watched, namespace: &str, name: &str) -> Result<Told, Answer> {
+        self.send(of, namespace, |request| request.get(name, &GetParams::default())).await
     }
 
     async fn send(

@@ -9,6 +9,8 @@ use seaway_model::{
 };
 use tracing::debug;
 
+use crate::removal::{Owners, permit};
+
 /// Turns Units into reality in one kind of place.
 ///
 /// `steps` and `refuse` are pure: applying the steps yields what is desired, and asking again yields none. Each driver
@@ -135,7 +137,8 @@ pub(crate) trait Hand: Send + Sync {
     fn serves(&self, unit: &Unit) -> bool;
     fn width(&self) -> usize;
     fn rest(&self, took: Duration) -> Duration;
-    fn work<'a>(&'a self, unit: &'a Unit, job: Job) -> Working<'a>;
+    /// `owners` are asked before anything is removed.
+    fn work<'a>(&'a self, unit: &'a Unit, job: Job, owners: Option<&'a Arc<dyn Owners>>) -> Working<'a>;
 }
 
 impl<D: Driver> Hand for D {
@@ -151,10 +154,10 @@ impl<D: Driver> Hand for D {
         Driver::rest(self, took)
     }
 
-    fn work<'a>(&'a self, unit: &'a Unit, job: Job) -> Working<'a> {
+    fn work<'a>(&'a self, unit: &'a Unit, job: Job, owners: Option<&'a Arc<dyn Owners>>) -> Working<'a> {
         Box::pin(async move {
             match job {
-                Job::Whole(desired) => whole(self, unit, &desired).await,
+                Job::Whole(desired) => whole(self, unit, &desired, owners).await,
                 Job::Renew(renewed) => match renew(self, unit, renewed).await {
                     Ok(true) => Ok(Worked::Renewed),
                     Ok(false) => Ok(Worked::NotSo),
@@ -180,13 +183,28 @@ async fn renew<D: Driver>(driver: &D, unit: &Unit, renewed: Renewed) -> Result<b
     Ok(true)
 }
 
-async fn whole<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Result<Worked, Failure> {
+async fn whole<D: Driver>(
+    driver: &D,
+    unit: &Unit,
+    desired: &Desired,
+    owners: Option<&Arc<dyn Owners>>,
+) -> Result<Worked, Failure> {
+    // No driver can be wrong about what is to be left alone.
+    if *desired == Desired::Released {
+        let (facts, problems, serving) = (Vec::new(), Vec::new(), Vec::new());
+        let outcome = Outcome { unit: unit.clone(), state: UnitState::Done, facts, problems, serving };
+        return Ok(Worked::Concluded(outcome, None));
+    }
     let refused = driver.refuse(desired);
     if !refused.is_empty() {
         return Err(Failure::User(refused));
     }
     let mut observed = driver.observe(unit, desired).await?;
-    for step in driver.steps(desired, &observed) {
+    let steps = driver.steps(desired, &observed);
+    if !steps.is_empty() {
+        permit(owners, unit, desired).await?;
+    }
+    for step in steps {
         debug!(%unit, %step, "step");
         driver.apply(unit, &step, &mut observed).await?;
     }

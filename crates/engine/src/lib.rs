@@ -11,8 +11,10 @@
 
 mod driver;
 mod queue;
+mod removal;
 mod run;
 
 pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
 pub use queue::backoff;
+pub use removal::{Owners, Standing};
 pub use run::{Engine, Handle, Phase, Settings};

@@ -22,6 +22,7 @@ use tracing::{error, info, warn};
 use crate::{
     driver::{Drivers, Failure, Job, Renewed, Worked},
     queue::{Parts, Queue, Todo, backoff},
+    removal::Owners,
 };
 
 /// How the loop behaves.
@@ -106,6 +107,7 @@ type Done = (Unit, usize, Worked, Duration);
 pub struct Engine {
     world: World,
     drivers: Drivers,
+    owners: Option<Arc<dyn Owners>>,
     settings: Settings,
     queue: Queue,
     /// How many Units each driver works on.
@@ -137,6 +139,7 @@ impl Engine {
         let engine = Engine {
             world,
             drivers,
+            owners: None,
             settings,
             queue,
             busy: vec![0; nobody],
@@ -149,6 +152,13 @@ impl Engine {
             marked,
         };
         (engine, handle)
+    }
+
+    /// Before anything is removed for an owner that is gone, these are asked for it.
+    #[must_use]
+    pub fn asking(mut self, owners: Arc<dyn Owners>) -> Engine {
+        self.owners = Some(owners);
+        self
     }
 
     /// Runs until `stop` says so or nobody can tell anything any more; then what is being worked on is finished.
@@ -209,10 +219,10 @@ impl Engine {
             let job = self.job(&unit, todo);
             let driver = Arc::clone(&self.drivers.0[at]);
             self.busy[at] += 1;
-            let whose = unit.clone();
+            let (whose, owners) = (unit.clone(), self.owners.clone());
             let task = self.running.spawn(async move {
                 let begin = Instant::now();
-                let worked = driver.work(&unit, job).await;
+                let worked = driver.work(&unit, job, owners.as_ref()).await;
                 (unit, at, worked, begin.elapsed())
             });
             self.tasks.insert(task.id(), (whose, at));

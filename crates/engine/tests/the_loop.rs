@@ -2,13 +2,18 @@
 
 use std::{
     collections::HashMap,
+    pin::Pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use seaway_engine::{Conclusion, Driver, Drivers, Engine, Failure, Handle, Phase, Settings};
+use seaway_engine::{
+    Conclusion, Driver, Drivers, Engine, Failure, Handle, Owners, Phase, Settings, Standing,
+};
 use seaway_model::{
-    Config, Desired, Pool, Problem, Reason, Unit,
+    Change, Config, Desired, Owner, Pool, Problem, Reason, Unit,
+    config::CloudDefaults,
+    fact::FactRef,
     unit::{LbKey, Place},
 };
 use seaway_plan::{Demand, Placement, Roles, World};
@@ -118,6 +123,44 @@ impl Placement for OnHost {
     }
 }
 
+struct InCloud;
+
+impl Placement for InCloud {
+    fn units(&self, demand: &Demand) -> Vec<Unit> {
+        let place = Place::Cloud { name: "somecloud".into(), driver: "somecloud".into() };
+        vec![Unit::LoadBalancer(place, LbKey::Of(demand.owner.clone()))]
+    }
+}
+
+/// What the API server says, and how often it was asked.
+#[derive(Clone)]
+struct Asked(Arc<Mutex<(Result<Standing, String>, u32)>>);
+
+impl Asked {
+    fn who_says(answer: Result<Standing, String>) -> Asked {
+        Asked(Arc::new(Mutex::new((answer, 0))))
+    }
+
+    fn says(&self, answer: Result<Standing, String>) {
+        self.0.lock().expect("no test panics while it holds this").0 = answer;
+    }
+
+    fn count(&self) -> u32 {
+        self.0.lock().expect("no test panics while it holds this").1
+    }
+}
+
+impl Owners for Asked {
+    fn standing<'a>(
+        &'a self,
+        _: &'a Owner,
+    ) -> Pin<Box<dyn Future<Output = Result<Standing, String>> + Send + 'a>> {
+        let mut asked = self.0.lock().expect("no test panics while it holds this");
+        asked.1 += 1;
+        Box::pin(std::future::ready(asked.0.clone()))
+    }
+}
+
 struct Running {
     handle: Handle,
     played: Played,
@@ -126,6 +169,21 @@ struct Running {
 }
 
 impl Running {
+    /// As a controller whose Services are served by a cloud, and whose API server says what `asked` says.
+    fn in_a_cloud(asked: &Asked) -> Running {
+        let played = Played::default();
+        let clouds =
+            [("somecloud".into(), Arc::new(CloudDefaults { classless: true, ..CloudDefaults::default() }))];
+        let config = Arc::new(Config { clouds: clouds.into(), ..Config::default() });
+        let roles = Roles { allocate: true, host: None };
+        let world = World::new(roles, vec![Arc::new(InCloud)], config);
+        let (engine, handle) =
+            Engine::new(world, Drivers::default().with(played.clone()), Settings::default());
+        let (stop, stopped) = watch::channel(false);
+        let engine = engine.asking(Arc::new(asked.clone()));
+        Running { handle, played, stop, task: tokio::spawn(engine.run(stopped)) }
+    }
+
     fn start(script: Script) -> Running {
         let played = Played(Arc::new(Mutex::new(script)));
         let roles = Roles { allocate: true, host: Some(HOST.into()) };
@@ -352,4 +410,34 @@ async fn the_audit_looks_again_though_nothing_changed() {
         "{apart:?}"
     );
     running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_from_a_cloud_before_the_api_server_says_that_its_owner_is_gone() {
+    let gone = || Change::Gone(FactRef::Object(owner(&shop()).object()));
+    for said in [Standing::Gone, Standing::Leaving, Standing::Otherwise] {
+        let asked = Asked::who_says(Ok(Standing::Lives));
+        let running = Running::in_a_cloud(&asked);
+        running.tell([put(&shop())].into_iter().chain(synced())).await;
+        running.until("it is made", |it| it.applied.iter().any(|it| it.2 == "make")).await;
+        assert_eq!(asked.count(), 0, "nobody is asked for what is wanted");
+        // A list that failed, a watch that is late.
+        running.tell([gone()]).await;
+        let removed = |it: &mut Script| it.applied.iter().filter(|it| it.2 == "remove").count();
+        let patience = Duration::from_secs(100);
+        tokio::time::sleep(patience).await;
+        assert!(asked.count() >= 2, "each time anew");
+        assert_eq!(running.played.with(removed), 0, "it lives");
+        let told = running.handle.ask(|world| world.problems()).await.expect("the engine runs");
+        assert!(told.iter().any(|it| it.reason == Reason::Released), "{told:?}");
+        // Who does not know is not asked to guess.
+        asked.says(Err("services is forbidden".to_owned()));
+        tokio::time::sleep(patience).await;
+        assert_eq!(running.played.with(removed), 0, "nobody knows");
+        let told = running.handle.ask(|world| world.problems()).await.expect("the engine runs");
+        assert!(told.iter().any(|it| it.message.contains("is forbidden")), "{told:?}");
+        asked.says(Ok(said));
+        running.until("it is removed", |it| removed(it) == 1).await;
+        running.stop().await;
+    }
 }

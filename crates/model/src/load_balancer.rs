@@ -249,6 +249,8 @@ pub struct Outside {
     pub remake: bool,
     /// Nothing of it is written until it is no more.
     pub paused: bool,
+    /// Paused because no setting chooses this cloud for it any more: its owner is told that already.
+    pub released: bool,
     /// The same, of all in this cloud: its owner is told that already.
     pub off: bool,
     /// The one that it points at.

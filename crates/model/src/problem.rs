@@ -84,6 +84,8 @@ pub enum Reason {
     MembersDown,
     /// Nothing is done for it, as it asks.
     Paused,
+    /// What a cloud has for it is left as it is: no setting chooses that cloud any more.
+    Released,
     /// A cloud does not give so much.
     QuotaExceeded,
     /// State could not be written.
@@ -128,6 +130,7 @@ impl Reason {
             Reason::NameUnresolved => "NameUnresolved",
             Reason::MembersDown => "MembersDown",
             Reason::Paused => "Paused",
+            Reason::Released => "Released",
             Reason::QuotaExceeded => "QuotaExceeded",
             Reason::StateUnwritable => "StateUnwritable",
             Reason::Unreachable => "Unreachable",

@@ -136,6 +136,8 @@ pub enum Desired {
     Name(Name),
     Status(Arc<Status>),
     Held,
+    /// Whatever is there: its owner lives, and no setting of ours is a reason to remove what it uses.
+    Released,
     /// Nothing any more; the Unit is forgotten once it was observed absent.
     Absent,
 }

@@ -104,7 +104,8 @@ impl Demand {
             serial: usual.serial,
             rebuild: wishes.rebuild.unwrap_or(usual.rebuild),
             remake: wishes.remake,
-            paused: wishes.paused,
+            paused: wishes.paused || self.released,
+            released: self.released,
             off: !usual.enabled,
             port,
             named: wishes
@@ -158,6 +159,14 @@ impl Demand {
     }
 
     fn enabled(&mut self, usual: &CloudDefaults) {
+        if self.released && !usual.absent {
+            let message = "no setting chooses the cloud that has its load balancer: it is left as it is, and nothing of it is changed";
+            self.problems.push(
+                Problem::new(self.owner.object(), Reason::Released, message)
+                    .at("defaultDriver")
+                    .fix("To have it served again, set defaultDriver: octavia. To give it up, run: kubectl seaway release."),
+            );
+        }
         let (message, fix) = match (usual.absent, usual.enabled) {
             (true, _) if self.service.leaving => (
                 "no controller knows the cloud in which its load balancer may be; it stays until one does",

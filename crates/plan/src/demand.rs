@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use seaway_model::{
     Config, L4, ListenerId, Name, ObjectRef, Owner, Problem, Reason,
     config::{CloudDefaults, Exposed},
-    fact::{Service, ServiceKind, ServicePort, TargetPort},
+    fact::{Held, Service, ServiceKind, ServicePort, TargetPort},
     load_balancer::Protocol,
 };
 
@@ -31,6 +31,8 @@ pub struct Demand {
     pub address: Option<std::net::IpAddr>,
     /// A cloud serves it, not our hosts: the class by which it is asked, and what is usual there.
     pub cloud: Option<(Name, Arc<CloudDefaults>)>,
+    /// No setting chooses that cloud for it any more, and what the cloud has for it is left as it is.
+    pub released: bool,
     pub problems: Vec<Problem>,
 }
 
@@ -58,12 +60,18 @@ impl DemandPort {
 }
 
 impl Demand {
-    /// What a Service asks of our own data plane; nothing, if it is not ours.
+    /// What a Service asks of our own data plane or a cloud; nothing, if it is not ours.
     pub fn of_service(service: &Arc<Service>, config: &Config) -> Option<Demand> {
+        Demand::of_held(service, Held::No, config)
+    }
+
+    /// The same, of a Service that is held by a finalizer: what a cloud has for it stays, whatever settings say.
+    pub fn of_held(service: &Arc<Service>, held: Held, config: &Config) -> Option<Demand> {
         if service.kind != ServiceKind::LoadBalancer {
             return None;
         }
-        let cloud = cloud_of(service, config);
+        let wanted = cloud_of(service, config);
+        let cloud = wanted.or_else(|| released_by(service, held, config));
         if cloud.is_none() && !is_native(service, config) {
             return None;
         }
@@ -72,8 +80,10 @@ impl Demand {
             return None;
         }
         let cloud = cloud.map(|(class, defaults)| (class.clone(), defaults.clone()));
+        let released = wanted.is_none() && cloud.is_some();
         let mut demand =
             Demand::of_ports(whose(service), service, own_ports(service).collect(), config, cloud);
+        demand.released = released;
         demand.told_of_clouds();
         Some(demand)
     }
@@ -178,6 +188,7 @@ impl Demand {
             speaks_http,
             address: None,
             cloud,
+            released: false,
             problems,
         }
     }
@@ -256,6 +267,17 @@ pub(crate) fn cloud_of<'c>(
         Some(class) => config.clouds.get_key_value(class),
         None => config.clouds.iter().find(|(_, it)| it.classless),
     }
+}
+
+/// The cloud that may have a load balancer for a Service that nobody serves by today's settings: it was ours, or it would
+/// not be held by us. It is neither deleted nor replaced by one elsewhere before somebody says so.
+fn released_by<'c>(
+    service: &Service,
+    held: Held,
+    config: &'c Config,
+) -> Option<(&'c Name, &'c Arc<CloudDefaults>)> {
+    let is_held = held == Held::ByUs && service.class.is_none();
+    config.clouds.iter().next().filter(|_| is_held)
 }
 
 fn is_native(service: &Service, config: &Config) -> bool {

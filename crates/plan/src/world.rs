@@ -9,6 +9,7 @@ mod groups;
 mod hosts;
 mod own_listeners;
 mod owners;
+mod released;
 mod status;
 mod written;
 
@@ -102,6 +103,8 @@ pub struct World {
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
     /// Those that wait for something.
     stands: HashMap<Unit, Name>,
+    /// Those that live, and have a load balancer in a cloud that nothing we know of wants.
+    released: BTreeMap<Owner, BTreeSet<Unit>>,
     /// In clouds, before it is known who wants it.
     found: BTreeSet<Unit>,
     synced: HashSet<Kind>,
@@ -158,6 +161,7 @@ impl World {
             freed: Freed::default(),
             reported: BTreeMap::new(),
             stands: HashMap::new(),
+            released: BTreeMap::new(),
             found: BTreeSet::new(),
             synced: HashSet::new(),
             settled: false,
@@ -203,10 +207,15 @@ impl World {
                 Some(state) if state.units.contains(unit) => Desired::LoadBalancer(
                     self.in_cloud(owner, self.here(state.planned.load_balancer.clone())),
                 ),
+                _ if self.is_released(unit) => Desired::Released,
                 _ => Desired::Absent,
             },
             Unit::LoadBalancer(..) => Desired::Absent,
-            Unit::SecurityGroup { .. } => self.group(unit).map_or(Desired::Absent, Desired::Group),
+            Unit::SecurityGroup { .. } => match self.group(unit) {
+                Some(group) => Desired::Group(group),
+                None if self.is_released(unit) => Desired::Released,
+                None => Desired::Absent,
+            },
             Unit::Presence(_) => Desired::Presence(self.present()),
             Unit::Address(ip) => {
                 self.ledger.address(*ip).map_or(Desired::Absent, |it| Desired::Address(Arc::new(it)))

@@ -16,6 +16,7 @@ mod leaders;
 mod leavings;
 mod load;
 mod looking;
+mod lost_settings;
 mod making;
 mod mending;
 mod mistakes;

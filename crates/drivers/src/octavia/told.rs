@@ -171,7 +171,7 @@ impl Octavia {
 pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, Problem)> {
     let owners: BTreeSet<&Owner> = wish.listeners.values().map(|it| &it.owner).collect();
     let mut problems = Vec::new();
-    if wish.options.outside.as_ref().is_some_and(|it| it.paused) {
+    if wish.options.outside.as_ref().is_some_and(|it| it.paused && !it.released) {
         let problem = |owner: &Owner| {
             let message = "it is paused: nothing of it is written in the cloud, whatever changes";
             let problem = Problem::new(owner.object(), Reason::Paused, message);

@@ -49,6 +49,11 @@ impl World {
         if awaited || self.is_in_cloud(owner) { Desired::Held } else { Desired::Absent }
     }
 
+    /// Who holds it, as the Service says.
+    pub(super) fn held(&self, key: &ServiceKey) -> Held {
+        self.holds.said.get(key).copied().unwrap_or_default()
+    }
+
     /// Keeps apart who holds it: we write that ourselves. True if it is another than before.
     pub(super) fn note_held(&mut self, key: &ServiceKey, held: Held) -> bool {
         let before = match held {
@@ -63,6 +68,10 @@ impl World {
         let owner = self.index.service(key).map(|it| whose(it));
         if let Some(state) = owner.and_then(|it| self.owners.get(&it)) {
             self.dirt.extend(state.units.iter().cloned().map(Dirt::Unit));
+        }
+        // Whether a cloud has something for it is known by that alone.
+        if self.index.service(key).is_some_and(|it| cloud_of(it, &self.config).is_none()) {
+            self.refresh_service(key);
         }
         self.refresh_hold(key);
     }
@@ -80,7 +89,7 @@ impl World {
         let owner = whose(&service);
         // One that was made again under its name is another.
         self.holds.going.retain(|it, _| *it == owner || it.object() != key.object());
-        let held = self.holds.said.get(key).copied().unwrap_or_default();
+        let held = self.held(key);
         if self.is_in_cloud(&owner) {
             self.holds.going.remove(&owner);
             if held == Held::No {

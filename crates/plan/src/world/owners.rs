@@ -73,7 +73,7 @@ impl World {
             return;
         }
         self.note_secrets(key);
-        let demand = self.index.service(key).and_then(|service| Demand::of_service(service, &self.config));
+        let demand = self.index.service(key).and_then(|it| Demand::of_held(it, self.held(key), &self.config));
         // What a cloud serves is no host's business.
         let demand = demand.filter(|it| it.cloud.is_none() || self.roles.host.is_none());
         let known = self.of_service.get(key).cloned().unwrap_or_default();
@@ -93,6 +93,7 @@ impl World {
             self.refresh_exposed(&owner);
         }
         self.refresh_hold(key);
+        self.look_at_released(key);
         self.refresh_guest(key);
     }
 
@@ -134,6 +135,7 @@ impl World {
         }
         for unit in units.iter().filter(|unit| !before.contains(unit)) {
             add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
+            self.note_released(unit);
             self.dirt.insert(Dirt::Unit(unit.clone()));
             if matches!(unit, Unit::SecurityGroup { .. }) {
                 // It stays, so nobody need wait for its end.
@@ -274,6 +276,7 @@ impl World {
                 self.unit_owners.remove(unit);
             }
         }
+        self.note_released(unit);
         self.dirt.insert(Dirt::Unit(unit.clone()));
     }
 
@@ -332,7 +335,9 @@ impl World {
         };
         let wanted = match &unit {
             Unit::LoadBalancer(Place::Cloud { .. }, LbKey::Of(owner)) => {
-                self.owners.keys().any(|it| uid(it).is_some() && uid(it) == uid(owner))
+                let is_it = |it: &Unit| matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, LbKey::Of(_)));
+                let mut its = self.owners.iter().filter(|(it, _)| uid(it).is_some() && uid(it) == uid(owner));
+                its.any(|(_, state)| state.units.iter().any(is_it))
             }
             // Its owner's name may be cut, as above.
             Unit::LoadBalancer(Place::Cloud { .. }, LbKey::Second(owner, family)) => {
@@ -346,6 +351,7 @@ impl World {
         if !self.settled {
             self.found.insert(unit);
         } else if !wanted {
+            self.note_released(&unit);
             self.dirt.insert(Dirt::Unit(unit));
         }
     }

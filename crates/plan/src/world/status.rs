@@ -100,6 +100,7 @@ impl World {
         let mut all: BTreeSet<Problem> = self.reported.values().flatten().cloned().collect();
         all.extend(self.ledger.problems());
         all.extend(self.newer());
+        all.extend(self.released_problems());
         for state in self.owners.values() {
             all.extend(state.planned.problems.iter().cloned());
         }

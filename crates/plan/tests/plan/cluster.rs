@@ -5,6 +5,7 @@ mod draining;
 mod following;
 mod groups;
 mod holds;
+mod living;
 mod nodes;
 mod pairs;
 mod released;

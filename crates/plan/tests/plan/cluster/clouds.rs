@@ -15,7 +15,7 @@ use seaway_testkit::facts::{endpoint, ip, owner, pool, put, put_slice, service, 
 
 const CLASS: &str = "seaway.dev/somecloud";
 
-struct InCloud;
+pub(super) struct InCloud;
 
 impl Placement for InCloud {
     fn units(&self, demand: &Demand) -> Vec<Unit> {

@@ -1,0 +1,90 @@
+//! What a cloud has for Services that live, and that no setting of ours wants any more.
+//!
+//! ```text
+//!     a Service is deleted, or is no load balancer any more ──► what it had is removed
+//!     anything else: a default, a class, a flag, a file    ──► what it has is left as it is, and a Problem
+//! ```
+
+use seaway_model::{
+    Owner, Problem, Reason, Unit,
+    fact::{FamilyPolicy, ServiceKind},
+    unit::{LbKey, Place},
+};
+
+use super::World;
+use crate::index::ServiceKey;
+
+impl World {
+    /// Whether what is at this Unit, which nobody wants, is used by a Service all the same.
+    pub(super) fn is_released(&self, unit: &Unit) -> bool {
+        match unit {
+            Unit::LoadBalancer(Place::Cloud { .. }, key) => {
+                key.owner().is_some_and(|owner| self.lives(owner) && !self.asked_for_its_end(key))
+            }
+            // It lets through what goes to their members.
+            Unit::SecurityGroup { .. } => self.released.keys().any(|it| self.lives(it)),
+            _ => false,
+        }
+    }
+
+    /// Whether its Service is there, is to have a load balancer, and is not being deleted.
+    fn lives(&self, owner: &Owner) -> bool {
+        let Owner::Object { object, uid } = owner else { return false };
+        let named = self.index.service(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
+        // What a cloud tells of its owner's name may be cut.
+        let service = named
+            .filter(|it| it.meta.uid == *uid)
+            .or_else(|| self.index.services().map(|(_, it)| it).find(|it| it.meta.uid == *uid));
+        service.is_some_and(|it| it.kind == ServiceKind::LoadBalancer && !it.leaving)
+    }
+
+    /// Whether a Service that a cloud serves does not want its second family any more.
+    fn asked_for_its_end(&self, key: &LbKey) -> bool {
+        let LbKey::Second(owner, family) = key else { return false };
+        let Some(demand) = self.owners.get(owner).and_then(|it| it.demand.as_ref()) else { return false };
+        let wishes = &demand.wishes.cloud;
+        let families = demand.service.families;
+        let is_second = families.second == Some(*family) && families.policy != FamilyPolicy::Single;
+        demand.cloud.is_some() && (!is_second || wishes.named.is_some() || wishes.port.is_some())
+    }
+
+    /// Nothing we know of wants this Unit, or somebody does again.
+    pub(super) fn note_released(&mut self, unit: &Unit) {
+        let Unit::LoadBalancer(Place::Cloud { .. }, key) = unit else { return };
+        let Some(owner) = key.owner() else { return };
+        if !self.unit_owners.contains_key(unit) && self.is_released(unit) {
+            self.released.entry(owner.clone()).or_default().insert(unit.clone());
+        } else if let Some(units) = self.released.get_mut(owner) {
+            units.remove(unit);
+            if units.is_empty() {
+                self.released.remove(owner);
+            }
+        }
+    }
+
+    /// Its Service came, changed or went: what it does not use any more may be removed.
+    pub(super) fn look_at_released(&mut self, key: &ServiceKey) {
+        let object = key.object();
+        let its = self.released.iter().filter(|(owner, _)| owner.object() == object);
+        let units: Vec<Unit> = its.flat_map(|(_, units)| units).cloned().collect();
+        for unit in units {
+            self.note_released(&unit);
+            if !self.unit_owners.contains_key(&unit) && !self.is_released(&unit) {
+                self.dirt.insert(seaway_model::Dirt::Unit(unit));
+            }
+        }
+    }
+
+    /// Of those whose Service is nobody's by today's settings; of the others their own status tells.
+    pub(super) fn released_problems(&self) -> Vec<Problem> {
+        let is_told = |owner: &Owner| self.is_in_cloud(owner);
+        let owners = self.released.keys().filter(|it| self.lives(it) && !is_told(it));
+        let problem = |owner: &Owner| {
+            let message = "Seaway's load balancer in the cloud is left as it is: no setting wants it, and its Service is there";
+            Problem::new(owner.object(), Reason::Released, message).fix(
+                "To have it served again, set defaultDriver: octavia. If another controller serves it, nothing is to be done.",
+            )
+        };
+        owners.map(problem).collect()
+    }
+}

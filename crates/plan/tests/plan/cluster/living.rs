@@ -1,0 +1,185 @@
+//! What a cloud has for a Service that lives is never removed because of a setting.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Change, Config, Desired, Dirt, Outcome, Owner, Reason, Unit,
+    config::{CloudDefaults, CloudNetworking},
+    fact::{FactRef, Families, FamilyPolicy, Held, Service, ServiceKind},
+    load_balancer::Family,
+    outcome::UnitState,
+};
+use seaway_plan::{Roles, World};
+use seaway_testkit::facts::{HOST, owner, put, synced};
+
+use super::clouds::{InCloud, clouded, group, second, unit};
+use super::scene::OnHost;
+
+const CLASS: &str = "seaway.dev/somecloud";
+
+/// Without a class, as most are.
+fn classless(held: Held) -> Service {
+    Service { class: None, held, ..clouded(&[]) }
+}
+
+fn config(usual: CloudDefaults) -> Arc<Config> {
+    Arc::new(Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), ..Config::default() })
+}
+
+/// `defaultDriver: octavia`.
+fn ours() -> CloudDefaults {
+    CloudDefaults { classless: true, groups: true, ..CloudDefaults::default() }
+}
+
+/// A line of the configuration was lost.
+fn nobodys() -> CloudDefaults {
+    CloudDefaults { classless: false, ..ours() }
+}
+
+/// `defaultDriver: native`, with the same cloud.conf.
+fn native() -> Arc<Config> {
+    Arc::new(Config { classless: true, ..Config::clone(&config(nobodys())) })
+}
+
+fn world(config: Arc<Config>, changes: Vec<Change>) -> World {
+    let placements: Vec<Arc<dyn seaway_plan::Placement>> = vec![Arc::new(InCloud)];
+    let mut world = World::new(Roles { allocate: true, host: None }, placements, config);
+    for change in changes.into_iter().chain(synced()) {
+        world.apply(change);
+    }
+    world
+}
+
+fn gone(service: &Service) -> Change {
+    Change::Gone(FactRef::Object(owner(service).object()))
+}
+
+fn reasons(world: &World) -> Vec<Reason> {
+    world.problems().iter().map(|it| it.reason).collect()
+}
+
+#[test]
+fn a_default_that_is_lost_leaves_load_balancers_groups_finalizers_and_addresses_as_they_are() {
+    let shop =
+        Service { published: vec!["203.0.113.7".parse().expect("an address")], ..classless(Held::ByUs) };
+    for after in [config(nobodys()), native()] {
+        // While it runs, and by a restart.
+        let mut running = world(config(ours()), vec![put(&shop)]);
+        running.apply(Change::Config(after.clone()));
+        for world in [running, world(after.clone(), vec![put(&shop)])] {
+            let Desired::LoadBalancer(wish) = world.desire(&unit(&owner(&shop))) else {
+                panic!("{:?}", world.desire(&unit(&owner(&shop))));
+            };
+            let outside = wish.options.outside.as_ref().expect("a cloud has it");
+            assert!(outside.paused && outside.released, "nothing of it is written");
+            assert!(matches!(world.desire(&group()), Desired::Group(_)), "it lets its traffic through");
+            assert_eq!(world.desire(&Unit::Hold(owner(&shop))), Desired::Held);
+            let status = world.status(&owner(&shop)).expect("it is told");
+            assert_eq!(status.addresses, shop.published);
+            let problem = status.problems.iter().find(|it| it.reason == Reason::Released);
+            assert!(
+                problem.is_some_and(|it| it.fix.contains("kubectl seaway release")),
+                "{:?}",
+                status.problems
+            );
+        }
+    }
+}
+
+#[test]
+fn no_host_serves_it_beside_its_cloud() {
+    let roles = Roles { allocate: false, host: Some(HOST.into()) };
+    let mut world = World::new(roles, vec![Arc::new(OnHost)], native());
+    let (shop, plain) = (classless(Held::ByUs), Service { held: Held::No, ..classless(Held::No) });
+    world.apply(put(&shop));
+    for change in synced() {
+        world.apply(change);
+    }
+    let here = super::scene::unit(&owner(&shop));
+    assert_eq!(world.desire(&here), Desired::Absent);
+    // Once it is released.
+    world.apply(put(&plain));
+    assert!(matches!(world.desire(&here), Desired::LoadBalancer(_)));
+}
+
+#[test]
+fn what_is_found_of_a_service_that_lives_stays_and_is_told() {
+    // Another controller's finalizer: we took its load balancer over, and the default is gone.
+    let shop = classless(Held::ByOthers);
+    for config in [config(nobodys()), native()] {
+        let mut world = world(config, vec![put(&shop)]);
+        // Tags have room for the beginning of a name.
+        let Owner::Object { object, uid } = owner(&shop) else { unreachable!("it is a Service") };
+        let cut = Owner::Object { object: seaway_model::ObjectRef { name: "sh".into(), ..object }, uid };
+        for unit in [unit(&owner(&shop)), unit(&cut), second(&owner(&shop), Family::V6), group()] {
+            world.apply(Change::Found(unit.clone()));
+            assert_eq!(world.desire(&unit), Desired::Released, "{unit}");
+        }
+        assert!(reasons(&world).contains(&Reason::Released));
+        world.apply(gone(&shop));
+        assert!(!reasons(&world).contains(&Reason::Released));
+        for unit in [unit(&owner(&shop)), unit(&cut), group()] {
+            assert_eq!(world.desire(&unit), Desired::Absent, "{unit}: nobody uses it");
+        }
+    }
+}
+
+#[test]
+fn what_was_ours_a_moment_ago_is_left_by_a_new_configuration_and_removed_with_its_service() {
+    type Ends = fn(&Service) -> Change;
+    let ends: [(&str, Ends); 3] = [
+        ("deleted", gone),
+        ("being deleted", |it| put(&Service { leaving: true, ..it.clone() })),
+        ("no load balancer any more", |it| put(&Service { kind: ServiceKind::ClusterIp, ..it.clone() })),
+    ];
+    for held in [Held::ByUs, Held::ByOthers] {
+        for (case, end) in ends {
+            let shop = classless(held);
+            let mut world = world(config(ours()), vec![put(&shop)]);
+            world.apply(Change::Config(config(nobodys())));
+            let it = world.desire(&unit(&owner(&shop)));
+            assert!(it != Desired::Absent, "{held:?}");
+            let dirt = world.apply(end(&shop));
+            assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{held:?}, {case}: {dirt:?}");
+            assert_eq!(world.desire(&unit(&owner(&shop))), Desired::Absent, "{held:?}, {case}");
+        }
+    }
+}
+
+#[test]
+fn who_released_it_may_have_it_served_again() {
+    let shop = classless(Held::ByOthers);
+    let mut world = world(config(nobodys()), vec![put(&shop)]);
+    world.apply(Change::Found(unit(&owner(&shop))));
+    world.apply(Change::Config(config(ours())));
+    assert!(matches!(world.desire(&unit(&owner(&shop))), Desired::LoadBalancer(_)));
+    assert!(!reasons(&world).contains(&Reason::Released));
+}
+
+#[test]
+fn a_second_family_goes_when_its_service_says_so_and_not_because_of_the_configuration() {
+    let both = Families { policy: FamilyPolicy::Prefer, first: Some(Family::V4), second: Some(Family::V6) };
+    let shop = Service { families: both, ..classless(Held::ByUs) };
+    let six = second(&owner(&shop), Family::V6);
+    let mut world = world(config(ours()), vec![put(&shop)]);
+    assert!(matches!(world.desire(&six), Desired::LoadBalancer(_)));
+    let no_ipv6 = CloudDefaults {
+        networking: CloudNetworking { no_ipv6: true, ..CloudNetworking::default() },
+        ..ours()
+    };
+    world.apply(Change::Config(config(no_ipv6)));
+    assert_eq!(world.desire(&six), Desired::Released);
+    let single = Families { policy: FamilyPolicy::Single, first: Some(Family::V4), second: None };
+    let dirt = world.apply(put(&Service { families: single, ..shop }));
+    assert!(dirt.contains(&Dirt::Unit(six.clone())), "{dirt:?}");
+    assert_eq!(world.desire(&six), Desired::Absent);
+    let outcome = Outcome {
+        unit: six.clone(),
+        state: UnitState::Absent,
+        facts: vec![],
+        problems: vec![],
+        serving: vec![],
+    };
+    world.apply(Change::Outcome(outcome));
+    assert!(!reasons(&world).contains(&Reason::Released));
+}
