@@ -1,6 +1,7 @@
 //! `kubectl seaway`: a cluster looked at once, planned as a controller that does not lead, and told to people.
 
 mod explain;
+mod release;
 mod status;
 
 use std::{
@@ -16,6 +17,7 @@ use seaway_cluster::{Access, Cluster, Credentials, HostSight, Pulse, Sight};
 use seaway_model::{
     Change, Fact, Name, Problem, Reason,
     config::{CloudDefaults, Opens},
+    fact::Held,
 };
 use seaway_plan::{Roles, World};
 use tokio::task::JoinSet;
@@ -36,6 +38,7 @@ pub(crate) fn run(arguments: &Kubectl) -> Result<ExitCode> {
             KubectlCommand::Explain(arguments) => explain::run(arguments).await,
             KubectlCommand::Drain(arguments) => drain(arguments, true).await,
             KubectlCommand::Undrain(arguments) => drain(arguments, false).await,
+            KubectlCommand::Release(arguments) => release::run(arguments).await,
         }
     })
 }
@@ -103,7 +106,10 @@ impl Glance {
             None => serves_classless(&sight),
         };
         // Theirs are ours as well, and their controller has told what it knows of them.
-        let classless = settings.by_default == Some(ByDefault::Octavia);
+        let classless = match settings.by_default {
+            Some(it) => it == ByDefault::Octavia,
+            None => holds_classless(&sight),
+        };
         let defaults = CloudDefaults { classless, ..CloudDefaults::default() };
         config.clouds = [(CLASS.into(), Arc::new(defaults))].into();
         let mut world = World::new(Roles::default(), Vec::new(), Arc::new(config));
@@ -134,6 +140,14 @@ fn serves_classless(sight: &Sight) -> bool {
         Change::Put(Fact::Service(it)) => {
             it.class.is_none() && ours.contains(&(&*it.meta.namespace, &*it.meta.name))
         }
+        _ => false,
+    })
+}
+
+/// By its finalizer: so a cloud serves them, or did.
+fn holds_classless(sight: &Sight) -> bool {
+    sight.changes.iter().any(|change| match change {
+        Change::Put(Fact::Service(it)) => it.class.is_none() && it.held == Held::ByUs,
         _ => false,
     })
 }

@@ -44,7 +44,7 @@ impl fmt::Display for HoldStep {
 
 impl HoldStep {
     /// Merged by the API server into what others hold it by; refused if it is another Service of that name by now.
-    fn body(self, uid: &str) -> Value {
+    pub(crate) fn body(self, uid: &str) -> Value {
         let finalizer = json!([seaway_manifests::FINALIZER]);
         match self {
             HoldStep::Hold => json!({ "metadata": { "uid": uid, "finalizers": finalizer } }),

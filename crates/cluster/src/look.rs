@@ -10,13 +10,14 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use seaway_manifests::decode::{Faults, Field};
-use seaway_model::{Change, Fact, Kind, Name, Problem};
+use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, fact::Meta};
 use serde_json::json;
 
 use crate::{
     answer::Answer,
     connect::{Cluster, Unanswered},
     decode::{self, Said},
+    hold::HoldStep,
     host::{self, HostSight, StatusPage},
     kinds::{Need, WATCHED, Watched},
     lease::LEADER,
@@ -160,6 +161,13 @@ impl Cluster {
         let parameters = PatchParams { field_manager: Some(PEOPLE.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({ "spec": { "drain": drain } }));
         self.ask(self.all(of).patch(host, &parameters, &patch)).await.map(drop).map_err(Unanswered)
+    }
+
+    /// Takes away the finalizer by which a Service waits for its load balancer in a cloud.
+    pub async fn release(&self, service: &Meta) -> Result<(), Unanswered> {
+        let object = ObjectRef::new(Kind::Service, service.namespace.clone(), service.name.clone());
+        let released = self.merge_service(&object, &HoldStep::Release.body(&service.uid)).await;
+        released.map(drop).map_err(Unanswered)
     }
 
     /// The namespace that whoever asks is in: that of the kubeconfig's context.

@@ -16,6 +16,9 @@ use crate::{annotations::CHECK, demand::Demand};
 const WHICH_CLOUD: &str =
     "Start seaway controller with --cloud-config FILE, the cloud.conf that says who we are there.";
 
+/// What a Service is told first whose load balancer in a cloud is left as it is.
+pub const RELEASED: &str = "no setting chooses the cloud that has its load balancer";
+
 impl Demand {
     /// Whom a cloud leads to: Nodes, unless pods are asked for by name. They stay, whether or not they have pods.
     pub(crate) fn members_from(&self) -> MembersFrom {
@@ -160,7 +163,7 @@ impl Demand {
 
     fn enabled(&mut self, usual: &CloudDefaults) {
         if self.released && !usual.absent {
-            let message = "no setting chooses the cloud that has its load balancer: it is left as it is, and nothing of it is changed";
+            let message = format!("{RELEASED}: it is left as it is, and nothing of it is changed");
             self.problems.push(
                 Problem::new(self.owner.object(), Reason::Released, message)
                     .at("defaultDriver")

@@ -34,6 +34,7 @@ mod unheeded;
 mod world;
 
 pub use certificates::CertificateCounts;
+pub use cloud::RELEASED;
 pub use demand::Demand;
 pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
 pub use http::is_token;

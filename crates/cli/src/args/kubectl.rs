@@ -16,7 +16,9 @@ use super::Output;
 ///     kubectl seaway explain service shop      why this address, these members, these hosts
 ///     kubectl seaway drain node-7              nobody new there; who is connected may finish
 ///
-/// Nothing is written but by `drain` and `undrain`. The ClusterRole seaway-viewer allows what the others read.
+///     kubectl seaway release shop              give up the load balancer of a cloud that no setting wants any more
+///
+/// Nothing is written but by `drain`, `undrain` and `release`. The ClusterRole seaway-viewer allows what the others read.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-seaway",
@@ -57,6 +59,18 @@ pub(crate) enum KubectlCommand {
     Drain(Host),
     /// Let a host serve again
     Undrain(Host),
+    /// Stop holding Services whose load balancer in a cloud no setting wants any more
+    ///
+    /// Such a Service has the Problem "Released": after `defaultDriver: octavia` was taken away, its load balancer and its
+    /// address are left as they are, and it is held by a finalizer, so that they go with it. `release` takes that finalizer
+    /// away. Whichever driver is the default serves the Service from then on, at an address of its own; what the cloud has
+    /// for it stays until the Service is deleted. Nothing is written without --yes.
+    ///
+    ///     kubectl seaway release shop              what would be written
+    ///     kubectl seaway release shop --yes
+    ///     kubectl seaway release --all --yes       all of them, in all namespaces
+    #[command(verbatim_doc_comment)]
+    Release(Release),
 }
 
 #[derive(Debug, Args)]
@@ -84,6 +98,24 @@ pub(crate) struct Explain {
     /// Of the Service [default: that of the kubeconfig's context]
     #[arg(long, short, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+    /// [service] NAME, or NAMESPACE/NAME
+    #[arg(value_name = "SERVICE", num_args = 1..=2, required_unless_present = "all")]
+    pub(crate) what: Vec<String>,
+    /// Of the Service [default: that of the kubeconfig's context]
+    #[arg(long, short, value_name = "NAMESPACE", conflicts_with = "all")]
+    pub(crate) namespace: Option<String>,
+    /// All Services that have the Problem
+    #[arg(long, conflicts_with = "what")]
+    pub(crate) all: bool,
+    /// Write it
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -28,12 +28,16 @@ pub(super) async fn run(arguments: &Explain) -> Result<ExitCode> {
 }
 
 /// `service shop`, `shop`, `service/shop`, `infra/shop`.
-fn key(what: &[String], namespace: Option<&str>, default: impl Fn() -> Name) -> Result<ServiceKey> {
+pub(super) fn key(
+    what: &[String],
+    namespace: Option<&str>,
+    default: impl Fn() -> Name,
+) -> Result<ServiceKey> {
     let is_kind = |it: &str| matches!(it, "service" | "services" | "svc");
     let name = match what {
         [name] => name.as_str(),
         [kind, name] if is_kind(kind) => name.as_str(),
-        _ => bail!("only a Service is explained: kubectl seaway explain service NAME"),
+        _ => bail!("only a Service can be named here: service NAME"),
     };
     let (own, name) = match name.split_once('/') {
         Some((kind, name)) if is_kind(kind) => (None, name),

@@ -2,7 +2,10 @@
 
 use seaway_testkit::topology::until;
 
-use crate::{octavia::in_a_cloud, scene::*};
+use crate::{looking::Plugin, octavia::in_a_cloud, scene::*};
+
+const FINALIZERS: &str = "{.metadata.finalizers}";
+const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 const PROBLEMS: &str = "{.status.conditions[?(@.type=='seaway.dev/Problems')].message}";
 /// As the base manifests have it.
@@ -45,6 +48,17 @@ fn a_default_driver_that_was_lost_deletes_no_load_balancer_and_a_deleted_service
     scene.cluster.kubectl(&["delete", "service", "two"]);
     until("its own is gone", || project.balancers().len() == 2 && project.floating().len() == 2);
     assert_eq!([scene.address("one"), scene.address("three")], [before[0].clone(), before[2].clone()]);
+
+    // Somebody gives one up: it is held no longer, and what the cloud has for it stays until it goes.
+    let plugin = Plugin::new();
+    let admin = scene.cluster.kubeconfig();
+    let (would, note) = plugin.run(admin, "release three");
+    assert!(would.contains("default/three: its finalizer would be taken away"), "{would}");
+    assert!(note.contains("Nothing was written"), "{note}");
+    assert!(scene.field("service/three", FINALIZERS).contains(CLEANUP));
+    plugin.run(admin, "release three --yes");
+    until("it is released", || scene.field("service/three", FINALIZERS).is_empty());
+    assert_eq!(project.balancers().len(), 2);
 
     // The default comes back, and all goes on.
     scene.end("native");

@@ -1,0 +1,79 @@
+//! `kubectl seaway release`: Services that no setting gives to a cloud any more are held no longer.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use seaway_cluster::ServiceSight;
+use seaway_model::{Change, Fact, fact::Held, fact::Service};
+use seaway_plan::{RELEASED, ServiceKey};
+
+use super::{at_length, connect, explain};
+use crate::{args::kubectl::Release, output};
+
+pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
+    let cluster = connect(&arguments.reach).await?;
+    let key = match arguments.all {
+        true => None,
+        false => {
+            let default = || cluster.default_namespace();
+            Some(explain::key(&arguments.what, arguments.namespace.as_deref(), default)?)
+        }
+    };
+    let sight = cluster.look().await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
+    let services = sight.changes.iter().filter_map(|change| match change {
+        Change::Put(Fact::Service(it)) => Some(it),
+        _ => None,
+    });
+    let is_meant = |it: &Service| match &key {
+        Some(key) => (&it.meta.namespace, &it.meta.name) == (&key.namespace, &key.name),
+        None => is_released(&sight.services, it),
+    };
+    let services: Vec<_> = services.filter(|it| is_meant(it)).collect();
+    if let Some(key) = &key {
+        check(key, services.first().map(|it| &***it), &sight.services)?;
+    }
+    let mut failed = 0;
+    for service in &services {
+        let name = format!("{}/{}", service.meta.namespace, service.meta.name);
+        if !arguments.yes {
+            output::line(&format!("{name}: its finalizer would be taken away"));
+            continue;
+        }
+        match cluster.release(&service.meta).await {
+            Ok(()) => output::line(&format!("{name}: released")),
+            Err(why) => {
+                failed += 1;
+                output::error(&format!("{name}: not released: {why}"));
+            }
+        }
+    }
+    match (services.len(), arguments.yes) {
+        (0, _) => output::error("No Service has the Problem Released: there is nothing to do."),
+        (_, false) => output::error("Nothing was written. To write it, add --yes."),
+        _ => {}
+    }
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn is_released(sights: &[ServiceSight], service: &Service) -> bool {
+    let of = |it: &&ServiceSight| (&it.namespace, &it.name) == (&service.meta.namespace, &service.meta.name);
+    let told = sights.iter().find(of).is_some_and(|it| it.problems.iter().any(|it| it.contains(RELEASED)));
+    told && service.held == Held::ByUs
+}
+
+/// Whoever is served by the cloud would be held again at once.
+fn check(key: &ServiceKey, service: Option<&Service>, sights: &[ServiceSight]) -> Result<()> {
+    let Some(service) = service else { bail!("there is no Service {}/{}", key.namespace, key.name) };
+    if service.held != Held::ByUs {
+        bail!("Service {}/{} is not held by Seaway", key.namespace, key.name);
+    }
+    if !is_released(sights, service) {
+        bail!(
+            "Service {}/{} is served by the cloud, and would be held again at once: it can be released once neither its \
+             class nor defaultDriver chooses the cloud, and the controller says so (Problem Released)",
+            key.namespace,
+            key.name
+        );
+    }
+    Ok(())
+}
