@@ -166,7 +166,7 @@ mod tests {
         uses("seaway-controller", "seaway.dev", "addresses", &["create", "delete", "get", "update"]);
         uses("seaway-controller", "seaway.dev", "addresspools/status", &["patch"]);
         uses("seaway-controller", "", "services/status", &["patch"]);
-        uses("seaway-controller", "", "services", &["patch"]);
+        uses("seaway-controller", "", "services", &["get", "patch"]);
         uses("seaway-controller", "events.k8s.io", "events", &["create"]);
         uses("seaway-node", "seaway.dev", "loadbalancerhosts", &["create"]);
         uses("seaway-node", "seaway.dev", "loadbalancerhosts/status", &["patch"]);

@@ -25,7 +25,7 @@ use crate::spelling::nearest;
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
 pub(crate) use cloud::{NAMED, TLS_CONTAINER, options as of_clouds};
 pub use http::{FRONT_DOOR, HOST, PATH};
-pub use table::{CHECK, Row, TRANSPARENT};
+pub use table::{CHECK, Row, SOURCE_RANGES, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.
@@ -123,7 +123,12 @@ impl Wishes {
     pub fn read(&mut self, object: &ObjectRef, annotations: &Labels) -> Vec<Problem> {
         let mut problems = Vec::new();
         for row in rows() {
-            let mut written = row.names.iter().filter_map(|name| Some((*name, annotations.get(*name)?)));
+            // To Kubernetes, that of others means everybody where it is blank.
+            let says = |name: &str, value: &Name| {
+                row.names[0] != SOURCE_RANGES || name == SOURCE_RANGES || !value.trim().is_empty()
+            };
+            let written = row.names.iter().filter_map(|name| Some((*name, annotations.get(*name)?)));
+            let mut written = written.filter(|(name, value)| says(name, value));
             let Some((name, value)) = written.next() else { continue };
             let field = format!("metadata.annotations[{name}]");
             if let Some((other, _)) = written.find(|(_, second)| *second != value) {
@@ -143,6 +148,17 @@ impl Wishes {
                         self.requested_field = field.as_str().into();
                     }
                     self.written.insert(row.names[0], field.into());
+                }
+                // Who may connect is not known: nobody, then, rather than everybody.
+                Err(why) if row.names[0] == SOURCE_RANGES => {
+                    self.sources = nobody();
+                    self.written.insert(row.names[0], field.as_str().into());
+                    let message = format!("{why}; no client may connect until this is corrected");
+                    problems.push(
+                        Problem::new(object.clone(), Reason::BadAnnotation, message)
+                            .at(field)
+                            .fix(format!("{}: {}", row.names[0], row.help)),
+                    );
                 }
                 Err(why) => problems.push(
                     Problem::new(
@@ -180,6 +196,11 @@ impl Wishes {
             }
         }
     }
+}
+
+/// No client comes from there.
+pub(crate) fn nobody() -> Vec<IpNet> {
+    vec![IpNet::from(IpAddr::from([0_u8; 4])), IpNet::from(IpAddr::from([0_u16; 8]))]
 }
 
 fn unknown(object: &ObjectRef, key: &Name) -> Problem {

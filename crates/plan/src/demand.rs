@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use ipnet::IpNet;
 use seaway_model::{
     Config, L4, ListenerId, Name, ObjectRef, Owner, Problem, Reason,
     config::{CloudDefaults, Exposed},
@@ -12,7 +13,7 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::Wishes,
+    annotations::{SOURCE_RANGES, Wishes},
     http::{Spoken, spoken},
     index::{Index, ServiceKey},
     members::is_served,
@@ -162,6 +163,15 @@ impl Demand {
                 ),
             }
         }
+        let field = &service.source_ranges;
+        if !field.is_empty() && !wishes.sources.is_empty() && wishes.sources != *field {
+            let message = "spec.loadBalancerSourceRanges says who may connect; this annotation is ignored";
+            problems.push(
+                Problem::new(object.clone(), Reason::BadAnnotation, message)
+                    .at(wishes.field_of(SOURCE_RANGES))
+                    .fix("Write all networks into spec.loadBalancerSourceRanges, and remove the annotation."),
+            );
+        }
         // Who ends TLS means HTTP, unless it says otherwise.
         let speaks_http = wishes.http.spoken.unwrap_or(!wishes.tls.secrets.is_empty());
         let mut served = Vec::new();
@@ -191,6 +201,16 @@ impl Demand {
             released: false,
             problems,
         }
+    }
+
+    /// Who may connect; everybody, where there are none. The field alone counts where it is there, as in Kubernetes: what an
+    /// annotation says cannot open what the Service closes.
+    pub(crate) fn sources(&self) -> Vec<IpNet> {
+        let field = &self.service.source_ranges;
+        let mut sources = if field.is_empty() { self.wishes.sources.clone() } else { field.clone() };
+        sources.sort();
+        sources.dedup();
+        sources
     }
 
     /// What a listener at this port understands: HTTP if the Service says so, unless the port says otherwise.

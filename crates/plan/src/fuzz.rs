@@ -3,7 +3,7 @@
 use seaway_model::{Config, Kind, Name, name::ObjectRef};
 
 use crate::{
-    annotations::{Wishes, rows},
+    annotations::{SOURCE_RANGES, Wishes, nobody, rows},
     certificates::{pem, x509},
     http, quantity,
 };
@@ -25,7 +25,8 @@ pub fn certificate(bytes: &[u8]) {
     all.into_iter().flatten().for_each(|it| drop(x509::read(&it)));
 }
 
-/// Whatever an annotation says is heeded, or refused with a Problem that names it and leaves every default.
+/// Whatever an annotation says is heeded, or refused with a Problem that names it and leaves every default; but who
+/// may connect is then nobody.
 pub fn wish(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let object = ObjectRef::new(Kind::Service, "default", "shop");
@@ -37,7 +38,12 @@ pub fn wish(bytes: &[u8]) {
         for problem in &problems {
             assert!(problem.field.contains(name), "{name} is blamed as {}", problem.field);
         }
-        assert!(problems.is_empty() || wishes == defaults, "{name}: {text:?} was refused and heeded");
+        let mut refused = defaults.clone();
+        if name == SOURCE_RANGES {
+            // Nobody may connect then.
+            (refused.sources, refused.written) = (nobody(), wishes.written.clone());
+        }
+        assert!(problems.is_empty() || wishes == refused, "{name}: {text:?} was refused and heeded");
     }
     if let Ok(range) = quantity::range(text) {
         assert!(range.first() <= range.last());

@@ -202,10 +202,6 @@ pub(crate) fn kept<T: PartialEq>(before: Option<&Arc<T>>, now: T) -> Arc<T> {
 fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>) -> Listener {
     let config = given.config;
     let wishes = &demand.wishes;
-    let mut sources = wishes.sources.clone();
-    sources.extend(&demand.service.source_ranges);
-    sources.sort();
-    sources.dedup();
     let protocol = demand.protocol(&wanted.port);
     let http = match protocol {
         Protocol::Http => config.front_door.http.clone(),
@@ -227,7 +223,7 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
         tls: tls.map(Arc::new),
         rules: vec![Arc::new(rule)],
         http,
-        sources,
+        sources: demand.sources(),
         proxy_from: wishes.proxy_from.clone(),
         limits: wishes.limits,
         timeouts: wishes.timeouts,

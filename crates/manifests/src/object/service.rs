@@ -238,7 +238,7 @@ fn class(spec: &Field<'_>, kind: Type) -> Option<Name> {
     Some(class.into())
 }
 
-/// From the field, or else from the annotation that was there before it.
+/// Of the field alone: the annotation that was there before it is looked at here, and read with the others.
 fn source_ranges(root: &Field<'_>, spec: &Field<'_>, kind: Type, meta: Option<&Meta>) -> Vec<IpNet> {
     let field = spec.child("loadBalancerSourceRanges");
     let only_for = |field: &Field<'_>| {
@@ -255,14 +255,12 @@ fn source_ranges(root: &Field<'_>, spec: &Field<'_>, kind: Type, meta: Option<&M
     let annotations = metadata.child("annotations");
     let field = annotations.key(SOURCE_RANGES);
     only_for(&field);
-    let mut ranges = Vec::new();
     for part in written.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        match part.parse::<IpNet>() {
-            Ok(net) => ranges.push(net.trunc()),
-            Err(_) => field.invalid(part, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"),
+        if part.parse::<IpNet>().is_err() {
+            field.invalid(part, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
         }
     }
-    ranges
+    Vec::new()
 }
 
 #[cfg(test)]
@@ -478,12 +476,16 @@ mod tests {
     }
 
     #[test]
-    fn source_ranges_may_still_stand_in_the_annotation() {
-        let facts = facts(&format!(
-            "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  annotations: {{{SOURCE_RANGES}: '10.0.0.0/8, 192.168.0.0/16'}}\n\
-             spec: {{type: LoadBalancer, ports: [{{port: 80}}]}}\n"
-        ));
+    fn source_ranges_may_still_stand_in_the_annotation_which_is_validated() {
+        let written = |ranges: &str| {
+            format!(
+                "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  annotations: {{{SOURCE_RANGES}: '{ranges}'}}\n\
+                 spec: {{type: LoadBalancer, ports: [{{port: 80}}]}}\n"
+            )
+        };
+        let facts = facts(&written("10.0.0.0/8, 192.168.0.0/16"));
         let Fact::Service(service) = &facts[0] else { panic!("{facts:?}") };
-        assert_eq!(service.source_ranges.len(), 2);
+        assert!(service.source_ranges.is_empty() && service.meta.annotations.contains_key(SOURCE_RANGES));
+        assert!(faults(&written("10.0.0/8"))[0].contains("must be a valid CIDR value"));
     }
 }

@@ -20,6 +20,8 @@ pub struct Row {
 pub const TRANSPARENT: &str = "seaway.dev/transparent";
 /// What kind of health check.
 pub const CHECK: &str = "seaway.dev/health-check";
+/// Which clients may connect.
+pub const SOURCE_RANGES: &str = "seaway.dev/source-ranges";
 pub(super) const ADDRESS: &str = "seaway.dev/address";
 
 /// The order matters where one row refines another: `health-check` comes before its details.
@@ -107,11 +109,11 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/source-ranges", "service.beta.kubernetes.io/load-balancer-source-ranges"],
-        help: "networks that may connect: 192.0.2.0/24,2001:db8::/32",
+        names: &[SOURCE_RANGES, "service.beta.kubernetes.io/load-balancer-source-ranges"],
+        help: "networks that may connect: 192.0.2.0/24,2001:db8::/32; spec.loadBalancerSourceRanges wins",
         set: |wishes, text| {
             wishes.sources = list(text, network)?;
-            Ok(())
+            if wishes.sources.is_empty() { Err("it names no network".into()) } else { Ok(()) }
         },
     },
     Row {

@@ -100,8 +100,6 @@ impl Demand {
         let mut ports: Vec<_> =
             self.ports.iter().filter_map(|it| Some((it.port.protocol, it.port.node_port?))).collect();
         ports.sort();
-        let mut sources = self.wishes.sources.clone();
-        sources.extend(&self.service.source_ranges);
         let from = match (outside.member_subnet.or(outside.subnet), outside.port, outside.network) {
             (Some(subnet), _, _) => From::Subnet(subnet),
             (None, Some(port), _) => From::Port(port),
@@ -114,7 +112,7 @@ impl Demand {
             health,
             probed: self.check().is_some(),
             families: outside.families,
-            sources,
+            sources: self.sources(),
             provider: outside.provider,
             from,
         })

@@ -9,6 +9,6 @@ mod living;
 mod nodes;
 mod pairs;
 mod released;
-mod scene;
+pub(crate) mod scene;
 mod selected;
 mod several;

@@ -3,4 +3,5 @@
 mod cluster;
 mod fuzz_seeds;
 mod loops;
+mod sources;
 mod world;
