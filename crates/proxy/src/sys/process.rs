@@ -21,7 +21,11 @@ pub(crate) fn sleep_exactly() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_u64) };
 }
 
-/// Lets the process have as many descriptors as it may without asking anybody; tells how many.
+/// The kernel's table of descriptors is made for so many at once: it takes 8 bytes for each.
+const TABLE: u64 = 65_536;
+
+/// Lets the process have as many descriptors as it may without asking anybody; tells how many. To be called before there are
+/// threads: the table that the kernel doubles later makes the thread that needs it wait for all processors, up to 80 ms.
 pub fn raise_descriptor_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to an rlimit of ours that lives through the call.
@@ -29,7 +33,19 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     limit.rlim_cur = limit.rlim_max;
     // SAFETY: as above.
     checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })?;
+    enlarge_table(limit.rlim_cur.min(TABLE));
     Ok(limit.rlim_cur)
+}
+
+/// By one descriptor at its end, for a moment. Where that is refused, the table grows when it must.
+fn enlarge_table(size: u64) {
+    let Ok(last) = libc::c_int::try_from(size.saturating_sub(1)) else { return };
+    // SAFETY: no pointers are passed; the descriptor that comes back is nobody else's.
+    let copy = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, last) };
+    if copy >= 0 {
+        // SAFETY: it was just made here.
+        unsafe { libc::close(copy) };
+    }
 }
 
 /// How many descriptors the process may have at present.
@@ -47,4 +63,18 @@ pub fn give_memory_back() {
     unsafe {
         libc::malloc_trim(0)
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_descriptors_is_large_from_the_start() {
+        let limit = raise_descriptor_limit().expect("it may be raised to what it may be");
+        let status = std::fs::read_to_string("/proc/self/status").expect("it is told");
+        let size = status.lines().find_map(|it| it.strip_prefix("FDSize:")).expect("it is told");
+        let size: u64 = size.trim().parse().expect("a number");
+        assert!(size >= limit.min(TABLE), "{size} of {limit}");
+    }
 }
