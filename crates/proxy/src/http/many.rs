@@ -4,6 +4,7 @@
 //! wake the driver, which sends that in one call when all of them have had their turn.
 
 mod body;
+mod share;
 
 use std::{
     cell::{Cell, Ref, RefCell, RefMut},
@@ -376,6 +377,10 @@ impl Many {
             }
             Heard::Room { key: Some(key) } => {
                 self.deliver(connection, key, |_| {});
+                if !connection.is_server() && !share::has_enough(connection) {
+                    // The client has more of its share again, for its other streams, too.
+                    self.wake_all(&self.waiting);
+                }
                 return;
             }
             Heard::More | Heard::Nothing => return,

@@ -82,7 +82,7 @@ pub(super) async fn ask(
         let why = if client.end.is_gone() { Unanswered::Client } else { Unanswered::Refused(503) };
         return (Err(why), false);
     };
-    let has_body = !scratch.upward.is_over();
+    let has_body = scratch.request.body != Body::None;
     let way = if fresh_only {
         Way::Open(upstream.opens())
     } else {

@@ -122,3 +122,71 @@ fn a_connection_whose_member_reads_no_more_is_replaced() {
     let _ = attacker.shutdown(std::net::Shutdown::Both);
     sends.join().unwrap();
 }
+
+/// The first part of an upload of so many bytes.
+fn begins_upload(at: SocketAddr, length: usize, first: usize) -> std::net::TcpStream {
+    let mut stream = connect(at);
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&vec![b'x'; first]).unwrap();
+    stream
+}
+
+/// Sends so many bytes that the member never reads.
+fn unread(at: SocketAddr, length: usize) -> Attacker {
+    let mut attacker = Attacker::new(at, 65_535);
+    attacker.ask(1, "POST", "/hold", false);
+    for _ in 0..length / (16 << 10) {
+        let _ = attacker.stream.write_all(&frame(DATA, 0, 1, &[b'x'; 16 << 10]));
+    }
+    attacker
+}
+
+#[test]
+fn an_upload_goes_on_beside_others_that_nobody_reads() {
+    let _alone = alone();
+    let member = Member::new(Terms::default());
+    let (_stage, at) = front(&[member.at], patient);
+    let (length, first) = (400 << 10, 20 << 10);
+    let mut upload = begins_upload(at, length, first);
+    eventually("the member has read its first part", || member.told.received.load(SeqCst) == first);
+    // Each gets what it can of the window of the connection that the upload is on.
+    let attackers: Vec<Attacker> = (1..=4)
+        .map(|number| {
+            let attacker = unread(at, 64 << 10);
+            eventually("the member has its request", || member.told.requests.load(SeqCst) == 1 + number);
+            attacker
+        })
+        .collect();
+    eventually("they hold all that they get", || member.told.received.load(SeqCst) > first + (48 << 10));
+    upload.write_all(&vec![b'x'; length - first]).unwrap();
+    assert!(rest(&mut upload).starts_with(b"HTTP/1.1 200"));
+    assert!(attackers.iter().all(|it| !it.heard.over.load(SeqCst)));
+}
+
+#[test]
+fn a_client_that_is_alone_on_a_connection_has_nearly_all_of_its_window() {
+    let _alone = alone();
+    let member = Member::new(Terms::default());
+    let (_stage, at) = front(&[member.at], patient);
+    let attacker = unread(at, 128 << 10);
+    eventually("the window is nearly full", || member.told.received.load(SeqCst) >= 60 << 10);
+    drop(attacker);
+}
+
+#[test]
+fn bodies_that_come_with_their_heads_do_not_wait_for_windows_of_others() {
+    let _alone = alone();
+    let member = Member::new(Terms::default());
+    let (_stage, at) = front(&[member.at], patient);
+    // As many as there are connections, each with the window of one.
+    let mut attackers = Vec::new();
+    for number in 1..=8 {
+        attackers.push(unread(at, 64 << 10));
+        eventually("a window is shut", || member.told.received.load(SeqCst) >= number * (60 << 10));
+    }
+    for _ in 0..6 {
+        assert_eq!(upload(at, 1 << 10), "200");
+    }
+    drop(attackers);
+}

@@ -86,6 +86,10 @@ impl<S> Slots<S> {
         self.by_id.len()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &S> {
+        self.places.iter().flatten().map(|(_, stream)| stream)
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut S)> {
         self.places.iter_mut().enumerate().filter_map(|(slot, place)| {
             let (id, stream) = place.as_mut()?;

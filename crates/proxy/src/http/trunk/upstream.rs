@@ -220,7 +220,7 @@ impl Upstream {
             }
             let has = self.by_client.borrow().get(&key).copied().unwrap_or(0);
             // What is left is a connection that has a stream free, and little of a window.
-            let any = self.best(false);
+            let any = self.widest();
             if (any.is_none() || has <= FEW_STREAMS) && self.may_open(client.hall.now()) {
                 return Poll::Ready(Way::Open(self.opens()));
             }
@@ -245,6 +245,13 @@ impl Upstream {
         let usable = || all.iter().filter(|many| many.takes_another());
         let wide = usable().find(|many| many.seen().window() >= LOW_WINDOW);
         wide.or_else(|| usable().next().filter(|_| !body)).cloned()
+    }
+
+    /// The one with the widest window, however little that is.
+    fn widest(&self) -> Option<Held> {
+        let all = self.connections.borrow();
+        let usable = all.iter().filter(|many| many.takes_another());
+        usable.max_by_key(|many| many.seen().window()).cloned()
     }
 
     fn may_open(&self, now: u64) -> bool {
