@@ -23,15 +23,17 @@ use crate::sys::{self, Waker};
 
 /// Where the limit is high, more than so many are not kept.
 const MOST_RESERVED: u64 = 512;
+/// Where nearly all are taken a few are free at any time, of those who have just left.
+const HOLES: usize = 8;
 /// Milliseconds without which the next refusal of a load balancer is news.
 const EPISODE: u64 = 60_000;
 
 pub(crate) struct Descriptors {
     limit: u64,
-    /// The number that would be given next.
-    next: fn(&Descriptors) -> u64,
+    /// The number that would be given after so many others.
+    next: fn(&Descriptors, usize) -> u64,
     reserve: u64,
-    /// The number that somebody new got last.
+    /// The highest number that somebody new got, until it is found that lower ones are free again.
     last: AtomicU64,
     /// Load balancers that have any of them.
     holders: AtomicU32,
@@ -39,6 +41,15 @@ pub(crate) struct Descriptors {
     all: AtomicU32,
     scarce: AtomicBool,
     reported_at: AtomicU64,
+}
+
+/// One that a load balancer has beside those of its clients, as long as it is open.
+pub(crate) struct Taken(Arc<Share>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.give_back(1);
+    }
 }
 
 /// What a load balancer has of them.
@@ -54,7 +65,7 @@ impl Descriptors {
         Descriptors::within(sys::descriptor_limit().unwrap_or(u64::MAX), next_number)
     }
 
-    fn within(limit: u64, next: fn(&Descriptors) -> u64) -> Descriptors {
+    fn within(limit: u64, next: fn(&Descriptors, usize) -> u64) -> Descriptors {
         Descriptors {
             limit,
             next,
@@ -69,16 +80,22 @@ impl Descriptors {
 
     /// Somebody new has it. `false`: that was the last one for newcomers.
     pub(crate) fn note(&self, fd: BorrowedFd<'_>) -> bool {
-        let number = fd.as_raw_fd() as u64;
-        // All workers share it, so it is left alone while it means nothing.
-        if number.max(self.last.load(Relaxed)) >= self.budget() / 2 {
-            self.last.store(number, Relaxed);
-        }
-        let enough = number < self.budget();
+        let enough = self.saw(fd) < self.budget();
         if !enough {
             self.scarce.store(true, Relaxed);
         }
         enough
+    }
+
+    /// The number of one that was just opened.
+    fn saw(&self, fd: BorrowedFd<'_>) -> u64 {
+        let number = fd.as_raw_fd() as u64;
+        // All workers share it, so it is left alone while it means nothing. A low number tells nothing: of many that
+        // are taken one was free.
+        if number >= self.budget() / 2 && number > self.last.load(Relaxed) {
+            self.last.store(number, Relaxed);
+        }
+        number
     }
 
     /// Only those are left that are kept. Looked at again whenever it is asked, which costs two calls.
@@ -86,28 +103,28 @@ impl Descriptors {
         if !self.scarce.load(Relaxed) {
             return false;
         }
-        let enough = (self.next)(self) < self.budget();
+        let enough = (self.next)(self, 0) < self.budget();
         if enough {
             self.scarce.store(false, Relaxed);
         }
         !enough
     }
 
-    /// Four fifths of what is for newcomers were taken when somebody came last.
+    /// Four fifths of what is for newcomers were taken at some time.
     fn were_few(&self) -> bool {
         self.last.load(Relaxed) >= self.budget() / 5 * 4
     }
 
     /// They still are.
     fn are_few(&self) -> bool {
-        self.last.store((self.next)(self), Relaxed);
+        self.last.store((self.next)(self, HOLES), Relaxed);
         self.were_few()
     }
 
     /// Whether a descriptor may be used for a member. The very last ones are for the status page and for checks.
     pub(crate) fn allow(&self, fd: BorrowedFd<'_>) -> bool {
         let kept = if self.reserve < 16 { 0 } else { self.reserve / 2 };
-        (fd.as_raw_fd() as u64) < self.limit - kept
+        self.saw(fd) < self.limit - kept
     }
 
     pub(crate) fn reserve(&self) -> u64 {
@@ -128,7 +145,7 @@ impl Share {
 
     /// Of whoever has all to itself.
     pub(crate) fn unlimited() -> Arc<Share> {
-        let of = Arc::new(Descriptors::within(u64::MAX, |_| 0));
+        let of = Arc::new(Descriptors::within(u64::MAX, |_, _| 0));
         Arc::new(Share { held: AtomicU32::new(0), of, load_balancer: None })
     }
 
@@ -141,6 +158,11 @@ impl Share {
         }
         self.take_anyway(count);
         true
+    }
+
+    /// One more for a client that is in already.
+    pub(crate) fn take_one(self: &Arc<Share>, now: u64) -> Option<Taken> {
+        self.take(1, now).then(|| Taken(self.clone()))
     }
 
     pub(crate) fn take_anyway(&self, count: u32) {
@@ -175,8 +197,10 @@ impl Share {
     }
 }
 
-fn next_number(of: &Descriptors) -> u64 {
-    Waker::new().map_or(of.limit, |next| next.fd().as_raw_fd() as u64)
+fn next_number(of: &Descriptors, others: usize) -> u64 {
+    let wakers: Vec<_> = (0..=others).map_while(|_| Waker::new().ok()).collect();
+    let next = wakers.get(others);
+    next.map_or(of.limit, |next| next.fd().as_raw_fd() as u64)
 }
 
 impl Drop for Share {
@@ -192,7 +216,7 @@ mod tests {
     use super::*;
 
     fn within(limit: u64) -> Arc<Descriptors> {
-        Arc::new(Descriptors::within(limit, |it| it.last.load(Relaxed)))
+        Arc::new(Descriptors::within(limit, |it, _| it.last.load(Relaxed)))
     }
 
     fn share(of: &Arc<Descriptors>) -> Arc<Share> {

@@ -52,6 +52,13 @@ impl Cursors {
     }
 }
 
+/// What was missing was ours, not the member's: descriptors, memory, or a port to connect from.
+pub(crate) fn is_own_want(error: &io::Error) -> bool {
+    sys::out_of_descriptors(error)
+        || error.raw_os_error() == Some(libc::EADDRNOTAVAIL)
+        || error.kind() == io::ErrorKind::QuotaExceeded
+}
+
 /// It did not take a connection, or ended one before any answer.
 pub(crate) fn note_failure(
     listener: &RunningListener,

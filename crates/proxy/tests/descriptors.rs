@@ -2,19 +2,37 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "attacks/attacker.rs"]
+#[allow(dead_code)]
+mod attacker;
+#[path = "smuggling/frames.rs"]
+#[allow(dead_code)]
+mod frames;
 #[path = "tcp/stage.rs"]
 mod stage;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream, UdpSocket},
     process::{Child, ChildStdout, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
     time::Duration,
 };
 
+use attacker::Attacker;
+use seaway_model::{
+    L4, LbKey, Owner, Pool,
+    load_balancer::{BackendProtocol, Passive, Protocol},
+};
 use stage::*;
 
 const MEMBER: &str = "SEAWAY_TEST_MEMBER";
+/// What is spoken: `tcp`, `http` or `udp`; with the latter two, another load balancer is beside the one that is attacked.
+const SPEAKS: &str = "SEAWAY_TEST_SPEAKS";
 /// The data plane itself needs about 25 of these; each connection needs two.
 const LIMIT: usize = 60;
 
@@ -22,17 +40,43 @@ const LIMIT: usize = 60;
 #[test]
 #[ignore = "run by another test, with few descriptors"]
 fn child() {
-    let member = std::env::var(MEMBER).expect("the other test names a member");
-    let stage = Stage::new();
-    stage.put(pool(&[member.parse().unwrap()]));
-    let (at, _) = stage.open(HERE, |_| {});
+    let member = std::env::var(MEMBER).expect("the other test names a member").parse().unwrap();
+    let speaks = std::env::var(SPEAKS).expect("the other test says what is spoken");
+    let stage = Stage::with_workers(if speaks == "tcp" { 2 } else { 1 });
+    let passive = Passive { failures: 1, ..Passive::default() };
+    let members = match speaks.as_str() {
+        "http" => Pool { protocol: BackendProtocol::Http1, passive: Some(passive), ..pool(&[member]) },
+        "udp" => Pool { l4: L4::Udp, ..pool(&[member]) },
+        _ => pool(&[member]),
+    };
+    stage.put(members.clone());
+    let (at, listener) = stage.open(HERE, |listener| match speaks.as_str() {
+        "http" => {
+            listener.protocol = Protocol::Http;
+            listener.timeouts.answer = 2 * PATIENCE;
+        }
+        "udp" => listener.l4 = L4::Udp,
+        _ => {}
+    });
+    let mut other = at;
+    if speaks != "tcp" {
+        let key = LbKey::Of(Owner::Config("another".into()));
+        stage.proxy.put_pool(&key, Arc::new(members));
+        let opens = |port: &u16| {
+            let another = seaway_model::Listener { port: *port, ..listener.clone() };
+            stage.proxy.open(&key, HERE, Arc::new(another)).is_ok()
+        };
+        other.set_port(std::iter::repeat_with(free_port).take(50).find(opens).expect("a free port"));
+    }
     let mut out = std::io::stdout();
-    writeln!(out, "\nserving {at}").unwrap();
+    writeln!(out, "\nserving {at} {other}").unwrap();
     let mut lines = std::io::stdin().lines();
     while let Some(Ok(_)) = lines.next() {
         let statistics = stage.proxy.statistics();
         let refused = stage.listener(at).refusals();
-        writeln!(out, "\nstate {} {} {refused}", statistics.connections, statistics.exhausted).unwrap();
+        let blamed = stage.listener(at).connect_errors;
+        writeln!(out, "\nstate {} {} {refused} {blamed}", statistics.connections, statistics.exhausted)
+            .unwrap();
     }
 }
 
@@ -47,12 +91,16 @@ struct Starving {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
     at: SocketAddr,
+    /// The other load balancer, if there is one.
+    other: SocketAddr,
 }
 
 struct State {
     connections: usize,
     exhausted: usize,
     refused: usize,
+    /// Connections that are said to have failed because of a member.
+    blamed: usize,
     spent: u64,
 }
 
@@ -62,6 +110,10 @@ impl Starving {
     }
 
     fn within(limit: usize, member: SocketAddr) -> Starving {
+        Starving::speaking("tcp", limit, member)
+    }
+
+    fn speaking(what: &str, limit: usize, member: SocketAddr) -> Starving {
         let mut child = Command::new("sh")
             .args([
                 "-c",
@@ -71,13 +123,15 @@ impl Starving {
             ])
             .arg(std::env::current_exe().unwrap())
             .env(MEMBER, member.to_string())
+            .env(SPEAKS, what)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let at = said(&mut lines, "serving ").parse().unwrap();
-        Starving { child, lines, at }
+        let text = said(&mut lines, "serving ");
+        let (at, other) = text.split_once(' ').unwrap();
+        Starving { child, lines, at: at.parse().unwrap(), other: other.parse().unwrap() }
     }
 
     fn descriptors(&self) -> usize {
@@ -88,8 +142,8 @@ impl Starving {
         writeln!(self.child.stdin.as_mut().unwrap(), "state").unwrap();
         let text = said(&mut self.lines, "state ");
         let numbers: Vec<usize> = text.split(' ').map(|number| number.parse().unwrap()).collect();
-        let [connections, exhausted, refused] = numbers[..] else { panic!("{text}") };
-        State { connections, exhausted, refused, spent: spent(self.child.id()) }
+        let [connections, exhausted, refused, blamed] = numbers[..] else { panic!("{text}") };
+        State { connections, exhausted, refused, blamed, spent: spent(self.child.id()) }
     }
 }
 
@@ -171,4 +225,103 @@ fn the_last_ones_are_kept_for_what_runs() {
     drop(clients);
     eventually("all are gone", || proxy.state().connections == 0);
     assert_eq!(greeted(proxy.at).0, b'a');
+}
+
+/// Answers a request for `/`, and holds any other; counts those that it holds.
+fn holding(held: Arc<AtomicUsize>) -> Backend {
+    Backend::new(HERE, move |mut stream| {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            if buffer[..count].starts_with(b"GET / ") {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+            } else {
+                held.fetch_add(1, SeqCst);
+            }
+        }
+    })
+}
+
+fn status(at: SocketAddr) -> String {
+    let mut stream = connect(at);
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).chars().skip(9).take(3).collect()
+}
+
+/// Opens so many streams on one connection, each of which the member holds.
+fn streams(at: SocketAddr, count: u32) -> Attacker {
+    let mut attacker = Attacker::new(at, 0);
+    for number in 0..count {
+        attacker.ask(2 * number + 1, "GET", "/hold", true);
+    }
+    attacker
+}
+
+fn answered(attackers: &[Attacker]) -> usize {
+    attackers.iter().map(|it| it.heard.heads.load(SeqCst) + it.heard.resets.load(SeqCst)).sum()
+}
+
+#[test]
+fn no_member_is_blamed_for_descriptors_that_we_lack() {
+    let held = Arc::<AtomicUsize>::default();
+    let member = holding(held.clone());
+    let mut proxy = Starving::speaking("http", LIMIT, member.at);
+    let attackers = [streams(proxy.at, 100)];
+    eventually("all are held or refused", || held.load(SeqCst) + answered(&attackers) == 100);
+    let state = proxy.state();
+    assert!(state.refused > 0, "some have no descriptor");
+    assert_eq!(state.blamed, 0, "the member is well");
+    drop(attackers);
+    eventually("there are descriptors again", || status(proxy.at) == "200");
+}
+
+#[test]
+fn connections_to_members_for_streams_are_of_the_share_of_their_service() {
+    let held = Arc::<AtomicUsize>::default();
+    let member = holding(held.clone());
+    let mut proxy = Starving::speaking("http", 320, member.at);
+    let attackers: Vec<Attacker> = (0..4).map(|_| streams(proxy.at, 100)).collect();
+    eventually("all are held or refused", || held.load(SeqCst) + answered(&attackers) == 400);
+    assert!(held.load(SeqCst) > 100, "{held:?} have a descriptor");
+    for _ in 0..4 {
+        assert_eq!(status(proxy.other), "200");
+    }
+    assert_eq!(proxy.state().blamed, 0);
+    drop(attackers);
+    eventually("it is served again", || status(proxy.at) == "200");
+}
+
+#[test]
+fn flows_beyond_the_share_of_a_service_take_the_places_of_its_idle_ones() {
+    let member = UdpSocket::bind((HERE, 0)).unwrap();
+    let at = member.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut buffer = [0; 64];
+        while let Ok((count, from)) = member.recv_from(&mut buffer) {
+            if &buffer[..count] == b"over" {
+                return;
+            }
+            let _ = member.send_to(&buffer[..count], from);
+        }
+    });
+    let mut proxy = Starving::speaking("udp", 320, at);
+    let echoed = |at: SocketAddr| {
+        let client = UdpSocket::bind((HERE, 0)).unwrap();
+        client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        eventually("the member answers", || {
+            client.send_to(b"ping", at).unwrap();
+            client.recv(&mut [0; 64]).is_ok()
+        });
+        client
+    };
+    // As many as it may have in a process that has so few, and more; each of a client that is gone.
+    for _ in 0..400 {
+        echoed(proxy.at);
+    }
+    echoed(proxy.other);
+    // It has its share at four fifths of what is for newcomers, but for a few.
+    assert!(proxy.descriptors() <= 260, "{} of 320", proxy.descriptors());
+    assert!(proxy.state().refused > 0, "those that had to go are counted");
+    let _ = UdpSocket::bind((HERE, 0)).unwrap().send_to(b"over", at);
 }

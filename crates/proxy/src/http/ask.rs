@@ -30,6 +30,8 @@ pub(super) enum Unanswered {
     Refused(u16),
     /// Nothing of a request has reached it, or what did may be repeated.
     Again(String),
+    /// Nothing of a request has reached it, for want of something that we lack.
+    Ours(io::Error),
     /// Nobody knows what it did.
     Lost(String),
     Late,
@@ -38,6 +40,15 @@ pub(super) enum Unanswered {
 }
 
 impl Unanswered {
+    /// No connection to it came about.
+    pub(super) fn of_connecting(error: io::Error) -> Unanswered {
+        if reach::is_own_want(&error) {
+            Unanswered::Ours(error)
+        } else {
+            Unanswered::Again(error.to_string())
+        }
+    }
+
     /// What the client sends cannot go on.
     pub(super) fn of_client(error: &io::Error) -> Unanswered {
         match error.kind() {
@@ -78,9 +89,11 @@ pub(super) async fn ask_alone(
         }
         None => {
             client.allow(short.connect);
-            match connect(&client.hall, &client.own, &client.who, pool, member).await {
+            // A connection of HTTP/1.1 counts as two; streams each need one beside.
+            let counts = matches!(client.end, End::Multi(_));
+            match connect(&client.hall, &client.own, &client.who, pool, member, counts).await {
                 Ok(end) => end,
-                Err(error) => return (Err(Unanswered::Again(error.to_string())), false),
+                Err(error) => return (Err(Unanswered::of_connecting(error)), false),
             }
         }
     };
@@ -100,15 +113,18 @@ pub(super) fn choose(
     pool.choose(&live, client, cursors.of(pool), tried, hall.now()).cloned()
 }
 
-/// Whoever goes on `own` has set a deadline for it.
+/// Whoever goes on `own` has set a deadline for it. `counts`: its descriptor is none of those that clients count for.
 pub(super) async fn connect(
     hall: &Rc<Hall>,
     own: &Own,
     who: &Who,
     pool: &RunningPool,
     member: &RunningMember,
+    counts: bool,
 ) -> io::Result<End> {
+    let taken = if counts { Some(who.listener.take_descriptor(hall.now())?) } else { None };
     let mut stream = reached(hall, own.index(), member).await?;
+    stream.counts(taken);
     if let Some(version) = pool.live().compiled.pool().proxy {
         let header = reach::introduction(version, who.peer, who.destination, who.listener.at, who.hops);
         stream.write_all(&header).await?;
@@ -203,7 +219,7 @@ async fn ask(
             if may_go_on && sent == scratch.question.len() {
                 send_on(client, scratch, short, stream)?;
             }
-            if client.end.is_gone() {
+            if client.is_gone() {
                 return Poll::Ready(Err(Unanswered::Client));
             }
             let untouched = scratch.answered.is_empty();

@@ -26,7 +26,7 @@ use super::{
     trunk,
 };
 use crate::{
-    reach::{RETRIES, note_failure},
+    reach::{RETRIES, is_own_want, note_failure},
     running::{Mirror, Refusal, RunningMember, RunningPool, Tuned},
 };
 
@@ -63,6 +63,9 @@ pub(super) struct Short<'r> {
     pub(super) connect: u64,
     pub(super) answer: u64,
 }
+
+/// Members that are asked whether they take a request before one waits.
+const MOST_FULL: usize = 8;
 
 fn millis(time: Duration) -> u64 {
     time.as_millis() as u64
@@ -243,7 +246,10 @@ async fn forward(
     }
     loop {
         let known = short.sticky.and_then(|(sticky, _)| pool.marked(sticky.mark?, &tried, client.hall.now()));
-        let member = known.or_else(|| choose(&client.hall, short.client, pool, &tried));
+        let member = known.or_else(|| match many {
+            true => choose_free(client, short.client, pool, &tried),
+            false => choose(&client.hall, short.client, pool, &tried),
+        });
         let Some(member) = member.filter(|_| tried.len() <= retries) else {
             client.who.listener.refuse(Refusal::NoMember);
             return refuse(client, scratch, 503).await;
@@ -274,9 +280,18 @@ async fn forward(
             Err(unanswered) => unanswered,
         };
         client.own.engage(None);
+        if client.who.memory.is_evicted() {
+            // Whatever came of it says nothing about the member.
+            client.end.reset();
+            return After::Close;
+        }
         let status = match unanswered {
             Unanswered::Client => return After::Close,
             Unanswered::Refused(status) => status,
+            Unanswered::Ours(error) => {
+                client.lacks(&error);
+                503
+            }
             // A connection that was kept had been closed meanwhile: that says nothing about the member.
             Unanswered::Again(_) if reused => {
                 fresh_only = true;
@@ -307,6 +322,29 @@ async fn forward(
     }
 }
 
+/// Somebody who takes another request now; if nobody does, whoever would have had it. Clients that keep to one member
+/// wait for that one.
+fn choose_free(
+    client: &Client,
+    address: IpAddr,
+    pool: &Arc<RunningPool>,
+    tried: &[Arc<RunningMember>],
+) -> Option<Arc<RunningMember>> {
+    let first = choose(&client.hall, address, pool, tried)?;
+    if pool.live().compiled.pool().affinity.is_some() || trunk::is_free(client, &first) {
+        return Some(first);
+    }
+    let mut full = [tried, &[first.clone()]].concat();
+    while full.len() < tried.len() + MOST_FULL {
+        let Some(next) = choose(&client.hall, address, pool, &full) else { break };
+        if trunk::is_free(client, &next) {
+            return Some(next);
+        }
+        full.push(next);
+    }
+    Some(first)
+}
+
 /// TLS ends here, and what is in it goes on as it is.
 pub(super) async fn pass_through(client: &Client) {
     let tuned = client.who.listener.tuned_now();
@@ -324,13 +362,18 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
         let Some(member) = choose(&client.hall, client.who.peer.ip(), &pool, &tried) else { break };
         client.own.engage(Some(member.clone()));
         client.allow(client.timeout(|it| it.connect));
-        match connect(&client.hall, &client.own, &client.who, &pool, &member).await {
+        match connect(&client.hall, &client.own, &client.who, &pool, &member, false).await {
             Ok(stream) => {
                 let mut scratch = begun.take().unwrap_or_else(|| client.hall.scratch());
                 scratch.upward.begin(Body::Tunnel, false);
                 scratch.downward.begin(Body::Tunnel, false);
                 tunnel(client, &mut scratch, &stream).await;
                 return client.hall.put_back(scratch);
+            }
+            Err(error) if is_own_want(&error) => {
+                client.own.engage(None);
+                client.lacks(&error);
+                return client.end.reset();
             }
             Err(error) => {
                 client.own.engage(None);

@@ -260,6 +260,9 @@ impl Flow {
         buffer: &mut Buffer,
         to: &End,
     ) -> Poll<Result<(), Broken>> {
+        if hall.is_evicted() {
+            return Poll::Ready(Err(Broken::Sink));
+        }
         let before = (self.moved, self.sent);
         match self.go_on(hall, from, buffer, to) {
             // A connection says so itself; a stream of HTTP/2 does not know the time.

@@ -257,6 +257,11 @@ impl Hall {
         self.current.borrow().as_ref().is_some_and(|own| own.deadline() <= self.now() || own.is_evicted())
     }
 
+    /// The running task has to end: its client holds too much.
+    pub(super) fn is_evicted(&self) -> bool {
+        self.current.borrow().as_ref().is_some_and(|own| own.is_evicted())
+    }
+
     /// The running task has more to do.
     pub(super) fn go_on_next_turn(&self) {
         if let Some(own) = &*self.current.borrow() {

@@ -28,6 +28,9 @@ pub(super) fn reflect(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
             tracing::debug!(pool = %mirror.pool.id, "a request with a long body is not mirrored");
             continue;
         }
+        if !client.who.memory.admits(2 * scratch.question.len()) {
+            continue;
+        }
         let own = Own::new(Some(client.who.listener.clone()), client.hall.now());
         let own = Rc::new(own.passed(client.own.passes()));
         let copy = closing(&scratch.question);
@@ -43,10 +46,11 @@ fn closing(question: &[u8]) -> Vec<u8> {
 }
 
 async fn send(hall: Rc<Hall>, own: Rc<Own>, who: Rc<Who>, pool: Arc<RunningPool>, question: Vec<u8>) {
+    let _held = who.memory.reserve(question.capacity());
     let Some(member) = choose(&hall, who.peer.ip(), &pool, &[]) else { return };
     own.engage(Some(member.clone()));
     own.set_deadline(hall.now() + who.timeout(|it| it.connect));
-    let Ok(End::Wire(stream)) = connect(&hall, &own, &who, &pool, &member).await else { return };
+    let Ok(End::Wire(stream)) = connect(&hall, &own, &who, &pool, &member, true).await else { return };
     own.set_deadline(hall.now() + who.timeout(|it| it.answer));
     if stream.write_all(&question).await.is_err() {
         return;

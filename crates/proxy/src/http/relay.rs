@@ -47,6 +47,11 @@ pub(super) async fn relay(
             }
             match next_head(client, scratch, short, &stream).await {
                 Ok(()) => continue,
+                Err(_) if client.who.memory.is_evicted() => {
+                    stream.reset();
+                    client.end.reset();
+                    return After::Close;
+                }
                 Err(status) => {
                     match status {
                         504 => pool.kept_waiting(member, client.hall.now()),

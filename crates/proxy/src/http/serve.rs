@@ -22,7 +22,7 @@ use super::{
     scratch::{Buffer, Scratch},
     streams,
 };
-use crate::memory::Reservation;
+use crate::{memory::Reservation, running, sys};
 
 /// Whoever asks: a connection of HTTP/1.1, one request after the other, or one stream of HTTP/2.
 pub(super) struct Client {
@@ -65,6 +65,7 @@ impl Client {
             }
             for answered in 1.. {
                 match self.one(&mut scratch, &mut first).await {
+                    After::Next if self.who.memory.is_evicted() => return self.hall.put_back(scratch),
                     After::Next if scratch.asked.is_empty() && !stream.is_readable() => break,
                     // What no member is asked is answered at once, and more may always have come meanwhile.
                     After::Next if answered % ROUNDS == 0 => self.hall.next_turn().await,
@@ -192,6 +193,19 @@ impl Client {
                 self.own.set_deadline(self.hall.now() + self.timeout(|it| it.header));
             }
         }
+    }
+
+    /// It is turned away for want of something that we lack, not the member.
+    pub(super) fn lacks(&self, error: &io::Error) {
+        if sys::out_of_descriptors(error) {
+            self.hall.shared.out_of_descriptors(error);
+        }
+        self.who.listener.refuse(running::Refusal::Resources);
+    }
+
+    /// It has left, or has to: nothing is done for it any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.end.is_gone() || self.who.memory.is_evicted()
     }
 
     /// No further request is awaited from it.

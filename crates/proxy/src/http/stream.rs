@@ -11,6 +11,7 @@ use std::{
 
 use super::{hall::Hall, session::Session};
 use crate::{
+    descriptors::Taken,
     own_sockets::OwnSocket,
     sys::{self, Event, Pipe},
 };
@@ -18,6 +19,8 @@ use crate::{
 pub(super) struct Stream {
     /// As it looks from the member; goes before the connection does.
     own_socket: Option<OwnSocket>,
+    /// Of its load balancer's share, where its client does not count for it.
+    taken: Option<Taken>,
     hall: Rc<Hall>,
     fd: OwnedFd,
     ready: Rc<Ready>,
@@ -77,12 +80,16 @@ impl Ready {
 
 impl Stream {
     pub(super) fn new(hall: Rc<Hall>, fd: OwnedFd, ready: Rc<Ready>, index: u32) -> Stream {
-        Stream { own_socket: None, hall, fd, ready, index, tls: None, patient: Cell::new(false) }
+        Stream { own_socket: None, taken: None, hall, fd, ready, index, tls: None, patient: Cell::new(false) }
     }
 
     /// It is one of our own to a member.
     pub(super) fn is_from(&mut self, own_socket: Option<OwnSocket>) {
         self.own_socket = own_socket;
+    }
+
+    pub(super) fn counts(&mut self, taken: Option<Taken>) {
+        self.taken = taken;
     }
 
     pub(super) fn index(&self) -> u32 {

@@ -68,6 +68,12 @@ impl Trunks {
     }
 }
 
+/// The member takes another request of this client now, without a wait.
+pub(super) fn is_free(client: &Client, member: &Arc<RunningMember>) -> bool {
+    let upstream = client.hall.trunks().of(&client.hall, member);
+    upstream.is_free(client)
+}
+
 /// Sends the request, and reads the head of the answer. Tells whether the connection had been used before.
 pub(super) async fn ask(
     client: &Client,
@@ -79,7 +85,7 @@ pub(super) async fn ask(
 ) -> (Result<End, Unanswered>, bool) {
     let upstream = client.hall.trunks().of(&client.hall, member);
     let Some(place) = upstream.place(client, short.answer).await else {
-        let why = if client.end.is_gone() { Unanswered::Client } else { Unanswered::Refused(503) };
+        let why = if client.is_gone() { Unanswered::Client } else { Unanswered::Refused(503) };
         return (Err(why), false);
     };
     let has_body = scratch.request.body != Body::None;
@@ -99,7 +105,7 @@ pub(super) async fn ask(
             drop(opening);
             match made {
                 Ok(many) => (many, false),
-                Err(error) => return (Err(Unanswered::Again(error.to_string())), false),
+                Err(error) => return (Err(Unanswered::of_connecting(error)), false),
             }
         }
         Way::None => return (Err(Unanswered::Refused(503)), false),
@@ -157,7 +163,7 @@ async fn connect(
 async fn has_heard(many: &Many, client: &Client) {
     client.allow(SETTINGS);
     poll_fn(|_| {
-        if many.seen().has_heard() || many.is_over() || client.hall.is_late() || client.end.is_gone() {
+        if many.seen().has_heard() || many.is_over() || client.hall.is_late() || client.is_gone() {
             return Poll::Ready(());
         }
         many.wait(&client.own);
@@ -253,7 +259,7 @@ async fn ask_by(
 async fn takes(many: &Many, client: &Client, protocol: bool) -> Result<(), Unanswered> {
     poll_fn(|_| {
         let connection = many.seen();
-        if client.end.is_gone() {
+        if client.is_gone() {
             return Poll::Ready(Err(Unanswered::Client));
         }
         if many.is_over() || connection.is_used_up() {
@@ -300,7 +306,7 @@ async fn answered(
         if sent == scratch.question.len() {
             send_on(client, scratch, short, end)?;
         }
-        if client.end.is_gone() {
+        if client.is_gone() {
             return Poll::Ready(Err(Unanswered::Client));
         }
         let is_late = client.hall.is_late();

@@ -1,6 +1,7 @@
 //! A listener on one address as it runs.
 
 use std::{
+    io,
     net::{IpAddr, SocketAddr},
     os::fd::OwnedFd,
     sync::{
@@ -18,7 +19,10 @@ use seaway_model::{
 use seaway_snapshot::Routes;
 
 use super::{Answers, RunningPool, through::Through};
-use crate::{descriptors::Share, tls::Terms};
+use crate::{
+    descriptors::{Share, Taken},
+    tls::Terms,
+};
 
 pub(crate) struct RunningListener {
     pub(crate) key: LbKey,
@@ -299,18 +303,29 @@ impl RunningListener {
 
     /// One more client, if the limits let it in; it leaves with [`RunningListener::leave`].
     pub(crate) fn enter(&self, tuned: &Tuned, now: u64) -> Result<(), Refusal> {
-        let limits = tuned.listener.limits;
-        if let Some(rate) = limits.new_per_second
+        if let Some(rate) = tuned.listener.limits.new_per_second
             && !self.in_time(rate, now)
         {
             return Err(Refusal::Rate);
         }
+        self.enter_if(tuned, |share, count| share.take(count, now))
+    }
+
+    /// The same, in the place of another of its load balancer that has just left, after there was none free.
+    pub(crate) fn enter_instead(&self, tuned: &Tuned) -> Result<(), Refusal> {
+        self.enter_if(tuned, |share, count| {
+            share.take_anyway(count);
+            true
+        })
+    }
+
+    fn enter_if(&self, tuned: &Tuned, take: impl FnOnce(&Share, u32) -> bool) -> Result<(), Refusal> {
         let active = self.active.fetch_add(1, Relaxed) + 1;
-        if limits.connections.is_some_and(|most| active > most) {
+        if tuned.listener.limits.connections.is_some_and(|most| active > most) {
             self.active.fetch_sub(1, Relaxed);
             return Err(Refusal::Connections);
         }
-        if !self.share.take(self.descriptors(), now) {
+        if !take(&self.share, self.descriptors()) {
             self.active.fetch_sub(1, Relaxed);
             return Err(Refusal::Resources);
         }
@@ -326,6 +341,11 @@ impl RunningListener {
         self.share.take_anyway(self.descriptors());
         let active = self.active.fetch_add(1, Relaxed) + 1;
         self.most.fetch_max(active, Relaxed);
+    }
+
+    /// A descriptor beyond what each client needs: for one of several members that it speaks with.
+    pub(crate) fn take_descriptor(&self, now: u64) -> io::Result<Taken> {
+        self.share.take_one(now).ok_or(io::ErrorKind::QuotaExceeded.into())
     }
 
     pub(crate) fn leave(&self) {

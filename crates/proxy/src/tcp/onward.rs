@@ -9,7 +9,7 @@ use super::{
     connection::{Carried, Connection, Delay, Phase, Side, Socket},
 };
 use crate::{
-    reach::{RETRIES, arrived_at, connect, introduction, note_failure},
+    reach::{RETRIES, arrived_at, connect, introduction, is_own_want, note_failure},
     running::Refusal,
     sys::{self, Event},
     worker::Turn,
@@ -58,6 +58,7 @@ impl Tcp {
                     turn.shared.out_of_descriptors(&error);
                     return self.refuse(index, Refusal::Resources, turn);
                 }
+                Err(error) if is_own_want(&error) => connection.rare().tried.push(member),
                 Err(error) => {
                     note_failure(&connection.listener, &pool, &member, &error.to_string(), turn.now);
                     connection.rare().tried.push(member);

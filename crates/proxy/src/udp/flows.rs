@@ -178,18 +178,21 @@ impl<T> Flows<T> {
     }
 
     /// The one that is missed least among a few: never answered, or silent for longest. Comparing a sample needs no
-    /// list that every datagram would have to reorder.
-    pub(super) fn dispensable(&mut self) -> Option<u32> {
+    /// list that every datagram would have to reorder. Of those that are not `eligible` none is looked for beyond that.
+    pub(super) fn dispensable(&mut self, eligible: impl Fn(&T) -> bool) -> Option<u32> {
         let places = self.entries.len() as u64;
         let mut best: Option<(bool, u64, u32)> = None;
         for _ in 0..SAMPLE {
             let slot = self.draw().checked_rem(places)? as u32;
-            if let Some(entry) = self.entries[slot as usize].as_ref() {
+            if let Some(entry) = self.entries[slot as usize].as_ref().filter(|it| eligible(&it.flow)) {
                 let rank = (entry.answered, entry.last, slot);
                 best = Some(best.map_or(rank, |best| best.min(rank)));
             }
         }
-        let any = || self.entries.iter().position(Option::is_some).map(|slot| slot as u32);
+        let any = || {
+            let slot = self.entries.iter().position(Option::is_some)?;
+            self.entries[slot].as_ref().filter(|it| eligible(&it.flow)).map(|_| slot as u32)
+        };
         best.map(|(_, _, slot)| slot).or_else(any)
     }
 
@@ -334,7 +337,7 @@ mod tests {
             flows.of(id).unwrap().answered = port < 10;
         }
         for _ in 0..3 {
-            let slot = flows.dispensable().unwrap();
+            let slot = flows.dispensable(|_| true).unwrap();
             let entry = flows.remove(slot).unwrap();
             assert!(!entry.answered);
         }

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use seaway_model::load_balancer::ProxyVersion;
+use seaway_model::{LbKey, load_balancer::ProxyVersion};
 use seaway_wire::proxy::{self, Forwarded, Origin, Parsed, Transport, Version};
 
 use super::{
@@ -178,7 +178,13 @@ impl Udp {
         }
         let number = self.flows.draw();
         let pool = tuned.pool(|| number).ok_or(Refusal::NoMember)?;
-        listener.enter(tuned, turn.now)?;
+        match listener.enter(tuned, turn.now) {
+            // It has its share: one of its own flows goes, if one can be found.
+            Err(Refusal::Resources) if self.make_room_at(&listener.key, turn) => {
+                listener.enter_instead(tuned)?
+            }
+            entered => entered?,
+        }
         let opened = self.begin(key, listener, pool, (client, passes), turn).map(|(member, dialled)| {
             let live = pool.live();
             let version = live.compiled.pool().proxy.filter(|version| *version == ProxyVersion::V2);
@@ -294,6 +300,9 @@ impl Udp {
         turn: &Turn,
     ) -> io::Result<Dialled> {
         let socket = sys::datagram_socket(&member.address)?;
+        if !turn.shared.descriptors.allow(socket.as_fd()) {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
         appear_as(client, socket.as_fd(), &member.address)?;
         sys::connect(socket.as_fd(), &member.address)?;
         let token = Token::new(Kind::Datagrams, id.slot, id.generation);
@@ -308,12 +317,23 @@ impl Udp {
 
     /// Ends the flow that is missed least.
     fn make_room(&mut self, turn: &mut Turn) -> bool {
-        let Some(slot) = self.flows.dispensable() else { return false };
+        let Some(slot) = self.flows.dispensable(|_| true) else { return false };
+        self.give_up(slot, turn);
+        true
+    }
+
+    /// The same, of this load balancer alone.
+    fn make_room_at(&mut self, key: &LbKey, turn: &mut Turn) -> bool {
+        let Some(slot) = self.flows.dispensable(|flow| flow.listener.key == *key) else { return false };
+        self.give_up(slot, turn);
+        true
+    }
+
+    fn give_up(&mut self, slot: u32, turn: &mut Turn) {
         if let Some(entry) = self.flows.at(slot) {
             entry.flow.listener.refuse(Refusal::Resources);
         }
         self.end(slot, turn);
-        true
     }
 }
 

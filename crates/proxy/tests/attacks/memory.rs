@@ -201,3 +201,39 @@ fn streams_that_wait_for_a_member_hold_what_is_accounted_for_them() {
     // Each worker may hold a little that it has not told yet.
     assert!((held + (64 << 10)) * 4 > grown * 3, "{held} of {grown} bytes are accounted for");
 }
+
+#[test]
+fn who_is_ended_for_its_memory_lets_go_of_it_at_once() {
+    let _alone = alone();
+    // All that it takes at a time are held, and nobody waits for less than the time for an answer.
+    let member = Member::new(Terms { streams: 1, ..Terms::default() });
+    let (stage, at) = front(&[member.at], |listener| {
+        listener.timeouts.answer = 2 * PATIENCE;
+        listener.http.limits.head = 64 << 10;
+    });
+    let holders: Vec<Attacker> = (0..8)
+        .map(|number| {
+            let mut holder = Attacker::new(at, 0);
+            holder.ask(1, "GET", "/hold", true);
+            eventually("it has a stream", || member.told.requests.load(SeqCst) == number + 1);
+            holder
+        })
+        .collect();
+    let padding = "x".repeat(60 << 10);
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = connect(at);
+            client
+                .write_all(format!("GET / HTTP/1.1\r\nHost: a\r\nX-Padding: {padding}\r\n\r\n").as_bytes())
+                .unwrap();
+            client
+        })
+        .collect();
+    let memory = || stage.proxy.statistics().memory;
+    eventually("all wait for a stream", || stage.listener(at).requests == 28 && memory().held > 2 << 20);
+    stage.proxy.limit_memory(MemoryLimits { total: Some(1 << 20), per_connection: None });
+    eventually("no more is held than may be", || memory().held <= 1 << 20);
+    assert!(memory().evicted > 0, "{:?}", memory());
+    assert_eq!(stage.member(member.at).connect_errors, 0);
+    drop((holders, waiting));
+}

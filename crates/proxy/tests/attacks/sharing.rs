@@ -190,3 +190,21 @@ fn bodies_that_come_with_their_heads_do_not_wait_for_windows_of_others() {
     }
     drop(attackers);
 }
+
+#[test]
+fn a_member_that_has_no_stream_free_is_left_out_while_others_have() {
+    let _alone = alone();
+    let (full, free) = (Member::new(Terms { streams: 1, ..Terms::default() }), Member::new(Terms::default()));
+    let (_stage, at) = front(&[full.at, free.at], patient);
+    let mut attackers = Vec::new();
+    eventually("one has no stream free", || {
+        if attackers.len() < 40 {
+            attackers.push(waiting(at, 1));
+        }
+        full.told.requests.load(SeqCst) == 8
+    });
+    for _ in 0..8 {
+        assert_eq!(status(at), "200");
+    }
+    drop(attackers);
+}

@@ -45,6 +45,33 @@ fn an_unsolicited_answer_is_no_other_client_s_answer() {
     no_harm([scene.judge()]);
 }
 
+/// The second is there when the first is read: nobody has to wait for it.
+#[test]
+fn a_second_answer_that_comes_with_the_first_ends_the_connection() {
+    let connections = Arc::new(Mutex::new(0));
+    let count = connections.clone();
+    let member = Backend::new(HERE, move |stream| {
+        *count.lock().unwrap() += 1;
+        stream.set_nodelay(true).unwrap();
+        let (mut reader, mut writer) = (BufReader::new(&stream), &stream);
+        while let Some(head) = read_head(&mut reader) {
+            let target = target_of(&head);
+            let second = if target == "/attack" { answer("/poison", false) } else { String::new() };
+            if writer.write_all((answer(&target, false) + &second).as_bytes()).is_err() {
+                return;
+            }
+        }
+    });
+    let mut scene = Scene::new("two answers in one segment", member.at);
+    for _ in 0..tries() {
+        let (status, body) = Client::new(scene.at).ask("GET /attack HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(status == 200 && !body.contains("poison"), "{status} {body}");
+        scene.try_victim();
+    }
+    no_harm([scene.judge()]);
+    assert!(*connections.lock().unwrap() > tries(), "each of those connections has ended");
+}
+
 /// The proxy does not read the body of what it answers itself: that is no request either.
 #[test]
 fn a_body_of_what_no_member_is_asked_for_is_no_request() {

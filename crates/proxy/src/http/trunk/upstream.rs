@@ -179,18 +179,34 @@ impl Upstream {
         streams.saturating_add(self.usual.get().saturating_mul(MOST_CONNECTIONS.saturating_sub(known)))
     }
 
+    fn streams_of(&self, client: usize) -> u32 {
+        self.by_client.borrow().get(&client).copied().unwrap_or(0)
+    }
+
+    /// One who has so many may have another.
+    fn admits(&self, has: u32) -> bool {
+        let free = self.capacity().saturating_sub(self.streams.get());
+        free > 0 && (has == 0 || (has as usize) < free / 2)
+    }
+
+    /// This client does not have to wait for a stream.
+    pub(super) fn is_free(&self, client: &Client) -> bool {
+        let has = self.streams_of(Rc::as_ptr(&client.who.memory) as usize);
+        let may_open = || self.connections.borrow().len() + self.opening.get() < MOST_CONNECTIONS;
+        self.admits(has) && (self.widest().is_some() || may_open())
+    }
+
     /// Waits for a stream. `None`: none is free in time, or the client is gone.
     pub(super) async fn place(self: &Rc<Self>, client: &Client, patience: u64) -> Option<Place> {
         let memory = &client.who.memory;
         let key = Rc::as_ptr(memory) as usize;
         let until = client.hall.now().saturating_add(patience).min(client.limit.get());
         let free = poll_fn(|_| {
-            let has = self.by_client.borrow().get(&key).copied().unwrap_or(0);
-            let free = self.capacity().saturating_sub(self.streams.get());
-            if free > 0 && (has == 0 || (has as usize) < free / 2) {
+            let has = self.streams_of(key);
+            if self.admits(has) {
                 return Poll::Ready(true);
             }
-            if client.end.is_gone() || client.hall.now() >= until {
+            if client.is_gone() || client.hall.now() >= until {
                 return Poll::Ready(false);
             }
             self.wait(client, has, until);
@@ -203,6 +219,8 @@ impl Upstream {
         }
         *self.by_client.borrow_mut().entry(key).or_default() += 1;
         self.streams.set(self.streams.get() + 1);
+        // Where one gets on, the next one may, too.
+        self.wake_some(1);
         Some(Place { upstream: self.clone(), client: memory.clone() })
     }
 
@@ -212,13 +230,13 @@ impl Upstream {
         let until = client.hall.now().saturating_add(patience).min(client.limit.get());
         let way = poll_fn(|_| {
             self.part_with_stuck(client.hall.now());
-            if client.end.is_gone() {
+            if client.is_gone() {
                 return Poll::Ready(Way::Gone);
             }
             if let Some(many) = self.best(body) {
                 return Poll::Ready(Way::By(many));
             }
-            let has = self.by_client.borrow().get(&key).copied().unwrap_or(0);
+            let has = self.streams_of(key);
             // What is left is a connection that has a stream free, and little of a window.
             let any = self.widest();
             if (any.is_none() || has <= FEW_STREAMS) && self.may_open(client.hall.now()) {
@@ -235,6 +253,10 @@ impl Upstream {
         });
         let way = way.await;
         client.own.waits_at(None);
+        if matches!(way, Way::By(_)) {
+            // Where one gets on, the next one may, too.
+            self.wake_some(1);
+        }
         way
     }
 
