@@ -22,10 +22,27 @@ pub struct View {
     pub units_marked: u64,
     /// Lines of the access log that came to nothing.
     pub lost_lines: u64,
+    /// What the data plane holds for clients.
+    #[serde(default)]
+    pub memory: MemoryView,
     pub services: Vec<ServiceView>,
     #[serde(default)]
     pub certificates: CertificatesView,
     pub problems: Vec<Problem>,
+}
+
+/// Memory of the data plane beyond the kernel's buffers, and who had to go.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryView {
+    pub bytes: u64,
+    pub limit_bytes: u64,
+    /// Requests and connections that were refused because the limit was reached.
+    pub refused: u64,
+    /// Connections that were ended because they held most and took nothing.
+    pub evicted: u64,
+    /// UDP flows that were ended for others, for want of descriptors.
+    pub flows_evicted: u64,
 }
 
 /// All certificates together: by name there would be no end of them.

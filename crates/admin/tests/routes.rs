@@ -208,7 +208,7 @@ fn metrics_parse_and_their_labels_are_bounded() {
                         "protocol" => &["tcp", "udp"],
                         "direction" => &["in", "out"],
                         "state" => &["up", "down", "ejected", "draining", "unchecked", "serving", "failed"],
-                        "reason" => &["source", "limit", "PortInUse", "NoEndpoints"],
+                        "reason" => &["source", "limit", "PortInUse", "NoEndpoints", "memory", "descriptors"],
                         "status" => &["1xx", "2xx", "3xx", "4xx", "5xx"],
                         "version" => &["0.1.0 (2f1c9ab)"],
                         _ => panic!("{name} has an unknown label {key}"),
@@ -240,6 +240,12 @@ fn metrics_parse_and_their_labels_are_bounded() {
         assert_eq!(value("seaway_unit_failures", ""), 1.0);
         assert_eq!(value("seaway_units_marked", ""), 12.0);
         assert_eq!(value("seaway_access_log_lost", ""), 7.0);
+        assert_eq!(value("seaway_dataplane_memory_bytes", ""), f64::from(3 << 20));
+        assert_eq!(value("seaway_dataplane_memory_limit_bytes", ""), f64::from(1 << 30));
+        assert_eq!(value("seaway_dataplane_memory_refused", ""), 4.0);
+        assert_eq!(value("seaway_dataplane_evictions", "reason=memory"), 5.0);
+        assert_eq!(value("seaway_dataplane_evictions", "reason=descriptors"), 6.0);
+        assert_eq!(families["seaway_dataplane_evictions"].0, "counter");
         assert!(value("process_resident_memory_bytes", "") > 1e6);
         assert!(value("process_open_fds", "") > 3.0);
         assert_eq!(families["seaway_connections"].0, "counter");

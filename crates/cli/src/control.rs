@@ -284,6 +284,7 @@ pub(crate) fn source(
             view.unit_failures = failures;
             view.units_marked = handle.marked();
             view.lost_lines = host.as_ref().map_or(0, |host| host.proxy.lost_lines());
+            view.memory = seaway_node::memory(host.as_ref().map(|host| &host.proxy));
             view.certificates = CertificatesView {
                 by_state: [
                     ("valid", certificates.valid),

@@ -19,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use seaway_admin::view::MemoryView;
 use seaway_announce::{Arp, Enforced, Links};
 use seaway_drivers::{
     native::{Native, OnHost},
@@ -35,6 +36,18 @@ pub use view::ServiceViews;
 /// What is planned, with the counters of whoever serves it here, for the status page.
 pub fn view(plan: &[Overview], proxy: Option<&Proxy>) -> ServiceViews {
     view::fold(plan, &proxy.map(Proxy::statistics).unwrap_or_default())
+}
+
+/// What that holds for its clients.
+pub fn memory(proxy: Option<&Proxy>) -> MemoryView {
+    let memory = proxy.map(Proxy::memory).unwrap_or_default();
+    MemoryView {
+        bytes: memory.held,
+        limit_bytes: memory.limit,
+        refused: memory.refused,
+        evicted: memory.evicted,
+        flows_evicted: memory.flows_evicted,
+    }
 }
 
 /// Makes this machine's settings such that it stays silent about addresses on `lo`, for whoever may not do so later.

@@ -19,7 +19,7 @@ use crate::{
     open::{self, OpenError},
     running::{self, RunningListener},
     shared::Shared,
-    statistics::Statistics,
+    statistics::{MemoryStatistics, Statistics},
     sys,
     tls::{KeyError, Keys},
     worker::{Command, Mailbox, Worker},
@@ -246,6 +246,11 @@ impl Proxy {
     /// How much clients may make the process hold, from now on; connections that are open keep their own bound.
     pub fn limit_memory(&self, limits: MemoryLimits) {
         self.shared().memory.set(limits);
+    }
+
+    /// What is held for clients, for whom the rest of the statistics is too much.
+    pub fn memory(&self) -> MemoryStatistics {
+        MemoryStatistics::of(self.shared())
     }
 
     /// Of the access log: lines that came to nothing, since nobody took them in time or the disk did not.

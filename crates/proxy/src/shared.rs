@@ -52,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<MemoryBudget>,
     /// Connections of all workers; UDP flows do not count.
     connections: AtomicUsize,
+    /// UDP flows that were ended for others.
+    pub(crate) flows_evicted: AtomicU64,
     flows: AtomicUsize,
     draining: AtomicBool,
     ended: Mutex<()>,
@@ -79,6 +81,7 @@ impl Shared {
             mark: Mark::new(RandomState::new().hash_one(std::process::id())),
             looped_at: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
+            flows_evicted: AtomicU64::new(0),
             flows: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             ended: Mutex::default(),

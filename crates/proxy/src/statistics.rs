@@ -35,6 +35,20 @@ pub struct MemoryStatistics {
     pub refused: u64,
     /// Connections that were ended because they held most for longest.
     pub evicted: u64,
+    /// UDP flows that were ended for others, for want of descriptors.
+    pub flows_evicted: u64,
+}
+
+impl MemoryStatistics {
+    pub(crate) fn of(shared: &Shared) -> MemoryStatistics {
+        MemoryStatistics {
+            held: shared.memory.held(),
+            limit: shared.memory.limit(),
+            refused: shared.memory.refused.load(Relaxed),
+            evicted: shared.memory.evicted.load(Relaxed),
+            flows_evicted: shared.flows_evicted.load(Relaxed),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -111,12 +125,7 @@ impl Statistics {
         let mut statistics = Statistics {
             connections: shared.connections() as u64,
             exhausted: shared.exhausted.load(Relaxed),
-            memory: MemoryStatistics {
-                held: shared.memory.held(),
-                limit: shared.memory.limit(),
-                refused: shared.memory.refused.load(Relaxed),
-                evicted: shared.memory.evicted.load(Relaxed),
-            },
+            memory: MemoryStatistics::of(shared),
             ..Statistics::default()
         };
         for state in registry.values_mut() {

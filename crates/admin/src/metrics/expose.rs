@@ -25,6 +25,7 @@ type Labels = Vec<(&'static str, &'static str)>;
 pub(super) fn render(view: &View, totals: &HashMap<L4, Counts>, usage: Usage, counted: &[Counted]) -> String {
     let mut registry = Registry::default();
     traffic(&mut registry, view, totals);
+    data_plane(&mut registry, view);
     state(&mut registry, view);
     process(&mut registry, view, usage);
     counted.iter().for_each(|it| it(&mut registry));
@@ -98,6 +99,33 @@ fn traffic(registry: &mut Registry, view: &View, totals: &HashMap<L4, Counts>) {
         "seaway_open_connections",
         "Connections and UDP flows open now",
         gauges(open.collect()),
+    );
+}
+
+fn data_plane(registry: &mut Registry, view: &View) {
+    let memory = &view.memory;
+    registry.register_with_unit(
+        "seaway_dataplane_memory",
+        "Memory held for clients beyond the kernel's buffers",
+        Unit::Bytes,
+        ConstGauge::new(memory.bytes),
+    );
+    registry.register_with_unit(
+        "seaway_dataplane_memory_limit",
+        "How much that may be",
+        Unit::Bytes,
+        ConstGauge::new(memory.limit_bytes),
+    );
+    registry.register(
+        "seaway_dataplane_memory_refused",
+        "Requests and connections refused because the limit was reached",
+        ConstCounter::new(memory.refused),
+    );
+    let evicted = [("memory", memory.evicted), ("descriptors", memory.flows_evicted)];
+    registry.register(
+        "seaway_dataplane_evictions",
+        "Connections ended for their memory, and UDP flows ended for want of descriptors",
+        counters(evicted.map(|(reason, count)| (vec![("reason", reason)], count)).into()),
     );
 }
 

@@ -153,11 +153,13 @@ fn problem(page: &mut String, problem: &Problem) -> fmt::Result {
 fn about(page: &mut String, view: &View, usage: Usage, now: Time) -> fmt::Result {
     writeln!(
         page,
-        r#"<p class="about">Seaway {} · up {} · {} · {} resident · {} of {} descriptors</p>"#,
+        r#"<p class="about">Seaway {} · up {} · {} · {} resident · {} of {} for clients · {} of {} descriptors</p>"#,
         text(&view.version),
         age(view.started, now),
         plural(view.workers as usize, "worker", "workers"),
         bytes(usage.resident_bytes as f64),
+        bytes(view.memory.bytes as f64),
+        bytes(view.memory.limit_bytes as f64),
         count(usage.descriptors),
         count(usage.descriptor_limit),
     )

@@ -6,8 +6,8 @@ use std::{
 };
 
 use seaway_admin::view::{
-    Answers, Bytes, CertificatesView, CheckView, Http, ListenerView, MemberState, MemberView, PoolView,
-    Readiness, Refused, ServiceView, Sessions, View,
+    Answers, Bytes, CertificatesView, CheckView, Http, ListenerView, MemberState, MemberView, MemoryView,
+    PoolView, Readiness, Refused, ServiceView, Sessions, View,
 };
 use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
 
@@ -25,6 +25,7 @@ pub(crate) fn at(count: u64) -> View {
         unit_failures: 1,
         units_marked: 12,
         lost_lines: 7,
+        memory: MemoryView { bytes: 3 << 20, limit_bytes: 1 << 30, refused: 4, evicted: 5, flows_evicted: 6 },
         services: vec![shop(count), door(count), dns(count), legacy()],
         certificates: CertificatesView {
             by_state: [("valid".to_owned(), 2), ("expiring".to_owned(), 1)].into(),

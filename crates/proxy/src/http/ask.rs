@@ -77,21 +77,28 @@ pub(super) async fn ask_alone(
     member: &Arc<RunningMember>,
     fresh_only: bool,
 ) -> (Result<MemberAnswer, Unanswered>, bool) {
+    // A connection of HTTP/1.1 has one session, streams have one each.
+    let is_one_of_many = matches!(client.end, End::Multi(_));
+    if is_one_of_many && pool.live().outward.is_some() && !client.who.memory.admits(Session::HELD) {
+        client.who.refuse_for_memory();
+        return (Err(Unanswered::Refused(503)), false);
+    }
     let surely = !short.method.is_idempotent();
     let kept = if fresh_only { None } else { client.hall.kept().take(member, &client.who, surely) };
     let reused = kept.is_some();
     let mut next = short.next;
     let end = match kept {
-        Some((stream, most)) => {
+        Some((mut stream, most)) => {
             next = next.min(most);
+            stream.charge(&client.who.memory);
             stream.taken_by(client.own.index());
             End::Wire(stream)
         }
         None => {
             client.allow(short.connect);
             // A connection of HTTP/1.1 counts as two; streams each need one beside.
-            let counts = matches!(client.end, End::Multi(_));
-            match connect(&client.hall, &client.own, &client.who, pool, member, counts).await {
+            let connected = connect(&client.hall, &client.own, &client.who, pool, member, is_one_of_many);
+            match connected.await {
                 Ok(end) => end,
                 Err(error) => return (Err(Unanswered::of_connecting(error)), false),
             }
@@ -130,6 +137,7 @@ pub(super) async fn connect(
         stream.write_all(&header).await?;
     }
     secured(&mut stream, pool, member).await?;
+    stream.charge(&who.memory);
     Ok(End::Wire(stream))
 }
 

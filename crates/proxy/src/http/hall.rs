@@ -34,6 +34,8 @@ pub(super) struct Hall {
     now: Cell<u64>,
     epoll: Arc<Epoll>,
     pub(super) memory: Rc<WorkerMemory>,
+    /// What is held for no client in particular.
+    pub(super) common: Rc<ConnectionMemory>,
     pub(super) shared: Arc<Shared>,
     doors: RefCell<Doors>,
     streams: RefCell<Slab<Rc<Ready>>>,
@@ -183,10 +185,12 @@ impl Drop for Own {
 
 impl Hall {
     pub(super) fn new(turn: &Turn) -> Rc<Hall> {
+        let memory = WorkerMemory::new(turn.shared.memory.clone());
         Rc::new(Hall {
             now: Cell::new(turn.now),
             epoll: turn.epoll.clone(),
-            memory: WorkerMemory::new(turn.shared.memory.clone()),
+            common: memory.shared(),
+            memory,
             shared: turn.shared.clone(),
             doors: RefCell::new(Doors::new(Kind::HttpListener)),
             streams: RefCell::default(),

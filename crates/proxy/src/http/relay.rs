@@ -185,7 +185,8 @@ pub(super) async fn relay(
     }
     // The next request begins behind it, whether or not the member has taken all of this one.
     let asked_all = upward.is_over();
-    if let End::Wire(stream) = stream {
+    if let End::Wire(mut stream) = stream {
+        stream.charge(&client.hall.common);
         let is_done = upward.is_through() && answered.is_empty();
         let switches = short.upgrade || short.method == Method::Connect;
         if !is_done || is_unread || !is_whole || switches {

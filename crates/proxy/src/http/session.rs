@@ -23,6 +23,9 @@ const ROUNDS: usize = 16;
 const RECORD: usize = 16 << 10;
 
 impl Session {
+    /// Bytes that one to a member holds while its client takes nothing: its keys and buffers, and a record.
+    pub(super) const HELD: usize = 16 << 10;
+
     pub(super) fn new(connection: impl Into<Connection>) -> Session {
         Session { connection: connection.into(), plaintext: 0, finished: false }
     }

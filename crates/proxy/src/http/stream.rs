@@ -12,6 +12,7 @@ use std::{
 use super::{hall::Hall, session::Session};
 use crate::{
     descriptors::Taken,
+    memory::{ConnectionMemory, Reservation},
     own_sockets::OwnSocket,
     sys::{self, Event, Pipe},
 };
@@ -21,6 +22,8 @@ pub(super) struct Stream {
     own_socket: Option<OwnSocket>,
     /// Of its load balancer's share, where its client does not count for it.
     taken: Option<Taken>,
+    /// What its session holds; of whoever uses it now.
+    held: Option<Reservation>,
     hall: Rc<Hall>,
     fd: OwnedFd,
     ready: Rc<Ready>,
@@ -80,7 +83,17 @@ impl Ready {
 
 impl Stream {
     pub(super) fn new(hall: Rc<Hall>, fd: OwnedFd, ready: Rc<Ready>, index: u32) -> Stream {
-        Stream { own_socket: None, taken: None, hall, fd, ready, index, tls: None, patient: Cell::new(false) }
+        Stream {
+            own_socket: None,
+            taken: None,
+            held: None,
+            hall,
+            fd,
+            ready,
+            index,
+            tls: None,
+            patient: Cell::new(false),
+        }
     }
 
     /// It is one of our own to a member.
@@ -90,6 +103,13 @@ impl Stream {
 
     pub(super) fn counts(&mut self, taken: Option<Taken>) {
         self.taken = taken;
+    }
+
+    /// From now on this client, or all of the worker, have what its session holds.
+    pub(super) fn charge(&mut self, memory: &Rc<ConnectionMemory>) {
+        if self.tls.is_some() {
+            self.held = Some(memory.reserve(Session::HELD));
+        }
     }
 
     pub(super) fn index(&self) -> u32 {

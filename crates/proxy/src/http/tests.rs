@@ -3,7 +3,13 @@
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
 use ::aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -12,8 +18,8 @@ use rustls::{
     pki_types::ServerName,
 };
 use seaway_model::{
-    Kind as ObjectKind, LbKey, Listener, ObjectRef,
-    load_balancer::{Action, Certificate, Protocol, TlsByName},
+    Kind as ObjectKind, LbKey, Listener, ObjectRef, Pool,
+    load_balancer::{Action, BackendProtocol, Certificate, Protocol, TlsByName},
 };
 use seaway_testkit::balancing;
 
@@ -57,6 +63,15 @@ impl ByHand {
         running::put_pool(&shared.registry, &LbKey::Whole, &id, Some(Arc::new(pool)), sys::millis());
         let action = balancing::listener(80).rules[0].action.clone();
         ByHand::with(action, None, shared)
+    }
+
+    /// Before a member of HTTP/2.
+    fn before_many(member: SocketAddr) -> ByHand {
+        let shared = Arc::new(Shared::new(Vec::new()));
+        let pool = Pool { protocol: BackendProtocol::Http2, ..balancing::pool(&[member]) };
+        let id = pool.id.clone();
+        running::put_pool(&shared.registry, &LbKey::Whole, &id, Some(Arc::new(pool)), sys::millis());
+        ByHand::with(balancing::listener(80).rules[0].action.clone(), None, shared)
     }
 
     fn with(action: Action, certificate: Option<&Certificate>, shared: Arc<Shared>) -> ByHand {
@@ -300,5 +315,48 @@ impl ByHand {
             [head, sealed].concat()
         };
         (stream, seal)
+    }
+}
+
+/// A member of HTTP/2 that counts requests and answers none.
+fn counting(requests: Arc<AtomicUsize>) -> SocketAddr {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let at = socket.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in socket.incoming() {
+            let requests = requests.clone();
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                stream.read_exact(&mut [0; 24]).unwrap();
+                let streams = [0, 3, 0, 0, 3, 0xe8];
+                stream.write_all(&frame(SETTINGS, 0, 0, &streams)).unwrap();
+                while let Some(frame) = next(&mut stream) {
+                    requests.fetch_add(usize::from(frame.kind == HEADERS), SeqCst);
+                }
+            });
+        }
+    });
+    at
+}
+
+#[test]
+fn all_of_a_burst_before_a_member_that_is_new_get_in_although_no_time_passes() {
+    let requests = Arc::<AtomicUsize>::default();
+    let mut worker = ByHand::before_many(counting(requests.clone()));
+    let mut clients: Vec<TcpStream> = (0..2).map(|_| worker.client()).collect();
+    for client in &mut clients {
+        let mut asked = hello();
+        for number in 0..120 {
+            let fields: [(&[u8], &[u8]); 4] =
+                [(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", b"/")];
+            asked.extend(frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &block(&fields)));
+        }
+        client.write_all(&asked).unwrap();
+    }
+    // The worker's clock stands still: whoever is woken by nobody waits for ever.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while requests.load(SeqCst) < 240 {
+        assert!(Instant::now() < deadline, "{requests:?} of 240 requests have reached the member");
+        worker.turn();
     }
 }

@@ -132,10 +132,11 @@ async fn connect(
     if stream.session().is_some_and(|it| it.connection().alpn_protocol() != Some(b"h2")) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));
     }
+    stream.charge(&hall.common);
     let own = Rc::new(Own::new(None, hall.now()));
     let ready = stream.ready();
     let connection = Connection::client(for_member(OURS.head));
-    let many = Many::new(hall.clone(), stream, own.clone(), connection, &hall.memory.shared());
+    let many = Many::new(hall.clone(), stream, own.clone(), connection, &hall.common);
     let (driven, patience, at) = (many.clone(), client.timeout(|it| it.answer), member.at);
     let (stands, of) = (upstream.stands(), upstream.clone());
     hall.begin(own.clone(), async move {

@@ -332,6 +332,7 @@ impl Udp {
     fn give_up(&mut self, slot: u32, turn: &mut Turn) {
         if let Some(entry) = self.flows.at(slot) {
             entry.flow.listener.refuse(Refusal::Resources);
+            turn.shared.flows_evicted.fetch_add(1, Relaxed);
         }
         self.end(slot, turn);
     }

@@ -13,7 +13,7 @@ use std::{
 use crate::{frames::*, stage::*};
 
 pub(crate) const WINDOW_UPDATE: u8 = 8;
-const INITIAL_WINDOW: u16 = 4;
+pub(crate) const INITIAL_WINDOW: u16 = 4;
 
 /// What it has heard. Frames are read so that nothing piles up in the kernel; what they allow is not used.
 #[derive(Default)]

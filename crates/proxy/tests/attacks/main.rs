@@ -2,10 +2,12 @@
 //! served.
 #![allow(clippy::unwrap_used)]
 
+mod apart;
 mod attacker;
 mod member;
 mod memory;
 mod sharing;
+mod tunnels;
 mod turns;
 
 #[path = "../smuggling/frames.rs"]

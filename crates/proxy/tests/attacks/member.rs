@@ -80,7 +80,7 @@ fn serve(mut stream: TcpStream, terms: Terms, told: &Told) -> Option<()> {
     let mut preface = [0; 24];
     stream.read_exact(&mut preface).ok()?;
     let setting = |which: u16, value: u32| [&which.to_be_bytes()[..], &value.to_be_bytes()].concat();
-    let settings = [setting(3, terms.streams), setting(4, terms.window)].concat();
+    let settings = [setting(3, terms.streams), setting(4, terms.window), setting(8, 1)].concat();
     stream.write_all(&frame(SETTINGS, 0, 0, &settings)).ok()?;
     if terms.room > 0 {
         stream.write_all(&frame(WINDOW_UPDATE, 0, 0, &terms.room.to_be_bytes())).ok()?;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// For one connection, whatever it does.
-const MOST: isize = 3 << 19;
+pub(crate) const MOST: isize = 3 << 19;
 
 /// Of room for requests that are over, for the next ones of the worker.
 const KEPT: isize = 1 << 20;
