@@ -31,7 +31,9 @@ use seaway_model::{
 use stage::*;
 
 const MEMBER: &str = "SEAWAY_TEST_MEMBER";
-/// What is spoken: `tcp`, `http` or `udp`; with the latter two, another load balancer is beside the one that is attacked.
+/// A member of the other load balancer, where it has one of its own.
+const OTHER: &str = "SEAWAY_TEST_OTHER";
+/// What is spoken: `tcp`, `http`, `udp` or `loop`; with all but the first, another load balancer is beside the one that is attacked.
 const SPEAKS: &str = "SEAWAY_TEST_SPEAKS";
 /// The data plane itself needs about 25 of these; each connection needs two.
 const LIMIT: usize = 60;
@@ -61,6 +63,10 @@ fn child() {
     let mut other = at;
     if speaks != "tcp" {
         let key = LbKey::Of(Owner::Config("another".into()));
+        let members = match std::env::var(OTHER) {
+            Ok(own) => pool(&[own.parse().unwrap()]),
+            Err(_) => members,
+        };
         stage.proxy.put_pool(&key, Arc::new(members));
         let opens = |port: &u16| {
             let another = seaway_model::Listener { port: *port, ..listener.clone() };

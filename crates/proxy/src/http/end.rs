@@ -82,6 +82,18 @@ impl End {
         }
     }
 
+    /// Of a member: tells whether something waits that is not taken, and whether something was.
+    pub(super) fn note(&self, waits: bool, moved: bool) {
+        if let End::Multi(multi) = self {
+            multi.note(waits, moved);
+        }
+    }
+
+    /// Of a member: it has to make room for others.
+    pub(super) fn is_reclaimed(&self) -> bool {
+        matches!(self, End::Multi(multi) if multi.is_reclaimed())
+    }
+
     /// Nobody is there any more.
     pub(super) fn is_gone(&self) -> bool {
         match self {

@@ -46,7 +46,7 @@ struct Window {
     /// What was taken since it last grew.
     taken: Cell<usize>,
     /// Among the streams of the member; it is free when this one is over.
-    _place: Place,
+    place: Place,
 }
 
 /// For an answer that is not small; and for one that is taken as fast as it comes.
@@ -68,7 +68,7 @@ impl Multi {
         memory: Rc<ConnectionMemory>,
         place: Place,
     ) -> Multi {
-        let window = Some(Window { memory, lent: Cell::new(0), taken: Cell::new(0), _place: place });
+        let window = Some(Window { memory, lent: Cell::new(0), taken: Cell::new(0), place });
         let multi = Multi { many, key, own, is_unanswered: Cell::new(false), switches: false, window };
         if let Some(window) = multi.window.as_ref().filter(|_| multi.many.expects_long_answers()) {
             // Together with the request: later it would cost the answer a way there and back.
@@ -112,6 +112,18 @@ impl Multi {
             drop(connection);
             self.many.wake();
         }
+    }
+
+    /// Of a member: tells whether something waits on it that is not taken, and whether something was.
+    pub(super) fn note(&self, waits: bool, moved: bool) {
+        if let Some(window) = &self.window {
+            window.place.note(waits, moved, self.many.hall.now());
+        }
+    }
+
+    /// Of a member: it has to make room for others, since what waits on it is not taken.
+    pub(super) fn is_reclaimed(&self) -> bool {
+        self.window.as_ref().is_some_and(|window| window.place.is_reclaimed())
     }
 
     pub(super) fn poll_takes(&self) -> Poll<()> {

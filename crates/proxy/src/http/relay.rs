@@ -141,6 +141,9 @@ pub(super) async fn relay(
     client.allow(timeout);
     let (mut asking, mut was_stuck) = (true, true);
     let result = poll_fn(|_| {
+        if stream.is_reclaimed() {
+            return Poll::Ready(Err(Broken::Sink));
+        }
         let before = downward.moved + upward.moved;
         // The client may still be sending while it is answered.
         if asking && !upward.is_through() {
@@ -148,6 +151,7 @@ pub(super) async fn relay(
         }
         let result = downward.poll(&client.hall, &stream, answered, &client.end);
         let stuck = downward.is_stuck(answered);
+        stream.note(stuck || (asking && upward.is_stuck(asked)), downward.moved + upward.moved != before);
         if downward.moved + upward.moved != before || stuck != was_stuck {
             was_stuck = stuck;
             client.allow(if stuck { timeout } else { quiet });
@@ -179,6 +183,9 @@ pub(super) async fn relay(
             return After::Close;
         }
         Err(Broken::Sink) => {
+            if stream.is_reclaimed() {
+                client.end.reset();
+            }
             stream.reset();
             return After::Close;
         }
@@ -266,6 +273,11 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
     client.allow(idle);
     let (mut up, mut down) = (true, true);
     poll_fn(|_| {
+        if stream.is_reclaimed() {
+            stream.reset();
+            client.end.reset();
+            return Poll::Ready(());
+        }
         let before = downward.moved + upward.moved;
         for (open, from, buffer, flow, to) in [
             (&mut up, &client.end, &mut *asked, &mut *upward, stream),
@@ -284,7 +296,9 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
             }
         }
-        if downward.moved + upward.moved != before {
+        let moved = downward.moved + upward.moved != before;
+        stream.note((up && upward.is_stuck(asked)) || (down && downward.is_stuck(answered)), moved);
+        if moved {
             client.allow(if up && down { idle } else { half_closed });
             client.who.memory.progressed(client.hall.now());
         }

@@ -127,7 +127,9 @@ async fn connect(
     member: &Arc<RunningMember>,
 ) -> io::Result<Held> {
     let hall = &client.hall;
+    let taken = client.who.listener.take_descriptor(hall.now())?;
     let mut stream = reached(hall, client.own.index(), member).await?;
+    stream.counts(Some(taken));
     secured(&mut stream, pool, member).await?;
     if stream.session().is_some_and(|it| it.connection().alpn_protocol() != Some(b"h2")) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));
@@ -304,9 +306,15 @@ async fn answered(
                 end.close_body(trailers);
             }
         }
+        if multi.is_reclaimed() {
+            return Poll::Ready(Err(Unanswered::Refused(503)));
+        }
+        let before = (sent, scratch.upward.moved);
         if sent == scratch.question.len() {
             send_on(client, scratch, short, end)?;
         }
+        let waits = sent < scratch.question.len() || scratch.upward.is_stuck(&scratch.asked);
+        multi.note(waits, before != (sent, scratch.upward.moved));
         if client.is_gone() {
             return Poll::Ready(Err(Unanswered::Client));
         }

@@ -4,6 +4,7 @@
 
 mod apart;
 mod attacker;
+mod crowds;
 mod member;
 mod memory;
 mod sharing;

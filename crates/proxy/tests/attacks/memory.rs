@@ -211,7 +211,7 @@ fn who_is_ended_for_its_memory_lets_go_of_it_at_once() {
         listener.timeouts.answer = 2 * PATIENCE;
         listener.http.limits.head = 64 << 10;
     });
-    let holders: Vec<Attacker> = (0..8)
+    let holders: Vec<Attacker> = (0..64)
         .map(|number| {
             let mut holder = Attacker::new(at, 0);
             holder.ask(1, "GET", "/hold", true);
@@ -230,7 +230,7 @@ fn who_is_ended_for_its_memory_lets_go_of_it_at_once() {
         })
         .collect();
     let memory = || stage.proxy.statistics().memory;
-    eventually("all wait for a stream", || stage.listener(at).requests == 28 && memory().held > 2 << 20);
+    eventually("all wait for a stream", || stage.listener(at).requests == 84 && memory().held > 2 << 20);
     stage.proxy.limit_memory(MemoryLimits { total: Some(1 << 20), per_connection: None });
     eventually("no more is held than may be", || memory().held <= 1 << 20);
     assert!(memory().evicted > 0, "{:?}", memory());

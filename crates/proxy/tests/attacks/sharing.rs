@@ -198,7 +198,7 @@ fn a_member_that_has_no_stream_free_is_left_out_while_others_have() {
     let (_stage, at) = front(&[full.at, free.at], patient);
     let mut attackers = Vec::new();
     // One after the other, in turn to both: then the first has no stream free.
-    while full.told.requests.load(SeqCst) < 8 {
+    while full.told.requests.load(SeqCst) < 64 {
         attackers.push(waiting(at, 1));
         let asked = || full.told.requests.load(SeqCst) + free.told.requests.load(SeqCst);
         eventually("one of both has it", || asked() == attackers.len());

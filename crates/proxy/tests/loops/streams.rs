@@ -56,6 +56,25 @@ fn a_ring_that_tells_who_its_clients_are_ends_by_itself() {
     }
 }
 
+/// Version 1 has no room for how far something has come: what both ends of a connection are tells it.
+#[test]
+fn a_ring_that_believes_its_own_headers_ends_by_itself() {
+    for version in [ProxyVersion::V1, ProxyVersion::V2] {
+        for length in 1..=3 {
+            let believes =
+                |it: &mut seaway_model::Listener| it.proxy_from = vec!["127.0.0.0/8".parse().unwrap()];
+            let ring = Ring::new(length, believes, |pool| pool.proxy = Some(version));
+            let mut client = connect(ring.at[0]);
+            client.write_all(b"PROXY TCP4 198.51.100.7 192.0.2.1 1000 80\r\nhello").unwrap();
+            ends(&mut client);
+            assert!(ring.refused() >= 1, "{version:?}, {length}");
+            let most = ring.most_descriptors();
+            assert!(most <= MOST_DESCRIPTORS, "{most} descriptors, {version:?}, {length}");
+            eventually("all of it has ended", || ring.open_now() == 0);
+        }
+    }
+}
+
 /// Bytes both ways, by connections that are not ours and keep nobody's address.
 fn relay(to: std::net::SocketAddr) -> Backend {
     Backend::new(HERE, move |mut from| {

@@ -1,7 +1,9 @@
 //! Connections of HTTP/2 to one member: how many there are, which takes the next request, and who gets a stream.
 //!
-//! A client connection may have more streams at a member as long as it has fewer than half of those that are free: many
-//! that take all they can leave some for others, and one alone gets nearly all. Those that have none yet go first.
+//! A client connection may have more streams at a member as long as it has fewer than half of those that are free on the
+//! usual connections. For those that have few, further connections are made: many that take all they can leave some for
+//! others, and one alone gets nearly all that is usual. Those that have none yet go first. When there is nothing left at
+//! all, a stream makes room that has not moved for longest, since its client or the member does not take what waits.
 
 use std::{
     cell::{Cell, RefCell},
@@ -18,19 +20,29 @@ use super::super::{
     many::Many,
     serve::Client,
 };
-use crate::{memory::ConnectionMemory, running::RunningMember};
+use crate::{memory::ConnectionMemory, running::RunningMember, worker::Slab};
 
-/// Connections to one member that take requests.
-const MOST_CONNECTIONS: usize = 8;
+/// Connections to one member that take requests, for all its clients; and for those that have few streams, while no
+/// other has one free.
+const USUAL_CONNECTIONS: usize = 8;
+const MOST_CONNECTIONS: usize = 64;
+/// What a client may have although the usual connections have none free.
+const FEW_OF_MANY: u32 = 16;
 /// Those that are stuck stay until their streams have ended, and are so many at most. Those that take no more requests
 /// for other reasons do not count: their streams may last for hours, and nobody is cut for them.
-const MOST_STUCK: usize = 3 * MOST_CONNECTIONS;
+const MOST_STUCK: usize = 3 * USUAL_CONNECTIONS;
 /// A connection with less of a window than this is none for another body.
 const LOW_WINDOW: i64 = 16 << 10;
 /// A client with more streams than this opens no further connection for the sake of windows.
 const FEW_STREAMS: u32 = 2;
 /// As the wire assumes of a member that has said nothing yet.
 const USUAL_STREAMS: usize = 100;
+/// In milliseconds: a stream that could not move for so long makes room for who has fewer.
+const STALLED: u64 = 1_000;
+/// All streams are looked at no more often than this, and so many make room at a time.
+const RECLAIM_EVERY: u64 = 20;
+const MOST_RECLAIMED: usize = 16;
+const NEVER: u64 = u64::MAX;
 /// Who waits looks again after so many milliseconds: by then a connection may be found to be stuck.
 const LOOK_AGAIN: u64 = 1_000;
 
@@ -69,6 +81,8 @@ pub(in super::super) struct Upstream {
     /// Streams that clients have, together and each, by the place of its memory.
     streams: Cell<usize>,
     by_client: RefCell<HashMap<usize, u32>>,
+    claims: RefCell<Slab<Claim>>,
+    reclaims_at: Cell<u64>,
     /// Who waits and has no stream yet, and who has some.
     newcomers: RefCell<VecDeque<Rc<Own>>>,
     others: RefCell<VecDeque<Rc<Own>>>,
@@ -78,6 +92,17 @@ pub(in super::super) struct Upstream {
 pub(in super::super) struct Place {
     upstream: Rc<Upstream>,
     client: Rc<ConnectionMemory>,
+    claim: u32,
+}
+
+/// What others need to know of such a stream.
+struct Claim {
+    client: usize,
+    /// Its task.
+    own: Rc<Own>,
+    /// Since when something waits that is not taken.
+    stalled: u64,
+    is_reclaimed: bool,
 }
 
 /// By what the next request is asked.
@@ -120,6 +145,8 @@ impl Upstream {
             usual: Cell::new(USUAL_STREAMS),
             streams: Cell::new(0),
             by_client: RefCell::default(),
+            claims: RefCell::default(),
+            reclaims_at: Cell::new(0),
             newcomers: RefCell::default(),
             others: RefCell::default(),
         })
@@ -166,7 +193,7 @@ impl Upstream {
     }
 
     /// Streams that this member has for all clients, open or not.
-    fn capacity(&self) -> usize {
+    fn capacity(&self, connections: usize) -> usize {
         let all = self.connections.borrow();
         let heard = all.iter().filter(|many| many.seen().has_heard());
         let (mut streams, mut known) = (0_usize, 0);
@@ -176,7 +203,7 @@ impl Upstream {
             self.usual.set(most.max(1));
             (streams, known) = (streams.saturating_add(most), known + 1);
         }
-        streams.saturating_add(self.usual.get().saturating_mul(MOST_CONNECTIONS.saturating_sub(known)))
+        streams.saturating_add(self.usual.get().saturating_mul(connections.saturating_sub(known)))
     }
 
     fn streams_of(&self, client: usize) -> u32 {
@@ -185,14 +212,20 @@ impl Upstream {
 
     /// One who has so many may have another.
     fn admits(&self, has: u32) -> bool {
-        let free = self.capacity().saturating_sub(self.streams.get());
-        free > 0 && (has == 0 || (has as usize) < free / 2)
+        let free = |connections| self.capacity(connections).saturating_sub(self.streams.get());
+        (has as usize) < free(USUAL_CONNECTIONS) / 2 || (has < FEW_OF_MANY && free(MOST_CONNECTIONS) > 0)
+    }
+
+    /// Connections that may be made for a client with so many streams.
+    fn most_connections(has: u32) -> usize {
+        if has <= FEW_OF_MANY { MOST_CONNECTIONS } else { USUAL_CONNECTIONS }
     }
 
     /// This client does not have to wait for a stream.
     pub(super) fn is_free(&self, client: &Client) -> bool {
         let has = self.streams_of(Rc::as_ptr(&client.who.memory) as usize);
-        let may_open = || self.connections.borrow().len() + self.opening.get() < MOST_CONNECTIONS;
+        let may_open =
+            || self.connections.borrow().len() + self.opening.get() < Upstream::most_connections(has + 1);
         self.admits(has) && (self.widest().is_some() || may_open())
     }
 
@@ -209,6 +242,7 @@ impl Upstream {
             if client.is_gone() || client.hall.now() >= until {
                 return Poll::Ready(false);
             }
+            self.reclaim(client.hall.now(), has);
             self.wait(client, has, until);
             Poll::Pending
         });
@@ -221,7 +255,36 @@ impl Upstream {
         self.streams.set(self.streams.get() + 1);
         // Where one gets on, the next one may, too.
         self.wake_some(1);
-        Some(Place { upstream: self.clone(), client: memory.clone() })
+        let claim = Claim { client: key, own: client.own.clone(), stalled: NEVER, is_reclaimed: false };
+        let claim = self.claims.borrow_mut().insert(claim);
+        Some(Place { upstream: self.clone(), client: memory.clone(), claim })
+    }
+
+    /// Streams of clients that have more than so many make room, if they have not moved for long: those of whom has
+    /// most, the longest first. One on which nothing waits to be taken keeps its place, however silent it is.
+    fn reclaim(&self, now: u64, has: u32) {
+        if now < self.reclaims_at.get() {
+            return;
+        }
+        self.reclaims_at.set(now + RECLAIM_EVERY);
+        let Some(hall) = self.hall.upgrade() else { return };
+        let mut claims = self.claims.borrow_mut();
+        let mut stalled = Vec::new();
+        for index in claims.indexes() {
+            let Some(claim) = claims.get_mut(index) else { continue };
+            let count = self.streams_of(claim.client);
+            if count > has && !claim.is_reclaimed && claim.stalled.saturating_add(STALLED) <= now {
+                stalled.push((std::cmp::Reverse(count), claim.stalled, index));
+            }
+        }
+        stalled.sort_unstable();
+        let waiting = self.newcomers.borrow().len() + 1;
+        for (.., index) in stalled.into_iter().take(waiting.min(MOST_RECLAIMED)) {
+            if let Some(claim) = claims.get_mut(index) {
+                claim.is_reclaimed = true;
+                hall.wake(&claim.own);
+            }
+        }
     }
 
     /// Chooses a connection for a request that has a place, or has one made. `body`: more is to be sent than its head.
@@ -239,7 +302,13 @@ impl Upstream {
             let has = self.streams_of(key);
             // What is left is a connection that has a stream free, and little of a window.
             let any = self.widest();
-            if (any.is_none() || has <= FEW_STREAMS) && self.may_open(client.hall.now()) {
+            let most = match &any {
+                // A stream is what is missing.
+                None => Upstream::most_connections(has),
+                Some(_) if has <= FEW_STREAMS => USUAL_CONNECTIONS,
+                Some(_) => 0,
+            };
+            if self.may_open(most, client.hall.now()) {
                 return Poll::Ready(Way::Open(self.opens()));
             }
             if let Some(many) = any {
@@ -276,9 +345,10 @@ impl Upstream {
         usable.max_by_key(|many| many.seen().window()).cloned()
     }
 
-    fn may_open(&self, now: u64) -> bool {
+    fn may_open(&self, most: usize, now: u64) -> bool {
         let open = self.connections.borrow().len() + self.opening.get();
-        if open >= MOST_CONNECTIONS {
+        // Beyond the usual ones each waits for the one before: that may have streams for all who wait.
+        if open >= most || (open >= USUAL_CONNECTIONS && self.opening.get() > 0) {
             return false;
         }
         let mut stuck = self.stuck.borrow_mut();
@@ -349,8 +419,28 @@ impl Upstream {
     }
 }
 
+impl Place {
+    /// Tells whether something waits on it that is not taken, after that has been looked at. `moved`: something was.
+    pub(in super::super) fn note(&self, waits: bool, moved: bool, now: u64) {
+        if let Some(claim) = self.upstream.claims.borrow_mut().get_mut(self.claim) {
+            claim.stalled = match waits {
+                true if moved => now,
+                true => claim.stalled.min(now),
+                false => NEVER,
+            };
+        }
+    }
+
+    /// It has to make room.
+    pub(in super::super) fn is_reclaimed(&self) -> bool {
+        self.upstream.claims.borrow_mut().get_mut(self.claim).is_some_and(|claim| claim.is_reclaimed)
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
+        let claim = self.upstream.claims.borrow_mut().remove(self.claim);
+        drop(claim);
         let key = Rc::as_ptr(&self.client) as usize;
         let upstream = &self.upstream;
         let mut by_client = upstream.by_client.borrow_mut();
