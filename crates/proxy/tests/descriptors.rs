@@ -13,10 +13,10 @@ mod stage;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream, UdpSocket},
+    net::{Shutdown, SocketAddr, TcpStream, UdpSocket},
     process::{Child, ChildStdout, Command, Stdio},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     thread,
@@ -28,10 +28,11 @@ use seaway_model::{
     L4, LbKey, Owner, Pool,
     load_balancer::{BackendProtocol, Passive, Protocol},
 };
+use seaway_proxy::Statistics;
 use stage::*;
 
 const MEMBER: &str = "SEAWAY_TEST_MEMBER";
-/// A member of the other load balancer, where it has one of its own.
+/// The member of the other load balancer.
 const OTHER: &str = "SEAWAY_TEST_OTHER";
 /// What is spoken: `tcp`, `http`, `udp` or `loop`; with all but the first, another load balancer is beside the one that is attacked.
 const SPEAKS: &str = "SEAWAY_TEST_SPEAKS";
@@ -63,11 +64,8 @@ fn child() {
     let mut other = at;
     if speaks != "tcp" {
         let key = LbKey::Of(Owner::Config("another".into()));
-        let members = match std::env::var(OTHER) {
-            Ok(own) => pool(&[own.parse().unwrap()]),
-            Err(_) => members,
-        };
-        stage.proxy.put_pool(&key, Arc::new(members));
+        let own = std::env::var(OTHER).expect("the other test names it").parse().unwrap();
+        stage.proxy.put_pool(&key, Arc::new(Pool { members: pool(&[own]).members, ..members }));
         let opens = |port: &u16| {
             let another = seaway_model::Listener { port: *port, ..listener.clone() };
             stage.proxy.open(&key, HERE, Arc::new(another)).is_ok()
@@ -80,9 +78,9 @@ fn child() {
     while let Some(Ok(_)) = lines.next() {
         let statistics = stage.proxy.statistics();
         let refused = stage.listener(at).refusals();
-        let blamed = stage.listener(at).connect_errors;
-        writeln!(out, "\nstate {} {} {refused} {blamed}", statistics.connections, statistics.exhausted)
-            .unwrap();
+        let (blamed, most) = (stage.listener(at).connect_errors, stage.listener(at).traffic.most);
+        let Statistics { connections, exhausted, .. } = statistics;
+        writeln!(out, "\nstate {connections} {exhausted} {refused} {blamed} {most}").unwrap();
     }
 }
 
@@ -107,6 +105,8 @@ struct State {
     refused: usize,
     /// Connections that are said to have failed because of a member.
     blamed: usize,
+    /// The most connections at a time, of the load balancer that is attacked.
+    most: usize,
     spent: u64,
 }
 
@@ -120,6 +120,11 @@ impl Starving {
     }
 
     fn speaking(what: &str, limit: usize, member: SocketAddr) -> Starving {
+        Starving::beside(what, limit, [member, member])
+    }
+
+    /// `other`: of the other load balancer.
+    fn beside(what: &str, limit: usize, [member, other]: [SocketAddr; 2]) -> Starving {
         let mut child = Command::new("sh")
             .args([
                 "-c",
@@ -129,6 +134,7 @@ impl Starving {
             ])
             .arg(std::env::current_exe().unwrap())
             .env(MEMBER, member.to_string())
+            .env(OTHER, other.to_string())
             .env(SPEAKS, what)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -148,8 +154,8 @@ impl Starving {
         writeln!(self.child.stdin.as_mut().unwrap(), "state").unwrap();
         let text = said(&mut self.lines, "state ");
         let numbers: Vec<usize> = text.split(' ').map(|number| number.parse().unwrap()).collect();
-        let [connections, exhausted, refused, blamed] = numbers[..] else { panic!("{text}") };
-        State { connections, exhausted, refused, blamed, spent: spent(self.child.id()) }
+        let [connections, exhausted, refused, blamed, most] = numbers[..] else { panic!("{text}") };
+        State { connections, exhausted, refused, blamed, most, spent: spent(self.child.id()) }
     }
 }
 
@@ -330,4 +336,38 @@ fn flows_beyond_the_share_of_a_service_take_the_places_of_its_idle_ones() {
     assert!(proxy.descriptors() <= 260, "{} of 320", proxy.descriptors());
     assert!(proxy.state().refused > 0, "those that had to go are counted");
     let _ = UdpSocket::bind((HERE, 0)).unwrap().send_to(b"over", at);
+}
+
+/// A relay that knows nothing of us leads what it gets back to where it came from. Nobody can tell that from clients, so
+/// it takes what one Service may have, and no more.
+#[test]
+fn a_loop_of_tcp_through_somebody_else_takes_the_share_of_its_service() {
+    let target = Arc::<OnceLock<SocketAddr>>::default();
+    let to = target.clone();
+    let relay = Backend::new(HERE, move |mut from| {
+        let Ok(mut onward) = TcpStream::connect(to.get().unwrap()) else { return };
+        let (mut back, mut answers) = (from.try_clone().unwrap(), onward.try_clone().unwrap());
+        let up = thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut onward);
+            let _ = onward.shutdown(Shutdown::Both);
+        });
+        let _ = std::io::copy(&mut answers, &mut back);
+        let _ = back.shutdown(Shutdown::Both);
+        let _ = up.join();
+    });
+    let backend = Backend::named(b'b');
+    let mut proxy = Starving::beside("loop", 320, [relay.at, backend.at]);
+    target.set(proxy.at).unwrap();
+    let mut kept = greeted(proxy.other);
+    for round in 1..=3 {
+        let looped = connect(proxy.at);
+        eventually("it is found to be too much", || proxy.state().refused >= round);
+        assert_eq!(greeted(proxy.other).0, b'b', "others are served");
+        echoes(&mut kept.1);
+        drop(looped);
+        eventually("all of it has ended", || proxy.state().connections == 1);
+    }
+    // Four fifths of what is for newcomers, and a few that were on their way.
+    let most = 2 * proxy.state().most;
+    assert!(most <= 260, "{most} descriptors");
 }
