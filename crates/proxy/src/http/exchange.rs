@@ -334,7 +334,7 @@ fn choose_free(
     if pool.live().compiled.pool().affinity.is_some() || trunk::is_free(client, &first) {
         return Some(first);
     }
-    let mut full = [tried, &[first.clone()]].concat();
+    let mut full = [tried, std::slice::from_ref(&first)].concat();
     while full.len() < tried.len() + MOST_FULL {
         let Some(next) = choose(&client.hall, address, pool, &full) else { break };
         if trunk::is_free(client, &next) {

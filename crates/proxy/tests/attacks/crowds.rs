@@ -76,8 +76,8 @@ fn streams_that_do_not_move_make_room_when_a_member_has_no_more() {
         let member = Member::new(Terms { streams: 1, ..Terms::default() });
         let (_stage, at) = front(&[member.at], patient);
         assert_eq!(status(at), "200");
-        let attackers: Vec<Attacker> = (0..80).map(|_| attack(at, 4)).collect();
-        eventually("all that there are, are taken", || member.told.requests.load(SeqCst) > 64);
+        let attackers: Vec<Attacker> = (0..40).map(|_| attack(at, 2)).collect();
+        eventually("all that there are, are taken", || member.told.requests.load(SeqCst) >= 64);
         others_are_served(at, 1);
         drop(attackers);
     }

@@ -41,7 +41,7 @@ const USUAL_STREAMS: usize = 100;
 const STALLED: u64 = 1_000;
 /// All streams are looked at no more often than this, and so many make room at a time.
 const RECLAIM_EVERY: u64 = 20;
-const MOST_RECLAIMED: usize = 16;
+const MOST_RECLAIMED: usize = 64;
 const NEVER: u64 = u64::MAX;
 /// Who waits looks again after so many milliseconds: by then a connection may be found to be stuck.
 const LOOK_AGAIN: u64 = 1_000;
@@ -83,7 +83,8 @@ pub(in super::super) struct Upstream {
     by_client: RefCell<HashMap<usize, u32>>,
     claims: RefCell<Slab<Claim>>,
     reclaims_at: Cell<u64>,
-    /// Who waits and has no stream yet, and who has some.
+    /// Who waits for a connection and has a place, who has no stream yet, and who has some.
+    placed: RefCell<VecDeque<Rc<Own>>>,
     newcomers: RefCell<VecDeque<Rc<Own>>>,
     others: RefCell<VecDeque<Rc<Own>>>,
 }
@@ -147,6 +148,7 @@ impl Upstream {
             by_client: RefCell::default(),
             claims: RefCell::default(),
             reclaims_at: Cell::new(0),
+            placed: RefCell::default(),
             newcomers: RefCell::default(),
             others: RefCell::default(),
         })
@@ -243,7 +245,8 @@ impl Upstream {
                 return Poll::Ready(false);
             }
             self.reclaim(client.hall.now(), has);
-            self.wait(client, has, until);
+            let line = if has == 0 { &self.newcomers } else { &self.others };
+            self.wait(client, line, until);
             Poll::Pending
         });
         let has_place = free.await;
@@ -278,7 +281,7 @@ impl Upstream {
             }
         }
         stalled.sort_unstable();
-        let waiting = self.newcomers.borrow().len() + 1;
+        let waiting = self.newcomers.borrow().len() + self.others.borrow().len() + 1;
         for (.., index) in stalled.into_iter().take(waiting.min(MOST_RECLAIMED)) {
             if let Some(claim) = claims.get_mut(index) {
                 claim.is_reclaimed = true;
@@ -317,7 +320,7 @@ impl Upstream {
             if client.hall.now() >= until {
                 return Poll::Ready(Way::None);
             }
-            self.wait(client, has, until);
+            self.wait(client, &self.placed, until);
             Poll::Pending
         });
         let way = way.await;
@@ -379,10 +382,9 @@ impl Upstream {
         self.stuck.borrow_mut().extend(gone.iter().map(|many| Rc::downgrade(many)));
     }
 
-    fn wait(&self, client: &Client, has: u32, until: u64) {
+    fn wait(&self, client: &Client, line: &RefCell<VecDeque<Rc<Own>>>, until: u64) {
         if client.own.waits_at(Some(self.place_in_memory())) {
-            let mut line = if has == 0 { self.newcomers.borrow_mut() } else { self.others.borrow_mut() };
-            line.push_back(client.own.clone());
+            line.borrow_mut().push_back(client.own.clone());
         }
         client.own.set_deadline(until.min(client.hall.now() + LOOK_AGAIN));
     }
@@ -392,8 +394,8 @@ impl Upstream {
         let Some(hall) = self.hall.upgrade() else { return };
         let mut woken = 0;
         while woken < count {
-            let next = self.newcomers.borrow_mut().pop_front();
-            let Some(own) = next.or_else(|| self.others.borrow_mut().pop_front()) else { return };
+            let lines = [&self.placed, &self.newcomers, &self.others];
+            let Some(own) = lines.iter().find_map(|line| line.borrow_mut().pop_front()) else { return };
             // Whoever waits no more, or elsewhere, is no reason to let another wait.
             if own.is_waiting_at(self.place_in_memory()) {
                 own.waits_at(None);
