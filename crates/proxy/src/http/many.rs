@@ -4,7 +4,6 @@
 //! wake the driver, which sends that in one call when all of them have had their turn.
 
 mod body;
-mod share;
 
 use std::{
     cell::{Cell, Ref, RefCell, RefMut},
@@ -184,6 +183,13 @@ impl Many {
         // How many streams it takes is the first thing that it says.
         let takes = connection.has_heard() && connection.takes_more() && connection.out.len() <= CROWD;
         takes && !self.is_over() && !connection.is_used_up()
+    }
+
+    /// Which clients send bodies by it: this one, and any other.
+    pub(super) fn sends(&self, client: &Rc<ConnectionMemory>) -> (bool, bool) {
+        let connection = self.seen();
+        let of = |mail: &Mail| mail.held.as_ref().is_some_and(|held| Rc::ptr_eq(held.of(), client));
+        connection.unsaid().fold((false, false), |(own, others), mail| (own || of(mail), others || !of(mail)))
     }
 
     /// For longer than is usual the peer takes nothing of what is to be written, or of bodies.
@@ -377,10 +383,6 @@ impl Many {
             }
             Heard::Room { key: Some(key) } => {
                 self.deliver(connection, key, |_| {});
-                if !connection.is_server() && !share::has_enough(connection) {
-                    // The client has more of its share again, for its other streams, too.
-                    self.wake_all(&self.waiting);
-                }
                 return;
             }
             Heard::More | Heard::Nothing => return,

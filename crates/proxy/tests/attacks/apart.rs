@@ -219,7 +219,6 @@ fn streams_that_take_nothing_by_tls_are_held_within_the_bound_of_their_connectio
     let (heads, resets) = (heard(|it| it.heads.load(SeqCst)), heard(|it| it.resets.load(SeqCst)));
     assert!(good >= CLIENTS * 10, "{good} of {heads} streams are answered well, {resets} reset");
     let (grown, held) = (plane.resident().saturating_sub(before), plane.held());
-    println!("{good} streams, {grown} bytes are resident, {held} accounted for");
     assert!(held < CLIENTS * MOST as usize, "{held} bytes are accounted for");
     assert!(grown < CLIENTS * MOST as usize + TOLERATED, "{grown} bytes are resident");
 }

@@ -165,12 +165,12 @@ fn an_upload_goes_on_beside_others_that_nobody_reads() {
 }
 
 #[test]
-fn a_client_that_is_alone_on_a_connection_has_nearly_all_of_its_window() {
+fn a_client_that_is_alone_on_a_connection_has_all_of_its_window() {
     let _alone = alone();
     let member = Member::new(Terms::default());
     let (_stage, at) = front(&[member.at], patient);
     let attacker = unread(at, 128 << 10);
-    eventually("the window is nearly full", || member.told.received.load(SeqCst) >= 60 << 10);
+    eventually("the window is full", || member.told.received.load(SeqCst) == 65_535);
     drop(attacker);
 }
 

@@ -47,8 +47,6 @@ pub struct Connection<S> {
     /// What we may still send, and what the peer may.
     window: i64,
     room: i64,
-    /// Of open streams, together.
-    unconfirmed: i64,
     taken: u32,
     /// The last stream that the peer has opened, or that we have.
     last: u32,
@@ -85,8 +83,6 @@ struct Stream<S> {
     with: S,
     /// What may be said, beyond the window that all begin with.
     window: i64,
-    /// What was said, and the peer has not made room for since.
-    unconfirmed: i64,
     /// What the peer may still say, what it has said and nobody has taken, and how much both together are to be.
     room: i64,
     unread: i64,
@@ -229,7 +225,6 @@ impl<S> Connection<S> {
             streams: Slots::default(),
             open: 0,
             window: i64::from(FIRST_WINDOW),
-            unconfirmed: 0,
             room: i64::from(ours.connection_window),
             taken: 0,
             last: 0,
@@ -261,6 +256,12 @@ impl<S> Connection<S> {
 
     pub fn each(&mut self) -> impl Iterator<Item = &mut S> {
         self.streams.iter_mut().map(|(_, stream)| &mut stream.with)
+    }
+
+    /// Of streams on which more may be said.
+    pub fn unsaid(&self) -> impl Iterator<Item = &S> {
+        let open = self.streams.iter().filter(|stream| !stream.is_closed && !stream.is_said);
+        open.map(|stream| &stream.with)
     }
 
     /// Streams on which something may still come or go.
@@ -328,7 +329,6 @@ impl<S> Connection<S> {
         Stream {
             with,
             window: 0,
-            unconfirmed: 0,
             room: i64::from(self.ours.stream_window),
             unread: 0,
             target: i64::from(self.ours.stream_window),
@@ -406,7 +406,6 @@ impl<S> Connection<S> {
         if let Some(stream) = self.streams.of_mut(key).filter(|stream| !stream.is_closed) {
             stream.is_closed = true;
             self.open -= 1;
-            self.unconfirmed -= stream.unconfirmed;
         }
     }
 

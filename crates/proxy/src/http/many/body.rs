@@ -10,7 +10,7 @@ use seaway_wire::http2::{Connection, Key};
 
 use super::{
     super::{hall::Own, mail::Mail},
-    CROWD, Many, PIECE, join, share,
+    CROWD, Many, PIECE, join,
 };
 
 impl Many {
@@ -61,8 +61,8 @@ impl Many {
         if self.is_over() || connection.is_closed(key) {
             return Poll::Ready(());
         }
-        if share::sendable(&connection, key) == 0 {
-            self.wait_for_window(&connection, own, key);
+        if connection.sendable(key) == 0 {
+            self.wait_for_window(&connection, own);
             return Poll::Pending;
         }
         self.poll_room(&connection, own)
@@ -81,9 +81,9 @@ impl Many {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         ready!(self.poll_room(&connection, own));
-        let piece = &bytes[..bytes.len().min(PIECE).min(share::sendable(&connection, key))];
+        let piece = &bytes[..bytes.len().min(PIECE).min(connection.sendable(key))];
         if piece.is_empty() && !bytes.is_empty() {
-            self.wait_for_window(&connection, own, key);
+            self.wait_for_window(&connection, own);
             return Poll::Pending;
         }
         let count = connection.say_data(key, piece, ends && piece.len() == bytes.len());
@@ -92,9 +92,8 @@ impl Many {
     }
 
     /// Something of a body waits for the member to make room.
-    fn wait_for_window(&self, connection: &Connection<Mail>, own: &Rc<Own>, key: Key) {
-        // The stream itself has room: it waits for the window of all, or for its share of that.
-        if connection.window() <= 0 || connection.sendable(key) > 0 {
+    fn wait_for_window(&self, connection: &Connection<Mail>, own: &Rc<Own>) {
+        if connection.window() <= 0 {
             self.shut.set(self.shut.get().min(self.hall.now()));
         }
         self.wait(own);

@@ -299,22 +299,25 @@ impl Upstream {
             if client.is_gone() {
                 return Poll::Ready(Way::Gone);
             }
-            if let Some(many) = self.best(body) {
+            let memory = &client.who.memory;
+            if let Some(many) = if body { self.own_window(memory) } else { self.best() } {
                 return Poll::Ready(Way::By(many));
             }
             let has = self.streams_of(key);
-            // What is left is a connection that has a stream free, and little of a window.
-            let any = self.widest();
+            // What is left are connections with little of a window, or with bodies of others.
+            let any = if body { self.shared_window(memory, has) } else { self.widest() };
             let most = match &any {
                 // A stream is what is missing.
                 None => Upstream::most_connections(has),
-                Some(_) if has <= FEW_STREAMS => USUAL_CONNECTIONS,
+                Some(_) if body && has <= FEW_STREAMS => MOST_CONNECTIONS,
                 Some(_) => 0,
             };
             if self.may_open(most, client.hall.now()) {
                 return Poll::Ready(Way::Open(self.opens()));
             }
-            if let Some(many) = any {
+            // One that is being made is better than what is left.
+            let comes = self.opening.get() > 0 && self.connections.borrow().len() < most;
+            if let Some(many) = any.filter(|_| !comes) {
                 return Poll::Ready(Way::By(many));
             }
             if client.hall.now() >= until {
@@ -332,13 +335,29 @@ impl Upstream {
         way
     }
 
-    /// One that takes another request now; those that were made first are asked first, so that few are in use. A body
-    /// needs a window.
-    fn best(&self, body: bool) -> Option<Held> {
+    /// One that takes another request now; those that were made first are asked first, so that few are in use.
+    fn best(&self) -> Option<Held> {
         let all = self.connections.borrow();
         let usable = || all.iter().filter(|many| many.takes_another());
         let wide = usable().find(|many| many.seen().window() >= LOW_WINDOW);
-        wide.or_else(|| usable().next().filter(|_| !body)).cloned()
+        wide.or_else(|| usable().next()).cloned()
+    }
+
+    /// For a body: one with a window, by which no other client sends a body. What the member does not read of one
+    /// client's fills the window for all.
+    fn own_window(&self, client: &Rc<ConnectionMemory>) -> Option<Held> {
+        let all = self.connections.borrow();
+        let mut usable = all.iter().filter(|many| many.takes_another());
+        usable.find(|many| many.seen().window() >= LOW_WINDOW && !many.sends(client).1).cloned()
+    }
+
+    /// The same, where that cannot be had: who sends several bodies already waits for its own window.
+    fn shared_window(&self, client: &Rc<ConnectionMemory>, has: u32) -> Option<Held> {
+        let all = self.connections.borrow();
+        let mut usable = all.iter().filter(|many| many.takes_another());
+        let own = if has > FEW_STREAMS { usable.find(|many| many.sends(client).0).cloned() } else { None };
+        drop(all);
+        own.or_else(|| self.widest())
     }
 
     /// The one with the widest window, however little that is.

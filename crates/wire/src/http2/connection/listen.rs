@@ -457,9 +457,6 @@ impl<S: Default> Connection<S> {
         };
         let Some(stream) = self.streams.of_mut(key) else { return Ok(Heard::Nothing) };
         stream.window += by;
-        let confirmed = by.min(stream.unconfirmed);
-        stream.unconfirmed -= confirmed;
-        self.unconfirmed -= confirmed;
         let window = stream.window;
         if by == 0 || !self.fits(window) {
             let reason = if by == 0 { Reason::PROTOCOL } else { Reason::FLOW_CONTROL };

@@ -239,20 +239,6 @@ fn windows_bound_what_is_said_and_open_as_bytes_are_taken() {
 }
 
 #[test]
-fn what_the_peer_has_made_no_room_for_is_unconfirmed_until_the_stream_is_over() {
-    let mut side = asked();
-    let key = side.streams.find(1).unwrap();
-    // Room that is given before anything was said confirms nothing.
-    hear(&mut side, &framed(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 0, 100]));
-    assert_eq!(side.say_data(key, &[0; 1000], false), 1000);
-    hear(&mut side, &framed(kind::WINDOW_UPDATE, 0, 1, &[0, 0, 1, 0]));
-    assert_eq!(side.unconfirmed(), 744);
-    assert_eq!(side.claims().map(|(_, bytes, more)| (bytes, more)).collect::<Vec<_>>(), [(744, true)]);
-    side.reset(key, Reason::CANCEL);
-    assert_eq!((side.unconfirmed(), side.claims().count()), (0, 0));
-}
-
-#[test]
 fn who_leaves_serves_what_was_on_its_way() {
     let mut side = asked();
     side.leave();

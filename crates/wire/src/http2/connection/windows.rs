@@ -22,8 +22,6 @@ impl<S> Connection<S> {
         }
         stream.window -= count as i64;
         self.window -= count as i64;
-        stream.unconfirmed += count as i64;
-        self.unconfirmed += count as i64;
         stream.is_said = ends;
         let mut rest = &bytes[..count];
         loop {
@@ -44,17 +42,6 @@ impl<S> Connection<S> {
         let Some(stream) = self.streams.of(key) else { return 0 };
         let window = (self.theirs.first_window + stream.window).min(self.window);
         usize::try_from(window).unwrap_or(0)
-    }
-
-    /// Bytes of bodies on open streams that the peer has not made room for since.
-    pub fn unconfirmed(&self) -> i64 {
-        self.unconfirmed
-    }
-
-    /// The same of each open stream, and whether more may be said on it.
-    pub fn claims(&self) -> impl Iterator<Item = (&S, i64, bool)> {
-        let open = self.streams.iter().filter(|stream| !stream.is_closed);
-        open.map(|stream| (&stream.with, stream.unconfirmed, !stream.is_said))
     }
 
     /// So many bytes of what came are out of the way.
