@@ -25,7 +25,7 @@ use crate::spelling::nearest;
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
 pub(crate) use cloud::{NAMED, TLS_CONTAINER, options as of_clouds};
 pub use http::{FRONT_DOOR, HOST, PATH};
-pub use table::{CHECK, Row, SOURCE_RANGES, TRANSPARENT};
+pub use table::{BALANCE, CHECK, Row, SOURCE_RANGES, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.

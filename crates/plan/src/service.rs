@@ -343,7 +343,7 @@ pub(crate) fn pool(
         l4: port.protocol,
         protocol,
         tls: None,
-        balance: wishes.balance,
+        balance: demand.balance(),
         affinity: cookie.or(demand.service.affinity.map(Affinity::ClientIp)),
         health,
         passive: wishes.passive,

@@ -17,6 +17,8 @@ pub struct Row {
     pub set: fn(&mut Wishes, &str) -> Result<(), String>,
 }
 
+/// How members share the load.
+pub const BALANCE: &str = "seaway.dev/balance";
 pub const TRANSPARENT: &str = "seaway.dev/transparent";
 /// What kind of health check.
 pub const CHECK: &str = "seaway.dev/health-check";
@@ -40,11 +42,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &[
-            "seaway.dev/balance",
-            "serviceloadbalancer/lb.algorithm",
-            "loadbalancer.openstack.org/lb-method",
-        ],
+        names: &[BALANCE, "serviceloadbalancer/lb.algorithm", "loadbalancer.openstack.org/lb-method"],
         help: "round-robin, least-connections, random-two, source-hash or first",
         set: |wishes, text| {
             wishes.balance = match text {

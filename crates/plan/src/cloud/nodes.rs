@@ -5,11 +5,11 @@ use seaway_model::{
     config::MembersFrom,
     fact::{FamilyPolicy, Node},
     group::{CloudNode, From, Openings},
-    load_balancer::{Bind, Family, Outside},
+    load_balancer::{Balance, Bind, Family, Outside},
     outcome::Shown,
 };
 
-use crate::{demand::Demand, index::is_excluded, members::Members};
+use crate::{annotations::BALANCE, demand::Demand, index::is_excluded, members::Members};
 
 impl Demand {
     /// Whether a Node is one of its members.
@@ -72,6 +72,12 @@ impl Demand {
             outside.beside = its;
         }
         outside
+    }
+
+    /// How its members share the load: as the Service says, else as the cloud's configuration says for all.
+    pub(crate) fn balance(&self) -> Balance {
+        let usual = self.cloud.as_ref().and_then(|(_, usual)| usual.balance);
+        usual.filter(|_| !self.wishes.written.contains_key(BALANCE)).unwrap_or(self.wishes.balance)
     }
 
     /// How its addresses are told to whoever wants to reach it.

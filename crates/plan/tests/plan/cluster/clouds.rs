@@ -6,7 +6,7 @@ use seaway_model::{
     Change, Config, Desired, Dirt, Fact, Name, Outcome, Reason, Unit,
     config::{CloudDefaults, CloudPlace, FloatingSubnet},
     fact::{Endpoint, Meta, Node, Service},
-    load_balancer::{Bind, Family, LoadBalancer, Outside, Protocol},
+    load_balancer::{Balance, Bind, Family, LoadBalancer, Outside, Protocol},
     outcome::{Serving, UnitState},
     unit::Place,
 };
@@ -141,6 +141,22 @@ fn what_is_said_in_several_places_is_asked_for_in_their_order() {
         ],
     );
     assert_eq!(by_id.floating.subnet, Some(FloatingSubnet::Id("it".into())));
+}
+
+#[test]
+fn members_share_the_load_as_the_service_says_or_else_as_the_configuration_of_the_cloud_says() {
+    let least = CloudDefaults { balance: Some(Balance::LeastConnections), ..usual() };
+    for (usual, annotations, expected) in [
+        (usual(), &[][..], Balance::RoundRobin),
+        (least.clone(), &[], Balance::LeastConnections),
+        (least.clone(), &[("loadbalancer.openstack.org/lb-method", "SOURCE_IP")], Balance::SourceHash),
+        (least, &[("seaway.dev/balance", "round-robin")], Balance::RoundRobin),
+    ] {
+        let shop = clouded(annotations);
+        let it = planned(&world(usual, vec![put(&shop)]), &shop);
+        let balances: Vec<Balance> = it.pools.values().map(|it| it.balance).collect();
+        assert_eq!(balances, [expected], "{annotations:?}");
+    }
 }
 
 #[test]
