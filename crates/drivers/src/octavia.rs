@@ -24,6 +24,7 @@ pub mod groups;
 mod join;
 mod look;
 mod mend;
+mod monitors;
 pub mod names;
 mod obstacles;
 mod pairs;
@@ -73,6 +74,7 @@ use self::{
     crowded::Crowded,
     join::Joined,
     mend::Past,
+    monitors::to_weigh,
     pairs::Part,
     refusals::Refusals,
     room::Quotas,
@@ -212,6 +214,27 @@ impl Octavia {
         Some(wanted)
     }
 
+    /// No monitor is written while it is not known where it would ask members.
+    async fn weigh(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        desired: &Desired,
+        observed: &mut Observed,
+    ) -> Result<(), Failure> {
+        let Some(wanted) = self.wanted(unit, desired, observed).filter(|_| !is_paused(desired)) else {
+            return Ok(());
+        };
+        let of = observed.balancer.as_ref().map(|it| to_weigh(&wanted, it)).unwrap_or_default();
+        if of.is_empty() || observed.is_pending() {
+            return Ok(());
+        }
+        let read = read::weigh(&joined.cloud, observed, &of).await;
+        read.map_err(|error| self.failed(&Asker::of(unit), &error))?;
+        self.known().entry(unit.clone()).and_modify(|it| it.observed.balancer = observed.balancer.clone());
+        Ok(())
+    }
+
     /// Who is on a load balancer with others is changed one at a time.
     async fn write(
         &self,
@@ -309,6 +332,7 @@ impl Driver for Octavia {
         self.locate(joined, unit, desired, &mut observed).await?;
         place::say(key, desired, &mut observed.placed);
         self.known().entry(unit.clone()).and_modify(|it| it.observed.placed = observed.placed.clone());
+        self.weigh(joined, unit, desired, &mut observed).await?;
         self.judge(joined, unit, desired, &mut observed);
         self.look_ahead(joined, unit, desired, &mut observed).await?;
         Ok(observed)

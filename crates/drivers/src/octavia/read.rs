@@ -171,6 +171,21 @@ pub(super) async fn seat(cloud: &Cloud, observed: &mut Observed) -> Result<(), E
     Ok(())
 }
 
+/// Members of these pools as their own lists tell them.
+pub(super) async fn weigh(
+    cloud: &Cloud,
+    observed: &mut Observed,
+    of: &[seaway_model::ListenerId],
+) -> Result<(), Error> {
+    let Some(balancer) = &mut observed.balancer else { return Ok(()) };
+    for id in of {
+        let Some(pool) = balancer.branches.get_mut(id).and_then(|it| it.pool.as_mut()) else { continue };
+        let members: Vec<Member> = cloud.within::<Member>(&pool.pool.id).list(Query::all()).await?;
+        pool.members = members.iter().map(weighed).collect();
+    }
+    Ok(())
+}
+
 /// A member as its own list tells it.
 pub(super) fn weighed(member: &Member) -> (SocketAddr, Seat) {
     let at = SocketAddr::new(member.address, member.protocol_port);

@@ -25,6 +25,7 @@ use super::{
     affinity,
     floating::floating,
     mend::{Mend, Place},
+    monitors::of_monitor,
     names::{number_in, numbered},
     place::Placed,
     seats::seats,
@@ -392,25 +393,12 @@ fn of_pool(
         change.admin_state_up = Edit::To(true);
         steps.push(Step::ChangePool(id, Box::new(change)));
     }
+    // A monitor asks members where they say. What it says of them while they are changed takes them out: an old one goes
+    // before that, a new one comes after it.
+    let (old, new) = of_monitor(id, wish, there, name);
+    steps.extend(old);
     steps.extend(seats(id, wish, &there.members));
-    match (&wish.monitor, &there.monitor) {
-        (None, None) => {}
-        (None, Some(_)) => steps.push(Step::RemoveMonitor(id)),
-        (Some(new), None) => steps.push(Step::AddMonitor(id, Box::new(named(new, name)))),
-        (Some(new), Some(now))
-            if new.r#type != now.r#type || now.provisioning_status == Provisioning::Error =>
-        {
-            steps.push(Step::RemoveMonitor(id));
-            steps.push(Step::AddMonitor(id, Box::new(named(new, name))));
-        }
-        (Some(new), Some(now)) => {
-            let mut change = HealthMonitorChange::between(now, new);
-            change.name = Edit::Leave;
-            if !change.is_empty() {
-                steps.push(Step::ChangeMonitor(id, Box::new(change)));
-            }
-        }
-    }
+    steps.extend(new);
 }
 
 fn new_branch(id: ListenerId, wish: &WantedListener, number: usize, steps: &mut Vec<Step>) {

@@ -1,6 +1,6 @@
 //! `externalTrafficPolicy: Local`: Nodes without pods get nobody.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use seaway_engine::Driver;
 use seaway_model::{
@@ -9,6 +9,7 @@ use seaway_model::{
 };
 use seaway_openstack::octavia::{HealthMonitor, Member, MonitorType, Pool};
 use seaway_openstack::resource::Query;
+use seaway_testkit::cloud::Fault;
 
 use crate::scene::*;
 
@@ -103,4 +104,80 @@ async fn who_wants_no_probes_has_only_nodes_with_pods() {
     }
     scene.reach(&wish).await;
     assert_eq!((members(&scene).await.len(), monitors(&scene).await.len()), (2, 0));
+}
+
+/// What a status tree does not tell, weights and ports that are probed, is known before a monitor is written: a monitor asks
+/// every member for `/healthz`, and where it asks a node port, nobody answers and nobody is served.
+async fn are_asked_where_somebody_answers(scene: &Scene, port: Option<u16>) {
+    let (members, monitors) = (members(scene).await, monitors(scene).await);
+    assert!(
+        !members.is_empty() && members.iter().all(|it| it.monitor_port == port),
+        "{members:?} {monitors:?}"
+    );
+    let kind = if port.is_some() { MonitorType::Http } else { MonitorType::Tcp };
+    assert!(monitors.iter().all(|it| it.r#type == kind), "{monitors:?}");
+}
+
+fn cluster_wide(scene: &Scene, probed: bool) -> LoadBalancer {
+    let mut wish = scene.wish(&[80], &[1, 2, 3]);
+    wish.options.outside.as_mut().unwrap().monitored = probed;
+    for pool in wish.pools.values_mut().filter(|_| probed) {
+        let check = HealthCheck { kind: CheckKind::Tcp, ..HealthCheck::default() };
+        Arc::make_mut(pool).health = Some(check);
+    }
+    wish
+}
+
+#[tokio::test]
+async fn who_becomes_local_or_is_local_no_more_after_a_restart_is_asked_at_the_right_port() {
+    for probed in [false, true] {
+        let mut scene = Scene::set().await;
+        let (wide, local) = (cluster_wide(&scene, probed), local(&scene, probed));
+        scene.reach(&wide).await;
+        scene.restarted();
+        scene.reach(&local).await;
+        are_asked_where_somebody_answers(&scene, Some(HEALTH)).await;
+        scene.restarted();
+        scene.reach(&wide).await;
+        are_asked_where_somebody_answers(&scene, None).await;
+        // The port that is asked is another.
+        scene.reach(&local).await;
+        scene.restarted();
+        let mut moved = local.clone();
+        moved.options.health_check_node_port = Some(HEALTH + 1);
+        for pool in moved.pools.values_mut() {
+            Arc::make_mut(pool).health.as_mut().unwrap().port = Some(HEALTH + 1);
+        }
+        scene.reach(&moved).await;
+        are_asked_where_somebody_answers(&scene, Some(HEALTH + 1)).await;
+        // What is right is not written again.
+        scene.restarted();
+        assert_eq!(scene.reach(&moved).await, [""; 0]);
+    }
+}
+
+/// A write of members that failed leaves nobody knowing what they are.
+#[tokio::test]
+async fn after_a_write_of_members_that_failed_no_monitor_asks_at_node_ports() {
+    let scene = Scene::set().await;
+    let (wide, local) = (cluster_wide(&scene, false), local(&scene, false));
+    scene.reach(&wide).await;
+    scene.fake.fail(Fault::on("PUT */members").status(500));
+    let desired = Desired::LoadBalancer(Arc::new(local.clone()));
+    let mut failed = false;
+    for _ in 0..3 {
+        let Ok(mut observed) = scene.driver.observe(&unit(), &desired).await else { continue };
+        for step in scene.driver.steps(&desired, &observed) {
+            if scene.driver.apply(&unit(), &step, &mut observed).await.is_err() {
+                failed = true;
+                break;
+            }
+        }
+        assert_eq!(monitors(&scene).await.len(), 0, "members are not asked before they are as wished");
+    }
+    assert!(failed, "the write was tried");
+    scene.fake.heal();
+    scene.pass(Duration::from_secs(600));
+    scene.reach(&local).await;
+    are_asked_where_somebody_answers(&scene, Some(HEALTH)).await;
 }
