@@ -48,6 +48,8 @@ pub enum Case {
     Routes,
     Certificates,
     Kubernetes,
+    /// Honest clients beside hostile ones; it has rounds and tables of its own.
+    Attacks,
 }
 
 /// A number that a run yields.

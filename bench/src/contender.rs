@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use self::certificate::Certificate;
+use crate::attacks::ports;
 use crate::cores::{self, CONTENDER};
 use crate::sys;
 
@@ -45,6 +46,8 @@ pub enum Contender {
     HaproxySplice,
     /// With ten of what the case has thousands of.
     SeawayFew,
+    /// An earlier binary, that of `--before`.
+    SeawayBefore,
 }
 
 /// What a contender is told to be: each kind of work has configurations of its own, so that none carries the others'.
@@ -53,6 +56,8 @@ pub enum Role {
     /// TCP and UDP, byte by byte.
     Stream,
     Web,
+    /// Services that hostile clients share with honest ones.
+    Attacked,
 }
 
 impl fmt::Display for Contender {
@@ -63,6 +68,7 @@ impl fmt::Display for Contender {
             Self::Nginx => "nginx",
             Self::HaproxySplice => "HAProxy with splice-auto",
             Self::SeawayFew => "Seaway with ten",
+            Self::SeawayBefore => "Seaway before",
         })
     }
 }
@@ -71,6 +77,8 @@ impl fmt::Display for Contender {
 #[derive(Clone)]
 pub struct Programs {
     pub seaway: PathBuf,
+    /// An earlier one that is measured beside it.
+    pub before: Option<PathBuf>,
     pub peers: PathBuf,
     pub certificate: Certificate,
     /// `rig/kubernetes`.
@@ -81,20 +89,26 @@ impl Contender {
     /// One line that names the version, or why there is none.
     pub fn version(self, programs: &Programs) -> Result<String> {
         match self {
-            Self::Seaway | Self::SeawayFew => seaway::version(&programs.seaway),
+            Self::Seaway | Self::SeawayFew | Self::SeawayBefore => seaway::version(self.seaway(programs)?),
             Self::Haproxy | Self::HaproxySplice => peers::haproxy_version(),
             Self::Nginx => peers::nginx_version(),
         }
+    }
+
+    /// The binary of this Seaway.
+    pub fn seaway(self, programs: &Programs) -> Result<&Path> {
+        let before = || programs.before.as_deref().context("--before names no earlier Seaway");
+        if self == Self::SeawayBefore { before() } else { Ok(&programs.seaway) }
     }
 
     /// Starts the contender in front of the bench's backends and waits until it serves.
     pub fn start(self, programs: &Programs, role: Role) -> Result<Running> {
         let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
         let running = match self {
-            Self::Seaway | Self::SeawayFew => {
+            Self::Seaway | Self::SeawayFew | Self::SeawayBefore => {
                 seaway::write_small_folder(folder.path(), role, &programs.certificate)?;
                 let mut running =
-                    Running::launch(seaway::command(&programs.seaway, folder.path()), Some(folder))?;
+                    Running::launch(seaway::command(self.seaway(programs)?, folder.path()), Some(folder))?;
                 running.ready_after = Some(running.wait_until(Duration::from_secs(10), seaway::is_ready)?);
                 running
             }
@@ -107,12 +121,22 @@ impl Contender {
         let doors: &[_] = match role {
             Role::Stream => &[SMALL, BULK],
             Role::Web => &[WEB, STREAMS, CALLS, SECURE],
+            Role::Attacked => &ATTACKED,
         };
         let is_open = |door: &SocketAddrV4| TcpStream::connect(*door).is_ok();
         running.wait_until(Duration::from_secs(10), || doors.iter().all(is_open))?;
         Ok(running)
     }
 }
+
+/// Of those that are attacked: none leads to itself.
+const ATTACKED: [SocketAddrV4; 5] = [
+    ports::listener(ports::HTTP),
+    ports::listener(ports::TO_H2),
+    ports::listener(ports::TLS),
+    ports::listener(ports::TCP),
+    ports::listener(ports::OTHER),
+];
 
 /// A contender that runs. Dropping it ends the whole process group, whatever happened to us.
 pub struct Running {

@@ -157,6 +157,13 @@ pub fn peak_memory(pid: u32) -> Option<u64> {
     Some(nth_number(line, 1)? * 1024)
 }
 
+/// Bytes that are resident now; `None` when the process has ended.
+pub fn resident(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+    Some(nth_number(line, 1)? * 1024)
+}
+
 /// Seconds of CPU that a process has taken, with those of threads that have ended; to the 10 ms.
 pub fn cpu_time(pid: u32) -> Option<f64> {
     ticks_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)

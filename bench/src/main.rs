@@ -9,6 +9,7 @@
 //! It knows how the contenders are started and what they are told (`contender`), how to load them (`load`) and what must
 //! be reached (`case`). It deliberately knows nothing of how any of them works: Seaway is a program like the others.
 
+mod attacks;
 mod backend;
 mod case;
 mod contender;
@@ -37,11 +38,11 @@ use load::Rig;
 #[derive(Debug, Parser)]
 #[command(name = "bench/run")]
 struct Arguments {
-    /// Cases to run; all of them if none is named
+    /// Cases to run; all of them but `attacks` if none is named
     cases: Vec<Case>,
-    /// Rounds for each case; medians over fewer than five are not a result
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    /// Rounds for each case, five unless said (three of `attacks`); medians over fewer are not a result
+    #[arg(long)]
+    rounds: Option<usize>,
     /// One short round at a fraction of the rates: shows that the bench works, not what anything costs
     #[arg(long)]
     quick: bool,
@@ -66,6 +67,12 @@ struct Arguments {
     /// The Seaway to measure
     #[arg(long, default_value = "target/release/seaway")]
     seaway: PathBuf,
+    /// An earlier Seaway that is measured beside it, as one more contender in the same rounds
+    #[arg(long, value_name = "PATH")]
+    before: Option<PathBuf>,
+    /// Attacks to run, or `loops`, or `desync`; all of them if none is named
+    #[arg(long, value_delimiter = ',')]
+    attacks: Vec<String>,
     /// Services of the case `kubernetes`
     #[arg(long)]
     services: Option<usize>,
@@ -103,11 +110,36 @@ fn run(arguments: Arguments) -> Result<bool> {
     effort.seconds = arguments.seconds.unwrap_or(effort.seconds);
     let peers = arguments.peers.canonicalize().with_context(|| arguments.peers.display().to_string())?;
     let certificate = Certificate::of("bench.example").context("a certificate for the contenders")?;
-    let programs = Programs { seaway: arguments.seaway, peers, certificate, rig: arguments.rig };
+    let programs = Programs {
+        seaway: arguments.seaway,
+        before: arguments.before,
+        peers,
+        certificate,
+        rig: arguments.rig,
+    };
+    let mut contenders = arguments.contenders;
+    if programs.before.is_some() {
+        contenders.push(Contender::SeawayBefore);
+    }
     let mut versions = vec![];
-    for contender in &arguments.contenders {
+    for contender in &contenders {
         versions.push((*contender, contender.version(&programs)?));
     }
+    if arguments.cases == [Case::Attacks] {
+        let mut versions: Vec<String> = versions.into_iter().map(|(_, version)| version).collect();
+        versions.dedup();
+        let plan = attacks::Plan {
+            rounds: arguments.rounds,
+            contenders,
+            is_trial: arguments.quick,
+            rate_scale: arguments.rate_scale,
+            only: arguments.attacks,
+            out: arguments.out,
+            json: arguments.json,
+        };
+        return attacks::run(&programs, versions, &plan);
+    }
+    ensure!(!arguments.cases.contains(&Case::Attacks), "`attacks` runs by itself");
     let mut bench = Bench {
         programs,
         effort,
@@ -118,13 +150,14 @@ fn run(arguments: Arguments) -> Result<bool> {
         kept: arguments.keep,
     };
     let plan = rounds::Plan {
-        rounds: if arguments.quick { 1 } else { arguments.rounds },
-        contenders: arguments.contenders,
+        rounds: if arguments.quick { 1 } else { arguments.rounds.unwrap_or(5) },
+        contenders,
         patience: if arguments.quick { 0.0 } else { arguments.patience },
     };
     ensure!(plan.rounds > 0, "at least one round is needed");
 
-    let cases = if arguments.cases.is_empty() { Case::value_variants().to_vec() } else { arguments.cases };
+    let all = || Case::value_variants().iter().copied().filter(|case| *case != Case::Attacks).collect();
+    let cases = if arguments.cases.is_empty() { all() } else { arguments.cases };
     let mut measured = vec![];
     for case in cases {
         measured.extend(rounds::measure(&mut bench, case, &plan)?);

@@ -96,19 +96,24 @@ impl Report {
 
     /// Replaces what stands between the markers of the file; the words around them stay.
     pub fn write_into(&self, path: &Path) -> Result<()> {
-        let old = fs::read_to_string(path).unwrap_or_default();
-        fs::write(path, between_markers(&old, &self.markdown())).with_context(|| path.display().to_string())
+        write_between_markers(path, "Performance", &self.markdown())
     }
+}
+
+/// The same for any tables; a file that is not there yet gets this title.
+pub fn write_between_markers(path: &Path, title: &str, tables: &str) -> Result<()> {
+    let old = fs::read_to_string(path).unwrap_or_default();
+    fs::write(path, between_markers(&old, title, tables)).with_context(|| path.display().to_string())
 }
 
 const BEGIN: &str = "<!-- begin: written by bench/run --out -->";
 const END: &str = "<!-- end: written by bench/run --out -->";
 
-fn between_markers(old: &str, tables: &str) -> String {
+fn between_markers(old: &str, title: &str, tables: &str) -> String {
     let block = format!("{BEGIN}\n{tables}{END}");
     match old.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1))) {
         Some((before, after)) => format!("{before}{block}{after}"),
-        None if old.is_empty() => format!("# Performance\n\n{block}\n"),
+        None if old.is_empty() => format!("# {title}\n\n{block}\n"),
         None => format!("{}\n\n{block}\n", old.trim_end()),
     }
 }
@@ -231,7 +236,7 @@ fn rounded(figure: f64) -> String {
     }
 }
 
-fn machine() -> Result<Vec<String>> {
+pub fn machine() -> Result<Vec<String>> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").context("kernel version")?;
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -309,13 +314,13 @@ mod tests {
 
     #[test]
     fn tables_replace_the_old_ones_and_leave_the_words_around_them() {
-        let first = between_markers("", "one\n");
+        let first = between_markers("", "Performance", "one\n");
         assert!(first.starts_with("# Performance\n"));
         let worded = first.replace("# Performance", "# Speed\n\nWords.") + "After.\n";
-        let second = between_markers(&worded, "two\n");
+        let second = between_markers(&worded, "", "two\n");
         assert!(second.contains("Words.") && second.contains("two") && second.ends_with("After.\n"));
         assert!(!second.contains("one"));
-        assert!(between_markers("No markers.\n", "three\n").starts_with("No markers.\n\n<!--"));
+        assert!(between_markers("No markers.\n", "", "three\n").starts_with("No markers.\n\n<!--"));
     }
 
     #[test]

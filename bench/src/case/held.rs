@@ -29,7 +29,7 @@ pub fn sample(bench: &mut Bench, case: Case, contender: Contender) -> Result<Sam
     let before = Memory::of(&running.processes())?;
     let mut clients = match case.role() {
         Role::Web => web::idle(&mut bench.rig, case, count as usize)?,
-        Role::Stream => opaque(&mut bench.rig, count as usize)?,
+        Role::Stream | Role::Attacked => opaque(&mut bench.rig, count as usize)?,
     };
     let mut tally = Tally::default();
     let settle = now() + 1_000_000_000;

@@ -35,7 +35,7 @@ pub fn sample(bench: &mut Bench, case: Case, contender: Contender, rate: f64) ->
     let running = contender.start(&bench.programs, case.role())?;
     let clients = match case.role() {
         Role::Web => web::clients(&mut bench.rig, case, contender)?,
-        Role::Stream => clients(&mut bench.rig, case)?,
+        Role::Stream | Role::Attacked => clients(&mut bench.rig, case)?,
     };
     let (run, spent) = measure(bench, &running, clients, Some(rate))?;
     // One disturbed request in a hundred is all that a p99 shows.

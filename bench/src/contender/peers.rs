@@ -26,6 +26,7 @@ fn configured(programs: &Programs, folder: &Path, role: Role, name: &str, kind: 
     let file = match role {
         Role::Stream => format!("{name}.{kind}"),
         Role::Web => format!("{name}-web.{kind}"),
+        Role::Attacked => format!("{name}-attacks.{kind}"),
     };
     let path = folder.join(&file);
     for file in [&file, "openssl.cnf"] {

@@ -1,5 +1,6 @@
 //! Seaway: the one place that knows its command line, its configuration and the manifests it is given.
 
+pub mod attacked;
 pub mod crowded;
 pub mod member;
 
@@ -82,9 +83,13 @@ fn answers_ready(admin: SocketAddrV4) -> Result<bool> {
 
 /// The Services that the cases with peers use, at the addresses where the peers listen.
 pub fn write_small_folder(folder: &Path, role: Role, certificate: &Certificate) -> Result<()> {
+    if role == Role::Attacked {
+        return attacked::write(folder, certificate);
+    }
     prepare(folder)?;
     let mut text = String::new();
     let services = match role {
+        Role::Attacked => vec![],
         Role::Stream => vec![
             Service { name: "small", listen: SMALL.port(), port: TCP_PORT, ..Service::default() },
             Service { name: "bulk", listen: BULK.port(), port: TCP_PORT, ..Service::default() },

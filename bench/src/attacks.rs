@@ -1,0 +1,115 @@
+//! Hostile clients beside honest ones: what those lose, and what each hostile connection costs.
+//!
+//! ```text
+//!   core 1: honest clients, open loop ──┐
+//!           64 hostile connections ─────┤──► core 0: contender ──► core 1: members
+//!
+//!   quiet ──► attackers come ──► attack ──► attackers leave ──► quiet
+//! ```
+//!
+//! Unlike the other cases the generator sleeps: what counts here are ratios of rates and latencies, not time of core 0.
+
+mod catalogue;
+mod desync;
+mod honest;
+mod hostile;
+mod loops;
+mod member;
+pub mod ports;
+mod round;
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use self::catalogue::attacks;
+use self::member::Members;
+use self::table::Table;
+use crate::contender::{Contender, Programs};
+use crate::sys;
+
+/// At a time.
+pub const HOSTILE: usize = 64;
+const ROUNDS: usize = 3;
+/// Of each class of desynchronisation.
+const TRIES: usize = 200;
+
+pub struct Plan {
+    pub rounds: Option<usize>,
+    pub contenders: Vec<Contender>,
+    pub is_trial: bool,
+    pub rate_scale: f64,
+    pub only: Vec<String>,
+    pub out: Option<PathBuf>,
+    pub json: Option<PathBuf>,
+}
+
+/// Whether Seaway met all targets.
+pub fn run(programs: &Programs, versions: Vec<String>, plan: &Plan) -> Result<bool> {
+    use Contender::{Haproxy, Nginx, Seaway, SeawayBefore};
+    sys::wake_up_in_time();
+    let takes_part = |it: &&Contender| matches!(it, Seaway | SeawayBefore | Haproxy | Nginx);
+    let contenders: Vec<Contender> = plan.contenders.iter().filter(takes_part).copied().collect();
+    let rounds = if plan.is_trial { 1 } else { plan.rounds.unwrap_or(ROUNDS) };
+    let is_wanted = |name: &str| plan.only.is_empty() || plan.only.iter().any(|it| it == name);
+    let mut table = Table::new(versions, rounds, plan.is_trial);
+
+    for round in 0..rounds {
+        for (index, attack) in attacks().iter().enumerate().filter(|(_, it)| is_wanted(it.name)) {
+            for at in 0..contenders.len() {
+                let contender = contenders[(at + round) % contenders.len()];
+                // A trial shows that each attack works at Seaway, and that each peer can be attacked.
+                let skips = plan.is_trial && contender != Seaway && index % contenders.len() != at;
+                if skips || !attack.is_of(contender) {
+                    continue;
+                }
+                let times = round::Times::of(plan.is_trial);
+                let rate = 800.0 * plan.rate_scale;
+                let outcome = {
+                    let _members = Members::start()?;
+                    round::measure(programs, contender, attack, times, rate)
+                };
+                match outcome {
+                    Ok(outcome) => {
+                        println!("{}", table::line(attack.name, contender, &outcome));
+                        table.attacked(attack, contender, Ok(outcome));
+                    }
+                    Err(error) if sys::interrupted() => return Err(error),
+                    Err(error) => {
+                        println!("{:<18} {contender}: {error:#}", attack.name);
+                        table.attacked(attack, contender, Err(format!("{error:#}")));
+                    }
+                }
+            }
+        }
+    }
+    if is_wanted("loops") {
+        for ring in ports::Loop::all() {
+            for contender in &contenders {
+                let _members = Members::start()?;
+                let outcome = loops::measure(programs, *contender, ring, plan.is_trial)
+                    .with_context(|| format!("{ring:?} of {contender}"))?;
+                println!("loop of {} ({}) {contender}: {outcome:?}", ring.length, loops::kind(ring));
+                table.looped(ring, *contender, outcome);
+            }
+        }
+    }
+    if is_wanted("desync") {
+        let tries = if plan.is_trial { 20 } else { TRIES };
+        for contender in &contenders {
+            for (class, outcome) in desync::measure(programs, *contender, tries)? {
+                println!("{class}, {contender}: {outcome}");
+                table.desynchronised(class, *contender, outcome);
+            }
+        }
+    }
+    println!("\n{}", table.markdown());
+    if let Some(path) = &plan.json {
+        std::fs::write(path, table.json()?).with_context(|| path.display().to_string())?;
+    }
+    if let Some(path) = &plan.out {
+        crate::report::write_between_markers(path, "Under attack", &table.markdown())?;
+    }
+    Ok(table.is_good())
+}

@@ -1,0 +1,140 @@
+//! Honest clients: requests that are due at a fixed rate whatever became of the last ones, and what became of each.
+
+mod datagrams;
+mod requests;
+
+use anyhow::Result;
+
+pub use self::datagrams::Datagrams;
+pub use self::requests::Requests;
+use crate::pace::{Pace, now};
+use crate::statistics::percentile;
+use crate::sys::{self, Epoll, Event};
+
+/// An answer later than this is none.
+pub const PATIENCE: u64 = 2_000_000_000;
+/// Descriptors of each set have numbers of their own.
+pub const SET: u64 = 1 << 32;
+
+/// One way of asking.
+pub trait Asks {
+    /// Asks what was due then.
+    fn ask(&mut self, epoll: &Epoll, base: u64, due: u64);
+    fn event(&mut self, epoll: &Epoll, event: Event);
+    /// Gives up what is too late.
+    fn expire(&mut self, now: u64);
+    fn is_waiting(&self) -> bool;
+    fn asked(&mut self) -> &mut Vec<Asked>;
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub due: u64,
+    /// `None`: an error, or too late.
+    pub answered: Option<u64>,
+    pub why: &'static str,
+}
+
+pub struct Set {
+    pub asks: Box<dyn Asks>,
+    pace: Pace,
+}
+
+impl Set {
+    pub fn new(asks: Box<dyn Asks>, rate: f64) -> Self {
+        Self { asks, pace: Pace::open_loop(rate, now()) }
+    }
+}
+
+/// Lets the clients of all sets ask until then.
+pub fn ask_until(epoll: &Epoll, sets: &mut [Set], end: u64, mut watch: impl FnMut()) -> Result<()> {
+    let mut events = Vec::new();
+    let mut watched = 0;
+    loop {
+        anyhow::ensure!(!sys::interrupted(), "interrupted");
+        let time = now();
+        if time >= end {
+            return Ok(());
+        }
+        for (index, set) in sets.iter_mut().enumerate() {
+            while let Some(due) = set.pace.due(time) {
+                set.asks.ask(epoll, index as u64 * SET, due);
+                set.pace.advance();
+            }
+        }
+        if time > watched + 20_000_000 {
+            watched = time;
+            watch();
+            sets.iter_mut().for_each(|it| it.asks.expire(time));
+        }
+        turn(epoll, sets, &mut events, 200_000)?;
+    }
+}
+
+/// Waits for the last answers.
+pub fn wait_for_answers(epoll: &Epoll, sets: &mut [Set]) -> Result<()> {
+    let end = now() + PATIENCE + 100_000_000;
+    let mut events = Vec::new();
+    while now() < end && sets.iter().any(|it| it.asks.is_waiting()) {
+        turn(epoll, sets, &mut events, 1_000_000)?;
+        sets.iter_mut().for_each(|it| it.asks.expire(now()));
+    }
+    Ok(())
+}
+
+fn turn(epoll: &Epoll, sets: &mut [Set], events: &mut Vec<Event>, nanos: u64) -> Result<()> {
+    epoll.wait_for(events, std::time::Duration::from_nanos(nanos))?;
+    for event in events {
+        if let Some(set) = sets.get_mut((event.token / SET) as usize) {
+            set.asks.event(epoll, *event);
+        }
+    }
+    Ok(())
+}
+
+/// What became of the requests that were due within a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Served {
+    pub due: u64,
+    pub answered: u64,
+    /// Without an answer, or with another one.
+    pub lost: u64,
+    /// Answers that came within the time, for each second.
+    pub rate: f64,
+    /// Microseconds.
+    pub p99: f64,
+}
+
+/// Of the phases together.
+pub fn served(asked: &[Asked], phases: &[(u64, u64)]) -> Served {
+    let within = |time: u64| phases.iter().any(|(begin, end)| (*begin..*end).contains(&time));
+    let due: Vec<&Asked> = asked.iter().filter(|it| within(it.due)).collect();
+    let late = |it: &&Asked| it.answered.map_or(PATIENCE, |at| at - it.due).min(PATIENCE) / 1_000;
+    let mut latencies: Vec<u32> = due.iter().map(|it| late(it) as u32).collect();
+    let seconds = phases.iter().map(|it| it.1 - it.0).sum::<u64>() as f64 / 1e9;
+    let come = asked.iter().filter(|it| it.answered.is_some_and(within)).count();
+    Served {
+        due: due.len() as u64,
+        answered: due.iter().filter(|it| it.answered.is_some()).count() as u64,
+        lost: due.iter().filter(|it| it.answered.is_none()).count() as u64,
+        rate: come as f64 / seconds.max(1e-9),
+        p99: f64::from(percentile(&mut latencies, 0.99).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_without_an_answer_is_an_error_and_the_latest_of_all() {
+        let asked = |due, answered| Asked { due, answered, why: "" };
+        let all = [asked(0, Some(5_000)), asked(10, None), asked(2_000_000_000, Some(2_000_001_000))];
+        let first = served(&all, &[(0, 1_000_000_000)]);
+        assert_eq!((first.due, first.answered, first.lost, first.rate), (2, 1, 1, 1.0));
+        assert_eq!(first.p99, 2_000_000.0);
+        let last = served(&all, &[(1_000_000_000, 3_000_000_000)]);
+        assert_eq!((last.lost, last.rate, last.p99), (0, 0.5, 1.0));
+    }
+}

@@ -1,0 +1,111 @@
+//! Hostile clients: so many connections that one thread drives, each with a script. One that is ended comes again.
+
+pub mod bytes;
+pub mod h2;
+mod line;
+
+use std::net::{SocketAddrV4, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use self::bytes::Bytes;
+use self::h2::H2;
+use crate::sys;
+
+/// How often each connection gets its turn: floods are so many frames in each.
+pub const TURN: Duration = Duration::from_millis(10);
+/// Until all of them have begun.
+pub const RAMP: Duration = Duration::from_millis(250);
+
+/// What each connection does.
+#[derive(Clone, Debug)]
+pub enum Script {
+    Bytes(Bytes),
+    H2(H2),
+    /// A datagram from each of so many new ports in each turn.
+    Ports(usize),
+}
+
+pub trait Foe {
+    fn turn(&mut self, now: Instant);
+    /// How often it was ended.
+    fn ended(&self) -> u64;
+}
+
+/// Runs until it is dropped.
+pub struct Foes {
+    stop: Arc<AtomicBool>,
+    ended: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Foes {
+    pub fn launch(script: &Script, to: SocketAddrV4, count: usize) -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        let ended = Arc::<AtomicU64>::default();
+        let (told, counted, script) = (stop.clone(), ended.clone(), script.clone());
+        let thread = thread::spawn(move || {
+            sys::yield_to_others();
+            let mut foes: Vec<Box<dyn Foe>> = (0..count).map(|_| script.foe(to)).collect();
+            let began = Instant::now();
+            while !told.load(Relaxed) {
+                let now = Instant::now();
+                // Each begins a bit later than the one before: the generator shares its core with the members.
+                let begun = (now - began).as_secs_f64() / RAMP.as_secs_f64() * count as f64;
+                for foe in foes.iter_mut().take(begun as usize + 1) {
+                    foe.turn(now);
+                }
+                counted.store(foes.iter().map(|it| it.ended()).sum(), Relaxed);
+                thread::sleep(TURN.saturating_sub(now.elapsed()).max(TURN / 10));
+            }
+        });
+        Self { stop, ended, thread: Some(thread) }
+    }
+
+    pub fn ended(&self) -> u64 {
+        self.ended.load(Relaxed)
+    }
+}
+
+impl Drop for Foes {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
+        }
+    }
+}
+
+impl Script {
+    fn foe(&self, to: SocketAddrV4) -> Box<dyn Foe> {
+        match self {
+            Self::Bytes(script) => Box::new(bytes::Client::new(script.clone(), to)),
+            Self::H2(script) => Box::new(h2::Client::new(script.clone(), to)),
+            Self::Ports(each) => Box::new(Ports { each: *each, to, open: Vec::new() }),
+        }
+    }
+}
+
+struct Ports {
+    each: usize,
+    to: SocketAddrV4,
+    open: Vec<UdpSocket>,
+}
+
+impl Foe for Ports {
+    fn turn(&mut self, _now: Instant) {
+        self.open.clear();
+        for _ in 0..self.each {
+            // Without a port left there is a turn without.
+            let Ok(socket) = UdpSocket::bind(("127.0.0.1", 0)) else { return };
+            let _sent = socket.send_to(b"one datagram of a new flow", self.to);
+            self.open.push(socket);
+        }
+    }
+
+    fn ended(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,148 @@
+//! One contender under one attack, once.
+
+use std::net::SocketAddrV4;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::catalogue::{Attack, Shared};
+use super::honest::{self, Asked, Asks, Datagrams, Requests, Served, Set, ask_until, served};
+use super::hostile::{Foes, RAMP};
+use super::{HOSTILE, ports};
+use crate::contender::{Contender, Programs, Role};
+use crate::cores::{self, Look};
+use crate::pace::now;
+use crate::sys::Epoll;
+
+/// How long each phase lasts.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    quiet: Duration,
+    attack: Duration,
+    leaving: Duration,
+}
+
+impl Times {
+    pub fn of(is_trial: bool) -> Self {
+        let of = Duration::from_millis;
+        match is_trial {
+            true => Self { quiet: of(100), attack: of(200), leaving: of(50) },
+            false => Self { quiet: of(500), attack: of(1_500), leaving: of(300) },
+        }
+    }
+}
+
+/// Of one set of honest clients.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Pair {
+    pub quiet: Served,
+    pub attacked: Served,
+    /// From the arrival of the attackers to the end.
+    pub lost: u64,
+    pub first_error: Option<&'static str>,
+}
+
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Outcome {
+    /// `None`: the attack leaves no honest clients there.
+    pub shared: Option<Pair>,
+    pub other: Pair,
+    /// Bytes.
+    pub before: u64,
+    pub peak: u64,
+    pub after: u64,
+    /// Hostile connections that the contender ended.
+    pub ended: u64,
+    /// Percent of core 1 during the attack; much more than the half, and the generator is what is measured.
+    pub generator: f64,
+    pub contender: f64,
+    /// Percent of the time that contender or generator waited for their cores.
+    pub queued: f64,
+}
+
+impl Outcome {
+    pub fn bytes_per_connection(&self) -> f64 {
+        self.peak.saturating_sub(self.before) as f64 / HOSTILE as f64
+    }
+}
+
+pub fn measure(
+    programs: &Programs,
+    contender: Contender,
+    attack: &Attack,
+    times: Times,
+    rate: f64,
+) -> Result<Outcome> {
+    let running = contender.start(programs, Role::Attacked)?;
+    let epoll = Epoll::new().context("epoll")?;
+    let to = |port| ports::listener(port);
+    let mut sets = vec![Set::new(Box::new(Requests::new(to(ports::OTHER), false)), rate)];
+    if let Some(asks) = shared(&epoll, attack.shared, to(attack.shared.port()))? {
+        sets.push(Set::new(asks, rate));
+    }
+    let nanos = |time: Duration| time.as_nanos() as u64;
+    // Connections are opened, and everything has its place.
+    ask_until(&epoll, &mut sets, now() + nanos(times.quiet) / 2, || {})?;
+    // A worker may have come after its listeners.
+    let processes = running.processes();
+
+    let first = (now(), now() + nanos(times.quiet));
+    ask_until(&epoll, &mut sets, first.1, || {})?;
+    let before = resident(&processes);
+    ensure!(before > 0, "the contender ended:\n{}", running.last_words());
+    let mut peak = before;
+
+    let come = now();
+    let foes = Foes::launch(&attack.script, to(attack.port(contender)), HOSTILE);
+    ask_until(&epoll, &mut sets, come + nanos(RAMP), || peak = peak.max(resident(&processes)))?;
+    let look = Look::take(&processes)?;
+    let hot = (now(), now() + nanos(times.attack));
+    ask_until(&epoll, &mut sets, hot.1, || peak = peak.max(resident(&processes)))?;
+    let spent = Look::take(&processes)?.since(&look);
+    let ended = foes.ended();
+    drop(foes);
+
+    ask_until(&epoll, &mut sets, now() + nanos(times.leaving), || {})?;
+    let last = (now(), now() + nanos(times.quiet));
+    ask_until(&epoll, &mut sets, last.1, || {})?;
+    honest::wait_for_answers(&epoll, &mut sets)?;
+    let after = resident(&processes);
+    ensure!(after > 0, "the contender ended under the attack:\n{}", running.last_words());
+
+    let pair = |set: &mut Set| pair(set.asks.asked(), &[first, last], hot, come);
+    let other = pair(&mut sets[0]);
+    Ok(Outcome {
+        shared: sets.get_mut(1).map(pair),
+        other,
+        before,
+        peak,
+        after,
+        ended,
+        generator: (spent.both_busy - spent.busy - spent.stolen) / spent.wall * 100.0,
+        contender: spent.busy / spent.wall * 100.0,
+        queued: (spent.queued + spent.generator_queued) / spent.wall * 100.0,
+    })
+}
+
+fn shared(epoll: &Epoll, shared: Shared, to: SocketAddrV4) -> Result<Option<Box<dyn Asks>>> {
+    Ok(match shared {
+        Shared::Failing => None,
+        Shared::Udp => Some(Box::new(Datagrams::open(epoll, honest::SET, to)?)),
+        _ => Some(Box::new(Requests::new(to, shared == Shared::Tls))),
+    })
+}
+
+fn pair(asked: &[Asked], quiet: &[(u64, u64)], attack: (u64, u64), come: u64) -> Pair {
+    let failed = |it: &&Asked| it.due >= come && it.answered.is_none();
+    Pair {
+        quiet: served(asked, quiet),
+        attacked: served(asked, &[attack]),
+        lost: asked.iter().filter(failed).count() as u64,
+        first_error: asked.iter().find(failed).map(|it| it.why),
+    }
+}
+
+/// Bytes of all its processes; 0 when it has ended.
+fn resident(processes: &[u32]) -> u64 {
+    processes.iter().filter_map(|it| cores::resident(*it)).sum()
+}

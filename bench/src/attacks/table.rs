@@ -1,0 +1,285 @@
+//! What came of all attacks, as tables, and where Seaway misses its targets.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+
+use super::catalogue::{Attack, Shared};
+use super::desync;
+use super::loops::{self, kind};
+use super::ports::Loop;
+use super::round::{Outcome, Pair};
+use super::{HOSTILE, TRIES};
+use crate::contender::Contender;
+use crate::report::machine;
+use crate::statistics::median;
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// What issue 27 asks for.
+const SHARED_RATE: f64 = 90.0;
+const SHARED_P99: f64 = 3.0;
+const OTHER_RATE: f64 = 97.0;
+const MEMORY: f64 = 1.5;
+const DESCRIPTORS: u64 = 64;
+/// A generator that is busier than this may be what slows honest clients down, and so may be a machine on which they
+/// wait for a core longer than this.
+const GENERATOR: f64 = 80.0;
+const QUEUED: f64 = 10.0;
+
+#[derive(Default, serde::Serialize)]
+pub struct Table {
+    /// Rounds that could not be measured at all.
+    errors: usize,
+    versions: Vec<String>,
+    machine: Vec<String>,
+    rounds: usize,
+    is_trial: bool,
+    attacks: Vec<Row>,
+    loops: Vec<(String, Contender, loops::Outcome)>,
+    desync: Vec<(&'static str, Contender, desync::Outcome)>,
+}
+
+#[derive(serde::Serialize)]
+struct Row {
+    attack: &'static str,
+    what: &'static str,
+    /// The attack has honest clients at the same member.
+    shares: bool,
+    contender: Contender,
+    outcomes: Vec<Outcome>,
+    /// Rounds that could not be measured at all.
+    failures: Vec<String>,
+}
+
+/// Medians of all rounds; errors are sums.
+struct Figures {
+    shared: Option<(f64, f64, u64)>,
+    other: (f64, f64, u64),
+    memory: f64,
+    before: f64,
+    after: f64,
+    ended: f64,
+    generator: f64,
+    queued: f64,
+}
+
+impl Table {
+    pub fn new(versions: Vec<String>, rounds: usize, is_trial: bool) -> Self {
+        Self { versions, machine: machine().unwrap_or_default(), rounds, is_trial, ..Self::default() }
+    }
+
+    pub fn attacked(&mut self, attack: &Attack, contender: Contender, outcome: Result<Outcome, String>) {
+        let is_row = |row: &&mut Row| row.attack == attack.name && row.contender == contender;
+        if self.attacks.iter_mut().find(is_row).is_none() {
+            let shares = attack.shared != Shared::Failing;
+            let (outcomes, failures) = Default::default();
+            let (attack, what) = (attack.name, attack.what);
+            self.attacks.push(Row { attack, what, shares, contender, outcomes, failures });
+        }
+        let Some(row) = self.attacks.iter_mut().find(is_row) else { return };
+        match outcome {
+            Ok(outcome) => row.outcomes.push(outcome),
+            Err(why) => {
+                row.failures.push(why);
+                self.errors += 1;
+            }
+        }
+    }
+
+    pub fn looped(&mut self, ring: Loop, contender: Contender, outcome: loops::Outcome) {
+        self.loops.push((format!("{} of {}", kind(ring), ring.length), contender, outcome));
+    }
+
+    pub fn desynchronised(&mut self, class: &'static str, contender: Contender, outcome: desync::Outcome) {
+        self.desync.push((class, contender, outcome));
+    }
+
+    pub fn json(&self) -> Result<String> {
+        serde_json::to_string_pretty(self).context("a table is always JSON")
+    }
+
+    /// Whether Seaway missed nothing. A trial is too short to miss anything but an answer.
+    pub fn is_good(&self) -> bool {
+        let ours = |contender: Contender| contender == Contender::Seaway;
+        let attacks = self.attacks.iter().filter(|it| ours(it.contender));
+        let missed = attacks.flat_map(Row::misses).count();
+        let loops = self.loops.iter().filter(|it| ours(it.1) && misses_of_loop(&it.2)).count();
+        missed + loops + self.desync.iter().filter(|it| ours(it.1) && it.2.wrong > 0).count() == 0
+    }
+
+    pub fn markdown(&self) -> String {
+        let mut text =
+            format!("{}. {}. {} rounds", self.versions.join(", "), self.machine.join(", "), self.rounds);
+        if self.is_trial {
+            text += " that are too short to be a measurement";
+        }
+        text += &format!(
+            ".\n\n{HOSTILE} hostile connections. Rates and p99 are of honest clients, relative to the same clients \
+             without the attack; errors are sums of all rounds. Targets for Seaway: same member ≥ {SHARED_RATE} % of the \
+             rate, p99 ≤ {SHARED_P99} ×, no error; other members ≥ {OTHER_RATE} %, no error; ≤ {MEMORY} MiB for each \
+             hostile connection.\n\n\
+             | attack | contender | same member, rate % | p99 × | errors | other member, rate % | p99 × | errors | \
+             MiB each | MiB before → after | ended | core 1 % | |\n\
+             |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n"
+        );
+        let mut rows: Vec<&Row> = self.attacks.iter().collect();
+        let place = |row: &Row| self.attacks.iter().position(|it| it.attack == row.attack);
+        rows.sort_by_key(|row| (place(row), row.contender));
+        for row in rows {
+            text += &row.line();
+        }
+        if !self.loops.is_empty() {
+            let _infallible = write!(
+                text,
+                "\nLoops: what one client takes of the contender's descriptors (at most {DESCRIPTORS} of Seaway's), and \
+                 whether clients of another Service are answered.\n\n\
+                 | loop | contender | descriptors | other member, answered | |\n|---|---|--:|--:|---|\n"
+            );
+        }
+        for (ring, contender, outcome) in &self.loops {
+            let verdict = verdict(*contender, misses_of_loop(outcome));
+            let loops::Outcome { descriptors, other } = outcome;
+            let _infallible = writeln!(
+                text,
+                "| {ring} | {contender} | {descriptors} | {} of {} | {verdict} |",
+                other.answered, other.due
+            );
+        }
+        if !self.desync.is_empty() {
+            let _infallible = write!(
+                text,
+                "\nDesynchronisation: answers to the wrong client, of at most {TRIES} tries (none of Seaway's). A class \
+                 ends earlier where tries wait for answers that never come.\n\n\
+                 | class | contender | wrong | no answer | tries | |\n|---|---|--:|--:|--:|---|\n"
+            );
+        }
+        let mut desync: Vec<_> = self.desync.iter().collect();
+        let place = |class: &str| self.desync.iter().position(|it| it.0 == class);
+        desync.sort_by_key(|it| (place(it.0), it.1));
+        for (class, contender, outcome) in desync {
+            let verdict = verdict(*contender, outcome.wrong > 0);
+            let desync::Outcome { tries, wrong, failed } = outcome;
+            let _infallible =
+                writeln!(text, "| {class} | {contender} | {wrong} | {failed} | {tries} | {verdict} |");
+        }
+        text
+    }
+}
+
+fn misses_of_loop(outcome: &loops::Outcome) -> bool {
+    outcome.descriptors > DESCRIPTORS || outcome.other.lost > 0
+}
+
+fn verdict(contender: Contender, misses: bool) -> &'static str {
+    match (contender, misses) {
+        (Contender::Seaway, true) => "**not met**",
+        (Contender::Seaway, false) => "met",
+        _ => "",
+    }
+}
+
+fn relative(of: fn(&Pair) -> (f64, f64), pairs: &[&Pair]) -> f64 {
+    let ratios: Vec<f64> =
+        pairs.iter().map(|it| of(it)).filter(|it| it.1 > 0.0).map(|(hot, quiet)| hot / quiet).collect();
+    median(&ratios).unwrap_or_default()
+}
+
+/// Rate in percent, times of p99, errors.
+fn of_pairs(pairs: &[&Pair]) -> (f64, f64, u64) {
+    let rate = relative(|it| (it.attacked.rate, it.quiet.rate), pairs) * 100.0;
+    let p99 = relative(|it| (it.attacked.p99, it.quiet.p99), pairs);
+    (rate, p99, pairs.iter().map(|it| it.lost).sum())
+}
+
+impl Row {
+    fn figures(&self) -> Option<Figures> {
+        let shared: Vec<&Pair> = self.outcomes.iter().filter_map(|it| it.shared.as_ref()).collect();
+        let other: Vec<&Pair> = self.outcomes.iter().map(|it| &it.other).collect();
+        let middle = |of: fn(&Outcome) -> f64| median(&self.outcomes.iter().map(of).collect::<Vec<f64>>());
+        Some(Figures {
+            shared: (!shared.is_empty()).then(|| of_pairs(&shared)),
+            other: of_pairs(&other),
+            memory: middle(|it| it.bytes_per_connection() / MIB)?,
+            before: middle(|it| it.before as f64 / MIB)?,
+            after: middle(|it| it.after as f64 / MIB)?,
+            ended: middle(|it| it.ended as f64)?,
+            generator: middle(|it| it.generator)?,
+            queued: middle(|it| it.queued)?,
+        })
+    }
+
+    fn misses(&self) -> Vec<&'static str> {
+        let mut misses = Vec::new();
+        if !self.failures.is_empty() {
+            misses.push("failed");
+        }
+        let Some(figures) = self.figures() else { return misses };
+        if let Some((rate, p99, errors)) = figures.shared {
+            misses.extend((rate < SHARED_RATE).then_some("rate"));
+            misses.extend((p99 > SHARED_P99).then_some("p99"));
+            misses.extend((errors > 0).then_some("errors"));
+        }
+        let (rate, _, errors) = figures.other;
+        misses.extend((rate < OTHER_RATE).then_some("other rate"));
+        misses.extend((errors > 0).then_some("other errors"));
+        misses.extend((figures.memory > MEMORY).then_some("memory"));
+        misses
+    }
+
+    fn line(&self) -> String {
+        let Self { attack, what, contender, failures, .. } = self;
+        let Some(figures) = self.figures() else {
+            return format!(
+                "| {attack}: {what} | {contender} | | | | | | | | | | | {} |\n",
+                failures.join("; ").replace(['\n', '|'], " ")
+            );
+        };
+        let set = |it: Option<(f64, f64, u64)>| {
+            it.map_or_else(|| "– | – | –".to_owned(), |it| format!("{:.1} | {:.2} | {}", it.0, it.1, it.2))
+        };
+        let misses = self.misses();
+        let mut verdict = match contender {
+            Contender::Seaway if misses.is_empty() => "met".to_owned(),
+            Contender::Seaway => format!("**not met: {}**", misses.join(", ")),
+            _ => failures.iter().take(1).map(|it| it.replace(['\n', '|'], " ")).collect(),
+        };
+        if figures.generator > GENERATOR || figures.queued > QUEUED {
+            verdict += " noisy";
+        }
+        format!(
+            "| {attack}: {what} | {contender} | {} | {} | {:.2} | {:.0} → {:.0} | {:.0} | {:.0} | {} |\n",
+            set(figures.shared),
+            set(Some(figures.other)),
+            figures.memory,
+            figures.before,
+            figures.after,
+            figures.ended,
+            figures.generator,
+            verdict.trim()
+        )
+    }
+}
+
+/// One round, for who watches.
+pub fn line(attack: &str, contender: Contender, outcome: &Outcome) -> String {
+    let set = |pair: &Pair| {
+        let (rate, p99, errors) = of_pairs(&[pair]);
+        let why = pair.first_error.map(|it| format!(" ({it})")).unwrap_or_default();
+        format!("{rate:6.1} % p99 ×{p99:<6.2} {errors} errors{why}")
+    };
+    format!(
+        "{attack:<18} {:<10} same: {} | other: {} | {:.2} MiB each, {:.0} → {:.0} → {:.0} | {} ended | cores {:.0} % {:.0} %, queued {:.0} %",
+        contender.to_string(),
+        outcome.shared.as_ref().map_or_else(|| "–".to_owned(), set),
+        set(&outcome.other),
+        outcome.bytes_per_connection() / MIB,
+        outcome.before as f64 / MIB,
+        outcome.peak as f64 / MIB,
+        outcome.after as f64 / MIB,
+        outcome.ended,
+        outcome.contender,
+        outcome.generator,
+        outcome.queued
+    )
+}
