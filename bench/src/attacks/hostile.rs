@@ -16,8 +16,9 @@ use crate::sys;
 
 /// How often each connection gets its turn: floods are so many frames in each.
 pub const TURN: Duration = Duration::from_millis(10);
-/// Until all of them have begun.
-pub const RAMP: Duration = Duration::from_millis(250);
+/// Until all of them have begun; longer where each begins with many requests, or it would be a flood.
+const RAMP: Duration = Duration::from_millis(250);
+const RAMP_OF_STREAMS: Duration = Duration::from_millis(1_500);
 
 /// What each connection does.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ pub struct Foes {
 }
 
 impl Foes {
-    pub fn launch(script: &Script, to: SocketAddrV4, count: usize) -> Self {
+    pub fn launch(script: &Script, to: SocketAddrV4, count: usize, ramp: Duration) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let ended = Arc::<AtomicU64>::default();
         let (told, counted, script) = (stop.clone(), ended.clone(), script.clone());
@@ -52,8 +53,7 @@ impl Foes {
             let began = Instant::now();
             while !told.load(Relaxed) {
                 let now = Instant::now();
-                // Each begins a bit later than the one before: the generator shares its core with the members.
-                let begun = (now - began).as_secs_f64() / RAMP.as_secs_f64() * count as f64;
+                let begun = (now - began).as_secs_f64() / ramp.as_secs_f64() * count as f64;
                 for foe in foes.iter_mut().take(begun as usize + 1) {
                     foe.turn(now);
                 }
@@ -79,6 +79,13 @@ impl Drop for Foes {
 }
 
 impl Script {
+    pub fn ramp(&self, is_trial: bool) -> Duration {
+        match self {
+            Self::H2(script) if script.streams.most > 1 && !is_trial => RAMP_OF_STREAMS,
+            _ => RAMP,
+        }
+    }
+
     fn foe(&self, to: SocketAddrV4) -> Box<dyn Foe> {
         match self {
             Self::Bytes(script) => Box::new(bytes::Client::new(script.clone(), to)),

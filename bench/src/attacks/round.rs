@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::catalogue::{Attack, Shared};
 use super::honest::{self, Asked, Asks, Datagrams, Requests, Served, Set, ask_until, served};
-use super::hostile::{Foes, RAMP};
+use super::hostile::Foes;
 use super::{HOSTILE, ports};
 use crate::contender::{Contender, Programs, Role};
 use crate::cores::{self, Look};
@@ -20,14 +20,15 @@ pub struct Times {
     quiet: Duration,
     attack: Duration,
     leaving: Duration,
+    is_trial: bool,
 }
 
 impl Times {
     pub fn of(is_trial: bool) -> Self {
         let of = Duration::from_millis;
         match is_trial {
-            true => Self { quiet: of(100), attack: of(200), leaving: of(50) },
-            false => Self { quiet: of(500), attack: of(1_500), leaving: of(300) },
+            true => Self { quiet: of(100), attack: of(200), leaving: of(50), is_trial },
+            false => Self { quiet: of(400), attack: of(1_200), leaving: of(200), is_trial },
         }
     }
 }
@@ -53,8 +54,10 @@ pub struct Outcome {
     pub after: u64,
     /// Hostile connections that the contender ended.
     pub ended: u64,
-    /// Percent of core 1 during the attack; much more than the half, and the generator is what is measured.
+    /// Percent of a core that clients and members ran during the attack: much more than the half, and they are what is
+    /// measured.
     pub generator: f64,
+    /// The same of the contender.
     pub contender: f64,
     /// Percent of the time that contender or generator waited for their cores.
     pub queued: f64,
@@ -93,12 +96,15 @@ pub fn measure(
     let mut peak = before;
 
     let come = now();
-    let foes = Foes::launch(&attack.script, to(attack.port(contender)), HOSTILE);
-    ask_until(&epoll, &mut sets, come + nanos(RAMP), || peak = peak.max(resident(&processes)))?;
+    let ramp = attack.script.ramp(times.is_trial);
+    let foes = Foes::launch(&attack.script, to(attack.port(contender)), HOSTILE, ramp);
+    ask_until(&epoll, &mut sets, come + nanos(ramp), || peak = peak.max(resident(&processes)))?;
     let look = Look::take(&processes)?;
+    let own = own_time();
     let hot = (now(), now() + nanos(times.attack));
     ask_until(&epoll, &mut sets, hot.1, || peak = peak.max(resident(&processes)))?;
     let spent = Look::take(&processes)?.since(&look);
+    let own = own_time() - own;
     let ended = foes.ended();
     drop(foes);
 
@@ -118,8 +124,8 @@ pub fn measure(
         peak,
         after,
         ended,
-        generator: (spent.both_busy - spent.busy - spent.stolen) / spent.wall * 100.0,
-        contender: spent.busy / spent.wall * 100.0,
+        generator: own / spent.wall * 100.0,
+        contender: spent.task / spent.wall * 100.0,
         queued: (spent.queued + spent.generator_queued) / spent.wall * 100.0,
     })
 }
@@ -140,6 +146,11 @@ fn pair(asked: &[Asked], quiet: &[(u64, u64)], attack: (u64, u64), come: u64) ->
         lost: asked.iter().filter(failed).count() as u64,
         first_error: asked.iter().find(failed).map(|it| it.why),
     }
+}
+
+/// Seconds that clients and members ran so far.
+fn own_time() -> f64 {
+    cores::cpu_time(std::process::id()).unwrap_or_default()
 }
 
 /// Bytes of all its processes; 0 when it has ended.

@@ -120,7 +120,7 @@ impl Table {
              rate, p99 ≤ {SHARED_P99} ×, no error; other members ≥ {OTHER_RATE} %, no error; ≤ {MEMORY} MiB for each \
              hostile connection.\n\n\
              | attack | contender | same member, rate % | p99 × | errors | other member, rate % | p99 × | errors | \
-             MiB each | MiB before → after | ended | core 1 % | |\n\
+             MiB each | MiB before → after | ended | generator, % of core 1 | |\n\
              |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n"
         );
         let mut rows: Vec<&Row> = self.attacks.iter().collect();
