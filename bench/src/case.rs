@@ -222,6 +222,16 @@ impl Case {
         self.role() == Role::Web
     }
 
+    /// Whether an earlier binary can be measured beside it: the others start Seaway in a way of their own.
+    pub fn is_of_an_earlier_binary(self) -> bool {
+        use Case::{
+            Attacks, Certificates, Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers, Routes,
+        };
+        let alone =
+            [Attacks, Certificates, Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers, Routes];
+        !alone.contains(&self)
+    }
+
     pub fn role(self) -> Role {
         match self {
             Self::Http100

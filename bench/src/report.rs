@@ -88,6 +88,12 @@ impl Report {
         for verdict in &self.verdicts {
             add(&mut text, &verdict.row());
         }
+        let earlier: Vec<String> = self.measured.iter().flat_map(against_earlier).collect();
+        if !earlier.is_empty() {
+            add(&mut text, "\n| case | figure | Seaway | Seaway before | ratio (95 % interval) | |");
+            add(&mut text, "|---|---|--:|--:|--:|---|");
+            earlier.iter().for_each(|row| add(&mut text, row));
+        }
         for case in &self.measured {
             add(&mut text, &details(case));
         }
@@ -152,6 +158,36 @@ fn verdict(case: &Measured, target: Target) -> Verdict {
         ratio,
         outcome,
     }
+}
+
+/// Figures beside those of an earlier binary in the same rounds: worse only where the whole interval is.
+fn against_earlier(case: &Measured) -> Vec<String> {
+    const LESS_IS_BETTER: [Metric; 5] = [
+        Metric::BusyPerRequest,
+        Metric::TaskPerRequest,
+        Metric::LatencyHalf,
+        Metric::LatencyP99,
+        Metric::MemoryPerConnection,
+    ];
+    let row = |metric: Metric| {
+        let target = Target { metric, against: Some(Contender::SeawayBefore), at_most: 1.0 };
+        let Verdict { ours, theirs, ratio, outcome, .. } = verdict(case, target);
+        let Ratio { median, low, high } = ratio?;
+        let words = match outcome {
+            Outcome::Failed => "**failed**",
+            _ if low > 1.0 => "**worse**",
+            _ if high < 1.0 => "better",
+            _ => "no difference",
+        };
+        Some(format!(
+            "| {} | {} | {} | {} | {median:.3} ({low:.3} to {high:.3}) | {words} |",
+            case.case,
+            metric.label(),
+            rounded(ours?),
+            rounded(theirs?)
+        ))
+    };
+    LESS_IS_BETTER.into_iter().filter_map(row).collect()
 }
 
 impl Verdict {
@@ -296,6 +332,18 @@ mod tests {
         assert_eq!(outcome(&udp(&[6.5, 7.6, 7.0], &[10.0, 10.0, 10.0])), Outcome::Reached);
         assert_eq!(outcome(&udp(&[9.0, 9.1, 9.0], &[10.0, 10.0, 10.0])), Outcome::Missed);
         assert_eq!(outcome(&udp(&[], &[10.0])), Outcome::NotMeasured);
+    }
+
+    #[test]
+    fn an_earlier_binary_is_better_only_if_the_whole_interval_says_so() {
+        let case = |ours: &[f64], before: &[f64]| {
+            let figures = [(Contender::Seaway, ours), (Contender::SeawayBefore, before)];
+            against_earlier(&measured(Case::Grpc, Metric::BusyPerRequest, &figures)).concat()
+        };
+        assert!(case(&[6.0, 6.1, 6.0], &[5.0, 5.0, 5.1]).contains("**worse**"));
+        assert!(case(&[6.0, 6.6, 5.5], &[6.0, 6.0, 6.1]).contains("no difference"));
+        assert!(case(&[5.0, 5.1, 5.0], &[6.0, 6.0, 6.1]).contains("| better"));
+        assert_eq!(case(&[5.0], &[]), "");
     }
 
     #[test]

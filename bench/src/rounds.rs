@@ -32,8 +32,11 @@ const ATTEMPTS: usize = 4;
 
 /// `None` if none of the contenders takes part in the case.
 pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Measured>> {
-    let taking_part: Vec<Contender> =
+    let mut taking_part: Vec<Contender> =
         case.contenders().iter().copied().filter(|contender| plan.contenders.contains(contender)).collect();
+    if plan.contenders.contains(&Contender::SeawayBefore) && case.is_of_an_earlier_binary() {
+        taking_part.push(Contender::SeawayBefore);
+    }
     if taking_part.is_empty() {
         return Ok(None);
     }

@@ -33,7 +33,8 @@ pub fn sample(bench: &mut Bench, case: Case, contender: Contender, rate: f64) ->
         Case::Routes => crowded::write_routes(folder.path(), count)?,
         _ => crowded::write_certificates(folder.path(), &certificates(many)?[..count])?,
     }
-    let running = Running::launch(seaway::command(&bench.programs.seaway, folder.path()), Some(folder))?;
+    let running =
+        Running::launch(seaway::command(contender.seaway(&bench.programs)?, folder.path()), Some(folder))?;
     let ready = running.wait_until(Duration::from_secs(60), seaway::is_ready)?;
 
     let secure = case == Case::Certificates;

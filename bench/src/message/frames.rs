@@ -15,6 +15,8 @@ pub const GOAWAY: u8 = 7;
 pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
 
+const INITIAL_WINDOW_SIZE: u16 = 4;
+
 pub const END_STREAM: u8 = 1;
 pub const ACK: u8 = 1;
 pub const END_HEADERS: u8 = 4;
@@ -55,6 +57,13 @@ impl<'b> Frame<'b> {
         let padded = matches!(self.kind, DATA | HEADERS) && self.has(PADDED);
         let split = self.kind == HEADERS && !self.has(END_HEADERS);
         padded || split || self.kind == CONTINUATION
+    }
+
+    /// What the settings say of the window of each new stream.
+    pub fn first_window(&self) -> Option<i64> {
+        let settings = self.payload.chunks_exact(6).rev();
+        let mut windows = settings.filter(|setting| setting[..2] == INITIAL_WINDOW_SIZE.to_be_bytes());
+        windows.next().and_then(|setting| word(&setting[2..])).map(i64::from)
     }
 
     pub fn increment(&self) -> i64 {

@@ -63,9 +63,7 @@ impl H2 {
     fn frame(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) {
         match frame.kind {
             frames::SETTINGS if !frame.has(frames::ACK) => {
-                for setting in frame.payload.chunks_exact(6).filter(|it| it[..2] == [0, 4]) {
-                    let first =
-                        i64::from(u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]));
+                if let Some(first) = frame.first_window() {
                     self.streams.values_mut().for_each(|it| it.window += first - self.first);
                     self.first = first;
                 }
