@@ -37,7 +37,8 @@ const TRIES: usize = 200;
 
 pub struct Plan {
     pub rounds: Option<usize>,
-    pub contenders: Vec<Contender>,
+    /// With their versions.
+    pub contenders: Vec<(Contender, String)>,
     pub is_trial: bool,
     pub rate_scale: f64,
     pub only: Vec<String>,
@@ -46,11 +47,12 @@ pub struct Plan {
 }
 
 /// Whether Seaway met all targets.
-pub fn run(programs: &Programs, versions: Vec<String>, plan: &Plan) -> Result<bool> {
+pub fn run(programs: &Programs, plan: &Plan) -> Result<bool> {
     use Contender::{Haproxy, Nginx, Seaway, SeawayBefore};
     sys::wake_up_in_time();
-    let takes_part = |it: &&Contender| matches!(it, Seaway | SeawayBefore | Haproxy | Nginx);
-    let contenders: Vec<Contender> = plan.contenders.iter().filter(takes_part).copied().collect();
+    let takes_part = |it: &&(Contender, String)| matches!(it.0, Seaway | SeawayBefore | Haproxy | Nginx);
+    let (contenders, versions): (Vec<Contender>, Vec<String>) =
+        plan.contenders.iter().filter(takes_part).cloned().unzip();
     let rounds = if plan.is_trial { 1 } else { plan.rounds.unwrap_or(ROUNDS) };
     let is_wanted = |name: &str| plan.only.is_empty() || plan.only.iter().any(|it| it == name);
     let mut table = Table::new(versions, rounds, plan.is_trial);

@@ -224,11 +224,8 @@ impl Case {
 
     /// Whether an earlier binary can be measured beside it: the others start Seaway in a way of their own.
     pub fn is_of_an_earlier_binary(self) -> bool {
-        use Case::{
-            Attacks, Certificates, Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers, Routes,
-        };
-        let alone =
-            [Attacks, Certificates, Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers, Routes];
+        use Case::{Attacks, Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers};
+        let alone = [Attacks, Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers];
         !alone.contains(&self)
     }
 

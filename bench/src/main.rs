@@ -126,18 +126,16 @@ fn run(arguments: Arguments) -> Result<bool> {
         versions.push((*contender, contender.version(&programs)?));
     }
     if arguments.cases == [Case::Attacks] {
-        let mut versions: Vec<String> = versions.into_iter().map(|(_, version)| version).collect();
-        versions.dedup();
         let plan = attacks::Plan {
             rounds: arguments.rounds,
-            contenders,
+            contenders: versions,
             is_trial: arguments.quick,
             rate_scale: arguments.rate_scale,
             only: arguments.attacks,
             out: arguments.out,
             json: arguments.json,
         };
-        return attacks::run(&programs, versions, &plan);
+        return attacks::run(&programs, &plan);
     }
     ensure!(!arguments.cases.contains(&Case::Attacks), "`attacks` runs by itself");
     let mut bench = Bench {

@@ -175,6 +175,7 @@ fn against_earlier(case: &Measured) -> Vec<String> {
         let Ratio { median, low, high } = ratio?;
         let words = match outcome {
             Outcome::Failed => "**failed**",
+            _ if case.rounds.values().any(|rounds| rounds.len() < 2) => "one round",
             _ if low > 1.0 => "**worse**",
             _ if high < 1.0 => "better",
             _ => "no difference",

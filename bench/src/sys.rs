@@ -137,7 +137,10 @@ pub fn wake_up_in_time() {
 /// Lets all other threads of ours run before this one.
 pub fn yield_to_others() {
     // SAFETY: no pointers are passed; without success the thread runs as before.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, own_thread() as libc::id_t, 10) };
+    unsafe {
+        let (kind, thread) = (libc::PRIO_PROCESS, own_thread() as libc::id_t);
+        libc::setpriority(kind, thread, libc::getpriority(kind, thread) + 10);
+    }
 }
 
 fn raw_addr(addr: SocketAddrV4) -> libc::sockaddr_in {

@@ -170,7 +170,7 @@ pub fn attacks() -> Vec<Attack> {
             Http,
             "requests one after the other, takes no answer",
             Script::Bytes(Bytes {
-                again: get("/ok/0").repeat(8).into_bytes(),
+                again: get("/ok/0").repeat(2).into_bytes(),
                 every: TURN,
                 ..Bytes::default()
             }),

@@ -100,7 +100,7 @@ pub struct Served {
     pub answered: u64,
     /// Without an answer, or with another one.
     pub lost: u64,
-    /// Answers that came within the time, for each second.
+    /// For each second: those that were due within the time and answered within it.
     pub rate: f64,
     /// Microseconds.
     pub p99: f64,
@@ -113,7 +113,7 @@ pub fn served(asked: &[Asked], phases: &[(u64, u64)]) -> Served {
     let late = |it: &&Asked| it.answered.map_or(PATIENCE, |at| at - it.due).min(PATIENCE) / 1_000;
     let mut latencies: Vec<u32> = due.iter().map(|it| late(it) as u32).collect();
     let seconds = phases.iter().map(|it| it.1 - it.0).sum::<u64>() as f64 / 1e9;
-    let come = asked.iter().filter(|it| it.answered.is_some_and(within)).count();
+    let come = due.iter().filter(|it| it.answered.is_some_and(within)).count();
     Served {
         due: due.len() as u64,
         answered: due.iter().filter(|it| it.answered.is_some()).count() as u64,

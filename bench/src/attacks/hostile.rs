@@ -16,6 +16,7 @@ use crate::sys;
 
 /// How often each connection gets its turn: floods are so many frames in each.
 pub const TURN: Duration = Duration::from_millis(10);
+const PARTS: usize = 10;
 /// Until all of them have begun; longer where each begins with many requests, or it would be a flood.
 const RAMP: Duration = Duration::from_millis(250);
 const RAMP_OF_STREAMS: Duration = Duration::from_millis(1_500);
@@ -49,16 +50,20 @@ impl Foes {
         let (told, counted, script) = (stop.clone(), ended.clone(), script.clone());
         let thread = thread::spawn(move || {
             sys::yield_to_others();
+            sys::wake_up_in_time();
             let mut foes: Vec<Box<dyn Foe>> = (0..count).map(|_| script.foe(to)).collect();
-            let began = Instant::now();
+            let (began, mut part) = (Instant::now(), 0);
             while !told.load(Relaxed) {
                 let now = Instant::now();
                 let begun = (now - began).as_secs_f64() / ramp.as_secs_f64() * count as f64;
-                for foe in foes.iter_mut().take(begun as usize + 1) {
+                // One after the other, so that they do not come in one burst.
+                for foe in foes.iter_mut().take(begun as usize + 1).skip(part).step_by(PARTS) {
                     foe.turn(now);
                 }
+                part = (part + 1) % PARTS;
                 counted.store(foes.iter().map(|it| it.ended()).sum(), Relaxed);
-                thread::sleep(TURN.saturating_sub(now.elapsed()).max(TURN / 10));
+                let next = TURN / PARTS as u32;
+                thread::sleep(next.saturating_sub(now.elapsed()).max(next / 10));
             }
         });
         Self { stop, ended, thread: Some(thread) }

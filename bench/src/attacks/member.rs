@@ -27,7 +27,8 @@ pub const BODY: usize = 1024;
 /// Of an answer that no proxy can hold for all.
 const BIG: u64 = 1 << 30;
 /// Prepared at most, for one connection.
-const PIECE: usize = 64 << 10;
+const PIECE: usize = 16 << 10;
+const SEND_BUFFER: usize = 16 << 10;
 const TRICKLE: Duration = Duration::from_millis(100);
 
 /// One side of a connection, without its socket.
@@ -167,7 +168,7 @@ impl Server {
         // Who has gone since, or has no descriptor left, is not accepted.
         while let Ok(fd) = sys::accept(&self.listeners[index]) {
             // What waits in kernels for thousands of connections shall not be the machine's memory.
-            sys::set_send_buffer(&fd, PIECE)?;
+            sys::set_send_buffer(&fd, SEND_BUFFER)?;
             let protocol = match LISTENERS[index].1 {
                 ports::H2_MEMBER => Protocol::H2(H2::default()),
                 _ => Protocol::H1(H1::default()),

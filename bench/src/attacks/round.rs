@@ -98,7 +98,7 @@ pub fn measure(
     let come = now();
     let ramp = attack.script.ramp(times.is_trial);
     let foes = Foes::launch(&attack.script, to(attack.port(contender)), HOSTILE, ramp);
-    ask_until(&epoll, &mut sets, come + nanos(ramp), || peak = peak.max(resident(&processes)))?;
+    ask_until(&epoll, &mut sets, come + nanos(ramp) * 4 / 3, || peak = peak.max(resident(&processes)))?;
     let look = Look::take(&processes)?;
     let own = own_time();
     let hot = (now(), now() + nanos(times.attack));
@@ -108,7 +108,7 @@ pub fn measure(
     let ended = foes.ended();
     drop(foes);
 
-    ask_until(&epoll, &mut sets, now() + nanos(times.leaving), || {})?;
+    ask_until(&epoll, &mut sets, now() + nanos(times.leaving.max(ramp / 3)), || {})?;
     let last = (now(), now() + nanos(times.quiet));
     ask_until(&epoll, &mut sets, last.1, || {})?;
     honest::wait_for_answers(&epoll, &mut sets)?;
