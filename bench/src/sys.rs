@@ -227,8 +227,10 @@ fn roomy(fd: &OwnedFd) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, 4 << 20)
 }
 
-/// The kernel doubles it.
-pub fn set_send_buffer(fd: &OwnedFd, bytes: usize) -> io::Result<()> {
+/// What the kernel keeps of either direction.
+pub fn set_buffers(fd: &OwnedFd, bytes: usize) -> io::Result<()> {
+    // It doubles them.
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes as libc::c_int / 2)?;
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes as libc::c_int / 2)
 }
 

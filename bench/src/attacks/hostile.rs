@@ -86,7 +86,8 @@ impl Drop for Foes {
 impl Script {
     pub fn ramp(&self, is_trial: bool) -> Duration {
         match self {
-            Self::H2(script) if script.streams.most > 1 && !is_trial => RAMP_OF_STREAMS,
+            _ if is_trial => TURN * 10,
+            Self::H2(script) if script.streams.most > 1 => RAMP_OF_STREAMS,
             _ => RAMP,
         }
     }

@@ -28,7 +28,8 @@ pub const BODY: usize = 1024;
 const BIG: u64 = 1 << 30;
 /// Prepared at most, for one connection.
 const PIECE: usize = 16 << 10;
-const SEND_BUFFER: usize = 16 << 10;
+/// Of each connection, either way.
+const IN_KERNEL: usize = 16 << 10;
 const TRICKLE: Duration = Duration::from_millis(100);
 
 /// One side of a connection, without its socket.
@@ -168,7 +169,7 @@ impl Server {
         // Who has gone since, or has no descriptor left, is not accepted.
         while let Ok(fd) = sys::accept(&self.listeners[index]) {
             // What waits in kernels for thousands of connections shall not be the machine's memory.
-            sys::set_send_buffer(&fd, SEND_BUFFER)?;
+            sys::set_buffers(&fd, IN_KERNEL)?;
             let protocol = match LISTENERS[index].1 {
                 ports::H2_MEMBER => Protocol::H2(H2::default()),
                 _ => Protocol::H1(H1::default()),

@@ -36,6 +36,8 @@ pub const STREAM: u32 = 0x7fff_ffff;
 /// Where a peer announces no number of streams, or a very large one.
 const MOST_STREAMS: u32 = 256;
 const PIECE: i64 = 4 << 10;
+/// Of all bodies of a connection in a turn: they fill what takes them, and are no flood.
+const UPLOAD: usize = 8 << 10;
 
 /// A list of fields (RFC 7541) without any table.
 pub fn fields(method: u8, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
@@ -177,7 +179,7 @@ impl Client {
         let body = [b'x'; PIECE as usize];
         for (id, window) in &mut self.uploads {
             let length = PIECE.min(*window).min(self.window);
-            if length > 0 && out.len() < 64 << 10 {
+            if length > 0 && out.len() < UPLOAD {
                 frames::put(out, frames::DATA, 0, *id, &[&body[..length as usize]]);
                 (*window, self.window) = (*window - length, self.window - length);
             }
