@@ -130,6 +130,7 @@ fn run(arguments: Arguments) -> Result<bool> {
             rounds: arguments.rounds,
             contenders: versions,
             is_trial: arguments.quick,
+            own_network,
             rate_scale: arguments.rate_scale,
             only: arguments.attacks,
             out: arguments.out,

@@ -216,11 +216,41 @@ pub fn attacks() -> Vec<Attack> {
         of("tcp-silent", Tcp, "connects and sends nothing", takes_nothing("")),
         of("tcp-takes-nothing", Tcp, "takes nothing of a large answer", takes_nothing(get("/big"))),
         of("tcp-churn", Tcp, "a new connection each 30 ms: 2,100/s", anew(Vec::new(), TURN * 3)),
-        of("udp-ports", Udp, "a datagram from a new port, 3,200/s", Script::Ports(1)),
+        of("udp-ports", Udp, "a datagram from a new port, 6,400/s", Script::Ports(1)),
         of("websocket", Http, "takes nothing of a WebSocket", takes_nothing(websocket)),
         of("grpc-stream", ToH2, "takes nothing of a gRPC stream", holds(one_call)),
         of("member-silent", Failing, "a member that never answers", asks("/silent")),
         of("member-trickles", Failing, "a member that answers a byte each 100 ms", asks("/trickle")),
         of("member-cuts", Failing, "a member that closes within its answer", asks("/cut")),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_attack_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = attacks().iter().map(|it| it.name).collect();
+        names.sort_unstable();
+        let all = names.len();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+
+    #[test]
+    fn the_peers_listen_wherever_they_are_attacked() {
+        let peers = [
+            (Contender::Haproxy, include_str!("../../peers/haproxy-attacks.cfg")),
+            (Contender::Nginx, include_str!("../../peers/nginx-attacks.conf")),
+        ];
+        for (peer, configuration) in peers {
+            let attacked = attacks().into_iter().filter(|it| it.is_of(peer));
+            let attacked = attacked.flat_map(|it| [it.port(peer), it.shared.port()]);
+            let loops = ports::Loop::all().flat_map(ports::Loop::listeners).map(|it| it.0);
+            for port in attacked.chain([ports::OTHER]).chain(loops).chain(ports::desync()) {
+                assert!(configuration.contains(&format!(" 127.0.0.1:{port} ")), "{peer}: {port}");
+            }
+        }
+    }
 }

@@ -59,15 +59,24 @@ pub struct Outcome {
     pub generator: f64,
     /// The same of the contender.
     pub contender: f64,
-    /// Percent of the time that contender or generator waited for their cores.
+    /// Of the whole round, percent of the time: contender and honest clients waited for their cores, and others were on
+    /// these cores.
     pub queued: f64,
+    pub foreign: f64,
 }
 
 impl Outcome {
+    /// Somebody else had the cores: this is no measurement.
+    pub fn is_disturbed(&self) -> bool {
+        self.queued > STARVED && self.foreign > STARVED
+    }
+
     pub fn bytes_per_connection(&self) -> f64 {
         self.peak.saturating_sub(self.before) as f64 / HOSTILE as f64
     }
 }
+
+const STARVED: f64 = 30.0;
 
 pub fn measure(
     programs: &Programs,
@@ -89,6 +98,7 @@ pub fn measure(
     // A worker may have come after its listeners.
     let processes = running.processes();
 
+    let (all, all_own) = (Look::take(&processes)?, own_time());
     let first = (now(), now() + nanos(times.quiet));
     ask_until(&epoll, &mut sets, first.1, || {})?;
     let before = resident(&processes);
@@ -111,6 +121,7 @@ pub fn measure(
     ask_until(&epoll, &mut sets, now() + nanos(times.leaving.max(ramp / 3)), || {})?;
     let last = (now(), now() + nanos(times.quiet));
     ask_until(&epoll, &mut sets, last.1, || {})?;
+    let (all, all_own) = (Look::take(&processes)?.since(&all), own_time() - all_own);
     honest::wait_for_answers(&epoll, &mut sets)?;
     let after = resident(&processes);
     ensure!(after > 0, "the contender ended under the attack:\n{}", running.last_words());
@@ -126,7 +137,8 @@ pub fn measure(
         ended,
         generator: own / spent.wall * 100.0,
         contender: spent.task / spent.wall * 100.0,
-        queued: (spent.queued + spent.generator_queued) / spent.wall * 100.0,
+        queued: (all.queued + all.generator_queued) / all.wall * 100.0,
+        foreign: (all.both_busy - all.task - all_own).max(0.0) / all.wall * 100.0,
     })
 }
 

@@ -26,6 +26,7 @@ const DESCRIPTORS: u64 = 64;
 /// wait for a core longer than this.
 const GENERATOR: f64 = 80.0;
 const QUEUED: f64 = 10.0;
+const FOREIGN: f64 = 30.0;
 
 #[derive(Default, serde::Serialize)]
 pub struct Table {
@@ -61,7 +62,7 @@ struct Figures {
     after: f64,
     ended: f64,
     generator: f64,
-    queued: f64,
+    noisy: usize,
 }
 
 impl Table {
@@ -167,6 +168,10 @@ impl Table {
     }
 }
 
+fn is_noisy(outcome: &Outcome) -> bool {
+    outcome.generator > GENERATOR || (outcome.queued > QUEUED && outcome.foreign > FOREIGN)
+}
+
 fn misses_of_loop(outcome: &loops::Outcome) -> bool {
     outcome.descriptors > DESCRIPTORS || outcome.other.lost > 0
 }
@@ -194,9 +199,14 @@ fn of_pairs(pairs: &[&Pair]) -> (f64, f64, u64) {
 
 impl Row {
     fn figures(&self) -> Option<Figures> {
-        let shared: Vec<&Pair> = self.outcomes.iter().filter_map(|it| it.shared.as_ref()).collect();
-        let other: Vec<&Pair> = self.outcomes.iter().map(|it| &it.other).collect();
-        let middle = |of: fn(&Outcome) -> f64| median(&self.outcomes.iter().map(of).collect::<Vec<f64>>());
+        // Rounds in which others had the cores count only where there is no other.
+        let mut counted: Vec<&Outcome> = self.outcomes.iter().filter(|it| !it.is_disturbed()).collect();
+        if counted.is_empty() {
+            counted = self.outcomes.iter().collect();
+        }
+        let shared: Vec<&Pair> = counted.iter().filter_map(|it| it.shared.as_ref()).collect();
+        let other: Vec<&Pair> = counted.iter().map(|it| &it.other).collect();
+        let middle = |of: fn(&Outcome) -> f64| median(&counted.iter().map(|it| of(it)).collect::<Vec<f64>>());
         Some(Figures {
             shared: (!shared.is_empty()).then(|| of_pairs(&shared)),
             other: of_pairs(&other),
@@ -205,7 +215,7 @@ impl Row {
             after: middle(|it| it.after as f64 / MIB)?,
             ended: middle(|it| it.ended as f64)?,
             generator: middle(|it| it.generator)?,
-            queued: middle(|it| it.queued)?,
+            noisy: self.outcomes.iter().filter(|it| is_noisy(it)).count(),
         })
     }
 
@@ -244,8 +254,8 @@ impl Row {
             Contender::Seaway => format!("**not met: {}**", misses.join(", ")),
             _ => failures.iter().take(1).map(|it| it.replace(['\n', '|'], " ")).collect(),
         };
-        if figures.generator > GENERATOR || figures.queued > QUEUED {
-            verdict += " noisy";
+        if figures.noisy > 0 {
+            verdict += &format!(" ({} of {} noisy)", figures.noisy, self.outcomes.len());
         }
         format!(
             "| {attack}: {what} | {contender} | {} | {} | {:.2} | {:.0} → {:.0} | {:.0} | {:.0} | {} |\n",
@@ -269,7 +279,7 @@ pub fn line(attack: &str, contender: Contender, outcome: &Outcome) -> String {
         format!("{rate:6.1} % p99 ×{p99:<6.2} {errors} errors{why}")
     };
     format!(
-        "{attack:<18} {:<10} same: {} | other: {} | {:.2} MiB each, {:.0} → {:.0} → {:.0} | {} ended | cores {:.0} % {:.0} %, queued {:.0} %",
+        "{attack:<18} {:<10} same: {} | other: {} | {:.2} MiB each, {:.0} → {:.0} → {:.0} | {} ended | cores {:.0} % {:.0} %, queued {:.0} %, others {:.0} %",
         contender.to_string(),
         outcome.shared.as_ref().map_or_else(|| "–".to_owned(), set),
         set(&outcome.other),
@@ -280,6 +290,7 @@ pub fn line(attack: &str, contender: Contender, outcome: &Outcome) -> String {
         outcome.ended,
         outcome.contender,
         outcome.generator,
-        outcome.queued
+        outcome.queued,
+        outcome.foreign
     )
 }
