@@ -103,13 +103,14 @@ impl Chunks {
         if skip > 0 {
             return Piece::More { skip };
         }
+        let too_long = Refusal::new(431, "trailers that are too long");
         let Some(end) = self.search.end(rest) else {
-            return if rest.len() < limits.head {
-                Piece::More { skip }
-            } else {
-                Piece::Refused(Refusal::new(431, "trailers that are too long"))
-            };
+            return if rest.len() < limits.head { Piece::More { skip } } else { Piece::Refused(too_long) };
         };
+        // However they come: all at once or in pieces.
+        if end > limits.head {
+            return Piece::Refused(too_long);
+        }
         match Lines::new(&rest[..end], 0).fields(&mut self.trailers, limits) {
             Ok(()) => Piece::End { length: end },
             Err(refusal) => Piece::Refused(refusal),
