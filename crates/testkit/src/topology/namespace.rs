@@ -162,20 +162,36 @@ fn sweep() {
     for entry in std::fs::read_dir(NAMES).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name.strip_prefix("sw").and_then(|rest| rest.split_once('-')).map(|(process, _)| process);
-        if owner.is_some_and(|it| it.parse::<u32>().is_ok() && !Path::new("/proc").join(it).exists()) {
+        let is_left =
+            owner.is_some_and(|it| it.parse::<u32>().is_ok() && !Path::new("/proc").join(it).exists());
+        if is_left && !goes_by_itself(&name) {
             openstack::rig_quietly("plug", &["--remove", &name]);
             remove(&name);
         }
     }
 }
 
+/// A control plane ends with its program, a moment later, and takes its folder and its namespace along: whoever ended it
+/// in the middle of that would leave the folder.
+fn goes_by_itself(name: &str) -> bool {
+    inside(name).iter().any(|id| {
+        let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains("/rig/kubernetes/down")
+    })
+}
+
+/// The ids of what runs in there.
+fn inside(name: &str) -> Vec<String> {
+    let output = Command::new("ip").args(["netns", "pids", name]).output();
+    let told = output.map(|it| String::from_utf8_lossy(&it.stdout).into_owned()).unwrap_or_default();
+    told.split_whitespace().map(str::to_owned).collect()
+}
+
 /// Ends all that runs in there, and the namespace. It may be gone already.
 fn remove(name: &str) {
     let quietly = |program: &str, arguments: &[&str]| Command::new(program).args(arguments).output();
-    if let Ok(inside) = quietly("ip", &["netns", "pids", name]) {
-        for process in String::from_utf8_lossy(&inside.stdout).split_whitespace() {
-            let _ = quietly("kill", &["-KILL", process]);
-        }
+    for process in inside(name) {
+        let _ = quietly("kill", &["-KILL", &process]);
     }
     let _ = quietly("ip", &["netns", "delete", name]);
 }
