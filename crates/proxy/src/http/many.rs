@@ -185,6 +185,12 @@ impl Many {
         takes && !self.is_over() && !connection.is_used_up()
     }
 
+    /// A member has all the streams that it takes. One that takes none for the moment may say otherwise.
+    pub(super) fn has_all_streams(&self) -> bool {
+        let connection = self.seen();
+        connection.has_heard() && connection.most_streams() > 0 && !connection.takes_more()
+    }
+
     /// Which clients send bodies by it: this one, and any other.
     pub(super) fn sends(&self, client: &Rc<ConnectionMemory>) -> (bool, bool) {
         let connection = self.seen();

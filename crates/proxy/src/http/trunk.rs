@@ -89,27 +89,32 @@ pub(super) async fn ask(
         return (Err(why), false);
     };
     let has_body = scratch.request.body != Body::None;
-    let way = if fresh_only {
-        Way::Open(upstream.opens())
-    } else {
-        upstream.way(client, has_body, short.answer).await
+    let mut way = match fresh_only {
+        true => Way::Open(upstream.opens()),
+        false => upstream.way(client, has_body, short.answer).await,
     };
-    let (many, reused) = match way {
-        Way::By(many) => (many, true),
-        Way::Open(opening) => {
-            client.allow(short.connect);
-            let made = connect(client, pool, &upstream, member).await;
-            if let Ok(many) = &made {
-                has_heard(many, client).await;
+    let (many, reused) = loop {
+        match way {
+            Way::By(many) => break (many, true),
+            Way::Open(opening) => {
+                client.allow(short.connect);
+                let made = connect(client, pool, &upstream, member).await;
+                if let Ok(many) = &made {
+                    has_heard(many, client).await;
+                }
+                drop(opening);
+                match made {
+                    // Others were faster: its streams may last for long.
+                    Ok(many) if !fresh_only && many.has_all_streams() => {
+                        way = upstream.way(client, has_body, short.answer).await;
+                    }
+                    Ok(many) => break (many, false),
+                    Err(error) => return (Err(Unanswered::of_connecting(error)), false),
+                }
             }
-            drop(opening);
-            match made {
-                Ok(many) => (many, false),
-                Err(error) => return (Err(Unanswered::of_connecting(error)), false),
-            }
+            Way::None => return (Err(Unanswered::Refused(503)), false),
+            Way::Gone => return (Err(Unanswered::Client), false),
         }
-        Way::None => return (Err(Unanswered::Refused(503)), false),
-        Way::Gone => return (Err(Unanswered::Client), false),
     };
     let is_secure = pool.live().outward.is_some();
     let result = ask_by(&many, client, scratch, short, (is_secure, member.at), place).await;

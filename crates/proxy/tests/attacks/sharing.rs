@@ -208,3 +208,28 @@ fn a_member_that_has_no_stream_free_is_left_out_while_others_have() {
     }
     drop(attackers);
 }
+
+#[test]
+fn clients_that_are_even_do_not_take_stalled_streams_from_each_other() {
+    let _alone = alone();
+    let member = Member::new(Terms::default());
+    let (_stage, at) = front(&[member.at], patient);
+    assert_eq!(status(at), "200");
+    // For each there are 36 or 37 of the 800 streams of the usual connections; who came first has more for a while.
+    let mut attackers: Vec<Attacker> = (0..20).map(|_| Attacker::new(at, 0)).collect();
+    for number in 0..100 {
+        for attacker in &mut attackers {
+            attacker.ask(2 * number + 1, "GET", "/file", true);
+        }
+    }
+    let asked = || member.told.requests.load(SeqCst);
+    eventually("they hold streams", || asked() > 20 * 36);
+    // Well beyond the time from which on a stalled stream may make room; others are served all the while.
+    let (began, mut served) = (std::time::Instant::now(), 0);
+    while began.elapsed() < Duration::from_millis(2_500) {
+        assert_eq!(status(at), "200");
+        served += 1;
+    }
+    let taken = asked() - served;
+    assert!(taken <= 800 + 20 * 37, "{taken} streams were opened for clients that take nothing");
+}

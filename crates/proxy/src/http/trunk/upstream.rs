@@ -263,8 +263,8 @@ impl Upstream {
         Some(Place { upstream: self.clone(), client: memory.clone(), claim })
     }
 
-    /// Streams of clients that have more than so many make room, if they have not moved for long: those of whom has
-    /// most, the longest first. One on which nothing waits to be taken keeps its place, however silent it is.
+    /// Streams of clients that have more make room, if they have not moved for long: those of whom has most, the longest
+    /// first. One on which nothing waits to be taken keeps its place, however silent it is.
     fn reclaim(&self, now: u64, has: u32) {
         if now < self.reclaims_at.get() {
             return;
@@ -272,18 +272,29 @@ impl Upstream {
         self.reclaims_at.set(now + RECLAIM_EVERY);
         let Some(hall) = self.hall.upgrade() else { return };
         let mut claims = self.claims.borrow_mut();
+        let mut keep = self.by_client.borrow().clone();
         let mut stalled = Vec::new();
         for index in claims.indexes() {
             let Some(claim) = claims.get_mut(index) else { continue };
-            let count = self.streams_of(claim.client);
-            if count > has && !claim.is_reclaimed && claim.stalled.saturating_add(STALLED) <= now {
+            if claim.is_reclaimed {
+                *keep.entry(claim.client).or_default() -= 1;
+            } else if claim.stalled.saturating_add(STALLED) <= now {
+                let count = self.streams_of(claim.client);
                 stalled.push((std::cmp::Reverse(count), claim.stalled, index));
             }
         }
         stalled.sort_unstable();
-        let waiting = self.newcomers.borrow().len() + self.others.borrow().len() + 1;
-        for (.., index) in stalled.into_iter().take(waiting.min(MOST_RECLAIMED)) {
-            if let Some(claim) = claims.get_mut(index) {
+        // Each of those who have none needs one, and who has some gets one at a time.
+        let newcomers =
+            self.newcomers.borrow().iter().filter(|own| own.is_waiting_at(self.place_in_memory())).count();
+        let has = if newcomers > 0 { 0 } else { has };
+        let mut wanted = (newcomers + 1).min(MOST_RECLAIMED);
+        for (.., index) in stalled {
+            let Some(claim) = claims.get_mut(index).filter(|_| wanted > 0) else { continue };
+            let count = keep.entry(claim.client).or_default();
+            if may_take_from(*count, has) {
+                *count -= 1;
+                wanted -= 1;
                 claim.is_reclaimed = true;
                 hall.wake(&claim.own);
             }
@@ -438,6 +449,12 @@ impl Upstream {
             drop(gone);
         }
     }
+}
+
+/// A client with so many streams gets one of a client with more only if it does not have more than that one then: clients
+/// that are even would take streams from each other without end. Whoever has none gets one of anybody.
+fn may_take_from(count: u32, has: u32) -> bool {
+    count > has + has.min(1)
 }
 
 impl Place {
