@@ -168,11 +168,15 @@ impl Server {
     fn accept(&mut self, index: usize) -> io::Result<()> {
         // Who has gone since, or has no descriptor left, is not accepted.
         while let Ok(fd) = sys::accept(&self.listeners[index]) {
-            // What waits in kernels for thousands of connections shall not be the machine's memory.
-            sys::set_buffers(&fd, IN_KERNEL)?;
             let protocol = match LISTENERS[index].1 {
+                // Few connections for many streams: with small buffers the kernel drops what comes in a burst, and all
+                // streams wait for a retransmission.
                 ports::H2_MEMBER => Protocol::H2(H2::default()),
-                _ => Protocol::H1(H1::default()),
+                _ => {
+                    // What waits in kernels for thousands of connections shall not be the machine's memory.
+                    sys::set_buffers(&fd, IN_KERNEL)?;
+                    Protocol::H1(H1::default())
+                }
             };
             let slot = self.free.pop().unwrap_or_else(|| {
                 self.connections.push(None);
@@ -181,6 +185,8 @@ impl Server {
             self.epoll.add(&fd, (slot + UDP + 1) as u64, READABLE)?;
             let (out, next) = (Vec::new(), Next::Reads);
             let stream = TcpStream::from(fd);
+            // As every server does: small answers shall not wait for acknowledgements of others.
+            stream.set_nodelay(true)?;
             self.connections[slot] =
                 Some(Connection { stream, protocol, out, sent: 0, next, interest: READABLE });
             self.serve(slot)?;
