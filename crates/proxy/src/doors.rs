@@ -11,7 +11,7 @@ use crate::{
     own_sockets::MOST_PASSES,
     running::{Refusal, RunningListener},
     shared::Shared,
-    sys::{self, Waker},
+    sys::{self, KernelAddress},
     worker::{Kind, Slab, Token, Turn},
 };
 
@@ -22,8 +22,10 @@ pub(crate) struct Doors {
     /// Not watched at the moment, for want of descriptors.
     shut: Vec<(u32, u32)>,
     reopen_at: u64,
-    /// Held so that a newcomer who got the last descriptor can still get one for its member.
-    spare: Option<Waker>,
+    /// Held so that a newcomer who got the last descriptor can still get one for its member: a socket of the family of
+    /// this address. To close one and to open another would leave it to other workers for a moment.
+    spare: Option<OwnedFd>,
+    spare_for: Option<KernelAddress>,
 }
 
 struct Door {
@@ -59,12 +61,13 @@ pub(crate) struct Newcomer {
 
 impl Doors {
     pub(crate) fn new(kind: Kind) -> Doors {
-        Doors { kind, doors: Slab::default(), shut: Vec::new(), reopen_at: 0, spare: None }
+        Doors { kind, doors: Slab::default(), shut: Vec::new(), reopen_at: 0, spare: None, spare_for: None }
     }
 
     pub(crate) fn open(&mut self, listener: Arc<RunningListener>, socket: Arc<OwnedFd>, turn: &mut Turn) {
         let (index, generation) = self.doors.next();
         let token = Token::new(self.kind, index, generation);
+        self.spare_for.get_or_insert_with(|| listener.at.into());
         if let Err(error) = turn.epoll.watch_readable(socket.as_fd(), token.into()) {
             tracing::error!(listener = %listener.at, worker = turn.worker, %error, "a listener cannot be watched");
             return;
@@ -189,8 +192,8 @@ impl Doors {
 
     /// Whether a newcomer could be given a second descriptor.
     fn has_spare(&mut self, shared: &Shared) -> bool {
-        if self.spare.is_none() {
-            match Waker::new() {
+        if let (None, Some(family_of)) = (&self.spare, &self.spare_for) {
+            match sys::stream_socket(family_of) {
                 Ok(spare) => self.spare = Some(spare),
                 Err(error) => {
                     shared.out_of_descriptors(&error);
@@ -201,8 +204,14 @@ impl Doors {
         true
     }
 
-    /// Frees a descriptor for the member of a newcomer who was let in. `false`: there is none.
-    pub(crate) fn give_up_spare(&mut self) -> bool {
-        self.spare.take().is_some()
+    /// A socket for the member of a newcomer who was let in, where there is no other descriptor.
+    pub(crate) fn give_up_spare(&mut self, member: &KernelAddress) -> Option<OwnedFd> {
+        let spare = self.spare.take()?;
+        let fits = self.spare_for.replace(*member).is_some_and(|it| it.family() == member.family());
+        if fits {
+            return Some(spare);
+        }
+        drop(spare);
+        sys::stream_socket(member).ok()
     }
 }

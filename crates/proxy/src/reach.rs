@@ -96,17 +96,17 @@ pub(crate) fn arrived_at(client: BorrowedFd<'_>, listener: SocketAddr) -> Socket
     if listener.ip().is_unspecified() { sys::local_address(client).unwrap_or(listener) } else { listener }
 }
 
-/// `free` gives back a descriptor that was held for this; `passes` is how often what it is for has come through here.
+/// `spare` gives a socket that was held for this; `passes` is how often what it is for has come through here.
 pub(crate) fn connect(
     shared: &Shared,
     member: &RunningMember,
     client: Option<IpAddr>,
     passes: u8,
-    free: impl FnOnce() -> bool,
+    spare: impl FnOnce(&KernelAddress) -> Option<OwnedFd>,
 ) -> io::Result<(OwnedFd, Option<OwnSocket>)> {
     let address: &KernelAddress = &member.address;
     let fd = match sys::stream_socket(address) {
-        Err(error) if sys::out_of_descriptors(&error) && free() => sys::stream_socket(address)?,
+        Err(error) if sys::out_of_descriptors(&error) => spare(address).ok_or(error)?,
         other => other?,
     };
     if !shared.descriptors.allow(fd.as_fd()) {

@@ -143,7 +143,7 @@ pub(super) async fn connect(
 
 /// A connection to a member, which carries nothing yet.
 pub(super) async fn reached(hall: &Rc<Hall>, task: u32, member: &RunningMember) -> io::Result<Stream> {
-    let spare = || hall.doors().give_up_spare();
+    let spare = |at: &_| hall.doors().give_up_spare(at);
     let (fd, own_socket) = reach::connect(&hall.shared, member, None, hall.passes(), spare)?;
     // A body may go in a write of its own, behind a head that the member does not confirm before it has seen both.
     sys::set_no_delay(fd.as_fd())?;

@@ -41,7 +41,8 @@ impl Tcp {
                 connection.listener.retries.fetch_add(1, Relaxed);
             }
             let client = live.compiled.pool().transparent.then(|| connection.peer.ip());
-            match connect(&turn.shared, &member, client, connection.passes, || self.doors.give_up_spare()) {
+            match connect(&turn.shared, &member, client, connection.passes, |it| self.doors.give_up_spare(it))
+            {
                 Ok((fd, own_socket)) => {
                     if let Some(version) = live.compiled.pool().proxy {
                         announce_client(connection, version);
