@@ -25,6 +25,7 @@ use crate::{
     ground::alone,
     memory::MOST,
     stage::*,
+    tunnels::{SWITCH, endless},
 };
 
 const MEMBER: &str = "SEAWAY_TEST_MEMBER";
@@ -127,19 +128,27 @@ struct Hungry {
     reader: Option<thread::JoinHandle<()>>,
 }
 
+/// Connects by TLS; what is spoken in it is one of these.
+fn connect_by_tls(
+    at: SocketAddr,
+    chain: &str,
+    protocols: &[&[u8]],
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    let name = ServerName::try_from("a.example").unwrap();
+    let session = ClientConnection::new(Arc::new(config), name).unwrap();
+    StreamOwned::new(session, connect(at))
+}
+
 impl Hungry {
     fn new(at: SocketAddr, chain: &str) -> Hungry {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config =
-            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let mut config = config.with_root_certificates(roots).with_no_client_auth();
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        let name = ServerName::try_from("a.example").unwrap();
-        let stream = connect(at);
-        let session = ClientConnection::new(Arc::new(config), name).unwrap();
-        let mut line = StreamOwned::new(session, stream.try_clone().unwrap());
+        let mut line = connect_by_tls(at, chain, &[b"h2"]);
+        let stream = line.sock.try_clone().unwrap();
         let shut = [&INITIAL_WINDOW.to_be_bytes()[..], &[0; 4]].concat();
         let hello = hello();
         let mut asked = [&hello[..hello.len() - 9], &frame(SETTINGS, 0, 0, &shut)].concat();
@@ -221,4 +230,37 @@ fn streams_that_take_nothing_by_tls_are_held_within_the_bound_of_their_connectio
     let (grown, held) = (plane.resident().saturating_sub(before), plane.held());
     assert!(held < CLIENTS * MOST as usize, "{held} bytes are accounted for");
     assert!(grown < CLIENTS * MOST as usize + TOLERATED, "{grown} bytes are resident");
+}
+
+#[test]
+fn tunnels_by_tls_of_which_nobody_takes_anything_hold_little() {
+    let _alone = alone();
+    let own = certificate();
+    for asked in [SWITCH, b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"] {
+        let endless = endless();
+        let members = Pool { protocol: BackendProtocol::Http1, ..pool(&[endless.at]) };
+        let (_members, member) = ending_tls(members, certificate());
+        let mut plane = Apart::new(member, &own);
+        let before = plane.resident();
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let mut client = connect_by_tls(plane.at, &own.chain, &[b"http/1.1"]);
+                client.write_all(asked).unwrap();
+                let mut start = [0; 12];
+                client.read_exact(&mut start).unwrap();
+                assert!(matches!(&start, b"HTTP/1.1 101" | b"HTTP/1.1 200"), "{start:?}");
+                client
+            })
+            .collect();
+        let mut last = 0;
+        eventually("nothing comes any more", || {
+            let held = plane.held();
+            held == std::mem::replace(&mut last, held)
+        });
+        let (grown, held) = (plane.resident().saturating_sub(before), plane.held());
+        assert!(held < CLIENTS * MOST as usize, "{held} bytes are accounted for");
+        assert!(grown < CLIENTS * MOST as usize + TOLERATED, "{grown} bytes are resident");
+        drop(clients);
+        eventually("memory is given back", || plane.held() < 1 << 20);
+    }
 }

@@ -20,7 +20,8 @@ use crate::{
     stage::*,
 };
 
-const SWITCH: &[u8] = b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+pub(crate) const SWITCH: &[u8] =
+    b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
 fn patient(listener: &mut seaway_model::Listener) {
@@ -29,7 +30,7 @@ fn patient(listener: &mut seaway_model::Listener) {
 }
 
 /// Agrees to everything, and sends without end.
-fn endless() -> Backend {
+pub(crate) fn endless() -> Backend {
     Backend::new(HERE, |mut stream| {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
