@@ -10,6 +10,7 @@ use crate::{
     backends::{Backend, Talk},
     harness::{Seaway, Setup, own_address, until},
     manifests::Service,
+    namespace::{command, in_a_network_of_its_own},
 };
 
 const MOST_DESCRIPTORS: usize = 64;
@@ -127,4 +128,35 @@ fn an_undetected_loop_leaves_descriptors_to_others_and_ends_with_its_client() {
     until("what it took is free again", || descriptors(&seaway) < before + MOST_DESCRIPTORS);
     assert_eq!(seaway.log().matches("more than its share").count(), 1, "{}", seaway.log());
     assert!(Talk::open(seaway.at(8000)).is_ok());
+}
+
+/// Translates what this host sends to the first address to the second, as kube-proxy does with addresses of Services.
+const TRANSLATES: &str = "table ip seaway_test { chain out { type nat hook output priority -100; \
+    ip daddr 198.51.100.7 tcp dport 80 dnat to 127.0.0.1:7001; }; }";
+
+#[test]
+fn a_loop_by_a_translated_destination_is_reported_and_takes_nothing() {
+    in_a_network_of_its_own(|| {
+        command("ip", &["address", "add", "203.0.113.1/32", "dev", "lo"]);
+        command("ip", &["route", "add", "198.51.100.7/32", "dev", "lo", "src", "203.0.113.1"]);
+        command("nft", &[TRANSLATES]);
+        let elsewhere = (Ipv4Addr::new(198, 51, 100, 7), 80);
+        let ip = Ipv4Addr::LOCALHOST;
+        let backend = Backend::start("a");
+        let seaway = Setup::again(std::sync::Arc::new(crate::harness::Folder::new()), ip)
+            .by(&["sh", "-c", "ulimit -n 400; exec \"$0\" \"$@\""])
+            .write("shop.yaml", &Service::tcp("shop", 8000).to(backend.at).text())
+            .write(
+                "loop.yaml",
+                &Service::tcp("loop", 7001).with("health-check", "none").to(elsewhere.into()).text(),
+            )
+            .start();
+        let before = descriptors(&seaway);
+        let client = TcpStream::connect(seaway.at(7001)).expect("it is open");
+        until("it is refused", || seaway.log().contains("its Service leads to itself"));
+        let taken = descriptors(&seaway).saturating_sub(before);
+        assert!(taken <= MOST_DESCRIPTORS, "{taken} descriptors");
+        Talk::open(seaway.at(8000)).expect("others are served").echo(b"as ever").expect("it goes on");
+        drop(client);
+    });
 }
