@@ -1,9 +1,10 @@
-//! Services, asked for by name: whether one is there at this moment, whatever watches have told.
+//! Services, asked for at this moment, whatever watches have told: one by its name, or all.
 
-use std::{future::Future, pin::Pin};
+use std::sync::Arc;
 
-use seaway_engine::{Owners, Standing};
-use seaway_model::{Fact, Kind, Owner, fact::ServiceKind};
+use kube::api::ListParams;
+use seaway_engine::{Asked, Owners};
+use seaway_model::{Fact, Kind, Owner, fact::Service};
 
 use crate::{
     answer::Answer,
@@ -13,32 +14,48 @@ use crate::{
     told::Told,
 };
 
+/// So many objects come with one answer.
+const PAGE: u32 = 500;
+
 impl Owners for Cluster {
-    fn standing<'a>(
-        &'a self,
-        owner: &'a Owner,
-    ) -> Pin<Box<dyn Future<Output = Result<Standing, String>> + Send + 'a>> {
+    fn service<'a>(&'a self, owner: &'a Owner) -> Asked<'a, Option<Arc<Service>>> {
         Box::pin(async move {
-            let Owner::Object { object, uid } = owner else { return Ok(Standing::Gone) };
-            let services = Watched::of(Kind::Service).expect("Services are in the table of kinds");
-            match self.get(services, &object.namespace, &object.name).await {
-                Ok(told) => standing(&told, uid),
-                Err(Answer::NotFound) => Ok(Standing::Gone),
+            let Owner::Object { object, uid } = owner else { return Ok(None) };
+            match self.get(services(), &object.namespace, &object.name).await {
+                Ok(told) if told.uid() == &**uid => read(&told).map(Some),
+                Ok(_) | Err(Answer::NotFound) => Ok(None),
                 Err(answer) => Err(answer.why()),
+            }
+        })
+    }
+
+    fn services(&self) -> Asked<'_, Vec<Arc<Service>>> {
+        Box::pin(async move {
+            let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
+            let mut all = Vec::new();
+            loop {
+                let page = self.ask(self.all(services()).list(&params)).await;
+                let page = page.map_err(|answer| answer.why())?;
+                for told in &page.items {
+                    all.push(read(told)?);
+                }
+                params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
+                if params.continue_token.is_none() {
+                    return Ok(all);
+                }
             }
         })
     }
 }
 
+fn services() -> &'static Watched {
+    Watched::of(Kind::Service).expect("Services are in the table of kinds")
+}
+
 /// What cannot be read is there all the same.
-fn standing(told: &Told, uid: &str) -> Result<Standing, String> {
-    if told.uid() != uid {
-        return Ok(Standing::Gone);
-    }
+fn read(told: &Told) -> Result<Arc<Service>, String> {
     match decode::read(Kind::Service, told) {
-        Said::Fact(Fact::Service(it)) if it.leaving => Ok(Standing::Leaving),
-        Said::Fact(Fact::Service(it)) if it.kind == ServiceKind::LoadBalancer => Ok(Standing::Lives),
-        Said::Fact(Fact::Service(_)) => Ok(Standing::Otherwise),
-        _ => Err("it is there, and cannot be read".to_owned()),
+        Said::Fact(Fact::Service(it)) => Ok(it),
+        _ => Err(format!("{}/{} is there, and cannot be read", told.namespace(), told.name())),
     }
 }

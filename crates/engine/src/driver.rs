@@ -9,7 +9,7 @@ use seaway_model::{
 };
 use tracing::debug;
 
-use crate::removal::{Owners, permit};
+use crate::removal::{Gate, permit};
 
 /// Turns Units into reality in one kind of place.
 ///
@@ -137,8 +137,8 @@ pub(crate) trait Hand: Send + Sync {
     fn serves(&self, unit: &Unit) -> bool;
     fn width(&self) -> usize;
     fn rest(&self, took: Duration) -> Duration;
-    /// `owners` are asked before anything is removed.
-    fn work<'a>(&'a self, unit: &'a Unit, job: Job, owners: Option<&'a Arc<dyn Owners>>) -> Working<'a>;
+    /// The gate is asked before anything is removed.
+    fn work<'a>(&'a self, unit: &'a Unit, job: Job, gate: Option<&'a Gate>) -> Working<'a>;
 }
 
 impl<D: Driver> Hand for D {
@@ -154,10 +154,10 @@ impl<D: Driver> Hand for D {
         Driver::rest(self, took)
     }
 
-    fn work<'a>(&'a self, unit: &'a Unit, job: Job, owners: Option<&'a Arc<dyn Owners>>) -> Working<'a> {
+    fn work<'a>(&'a self, unit: &'a Unit, job: Job, gate: Option<&'a Gate>) -> Working<'a> {
         Box::pin(async move {
             match job {
-                Job::Whole(desired) => whole(self, unit, &desired, owners).await,
+                Job::Whole(desired) => whole(self, unit, &desired, gate).await,
                 Job::Renew(renewed) => match renew(self, unit, renewed).await {
                     Ok(true) => Ok(Worked::Renewed),
                     Ok(false) => Ok(Worked::NotSo),
@@ -187,7 +187,7 @@ async fn whole<D: Driver>(
     driver: &D,
     unit: &Unit,
     desired: &Desired,
-    owners: Option<&Arc<dyn Owners>>,
+    gate: Option<&Gate>,
 ) -> Result<Worked, Failure> {
     // No driver can be wrong about what is to be left alone.
     if *desired == Desired::Released {
@@ -202,7 +202,7 @@ async fn whole<D: Driver>(
     let mut observed = driver.observe(unit, desired).await?;
     let steps = driver.steps(desired, &observed);
     if !steps.is_empty() {
-        permit(owners, unit, desired).await?;
+        permit(gate, unit, desired).await?;
     }
     for step in steps {
         debug!(%unit, %step, "step");

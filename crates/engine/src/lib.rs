@@ -16,5 +16,5 @@ mod run;
 
 pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
 pub use queue::backoff;
-pub use removal::{Owners, Standing};
+pub use removal::{Asked, Owners};
 pub use run::{Engine, Handle, Phase, Settings};

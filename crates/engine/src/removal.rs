@@ -1,67 +1,91 @@
-//! The last question before anything is removed for an owner that the plan has no more.
+//! The last question before anything is removed that the plan does not want any more.
 //!
 //! The plan is as good as what was told: a watch that is late, a list that came back empty, a setting that went missing.
-//! Whoever keeps the owners is asked by name, right before the first step, each time.
+//! Whoever keeps the owners is asked right before the first step, each time: for the Service whose load balancer it is,
+//! and for all Services where it belongs to all of them.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Desired, Owner, Problem, Reason, Unit,
+    Desired, ObjectRef, Owner, Problem, Reason, Unit,
+    fact::Service,
     unit::{LbKey, Place},
 };
+use seaway_plan::Uses;
 
 use crate::driver::Failure;
 
 /// After an owner was found alive, or could not be asked for.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
-/// What is there under an owner's name now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is not there, or another is there under its name.
-    Gone,
-    /// It is being deleted.
-    Leaving,
-    /// It wants no load balancer any more.
-    Otherwise,
-    /// It is there, and wants what it has.
-    Lives,
+/// An answer, or why there is none.
+pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
+
+/// Who keeps the owners, and can be asked for them: an API server. What is there and cannot be read is an error, too.
+pub trait Owners: Send + Sync + 'static {
+    /// The Service that an owner is. `None`: it is not there, or another is there under its name.
+    fn service<'a>(&'a self, owner: &'a Owner) -> Asked<'a, Option<Arc<Service>>>;
+
+    /// All Services.
+    fn services(&self) -> Asked<'_, Vec<Arc<Service>>>;
 }
 
-/// Who keeps the owners, and can be asked for one: an API server. An error says why it did not answer.
-pub trait Owners: Send + Sync + 'static {
-    fn standing<'a>(
-        &'a self,
-        owner: &'a Owner,
-    ) -> Pin<Box<dyn Future<Output = Result<Standing, String>> + Send + 'a>>;
+/// Who is asked before a removal, and by which rules it is judged whether it is used.
+pub(crate) struct Gate {
+    pub(crate) owners: Arc<dyn Owners>,
+    pub(crate) uses: Uses,
 }
 
 /// Whether what is at this Unit may be removed.
-pub(crate) async fn permit(
-    owners: Option<&Arc<dyn Owners>>,
-    unit: &Unit,
-    desired: &Desired,
-) -> Result<(), Failure> {
-    // A second one goes while its Service lives: it wants one family now.
-    let (Some(owners), Unit::LoadBalancer(Place::Cloud { .. }, LbKey::Of(owner)), Desired::Absent) =
-        (owners, unit, desired)
-    else {
-        return Ok(());
-    };
-    let (reason, message, fix) = match owners.standing(owner).await {
-        Ok(Standing::Gone | Standing::Leaving | Standing::Otherwise) => return Ok(()),
-        Ok(Standing::Lives) => (
-            Reason::Released,
-            "its load balancer would have been removed, and the API server says that it is there: nothing is removed"
-                .to_owned(),
-            "A watch may be late; if this stays, restart the controller and report it.",
-        ),
-        Err(why) => (
-            Reason::Unreachable,
-            format!("its load balancer is not removed before the API server says that it is gone: {why}"),
-            "The controller must be allowed to get services: install the roles of this version (seaway crds).",
-        ),
-    };
+pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) -> Result<(), Failure> {
+    let (Some(gate), Desired::Absent) = (gate, desired) else { return Ok(()) };
+    match unit {
+        Unit::LoadBalancer(Place::Cloud { .. }, key @ (LbKey::Of(owner) | LbKey::Second(owner, _))) => {
+            let what = match key {
+                LbKey::Second(..) => "its second load balancer",
+                _ => "its load balancer",
+            };
+            let service = gate.owners.service(owner).await;
+            let service = service.map_err(|why| unanswered(owner, what, "it is gone", &why))?;
+            match service.filter(|it| gate.uses.uses(it, unit)) {
+                Some(_) => Err(used(owner.clone(), what, "it is there")),
+                None => Ok(()),
+            }
+        }
+        Unit::SecurityGroup { class, .. } => {
+            let services = gate.owners.services().await;
+            let whole = || Owner::Config(class.clone());
+            let services =
+                services.map_err(|why| unanswered(&whole(), "its security group", "nobody uses it", &why))?;
+            match services.iter().find(|it| gate.uses.uses(it, unit)) {
+                Some(service) => Err(used(owner_of(service), "the security group", "it uses that")),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn owner_of(service: &Service) -> Owner {
+    let meta = &service.meta;
+    let object = ObjectRef::new(seaway_model::Kind::Service, meta.namespace.clone(), meta.name.clone());
+    Owner::Object { object, uid: meta.uid.clone() }
+}
+
+fn used(owner: Owner, what: &str, says: &str) -> Failure {
+    let message =
+        format!("{what} would have been removed, and the API server says that {says}: nothing is removed");
+    let fix = "A watch may be late; if this stays, restart the controller and report it.";
+    refused(owner, Reason::Released, message, fix)
+}
+
+fn unanswered(owner: &Owner, what: &str, says: &str, why: &str) -> Failure {
+    let message = format!("{what} is not removed before the API server says that {says}: {why}");
+    let fix = "The controller must be allowed to get and list services: install the roles of this version (seaway crds).";
+    refused(owner.clone(), Reason::Unreachable, message, fix)
+}
+
+fn refused(owner: Owner, reason: Reason, message: String, fix: &str) -> Failure {
     let problem = Problem::new(owner.object(), reason, message.clone()).fix(fix);
-    Err(Failure::Told { why: message, problems: vec![(owner.clone(), problem)], after: ASK_AGAIN })
+    Failure::Told { why: message, problems: vec![(owner, problem)], after: ASK_AGAIN }
 }

@@ -22,7 +22,7 @@ use tracing::{error, info, warn};
 use crate::{
     driver::{Drivers, Failure, Job, Renewed, Worked},
     queue::{Parts, Queue, Todo, backoff},
-    removal::Owners,
+    removal::{Gate, Owners},
 };
 
 /// How the loop behaves.
@@ -219,10 +219,11 @@ impl Engine {
             let job = self.job(&unit, todo);
             let driver = Arc::clone(&self.drivers.0[at]);
             self.busy[at] += 1;
-            let (whose, owners) = (unit.clone(), self.owners.clone());
+            let whose = unit.clone();
+            let gate = self.owners.clone().map(|owners| Gate { owners, uses: self.world.uses() });
             let task = self.running.spawn(async move {
                 let begin = Instant::now();
-                let worked = driver.work(&unit, job, owners.as_ref()).await;
+                let worked = driver.work(&unit, job, gate.as_ref()).await;
                 (unit, at, worked, begin.elapsed())
             });
             self.tasks.insert(task.id(), (whose, at));

@@ -31,6 +31,7 @@ pub mod quantity;
 mod service;
 pub mod spelling;
 mod unheeded;
+mod uses;
 mod world;
 
 pub use certificates::CertificateCounts;
@@ -39,4 +40,5 @@ pub use demand::Demand;
 pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
 pub use http::is_token;
 pub use index::ServiceKey;
+pub use uses::Uses;
 pub use world::{Overview, Placement, Roles, World, dry_run};

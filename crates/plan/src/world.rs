@@ -35,6 +35,7 @@ use crate::{
     index::{Index, ServiceKey, Touched},
     ledger::{self, Ledger},
     own_listeners::Dependent,
+    uses::Uses,
 };
 
 /// What this process does.
@@ -227,6 +228,11 @@ impl World {
                 self.status(owner).map_or(Desired::Absent, |it| Desired::Status(Arc::new(it)))
             }
         }
+    }
+
+    /// The rules of this moment, for whoever asks about Services elsewhere.
+    pub fn uses(&self) -> Uses {
+        Uses { config: self.config.clone(), placements: self.placements.clone() }
     }
 
     /// One pool of a Unit, for a change of its members alone.

@@ -7,7 +7,7 @@
 
 use seaway_model::{
     Owner, Problem, Reason, Unit,
-    fact::{FamilyPolicy, ServiceKind},
+    fact::ServiceKind,
     unit::{LbKey, Place},
 };
 
@@ -39,13 +39,10 @@ impl World {
     }
 
     /// Whether a Service that a cloud serves does not want its second family any more.
-    fn asked_for_its_end(&self, key: &LbKey) -> bool {
+    pub(super) fn asked_for_its_end(&self, key: &LbKey) -> bool {
         let LbKey::Second(owner, family) = key else { return false };
         let Some(demand) = self.owners.get(owner).and_then(|it| it.demand.as_ref()) else { return false };
-        let wishes = &demand.wishes.cloud;
-        let families = demand.service.families;
-        let is_second = families.second == Some(*family) && families.policy != FamilyPolicy::Single;
-        demand.cloud.is_some() && (!is_second || wishes.named.is_some() || wishes.port.is_some())
+        demand.cloud.is_some() && demand.drops_second(*family)
     }
 
     /// Nothing we know of wants this Unit, or somebody does again.
