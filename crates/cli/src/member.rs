@@ -5,6 +5,7 @@ pub(crate) mod cloud;
 mod hear;
 mod lead;
 mod recall;
+mod records;
 mod refused;
 mod report;
 mod serve;
@@ -23,7 +24,7 @@ use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, Bound, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
     Access, Addresses, Campaign, Cluster, Credentials, Holds, HostReports, LEADER, PoolReports, Pulses,
-    Running, Statuses, Terms, Watch,
+    Records, Running, Statuses, Terms, Watch,
 };
 use seaway_drivers::{
     names::Names,
@@ -178,14 +179,15 @@ impl Member {
         let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
         let mut placements: Vec<Arc<dyn Placement>> = host.iter().map(|host| host.placement()).collect();
         let mut drivers = Drivers::default();
-        let (mut octavia, mut conf) = (None, None);
+        let (mut octavia, mut conf, mut herald) = (None, None, None);
         let statuses = host.is_none().then(|| Statuses::new(cluster.clone(), campaign.leading()));
         if let (Some(file), Some(defaults), Some(statuses)) =
             (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS), &statuses)
         {
             let name = &arguments.cloud.cluster_name;
-            let (leading, herald) = (campaign.leading(), statuses.herald());
-            let (driver, calls) = cloud::driver(file, &cluster, name, defaults, leading, herald);
+            let leading = campaign.leading();
+            herald = Some(statuses.herald());
+            let (driver, calls) = cloud::driver(file, &cluster, name, defaults, leading, statuses.herald());
             bound = bound.also_counted(calls);
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
@@ -243,6 +245,10 @@ impl Member {
                     let (leading, period) = (campaign.leading(), settings.audit);
                     tokio::spawn(cloud::wake(octavia.clone(), changes.clone()));
                     tokio::spawn(cloud::audit(octavia, leading, changes.clone(), period));
+                }
+                if let Some(herald) = herald {
+                    let records = Records::new(cluster.clone(), campaign.leading());
+                    tokio::spawn(records::keep(records, campaign.leading(), handle.clone(), herald));
                 }
                 let reports = PoolReports::start(&cluster, campaign.leading());
                 tokio::spawn(count(reports, handle.clone()));

@@ -22,7 +22,7 @@ use seaway_manifests::{
     decode::{Fault, Faults, Field},
     tree,
 };
-use seaway_model::{Config, L4, Name};
+use seaway_model::{Config, L4, Name, config::Orphans};
 use seaway_proxy::{AccessLog, MemoryLimits};
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
@@ -247,6 +247,8 @@ fn cloud(field: &Field<'_>, settings: &mut Settings) {
         None => {}
     }
     settings.rebuild = section.take("rebuildOnError").bool().unwrap_or(false);
+    let orphans = section.take("orphans").one_of(&[("report", Orphans::Report), ("delete", Orphans::Delete)]);
+    settings.config.orphans = orphans.unwrap_or(Orphans::Report);
     section.finish();
 }
 

@@ -5,8 +5,8 @@ pub fn definitions() -> &'static str {
     include_str!("../../../deploy/kubernetes/crds.yaml")
 }
 
-/// ClusterRoles: `seaway-reader` for all, `seaway-controller` and `seaway-node` beside it, `seaway-certificates` where
-/// Secrets are used; `seaway-viewer` and `seaway-counters` for people.
+/// ClusterRoles: `seaway-reader` for all, `seaway-controller` and `seaway-node` beside it, `seaway-records` for controllers
+/// in their namespace, `seaway-certificates` where Secrets are used; `seaway-viewer` and `seaway-counters` for people.
 pub fn roles() -> &'static str {
     include_str!("../../../deploy/kubernetes/roles.yaml")
 }
@@ -173,7 +173,20 @@ mod tests {
         // Of no role that is bound in the whole cluster, where Nodes and others have theirs.
         uses("seaway-leases", "coordination.k8s.io", "leases", &["create", "get", "update"]);
         uses("seaway-lease-reader", "coordination.k8s.io", "leases", &["list"]);
+        uses("seaway-lease-reader", "", "configmaps", &["get"]);
+        uses("seaway-records", "", "configmaps", &["create", "get", "update"]);
         uses("seaway-counters", "", "pods/proxy", &["get"]);
         assert_eq!(allowed(), used);
+    }
+
+    /// To create cannot be limited to a name.
+    #[test]
+    fn of_config_maps_only_our_own_is_read_or_changed() {
+        let named = format!("resourceNames: [{}]", crate::RECORDS);
+        let rules: Vec<&str> = roles().lines().filter(|it| it.contains("[configmaps]")).collect();
+        assert_eq!(rules.len(), 3, "{rules:?}");
+        for rule in rules {
+            assert!(rule.contains(&named) || rule.ends_with("verbs: [create]}"), "{rule}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::future::{join, join_all};
+use futures::future::{join_all, join3};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
@@ -39,6 +39,8 @@ pub struct Sight {
     pub unseen: Vec<Problem>,
     pub services: Vec<ServiceSight>,
     pub hosts: Vec<(HostSight, Pulse)>,
+    /// What the leader left in a cloud, for it saw no deletion; a line each.
+    pub orphans: Vec<String>,
     /// Whoever gives addresses out, where that may be known.
     pub leader: Option<(Name, Pulse)>,
 }
@@ -98,8 +100,11 @@ impl Cluster {
         let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret);
         let lists = join_all(kinds.map(async |of| (of, self.list(of).await)));
         let leases: Api<Lease> = Api::namespaced(self.client(), self.namespace());
-        let (lists, leases) = join(lists, self.ask(leases.list(&ListParams::default()))).await;
-        let mut sight = Sight::default();
+        let parameters = ListParams::default();
+        let leases = self.ask(leases.list(&parameters));
+        let (lists, leases, recorded) = join3(lists, leases, self.recorded()).await;
+        // Who may not look at Leases either is told of those.
+        let mut sight = Sight { orphans: recorded.unwrap_or_default().orphans, ..Sight::default() };
         let leases = leases.map(|it| it.items).unwrap_or_else(|answer| {
             sight.unseen.push(answer.problem(&Watched::LEASES, "list"));
             Vec::new()

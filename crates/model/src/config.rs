@@ -28,12 +28,22 @@ pub struct Config {
     pub classless: bool,
     /// Those of which `spec.loadBalancerClass` says this are served by a cloud.
     pub clouds: BTreeMap<Name, Arc<CloudDefaults>>,
+    /// What becomes of what a cloud has of ours and nobody asked to delete.
+    pub orphans: Orphans,
     /// `tcpServices` and `udpServices`, in their order.
     pub exposed: Vec<Exposed>,
     pub front_door: FrontDoor,
     /// Where this process itself answers, and lets whoever comes from this machine change things: nobody's member.
     pub status_page: Vec<SocketAddr>,
     pub defaults: Defaults,
+}
+
+/// What becomes of orphans: of what a cloud has of ours, for owners whose deletion was not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphans {
+    /// They are left as they are, and told.
+    Report,
+    Delete,
 }
 
 /// One port of a Service on the host's own addresses, asked for by the configuration.
@@ -177,6 +187,7 @@ impl Default for Config {
             classes: vec![Name::from("seaway.dev/native")],
             classless: true,
             clouds: BTreeMap::new(),
+            orphans: Orphans::Report,
             exposed: Vec::new(),
             front_door: FrontDoor::default(),
             status_page: Vec::new(),

@@ -27,6 +27,6 @@ pub use fact::Fact;
 pub use group::Group;
 pub use load_balancer::{L4, Listener, ListenerId, LoadBalancer, Member, Pool, PoolId};
 pub use name::{Kind, Name, ObjectRef, Owner, Time};
-pub use outcome::{Change, Outcome, Status};
+pub use outcome::{Change, Deletion, Outcome, Status};
 pub use problem::{Problem, Reason};
 pub use unit::{Desired, Dirt, LbKey, Place, Unit};

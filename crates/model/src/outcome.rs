@@ -18,6 +18,8 @@ use crate::{
 pub enum Change {
     Put(Fact),
     Gone(FactRef),
+    /// It was known and a list lacks it: nobody saw that it was deleted.
+    Missing(FactRef),
     /// A source has told all it knows of a kind; nothing is planned before every required kind has.
     Synced(Kind),
     /// What a source could not read: replaces its earlier problems about that object. Empty clears them.
@@ -32,12 +34,24 @@ pub enum Change {
     Drains(bool),
     /// Something of ours that was found in a cloud: if nobody wants it, it goes.
     Found(Unit),
+    /// All of ours that a cloud has, as it was listed: what is not here is not there.
+    Surveyed(Vec<Unit>),
+    /// Deletions that were seen before, by this process or another.
+    Deletions(Vec<Deletion>),
     /// What a Unit waits for, where that takes long; nothing: it does not.
     Stands(Unit, Option<Name>),
     /// It is not as it was left: somebody has to look at it.
     Drifted(Unit),
     /// What time it is, told now and then: certificates age.
     Time(Time),
+}
+
+/// A deletion that was seen: what a cloud has for it goes, also if it comes back there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// The uid of a Service; what else can end is called by the plan.
+    pub of: Name,
+    pub at: Time,
 }
 
 /// What came of working on a Unit.

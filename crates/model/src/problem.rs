@@ -86,6 +86,8 @@ pub enum Reason {
     Paused,
     /// What a cloud has for it is left as it is: no setting chooses that cloud any more.
     Released,
+    /// A cloud has something of ours, and nobody saw its owner's deletion: it is left as it is.
+    Orphan,
     /// A cloud does not give so much.
     QuotaExceeded,
     /// State could not be written.
@@ -131,6 +133,7 @@ impl Reason {
             Reason::MembersDown => "MembersDown",
             Reason::Paused => "Paused",
             Reason::Released => "Released",
+            Reason::Orphan => "Orphan",
             Reason::QuotaExceeded => "QuotaExceeded",
             Reason::StateUnwritable => "StateUnwritable",
             Reason::Unreachable => "Unreachable",

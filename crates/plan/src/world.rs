@@ -7,6 +7,7 @@ mod dry;
 mod freed;
 mod groups;
 mod hosts;
+mod orphans;
 mod own_listeners;
 mod owners;
 mod released;
@@ -27,7 +28,7 @@ use seaway_model::{
     unit::{LbKey, Place},
 };
 
-use self::{clouds::Holds, door::Door, freed::Freed, owners::OwnerState};
+use self::{clouds::Holds, door::Door, freed::Freed, orphans::Deletions, owners::OwnerState};
 pub use self::{dry::dry_run, status::Overview};
 use crate::{
     certificates::Certificates,
@@ -106,6 +107,7 @@ pub struct World {
     stands: HashMap<Unit, Name>,
     /// Those that live, and have a load balancer in a cloud that nothing we know of wants.
     released: BTreeMap<Owner, BTreeSet<Unit>>,
+    deletions: Deletions,
     /// In clouds, before it is known who wants it.
     found: BTreeSet<Unit>,
     synced: HashSet<Kind>,
@@ -163,6 +165,7 @@ impl World {
             reported: BTreeMap::new(),
             stands: HashMap::new(),
             released: BTreeMap::new(),
+            deletions: Deletions::default(),
             found: BTreeSet::new(),
             synced: HashSet::new(),
             settled: false,
@@ -208,13 +211,14 @@ impl World {
                 Some(state) if state.units.contains(unit) => Desired::LoadBalancer(
                     self.in_cloud(owner, self.here(state.planned.load_balancer.clone())),
                 ),
-                _ if self.is_released(unit) => Desired::Released,
+                _ if self.is_released(unit) || self.is_orphan(unit) => Desired::Released,
                 _ => Desired::Absent,
             },
+            Unit::LoadBalancer(..) if self.is_orphan(unit) => Desired::Released,
             Unit::LoadBalancer(..) => Desired::Absent,
             Unit::SecurityGroup { .. } => match self.group(unit) {
                 Some(group) => Desired::Group(group),
-                None if self.is_released(unit) => Desired::Released,
+                None if self.is_released(unit) || self.is_orphan(unit) => Desired::Released,
                 None => Desired::Absent,
             },
             Unit::Presence(_) => Desired::Presence(self.present()),
@@ -249,7 +253,15 @@ impl World {
     fn learn(&mut self, change: Change) {
         match change {
             Change::Put(fact) => self.put(&fact),
-            Change::Gone(reference) => self.remove(&reference),
+            Change::Gone(reference) => {
+                if let FactRef::Object(object) = &reference
+                    && object.kind == Kind::Service
+                {
+                    self.note_deleted(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
+                }
+                self.remove(&reference);
+            }
+            Change::Missing(reference) => self.remove(&reference),
             Change::Synced(kind) => {
                 self.synced.insert(kind);
                 self.settle();
@@ -257,15 +269,23 @@ impl World {
             Change::Reported(object, problems) => self.report(object, problems),
             Change::Overwritten(object) => self.say_again(&object),
             Change::Outcome(outcome) => self.conclude(outcome),
-            Change::Config(config) => self.reconfigure(config),
+            Change::Config(config) => {
+                self.reconfigure(config);
+                self.look_at_orphans();
+            }
             Change::Leads(leads) => self.lead(leads),
             Change::Drains(drains) => self.drain(drains),
             Change::Found(unit) => self.find(unit),
+            Change::Surveyed(there) => self.survey(&there),
+            Change::Deletions(seen) => self.recall_deletions(seen),
             Change::Stands(unit, what) => self.stand(unit, what),
             Change::Drifted(unit) => {
                 self.dirt.insert(Dirt::Unit(unit));
             }
-            Change::Time(now) => self.age(now),
+            Change::Time(now) => {
+                self.age_deletions(now);
+                self.age(now);
+            }
         }
     }
 
@@ -307,6 +327,7 @@ impl World {
             Fact::Service(service) => {
                 // Our own writing comes back here: it is no reason to plan anything again.
                 let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+                self.note_end(service);
                 let held_otherwise = self.note_held(&key, service.held);
                 let bare = self.note_published(service);
                 let touched = self.index.put(&Fact::Service(bare));

@@ -28,7 +28,7 @@ impl Told {
                 self.puts += 1;
                 self.facts.insert(fact.reference(), fact);
             }
-            Change::Gone(reference) => {
+            Change::Gone(reference) | Change::Missing(reference) => {
                 let there = self.facts.remove(&reference).is_some();
                 assert!(there, "what was never there is gone: {reference:?}");
                 self.gone.push(reference);

@@ -114,6 +114,10 @@ fn table(glance: &Glance, services: &[Row]) -> String {
         Some((who, pulse)) => format!("Addresses were given out by {who}: {}.\n", alive(*pulse)),
         None => "Nobody gives addresses out: run `seaway controller`.\n".to_owned(),
     });
+    if !glance.sight.orphans.is_empty() {
+        text.push_str("\nOrphans in the cloud (their Service is gone, its deletion was not seen; seaway openstack gc):\n");
+        glance.sight.orphans.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
+    }
     let problems = problems(glance, services);
     if !problems.is_empty() {
         text.push_str("\nProblems:\n");
@@ -248,6 +252,7 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
         "hosts": hosts.collect::<Vec<_>>(),
         "pools": pools.collect::<Vec<_>>(),
         "leader": glance.sight.leader.as_ref().map(|(who, pulse)| json!({ "name": who, "alive": alive(*pulse) })),
+        "orphans": glance.sight.orphans,
         "notes": glance.notes(),
     })
 }

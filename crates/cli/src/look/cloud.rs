@@ -78,7 +78,9 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     let mut world =
         World::new(Roles::default(), vec![Arc::new(placement)], Arc::new(settings.config.clone()));
     let mut units = BTreeSet::new();
-    let changes = [Change::Time(now())].into_iter().chain(sight.changes);
+    let recorded = cluster.recorded().await.unwrap_or_default();
+    let deletions = Change::Deletions(recorded.deletions);
+    let changes = [Change::Time(now())].into_iter().chain(sight.changes).chain([deletions]);
     for change in changes.chain([Change::Leads(true)]) {
         units.extend(world.apply(change).iter().map(|dirt| dirt.unit().clone()));
     }
@@ -88,7 +90,11 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     let name = &arguments.of.cluster_name;
     let driver = Arc::new(cloud::octavia(file, &cluster, name, defaults, dry, || true));
     // What is there and nobody wants any more goes, too.
-    units.extend(cloud::audited(&driver).await.map_err(|it| anyhow!(words(it).join("; ")))?.found);
+    let found = cloud::audited(&driver).await.map_err(|it| anyhow!(words(it).join("; ")))?.found;
+    for unit in &found {
+        world.apply(Change::Found(unit.clone()));
+    }
+    units.extend(found);
     let groups = Groups::new(driver.clone());
     let mut prospects = Vec::new();
     for unit in units {
@@ -122,7 +128,8 @@ async fn prospect<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Pros
     let told = |all: Vec<(Owner, Problem)>| all.iter().map(|(_, it)| it.line()).collect::<Vec<_>>();
     let mut prospect = Prospect { whose: whose(unit), steps: Vec::new(), problems: Vec::new() };
     prospect.problems = told(driver.refuse(desired));
-    if !prospect.problems.is_empty() {
+    // What is left as it is has no steps; a Problem of the plan says why.
+    if !prospect.problems.is_empty() || *desired == Desired::Released {
         return prospect;
     }
     match driver.observe(unit, desired).await {

@@ -114,8 +114,11 @@ pub(super) async fn audit(
             leading.changed_from(false).await;
         }
         let pause = match audited(&driver).await {
-            Ok(Audited { found, again }) => {
-                let told = found.into_iter().map(Change::Found).chain(again.into_iter().map(Change::Drifted));
+            Ok(Audited { found, there, again }) => {
+                let told = [Change::Surveyed(there)].into_iter();
+                let told = told
+                    .chain(found.into_iter().map(Change::Found))
+                    .chain(again.into_iter().map(Change::Drifted));
                 for change in told {
                     if changes.send(change).await.is_err() {
                         return;
@@ -171,6 +174,8 @@ pub(super) fn rewritten(file: PathBuf) -> mpsc::Receiver<()> {
 /// With security groups, whoever wants them.
 pub(crate) async fn audited(driver: &Arc<Octavia>) -> Result<Audited, Failure> {
     let mut audited = driver.audit(&CLOUD.into()).await?;
-    audited.found.extend(Groups::new(driver.clone()).survey(&CLOUD.into(), &CLASS.into()).await?);
+    let group = Groups::new(driver.clone()).survey(&CLOUD.into(), &CLASS.into()).await?;
+    audited.there.extend(group.clone());
+    audited.found.extend(group);
     Ok(audited)
 }

@@ -180,7 +180,7 @@ impl Waiting {
             Change::Put(fact) => {
                 self.heard.insert(fact.reference());
             }
-            Change::Gone(reference) => {
+            Change::Gone(reference) | Change::Missing(reference) => {
                 self.heard.insert(reference.clone());
             }
             Change::Synced(kind) => {

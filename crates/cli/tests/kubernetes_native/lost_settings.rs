@@ -90,3 +90,52 @@ fn a_controller_that_may_not_ask_for_services_deletes_nothing_and_says_which_rig
     scene.cluster.kubectl(&["patch", "clusterrole", "seaway-controller", "--type=json", "-p", &back]);
     until("nothing is left", || scene.is_gone("service/shop") && project.balancers().is_empty());
 }
+
+/// A copy of a cluster that was made from an old backup has its namespaces, so it tags and finds what the original does.
+#[test]
+fn a_cluster_restored_from_a_backup_without_a_service_deletes_nothing_of_it_and_says_so() {
+    let Some((mut scene, project)) = in_a_cloud() else { return };
+    scene.nodes = vec![scene.cluster.node("a")];
+    let names = ["one", "two"];
+    for name in names {
+        scene.cluster.apply(&service(name, "selector: {app: shop}"));
+    }
+    scene.lead("original");
+    let before = names.map(|name| scene.address(name));
+    scene.until_served(&names);
+    scene.end("original");
+
+    // As if it had never been: nobody of us sees a deletion.
+    let free = r#"[{"op": "remove", "path": "/metadata/finalizers"}]"#;
+    scene.cluster.kubectl(&["patch", "service", "two", "--type=json", "-p", free]);
+    scene.cluster.kubectl(&["delete", "service", "two"]);
+    project.fake.forget_requests();
+    scene.lead("copy");
+    let recorded = |scene: &Scene| {
+        let what = ["get", "configmap", "seaway-deletions", "--ignore-not-found", "-o", "jsonpath={.data}"];
+        scene.cluster.kubectl(&what)
+    };
+    until("it is recorded", || recorded(&scene).contains("load balancer of Service default/two"));
+    let events = ["get", "events.v1.events.k8s.io", "-o", "jsonpath={.items[*].reason}"];
+    until("an event says so", || scene.cluster.kubectl(&events).contains("Orphan"));
+    let plugin = Plugin::new();
+    let (status, _) = plugin.run(scene.cluster.kubeconfig(), "status");
+    assert!(status.contains("Orphans in the cloud") && status.contains("default/two"), "{status}");
+    assert_eq!(project.fake.count("DELETE *"), 0, "{}", scene.log("copy"));
+    assert_eq!(project.balancers().len(), 2);
+    assert_eq!(scene.address("one"), before[0]);
+
+    // Whose deletion is seen goes, and is remembered by who leads next.
+    let uid = scene.field("service/one", "{.metadata.uid}");
+    scene.cluster.kubectl(&["delete", "service", "one"]);
+    until("its own is gone", || project.balancers().len() == 1);
+    until("it is remembered", || recorded(&scene).contains(&uid));
+    scene.end("copy");
+
+    // Somebody says that orphans go.
+    scene.configuration = crate::octavia::DELETING;
+    scene.lead("next");
+    until("nothing is left", || project.balancers().is_empty() && project.floating().is_empty());
+    until("nor reported", || !recorded(&scene).contains("default/two"));
+    assert!(recorded(&scene).contains(&uid), "over a restart: {}", recorded(&scene));
+}

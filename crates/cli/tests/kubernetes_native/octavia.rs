@@ -16,6 +16,10 @@ use crate::scene::*;
 /// A controller that stands still for seconds leads on, and no event of its is lost: who ends one ends its term, too.
 pub(crate) const OCTAVIA: &str = "{defaultDriver: octavia, admin: {listen: [\"127.0.0.1:0\"]}, lease: 15s}";
 
+/// The same, and orphans go.
+pub(crate) const DELETING: &str = "{defaultDriver: octavia, admin: {listen: [\"127.0.0.1:0\"]}, lease: 15s, \
+                                   cloud: {orphans: delete}}";
+
 /// A project with a network that is led outside, and the file that names it.
 pub(crate) struct Project {
     pub(crate) cloud: Cloud,
@@ -171,6 +175,7 @@ fn a_service_gets_a_load_balancer_of_the_cloud_and_leaves_nothing_there() {
     let nobody = r#"{"metadata": {"finalizers": null}}"#;
     scene.cluster.kubectl(&["patch", "service", "next", "--type=merge", "-p", nobody]);
     scene.cluster.kubectl(&["delete", "service", "next"]);
+    scene.configuration = DELETING;
     scene.lead("fourth");
     until("what it left behind is found", || project.balancers().is_empty() && project.floating().is_empty());
     let log = scene.log("fourth");

@@ -185,7 +185,8 @@ impl Scene {
         let (_, name) = who.rsplit_once(['=', ':']).expect("--user=NAME or the like");
         let everywhere = [role, "seaway-reader", "seaway-certificates"].map(|it| ("clusterrolebinding", it));
         let leases = ["seaway-leases", "seaway-lease-reader"].map(|it| ("rolebinding", it));
-        for (kind, role) in everywhere.into_iter().chain(leases) {
+        let records = Some(("rolebinding", "seaway-records")).filter(|_| role == CONTROLLER);
+        for (kind, role) in everywhere.into_iter().chain(leases).chain(records) {
             let (binding, role) = (format!("{name}-{role}"), format!("--clusterrole={role}"));
             self.cluster.kubectl(&["create", kind, &binding, &role, who]);
         }

@@ -306,7 +306,18 @@ impl Feed {
         (None, None)
     }
 
+    /// Its deletion was told.
     pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), Over> {
+        self.forget(key, version, Change::Gone).await
+    }
+
+    /// A whole list lacks it. Of a Service that says less than its deletion: a store may have been set back.
+    pub(super) async fn miss(&mut self, key: &Key, version: &str) -> Result<(), Over> {
+        let is_service = self.watched.kind == Kind::Service;
+        self.forget(key, version, if is_service { Change::Missing } else { Change::Gone }).await
+    }
+
+    async fn forget(&mut self, key: &Key, version: &str, change: fn(FactRef) -> Change) -> Result<(), Over> {
         let mut parting = self.known.remove(key);
         if let Some(secrets) = &mut self.secrets {
             secrets.is_told_whole(key);
@@ -318,6 +329,9 @@ impl Feed {
             }
             Some(FactRef::Host(host)) if !self.hosts.remove(host) => parting.gone = None,
             _ => {}
+        }
+        if let Some(gone) = parting.gone.take() {
+            self.tell(change(gone)).await?;
         }
         self.part(parting).await
     }

@@ -140,7 +140,7 @@ impl Feed {
     /// What a whole list does not have is gone, unless the list never had it.
     pub(super) async fn not_listed(&mut self, key: &Key, version: &str) -> Result<(), Over> {
         let fetched = self.secrets.as_ref().is_some_and(|it| it.fetched.contains(&object(key)));
-        if fetched { self.fetch(&object(key)).await } else { self.remove(key, version).await }
+        if fetched { self.fetch(&object(key)).await } else { self.miss(key, version).await }
     }
 
     /// Only the API server's own word that it is not there takes one away.

@@ -66,6 +66,11 @@ impl Heard {
                         return format!("gone {name}");
                     }
                 }
+                Change::Missing(reference) => {
+                    if let Some(name) = name(reference) {
+                        return format!("missing {name}");
+                    }
+                }
                 Change::Synced(it) if it == kind => return "synced".to_owned(),
                 Change::Reported(_, problems) => {
                     return problems
@@ -110,7 +115,7 @@ async fn what_is_too_old_to_be_followed_is_listed_anew_and_only_then_is_anything
         Answer::Stream(vec![event("DELETED", &service("c", "10"))]),
     ])
     .await;
-    for wanted in ["put a", "put b", "synced", "put a", "put a", "put a", "put c", "gone b", "gone c"] {
+    for wanted in ["put a", "put b", "synced", "put a", "put a", "put a", "put c", "missing b", "gone c"] {
         assert_eq!(heard.next().await, wanted);
     }
     let asked = [heard.asked().await, heard.asked().await, heard.asked().await, heard.asked().await];
@@ -139,7 +144,7 @@ async fn what_was_known_before_is_gone_once_a_whole_list_does_not_have_it_and_no
         told.push(heard.next().await);
     }
     told.retain(|it| !it.contains("ell") && !it.starts_with("Unreachable"));
-    assert_eq!(told, ["put a", "gone b", "synced"]);
+    assert_eq!(told, ["put a", "missing b", "synced"]);
 }
 
 #[tokio::test]

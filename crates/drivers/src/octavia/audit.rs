@@ -43,6 +43,8 @@ use super::{
 pub struct Audited {
     /// Of this cluster, and nobody here knows of them: perhaps nobody wants them.
     pub found: Vec<Unit>,
+    /// All of this cluster, known or not.
+    pub there: Vec<Unit>,
     /// To be looked at again: they are not as they were left.
     pub again: Vec<Unit>,
 }
@@ -95,7 +97,8 @@ impl Octavia {
             Err(error) => _ = self.failed(&asker, &error),
         }
         let again = Vec::from_iter(again);
-        let audited = Audited { found: self.strangers(joined, &survey, cloud), again };
+        let there = ours(joined, &survey, cloud);
+        let audited = Audited { found: self.strangers(&there), there, again };
         self.surveyed.keep(survey).await;
         match wrong {
             // The others were worth their look.
@@ -136,11 +139,9 @@ impl Octavia {
         Ok(again)
     }
 
-    fn strangers(&self, joined: &Joined, survey: &Survey, cloud: &Name) -> Vec<Unit> {
-        let place = || Place::Cloud { name: cloud.clone(), driver: OCTAVIA.into() };
-        let units = survey.keys(&joined.cluster).into_iter().map(|key| Unit::LoadBalancer(place(), key));
+    fn strangers(&self, there: &[Unit]) -> Vec<Unit> {
         let known = self.known();
-        units.filter(|it| !known.contains_key(it)).collect()
+        there.iter().filter(|it| !known.contains_key(it)).cloned().collect()
     }
 
     fn looks(&self, joined: &Joined, survey: &Survey) -> Vec<Look> {
@@ -200,6 +201,11 @@ impl Octavia {
         self.past(&unit, |past| past.found = found);
         (!is_same).then_some(unit)
     }
+}
+
+fn ours(joined: &Joined, survey: &Survey, cloud: &Name) -> Vec<Unit> {
+    let place = || Place::Cloud { name: cloud.clone(), driver: OCTAVIA.into() };
+    survey.keys(&joined.cluster).into_iter().map(|key| Unit::LoadBalancer(place(), key)).collect()
 }
 
 /// What its owner is told of: how it is, and how its members are.

@@ -85,7 +85,7 @@ impl Keeper {
                     true
                 }
             },
-            Change::Gone(reference) => sheet.facts.remove(reference).is_some(),
+            Change::Gone(reference) | Change::Missing(reference) => sheet.facts.remove(reference).is_some(),
             Change::Drains(drains) => std::mem::replace(&mut sheet.drains, *drains) != *drains,
             Change::Synced(kind) => sheet.missing.remove(kind) && sheet.missing.is_empty(),
             _ => false,

@@ -30,6 +30,13 @@ pub(super) struct Holds {
     going: HashMap<Owner, BTreeSet<Unit>>,
 }
 
+impl Holds {
+    /// Whether a Service that is deleted waits for the end of this Unit.
+    pub(super) fn awaits(&self, unit: &Unit) -> bool {
+        self.going.values().any(|it| it.contains(unit))
+    }
+}
+
 impl World {
     /// With the addresses that its status has.
     pub(super) fn in_cloud(&self, owner: &Owner, load_balancer: Arc<LoadBalancer>) -> Arc<LoadBalancer> {
@@ -45,7 +52,7 @@ impl World {
 
     /// Whether a Service is to be held.
     pub(super) fn hold(&self, owner: &Owner) -> Desired {
-        let awaited = self.holds.going.get(owner).is_some_and(|it| !it.is_empty());
+        let awaited = self.holds.going.get(owner).is_some_and(|it| self.is_awaited(it));
         if awaited || self.is_in_cloud(owner) { Desired::Held } else { Desired::Absent }
     }
 
@@ -104,13 +111,20 @@ impl World {
 
     /// A Unit was seen absent: who waited for it may go.
     pub(super) fn went(&mut self, unit: &Unit) {
-        let mut free = Vec::new();
+        let mut fewer = Vec::new();
         for (owner, units) in &mut self.holds.going {
-            if units.remove(unit) && units.is_empty() {
-                free.push(Dirt::Unit(Unit::Hold(owner.clone())));
+            if units.remove(unit) {
+                fewer.push(owner.clone());
             }
         }
-        self.dirt.extend(free);
+        fewer.retain(|owner| !self.is_awaited(&self.holds.going[owner]));
+        self.dirt.extend(fewer.into_iter().map(|owner| Dirt::Unit(Unit::Hold(owner))));
+    }
+
+    /// Nobody waits for a group that is left to orphans.
+    fn is_awaited(&self, units: &BTreeSet<Unit>) -> bool {
+        let is_left = |it: &Unit| matches!(it, Unit::SecurityGroup { .. }) && self.has_orphaned_balancers();
+        units.iter().any(|it| !is_left(it))
     }
 
     /// Whoever led before may have left something half done.
@@ -123,7 +137,7 @@ impl World {
 
     fn mark_going(&mut self, owner: &Owner) {
         let units = self.holds.going.get(owner).cloned().unwrap_or_default();
-        if units.is_empty() {
+        if !self.is_awaited(&units) {
             self.dirt.insert(Dirt::Unit(Unit::Hold(owner.clone())));
         }
         self.dirt.extend(units.into_iter().map(Dirt::Unit));

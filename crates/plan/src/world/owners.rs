@@ -136,6 +136,7 @@ impl World {
         for unit in units.iter().filter(|unit| !before.contains(unit)) {
             add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
             self.note_released(unit);
+            self.note_wanted(unit);
             self.dirt.insert(Dirt::Unit(unit.clone()));
             if matches!(unit, Unit::SecurityGroup { .. }) {
                 // It stays, so nobody need wait for its end.
@@ -277,6 +278,7 @@ impl World {
             }
         }
         self.note_released(unit);
+        self.note_given_up(owner, unit);
         self.dirt.insert(Dirt::Unit(unit.clone()));
     }
 
@@ -327,7 +329,7 @@ impl World {
         }
     }
 
-    /// What was deleted while nobody looked has left it behind. (One that is wanted was looked at when it was planned.)
+    /// It may have been left behind, or come back. (One that is wanted was looked at when it was planned.)
     pub(super) fn find(&mut self, unit: Unit) {
         let uid = |owner: &Owner| match owner {
             Owner::Object { uid, .. } => Some(uid.clone()),
@@ -352,6 +354,7 @@ impl World {
             self.found.insert(unit);
         } else if !wanted {
             self.note_released(&unit);
+            self.note_orphan(&unit);
             self.dirt.insert(Dirt::Unit(unit));
         }
     }

@@ -28,7 +28,7 @@ impl World {
     }
 
     /// Whether its Service is there, is to have a load balancer, and is not being deleted.
-    fn lives(&self, owner: &Owner) -> bool {
+    pub(super) fn lives(&self, owner: &Owner) -> bool {
         let Owner::Object { object, uid } = owner else { return false };
         let named = self.index.service(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
         // What a cloud tells of its owner's name may be cut.
@@ -55,6 +55,7 @@ impl World {
             units.remove(unit);
             if units.is_empty() {
                 self.released.remove(owner);
+                self.note_released_end(owner);
             }
         }
     }
@@ -66,6 +67,7 @@ impl World {
         let units: Vec<Unit> = its.flat_map(|(_, units)| units).cloned().collect();
         for unit in units {
             self.note_released(&unit);
+            self.note_orphan(&unit);
             if !self.unit_owners.contains_key(&unit) && !self.is_released(&unit) {
                 self.dirt.insert(seaway_model::Dirt::Unit(unit));
             }

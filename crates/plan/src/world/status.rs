@@ -101,6 +101,7 @@ impl World {
         all.extend(self.ledger.problems());
         all.extend(self.newer());
         all.extend(self.released_problems());
+        all.extend(self.orphan_problems());
         for state in self.owners.values() {
             all.extend(state.planned.problems.iter().cloned());
         }

@@ -7,6 +7,7 @@ mod groups;
 mod holds;
 mod living;
 mod nodes;
+mod orphans;
 mod pairs;
 mod released;
 pub(crate) mod scene;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     Change, Config, Desired, Dirt, Fact, Name, Outcome, Reason, Unit,
-    config::{CloudDefaults, CloudPlace, FloatingSubnet},
+    config::{CloudDefaults, CloudPlace, FloatingSubnet, Orphans},
     fact::{Endpoint, Meta, Node, Service},
     load_balancer::{Balance, Bind, Family, LoadBalancer, Outside, Protocol},
     outcome::{Serving, UnitState},
@@ -270,12 +270,13 @@ fn only_who_leads_works_on_a_cloud_and_begins_with_a_look() {
 }
 
 #[test]
-fn what_a_service_left_behind_goes_and_nothing_else_does() {
+fn what_is_found_of_a_service_that_is_gone_goes_where_that_is_asked_for_and_nothing_else_does() {
     let object = seaway_model::ObjectRef::new(seaway_model::Kind::Service, "default", "gone");
     let gone = unit(&seaway_model::Owner::Object { object, uid: "gone".into() });
     let shop = clouded(&[]);
     let there = unit(&owner(&shop));
-    let config = Config { clouds: [(CLASS.into(), Arc::new(usual()))].into(), ..Config::default() };
+    let clouds = [(CLASS.into(), Arc::new(usual()))].into();
+    let config = Config { clouds, orphans: Orphans::Delete, ..Config::default() };
     let roles = Roles { allocate: true, host: None };
     let mut early = World::new(roles, vec![Arc::new(InCloud)], Arc::new(config));
     assert_eq!(early.apply(Change::Found(gone.clone())), [], "who knows whether anybody wants it");

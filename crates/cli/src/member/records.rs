@@ -1,0 +1,124 @@
+//! Keeps deletions that were seen beyond this process, and tells of orphans.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use seaway_cluster::{Herald, Leading, RECORDS, Recorded, Records, Unanswered};
+use seaway_engine::Handle;
+use seaway_model::{Change, Deletion, Kind, LbKey, ObjectRef, Owner, Problem, Reason, Unit};
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+/// Many Services may be deleted at once: that is one write.
+const AFTER: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_millis(20);
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Reads at the start of each lead, and writes whenever something is new.
+pub(super) async fn keep(mut records: Records, mut leading: Leading, handle: Handle, herald: Herald) {
+    let changes = handle.changes();
+    let (mut troubled, mut recalls) = (false, 0);
+    loop {
+        if !leading.is_now() {
+            leading.changed_from(false).await;
+        }
+        let ended = match records.read().await {
+            Ok(recorded) => {
+                if changes.send(Change::Deletions(recorded.deletions.clone())).await.is_err() {
+                    return;
+                }
+                recalls += 1;
+                // Else what it does not know yet would be written over.
+                while handle.ask(seaway_plan::World::recalls).await.is_some_and(|it| it < recalls) {
+                    sleep(SOON).await;
+                }
+                if std::mem::take(&mut troubled) && changes.send(told(None)).await.is_err() {
+                    return;
+                }
+                follow(&mut records, recorded, &mut leading, &handle, &herald).await
+            }
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                debug!(%error, "deletions are not recorded");
+                troubled = true;
+                if changes.send(told(Some(&error))).await.is_err() {
+                    return;
+                }
+                sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Until another leads; `false`: the engine has ended.
+async fn follow(
+    records: &mut Records,
+    mut written: Recorded,
+    leading: &mut Leading,
+    handle: &Handle,
+    herald: &Herald,
+) -> Result<bool, Unanswered> {
+    let mut moved = handle.moved();
+    let mut announced = BTreeSet::new();
+    loop {
+        moved.mark_unchanged();
+        let question = |world: &seaway_plan::World| {
+            (world.deletions(), world.orphans().cloned().collect::<BTreeSet<Unit>>())
+        };
+        let Some((deletions, orphans)) = handle.ask(question).await else { return Ok(false) };
+        for unit in orphans.difference(&announced) {
+            announce(herald, unit);
+        }
+        let lines = orphans.iter().map(line).collect();
+        announced = orphans;
+        let now = Recorded { deletions: seconds(deletions), orphans: lines };
+        if now != written {
+            records.write(&now).await?;
+            written = now;
+        }
+        tokio::select! {
+            it = moved.changed() => if it.is_err() { return Ok(false) },
+            () = leading.changed_from(true) => return Ok(true),
+        }
+        sleep(AFTER).await;
+    }
+}
+
+/// As they are written.
+fn seconds(deletions: Vec<Deletion>) -> Vec<Deletion> {
+    let whole = |it: Deletion| Deletion { at: seaway_model::Time(it.at.0 / 1_000 * 1_000), ..it };
+    deletions.into_iter().map(whole).collect()
+}
+
+fn line(unit: &Unit) -> String {
+    match unit {
+        Unit::LoadBalancer(_, key @ (LbKey::Of(_) | LbKey::Second(..))) => format!("load balancer of {key}"),
+        other => other.to_string(),
+    }
+}
+
+fn announce(herald: &Herald, unit: &Unit) {
+    warn!(%unit, "an orphan: nobody saw that its Service was deleted; it is left as it is");
+    if let Unit::LoadBalancer(_, key) = unit
+        && let Some(Owner::Object { object, uid }) = key.owner()
+    {
+        let text = "The cloud has a load balancer of this Service, which is gone, and Seaway did not see its \
+                    deletion: it is left as it is. seaway openstack gc lists and deletes it.";
+        herald.say(object, uid, true, Reason::Orphan.as_str(), text.to_owned());
+    }
+}
+
+fn told(error: Option<&Unanswered>) -> Change {
+    let object = ObjectRef::new(Kind::Config, "", RECORDS);
+    let problem = |error: &Unanswered| {
+        let message = format!(
+            "deletions that were seen are not remembered after this process, so what comes back in a cloud is only \
+             reported: {error}"
+        );
+        Problem::new(object.clone(), Reason::StateUnwritable, message).fix(error.fix())
+    };
+    Change::Reported(object.clone(), error.map(problem).into_iter().collect())
+}

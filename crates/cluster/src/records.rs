@@ -1,0 +1,161 @@
+//! What must outlive a process and a leader, in one ConfigMap: deletions that were seen; and for people, what is left as it is.
+//!
+//! ```text
+//!     data.deletions   {"<uid>": 1763838000, …}   seconds; a day's, 5,000 at most
+//!     data.orphans     ["default/shop …", …]      the first hundred
+//! ```
+//! Written by the leader alone, by its version, so that who is deposed writes nothing over its successor.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, api::PostParams};
+use seaway_model::{Deletion, Name, Time};
+
+use crate::{
+    answer::{Answer, INSTALL},
+    connect::{Cluster, MANAGER, Unanswered},
+    lease::Leading,
+};
+
+/// The ConfigMap, beside the Leases.
+pub const RECORDS: &str = "seaway-deletions";
+const DELETIONS: &str = "deletions";
+const ORPHANS: &str = "orphans";
+/// What people read need not be complete.
+const TOLD: usize = 100;
+
+/// What is written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    pub deletions: Vec<Deletion>,
+    /// A line each.
+    pub orphans: Vec<String>,
+}
+
+/// Reads and writes it.
+pub struct Records {
+    cluster: Cluster,
+    leading: Leading,
+    /// As it was read or written last.
+    kept: Option<ConfigMap>,
+}
+
+impl Records {
+    pub fn new(cluster: Cluster, leading: Leading) -> Records {
+        Records { cluster, leading, kept: None }
+    }
+
+    pub async fn read(&mut self) -> Result<Recorded, Unanswered> {
+        self.kept = None;
+        match self.cluster.ask(api(&self.cluster).get(RECORDS)).await {
+            Ok(map) => {
+                let recorded = decoded(&map);
+                self.kept = Some(map);
+                Ok(recorded)
+            }
+            Err(Answer::NotFound) => Ok(Recorded::default()),
+            Err(answer) => Err(Unanswered(answer)),
+        }
+    }
+
+    /// Whoever leads. A conflict means that another wrote since: it has to be read again.
+    pub async fn write(&mut self, recorded: &Recorded) -> Result<(), Unanswered> {
+        if !self.leading.is_now() {
+            return Err(Unanswered(Answer::Conflict("another leads".to_owned())));
+        }
+        let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let api = api(&self.cluster);
+        let written = match &self.kept {
+            Some(kept) => {
+                let map = ConfigMap { data: Some(encoded(recorded)), ..kept.clone() };
+                self.cluster.ask(api.replace(RECORDS, &parameters, &map)).await
+            }
+            None => {
+                let metadata = ObjectMeta { name: Some(RECORDS.to_owned()), ..ObjectMeta::default() };
+                let map = ConfigMap { metadata, data: Some(encoded(recorded)), ..ConfigMap::default() };
+                self.cluster.ask(api.create(&parameters, &map)).await
+            }
+        };
+        // What was not answered may have been done.
+        self.kept = None;
+        self.kept = Some(written.map_err(Unanswered)?);
+        Ok(())
+    }
+}
+
+impl Cluster {
+    /// What the leader recorded; nothing, where there is nothing.
+    pub async fn recorded(&self) -> Result<Recorded, Unanswered> {
+        match self.ask(api(self).get(RECORDS)).await {
+            Ok(map) => Ok(decoded(&map)),
+            Err(Answer::NotFound) => Ok(Recorded::default()),
+            Err(answer) => Err(Unanswered(answer)),
+        }
+    }
+}
+
+impl Unanswered {
+    /// What to do about it.
+    pub fn fix(&self) -> String {
+        match &self.0 {
+            Answer::Forbidden(_) => {
+                format!("As an administrator: {INSTALL}, and bind the role seaway-records.")
+            }
+            _ => "It is tried again.".to_owned(),
+        }
+    }
+}
+
+fn api(cluster: &Cluster) -> Api<ConfigMap> {
+    Api::namespaced(cluster.client(), cluster.namespace())
+}
+
+fn encoded(recorded: &Recorded) -> BTreeMap<String, String> {
+    let deletions: BTreeMap<&str, u64> =
+        recorded.deletions.iter().map(|it| (&*it.of, it.at.0 / 1_000)).collect();
+    let orphans: Vec<&String> = recorded.orphans.iter().take(TOLD).collect();
+    let text = |it: serde_json::Value| it.to_string();
+    [
+        (DELETIONS.to_owned(), text(serde_json::json!(deletions))),
+        (ORPHANS.to_owned(), text(serde_json::json!(orphans))),
+    ]
+    .into()
+}
+
+/// What cannot be read is not there: then more is reported, and nothing is deleted.
+fn decoded(map: &ConfigMap) -> Recorded {
+    let text = |key: &str| map.data.as_ref().and_then(|it| it.get(key)).map_or("", String::as_str);
+    let deletions: BTreeMap<String, u64> = serde_json::from_str(text(DELETIONS)).unwrap_or_default();
+    let deletion =
+        |(of, at): (String, u64)| Deletion { of: Name::from(of), at: Time(at.saturating_mul(1_000)) };
+    Recorded {
+        deletions: deletions.into_iter().map(deletion).collect(),
+        orphans: serde_json::from_str(text(ORPHANS)).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_broken_is_nothing() {
+        let deletions = vec![Deletion { of: "uid".into(), at: Time(1_763_838_000_000) }];
+        let recorded = Recorded { deletions, orphans: vec!["default/shop".to_owned()] };
+        let map = |data| ConfigMap { data: Some(data), ..ConfigMap::default() };
+        assert_eq!(decoded(&map(encoded(&recorded))), recorded);
+        assert_eq!(decoded(&ConfigMap::default()), Recorded::default());
+        let broken = [(DELETIONS.to_owned(), "{".to_owned()), (ORPHANS.to_owned(), "7".to_owned())];
+        assert_eq!(decoded(&map(broken.into())), Recorded::default());
+    }
+
+    #[test]
+    fn a_day_of_deletions_fits_into_an_object() {
+        let of = |it: u64| Deletion { of: format!("{it:036}/IPv6").into(), at: Time(it) };
+        let orphans = (0..5_000).map(|it| format!("{it:0500}")).collect();
+        let all = encoded(&Recorded { deletions: (0..5_000).map(of).collect(), orphans });
+        let size: usize = all.iter().map(|(key, value)| key.len() + value.len()).sum();
+        assert!(size < 512 * 1_024, "{size} bytes of a mebibyte");
+    }
+}

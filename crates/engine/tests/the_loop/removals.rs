@@ -1,0 +1,156 @@
+//! Before anything is removed in a cloud, the API server is asked.
+
+use seaway_engine::{Asked, Owners};
+use seaway_model::{
+    Owner,
+    config::CloudDefaults,
+    fact::{FactRef, Families, FamilyPolicy, Service, ServiceKind},
+    load_balancer::Family,
+};
+
+use super::*;
+
+struct InCloud;
+
+impl Placement for InCloud {
+    fn units(&self, demand: &Demand) -> Vec<Unit> {
+        let place = || Place::Cloud { name: "somecloud".into(), driver: "somecloud".into() };
+        let mut units = vec![Unit::LoadBalancer(place(), LbKey::Of(demand.owner.clone()))];
+        let second = |it| Unit::LoadBalancer(place(), LbKey::Second(demand.owner.clone(), it));
+        units.extend(demand.second_family().map(second));
+        units.extend(
+            demand
+                .is_opened()
+                .then(|| Unit::SecurityGroup { cloud: "somecloud".into(), class: "somecloud".into() }),
+        );
+        units
+    }
+}
+
+type Said = Result<Option<Service>, String>;
+
+/// What the API server says, and how often it was asked.
+#[derive(Clone)]
+struct ApiServer(Arc<Mutex<(Said, u32)>>);
+
+impl ApiServer {
+    fn who_says(answer: Said) -> ApiServer {
+        ApiServer(Arc::new(Mutex::new((answer, 0))))
+    }
+
+    fn says(&self, answer: Said) {
+        self.0.lock().expect("no test panics while it holds this").0 = answer;
+    }
+
+    fn count(&self) -> u32 {
+        self.0.lock().expect("no test panics while it holds this").1
+    }
+
+    fn answer(&self) -> Result<Option<Arc<Service>>, String> {
+        let mut asked = self.0.lock().expect("no test panics while it holds this");
+        asked.1 += 1;
+        asked.0.clone().map(|it| it.map(Arc::new))
+    }
+}
+
+impl Owners for ApiServer {
+    fn service<'a>(&'a self, _: &'a Owner) -> Asked<'a, Option<Arc<Service>>> {
+        Box::pin(std::future::ready(self.answer()))
+    }
+
+    fn services(&self) -> Asked<'_, Vec<Arc<Service>>> {
+        Box::pin(std::future::ready(self.answer().map(|it| it.into_iter().collect())))
+    }
+}
+
+impl Running {
+    /// As a controller whose Services are served by a cloud, and whose API server says what `asked` says.
+    fn in_a_cloud(asked: &ApiServer) -> Running {
+        let played = Played::default();
+        let usual = CloudDefaults { classless: true, groups: true, ..CloudDefaults::default() };
+        let clouds = [("somecloud".into(), Arc::new(usual))];
+        let config = Arc::new(Config { clouds: clouds.into(), ..Config::default() });
+        let roles = Roles { allocate: true, host: None };
+        let world = World::new(roles, vec![Arc::new(InCloud)], config);
+        let (engine, handle) =
+            Engine::new(world, Drivers::default().with(played.clone()), Settings::default());
+        let (stop, stopped) = watch::channel(false);
+        let engine = engine.asking(Arc::new(asked.clone()));
+        Running { handle, played, stop, task: tokio::spawn(engine.run(stopped)) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_from_a_cloud_before_the_api_server_says_that_its_owner_is_gone() {
+    let gone = || Change::Gone(FactRef::Object(owner(&shop()).object()));
+    let otherwise = Service { kind: ServiceKind::ClusterIp, ..shop() };
+    for said in [None, Some(Service { leaving: true, ..shop() }), Some(otherwise)] {
+        let asked = ApiServer::who_says(Ok(Some(shop())));
+        let running = Running::in_a_cloud(&asked);
+        running.tell([put(&shop())].into_iter().chain(synced())).await;
+        running.until("it is made", |it| it.applied.iter().any(|it| it.2 == "make")).await;
+        assert_eq!(asked.count(), 0, "nobody is asked for what is wanted");
+        // A list that failed, a watch that is late.
+        running.tell([gone()]).await;
+        let removed = |it: &mut Script| {
+            let of = |it: &&(Instant, Unit, String)| is_first(&it.1) && it.2 == "remove";
+            it.applied.iter().filter(of).count()
+        };
+        let patience = Duration::from_secs(100);
+        tokio::time::sleep(patience).await;
+        assert!(asked.count() >= 2, "each time anew");
+        assert_eq!(running.played.with(removed), 0, "it lives");
+        let told = running.handle.ask(|world| world.problems()).await.expect("the engine runs");
+        assert!(told.iter().any(|it| it.reason == Reason::Released), "{told:?}");
+        // Who does not know is not asked to guess.
+        asked.says(Err("services is forbidden".to_owned()));
+        tokio::time::sleep(patience).await;
+        assert_eq!(running.played.with(removed), 0, "nobody knows");
+        let told = running.handle.ask(|world| world.problems()).await.expect("the engine runs");
+        assert!(told.iter().any(|it| it.message.contains("is forbidden")), "{told:?}");
+        asked.says(Ok(said));
+        running.until("it is removed", |it| removed(it) == 1).await;
+        running.stop().await;
+    }
+}
+
+fn is_first(unit: &Unit) -> bool {
+    matches!(unit, Unit::LoadBalancer(_, LbKey::Of(_)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_is_its_second_load_balancer_or_the_group_of_all_before_that_is_asked_of_the_api_server() {
+    let both = Families { policy: FamilyPolicy::Prefer, first: Some(Family::V4), second: Some(Family::V6) };
+    let single = Families { policy: FamilyPolicy::Single, first: Some(Family::V4), second: None };
+    let mut shop = Service { families: both, ..shop() };
+    shop.ports[0].node_port = Some(30_080);
+    let asked = ApiServer::who_says(Ok(Some(shop.clone())));
+    let running = Running::in_a_cloud(&asked);
+    running.tell([put(&shop)].into_iter().chain(synced())).await;
+    running.until("all are made", |it| it.applied.iter().filter(|it| it.2 == "make").count() == 3).await;
+    let removed = |it: &mut Script| -> Vec<Unit> {
+        it.applied.iter().filter(|it| it.2 == "remove").map(|it| it.1.clone()).collect()
+    };
+    let patience = Duration::from_secs(100);
+    // A watch that tells what was long ago; then a list without it.
+    running.tell([put(&Service { families: single, ..shop.clone() })]).await;
+    tokio::time::sleep(patience).await;
+    running.tell([Change::Gone(FactRef::Object(owner(&shop).object()))]).await;
+    tokio::time::sleep(patience).await;
+    assert_eq!(running.played.with(removed), [], "it wants both, and its ports are opened");
+    let told = running.handle.ask(|world| world.problems()).await.expect("the engine runs");
+    let of_second = |it: &&Problem| it.message.starts_with("its second load balancer");
+    let of_group = |it: &&Problem| it.message.starts_with("the security group");
+    assert!(told.iter().any(|it| of_second(&it)) && told.iter().any(|it| of_group(&it)), "{told:?}");
+    asked.says(Err("services is forbidden".to_owned()));
+    tokio::time::sleep(patience).await;
+    assert_eq!(running.played.with(removed), [], "nobody knows");
+    asked.says(Ok(Some(Service { families: single, ..shop.clone() })));
+    running.until("the second goes", |it| !removed(it).is_empty()).await;
+    tokio::time::sleep(patience).await;
+    let gone = running.played.with(removed);
+    assert!(matches!(gone[..], [Unit::LoadBalancer(_, LbKey::Second(..))]), "{gone:?}");
+    asked.says(Ok(None));
+    running.until("all of it goes", |it| removed(it).len() == 3).await;
+    running.stop().await;
+}

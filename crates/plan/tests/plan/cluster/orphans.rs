@@ -1,0 +1,194 @@
+//! What a cloud has for owners whose end nobody saw is reported; what was seen to be deleted goes, also if it comes back.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Change, Config, Deletion, Desired, Dirt, Outcome, Owner, Reason, Time, Unit,
+    config::{CloudDefaults, Orphans},
+    fact::{FactRef, Families, FamilyPolicy, Held, Service, ServiceKind},
+    load_balancer::Family,
+    outcome::UnitState,
+};
+use seaway_plan::{Roles, World};
+use seaway_testkit::facts::{owner, put, synced};
+
+use super::clouds::{InCloud, clouded, group, second, unit};
+
+const CLASS: &str = "seaway.dev/somecloud";
+const HOUR: u64 = 3_600_000;
+
+fn config(orphans: Orphans) -> Arc<Config> {
+    let usual = CloudDefaults { classless: true, groups: true, ..CloudDefaults::default() };
+    Arc::new(Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), orphans, ..Config::default() })
+}
+
+fn shop() -> Service {
+    Service { held: Held::ByUs, ..clouded(&[]) }
+}
+
+/// A controller that begins at this hour, with what the cluster says then.
+fn begins(hour: u64, services: &[Service]) -> World {
+    let roles = Roles { allocate: true, host: None };
+    let mut world = World::new(roles, vec![Arc::new(InCloud)], config(Orphans::Report));
+    world.apply(Change::Time(Time(hour * HOUR)));
+    for change in services.iter().map(put).chain(synced()) {
+        world.apply(change);
+    }
+    world
+}
+
+/// All that a cloud has for this Service.
+fn found(owner: &Owner) -> [Unit; 3] {
+    [unit(owner), second(owner, Family::V6), group()]
+}
+
+fn find(world: &mut World, units: &[Unit]) {
+    world.apply(Change::Surveyed(units.to_vec()));
+    units.iter().for_each(|it| _ = world.apply(Change::Found(it.clone())));
+}
+
+fn seen_absent(world: &mut World, unit: &Unit) {
+    let unit = unit.clone();
+    let state = UnitState::Absent;
+    world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving: vec![] }));
+}
+
+fn orphans(world: &World) -> usize {
+    world.problems().iter().filter(|it| it.reason == Reason::Orphan).count()
+}
+
+fn reference(service: &Service) -> FactRef {
+    FactRef::Object(owner(service).object())
+}
+
+#[test]
+fn a_cluster_that_was_restored_from_a_backup_deletes_nothing() {
+    let single = Families { policy: FamilyPolicy::Single, first: Some(Family::V4), second: None };
+    let before = [
+        // Made after the backup.
+        None,
+        // No load balancer yet when the backup was made; and one of one family.
+        Some(Service { kind: ServiceKind::ClusterIp, held: Held::No, ..shop() }),
+        Some(Service { families: single, ..shop() }),
+    ];
+    for service in before {
+        let mut clone = begins(1, service.as_slice());
+        let units = found(&owner(&shop()));
+        for _audit in 0..3 {
+            find(&mut clone, &units);
+            for unit in &units {
+                assert!(clone.desire(unit) != Desired::Absent, "{service:?}: {unit}");
+            }
+        }
+        assert!(orphans(&clone) > 0, "{service:?}");
+    }
+}
+
+#[test]
+fn a_store_that_was_set_back_under_a_controller_that_runs_deletes_nothing() {
+    let mut world = begins(1, &[shop()]);
+    let units = found(&owner(&shop()));
+    // Listed again, the Service is not there.
+    world.apply(Change::Missing(reference(&shop())));
+    for unit in [&units[0], &units[2]] {
+        assert_eq!(world.desire(unit), Desired::Released, "{unit}");
+    }
+    assert_eq!(orphans(&world), 2);
+    // It comes back, and all is as it was.
+    world.apply(put(&shop()));
+    assert!(matches!(world.desire(&units[0]), Desired::LoadBalancer(_)));
+    assert!(matches!(world.desire(&units[2]), Desired::Group(_)));
+    assert_eq!(orphans(&world), 0);
+}
+
+#[test]
+fn a_deletion_that_was_seen_takes_everything_along_also_after_a_restart() {
+    let leaving = Service { leaving: true, ..shop() };
+    let otherwise = Service { kind: ServiceKind::ClusterIp, ..shop() };
+    for end in [&leaving, &otherwise] {
+        let mut running = begins(1, &[shop()]);
+        running.apply(put(end));
+        for mut world in [running, begins(1, std::slice::from_ref(end))] {
+            let units = found(&owner(&shop()));
+            find(&mut world, &units);
+            for unit in &units {
+                assert_eq!(world.desire(unit), Desired::Absent, "{end:?}: {unit}");
+            }
+            assert_eq!(orphans(&world), 0);
+        }
+    }
+    // One that nobody holds is gone at once.
+    let mut world = begins(1, &[Service { held: Held::No, ..shop() }]);
+    world.apply(Change::Gone(reference(&shop())));
+    assert_eq!(world.desire(&unit(&owner(&shop()))), Desired::Absent);
+}
+
+#[test]
+fn what_comes_back_within_a_day_goes_again_whoever_leads_then() {
+    let mut first = begins(1, &[shop()]);
+    first.apply(put(&Service { leaving: true, ..shop() }));
+    let units = found(&owner(&shop()));
+    units.iter().for_each(|it| seen_absent(&mut first, it));
+    first.apply(Change::Gone(reference(&shop())));
+    let kept = first.deletions();
+    assert!(kept.iter().any(|it| it.of == shop().meta.uid && it.at == Time(HOUR)), "{kept:?}");
+    for (hour, wanted) in [(2, Desired::Absent), (24, Desired::Absent), (26, Desired::Released)] {
+        let mut next = begins(hour, &[]);
+        // An audit may be sooner than the storage.
+        find(&mut next, &units[..1]);
+        assert_eq!(next.desire(&units[0]), Desired::Released);
+        let dirt = next.apply(Change::Deletions(kept.clone()));
+        assert_eq!(next.desire(&units[0]), wanted, "at {hour}");
+        assert_eq!(dirt.contains(&Dirt::Unit(units[0].clone())), wanted == Desired::Absent, "at {hour}");
+        assert_eq!(orphans(&next), usize::from(wanted == Desired::Released), "at {hour}");
+    }
+    // Nor is a Service that lives again taken for one that was deleted.
+    let mut again = begins(2, &[shop()]);
+    again.apply(Change::Deletions(kept));
+    again.apply(Change::Missing(reference(&shop())));
+    assert_eq!(again.desire(&units[0]), Desired::Released);
+}
+
+#[test]
+fn what_is_remembered_is_bounded_and_forgotten_after_a_day() {
+    let mut world = begins(1, &[]);
+    let many = (0..6_000).map(|it| Deletion { of: format!("{it}").into(), at: Time(HOUR + it) });
+    world.apply(Change::Deletions(many.collect()));
+    assert!(world.deletions().len() <= 5_000);
+    assert!(world.deletions().iter().any(|it| *it.of == *"5999"), "the oldest go first");
+    world.apply(Change::Time(Time(26 * HOUR)));
+    assert!(world.deletions().is_empty());
+}
+
+#[test]
+fn the_group_stays_as_long_as_an_orphan_may_need_it_and_nobody_waits_for_that() {
+    let mut other = shop();
+    (other.meta.name, other.meta.uid) = ("other".into(), "other".into());
+    let mut world = begins(1, std::slice::from_ref(&other));
+    let orphan = unit(&owner(&shop()));
+    find(&mut world, &[unit(&owner(&other)), orphan.clone(), group()]);
+    world.apply(put(&Service { leaving: true, ..other.clone() }));
+    assert_eq!(world.desire(&group()), Desired::Released);
+    assert_eq!(world.desire(&Unit::Hold(owner(&other))), Desired::Held, "its load balancer is there");
+    seen_absent(&mut world, &unit(&owner(&other)));
+    seen_absent(&mut world, &second(&owner(&other), Family::V6));
+    assert_eq!(world.desire(&Unit::Hold(owner(&other))), Desired::Absent, "it does not wait for the group");
+    // Somebody deletes the orphan.
+    let dirt = world.apply(Change::Surveyed(vec![group()]));
+    assert_eq!(orphans(&world), 0);
+    assert!(dirt.contains(&Dirt::Unit(group())), "{dirt:?}");
+    assert_eq!(world.desire(&group()), Desired::Absent);
+}
+
+#[test]
+fn who_wants_orphans_deleted_says_so() {
+    let mut world = begins(1, &[]);
+    let units = found(&owner(&shop()));
+    find(&mut world, &units);
+    let dirt = world.apply(Change::Config(config(Orphans::Delete)));
+    for unit in &units {
+        assert!(dirt.contains(&Dirt::Unit(unit.clone())), "{unit}");
+        assert_eq!(world.desire(unit), Desired::Absent, "{unit}");
+    }
+    assert_eq!(orphans(&world), 0);
+}
