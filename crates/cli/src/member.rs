@@ -206,7 +206,8 @@ impl Member {
         let drivers = drivers.with(Names::new(&settings.resolvers)?);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         // Watches may be late; what a cloud has for a Service goes when the API server says that this is gone.
-        let engine = engine.asking(Arc::new(cluster.clone()));
+        let records = Records::new(cluster.clone(), campaign.leading());
+        let engine = engine.asking(Arc::new(cluster.clone())).limiting(Arc::new(records.clone()));
         let (stop, stopped) = watch::channel(false);
         let engine = tokio::spawn(engine.run(stopped));
         let changes = handle.changes();
@@ -247,7 +248,6 @@ impl Member {
                     tokio::spawn(cloud::audit(octavia, leading, changes.clone(), period));
                 }
                 if let Some(herald) = herald {
-                    let records = Records::new(cluster.clone(), campaign.leading());
                     tokio::spawn(records::keep(records, campaign.leading(), handle.clone(), herald));
                 }
                 let reports = PoolReports::start(&cluster, campaign.leading());

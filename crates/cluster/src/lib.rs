@@ -44,6 +44,6 @@ pub use kinds::{Pace, kinds, required_kinds};
 pub use lease::{Campaign, LEADER, Leading, Terms};
 pub use look::{Pulse, ServiceSight, Sight, Unseen};
 pub use pools::{Counted, PoolReports, PoolSays};
-pub use records::{RECORDS, Recorded, Records};
+pub use records::{RECORDS, Recorded, Records, TOLD};
 pub use status::{Herald, PENDING, StatusStep, Statuses};
 pub use watch::{Pulses, Wanted, Watch, Wishes};

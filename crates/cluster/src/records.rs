@@ -1,10 +1,13 @@
-//! What must outlive a process and a leader, in one ConfigMap: deletions that were seen; and for people, what is left as it is.
+//! What must outlive a process and a leader, in one ConfigMap: deletions that were seen, those that are counted (limit.rs); and
+//! for people, what is left as it is.
 //!
 //! ```text
 //!     data.deletions   {"<uid>": 1763838000, …}   seconds; a day's, 5,000 at most
 //!     data.orphans     ["default/shop …", …]      the first hundred
 //! ```
 //! Written by the leader alone, by its version, so that who is deposed writes nothing over its successor.
+
+mod limit;
 
 use std::collections::BTreeMap;
 
@@ -23,7 +26,9 @@ pub const RECORDS: &str = "seaway-deletions";
 const DELETIONS: &str = "deletions";
 const ORPHANS: &str = "orphans";
 /// What people read need not be complete.
-const TOLD: usize = 100;
+pub const TOLD: usize = 100;
+/// Others write the same object.
+const TRIES: u32 = 5;
 
 /// What is written down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,53 +39,63 @@ pub struct Recorded {
 }
 
 /// Reads and writes it.
+#[derive(Clone)]
 pub struct Records {
     cluster: Cluster,
     leading: Leading,
-    /// As it was read or written last.
-    kept: Option<ConfigMap>,
 }
 
 impl Records {
     pub fn new(cluster: Cluster, leading: Leading) -> Records {
-        Records { cluster, leading, kept: None }
+        Records { cluster, leading }
     }
 
-    pub async fn read(&mut self) -> Result<Recorded, Unanswered> {
-        self.kept = None;
-        match self.cluster.ask(api(&self.cluster).get(RECORDS)).await {
-            Ok(map) => {
-                let recorded = decoded(&map);
-                self.kept = Some(map);
-                Ok(recorded)
+    pub async fn read(&self) -> Result<Recorded, Unanswered> {
+        self.cluster.recorded().await
+    }
+
+    /// Whoever leads. `before`, as it was read or written last: where it is another now, it has to be read again.
+    pub async fn write(&self, before: &Recorded, now: &Recorded) -> Result<(), Unanswered> {
+        for _ in 0..TRIES {
+            if !self.leading.is_now() {
+                return Err(Unanswered(Answer::Conflict("another leads".to_owned())));
             }
-            Err(Answer::NotFound) => Ok(Recorded::default()),
-            Err(answer) => Err(Unanswered(answer)),
+            let kept = self.kept().await.map_err(Unanswered)?;
+            if kept.as_ref().map(decoded).unwrap_or_default() != *before {
+                return Err(Unanswered(Answer::Conflict("another has written it".to_owned())));
+            }
+            match self.put(kept, encoded(now)).await {
+                Ok(()) => return Ok(()),
+                // What else is in there is counted by others.
+                Err(Answer::Conflict(_)) => {}
+                Err(answer) => return Err(Unanswered(answer)),
+            }
+        }
+        Err(Unanswered(Answer::Conflict("it is being written by others".to_owned())))
+    }
+
+    async fn kept(&self) -> Result<Option<ConfigMap>, Answer> {
+        match self.cluster.ask(api(&self.cluster).get(RECORDS)).await {
+            Ok(map) => Ok(Some(map)),
+            Err(Answer::NotFound) => Ok(None),
+            Err(answer) => Err(answer),
         }
     }
 
-    /// Whoever leads. A conflict means that another wrote since: it has to be read again.
-    pub async fn write(&mut self, recorded: &Recorded) -> Result<(), Unanswered> {
-        if !self.leading.is_now() {
-            return Err(Unanswered(Answer::Conflict("another leads".to_owned())));
-        }
+    /// By its version: of several who write, one does.
+    async fn put(&self, kept: Option<ConfigMap>, data: BTreeMap<String, String>) -> Result<(), Answer> {
         let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let api = api(&self.cluster);
-        let written = match &self.kept {
-            Some(kept) => {
-                let map = ConfigMap { data: Some(encoded(recorded)), ..kept.clone() };
-                self.cluster.ask(api.replace(RECORDS, &parameters, &map)).await
-            }
-            None => {
-                let metadata = ObjectMeta { name: Some(RECORDS.to_owned()), ..ObjectMeta::default() };
-                let map = ConfigMap { metadata, data: Some(encoded(recorded)), ..ConfigMap::default() };
-                self.cluster.ask(api.create(&parameters, &map)).await
-            }
-        };
-        // What was not answered may have been done.
-        self.kept = None;
-        self.kept = Some(written.map_err(Unanswered)?);
-        Ok(())
+        let is_there = kept.is_some();
+        let mut map = kept.unwrap_or_else(|| ConfigMap {
+            metadata: ObjectMeta { name: Some(RECORDS.to_owned()), ..ObjectMeta::default() },
+            ..ConfigMap::default()
+        });
+        map.data.get_or_insert_default().extend(data);
+        match is_there {
+            true => self.cluster.ask(api.replace(RECORDS, &parameters, &map)).await.map(drop),
+            false => self.cluster.ask(api.create(&parameters, &map)).await.map(drop),
+        }
     }
 }
 

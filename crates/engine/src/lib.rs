@@ -16,5 +16,5 @@ mod run;
 
 pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
 pub use queue::backoff;
-pub use removal::{Asked, Owners};
+pub use removal::{Asked, Counted, DeletionLimit, Owners, deletion_limit};
 pub use run::{Engine, Handle, Phase, Settings};

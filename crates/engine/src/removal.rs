@@ -30,10 +30,33 @@ pub trait Owners: Send + Sync + 'static {
     fn services(&self) -> Asked<'_, Vec<Arc<Service>>>;
 }
 
+/// Whether one more deletion that no Service's deletion asked for is within the limit of this hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    Within,
+    Beyond { limit: usize },
+}
+
+/// Who counts such deletions, over restarts and leaders. One that goes on is counted once.
+pub trait DeletionLimit: Send + Sync + 'static {
+    /// `balancers` are there now.
+    fn count<'a>(&'a self, unit: &'a Unit, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted>;
+}
+
+/// Three may go in an hour however few there are; else a tenth of what is there, with what went.
+pub fn deletion_limit(balancers: usize, went: usize) -> usize {
+    3.max((balancers + went) / 10)
+}
+
 /// Who is asked before a removal, and by which rules it is judged whether it is used.
 pub(crate) struct Gate {
     pub(crate) owners: Arc<dyn Owners>,
     pub(crate) uses: Uses,
+    pub(crate) limit: Option<Arc<dyn DeletionLimit>>,
+    /// The plan saw the end of its owner.
+    pub(crate) seen: bool,
+    /// How many load balancers clouds have.
+    pub(crate) balancers: usize,
 }
 
 /// Whether what is at this Unit may be removed.
@@ -47,10 +70,11 @@ pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) 
             };
             let service = gate.owners.service(owner).await;
             let service = service.map_err(|why| unanswered(owner, what, "it is gone", &why))?;
-            match service.filter(|it| gate.uses.uses(it, unit)) {
-                Some(_) => Err(used(owner.clone(), what, "it is there")),
-                None => Ok(()),
+            if service.as_ref().is_some_and(|it| gate.uses.uses(it, unit)) {
+                return Err(used(owner.clone(), what, "it is there"));
             }
+            let is_deleted = service.map_or(gate.seen, |it| it.leaving);
+            if is_deleted { Ok(()) } else { within_limit(gate, unit, owner, what).await }
         }
         Unit::SecurityGroup { class, .. } => {
             let services = gate.owners.services().await;
@@ -64,6 +88,34 @@ pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) 
         }
         _ => Ok(()),
     }
+}
+
+/// Its Service was not deleted: it is of another type now, wants one family, or nobody knows what became of it.
+async fn within_limit(gate: &Gate, unit: &Unit, owner: &Owner, what: &str) -> Result<(), Failure> {
+    let Some(limit) = &gate.limit else { return Ok(()) };
+    let object = owner.object();
+    let (message, fix) = match limit.count(unit, &object, gate.balancers).await {
+        Ok(Counted::Within) => return Ok(()),
+        Ok(Counted::Beyond { limit }) => (
+            format!(
+                "{what} is not deleted now: {limit} went within the hour that no Service's deletion asked for, and that \
+                 is the limit"
+            ),
+            format!(
+                "See why so many are to go. It goes on by itself, an hour after each; at once: kubectl -n seaway-system \
+                 annotate --overwrite configmap seaway-deletions \
+                 'seaway.dev/approved-deletions={}/{} until TIME' (2026-11-22T20:00:00Z, within a day).",
+                object.namespace, object.name
+            ),
+        ),
+        Err(why) => (
+            format!("{what} is not deleted before it is counted: {why}"),
+            "The controller must be allowed to write the ConfigMap seaway-deletions: install the roles of this version \
+             (seaway crds), and bind seaway-records."
+                .to_owned(),
+        ),
+    };
+    Err(refused(owner.clone(), Reason::DeletionLimit, message, &fix))
 }
 
 fn owner_of(service: &Service) -> Owner {

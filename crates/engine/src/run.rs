@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{Change, Dirt, Outcome, Unit, outcome::UnitState};
+use seaway_model::{Change, Desired, Dirt, Outcome, Unit, outcome::UnitState};
 use seaway_plan::World;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -22,7 +22,7 @@ use tracing::{error, info, warn};
 use crate::{
     driver::{Drivers, Failure, Job, Renewed, Worked},
     queue::{Parts, Queue, Todo, backoff},
-    removal::{Gate, Owners},
+    removal::{DeletionLimit, Gate, Owners},
 };
 
 /// How the loop behaves.
@@ -108,6 +108,7 @@ pub struct Engine {
     world: World,
     drivers: Drivers,
     owners: Option<Arc<dyn Owners>>,
+    limit: Option<Arc<dyn DeletionLimit>>,
     settings: Settings,
     queue: Queue,
     /// How many Units each driver works on.
@@ -140,6 +141,7 @@ impl Engine {
             world,
             drivers,
             owners: None,
+            limit: None,
             settings,
             queue,
             busy: vec![0; nobody],
@@ -158,6 +160,13 @@ impl Engine {
     #[must_use]
     pub fn asking(mut self, owners: Arc<dyn Owners>) -> Engine {
         self.owners = Some(owners);
+        self
+    }
+
+    /// Deletions that no Service's deletion asked for are counted by this, and stop where it says so.
+    #[must_use]
+    pub fn limiting(mut self, limit: Arc<dyn DeletionLimit>) -> Engine {
+        self.limit = Some(limit);
         self
     }
 
@@ -220,7 +229,7 @@ impl Engine {
             let driver = Arc::clone(&self.drivers.0[at]);
             self.busy[at] += 1;
             let whose = unit.clone();
-            let gate = self.owners.clone().map(|owners| Gate { owners, uses: self.world.uses() });
+            let gate = self.gate(&unit, &job);
             let task = self.running.spawn(async move {
                 let begin = Instant::now();
                 let worked = driver.work(&unit, job, gate.as_ref()).await;
@@ -228,6 +237,18 @@ impl Engine {
             });
             self.tasks.insert(task.id(), (whose, at));
         }
+    }
+
+    /// Only what is to be removed passes it.
+    fn gate(&self, unit: &Unit, job: &Job) -> Option<Gate> {
+        let owners = self.owners.clone().filter(|_| matches!(job, Job::Whole(Desired::Absent)))?;
+        Some(Gate {
+            owners,
+            uses: self.world.uses(),
+            limit: self.limit.clone(),
+            seen: self.world.saw_end_of(unit),
+            balancers: self.world.balancers_in_clouds(),
+        })
     }
 
     fn job(&self, unit: &Unit, todo: Todo) -> Job {

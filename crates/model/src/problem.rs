@@ -88,6 +88,8 @@ pub enum Reason {
     Released,
     /// A cloud has something of ours, and nobody saw its owner's deletion: it is left as it is.
     Orphan,
+    /// More deletions than usual that no Service's deletion asked for: they stop for a while.
+    DeletionLimit,
     /// A cloud does not give so much.
     QuotaExceeded,
     /// State could not be written.
@@ -134,6 +136,7 @@ impl Reason {
             Reason::Paused => "Paused",
             Reason::Released => "Released",
             Reason::Orphan => "Orphan",
+            Reason::DeletionLimit => "DeletionLimit",
             Reason::QuotaExceeded => "QuotaExceeded",
             Reason::StateUnwritable => "StateUnwritable",
             Reason::Unreachable => "Unreachable",

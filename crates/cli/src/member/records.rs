@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Reads at the start of each lead, and writes whenever something is new.
-pub(super) async fn keep(mut records: Records, mut leading: Leading, handle: Handle, herald: Herald) {
+pub(super) async fn keep(records: Records, mut leading: Leading, handle: Handle, herald: Herald) {
     let changes = handle.changes();
     let (mut troubled, mut recalls) = (false, 0);
     loop {
@@ -34,7 +34,7 @@ pub(super) async fn keep(mut records: Records, mut leading: Leading, handle: Han
                 if std::mem::take(&mut troubled) && changes.send(told(None)).await.is_err() {
                     return;
                 }
-                follow(&mut records, recorded, &mut leading, &handle, &herald).await
+                follow(&records, recorded, &mut leading, &handle, &herald).await
             }
             Err(error) => Err(error),
         };
@@ -55,28 +55,36 @@ pub(super) async fn keep(mut records: Records, mut leading: Leading, handle: Han
 
 /// Until another leads; `false`: the engine has ended.
 async fn follow(
-    records: &mut Records,
+    records: &Records,
     mut written: Recorded,
     leading: &mut Leading,
     handle: &Handle,
     herald: &Herald,
 ) -> Result<bool, Unanswered> {
     let mut moved = handle.moved();
-    let mut announced = BTreeSet::new();
+    let (mut announced, mut waiting) = (BTreeSet::new(), BTreeSet::new());
     loop {
         moved.mark_unchanged();
         let question = |world: &seaway_plan::World| {
-            (world.deletions(), world.orphans().cloned().collect::<BTreeSet<Unit>>())
+            let orphans: BTreeSet<Unit> = world.orphans().cloned().collect();
+            let limited: BTreeSet<Owner> = world.held_by_limit().cloned().collect();
+            (world.deletions(), orphans, limited)
         };
-        let Some((deletions, orphans)) = handle.ask(question).await else { return Ok(false) };
+        let Some((deletions, orphans, limited)) = handle.ask(question).await else { return Ok(false) };
+        for owner in limited.difference(&waiting) {
+            announce_limit(herald, owner);
+        }
         for unit in orphans.difference(&announced) {
             announce(herald, unit);
         }
-        let lines = orphans.iter().map(line).collect();
-        announced = orphans;
+        let held = limited
+            .iter()
+            .map(|it| format!("load balancer of {it}, which is to be deleted: the limit is reached"));
+        let lines = orphans.iter().map(line).chain(held).take(seaway_cluster::TOLD).collect();
+        (announced, waiting) = (orphans, limited);
         let now = Recorded { deletions: seconds(deletions), orphans: lines };
         if now != written {
-            records.write(&now).await?;
+            records.write(&written, &now).await?;
             written = now;
         }
         tokio::select! {
@@ -108,6 +116,14 @@ fn announce(herald: &Herald, unit: &Unit) {
         let text = "The cloud has a load balancer of this Service, which is gone, and Seaway did not see its \
                     deletion: it is left as it is. seaway openstack gc lists and deletes it.";
         herald.say(object, uid, true, Reason::Orphan.as_str(), text.to_owned());
+    }
+}
+
+fn announce_limit(herald: &Herald, owner: &Owner) {
+    if let Owner::Object { object, uid } = owner {
+        let text = "Its load balancer in the cloud is not deleted now: too many went within the hour that no Service's \
+                    deletion asked for. seaway.dev/approved-deletions at the ConfigMap seaway-deletions lets it go.";
+        herald.say(object, uid, true, Reason::DeletionLimit.as_str(), text.to_owned());
     }
 }
 

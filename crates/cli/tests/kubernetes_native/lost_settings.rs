@@ -112,8 +112,8 @@ fn a_cluster_restored_from_a_backup_without_a_service_deletes_nothing_of_it_and_
     project.fake.forget_requests();
     scene.lead("copy");
     let recorded = |scene: &Scene| {
-        let what = ["get", "configmap", "seaway-deletions", "--ignore-not-found", "-o", "jsonpath={.data}"];
-        scene.cluster.kubectl(&what)
+        let fields = "jsonpath={.data.deletions}{.data.orphans}";
+        scene.cluster.kubectl(&["get", "configmap", "seaway-deletions", "--ignore-not-found", "-o", fields])
     };
     until("it is recorded", || recorded(&scene).contains("load balancer of Service default/two"));
     let events = ["get", "events.v1.events.k8s.io", "-o", "jsonpath={.items[*].reason}"];
@@ -138,4 +138,46 @@ fn a_cluster_restored_from_a_backup_without_a_service_deletes_nothing_of_it_and_
     until("nothing is left", || project.balancers().is_empty() && project.floating().is_empty());
     until("nor reported", || !recorded(&scene).contains("default/two"));
     assert!(recorded(&scene).contains(&uid), "over a restart: {}", recorded(&scene));
+}
+
+#[test]
+fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_somebody_says_yes() {
+    let Some((mut scene, project)) = in_a_cloud() else { return };
+    let names = ["one", "two", "three", "four", "five"];
+    for name in names {
+        scene.cluster.apply(&service(name, "selector: {app: shop}"));
+    }
+    scene.lead("begin");
+    names.iter().for_each(|name| _ = scene.address(name));
+    // Somebody's tool makes all of them another type.
+    for name in names {
+        scene.cluster.kubectl(&["patch", "service", name, "-p", r#"{"spec": {"type": "ClusterIP"}}"#]);
+    }
+    let limited = |scene: &Scene, name: &str| {
+        let told =
+            format!("load balancer of Service default/{name}, which is to be deleted: the limit is reached");
+        let what = ["get", "configmap", "seaway-deletions", "-o", "jsonpath={.data.orphans}"];
+        scene.cluster.kubectl(&what).contains(&told)
+    };
+    let waiting = |scene: &Scene| names.into_iter().filter(|it| limited(scene, it)).collect::<Vec<_>>();
+    until("the limit is reached", || project.balancers().len() == 2 && waiting(&scene).len() == 2);
+    let events = ["get", "events.v1.events.k8s.io", "-o", "jsonpath={.items[*].reason}"];
+    until("an event says so", || scene.cluster.kubectl(&events).contains("DeletionLimit"));
+
+    // Whoever leads next does not begin at nothing.
+    scene.end("begin");
+    project.fake.forget_requests();
+    scene.lead("next");
+    until("it is told", || waiting(&scene).len() == 2 && scene.log("next").contains("that is the limit"));
+    assert_eq!(project.fake.count("DELETE */lbaas/*"), 0);
+    assert_eq!(project.balancers().len(), 2);
+
+    // An operator's yes names what may go.
+    let [yes, no] = waiting(&scene)[..] else { panic!("two wait") };
+    let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(3_600);
+    let soon = jiff::Timestamp::try_from(soon).expect("a time");
+    let approval = format!("seaway.dev/approved-deletions=default/{yes} until {soon}");
+    scene.cluster.kubectl(&["annotate", "configmap", "seaway-deletions", &approval]);
+    until("it goes", || project.balancers().len() == 1);
+    assert!(project.balancers()[0].name.ends_with(no), "{:?}", project.balancers()[0].name);
 }

@@ -1,8 +1,10 @@
 //! Before anything is removed in a cloud, the API server is asked.
 
-use seaway_engine::{Asked, Owners};
+use std::collections::BTreeSet;
+
+use seaway_engine::{Asked, Counted, DeletionLimit, Owners, deletion_limit};
 use seaway_model::{
-    Owner,
+    ObjectRef, Owner,
     config::CloudDefaults,
     fact::{FactRef, Families, FamilyPolicy, Service, ServiceKind},
     load_balancer::Family,
@@ -63,9 +65,29 @@ impl Owners for ApiServer {
     }
 }
 
+/// Counts Units as an object in a cluster does, over restarts.
+#[derive(Clone, Default)]
+struct Counts(Arc<Mutex<BTreeSet<Unit>>>);
+
+impl DeletionLimit for Counts {
+    fn count<'a>(&'a self, unit: &'a Unit, _: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
+        let mut all = self.0.lock().expect("no test panics while it holds this");
+        let limit = deletion_limit(balancers, all.len());
+        let is_within = all.contains(unit) || all.len() < limit;
+        if is_within {
+            all.insert(unit.clone());
+        }
+        Box::pin(std::future::ready(Ok(if is_within { Counted::Within } else { Counted::Beyond { limit } })))
+    }
+}
+
 impl Running {
     /// As a controller whose Services are served by a cloud, and whose API server says what `asked` says.
     fn in_a_cloud(asked: &ApiServer) -> Running {
+        Running::limited(asked, &Counts::default())
+    }
+
+    fn limited(asked: &ApiServer, counts: &Counts) -> Running {
         let played = Played::default();
         let usual = CloudDefaults { classless: true, groups: true, ..CloudDefaults::default() };
         let clouds = [("somecloud".into(), Arc::new(usual))];
@@ -75,7 +97,7 @@ impl Running {
         let (engine, handle) =
             Engine::new(world, Drivers::default().with(played.clone()), Settings::default());
         let (stop, stopped) = watch::channel(false);
-        let engine = engine.asking(Arc::new(asked.clone()));
+        let engine = engine.asking(Arc::new(asked.clone())).limiting(Arc::new(counts.clone()));
         Running { handle, played, stop, task: tokio::spawn(engine.run(stopped)) }
     }
 }
@@ -152,5 +174,48 @@ async fn nor_is_its_second_load_balancer_or_the_group_of_all_before_that_is_aske
     assert!(matches!(gone[..], [Unit::LoadBalancer(_, LbKey::Second(..))]), "{gone:?}");
     asked.says(Ok(None));
     running.until("all of it goes", |it| removed(it).len() == 3).await;
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_that_no_services_deletion_asked_for_stop_at_a_limit_over_restarts_and_others_go_on() {
+    let named = |number: usize| {
+        let mut service = shop();
+        service.meta.name = format!("s{number:02}").into();
+        service.meta.uid = service.meta.name.clone();
+        service
+    };
+    let all: Vec<Service> = (0..50).map(named).collect();
+    let otherwise = |it: &Service| Service { kind: ServiceKind::ClusterIp, ..it.clone() };
+    let (asked, counts) = (ApiServer::who_says(Ok(Some(otherwise(&all[0])))), Counts::default());
+    let removed = |it: &mut Script| it.applied.iter().filter(|it| it.2 == "remove").count();
+    let made = |it: &mut Script| it.applied.iter().filter(|it| it.2 == "make").count();
+    let begin = async || {
+        let running = Running::limited(&asked, &counts);
+        running.tell(all.iter().map(put).chain(synced())).await;
+        running.until("all are made", |it| made(it) == all.len()).await;
+        running
+    };
+    // Somebody's tool makes all of them another type.
+    let running = begin().await;
+    running.tell(all.iter().map(|it| put(&otherwise(it)))).await;
+    running.until("some go", |it| removed(it) == 5).await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let most = running.played.with(removed);
+    assert!((3..=5).contains(&most), "a tenth of what is there: {most}");
+    let told = running.handle.ask(|world| world.problems()).await.expect("the engine runs");
+    let limited = told.iter().filter(|it| it.reason == Reason::DeletionLimit).count();
+    assert_eq!(limited, all.len() - most);
+    running.stop().await;
+    // Whoever begins again does not begin at nothing; what is deleted goes all the same.
+    let running = begin().await;
+    running.tell(all.iter().map(|it| put(&otherwise(it)))).await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let again = running.played.with(removed);
+    assert!(again <= most, "{again} and not one more than {most}");
+    asked.says(Ok(None));
+    let deletions = all.iter().map(|it| Change::Gone(FactRef::Object(owner(it).object())));
+    running.tell(deletions).await;
+    running.until("all that was deleted goes", |it| removed(it) == all.len()).await;
     running.stop().await;
 }

@@ -74,6 +74,25 @@ impl World {
         self.deletions.orphans.values()
     }
 
+    /// Whether the end of what this Unit was for was seen.
+    pub fn saw_end_of(&self, unit: &Unit) -> bool {
+        self.is_end_seen(unit)
+    }
+
+    /// How many load balancers clouds have, or should have, as far as that is known.
+    pub fn balancers_in_clouds(&self) -> usize {
+        let there = self.outcomes.keys().chain(self.deletions.orphans.values());
+        let wanted = self.unit_owners.keys().filter(|it| !self.outcomes.contains_key(it));
+        let is_one = |it: &&Unit| matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, _));
+        there.chain(wanted).filter(is_one).count()
+    }
+
+    /// Whose deletions wait, for there were too many.
+    pub fn held_by_limit(&self) -> impl Iterator<Item = &Owner> {
+        let told = self.outcomes.values().flat_map(|it| &it.problems);
+        told.filter(|(_, it)| it.reason == Reason::DeletionLimit).map(|(owner, _)| owner)
+    }
+
     /// Whether nobody is known to have asked for the end of what is at this Unit, which nobody wants.
     pub(super) fn is_orphan(&self, unit: &Unit) -> bool {
         self.config.orphans == Orphans::Report

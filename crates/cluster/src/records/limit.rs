@@ -1,0 +1,128 @@
+//! A ceiling for deletions that no Service's deletion asked for: some in an hour, counted in the records, so that neither a
+//! restart nor another leader begins again at nothing.
+//!
+//! ```text
+//!     data.unasked                               {"load balancer of …": 1763838000, …}   seconds; those of the last hour
+//!     metadata.annotations
+//!       seaway.dev/approved-deletions            default/shop, default/mail until 2026-11-22T20:00:00Z
+//! ```
+//! It is counted before anything is removed: what crashes after that was counted, too.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use seaway_engine::{Asked, Counted, DeletionLimit, deletion_limit};
+use seaway_model::{ObjectRef, Unit};
+
+use super::{RECORDS, Records, TRIES};
+use crate::answer::Answer;
+
+const UNASKED: &str = "unasked";
+/// What an operator says yes to, and until when.
+const APPROVED: &str = "seaway.dev/approved-deletions";
+const HOUR: i64 = 3_600;
+/// A yes does not hold for longer.
+const LONGEST: i64 = 24 * HOUR;
+
+impl DeletionLimit for Records {
+    fn count<'a>(&'a self, unit: &'a Unit, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
+        Box::pin(async move {
+            for _ in 0..TRIES {
+                if !self.leading.is_now() {
+                    return Err("another leads".to_owned());
+                }
+                let kept = self.kept().await.map_err(|answer| answer.why())?;
+                let now = Timestamp::now().as_second();
+                let map = kept.clone().unwrap_or_default();
+                if is_approved(&map, object, now) {
+                    return Ok(Counted::Within);
+                }
+                let mut unasked = unasked(&map, now)?;
+                let of = unit.to_string();
+                if unasked.contains_key(&of) {
+                    return Ok(Counted::Within);
+                }
+                let limit = deletion_limit(balancers, unasked.len());
+                if unasked.len() >= limit {
+                    return Ok(Counted::Beyond { limit });
+                }
+                unasked.insert(of, now);
+                let text = serde_json::json!(unasked).to_string();
+                match self.put(kept, [(UNASKED.to_owned(), text)].into()).await {
+                    Ok(()) => return Ok(Counted::Within),
+                    Err(Answer::Conflict(_)) => {}
+                    Err(answer) => return Err(answer.why()),
+                }
+            }
+            Err("it is being written by others".to_owned())
+        })
+    }
+}
+
+/// Those of the last hour. What cannot be read counts as too many.
+fn unasked(map: &ConfigMap, now: i64) -> Result<BTreeMap<String, i64>, String> {
+    let text = map.data.as_ref().and_then(|it| it.get(UNASKED)).map_or("{}", String::as_str);
+    let mut all: BTreeMap<String, i64> = serde_json::from_str(text)
+        .map_err(|error| format!("data.{UNASKED} of the ConfigMap {} cannot be read: {error}", RECORDS))?;
+    all.retain(|_, at| now - *at < HOUR);
+    Ok(all)
+}
+
+/// Whether an operator named it, and his word holds.
+fn is_approved(map: &ConfigMap, object: &ObjectRef, now: i64) -> bool {
+    let said = map.metadata.annotations.as_ref().and_then(|it| it.get(APPROVED));
+    let Some((names, until)) = said.and_then(|it| it.rsplit_once(" until ")) else { return false };
+    let Ok(until) = until.trim().parse::<Timestamp>() else { return false };
+    let left = until.as_second() - now;
+    let name = format!("{}/{}", object.namespace, object.name);
+    left > 0 && left <= LONGEST && names.split(',').any(|it| it.trim() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use seaway_model::Kind;
+
+    use super::*;
+
+    fn map(unasked: &str, approved: &str) -> ConfigMap {
+        ConfigMap {
+            metadata: ObjectMeta {
+                annotations: Some([(APPROVED.to_owned(), approved.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            data: Some([(UNASKED.to_owned(), unasked.to_owned())].into()),
+            ..ConfigMap::default()
+        }
+    }
+
+    #[test]
+    fn deletions_of_the_last_hour_count_and_what_cannot_be_read_lets_none_through() {
+        let all = unasked(&map(r#"{"a": 100, "b": 3700}"#, ""), 3_701).expect("is read");
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["b"]);
+        assert_eq!(unasked(&ConfigMap::default(), 7), Ok(BTreeMap::new()));
+        assert!(unasked(&map("{", ""), 7).is_err());
+    }
+
+    #[test]
+    fn a_yes_names_its_objects_and_expires() {
+        let object = |name: &str| ObjectRef::new(Kind::Service, "default", name);
+        let at = |text: &str| text.parse::<Timestamp>().expect("a time").as_second();
+        let approved = map("{}", "default/shop, default/mail until 2026-11-22T20:00:00Z");
+        for (name, now, is) in [
+            ("shop", "2026-11-22T19:00:00Z", true),
+            ("mail", "2026-11-22T19:59:59Z", true),
+            ("other", "2026-11-22T19:00:00Z", false),
+            ("sho", "2026-11-22T19:00:00Z", false),
+            ("shop", "2026-11-22T20:00:00Z", false),
+            // Who writes a year means a slip.
+            ("shop", "2026-11-20T19:00:00Z", false),
+        ] {
+            assert_eq!(is_approved(&approved, &object(name), at(now)), is, "{name} at {now}");
+        }
+        for said in ["default/shop", "default/shop until tomorrow", "* until 2026-11-22T20:00:00Z"] {
+            assert!(!is_approved(&map("{}", said), &object("shop"), at("2026-11-22T19:00:00Z")), "{said}");
+        }
+    }
+}
