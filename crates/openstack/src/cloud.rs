@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-pub use settings::{Settings, Timing};
+pub use settings::{Fence, Settings, Timing};
 pub use versions::Versions;
 
 /// Cheap to clone; all clones share one session, one limit and one set of metrics. A process has one for each project, or
@@ -147,12 +147,13 @@ impl Cloud {
             accept: call.accept,
             address_from: &address.from,
         };
-        let Settings { timing, backoff, metrics, .. } = self.settings();
+        let Settings { timing, backoff, metrics, fence, .. } = self.settings();
         let attempt = timing.within(session.credentials.timeout).attempt;
         let terms = Terms { attempt, backoff: *backoff, repeatable: call.repeatable() };
         let repeated = || metrics.repeated(call);
         let Door { gate, dice, .. } = &*self.0.door;
-        let exchange = Exchange { clock: self.clock(), gate, dice, repeated: &repeated };
+        let may = || !call.writes() || fence.is_open();
+        let exchange = Exchange { clock: self.clock(), gate, dice, may: &may, repeated: &repeated };
         Ok(exchange.with(&session.transport, &ask, &terms, left).await)
     }
 

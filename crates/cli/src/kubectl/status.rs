@@ -115,7 +115,9 @@ fn table(glance: &Glance, services: &[Row]) -> String {
         None => "Nobody gives addresses out: run `seaway controller`.\n".to_owned(),
     });
     if !glance.sight.orphans.is_empty() {
-        text.push_str("\nOrphans in the cloud (seaway openstack gc), and what the deletion limit keeps there:\n");
+        text.push_str(
+            "\nOrphans in the cloud (seaway openstack gc), and what the deletion limit keeps there:\n",
+        );
         glance.sight.orphans.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
     }
     let problems = problems(glance, services);

@@ -12,7 +12,7 @@ use seaway_cluster::{Cluster, Herald, Leading};
 use seaway_drivers::octavia::{self, Audited, InCloud, Joining, Octavia, conf, groups::Groups};
 use seaway_engine::Failure;
 use seaway_model::{Change, Name, Owner, config::CloudDefaults};
-use seaway_openstack::{Class, Cloud, Error, Metrics, Settings, Source, credentials::CloudConf};
+use seaway_openstack::{Class, Cloud, Error, Fence, Metrics, Settings, Source, credentials::CloudConf};
 use tokio::{sync::mpsc, time::sleep};
 use tracing::debug;
 
@@ -61,7 +61,10 @@ pub(super) fn driver(
     herald: Herald,
 ) -> (Arc<Octavia>, Counted) {
     let calls = Metrics::default();
-    let settings = Settings { metrics: calls.clone(), ..Settings::default() };
+    // A write that waits, or is repeated, may outlast the lead that it was begun in.
+    let leads = leading.clone();
+    let fence = Fence::new(move || leads.is_now());
+    let settings = Settings { metrics: calls.clone(), fence, ..Settings::default() };
     let driver = octavia(file, cluster, name, defaults, settings, move || leading.is_now());
     let driver = driver.telling(Box::new(move |owner, note| {
         if let Owner::Object { object, uid } = owner {

@@ -16,6 +16,22 @@ pub struct Settings {
     pub dry_run: bool,
     pub metrics: Metrics,
     pub clock: Arc<dyn Clock>,
+    pub fence: Fence,
+}
+
+/// Asked right before each attempt of each write, also of one that is repeated: who leads no more writes nothing.
+#[derive(Clone, Default)]
+pub struct Fence(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+
+impl Fence {
+    /// Writes go while `leads` says so.
+    pub fn new(leads: impl Fn() -> bool + Send + Sync + 'static) -> Fence {
+        Fence(Some(Arc::new(leads)))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.as_ref().is_none_or(|leads| leads())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +52,7 @@ impl Default for Settings {
             dry_run: false,
             metrics: Metrics::default(),
             clock: Arc::new(RealClock),
+            fence: Fence::default(),
         }
     }
 }

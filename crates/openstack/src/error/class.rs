@@ -55,6 +55,8 @@ pub enum Class {
     Ambiguous,
     /// A write whose outcome nobody knows: look for what it made before doing it again.
     Lost,
+    /// A write that was not sent, or not again: another process leads.
+    Fenced,
     /// A write that a dry run did not do.
     DryRun,
     /// The credentials: unreadable, incomplete, or refused by Keystone.
@@ -118,6 +120,7 @@ impl Class {
             | Class::InUse
             | Class::Duplicate
             | Class::Stale
+            | Class::Fenced
             | Class::Conflict => Fault::Nobody,
         }
     }
@@ -137,6 +140,7 @@ impl Class {
             | Class::Duplicate
             | Class::Stale
             | Class::Conflict
+            | Class::Fenced
             | Class::Lost => Retry::AfterLooking,
             Class::AddressTaken
             | Class::NoAddressLeft
@@ -184,6 +188,7 @@ impl Class {
             Class::Failed => "failed",
             Class::Ambiguous => "ambiguous",
             Class::Lost => "lost",
+            Class::Fenced => "fenced",
             Class::DryRun => "dry-run",
             Class::Credentials => "credentials",
             Class::NoService => "no-service",

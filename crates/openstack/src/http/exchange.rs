@@ -8,7 +8,11 @@ use super::{
     transport::{Answer, Ask, Transport},
     trouble::Trouble,
 };
-use crate::{clock::Clock, cloud::Timing, error::Class};
+use crate::{
+    clock::Clock,
+    cloud::Timing,
+    error::{Class, Error},
+};
 
 /// How one exchange is done.
 pub(crate) struct Terms {
@@ -29,6 +33,8 @@ pub(crate) struct Exchange<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) gate: &'a Gate,
     pub(crate) dice: &'a Dice,
+    /// Asked right before each attempt.
+    pub(crate) may: &'a (dyn Fn() -> bool + Send + Sync),
     /// Told of each attempt but the first.
     pub(crate) repeated: &'a (dyn Fn() + Send + Sync),
 }
@@ -45,6 +51,11 @@ impl Exchange<'_> {
         let mut attempts = 0;
         loop {
             let place = self.gate.pass(self.clock).await;
+            // It may have waited for its place, or slept, for longer than a lead lasts.
+            if !(self.may)() {
+                let error = Error::new(Class::Fenced, "it is not written: another leads");
+                return Err(Trouble::unsent(error));
+            }
             let within = terms.attempt.min(left.0).max(Duration::from_millis(1));
             let begin = self.clock.now();
             let outcome = transport.attempt(ask, within, self.clock).await;

@@ -204,6 +204,7 @@ impl Keystone<'_> {
             clock: &**clock as &dyn Clock,
             gate: &self.door.gate,
             dice: &self.door.dice,
+            may: &|| true,
             repeated: &|| {},
         };
         let attempt = timing.within(self.credentials.timeout).attempt;

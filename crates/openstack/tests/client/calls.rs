@@ -3,13 +3,13 @@
 use std::{
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use seaway_openstack::{
-    Accept, Backoff, Call, Class, Cloud, Limits, Method, Retry, Service, Settings, Source, Timing,
+    Accept, Backoff, Call, Class, Cloud, Fence, Limits, Method, Retry, Service, Settings, Source, Timing,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -99,6 +99,31 @@ fn what_may_be_repeated_is_and_what_may_have_been_done_is_not() {
         }
     }
     check_repeats(delete().revision(7), vec![lost, fine], 2, None);
+}
+
+#[tokio::test]
+async fn a_write_is_not_sent_again_by_who_leads_no_more_and_what_is_read_is() {
+    let put = || Call::put(Service::Network, "change a port", "/ports/1", json!({}));
+    let delete = || Call::delete(Service::Network, "delete a port", "/ports/1");
+    let writes = [put(), delete(), new_port()].map(|it| (it, true));
+    for (call, writes) in writes.into_iter().chain([(networks(), false)]) {
+        let leads = Arc::new(AtomicBool::new(true));
+        let (asked, ends) = (leads.clone(), leads.clone());
+        let acts = in_turn(vec![|| Act::Json(429, json!(null)), fine]);
+        let fence = Fence::new(move || asked.swap(false, Ordering::SeqCst));
+        let cloud = connect(&acts, Settings { fence, ..patient(&Arc::new(Hurried::new())) });
+        let cloud = cloud.await.expect("to sign in is no write");
+        let told = call.to_string();
+        let outcome = cloud.call(call).await;
+        let class = outcome.err().map(|error| error.class().clone());
+        assert_eq!(class, writes.then_some(Class::Fenced), "{told}");
+        assert_eq!(
+            acts.seen().len() - 1,
+            if writes { 1 } else { 2 },
+            "{told}: it was asked before each attempt"
+        );
+        assert_eq!(ends.load(Ordering::SeqCst), !writes, "{told}");
+    }
 }
 
 #[tokio::test]
