@@ -190,7 +190,7 @@ impl Driver for Native {
             .map(|(ip, id)| Serving { ip: *ip, protocol: id.l4, port: id.port })
             .collect();
         let spoiled = !observed.spoiled.is_empty() || observed.unseen.is_some();
-        let again = (spoiled && *desired != Desired::Absent).then_some(TRY_AGAIN);
+        let again = (spoiled && !desired.is_absent()).then_some(TRY_AGAIN);
         Conclusion {
             facts: Vec::new(),
             serving: serving.into_iter().collect(),

@@ -20,6 +20,7 @@ mod crowded;
 mod drift;
 mod find;
 mod floating;
+mod former;
 pub mod groups;
 mod join;
 mod look;
@@ -245,7 +246,7 @@ impl Octavia {
     ) -> Result<(), Error> {
         let closes = observed.closes(step);
         if !closes && !matches!(step, Step::Join(_) | Step::Leave(..)) {
-            return write::write(&joined.cloud, step, observed).await;
+            return Box::pin(write::write(&joined.cloud, step, observed)).await;
         }
         let Unit::LoadBalancer(_, key) = unit else { return Ok(()) };
         let id = observed.balancer.as_ref().map(|it| it.it.id.as_str().to_owned()).unwrap_or_default();
@@ -267,7 +268,7 @@ impl Octavia {
             (Step::Join(_), Some(balancer), _) => self.closed.admits(&balancer.it.id)?,
             _ => {}
         }
-        let done = write::write(&joined.cloud, step, observed).await;
+        let done = Box::pin(write::write(&joined.cloud, step, observed)).await;
         if matches!(step, Step::Join(_)) {
             // Who asked before did not see it.
             *came = Some(joined.cloud.clock().now());
@@ -305,13 +306,22 @@ impl Driver for Octavia {
             wanted.metrics.take_if(|(id, _)| taken.contains_key(id));
             place::fill(wanted, &observed.placed);
         }
-        let shared = marks(&joined.cluster, key).and_then(|marks| {
-            let elsewhere = shared::names_another(desired, observed);
-            shared::steps(wanted.as_ref(), observed, &marks, elsewhere)
-        });
-        shared.unwrap_or_else(|| {
-            steps(wanted.as_ref(), observed, |description| joined.cluster.made(description, key))
-        })
+        let marks = marks(&joined.cluster, key);
+        let from = |observed: &Observed| {
+            let shared = marks.as_ref().and_then(|marks| {
+                let elsewhere = shared::names_another(desired, observed);
+                shared::steps(wanted.as_ref(), observed, marks, elsewhere)
+            });
+            shared.unwrap_or_else(|| {
+                steps(wanted.as_ref(), observed, |description| joined.cluster.made(description, key))
+            })
+        };
+        match (desired, &marks) {
+            (Desired::Removed(former), Some(marks)) => {
+                former::steps(&joined.cluster, key, former, marks, observed, from)
+            }
+            _ => from(observed),
+        }
     }
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
@@ -335,6 +345,7 @@ impl Driver for Octavia {
         self.weigh(joined, unit, desired, &mut observed).await?;
         self.judge(joined, unit, desired, &mut observed);
         self.look_ahead(joined, unit, desired, &mut observed).await?;
+        Box::pin(self.look_for_their_groups(joined, unit, desired, &mut observed)).await?;
         Ok(observed)
     }
 
@@ -396,7 +407,8 @@ impl Driver for Octavia {
         let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish), false) =
             (unit, desired, observed.needless)
         else {
-            let is_gone = observed.balancer.is_none() && observed.is_alone();
+            let is_looked_for = observed.their_groups.is_some() || !former::awaits_groups(unit, desired);
+            let is_gone = observed.balancer.is_none() && observed.is_alone() && is_looked_for;
             told.again = (!is_gone).then(|| self.soon());
             if is_gone && !observed.needless {
                 self.refusals.gone(unit);

@@ -210,7 +210,7 @@ async fn whole<D: Driver>(
     }
     let told = driver.conclude(unit, desired, &observed);
     let state = match (desired, told.again) {
-        (Desired::Absent, None) => UnitState::Absent,
+        (desired, None) if desired.is_absent() => UnitState::Absent,
         (_, Some(after)) => UnitState::Pending(after),
         (_, None) => UnitState::Done,
     };

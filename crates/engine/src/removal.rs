@@ -61,7 +61,7 @@ pub(crate) struct Gate {
 
 /// Whether what is at this Unit may be removed.
 pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) -> Result<(), Failure> {
-    let (Some(gate), Desired::Absent) = (gate, desired) else { return Ok(()) };
+    let (Some(gate), true) = (gate, desired.is_absent()) else { return Ok(()) };
     match unit {
         Unit::LoadBalancer(Place::Cloud { .. }, key @ (LbKey::Of(owner) | LbKey::Second(owner, _))) => {
             let what = match key {

@@ -241,7 +241,8 @@ impl Engine {
 
     /// Only what is to be removed passes it.
     fn gate(&self, unit: &Unit, job: &Job) -> Option<Gate> {
-        let owners = self.owners.clone().filter(|_| matches!(job, Job::Whole(Desired::Absent)))?;
+        let owners =
+            self.owners.clone().filter(|_| matches!(job, Job::Whole(desired) if desired.is_absent()))?;
         Some(Gate {
             owners,
             uses: self.world.uses(),

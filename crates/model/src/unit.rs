@@ -1,6 +1,11 @@
 //! What one driver changes as a whole, and what should be there.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+    sync::Arc,
+};
 
 use crate::{
     Address, Group, LoadBalancer,
@@ -140,6 +145,25 @@ pub enum Desired {
     Released,
     /// Nothing any more; the Unit is forgotten once it was observed absent.
     Absent,
+    /// The same, of an owner that may have had it from another controller: what tells which one it was.
+    Removed(Arc<Former>),
+}
+
+impl Desired {
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Desired::Absent | Desired::Removed(_))
+    }
+}
+
+/// What finds the load balancer of an owner that wants none any more, if it was not adopted before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Former {
+    /// As it would be planned if its owner still wanted it.
+    pub load_balancer: Arc<LoadBalancer>,
+    /// Addresses of all Nodes: node ports are not known any more once a Service has another type.
+    pub nodes: BTreeSet<IpAddr>,
+    /// Another controller wrote the finalizer: it made what there is.
+    pub by_another: bool,
 }
 
 /// What has to be looked at again. An endpoint's change re-plans nothing but its pool, a renewed certificate nothing at

@@ -212,7 +212,7 @@ impl World {
                     self.in_cloud(owner, self.here(state.planned.load_balancer.clone())),
                 ),
                 _ if self.is_released(unit) || self.is_orphan(unit) => Desired::Released,
-                _ => Desired::Absent,
+                _ => self.removed(unit),
             },
             Unit::LoadBalancer(..) if self.is_orphan(unit) => Desired::Released,
             Unit::LoadBalancer(..) => Desired::Absent,

@@ -11,7 +11,9 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use seaway_model::{ListenerId, LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::Named};
+use seaway_model::{
+    ListenerId, LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::Named, unit::Former,
+};
 use seaway_openstack::{
     Cloud, Error,
     neutron::FloatingIp,
@@ -33,6 +35,8 @@ pub(super) struct Sought<'w> {
     published: Vec<IpAddr>,
     /// Where its members are.
     spots: BTreeSet<SocketAddr>,
+    /// Its Service wants none any more: what is found is deleted.
+    former: Option<&'w Former>,
 }
 
 pub(super) enum Found {
@@ -75,7 +79,23 @@ impl Sought<'_> {
             named: outside.and_then(|it| it.named.clone()),
             published: outside.map(|it| it.published.clone()).unwrap_or_default(),
             spots: wish.pools.values().flat_map(|it| &it.members).map(|it| it.at).collect(),
+            former: None,
         }
+    }
+
+    /// Of a Service that is deleted, or has another type now.
+    pub(super) fn of_former(owner: Owner, former: &Former) -> Sought<'_> {
+        Sought { former: Some(former), ..Sought::of(owner, &former.load_balancer) }
+    }
+
+    pub(super) fn is_former(&self) -> bool {
+        self.former.is_some()
+    }
+
+    /// Whether its user is asked about what is not certain. A deletion waits for that only where another controller held the
+    /// Service: else nobody made anything for it that has not our tags.
+    pub(super) fn asks(&self) -> bool {
+        self.former.is_none_or(|it| it.by_another)
     }
 
     /// Nothing tells of one that it had before us.
@@ -95,9 +115,22 @@ impl Sought<'_> {
         branches: &BTreeMap<ListenerId, Branch>,
     ) -> Option<Problem> {
         let pools = branches.values().filter_map(|it| it.pool.as_ref());
-        let mut members = pools.flat_map(|it| it.members.keys()).peekable();
-        if members.peek().is_none() || members.any(|it| self.spots.contains(it)) {
+        let members: Vec<&SocketAddr> = pools.flat_map(|it| it.members.keys()).collect();
+        let is_ours = match self.former {
+            // Its node ports are not known any more.
+            Some(former) if self.spots.is_empty() => members.iter().all(|it| former.nodes.contains(&it.ip())),
+            _ => members.is_empty() || members.iter().any(|it| self.spots.contains(it)),
+        };
+        if is_ours {
             return None;
+        }
+        if self.is_former() {
+            let message = format!(
+                "load balancer {} has the name of this Service, and its members are not at Nodes of this cluster: it is \
+                 not deleted with the Service",
+                it.id
+            );
+            return Some(self.undeletable(message, it));
         }
         let message = format!(
             "load balancer {} has the name of this Service, and none of its members is ours: it seems to serve another \
@@ -119,6 +152,25 @@ impl Sought<'_> {
         marks: &Marks,
     ) -> Option<Problem> {
         shared::unwelcome(&self.owner, self.wish, it, addresses, shared, marks)
+    }
+
+    /// What its listeners are, only an address of the Service tells; there is none.
+    pub(super) fn unclear(&self, it: &LoadBalancer) -> Problem {
+        let message = format!(
+            "load balancer {} has listeners of this Service, and its status has no address of that: they are not deleted \
+             with the Service",
+            it.id
+        );
+        self.undeletable(message, it)
+    }
+
+    /// The deletion of a Service waits until its user says whose this is.
+    fn undeletable(&self, message: String, it: &LoadBalancer) -> Problem {
+        self.problem(Reason::OtherController, message).fix(format!(
+            "If it is this Service's: openstack loadbalancer delete --cascade {}, and delete its floating IP. If it is to \
+             stay: remove the finalizer service.kubernetes.io/load-balancer-cleanup from the Service.",
+            it.id
+        ))
     }
 
     /// Its status has one of these already.
@@ -159,17 +211,20 @@ pub(super) async fn find(
     // The other controller asks for what is not there for ever, and the Service never gets one.
     if let Some(named) = &sought.named
         && let Some(it) = by_id(cloud, &named.id).await?
+        && let Some(found) = judged(cluster, sought, marks, it, Why::Annotation)
     {
-        return Ok(judged(cluster, sought, it, Why::Annotation));
+        return Ok(found);
     }
     for ip in &sought.published {
         if let Some(it) = by_address(cloud, *ip).await?
             && cluster_of(&it).is_none()
+            && let Some(found) = judged(cluster, sought, marks, it, Why::Status)
         {
-            return Ok(judged(cluster, sought, it, Why::Status));
+            return Ok(found);
         }
     }
-    for name in names(cluster, &sought.owner) {
+    let names = if sought.asks() { names(cluster, &sought.owner) } else { Vec::new() };
+    for name in names {
         let named = cloud.all::<LoadBalancer>().list::<LoadBalancer>(Query::named(&name)).await?;
         if let Some(it) = named.into_iter().find(|it| cluster_of(it).is_none() && stays(it)) {
             return Ok(Found::Refused(by_name_alone(sought, &it)));
@@ -178,16 +233,35 @@ pub(super) async fn find(
     Ok(Found::Nothing)
 }
 
-fn judged(cluster: &Cluster, sought: &Sought<'_>, it: LoadBalancer, why: Why) -> Found {
+/// Nothing, where it is none of a Service that is deleted.
+fn judged(
+    cluster: &Cluster,
+    sought: &Sought<'_>,
+    marks: &Marks,
+    it: LoadBalancer,
+    why: Why,
+) -> Option<Found> {
     let is_its = names(cluster, &sought.owner).contains(&it.name) && cluster_of(&it).is_none();
     let address = it.vip_address.is_some_and(|it| sought.published.contains(&it));
     let there = |it, why| Found::There { it: Box::new(it), doubles: Vec::new(), why };
-    match why {
+    Some(match why {
         _ if is_its && address => there(it, Why::Status),
         _ if is_its => there(it, why),
+        Why::Annotation if sought.is_former() => {
+            // Each has its own name among its tags; there it is no sharer's mark.
+            let is_of_others = cluster_of(&it).is_some_and(|uid| *uid != *cluster.uid);
+            let shares = !is_of_others && it.name != marks.name() && marks.is_named(&it.tags);
+            return shares.then(|| there(it, Why::Invitation));
+        }
+        Why::Status if sought.is_former() => {
+            let object = sought.owner.object();
+            let is_called_alike = it.name.ends_with(&format!("_{}_{}", object.namespace, object.name));
+            let problem = || Found::Refused(of_another_name(cluster, sought, &it));
+            return (is_called_alike && sought.asks()).then(problem);
+        }
         Why::Status => Found::Refused(of_another_name(cluster, sought, &it)),
         _ => there(it, Why::Invitation),
-    }
+    })
 }
 
 /// The same request made it, which came to be done twice.
@@ -243,6 +317,14 @@ async fn by_address(cloud: &Cloud, ip: IpAddr) -> Result<Option<LoadBalancer>, E
 }
 
 fn by_name_alone(sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
+    if sought.is_former() {
+        let message = format!(
+            "load balancer {} has the name of this Service, {}, and nothing else tells that it is this Service's: it is not \
+             deleted with the Service",
+            it.id, it.name
+        );
+        return sought.undeletable(message, it);
+    }
     let message = format!(
         "load balancer {} has the name of this Service, {}, and nothing else tells that it is this Service's; nothing is \
          touched, and no other is made",
@@ -256,6 +338,16 @@ fn by_name_alone(sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
 }
 
 fn of_another_name(cluster: &Cluster, sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
+    if sought.is_former() {
+        let message = format!(
+            "its address leads to load balancer {}, which is called {} and would be {} if it were this Service's: it is not \
+             deleted with the Service",
+            it.id,
+            it.name,
+            cluster.balancer(&sought.owner)
+        );
+        return sought.undeletable(message, it);
+    }
     let message = format!(
         "its address leads to load balancer {}, which is called {} and would be {} if it were this Service's; nothing is \
          touched, and no other is made",

@@ -37,6 +37,9 @@ impl Octavia {
         match (read.map_err(failed)?, key) {
             (Read::Seen(observed), _) => certified(joined, key, desired, *observed).await.map_err(failed),
             (Read::Refused(problem), LbKey::Of(owner)) => {
+                if desired.is_absent() {
+                    self.tell_what_deletion_waits_for(unit, &problem);
+                }
                 if let Desired::LoadBalancer(wish) = desired
                     && let Some(named) = wish.options.outside.as_ref().and_then(|it| it.named.as_ref())
                 {
@@ -68,7 +71,7 @@ impl Octavia {
             self.known().insert(unit.clone(), Known::of(observed.clone(), now));
             return Ok(observed);
         };
-        if matches!(desired, Desired::Absent)
+        if desired.is_absent()
             && !known.observed.is_pending()
             && let Some(balancer) = &mut known.observed.balancer
         {
@@ -204,6 +207,7 @@ pub(super) fn parted(cluster: &Cluster, key: &LbKey, observed: &mut Observed, gu
 fn sought<'w>(key: &LbKey, desired: &'w Desired) -> Option<Sought<'w>> {
     match (desired, key) {
         (Desired::LoadBalancer(wish), LbKey::Of(owner)) => Some(Sought::of(owner.clone(), wish)),
+        (Desired::Removed(former), LbKey::Of(owner)) => Some(Sought::of_former(owner.clone(), former)),
         _ => None,
     }
 }

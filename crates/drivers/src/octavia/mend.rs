@@ -32,6 +32,8 @@ pub(super) struct Past {
     pub(super) otherwise: Vec<String>,
     /// What it was made again for.
     pub(super) remade: Vec<String>,
+    /// What its owner was told that its deletion waits for.
+    pub(super) waits_for: Option<String>,
     /// Since when it is pending, on the wall.
     pub(super) pending_since: Option<std::time::SystemTime>,
 }

@@ -59,13 +59,20 @@ pub(super) async fn read(
         _ => branches(cloud, &it).await?,
     };
     if why == Why::Annotation
-        && let Some(doubt) = sought.and_then(|sought| sought.doubts(&it, &branches))
+        && let Some(sought) = sought
+        && let Some(doubt) = sought.doubts(&it, &branches)
     {
-        return Ok(Read::Refused(doubt));
+        return Ok(refused(sought, doubt));
     }
     let had = sought.is_some_and(|sought| sought.had(&addresses));
     let (branches, shared) = divide(marks, &it, branches, why.is_guest(), had);
     if why == Why::Invitation
+        && let Some(sought) = sought.filter(|it| it.is_former())
+    {
+        if !had {
+            return Ok(refused(sought, sought.unclear(&it)));
+        }
+    } else if why == Why::Invitation
         && let Some(problem) = sought.and_then(|sought| sought.unwelcome(&it, &addresses, &shared, marks))
     {
         return Ok(Read::Refused(problem));
@@ -73,6 +80,14 @@ pub(super) async fn read(
     let balancer = Some(Balancer::new(it, branches, loose));
     let observed = Observed { balancer, floating, stray, doubles, shared, ..Observed::default() };
     Ok(Read::Seen(Box::new(observed)))
+}
+
+/// What is not certain is another's, unless somebody can be asked.
+fn refused(sought: &Sought<'_>, problem: Problem) -> Read {
+    match sought.asks() {
+        true => Read::Refused(problem),
+        false => Read::Seen(Box::default()),
+    }
 }
 
 /// A floating IP that was made for this, and whose load balancer was taken from behind.

@@ -107,12 +107,21 @@ impl Marks {
         &self.key
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn guest(&self) -> &str {
         &self.guest
     }
 
     pub(super) fn is_first(&self, tags: &BTreeSet<String>) -> bool {
         tags.contains(&self.cluster) && tags.contains(&self.key) && !tags.contains(LEFT)
+    }
+
+    /// As the other controller marks a Service that shares it.
+    pub(super) fn is_named(&self, tags: &BTreeSet<String>) -> bool {
+        tags.contains(&self.name)
     }
 
     pub(super) fn is_guest(&self, tags: &BTreeSet<String>) -> bool {

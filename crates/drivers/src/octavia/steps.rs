@@ -12,7 +12,7 @@ use std::{
 use seaway_model::{L4, ListenerId, Unit, load_balancer::Certificate};
 use seaway_openstack::{
     Service,
-    neutron::FloatingIp,
+    neutron::{FloatingIp, SecurityGroup},
     octavia::{
         HealthMonitor, HealthMonitorChange, Listener, ListenerChange, LoadBalancer, LoadBalancerChange,
         MemberChange, NewHealthMonitor, NewListener, NewLoadBalancer, NewMember, NewPool, Operating, Pool,
@@ -53,6 +53,8 @@ pub struct Observed {
     pub kept: Kept,
     /// What it is, where several Services are on it.
     pub shared: Shared,
+    /// Security groups that another controller made for its Service, once those were looked for.
+    pub their_groups: Option<Vec<Id<SecurityGroup>>>,
     /// Where one was that is gone.
     pub place: Option<Place>,
     /// Another has its addresses: there is to be none.
@@ -114,7 +116,11 @@ impl Observed {
     /// Nothing else of ours is there than the load balancer itself.
     pub fn is_alone(&self) -> bool {
         let besides = self.floating.is_some() || self.stray.is_some();
-        !besides && self.doubles.is_empty() && self.kept.is_empty()
+        !besides && self.doubles.is_empty() && self.kept.is_empty() && self.has_no_group()
+    }
+
+    fn has_no_group(&self) -> bool {
+        self.their_groups.iter().all(Vec::is_empty)
     }
 
     /// What is left of it once its load balancer is gone: where it was, and what led there.
@@ -175,6 +181,8 @@ pub enum Step {
     Leave(Box<Marks>, bool),
     Delete(Id<LoadBalancer>),
     RemoveDouble(Id<LoadBalancer>),
+    /// That another controller made for this Service alone.
+    RemoveGroup(Id<SecurityGroup>),
     /// A certificate, under its name.
     Keep(String, Arc<Certificate>),
     /// Nobody shows it any more.
@@ -188,7 +196,7 @@ impl Step {
     pub fn service(&self) -> Service {
         match self {
             Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) => Service::Network,
-            Step::Detach(_) | Step::RemoveFloating(_) => Service::Network,
+            Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveGroup(_) => Service::Network,
             Step::Keep(..) | Step::Forget(_) => Service::KeyManager,
             _ => Service::LoadBalancer,
         }
@@ -196,7 +204,10 @@ impl Step {
 
     /// While a load balancer is changed, it takes no second change.
     pub fn locks(&self) -> bool {
-        let besides = matches!(self, Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveDouble(_));
+        let besides = matches!(
+            self,
+            Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveDouble(_) | Step::RemoveGroup(_)
+        );
         let first =
             matches!(self, Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) | Step::Keep(..));
         !besides && !first
@@ -213,6 +224,7 @@ pub fn steps(wanted: Option<&Wanted>, observed: &Observed, ours: impl Fn(&str) -
         steps.extend(doubles);
         if observed.balancer.is_none() {
             steps.extend(observed.kept.keys().cloned().map(Step::Forget));
+            steps.extend(observed.their_groups.iter().flatten().cloned().map(Step::RemoveGroup));
         }
         return steps;
     };

@@ -44,11 +44,11 @@ impl Octavia {
             }
             past.clone()
         });
-        if let (Desired::Absent, Unit::LoadBalancer(_, key)) = (desired, unit) {
+        if let (true, Unit::LoadBalancer(_, key)) = (desired.is_absent(), unit) {
             // What is kept stays where it is.
             observed.stray.take_if(|it| !joined.cluster.made(&it.description, key));
         }
-        observed.shared.going = *desired == Desired::Absent;
+        observed.shared.going = desired.is_absent();
         if !observed.shared.going || observed.balancer.is_none() {
             self.closed.open(unit);
         }
@@ -148,6 +148,14 @@ impl Octavia {
         never
     }
 
+    /// Its Service has no status any more that could say it.
+    pub(super) fn tell_what_deletion_waits_for(&self, unit: &Unit, problem: &Problem) {
+        let text = format!("{}. {}", problem.message, problem.fix);
+        if self.past(unit, |past| past.waits_for.replace(text.clone()).as_ref() != Some(&text)) {
+            self.tell(unit, Note { warning: true, reason: "DeletionWaits", text });
+        }
+    }
+
     /// Since when something is under way, as long as it is.
     pub(super) fn pending(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Name> {
         let balancer = observed.balancer.as_ref().filter(|_| observed.is_pending())?;
@@ -155,7 +163,7 @@ impl Octavia {
         let since = self.past(unit, |past| *past.pending_since.get_or_insert_with(|| clock.wall()));
         let status = &balancer.it.provisioning_status;
         let since = date(since).unwrap_or_default();
-        (*desired != Desired::Absent)
+        (!desired.is_absent())
             .then(|| format!("load balancer {} is {status} since {since}", balancer.it.id).into())
     }
 

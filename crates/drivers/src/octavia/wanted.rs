@@ -84,7 +84,7 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
     let requested_vip = outside.requested.filter(|_| inside);
     let balancer = NewLoadBalancer {
         description: cluster.description(owner).into(),
-        tags: BTreeSet::from([name.clone(), cluster.tag(), cluster.tag_of(key)]).into(),
+        tags: tags(cluster, key, owner).into(),
         vip_address: some(requested_vip),
         vip_network_id: some(id(&outside.network)),
         vip_subnet_id: some(id(&outside.subnet)),
@@ -105,12 +105,10 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
         mark(&mut new.listener, cluster.tag_of(key));
         listeners.insert(*id, new);
     }
+    let (description, formerly) = descriptions_of_floating(cluster, key, owner, outside.floating.keep);
     let floating = (!inside).then(|| WantedFloating {
-        description: cluster.floating(owner, key, outside.floating.keep),
-        formerly: vec![
-            cluster.floating(owner, key, !outside.floating.keep),
-            cluster.words_of_floating(owner),
-        ],
+        description,
+        formerly,
         network: id(&outside.floating.network),
         subnet: outside.floating.subnet.clone(),
         requested: outside.requested,
@@ -120,6 +118,22 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
     let mut metrics = metrics(&name, wish, outside, can);
     metrics.iter_mut().for_each(|(_, it)| mark(it, cluster.tag_of(key)));
     Wanted { balancer, listeners, floating, metrics, certificates, serial: outside.serial }
+}
+
+/// What tells whose a load balancer is.
+pub(super) fn tags(cluster: &Cluster, key: &LbKey, owner: &Owner) -> BTreeSet<String> {
+    BTreeSet::from([cluster.name_of(key, owner), cluster.tag(), cluster.tag_of(key)])
+}
+
+/// What is to be written on a floating IP, and what may be there instead if it was made for the same.
+pub(super) fn descriptions_of_floating(
+    cluster: &Cluster,
+    key: &LbKey,
+    owner: &Owner,
+    keep: bool,
+) -> (String, Vec<String>) {
+    let formerly = vec![cluster.floating(owner, key, !keep), cluster.words_of_floating(owner)];
+    (cluster.floating(owner, key, keep), formerly)
 }
 
 /// Whose it is, where others have listeners, too.

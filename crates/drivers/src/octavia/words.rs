@@ -38,6 +38,7 @@ impl fmt::Display for Step {
             Step::Leave(_, false) => f.write_str("leave the load balancer to its guests"),
             Step::Delete(id) => write!(f, "delete load balancer {id} and all below it"),
             Step::RemoveDouble(id) => write!(f, "delete load balancer {id}, the second of its kind"),
+            Step::RemoveGroup(id) => write!(f, "delete security group {id} of the other controller"),
             Step::Keep(name, _) => write!(f, "keep certificate {}", last_word(name)),
             Step::Forget(name) => write!(f, "delete certificate {}", last_word(name)),
             Step::Failover(id) => write!(f, "fail load balancer {id} over"),

@@ -15,6 +15,7 @@ use seaway_openstack::{
 
 use super::{
     affinity,
+    belongings::close,
     floating::detached,
     read::weighed,
     seats::terms_of,
@@ -85,6 +86,11 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
         Step::RemoveDouble(id) => {
             cloud.all::<LoadBalancer>().delete_cascade(id).await?;
             observed.doubles.retain(|it| it != id);
+            return Ok(());
+        }
+        Step::RemoveGroup(id) => {
+            Box::pin(close(cloud, id)).await?;
+            observed.their_groups.iter_mut().for_each(|it| it.retain(|it| it != id));
             return Ok(());
         }
         Step::Join(_) | Step::Leave(..) => {
@@ -235,6 +241,7 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
         | Step::RemoveFloating(_)
         | Step::Delete(_)
         | Step::RemoveDouble(_)
+        | Step::RemoveGroup(_)
         | Step::Keep(..)
         | Step::Forget(_)
         | Step::Failover(_) => {}

@@ -11,6 +11,7 @@ mod crash_shared;
 mod defects;
 mod families;
 mod floating;
+mod former;
 mod groups;
 mod living;
 mod local;

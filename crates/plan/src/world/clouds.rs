@@ -13,13 +13,14 @@ use seaway_model::{
     Desired, Dirt, LoadBalancer, Owner, Unit,
     fact::{Families, FamilyPolicy, Held, Service, ServiceKind},
     load_balancer::Family,
-    unit::Place,
+    unit::{Former, LbKey, Place},
 };
 
 use super::World;
 use crate::{
     demand::{Demand, cloud_of, whose},
     index::ServiceKey,
+    service::plan,
 };
 
 #[derive(Default)]
@@ -164,9 +165,37 @@ impl World {
         }
     }
 
-    /// In all our clouds, if it were a load balancer there.
-    fn might_have(&self, service: &Arc<Service>) -> BTreeSet<Unit> {
-        let demands = self.config.clouds.keys().filter_map(|class| {
+    /// Nothing; and for a Service, what tells which load balancer another controller made for it, if one did.
+    pub(super) fn removed(&self, unit: &Unit) -> Desired {
+        let former = match unit {
+            Unit::LoadBalancer(Place::Cloud { .. }, LbKey::Of(owner)) => self.former(unit, owner),
+            _ => None,
+        };
+        former.map_or(Desired::Absent, |it| Desired::Removed(Arc::new(it)))
+    }
+
+    fn former(&self, unit: &Unit, owner: &Owner) -> Option<Former> {
+        let object = owner.object();
+        let key = ServiceKey::new(object.namespace, object.name);
+        let service = self.index.service(&key).filter(|it| whose(it) == *owner)?;
+        let asks = |demand: &Demand| self.placements.iter().any(|it| it.units(demand).contains(unit));
+        let demand = self.demands_as_load_balancer(service).find(asks)?;
+        let before = LoadBalancer::default();
+        let planned = plan(&demand, demand.cloud_binds(), &BTreeSet::new(), self.given(), &before);
+        let load_balancer = self.in_cloud(owner, planned.load_balancer);
+        let by_another = self.held(&key) == Held::ByOthers;
+        let outside = load_balancer.options.outside.as_ref()?;
+        let is_told = by_another || outside.named.is_some() || !outside.published.is_empty();
+        let nodes = self.index.nodes().flat_map(|it| it.addresses.iter().copied()).collect();
+        is_told.then_some(Former { load_balancer, nodes, by_another })
+    }
+
+    /// What it would ask of each of our clouds, if it were a load balancer there.
+    fn demands_as_load_balancer<'w>(
+        &'w self,
+        service: &'w Arc<Service>,
+    ) -> impl Iterator<Item = Demand> + 'w {
+        self.config.clouds.keys().filter_map(|class| {
             let class = Some(class.clone());
             let kind = ServiceKind::LoadBalancer;
             // It may have been of both families once.
@@ -175,8 +204,13 @@ impl World {
                 Families { policy: FamilyPolicy::Prefer, first: Some(first), second: Some(first.other()) };
             let wanted = Service { kind, class, families, leaving: false, ..Service::clone(service) };
             Demand::of_service(&Arc::new(wanted), &self.config)
-        });
-        let units = demands
+        })
+    }
+
+    /// In all our clouds, if it were a load balancer there.
+    fn might_have(&self, service: &Arc<Service>) -> BTreeSet<Unit> {
+        let units = self
+            .demands_as_load_balancer(service)
             .flat_map(|demand| self.placements.iter().flat_map(|it| it.units(&demand)).collect::<Vec<_>>());
         // What others want, too, stays without it.
         let last = |it: &Unit| !self.unit_owners.contains_key(it);

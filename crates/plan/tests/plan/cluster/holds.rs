@@ -116,7 +116,7 @@ fn one_that_leaves_is_let_go_once_nothing_is_there_for_it() {
         let (mut world, shop) = (world(false), held(&clouded(), by));
         world.apply(put(&shop));
         assert!(marked(&world.apply(put(&leaving(&shop)))).1);
-        assert_eq!(world.desire(&unit(&owner(&shop))), Desired::Absent);
+        assert!(world.desire(&unit(&owner(&shop))).is_absent());
         assert_eq!(hold(&world, &shop), Desired::Held, "it is still there");
         assert!(marked(&absent(&mut world, &shop)).0);
         assert_eq!(hold(&world, &shop), Desired::Absent);
@@ -144,6 +144,26 @@ fn one_that_is_no_load_balancer_any_more_is_let_go_too() {
     // And if it becomes one again, it is held again.
     assert!(marked(&world.apply(put(&shop))).1);
     assert_eq!(hold(&world, &shop), Desired::Held);
+}
+
+/// Nothing tells of it but what its Service says: its tags are not ours.
+#[test]
+fn who_leaves_before_it_was_adopted_carries_what_finds_its_load_balancer() {
+    let (mut world, mut shop) = (world(true), held(&shop(), Held::ByOthers));
+    let id = "3f1c9f8e-0a71-4f3b-9d9e-0f2b8f8e6a55";
+    let address = [203, 0, 113, 7].into();
+    shop.meta.annotations.insert("loadbalancer.openstack.org/load-balancer-id".into(), id.into());
+    shop.published = vec![address];
+    for gone in [leaving(&shop), Service { kind: ServiceKind::ClusterIp, ..shop.clone() }, leaving(&shop)] {
+        world.apply(put(&gone));
+        let Desired::Removed(former) = world.desire(&unit(&owner(&gone))) else { panic!("{gone:?}") };
+        let outside = former.load_balancer.options.outside.as_ref().expect("it is in a cloud");
+        assert_eq!(outside.named.as_ref().map(|it| it.id.as_str()), Some(id));
+        assert_eq!(outside.published, [address]);
+        assert!(former.by_another);
+    }
+    world.apply(put(&shop));
+    assert!(matches!(world.desire(&unit(&owner(&shop))), Desired::LoadBalancer(_)), "it is wanted again");
 }
 
 /// They use the same finalizer.
