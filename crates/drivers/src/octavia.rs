@@ -18,6 +18,7 @@ mod checks;
 pub mod conf;
 mod crowded;
 mod drift;
+mod exclusive;
 mod find;
 mod floating;
 mod former;
@@ -51,14 +52,13 @@ mod write;
 
 use std::{
     collections::HashMap,
-    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, LbKey, ListenerId, Name, Owner, Problem, Unit, outcome::Serving, unit::Place};
-use seaway_openstack::{Clock, Error, RealClock, octavia::Provisioning};
+use seaway_openstack::{Clock, RealClock, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
 pub use self::{
@@ -73,6 +73,7 @@ pub use self::{
 use self::{
     away::{Asker, Away},
     crowded::Crowded,
+    floating::External,
     join::Joined,
     mend::Past,
     monitors::to_weigh,
@@ -115,6 +116,7 @@ pub struct Octavia {
     past: Mutex<HashMap<Unit, Past>>,
     surveyed: Kept,
     quotas: Quotas,
+    external: External,
     tell: Option<Tell>,
 }
 
@@ -160,6 +162,7 @@ impl Octavia {
             past: Mutex::default(),
             surveyed: Kept::default(),
             quotas: Quotas::default(),
+            external: External::default(),
             tell: None,
         }
     }
@@ -235,46 +238,6 @@ impl Octavia {
         self.known().entry(unit.clone()).and_modify(|it| it.observed.balancer = observed.balancer.clone());
         Ok(())
     }
-
-    /// Who is on a load balancer with others is changed one at a time.
-    async fn write(
-        &self,
-        joined: &Joined,
-        unit: &Unit,
-        step: &Step,
-        observed: &mut Observed,
-    ) -> Result<(), Error> {
-        let closes = observed.closes(step);
-        if !closes && !matches!(step, Step::Join(_) | Step::Leave(..)) {
-            return Box::pin(write::write(&joined.cloud, step, observed)).await;
-        }
-        let Unit::LoadBalancer(_, key) = unit else { return Ok(()) };
-        let id = observed.balancer.as_ref().map(|it| it.it.id.as_str().to_owned()).unwrap_or_default();
-        let mut hasher = DefaultHasher::new();
-        id.hash(&mut hasher);
-        let mut came = self.sharing[hasher.finish() as usize % STRIPES].lock().await;
-        let now = joined.cloud.clock().now();
-        let asked = self.past(unit, |past| past.asked);
-        let is_known = asked
-            .is_some_and(|it| now.saturating_duration_since(it) < LOOK && came.is_none_or(|came| came < it));
-        match (step, &observed.balancer, marks(&joined.cluster, key)) {
-            (_, Some(balancer), Some(marks)) if closes => {
-                if !is_known {
-                    let alone = shared::is_alone(&joined.cloud, &balancer.it, &marks).await;
-                    alone.inspect_err(|_| self.closed.open(unit))?;
-                }
-                self.closed.close(unit, &balancer.it.id);
-            }
-            (Step::Join(_), Some(balancer), _) => self.closed.admits(&balancer.it.id)?,
-            _ => {}
-        }
-        let done = Box::pin(write::write(&joined.cloud, step, observed)).await;
-        if matches!(step, Step::Join(_)) {
-            // Who asked before did not see it.
-            *came = Some(joined.cloud.clock().now());
-        }
-        done
-    }
 }
 
 impl Driver for Octavia {
@@ -305,6 +268,7 @@ impl Driver for Octavia {
             wanted.listeners.retain(|id, _| !taken.contains_key(id));
             wanted.metrics.take_if(|(id, _)| taken.contains_key(id));
             place::fill(wanted, &observed.placed);
+            tls::leave_lost(wanted, desired, observed);
         }
         let marks = marks(&joined.cluster, key);
         let from = |observed: &Observed| {
@@ -335,8 +299,9 @@ impl Driver for Octavia {
         let joined = self.joined(&asker).await?;
         let mut observed = self.look(joined, unit, key, desired).await?;
         let lost = tls::lost(&joined.cloud, desired, &observed).await;
-        if let Some(told) = lost.map_err(|error| self.failed(&asker, &error))? {
-            return Err(Failure::User(vec![told]));
+        observed.lost = lost.map_err(|error| self.failed(&asker, &error))?;
+        if let (None, Some(told)) = (&observed.balancer, &observed.lost) {
+            return Err(Failure::User(vec![told.clone()]));
         }
         observed.unit = Some(unit.clone());
         self.locate(joined, unit, desired, &mut observed).await?;
@@ -344,6 +309,7 @@ impl Driver for Octavia {
         self.known().entry(unit.clone()).and_modify(|it| it.observed.placed = observed.placed.clone());
         self.weigh(joined, unit, desired, &mut observed).await?;
         self.judge(joined, unit, desired, &mut observed);
+        Box::pin(self.look_for_external_network(joined, unit, desired, &mut observed)).await;
         self.look_ahead(joined, unit, desired, &mut observed).await?;
         Box::pin(self.look_for_their_groups(joined, unit, desired, &mut observed)).await?;
         Ok(observed)
@@ -380,6 +346,7 @@ impl Driver for Octavia {
                 Ok(())
             }
             Ok(()) => {
+                self.note_leftover(unit, step, None);
                 self.away.is_back(step.service());
                 self.refusals.passed(unit);
                 let mut known = self.known();
@@ -393,6 +360,7 @@ impl Driver for Octavia {
                     self.known().entry(unit.clone()).and_modify(|it| it.writing = false);
                     return Err(Failure::Wait { why: error.to_string(), after: LOOK });
                 }
+                self.note_leftover(unit, step, observed.floating.as_ref());
                 // Nobody knows any more what is there.
                 self.known().remove(unit);
                 self.past(unit, |past| past.unsure = Some(until));
@@ -436,7 +404,7 @@ impl Driver for Octavia {
         match &balancer.it.provisioning_status {
             Provisioning::Active => {
                 told.again = Some(AUDIT);
-                let mut ips = place::addresses(wish, balancer, observed.floating.as_ref());
+                let mut ips = place::addresses(wish, balancer, observed);
                 if ips.is_empty() && observed.shared.guest {
                     // Whether the outside reaches it is for its first to say.
                     ips.extend(balancer.it.vip_address);

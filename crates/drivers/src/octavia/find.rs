@@ -173,6 +173,14 @@ impl Sought<'_> {
         ))
     }
 
+    /// Another floating IP is to lead there: one may be allocated already.
+    pub(super) fn wants_another(&self, floating: &FloatingIp) -> bool {
+        let Some(outside) = &self.wish.options.outside else { return false };
+        let network = outside.floating.network.as_ref().filter(|_| outside.remake);
+        outside.requested.is_some_and(|it| floating.floating_ip_address != Some(it))
+            || network.is_some_and(|it| it.as_str() != floating.floating_network_id.as_str())
+    }
+
     /// Its status has one of these already.
     pub(super) fn had(&self, addresses: &[IpAddr]) -> bool {
         self.published.iter().any(|ip| addresses.contains(ip))

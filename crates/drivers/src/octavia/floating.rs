@@ -1,47 +1,59 @@
 //! What must change so that the right address leads to a VIP. Pure.
 
+mod external;
+mod write;
+
 use seaway_openstack::{
     neutron::{FloatingIp, FloatingIpChange},
     resource::Edit,
 };
 
+pub(super) use self::{external::External, write::write};
 use super::{
     steps::{Observed, Step},
     wanted::WantedFloating,
 };
 
 /// `ours`: whether a floating IP of such a description was made for this load balancer, and goes with it.
+///
+/// What serves is given up last: what takes its place is allocated before, and deleted is what does not serve any more.
 pub(super) fn floating(
     wish: Option<&WantedFloating>,
     observed: &Observed,
     ours: &impl Fn(&str) -> bool,
 ) -> Vec<Step> {
-    let mut steps = Vec::new();
     let stray = observed.stray.as_ref();
     // What is kept, or somebody else's, may lead there again; it is nobody's to delete.
-    let goes = stray.filter(|it| ours(&it.description));
+    let goes = stray.filter(|it| ours(&it.description)).map(|it| Step::RemoveFloating(it.id.clone()));
     let suiting = stray.filter(|it| wish.is_some_and(|wish| suits(wish, it)));
-    let (there, lacks) = match (wish, &observed.floating) {
-        (Some(wish), Some(there)) if suits(wish, there) => (Some((wish, there)), false),
-        (wish, Some(there)) => {
-            steps.push(let_go(there, wish.is_some_and(|it| it.keep), ours));
-            (None, wish.is_some())
+    let mut steps = Vec::new();
+    match (wish, &observed.floating) {
+        (Some(wish), Some(there)) if suits(wish, there) => {
+            // Whether it stays is written on it: when its Service is gone, nobody else could tell.
+            if there.description != wish.description && wish.formerly.contains(&there.description) {
+                steps.push(Step::Describe(there.id.clone(), wish.description.clone()));
+            }
+            steps.extend(observed.leftover.clone().map(Step::RemoveFloating));
         }
-        (wish, None) => (None, wish.is_some()),
-    };
-    match (wish.filter(|_| lacks), suiting) {
-        (Some(_), Some(stray)) => steps.push(Step::Lead(stray.id.clone())),
-        (Some(wish), None) => {
-            steps.extend(goes.map(|it| Step::RemoveFloating(it.id.clone())));
-            steps.push(Step::AddFloating(wish.clone()));
+        (Some(wish), Some(there)) => {
+            steps.extend(suiting.is_none().then(|| Step::Allocate(wish.clone())));
+            steps.push(Step::Move(there.id.clone()));
+            let is_deleted = !wish.keep && ours(&there.description);
+            steps.extend(is_deleted.then(|| Step::RemoveFloating(there.id.clone())));
+            steps.extend(goes.filter(|_| suiting.is_none()));
         }
-        (None, _) => steps.extend(goes.map(|it| Step::RemoveFloating(it.id.clone()))),
+        (Some(wish), None) => match suiting {
+            Some(stray) => steps.push(Step::Lead(stray.id.clone())),
+            None => {
+                steps.push(Step::AddFloating(wish.clone()));
+                steps.extend(goes);
+            }
+        },
+        (None, there) => {
+            steps.extend(there.as_ref().map(|it| let_go(it, ours)));
+            steps.extend(goes);
+        }
     }
-    // Whether it stays is written on it: when its Service is gone, nobody else could tell.
-    let other = there.filter(|(wish, there)| {
-        there.description != wish.description && wish.formerly.contains(&there.description)
-    });
-    steps.extend(other.map(|(wish, there)| Step::Describe(there.id.clone(), wish.description.clone())));
     steps
 }
 
@@ -53,14 +65,14 @@ fn suits(wish: &WantedFloating, there: &FloatingIp) -> bool {
 }
 
 /// What somebody else made, or wants to keep, is there for another use.
-fn let_go(there: &FloatingIp, keep: bool, ours: &impl Fn(&str) -> bool) -> Step {
-    match !keep && ours(&there.description) {
+fn let_go(there: &FloatingIp, ours: &impl Fn(&str) -> bool) -> Step {
+    match ours(&there.description) {
         true => Step::RemoveFloating(there.id.clone()),
         false => Step::Detach(there.id.clone()),
     }
 }
 
 /// A floating IP leads nowhere after this.
-pub(super) fn detached() -> FloatingIpChange {
+fn detached() -> FloatingIpChange {
     FloatingIpChange { port_id: Edit::To(None), ..FloatingIpChange::default() }
 }

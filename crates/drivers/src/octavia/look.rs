@@ -125,9 +125,7 @@ impl Octavia {
             Seen::Whole(mut observed, _) if !unsure && !observed.is_pending() => {
                 parted(&joined.cluster, key, &mut observed, false);
                 read::seat(&joined.cloud, &mut observed).await.map_err(failed)?;
-                if observed.floating.is_none() {
-                    observed.stray = survey.stray(&joined.cluster, key).cloned();
-                }
+                observed.stray = survey.stray(&joined.cluster, key).cloned();
                 certified(joined, key, desired, *observed).await.map_err(failed)
             }
             Seen::Absent if !unsure && self.is_news(joined, key, desired, &survey) => {

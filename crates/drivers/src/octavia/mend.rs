@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use seaway_openstack::{
     Class, Error,
+    neutron::FloatingIp,
     octavia::{LoadBalancer, NewLoadBalancer},
     resource::{Edit, Id},
 };
@@ -32,6 +33,10 @@ pub(super) struct Past {
     pub(super) otherwise: Vec<String>,
     /// What it was made again for.
     pub(super) remade: Vec<String>,
+    /// A floating IP that was given up and could not be deleted yet.
+    pub(super) leftover: Option<Id<FloatingIp>>,
+    /// Its owner was told that its VIP is published.
+    pub(super) is_forced_internal: bool,
     /// What its owner was told that its deletion waits for.
     pub(super) waits_for: Option<String>,
     /// Since when it is pending, on the wall.

@@ -12,14 +12,14 @@ use seaway_model::{
 };
 use seaway_openstack::{
     Cloud, Error,
-    neutron::{FloatingIp, Network, Subnet},
+    neutron::{Network, Subnet},
     octavia::NewAdditionalVip,
     resource::{Edit, Id, Query},
 };
 
 use super::{
     groups::plugs::{Plug, named, plugs},
-    steps::Balancer,
+    steps::{Balancer, Observed},
     wanted::Wanted,
     ways::{Way, Ways},
 };
@@ -155,15 +155,17 @@ pub(super) fn failed(wish: &Wish, (message, fix): &Nowhere) -> Failure {
 }
 
 /// Where it is reached: the outside by a floating IP, if there is one for its family.
-pub(super) fn addresses(wish: &Wish, it: &Balancer, floating: Option<&FloatingIp>) -> Vec<IpAddr> {
+pub(super) fn addresses(wish: &Wish, it: &Balancer, observed: &Observed) -> Vec<IpAddr> {
     let usual = Outside::default();
     let outside = wish.options.outside.as_ref().unwrap_or(&usual);
     let is_v6 = |ip: &IpAddr| Family::of(*ip) == Family::V6;
     let vips = it.it.vip_address.into_iter();
     let vips = vips.chain(it.it.additional_vips.iter().filter_map(|it| it.ip_address));
-    let mut found: Vec<IpAddr> = vips.filter(|ip| outside.internal || is_v6(ip)).collect();
+    // Or by its VIP, in a cloud that has no floating IPs.
+    let internal = outside.internal || observed.external == Some(None);
+    let mut found: Vec<IpAddr> = vips.filter(|ip| internal || is_v6(ip)).collect();
     if !outside.internal {
-        found.extend(floating.and_then(|it| it.floating_ip_address));
+        found.extend(observed.floating.as_ref().and_then(|it| it.floating_ip_address));
     }
     found.retain(|ip| outside.families.is_empty() || outside.families.contains(&Family::of(*ip)));
     found

@@ -52,7 +52,9 @@ pub(super) async fn read(
     };
     let addresses: Vec<IpAddr> =
         floating.iter().filter_map(|it| it.floating_ip_address).chain(it.vip_address).collect();
-    let stray = if floating.is_some() || why.is_guest() { None } else { stray(cloud, cluster, key).await? };
+    let is_enough =
+        floating.as_ref().is_some_and(|floating| !sought.is_some_and(|it| it.wants_another(floating)));
+    let stray = if is_enough || why.is_guest() { None } else { stray(cloud, cluster, key).await? };
     let (branches, loose) = match it.provisioning_status {
         // What is below may be gone by the time that it is asked for.
         Provisioning::PendingDelete => Default::default(),

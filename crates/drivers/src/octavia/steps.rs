@@ -9,10 +9,10 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::{L4, ListenerId, Unit, load_balancer::Certificate};
+use seaway_model::{L4, ListenerId, Owner, Problem, Unit, load_balancer::Certificate};
 use seaway_openstack::{
     Service,
-    neutron::{FloatingIp, SecurityGroup},
+    neutron::{FloatingIp, Network, SecurityGroup},
     octavia::{
         HealthMonitor, HealthMonitorChange, Listener, ListenerChange, LoadBalancer, LoadBalancerChange,
         MemberChange, NewHealthMonitor, NewListener, NewLoadBalancer, NewMember, NewPool, Operating, Pool,
@@ -47,6 +47,12 @@ pub struct Observed {
     pub floating: Option<FloatingIp>,
     /// Made for it, and leads nowhere: its load balancer was taken from behind.
     pub stray: Option<FloatingIp>,
+    /// Another leads there by now, and this one was made for it.
+    pub leftover: Option<Id<FloatingIp>>,
+    /// Where floating IPs come from, if that was looked for; nothing in it: there is no such network.
+    pub external: Option<Option<Id<Network>>>,
+    /// A certificate that is named and is not there: what listeners show stays as it is.
+    pub lost: Option<(Owner, Problem)>,
     /// Left of a request that was done after nobody waited for it any more.
     pub doubles: Vec<Id<LoadBalancer>>,
     /// Certificates that are kept for it.
@@ -169,6 +175,10 @@ pub enum Step {
     ChangeMonitor(ListenerId, Box<HealthMonitorChange>),
     RemoveMonitor(ListenerId),
     AddFloating(WantedFloating),
+    /// One that is to lead there instead of another, and leads nowhere yet.
+    Allocate(WantedFloating),
+    /// From this one to the one that was allocated.
+    Move(Id<FloatingIp>),
     /// One that is there already.
     Lead(Id<FloatingIp>),
     /// Says anew whose it is, and whether it stays.
@@ -195,7 +205,8 @@ impl Step {
     /// Who does it.
     pub fn service(&self) -> Service {
         match self {
-            Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) => Service::Network,
+            Step::AddFloating(_) | Step::Allocate(_) | Step::Move(_) => Service::Network,
+            Step::Lead(_) | Step::Describe(..) => Service::Network,
             Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveGroup(_) => Service::Network,
             Step::Keep(..) | Step::Forget(_) => Service::KeyManager,
             _ => Service::LoadBalancer,
@@ -210,7 +221,8 @@ impl Step {
         );
         let first =
             matches!(self, Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) | Step::Keep(..));
-        !besides && !first
+        let moves = matches!(self, Step::Allocate(_) | Step::Move(_));
+        !besides && !first && !moves
     }
 }
 
@@ -249,10 +261,12 @@ pub fn steps(wanted: Option<&Wanted>, observed: &Observed, ours: impl Fn(&str) -
         observed.place.iter().for_each(|it| it.keep(&mut wanted.balancer));
         create(&wanted, &mut steps);
     }
-    steps.extend(floating(wanted.floating.as_ref(), observed, &ours));
     if let Some(balancer) = &observed.balancer {
         of_balancer(wanted, balancer, &mut steps);
     }
+    // Last: whatever is wrong with it, members and ports follow.
+    let is_reached_directly = observed.external == Some(None);
+    steps.extend(floating(wanted.floating.as_ref().filter(|_| !is_reached_directly), observed, &ours));
     steps.extend(doubles);
     steps.extend(last);
     steps

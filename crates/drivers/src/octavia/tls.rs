@@ -183,12 +183,37 @@ pub(super) async fn lost(
         None => true,
     };
     let problem = || {
-        let message = format!("Barbican has no {}; nothing is touched", tls.reference);
+        let message = format!("Barbican has no {}; listeners stay as they are", tls.reference);
         let problem = Problem::new(listener.owner.object(), Reason::NoSuchSecret, message);
         let fix = "Name one that is there, or say container-store=external in [LoadBalancer].";
         (listener.owner.clone(), problem.at(tls.field.clone()).fix(fix))
     };
     Ok((!is_there).then(problem))
+}
+
+/// Listeners that are to show what is not there stay as they are, and new ones are not made; members follow all the same.
+pub(super) fn leave_lost(wanted: &mut Wanted, desired: &Desired, observed: &Observed) {
+    let (Desired::LoadBalancer(wish), Some(balancer), Some(_)) =
+        (desired, &observed.balancer, &observed.lost)
+    else {
+        return;
+    };
+    let Some(tls) = wish.options.outside.as_ref().and_then(|it| it.tls.as_ref()) else { return };
+    let lost = Edit::To(Some(tls.reference.to_string()));
+    wanted.listeners.retain(|id, it| {
+        if it.listener.default_tls_container_ref != lost {
+            return true;
+        }
+        let Some(there) = balancer.branches.get(id) else { return false };
+        it.listener.default_tls_container_ref = Edit::Leave;
+        it.listener.sni_container_refs = Edit::Leave;
+        it.listener.insert_headers = Edit::Leave;
+        it.listener.protocol = there.listener.protocol.clone();
+        if let Some(pool) = &there.pool {
+            it.pool.protocol = pool.pool.protocol.clone();
+        }
+        true
+    });
 }
 
 /// Steps before and after all others: what is to be shown is there before, what was shown goes when it is not any more.

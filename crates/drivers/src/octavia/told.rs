@@ -52,6 +52,7 @@ impl Octavia {
         if !observed.shared.going || observed.balancer.is_none() {
             self.closed.open(unit);
         }
+        observed.leftover = self.past(unit, |past| past.leftover.clone());
         self.note_crowd(unit, desired, observed);
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
         observed.mend = (status == Some(Provisioning::Error)).then(|| match past.mend(rebuild, now) {
@@ -167,7 +168,7 @@ impl Octavia {
             .then(|| format!("load balancer {} is {status} since {since}", balancer.it.id).into())
     }
 
-    fn tell(&self, unit: &Unit, note: Note) {
+    pub(super) fn tell(&self, unit: &Unit, note: Note) {
         let Unit::LoadBalancer(_, key) = unit else { return };
         if let (Some(owner), Some(tell)) = (key.owner(), &self.tell) {
             tell(owner, note);
@@ -187,6 +188,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         };
         problems.extend(owners.iter().map(|it| problem(it)));
     }
+    problems.extend(observed.lost.clone());
     let Some(balancer) = &observed.balancer else { return problems };
     if balancer.it.provisioning_status == Provisioning::Error {
         let id = &balancer.it.id;

@@ -5,26 +5,24 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use seaway_model::ListenerId;
 use seaway_openstack::{
     Class, Cloud, Error,
-    neutron::{FloatingIp, FloatingIpChange, Network, NewFloatingIp, Port, Subnet},
     octavia::{
         HealthMonitor, Listener, ListenerChange, LoadBalancer, Member, NewHealthMonitor, NewListener,
         NewMember, NewPool, Operating, Pool, Provisioning,
     },
-    resource::{Collection, Edit, Id, Query, Wrong},
+    resource::{Collection, Edit, Query, Wrong},
 };
 
 use super::{
     affinity,
     belongings::close,
-    floating::detached,
+    floating,
     read::weighed,
     seats::terms_of,
     shared,
     spare::Loose,
     steps::{Balancer, Branch, Observed, PoolBranch, Seat, Step, listens},
-    subnets::chosen,
     tls::{self, Kept},
-    wanted::{WantedFloating, spot},
+    wanted::spot,
 };
 
 pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -> Result<(), Error> {
@@ -43,42 +41,13 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
             (observed.place, observed.mend) = (None, None);
             return Ok(());
         }
-        Step::AddFloating(wish) => {
-            observed.floating = Some(add_floating(cloud, wish, observed).await?);
-            return Ok(());
-        }
-        Step::Lead(id) => {
-            let port = vip(observed)?;
-            if is_led_elsewhere(cloud, id, Some(&port)).await? {
-                let why = format!("floating IP {id} was led elsewhere meanwhile, and stays there");
-                return Err(Error::new(Class::Stale, why).doing(step.to_string()));
-            }
-            let change = led_to(port);
-            observed.floating = Some(cloud.all::<FloatingIp>().change(id, &change).await?);
-            observed.stray = None;
-            return Ok(());
-        }
-        Step::Describe(id, description) => {
-            let change =
-                FloatingIpChange { description: description.clone().into(), ..FloatingIpChange::default() };
-            observed.floating = Some(cloud.all::<FloatingIp>().change(id, &change).await?);
-            return Ok(());
-        }
-        Step::Detach(id) => {
-            let vip = observed.balancer.as_ref().and_then(|it| it.it.vip_port_id.clone());
-            if !is_led_elsewhere(cloud, id, vip.as_ref()).await? {
-                cloud.all::<FloatingIp>().change(id, &detached()).await?;
-            }
-            observed.floating = None;
-            return Ok(());
-        }
-        Step::RemoveFloating(id) => {
-            cloud.all::<FloatingIp>().delete(id).await?;
-            for it in [&mut observed.floating, &mut observed.stray] {
-                it.take_if(|it| it.id == *id);
-            }
-            return Ok(());
-        }
+        Step::AddFloating(_)
+        | Step::Allocate(_)
+        | Step::Move(_)
+        | Step::Lead(_)
+        | Step::Describe(..)
+        | Step::Detach(_)
+        | Step::RemoveFloating(_) => return floating::write(cloud, step, observed).await,
         Step::Keep(name, certificate) => {
             return tls::keep_in(cloud, name, certificate, &mut observed.kept).await;
         }
@@ -233,6 +202,8 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
         }
         Step::Create(_)
         | Step::AddFloating(_)
+        | Step::Allocate(_)
+        | Step::Move(_)
         | Step::Join(_)
         | Step::Leave(..)
         | Step::Lead(_)
@@ -295,95 +266,4 @@ fn branches(it: &LoadBalancer) -> Result<BTreeMap<ListenerId, Branch>, Wrong> {
         branches.insert(listens(&listener), Branch { listener, pool });
     }
     Ok(branches)
-}
-
-/// Takes the one that was asked for, or makes one.
-async fn add_floating(
-    cloud: &Cloud,
-    wish: &WantedFloating,
-    observed: &Observed,
-) -> Result<FloatingIp, Error> {
-    let port = vip(observed)?;
-    if let Some(requested) = wish.requested {
-        let query = Query::all().with("floating_ip_address", requested);
-        if let Some(there) = cloud.all::<FloatingIp>().list::<FloatingIp>(query).await?.into_iter().next() {
-            if there.port_id.as_ref().is_some_and(|it| *it != port) {
-                let text = format!("floating IP {requested} leads somewhere else");
-                return Err(Error::new(Class::AddressTaken, text)
-                    .with_fix("Detach it there, or ask for another address."));
-            }
-            return cloud.all::<FloatingIp>().change(&there.id, &led_to(port)).await;
-        }
-    }
-    let network = match &wish.network {
-        Some(network) => network.clone(),
-        None => outside(cloud).await?,
-    };
-    let new = NewFloatingIp {
-        port_id: Edit::To(Some(port)),
-        description: Edit::To(wish.description.clone()),
-        floating_ip_address: wish.requested.map_or(Edit::Leave, |it| Edit::To(Some(it))),
-        ..NewFloatingIp::new(network.clone())
-    };
-    let Some(choice) = &wish.subnet else {
-        return cloud.all::<FloatingIp>().create(&new).await.map_err(|error| unreachable(error, &network));
-    };
-    let query = Query::all().with("network_id", &network);
-    let subnets = cloud.all::<Subnet>().list::<Subnet>(query).await?;
-    let chosen = chosen(choice, &subnets).map_err(|why| Error::new(Class::Invalid, why))?;
-    let mut last = Error::new(Class::Invalid, format!("no subnet of {network} is meant by {choice:?}"));
-    // One that is full does not spoil the others.
-    for subnet in chosen {
-        let new = NewFloatingIp { subnet_id: Edit::To(subnet.id.clone()), ..new.clone() };
-        match cloud.all::<FloatingIp>().create(&new).await {
-            Err(error) if error.class() == &Class::NoAddressLeft => last = error,
-            done => return done.map_err(|error| unreachable(error, &network)),
-        }
-    }
-    Err(last)
-}
-
-/// A network that is not there, or that no router leads to, does not come by waiting.
-fn unreachable(error: Error, network: &Id<Network>) -> Error {
-    if !error.is_not_found() || !error.message().contains(network.as_str()) {
-        return error;
-    }
-    Error::new(Class::Invalid, error.message())
-        .doing("create floating IP")
-        .with_fix("name a network that a router leads to from the subnet of the VIP: floating-network-id")
-        .with_source(error)
-}
-
-fn vip(observed: &Observed) -> Result<Id<Port>, Error> {
-    let port = observed.balancer.as_ref().and_then(|it| it.it.vip_port_id.clone());
-    port.ok_or_else(|| {
-        Error::new(Class::Stale, "the load balancer has no VIP yet").doing("lead a floating IP to the VIP")
-    })
-}
-
-/// It may have been minutes ago that it was read: what somebody led to another port since is theirs.
-async fn is_led_elsewhere(cloud: &Cloud, id: &Id<FloatingIp>, vip: Option<&Id<Port>>) -> Result<bool, Error> {
-    let there = cloud.all::<FloatingIp>().find::<FloatingIp>(id).await?;
-    Ok(there.and_then(|it| it.port_id).is_some_and(|port| Some(&port) != vip))
-}
-
-fn led_to(port: Id<Port>) -> FloatingIpChange {
-    FloatingIpChange { port_id: Edit::To(Some(port)), ..FloatingIpChange::default() }
-}
-
-/// The first network outside that has addresses of IPv4; one that is alone is no matter of choice.
-async fn outside(cloud: &Cloud) -> Result<Id<Network>, Error> {
-    let query = Query::all().with("router:external", true);
-    let mut all = cloud.all::<Network>().list::<Network>(query).await?;
-    if all.len() == 1 {
-        return Ok(all.remove(0).id);
-    }
-    for network in all {
-        let query = Query::all().with("network_id", &network.id).with("ip_version", 4);
-        if !cloud.all::<Subnet>().list::<Subnet>(query).await?.is_empty() {
-            return Ok(network.id);
-        }
-    }
-    Err(Error::new(Class::Invalid, "there is no network outside that has addresses of IPv4")
-        .with_fix("Name one: floating-network-id of [LoadBalancer], or the annotation of that name."))
 }

@@ -184,7 +184,11 @@ async fn another_network_of_floating_ips_takes_no_address_away_unless_that_is_wi
     let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
     let steps: Vec<String> =
         scene.driver.steps(&desired, &observed).iter().map(ToString::to_string).collect();
-    let expected = [format!("delete floating IP {}", was.id), "lead a floating IP to the VIP".to_owned()];
+    let expected = [
+        "allocate a floating IP".to_owned(),
+        format!("associate the new floating IP with the VIP instead of {}", was.id),
+        format!("delete floating IP {}", was.id),
+    ];
     assert_eq!(steps, expected, "and the load balancer stays");
 }
 

@@ -1,13 +1,157 @@
 //! Floating IPs: reused, asked for, kept.
 
-use seaway_model::LoadBalancer;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use seaway_engine::{Driver, Failure};
+use seaway_model::{Desired, LoadBalancer};
 use seaway_openstack::{
-    neutron::{FloatingIp, FloatingIpChange, NewFloatingIp},
+    neutron::{
+        FloatingIp, FloatingIpChange, Network, NetworkChange, NewFloatingIp, NewNetwork, NewSubnet, Subnet,
+    },
     octavia::LoadBalancer as Balancer,
     resource::Edit,
 };
 
+use seaway_testkit::cloud::Fault;
+
 use crate::scene::*;
+
+/// As an engine would, whatever fails; the last failure.
+async fn strive(scene: &Scene, wish: &LoadBalancer) -> Option<Failure> {
+    let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
+    let mut failed = None;
+    for _ in 0..10 {
+        failed = None;
+        let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+        for step in scene.driver.steps(&desired, &observed) {
+            if let Err(failure) = scene.driver.apply(&unit(), &step, &mut observed).await {
+                failed = Some(failure);
+                break;
+            }
+        }
+        scene.pass(Duration::from_secs(10));
+    }
+    failed
+}
+
+async fn members(scene: &Scene) -> usize {
+    scene.pools().await.iter().map(|it| it.members.len()).sum()
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_had_leaves_the_old_one_serving_and_members_follow() {
+    for case in ["in use elsewhere", "forbidden", "no quota", "lost while it is associated"] {
+        let scene = Scene::set().await;
+        let mut wish = scene.wish(&[80], &[1]);
+        scene.reach(&wish).await;
+        let old = scene.floating().await.remove(0);
+        let network = old.floating_network_id.clone();
+        let mut requested = "203.0.113.77".parse().unwrap();
+        match case {
+            "in use elsewhere" => {
+                scene.reach_of("uid-2", &scene.wish_of("uid-2", &[80], &[1])).await;
+                let others = scene.floating().await.into_iter().find(|it| it.id != old.id).unwrap();
+                requested = others.floating_ip_address.unwrap();
+            }
+            "forbidden" => scene.fake.fail(Fault::on("POST */floatingips").always().status(403)),
+            "no quota" => {
+                let project = scene.fake.project_id("demo").unwrap();
+                let limits = [("floatingip".to_owned(), 1)].into();
+                scene.admin().await.network_quotas(&project).change(&limits).await.unwrap();
+            }
+            _ => {
+                let new = NewFloatingIp::new(network);
+                let new = scene.cloud.all::<FloatingIp>().create(&new).await.unwrap();
+                requested = new.floating_ip_address.unwrap();
+                // The old one is detached by the first of these, and associated again by the third.
+                for nth in [2, 5, 8, 11, 14, 17, 20, 23, 26, 29] {
+                    scene.fake.fail(Fault::on("PUT */floatingips/*").nth(nth).status(409));
+                }
+                scene.fake.forget_requests();
+            }
+        }
+        let outside = wish.options.outside.as_mut().unwrap();
+        outside.requested = Some(requested);
+        let pool = wish.pools.values_mut().next().unwrap();
+        *pool = scene.wish(&[80], &[1, 2]).pools.into_values().next().unwrap();
+        assert!(strive(&scene, &wish).await.is_some(), "{case}: somebody is told");
+        let now = scene.floating().await.into_iter().find(|it| it.id == old.id).expect(case);
+        assert_eq!(now.port_id, old.port_id, "{case}: it leads there as before");
+        assert_eq!(members(&scene).await, 2 + usize::from(case == "in use elsewhere"), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn without_any_floating_ip_members_follow_all_the_same() {
+    let scene = Scene::set().await;
+    scene.fake.fail(Fault::on("POST */floatingips").always().status(403));
+    assert!(strive(&scene, &scene.wish(&[80], &[1])).await.is_some());
+    assert!(strive(&scene, &scene.wish(&[80, 443], &[1, 2])).await.is_some());
+    assert_eq!((scene.listeners().await.len(), members(&scene).await), (2, 4));
+    scene.fake.heal();
+    scene.reach(&scene.wish(&[80, 443], &[1, 2])).await;
+    assert_eq!(scene.floating().await.len(), 1);
+}
+
+/// As the other controller does it, under the same reason.
+#[tokio::test]
+async fn where_no_network_is_external_the_vip_is_the_address() {
+    let mut scene = Scene::set().await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    scene.hear(&heard);
+    let admin = scene.admin().await;
+    for network in admin.all::<Network>().list::<Network>(Default::default()).await.unwrap() {
+        if network.external == Some(true) {
+            let change = NetworkChange { external: Edit::To(Some(false)), ..NetworkChange::default() };
+            admin.all::<Network>().change(&network.id, &change).await.unwrap();
+        }
+    }
+    let wish = scene.wish(&[80], &[1]);
+    let served = scene.served("uid-1", &wish).await;
+    let vip = scene.balancers().await.remove(0).vip_address.unwrap();
+    assert_eq!(served, [(vip, 80)]);
+    assert_eq!(scene.reach(&scene.wish(&[80], &[1, 2])).await, ["give the pool of 80/TCP its 2 members"]);
+    let forced = heard.lock().unwrap().iter().filter(|it| it.reason == "LoadBalancerForcedInternal").count();
+    assert_eq!(forced, 1, "once");
+    assert!(scene.floating().await.is_empty());
+    scene.remove().await;
+    assert!(scene.balancers().await.is_empty());
+}
+
+#[tokio::test]
+async fn one_that_was_allocated_before_a_crash_is_the_one_that_is_used_after_it() {
+    let mut scene = Scene::set().await;
+    let mut wish = scene.wish(&[80], &[1]);
+    scene.reach(&wish).await;
+    let old = scene.floating().await.remove(0).id;
+    let another = NewNetwork { name: "another".into(), external: Some(true).into(), ..NewNetwork::new() };
+    let admin = scene.admin().await;
+    let another = admin.all::<Network>().create(&another).await.unwrap().id;
+    let subnet =
+        NewSubnet { cidr: Some("198.51.100.0/24".to_owned()).into(), ..NewSubnet::new(another.clone(), 4) };
+    admin.all::<Subnet>().create(&subnet).await.unwrap();
+    let outside = wish.options.outside.as_mut().unwrap();
+    (outside.floating.network, outside.remake) = (Some(another.as_str().into()), true);
+    let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
+    let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let steps = scene.driver.steps(&desired, &observed);
+    assert_eq!(steps[0].to_string(), "allocate a floating IP");
+    scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();
+    scene.restarted();
+    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let steps: Vec<String> =
+        scene.driver.steps(&desired, &observed).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        steps,
+        [
+            format!("associate the new floating IP with the VIP instead of {old}"),
+            format!("delete floating IP {old}"),
+        ]
+    );
+}
 
 #[tokio::test]
 async fn one_that_somebody_else_made_is_used_and_stays() {
@@ -25,7 +169,11 @@ async fn one_that_somebody_else_made_is_used_and_stays() {
     let steps = scene.reach(&wish).await;
     assert_eq!(
         steps,
-        [format!("delete floating IP {}", ours.id), "lead a floating IP to the VIP".to_owned()],
+        [
+            "allocate a floating IP".to_owned(),
+            format!("associate the new floating IP with the VIP instead of {}", ours.id),
+            format!("delete floating IP {}", ours.id),
+        ],
         "an address that is asked for later is taken, too"
     );
     let all = scene.floating().await;

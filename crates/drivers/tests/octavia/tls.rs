@@ -135,6 +135,21 @@ async fn a_reference_that_leads_nowhere_is_told_before_anything_is_touched() {
     assert_eq!(scene.fake.count("GET */secrets/*"), 0);
 }
 
+/// Somebody who names another certificate by mistake loses neither the old one nor his Nodes.
+#[tokio::test]
+async fn a_reference_that_leads_nowhere_keeps_no_member_from_following() {
+    let scene = Scene::set().await;
+    let nowhere = "http://barbican/v1/secrets/0f2b8f8e-6a55-4f3b-9d9e-3f1c9f8e0a71";
+    let plain = |members: &[u8]| scene.wish(&[443], members);
+    scene.reach(&plain(&[1])).await;
+    let lost = referred(plain(&[1, 2]), nowhere);
+    let told = scene.reach_telling(&lost).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].message.contains("Barbican has no"), "{}", told[0].message);
+    let pool = scene.pools().await.remove(0);
+    assert_eq!((pool.members.len(), scene.listeners().await[0].protocol.clone()), (2, Spoken::Tcp));
+}
+
 #[tokio::test]
 async fn a_secret_is_kept_shown_renewed_and_cleaned_up() {
     let mut scene = Scene::set().await;

@@ -1,0 +1,65 @@
+//! Writes that must not meet: who is on a load balancer with others is changed one at a time.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use seaway_model::Unit;
+use seaway_openstack::{Error, neutron::FloatingIp};
+
+use super::{
+    Joined, LOOK, Octavia, STRIPES,
+    shared::{self, marks},
+    steps::{Observed, Step},
+    write,
+};
+
+impl Octavia {
+    /// Who is on a load balancer with others is changed one at a time.
+    pub(super) async fn write(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        step: &Step,
+        observed: &mut Observed,
+    ) -> Result<(), Error> {
+        let closes = observed.closes(step);
+        if !closes && !matches!(step, Step::Join(_) | Step::Leave(..)) {
+            return Box::pin(write::write(&joined.cloud, step, observed)).await;
+        }
+        let Unit::LoadBalancer(_, key) = unit else { return Ok(()) };
+        let id = observed.balancer.as_ref().map(|it| it.it.id.as_str().to_owned()).unwrap_or_default();
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        let mut came = self.sharing[hasher.finish() as usize % STRIPES].lock().await;
+        let now = joined.cloud.clock().now();
+        let asked = self.past(unit, |past| past.asked);
+        let is_known = asked
+            .is_some_and(|it| now.saturating_duration_since(it) < LOOK && came.is_none_or(|came| came < it));
+        match (step, &observed.balancer, marks(&joined.cluster, key)) {
+            (_, Some(balancer), Some(marks)) if closes => {
+                if !is_known {
+                    let alone = shared::is_alone(&joined.cloud, &balancer.it, &marks).await;
+                    alone.inspect_err(|_| self.closed.open(unit))?;
+                }
+                self.closed.close(unit, &balancer.it.id);
+            }
+            (Step::Join(_), Some(balancer), _) => self.closed.admits(&balancer.it.id)?,
+            _ => {}
+        }
+        let done = Box::pin(write::write(&joined.cloud, step, observed)).await;
+        if matches!(step, Step::Join(_)) {
+            // Who asked before did not see it.
+            *came = Some(joined.cloud.clock().now());
+        }
+        done
+    }
+
+    /// One that was given up and could not be deleted is not found by a look: another leads there.
+    pub(super) fn note_leftover(&self, unit: &Unit, step: &Step, now: Option<&FloatingIp>) {
+        let Step::RemoveFloating(id) = step else { return };
+        let is_left = now.is_some_and(|it| it.id != *id);
+        self.past(unit, |past| match is_left {
+            true => past.leftover = Some(id.clone()),
+            false => _ = past.leftover.take_if(|it| it == id),
+        });
+    }
+}
