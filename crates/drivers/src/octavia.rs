@@ -297,20 +297,20 @@ impl Driver for Octavia {
         }
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
-        let mut observed = self.look(joined, unit, key, desired).await?;
-        let lost = tls::lost(&joined.cloud, desired, &observed).await;
+        let mut observed = Box::pin(self.look(joined, unit, key, desired)).await?;
+        let lost = Box::pin(tls::lost(&joined.cloud, desired, &observed)).await;
         observed.lost = lost.map_err(|error| self.failed(&asker, &error))?;
         if let (None, Some(told)) = (&observed.balancer, &observed.lost) {
             return Err(Failure::User(vec![told.clone()]));
         }
         observed.unit = Some(unit.clone());
-        self.locate(joined, unit, desired, &mut observed).await?;
+        Box::pin(self.locate(joined, unit, desired, &mut observed)).await?;
         place::say(key, desired, &mut observed.placed);
         self.known().entry(unit.clone()).and_modify(|it| it.observed.placed = observed.placed.clone());
-        self.weigh(joined, unit, desired, &mut observed).await?;
+        Box::pin(self.weigh(joined, unit, desired, &mut observed)).await?;
         self.judge(joined, unit, desired, &mut observed);
         Box::pin(self.look_for_external_network(joined, unit, desired, &mut observed)).await;
-        self.look_ahead(joined, unit, desired, &mut observed).await?;
+        Box::pin(self.look_ahead(joined, unit, desired, &mut observed)).await?;
         Box::pin(self.look_for_their_groups(joined, unit, desired, &mut observed)).await?;
         Ok(observed)
     }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{Change, Desired, Dirt, Outcome, Unit, outcome::UnitState};
+use seaway_model::{Change, Dirt, Outcome, Unit, outcome::UnitState};
 use seaway_plan::World;
 use tokio::{
     sync::{mpsc, oneshot, watch},

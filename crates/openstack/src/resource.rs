@@ -222,6 +222,11 @@ impl<R: Resource> Collection<R> {
         self.delete_by(self.call(Method::DELETE, R::NOUN.delete, Some(id))).await
     }
 
+    /// The same, refused (`Class::Stale`) if the object has moved on from this revision. Neutron alone has those.
+    pub async fn delete_if(&self, revision: u64, id: &Id<R>) -> Result<(), Error> {
+        self.delete_by(self.call(Method::DELETE, R::NOUN.delete, Some(id)).revision(revision)).await
+    }
+
     pub(crate) async fn delete_by(&self, call: Call) -> Result<(), Error> {
         match self.cloud.call(call).await {
             Ok(_) => Ok(()),

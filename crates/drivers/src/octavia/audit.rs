@@ -158,7 +158,7 @@ impl Octavia {
             let key = key.clone();
             let seen = match &known.observed.balancer {
                 Some(it) => survey.balancer(&it.it.id),
-                None => survey.of(&joined.cluster, &key),
+                None => survey.of(&joined.cluster, &key, &[]),
             };
             let (now, ask) = match seen {
                 Seen::Whole(mut now, sizes) => {
@@ -175,7 +175,10 @@ impl Octavia {
                 Seen::Absent if known.observed.balancer.is_none() => continue,
                 Seen::Absent => (known.observed.clone().gone(), Ask::Nothing),
             };
-            let now = with_stray(now, &known.observed, survey);
+            let mut now = with_stray(now, &known.observed, survey);
+            if let (Some(it), false) = (&now.balancer, now.shared.guest) {
+                now.doubles = survey.doubles(&joined.cluster, &key, &it.it.id);
+            }
             looks.push(Look { unit, key, known, now, ask });
         }
         looks
@@ -197,6 +200,7 @@ impl Octavia {
         let found = drift::found(&before, &seen);
         let is_same = found.is_empty()
             && standing(&before) == standing(&seen)
+            && before.doubles == seen.doubles
             && before.shared.taken == seen.shared.taken;
         self.past(&unit, |past| past.found = found);
         (!is_same).then_some(unit)

@@ -3,7 +3,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use seaway_model::Unit;
-use seaway_openstack::{Error, neutron::FloatingIp};
+use seaway_openstack::{
+    Error,
+    neutron::FloatingIp,
+    octavia::{LoadBalancer, LoadBalancerChange},
+    resource::Edit,
+};
 
 use super::{
     Joined, LOOK, Octavia, STRIPES,
@@ -21,15 +26,18 @@ impl Octavia {
         step: &Step,
         observed: &mut Observed,
     ) -> Result<(), Error> {
+        if let Step::Change(change) = step
+            && !change.tags.is_left()
+        {
+            return Box::pin(self.mark(joined, change, observed)).await;
+        }
         let closes = observed.closes(step);
         if !closes && !matches!(step, Step::Join(_) | Step::Leave(..)) {
             return Box::pin(write::write(&joined.cloud, step, observed)).await;
         }
         let Unit::LoadBalancer(_, key) = unit else { return Ok(()) };
         let id = observed.balancer.as_ref().map(|it| it.it.id.as_str().to_owned()).unwrap_or_default();
-        let mut hasher = DefaultHasher::new();
-        id.hash(&mut hasher);
-        let mut came = self.sharing[hasher.finish() as usize % STRIPES].lock().await;
+        let mut came = self.sharing[stripe(&id)].lock().await;
         let now = joined.cloud.clock().now();
         let asked = self.past(unit, |past| past.asked);
         let is_known = asked
@@ -53,6 +61,25 @@ impl Octavia {
         done
     }
 
+    /// Adds tags to what there is now: whoever came since they were read has written his own.
+    async fn mark(
+        &self,
+        joined: &Joined,
+        change: &LoadBalancerChange,
+        observed: &mut Observed,
+    ) -> Result<(), Error> {
+        let mut change = change.clone();
+        let it = observed.balancer.as_ref().map(|it| it.it.clone());
+        let id = it.as_ref().map(|it| it.id.as_str()).unwrap_or_default();
+        let _turn = self.sharing[stripe(id)].lock().await;
+        if let (Edit::To(tags), Some(it)) = (&mut change.tags, &it) {
+            let now = joined.cloud.all::<LoadBalancer>().read::<LoadBalancer>(&it.id).await?;
+            tags.retain(|tag| !it.tags.contains(tag));
+            tags.extend(now.tags);
+        }
+        write::write(&joined.cloud, &Step::Change(Box::new(change)), observed).await
+    }
+
     /// One that was given up and could not be deleted is not found by a look: another leads there.
     pub(super) fn note_leftover(&self, unit: &Unit, step: &Step, now: Option<&FloatingIp>) {
         let Step::RemoveFloating(id) = step else { return };
@@ -62,4 +89,10 @@ impl Octavia {
             false => _ = past.leftover.take_if(|it| it == id),
         });
     }
+}
+
+fn stripe(id: &str) -> usize {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish() as usize % STRIPES
 }

@@ -103,6 +103,11 @@ impl Sought<'_> {
         self.named.is_none() && self.published.is_empty()
     }
 
+    /// Addresses that its status has.
+    pub(super) fn published(&self) -> &[IpAddr] {
+        &self.published
+    }
+
     /// What it may be called that was there before us.
     pub(super) fn names(&self, cluster: &Cluster) -> Vec<String> {
         names(cluster, &self.owner)
@@ -204,12 +209,14 @@ pub(super) async fn find(
 ) -> Result<Found, Error> {
     let query = Query::all().tagged_any([marks.key(), marks.guest()]);
     let mut found = cloud.all::<LoadBalancer>().list::<LoadBalancer>(query).await?;
-    // A second one is left of a request whose answer was lost, and repeated: the older is kept.
     found.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
     let (first, guest): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| marks.is_first(&it.tags));
-    let mut found = first.into_iter();
-    if let Some(it) = found.next() {
-        let doubles = found.filter(|other| is_double(&it, other)).map(|other| other.id).collect();
+    let first = match first.len() {
+        0 | 1 => first.into_iter().map(|it| (it, None)).collect(),
+        _ => with_floating(cloud, first).await?,
+    };
+    let published = sought.map(|it| it.published.as_slice()).unwrap_or_default();
+    if let Some((it, doubles)) = chosen(first, published) {
         return Ok(Found::There { it: Box::new(it), doubles, why: Why::Tags });
     }
     if let Some(it) = guest.into_iter().find(|it| marks.is_guest(&it.tags)) {
@@ -272,12 +279,46 @@ fn judged(
     })
 }
 
-/// The same request made it, which came to be done twice.
-pub(super) fn is_double(it: &LoadBalancer, other: &LoadBalancer) -> bool {
-    let marks = |it: &LoadBalancer| {
-        (it.name.clone(), it.description.clone(), it.tags.clone(), it.vip_subnet_id.clone())
-    };
-    marks(it) == marks(other)
+/// The same request made it, which came to be done twice. Nobody uses it: no floating IP leads there, and it has no mark that
+/// it was not made with.
+fn is_double(it: &LoadBalancer, other: &LoadBalancer, floating: Option<&IpAddr>) -> bool {
+    let is_alike = it.name == other.name && it.description == other.description;
+    is_alike && other.tags.is_subset(&it.tags) && floating.is_none() && stays(other)
+}
+
+/// Of several that have the tags of one Service, the oldest first, the one that stays: whose address is published, then the
+/// one that a floating IP leads to. A request that is done long after it was repeated made the older one. And those that go.
+pub(super) fn chosen(
+    mut all: Vec<(LoadBalancer, Option<IpAddr>)>,
+    published: &[IpAddr],
+) -> Option<(LoadBalancer, Vec<Id<LoadBalancer>>)> {
+    all.sort_by_key(|(it, floating)| {
+        let is_published = it.vip_address.iter().chain(floating).any(|ip| published.contains(ip));
+        (!is_published, floating.is_none())
+    });
+    let mut all = all.into_iter();
+    let (it, _) = all.next()?;
+    let doubles = all.filter(|(other, floating)| is_double(&it, other, floating.as_ref()));
+    let doubles = doubles.map(|(other, _)| other.id).collect();
+    Some((it, doubles))
+}
+
+/// With the floating IPs that lead there.
+async fn with_floating(
+    cloud: &Cloud,
+    all: Vec<LoadBalancer>,
+) -> Result<Vec<(LoadBalancer, Option<IpAddr>)>, Error> {
+    let mut found = Vec::new();
+    for it in all {
+        let mut floating = None;
+        if let Some(port) = &it.vip_port_id {
+            let query = Query::all().with("port_id", port);
+            let its = cloud.all::<FloatingIp>().list::<FloatingIp>(query).await?;
+            floating = its.into_iter().find_map(|it| it.floating_ip_address);
+        }
+        found.push((it, floating));
+    }
+    Ok(found)
 }
 
 /// The names that the other controller gives, and gave long ago.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    net::IpAddr,
     sync::{
         Arc, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -21,7 +22,7 @@ use seaway_openstack::{
 use tokio::sync::Mutex;
 
 use super::{
-    find::{cluster_of, is_double, stays},
+    find::{chosen, cluster_of, stays},
     names::{Cluster, KEY},
     read::is_pending,
     shared::{guests, was_left},
@@ -127,7 +128,6 @@ impl Survey {
 
     fn sort_balancers(&mut self, cluster: &Cluster, mut balancers: Vec<LoadBalancer>) {
         let tag = cluster.tag();
-        // A second one of a key is left of a request whose answer was lost, and repeated: the older is kept.
         balancers.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
         for it in balancers {
             if it.tags.contains(&tag) && !was_left(&it) {
@@ -167,21 +167,44 @@ impl Survey {
         self.balancers.values().any(|it| tags.iter().any(|tag| it.tags.contains(*tag)))
     }
 
-    pub(super) fn of(&self, cluster: &Cluster, key: &LbKey) -> Seen {
-        match self.by_key.get(&cluster.tag_of(key)) {
-            Some(all) => match self.balancer(&all[0]) {
-                Seen::Whole(mut observed, sizes) => {
-                    let others = all[1..].iter().filter_map(|id| self.balancers.get(id));
-                    if let Some(it) = &observed.balancer {
-                        let doubles = others.filter(|other| is_double(&it.it, other));
-                        observed.doubles = doubles.map(|it| it.id.clone()).collect();
-                    }
-                    Seen::Whole(observed, sizes)
+    /// Of several, the one that `chosen` keeps.
+    pub(super) fn of(&self, cluster: &Cluster, key: &LbKey, published: &[IpAddr]) -> Seen {
+        match chosen(self.with_key(cluster, key), published) {
+            Some((it, doubles)) => match self.balancer(&it.id) {
+                Seen::Whole(observed, sizes) => {
+                    Seen::Whole(Box::new(Observed { doubles, ..*observed }), sizes)
                 }
                 other => other,
             },
             None => Seen::Absent,
         }
+    }
+
+    /// Those that were made as the one that is known, and that nobody uses.
+    pub(super) fn doubles(
+        &self,
+        cluster: &Cluster,
+        key: &LbKey,
+        known: &Id<LoadBalancer>,
+    ) -> Vec<Id<LoadBalancer>> {
+        let (known, others): (Vec<_>, Vec<_>) =
+            self.with_key(cluster, key).into_iter().partition(|(it, _)| it.id == *known);
+        // One that is being made or changed is looked at when that is done.
+        let others = others
+            .into_iter()
+            .filter(|(it, _)| matches!(it.provisioning_status, Provisioning::Active | Provisioning::Error));
+        let all = known.iter().cloned().chain(others).collect();
+        let serves: Vec<IpAddr> = known.iter().filter_map(|(it, _)| it.vip_address).collect();
+        if known.is_empty() { Vec::new() } else { chosen(all, &serves).map(|it| it.1).unwrap_or_default() }
+    }
+
+    fn with_key(&self, cluster: &Cluster, key: &LbKey) -> Vec<(LoadBalancer, Option<IpAddr>)> {
+        let all = self.by_key.get(&cluster.tag_of(key)).into_iter().flatten();
+        let all = all.filter_map(|id| self.balancers.get(id));
+        let floating = |it: &LoadBalancer| {
+            it.vip_port_id.as_ref().and_then(|port| self.attached.get(port)?.floating_ip_address)
+        };
+        all.map(|it| (it.clone(), floating(it))).collect()
     }
 
     /// By its id, whatever tags are left on it.

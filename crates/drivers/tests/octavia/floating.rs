@@ -205,6 +205,24 @@ async fn one_that_was_led_elsewhere_meanwhile_stays_there() {
     assert_eq!(scene.balancers().await.len(), 1);
 }
 
+/// It has our mark, and serves another now.
+#[tokio::test]
+async fn one_of_ours_that_was_led_elsewhere_meanwhile_is_not_deleted() {
+    let scene = Scene::set().await;
+    let mut other = scene.wish_of("uid-2", &[443], &[1]);
+    other.options.outside.as_mut().unwrap().internal = true;
+    scene.reach_of("uid-2", &other).await;
+    let elsewhere = scene.balancers().await.remove(0).vip_port_id;
+    scene.reach(&scene.wish(&[80], &[1])).await;
+    let id = scene.floating().await.remove(0).id;
+    let led = FloatingIpChange { port_id: Edit::To(elsewhere.clone()), ..FloatingIpChange::default() };
+    scene.cloud.all::<FloatingIp>().change(&id, &led).await.unwrap();
+    scene.remove().await;
+    let left = scene.floating().await;
+    assert_eq!((left.len(), &left[0].port_id), (1, &elsewhere));
+    assert_eq!(scene.balancers().await.len(), 1);
+}
+
 #[tokio::test]
 async fn who_becomes_internal_lets_its_own_go() {
     let scene = Scene::set().await;

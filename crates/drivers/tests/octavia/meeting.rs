@@ -5,6 +5,10 @@ use std::{sync::Arc, time::Duration};
 use seaway_engine::{Driver, Failure};
 use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named};
 
+use seaway_openstack::{
+    octavia::{LoadBalancer, LoadBalancerChange},
+    resource::Edit,
+};
 use seaway_testkit::cloud::{Fault, Hold};
 
 use crate::scene::*;
@@ -151,4 +155,32 @@ async fn a_port_that_is_free_again_is_had_by_who_waits_for_it() {
         assert!(scene.reach_telling_of("uid-2", &guest).await.is_empty());
         assert_eq!(scene.served("uid-2", &guest).await.len(), all.len());
     }
+}
+
+/// Tags are one field: who writes them by what was read before takes away those of who came since.
+#[tokio::test]
+async fn who_comes_while_the_first_writes_its_tags_keeps_his() {
+    let mut scene = Scene::set().await;
+    let wish = scene.wish(&[80], &[1]);
+    scene.reach(&wish).await;
+    let made = scene.balancers().await.remove(0);
+    let tags = made.tags.iter().filter(|it| !it.starts_with("kube_service_")).cloned().collect();
+    let change = LoadBalancerChange { tags: Edit::To(tags), ..LoadBalancerChange::default() };
+    scene.cloud.all::<LoadBalancer>().change(&made.id, &change).await.unwrap();
+    scene.pass(Duration::from_secs(60));
+    scene.restarted();
+    let desired = Desired::LoadBalancer(Arc::new(wish));
+    let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let steps = scene.driver.steps(&desired, &observed);
+    assert_eq!(steps[0].to_string(), "change the load balancer");
+    let mut guest = scene.wish_of("uid-3", &[443], &[1]);
+    let outside = guest.options.outside.as_mut().unwrap();
+    outside.named = Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into() });
+    outside.most_shared = 2;
+    scene.reach_of("uid-3", &guest).await;
+    scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();
+    scene.pass(Duration::from_secs(60));
+    let now = scene.balancers().await.remove(0).tags;
+    assert!(now.iter().any(|it| it.starts_with("seaway.dev/guest=")), "{now:?}");
+    assert!(made.tags.is_subset(&now), "{now:?}");
 }

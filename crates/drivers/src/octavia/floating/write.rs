@@ -52,7 +52,7 @@ pub(in crate::octavia) async fn write(
             observed.floating = None;
         }
         Step::RemoveFloating(id) => {
-            all.delete(id).await?;
+            remove(cloud, id, observed).await?;
             for it in [&mut observed.floating, &mut observed.stray] {
                 it.take_if(|it| it.id == *id);
             }
@@ -61,6 +61,26 @@ pub(in crate::octavia) async fn write(
         _ => {}
     }
     Ok(())
+}
+
+/// What somebody led to another port since is used there, and stays. Whether it was touched at all, its revision tells
+/// without a look.
+async fn remove(cloud: &Cloud, id: &Id<FloatingIp>, observed: &Observed) -> Result<(), Error> {
+    let all = cloud.all::<FloatingIp>();
+    let known = observed.floating.iter().chain(&observed.stray).find(|it| it.id == *id);
+    if let Some(revision) = known.and_then(|it| it.revision_number) {
+        match all.delete_if(revision, id).await {
+            Err(error) if *error.class() == Class::Stale => {}
+            done => return done,
+        }
+    }
+    let vip = observed.balancer.as_ref().and_then(|it| it.it.vip_port_id.as_ref());
+    let Some(now) = all.find::<FloatingIp>(id).await? else { return Ok(()) };
+    match (&now.port_id, now.revision_number) {
+        (Some(port), _) if Some(port) != vip => Ok(()),
+        (_, Some(revision)) => all.delete_if(revision, id).await,
+        (_, None) => all.delete(id).await,
+    }
 }
 
 /// A port has one only. If the new one cannot be associated, the old one is again.

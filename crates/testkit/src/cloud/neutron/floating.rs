@@ -78,7 +78,7 @@ pub(super) fn change(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn delete(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
-    let row = state.neutron.owned(&FLOATING, id, &request.caller)?;
+    let row = state.to_change(&FLOATING, request)?;
     let fixed =
         json!([{"subnet_id": row.text("subnet_of_address"), "ip_address": row.text("floating_ip_address")}]);
     state.neutron.free_all_of(id, &fixed);
