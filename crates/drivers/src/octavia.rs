@@ -22,6 +22,7 @@ mod exclusive;
 mod find;
 mod floating;
 mod former;
+mod gone;
 pub mod groups;
 mod join;
 mod look;
@@ -329,6 +330,7 @@ impl Driver for Octavia {
         self.before(unit, step, observed, since)?;
         self.known().entry(unit.clone()).and_modify(|it| it.writing = true);
         let at = observed.balancer.as_ref().map(|it| it.it.id.clone());
+        let removed = gone::Child::of(step, observed);
         let done = self.write(joined, unit, step, observed).await;
         if let (Ok(()), Step::Create(new)) = (&done, step) {
             self.surveyed.made(Used::by(new)).await;
@@ -347,6 +349,7 @@ impl Driver for Octavia {
             }
             Ok(()) => {
                 self.note_leftover(unit, step, None);
+                self.note_removed(unit, removed);
                 self.away.is_back(step.service());
                 self.refusals.passed(unit);
                 let mut known = self.known();

@@ -11,7 +11,7 @@ use seaway_openstack::{
     resource::Edit,
 };
 
-use super::steps::{Balancer, Branch, Observed, PoolBranch};
+use super::steps::{Balancer, Branch, Observed, PoolBranch, after_number};
 
 /// One line for each thing that is another, as a human reads it. Whether any of it matters, the steps tell.
 pub(super) fn found(known: &Observed, now: &Observed) -> Vec<String> {
@@ -45,6 +45,10 @@ fn of_balancer(was: &Balancer, is: &Balancer, found: &mut Vec<String>) {
     // Others may come, and mark it.
     if !was.it.tags.is_subset(&is.it.tags) {
         found.push("tags of the load balancer were removed".to_owned());
+    }
+    let own = |name: &str| name.starts_with("pool_") && after_number(name) == is.it.name;
+    for (id, name) in is.loose.iter().filter(|(id, name)| !was.loose.contains_key(id) && own(name)) {
+        found.push(format!("pool {id} ({name}) is there, and no listener leads to it"));
     }
     for (id, was) in &was.branches {
         match is.branches.get(id) {

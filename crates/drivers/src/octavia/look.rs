@@ -66,6 +66,7 @@ impl Octavia {
                 return Err(Failure::Wait { why: "its Service is not held yet".to_owned(), after: LOOK });
             }
             self.ask(&Asker::of(unit))?;
+            self.past(unit, |past| past.removed.clear());
             let observed = self.first_look(joined, unit, key, desired).await?;
             self.away.is_back(Service::LoadBalancer);
             self.known().insert(unit.clone(), Known::of(observed.clone(), now));
@@ -105,6 +106,13 @@ impl Octavia {
             }
             known.until = joined.cloud.clock().now();
             self.known().insert(unit.clone(), known.clone());
+        }
+        let is_ready = known.observed.balancer.is_some() && !known.observed.is_pending();
+        if is_ready && !desired.is_absent() && Box::pin(self.came_back(joined, unit)).await.map_err(failed)? {
+            let observed = self.read(joined, unit, key, desired).await?;
+            let now = joined.cloud.clock().now();
+            self.known().insert(unit.clone(), Known::of(observed.clone(), now));
+            return Ok(observed);
         }
         Ok(known.observed)
     }

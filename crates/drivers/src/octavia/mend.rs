@@ -9,7 +9,7 @@ use seaway_openstack::{
     resource::{Edit, Id},
 };
 
-use super::steps::Step;
+use super::{gone::Child, steps::Step};
 
 /// What is remembered of a load balancer beside what is there.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +33,9 @@ pub(super) struct Past {
     pub(super) otherwise: Vec<String>,
     /// What it was made again for.
     pub(super) remade: Vec<String>,
+    /// What was deleted below it, and not yet seen to be gone; how often in a row something was still there.
+    pub(super) removed: Vec<Child>,
+    pub(super) came_back: u32,
     /// A floating IP that was given up and could not be deleted yet.
     pub(super) leftover: Option<Id<FloatingIp>>,
     /// Its owner was told that its VIP is published.

@@ -14,8 +14,8 @@ use seaway_model::{
 use seaway_openstack::{
     neutron::{FloatingIp, FloatingIpChange},
     octavia::{
-        HealthMonitor, Listener, ListenerChange, LoadBalancer as Balancer, LoadBalancerChange, Member,
-        MemberChange, NewLoadBalancer, Pool, Provisioning,
+        Algorithm, HealthMonitor, Listener, ListenerChange, Member, MemberChange, NewPool, Pool,
+        PoolProtocol, Provisioning,
     },
     resource::{Edit, Query},
 };
@@ -113,6 +113,29 @@ async fn lb_removed_out_of_band_is_made_again_where_it_was_with_its_floating_ip(
     assert_eq!((&now[0].id, &now[0].port_id), (&floating.id, &is.vip_port_id));
     served.scene.remove().await;
     assert!(served.scene.balancers().await.is_empty() && served.scene.floating().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_pool_that_comes_back_after_it_was_seen_to_be_gone_goes_at_the_next_audit() {
+    let mut served = Served::begun().await;
+    let was = served.balancer().await;
+    served.wish = served.scene.wish(&[80], &[1]);
+    served.scene.reach(&served.wish).await;
+    served.scene.pass(Duration::from_secs(300));
+    assert!(served.audit().await.again.is_empty());
+    served.told();
+    let back = NewPool {
+        name: format!("pool_1_{}", was.name).into(),
+        loadbalancer_id: Edit::To(was.id.clone()),
+        ..NewPool::new(PoolProtocol::Tcp, Algorithm::RoundRobin)
+    };
+    let back = served.scene.cloud.all::<Pool>().create(&back).await.unwrap().id;
+    served.scene.pass(Duration::from_secs(60));
+    served.scene.balancers().await;
+    let (steps, told) = served.repaired().await;
+    assert_eq!(steps, [format!("delete pool {back}, which nobody leads to")]);
+    assert!(told.contains(back.as_str()), "{told}");
+    assert_eq!(served.scene.pools().await.len(), 1);
 }
 
 #[tokio::test]
@@ -302,50 +325,6 @@ async fn by_choice_one_in_error_is_rebuilt_with_the_same_vip_and_floating_ip() {
         told.contains("cannot be failed over") && told.contains("it is deleted and made again"),
         "{told}"
     );
-}
-
-/// A request that was repeated is done minutes later: what it makes is older by its date than what serves.
-#[tokio::test]
-async fn a_late_twin_goes_and_the_one_that_serves_stays_however_old_they_are() {
-    for restarts in [false, true] {
-        let mut scene = Scene::set().await;
-        let wish = scene.wish(&[80], &[1]);
-        let late = NewLoadBalancer {
-            name: "late".into(),
-            description: "Kubernetes external service default/nginxservice from cluster kubernetes".into(),
-            vip_subnet_id: Some(scene.subnet.clone()).into(),
-            ..NewLoadBalancer::new()
-        };
-        let late = scene.cloud.all::<Balancer>().create(&late).await.unwrap().id;
-        scene.pass(Duration::from_secs(60));
-        scene.reach(&wish).await;
-        let all = scene.balancers().await;
-        let serves = all.iter().find(|it| it.id != late).unwrap().clone();
-        let change = LoadBalancerChange {
-            name: serves.name.as_str().into(),
-            tags: Edit::To(serves.tags.clone()),
-            ..LoadBalancerChange::default()
-        };
-        scene.cloud.all::<Balancer>().change(&late, &change).await.unwrap();
-        scene.pass(Duration::from_secs(300));
-        assert_eq!(scene.balancers().await.len(), 2);
-        match restarts {
-            true => scene.restarted(),
-            false => {
-                let audited = scene.driver.audit(&"openstack".into()).await.unwrap();
-                assert_eq!(audited.again, [unit()]);
-            }
-        }
-        let steps = scene.reach(&wish).await;
-        assert_eq!(steps, [format!("delete load balancer {late}, the second of its kind")]);
-        let mut left = scene.balancers().await;
-        for _ in 0..10 {
-            scene.pass(Duration::from_secs(60));
-            left = scene.balancers().await;
-        }
-        assert_eq!((left.len(), &left[0].id), (1, &serves.id));
-        assert_eq!(scene.floating().await.remove(0).port_id, serves.vip_port_id);
-    }
 }
 
 #[tokio::test]

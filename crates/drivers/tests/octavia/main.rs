@@ -12,6 +12,7 @@ mod defects;
 mod families;
 mod floating;
 mod former;
+mod gone;
 mod groups;
 mod living;
 mod local;

@@ -35,12 +35,12 @@ async fn a_provider_that_wants_it_gets_one_object_at_a_time() {
         steps,
         [
             format!("create load balancer {name}"),
-            "lead a floating IP to the VIP".to_owned(),
             format!("create listener listener_0_{name} for 80/TCP"),
             format!("create pool pool_0_{name} for 80/TCP"),
             "add member 10.0.0.1:30080 to the pool of 80/TCP".to_owned(),
             "add member 10.0.0.2:30080 to the pool of 80/TCP".to_owned(),
             "create the health monitor of 80/TCP".to_owned(),
+            "lead a floating IP to the VIP".to_owned(),
         ]
     );
     let populated = |it: &seaway_testkit::cloud::Recorded| {

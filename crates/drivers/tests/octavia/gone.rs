@@ -1,0 +1,77 @@
+//! What is there though it was deleted, or though nobody asked for it twice.
+
+use std::time::Duration;
+
+use seaway_openstack::{
+    octavia::{LoadBalancer as Balancer, LoadBalancerChange, NewLoadBalancer},
+    resource::Edit,
+};
+use seaway_testkit::cloud::Fault;
+
+use crate::scene::*;
+
+/// OVN does so: what was deleted is ACTIVE again by a late status update, or was never deleted at all.
+#[tokio::test]
+async fn what_was_deleted_and_is_still_there_is_deleted_again() {
+    let scene = Scene::set().await;
+    scene.reach(&scene.wish(&[80, 443], &[1])).await;
+    scene.fake.fail(Fault::on("DELETE */lbaas/pools/*").reply(204, serde_json::Value::Null));
+    scene.reach(&scene.wish(&[80], &[1])).await;
+    assert_eq!((scene.pools().await.len(), scene.listeners().await.len()), (1, 1));
+    // One that can never be deleted is not asked for without end.
+    scene.reach(&scene.wish(&[80, 443], &[1])).await;
+    scene.fake.fail(Fault::on("DELETE */lbaas/pools/*").always().reply(204, serde_json::Value::Null));
+    scene.fake.forget_requests();
+    scene.reach(&scene.wish(&[80], &[1])).await;
+    assert!(scene.fake.count("DELETE */lbaas/pools/*") <= 4);
+    scene.fake.heal();
+    scene.pass(Duration::from_secs(300));
+    let audited = scene.driver.audit(&"openstack".into()).await.unwrap();
+    assert_eq!(audited.again, [unit()]);
+    scene.reach(&scene.wish(&[80], &[1])).await;
+    assert_eq!(scene.pools().await.len(), 1);
+}
+
+/// A request that was repeated is done minutes later: what it makes is older by its date than what serves.
+#[tokio::test]
+async fn a_late_twin_goes_and_the_one_that_serves_stays_however_old_they_are() {
+    for restarts in [false, true] {
+        let mut scene = Scene::set().await;
+        let wish = scene.wish(&[80], &[1]);
+        let late = NewLoadBalancer {
+            name: "late".into(),
+            description: "Kubernetes external service default/nginxservice from cluster kubernetes".into(),
+            vip_subnet_id: Some(scene.subnet.clone()).into(),
+            ..NewLoadBalancer::new()
+        };
+        let late = scene.cloud.all::<Balancer>().create(&late).await.unwrap().id;
+        scene.pass(Duration::from_secs(60));
+        scene.reach(&wish).await;
+        let all = scene.balancers().await;
+        let serves = all.iter().find(|it| it.id != late).unwrap().clone();
+        let change = LoadBalancerChange {
+            name: serves.name.as_str().into(),
+            tags: Edit::To(serves.tags.clone()),
+            ..LoadBalancerChange::default()
+        };
+        scene.cloud.all::<Balancer>().change(&late, &change).await.unwrap();
+        scene.pass(Duration::from_secs(300));
+        assert_eq!(scene.balancers().await.len(), 2);
+        match restarts {
+            true => scene.restarted(),
+            false => {
+                let audited = scene.driver.audit(&"openstack".into()).await.unwrap();
+                assert_eq!(audited.again, [unit()]);
+            }
+        }
+        let steps = scene.reach(&wish).await;
+        assert_eq!(steps, [format!("delete load balancer {late}, the second of its kind")]);
+        let mut left = scene.balancers().await;
+        for _ in 0..10 {
+            scene.pass(Duration::from_secs(60));
+            left = scene.balancers().await;
+        }
+        assert_eq!((left.len(), &left[0].id), (1, &serves.id));
+        assert_eq!(scene.floating().await.remove(0).port_id, serves.vip_port_id);
+    }
+}
