@@ -44,6 +44,7 @@ pub mod spare;
 pub mod steps;
 pub mod subnets;
 mod survey;
+mod timeouts;
 mod tls;
 mod told;
 pub mod wanted;

@@ -31,6 +31,7 @@ use super::{
     seats::seats,
     shared::{Marks, Shared},
     spare::{self, Loose},
+    timeouts,
     tls::{Kept, keep},
     wanted::{Wanted, WantedFloating, WantedListener},
 };
@@ -376,6 +377,7 @@ fn of_listener(id: ListenerId, wish: &NewListener, there: &Listener) -> Option<S
     let mut change = ListenerChange::between(there, wish);
     change.name = Edit::Leave;
     change.tags = Edit::Leave;
+    timeouts::reset(&mut change, wish, there);
     if there.connection_limit.is_none() && wish.connection_limit == Edit::To(Some(-1)) {
         change.connection_limit = Edit::Leave;
     }

@@ -31,7 +31,7 @@ use super::{
     checks,
     groups::rules::is_transparent,
     names::{Cluster, cut_to_longest, numbered},
-    tls,
+    timeouts, tls,
 };
 
 /// A load balancer as it should be, without its children; and those.
@@ -141,6 +141,7 @@ fn mark(listener: &mut NewListener, key: String) {
     if let Edit::To(tags) = &mut listener.tags {
         tags.insert(key);
     }
+    timeouts::mark(listener);
 }
 
 impl Wanted {

@@ -9,7 +9,7 @@ use seaway_model::{
 };
 use seaway_openstack::{
     neutron::FloatingIp,
-    octavia::{LoadBalancer, LoadBalancerChange},
+    octavia::{Listener, ListenerChange, LoadBalancer, LoadBalancerChange},
     resource::Edit,
 };
 
@@ -100,6 +100,32 @@ async fn a_live_tree_is_taken_over_by_one_write_of_tags_and_one_of_a_description
             );
         }
     }
+}
+
+/// The other controller writes Octavia's own over what is not asked for.
+#[tokio::test]
+async fn timeouts_of_a_live_tree_that_nobody_asks_for_any_more_are_reset_and_ours_by_hand_stay() {
+    let scene = Scene::set().await;
+    let (made, _) = theirs().make(&scene.cloud, &scene.subnet).await;
+    let all = scene.cloud.all::<Listener>();
+    let change = ListenerChange { timeout_client_data: Some(600_000).into(), ..ListenerChange::default() };
+    let first = scene.listeners().await.remove(0);
+    all.change(&first.id, &change).await.unwrap();
+    scene.pass(std::time::Duration::from_secs(60));
+    let wish = pointing(scene.wish(&[80, 443], &[1, 2]), Some(made.id.as_str()), None);
+    let steps = scene.reach(&wish).await;
+    assert_eq!(steps.iter().filter(|it| it.starts_with("change the listener")).count(), 1, "{steps:?}");
+    assert!(scene.listeners().await.iter().all(|it| it.timeout_client_data == Some(50_000)));
+
+    // What a cloud's operator set as usual, or somebody by hand, nobody asked us for.
+    let mut scene = Scene::set().await;
+    let wish = scene.wish(&[80], &[1]);
+    scene.reach(&wish).await;
+    let ours = scene.listeners().await.remove(0).id;
+    scene.cloud.all::<Listener>().change(&ours, &change).await.unwrap();
+    scene.pass(std::time::Duration::from_secs(60));
+    scene.restarted();
+    assert_eq!(scene.reach(&wish).await, [""; 0]);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use seaway_engine::{Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer,
-    load_balancer::{Affinity, Balance, HealthCheck, Protocol, ProxyVersion},
+    load_balancer::{Affinity, Balance, CloudTimeouts, HealthCheck, Protocol, ProxyVersion},
 };
 use seaway_openstack::octavia::{Algorithm, Protocol as Spoken, Provisioning};
 use seaway_testkit::{
@@ -45,14 +45,29 @@ async fn every_wish_is_reached_from_every_other() {
     listeners(&mut guarded, |it| it.sources = vec!["192.0.2.0/24".parse().unwrap()]);
     let mut hidden = plain.clone();
     hidden.options.outside.as_mut().unwrap().internal = true;
-    let others =
-        [probed, web, introduced, sticky, even, guarded, hidden, scene.wish(&[443, 80, 25], &[2, 3])];
+    let mut patient = plain.clone();
+    patient.options.outside.as_mut().unwrap().timeouts =
+        CloudTimeouts { client_data: Some(600_000), tcp_inspect: Some(100), ..CloudTimeouts::default() };
+    let others = [
+        probed,
+        web,
+        introduced,
+        sticky,
+        even,
+        guarded,
+        hidden,
+        patient,
+        scene.wish(&[443, 80, 25], &[2, 3]),
+    ];
     let mut wanted = Vec::new();
     for (number, one) in others.iter().enumerate() {
         wanted.extend([&plain, one, &others[(number + 3) % others.len()]]);
     }
     for wish in &wanted {
         scene.reach(wish).await;
+        let patience = wish.options.outside.as_ref().unwrap().timeouts.client_data.unwrap_or(50_000);
+        let all = scene.listeners().await;
+        assert!(all.iter().all(|it| it.timeout_client_data == Some(patience.into())), "{all:?}");
         scene.restarted();
         assert_eq!(scene.reach(wish).await, [""; 0], "fresh eyes see the same");
     }
