@@ -95,7 +95,7 @@ fn load(arguments: &Arguments, part: Part) -> Result<Settings> {
     // Others may give load balancers to a cluster, too.
     settings.config.classless = settings.by_default == Some(ByDefault::Native);
     match &arguments.cloud.cloud_config {
-        Some(file) => cloud::configure(&mut settings, file)?,
+        Some(file) => cloud::configure_or_refuse(&mut settings, file)?,
         None if part == Part::Controller => cloud::without(&mut settings),
         None => {}
     }
@@ -140,6 +140,8 @@ struct Member {
     addresses: Option<AddressWatch>,
     /// Tells when the file was changed that says all of a cloud, for whoever works there.
     conf: Option<(Arc<Octavia>, mpsc::Receiver<()>)>,
+    /// Whether that file is understood: else nothing is written there.
+    usable: Arc<AtomicBool>,
     /// Certificates in files, for who serves.
     pems: Option<PemWatch>,
     admin: Admin,
@@ -180,6 +182,7 @@ impl Member {
         let mut placements: Vec<Arc<dyn Placement>> = host.iter().map(|host| host.placement()).collect();
         let mut drivers = Drivers::default();
         let (mut octavia, mut conf, mut herald) = (None, None, None);
+        let usable = Arc::new(AtomicBool::new(cloud::refused(&settings).is_none()));
         let statuses = host.is_none().then(|| Statuses::new(cluster.clone(), campaign.leading()));
         if let (Some(file), Some(defaults), Some(statuses)) =
             (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS), &statuses)
@@ -187,7 +190,8 @@ impl Member {
             let name = &arguments.cloud.cluster_name;
             let leading = campaign.leading();
             herald = Some(statuses.herald());
-            let (driver, calls) = cloud::driver(file, &cluster, name, defaults, leading, statuses.herald());
+            let (driver, calls) =
+                cloud::driver(file, &cluster, name, defaults, leading, statuses.herald(), usable.clone());
             bound = bound.also_counted(calls);
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
@@ -287,6 +291,7 @@ impl Member {
             clock,
             addresses,
             conf,
+            usable,
             pems,
             admin,
             status_page,
@@ -333,7 +338,8 @@ impl Member {
         self.notifier.reloading();
         let proxy = self.host.as_ref().map(|host| &host.proxy);
         let part = if self.host.is_some() { Part::Node } else { Part::Controller };
-        if let Some(settings) = follow(load(arguments, part), &self.settings, &self.log, proxy).await {
+        if let Some(mut settings) = follow(load(arguments, part), &self.settings, &self.log, proxy).await {
+            cloud::keep_understood(&mut settings, &self.settings);
             if let Some(pems) = &self.pems {
                 pems.set(settings.pems.clone());
             }
@@ -350,7 +356,9 @@ impl Member {
             octavia.mended();
         }
         let mut settings = self.settings.clone();
-        match cloud::configure(&mut settings, file) {
+        let read = cloud::configure_or_refuse(&mut settings, file);
+        cloud::keep_understood(&mut settings, &self.settings);
+        match read {
             Ok(()) if settings.config == self.settings.config && settings.told == self.settings.told => {}
             Ok(()) => {
                 self.take(settings).await;
@@ -364,6 +372,7 @@ impl Member {
         if settings.told != self.settings.told {
             settings.told.iter().for_each(|line| warn!("{line}"));
         }
+        self.usable.store(cloud::refused(&settings).is_none(), Ordering::Relaxed);
         let config = beside(&self.status_page, settings.config.clone());
         let config = Change::Config(Arc::new(config));
         if self.handle.changes().send(config).await.is_err() {

@@ -31,6 +31,8 @@ pub struct Openings {
     pub sources: Vec<IpNet>,
     pub provider: Option<Name>,
     pub from: From,
+    /// What is open for these ports stays as it is: no rule is added and none is removed.
+    pub frozen: bool,
 }
 
 /// Where a load balancer is, when it reaches members. By id.

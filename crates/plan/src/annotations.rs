@@ -160,6 +160,17 @@ impl Wishes {
                             .fix(format!("{}: {}", row.names[0], row.help)),
                     );
                 }
+                // It may be meant for nobody outside: no address is published by guess.
+                Err(why) if row.names[0] == INTERNAL => {
+                    self.cloud.internal_unclear = true;
+                    let message =
+                        format!("{why}; in a cloud nothing is created or changed until this is corrected");
+                    problems.push(
+                        Problem::new(object.clone(), Reason::BadAnnotation, message)
+                            .at(field)
+                            .fix(format!("{}: {}", row.names[0], row.help)),
+                    );
+                }
                 Err(why) => problems.push(
                     Problem::new(
                         object.clone(),

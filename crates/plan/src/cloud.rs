@@ -109,7 +109,7 @@ impl Demand {
             remake: wishes.remake,
             paused: wishes.paused || self.released,
             released: self.released,
-            off: !usual.enabled,
+            off: self.is_frozen(),
             port,
             named: wishes
                 .named
@@ -119,6 +119,17 @@ impl Demand {
             unheld: false,
             most_shared: usual.most_shared,
         })
+    }
+
+    /// Nothing is created or changed for it: load balancers are switched off, or nobody knows where it may be and whether
+    /// the outside may reach it.
+    pub(crate) fn is_frozen(&self) -> bool {
+        let Some((_, usual)) = &self.cloud else { return false };
+        !usual.enabled || self.wishes.cloud.internal_unclear || self.unknown_class(usual).is_some()
+    }
+
+    fn unknown_class(&self, usual: &CloudDefaults) -> Option<&Name> {
+        self.wishes.cloud.class.as_ref().filter(|it| !usual.classes.contains_key(*it))
     }
 
     /// A Service that names Secrets of its own is not asked what the configuration says for all.
@@ -141,17 +152,21 @@ impl Demand {
     /// What it asks of clouds, where that cannot be.
     pub(crate) fn told_of_clouds(&mut self) {
         let Some((_, usual)) = self.cloud.clone() else { return };
+        let unknown_class = self.unknown_class(&usual).cloned();
         let mut tell = |reason, field: Name, message: String, fix: String| {
             self.problems.push(Problem::new(self.owner.object(), reason, message).at(field).fix(fix));
         };
-        if let Some(class) = self.wishes.cloud.class.as_ref().filter(|it| !usual.classes.contains_key(*it)) {
+        if let Some(class) = unknown_class {
             let there: Vec<&str> = usual.classes.keys().map(Name::as_str).collect();
             let field = self.wishes.field_of(crate::annotations::CLOUD_CLASS);
             let fix = match there.is_empty() {
                 true => "The configuration of the cloud has no [LoadBalancerClass].".to_owned(),
                 false => format!("There are: {}.", there.join(", ")),
             };
-            tell(Reason::BadAnnotation, field, format!("there is no class {class:?}"), fix);
+            let message = format!(
+                "there is no class {class:?}; nothing is created or changed in the cloud until this is corrected"
+            );
+            tell(Reason::BadAnnotation, field, message, fix);
         }
         if usual.internal && self.wishes.cloud.internal == Some(false) {
             let field = self.wishes.field_of(crate::annotations::INTERNAL);
@@ -169,6 +184,15 @@ impl Demand {
                     .at("defaultDriver")
                     .fix("To have it served again, set defaultDriver: octavia. To give it up, run: kubectl seaway release."),
             );
+        }
+        if let Some(why) = &usual.refused {
+            let message = format!(
+                "the configuration of the cloud is refused: {why}; nothing is created, changed or deleted there \
+                 until it is corrected"
+            );
+            let problem = Problem::new(self.owner.object(), Reason::Unsupported, message);
+            self.problems.push(problem.fix("Correct that line of the file of --cloud-config."));
+            return;
         }
         let (message, fix) = match (usual.absent, usual.enabled) {
             (true, _) if self.service.leaving => (

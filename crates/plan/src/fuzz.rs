@@ -3,7 +3,7 @@
 use seaway_model::{Config, Kind, Name, name::ObjectRef};
 
 use crate::{
-    annotations::{SOURCE_RANGES, Wishes, nobody, rows},
+    annotations::{INTERNAL, SOURCE_RANGES, Wishes, nobody, rows},
     certificates::{pem, x509},
     http, quantity,
 };
@@ -42,6 +42,10 @@ pub fn wish(bytes: &[u8]) {
         if name == SOURCE_RANGES {
             // Nobody may connect then.
             (refused.sources, refused.written) = (nobody(), wishes.written.clone());
+        }
+        if name == INTERNAL {
+            // Nothing is published by guess.
+            refused.cloud.internal_unclear = true;
         }
         assert!(problems.is_empty() || wishes == refused, "{name}: {text:?} was refused and heeded");
     }

@@ -2,11 +2,14 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use seaway_admin::Counted;
 use seaway_cluster::{Cluster, Herald, Leading};
 use seaway_drivers::octavia::{self, Audited, InCloud, Joining, Octavia, conf, groups::Groups};
@@ -14,7 +17,7 @@ use seaway_engine::Failure;
 use seaway_model::{Change, Name, Owner, config::CloudDefaults};
 use seaway_openstack::{Class, Cloud, Error, Fence, Metrics, Settings, Source, credentials::CloudConf};
 use tokio::{sync::mpsc, time::sleep};
-use tracing::debug;
+use tracing::{debug, error};
 
 use super::refused::{Refused, Stamp};
 use crate::settings::{self, ByDefault};
@@ -29,15 +32,48 @@ const WAKE: Duration = Duration::from_secs(2);
 
 /// What this file says of load balancers, as part of the settings; a line for each thing in it that means nothing here is
 /// told. Who we are in the cloud is read when it is joined, and again whenever it changes.
+///
+/// A file that the cloud provider's controller would not start with is an error, with its lines.
 pub(crate) fn configure(settings: &mut settings::Settings, file: &Path) -> Result<()> {
     let conf = CloudConf::read(file).context("--cloud-config")?;
-    let (mut defaults, mut told) = conf::read(&conf);
+    let conf::Read { mut defaults, refused, mut told } = conf::read(&conf);
+    if !refused.is_empty() {
+        return Err(anyhow!("{}", refused.join("\n")));
+    }
     told.extend(conf.unknown());
     defaults.classless = settings.by_default == Some(ByDefault::Octavia);
     defaults.rebuild = settings.rebuild;
     settings.told = told;
     settings.config.clouds = [(CLASS.into(), Arc::new(defaults))].into();
     Ok(())
+}
+
+/// As at a start: with a file that is refused nothing is written in the cloud, and all else goes on.
+pub(crate) fn configure_or_refuse(settings: &mut settings::Settings, file: &Path) -> Result<()> {
+    let Err(wrong) = configure(settings, file) else { return Ok(()) };
+    if !file.is_file() {
+        return Err(wrong);
+    }
+    without(settings);
+    let why = format!("{wrong:#}");
+    let defaults = settings.config.clouds.get_mut(CLASS).expect("it was just put there");
+    Arc::make_mut(defaults).refused = Some(why.as_str().into());
+    settings.told = vec![format!("nothing is written in the cloud until {} is corrected: {why}", file.display())];
+    Ok(())
+}
+
+/// Why nothing is written in the cloud.
+pub(super) fn refused(settings: &settings::Settings) -> Option<&Name> {
+    settings.config.clouds.get(CLASS)?.refused.as_ref()
+}
+
+/// What was last understood goes on, where there is such a thing.
+pub(super) fn keep_understood(settings: &mut settings::Settings, before: &settings::Settings) {
+    if refused(settings).is_some() && refused(before).is_none() {
+        let told = std::mem::replace(&mut settings.told, before.told.clone());
+        told.iter().for_each(|line| error!("{line}; meanwhile what it said before is in force"));
+        settings.config.clouds.clone_from(&before.config.clouds);
+    }
 }
 
 /// Whoever wants a load balancer of a cloud is told that nobody knows one.
@@ -59,13 +95,14 @@ pub(super) fn driver(
     defaults: &CloudDefaults,
     leading: Leading,
     herald: Herald,
+    usable: Arc<AtomicBool>,
 ) -> (Arc<Octavia>, Counted) {
     let calls = Metrics::default();
+    let may = move || leading.is_now() && usable.load(Ordering::Relaxed);
     // A write that waits, or is repeated, may outlast the lead that it was begun in.
-    let leads = leading.clone();
-    let fence = Fence::new(move || leads.is_now());
+    let fence = Fence::new(may.clone());
     let settings = Settings { metrics: calls.clone(), fence, ..Settings::default() };
-    let driver = octavia(file, cluster, name, defaults, settings, move || leading.is_now());
+    let driver = octavia(file, cluster, name, defaults, settings, may);
     let driver = driver.telling(Box::new(move |owner, note| {
         if let Owner::Object { object, uid } = owner {
             herald.say(object, uid, note.warning, note.reason, note.text);
@@ -181,4 +218,56 @@ pub(crate) async fn audited(driver: &Arc<Octavia>) -> Result<Audited, Failure> {
     audited.there.extend(group.clone());
     audited.found.extend(group);
     Ok(audited)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    fn read(file: &Path) -> settings::Settings {
+        let mut settings = settings::load(None).unwrap();
+        configure_or_refuse(&mut settings, file).unwrap();
+        settings
+    }
+
+    #[test]
+    fn a_cloud_conf_that_is_refused_stops_what_is_done_in_the_cloud_and_nothing_else() {
+        for (text, why) in [
+            ("[LoadBalancer]\nsubnet-id=s\ninternal-lb=ture\n", ":3: [LoadBalancer] internal-lb"),
+            ("[LoadBalancer]\nmanage-security-groups=treu\n", ":2: [LoadBalancer] manage-security-groups"),
+            ("[LoadBalancer\n", ":1"),
+        ] {
+            let conf = file(text);
+            let settings = read(conf.path());
+            let defaults = &settings.config.clouds[&Name::from(CLASS)];
+            assert!(defaults.absent && !defaults.enabled, "{text}");
+            let told = refused(&settings).expect("it is refused");
+            assert!(told.contains(why), "{told}");
+            assert!(settings.told[0].contains(why), "{:?}", settings.told);
+            assert!(configure(&mut settings.clone(), conf.path()).is_err(), "plan --cloud shows nothing by it");
+        }
+        let mut settings = settings::load(None).unwrap();
+        assert!(configure_or_refuse(&mut settings, Path::new("/nowhere/cloud.conf")).is_err());
+    }
+
+    #[test]
+    fn the_last_file_that_was_understood_stays_in_force_while_a_process_runs() {
+        let conf = file("[LoadBalancer]\nsubnet-id=s\n");
+        let good = read(conf.path());
+        std::fs::write(conf.path(), "[LoadBalancer]\nsubnet-id=t\nenabled=flase\n").unwrap();
+        let mut again = read(conf.path());
+        assert!(refused(&again).is_some());
+        keep_understood(&mut again, &good);
+        assert_eq!((&again.config.clouds, &again.told), (&good.config.clouds, &good.told));
+        std::fs::write(conf.path(), "[LoadBalancer]\nsubnet-id=t\nenabled=true\n").unwrap();
+        let mut again = read(conf.path());
+        keep_understood(&mut again, &good);
+        assert_eq!(again.config.clouds[&Name::from(CLASS)].place.subnet.as_deref(), Some("t"));
+    }
 }

@@ -1,5 +1,6 @@
 //! `[LoadBalancer]`, `[LoadBalancerClass "…"]` and `[Networking]` of a `cloud.conf`, one table each: what a key sets, and
-//! what it may say. A value that is not understood leaves its default, and is told with its line.
+//! what it may say. A value that the cloud provider's controller would refuse to start with refuses the file; any other
+//! that is not understood leaves its default. Both are told with their line.
 
 use seaway_model::{
     Name,
@@ -79,18 +80,52 @@ const NETWORKING: &[Row<CloudDefaults>] = &[
     ("address-sort-order", |it, text| list(text, network).map(|order| it.networking.order = order)),
 ];
 
-/// What such a file says, with a line for each thing in it that does not mean what somebody may think.
-pub fn read(conf: &CloudConf) -> (CloudDefaults, Vec<String>) {
+/// Keys whose values have a type: with one that is none of it, the cloud provider's controller does not start.
+const TYPED: [&str; 14] = [
+    "enabled",
+    "create-monitor",
+    "monitor-delay",
+    "monitor-timeout",
+    "monitor-max-retries",
+    "monitor-max-retries-down",
+    "manage-security-groups",
+    "internal-lb",
+    "cascade-delete",
+    "enable-ingress-hostname",
+    "container-store",
+    "max-shared-lb",
+    "provider-requires-serial-api-calls",
+    "ipv6-support-disabled",
+];
+
+/// What such a file says.
+#[derive(Debug)]
+pub struct Read {
+    pub defaults: CloudDefaults,
+    /// Why nothing may be done by it: a line of the file for each.
+    pub refused: Vec<String>,
+    /// A line for each thing in it that does not mean what somebody may think.
+    pub told: Vec<String>,
+}
+
+#[derive(Default)]
+struct Remarks {
+    refused: Vec<String>,
+    told: Vec<String>,
+}
+
+pub fn read(conf: &CloudConf) -> Read {
     let mut found = CloudDefaults::default();
-    let mut told = Vec::new();
+    let mut remarks = Remarks::default();
+    let told = &mut remarks;
     let entries: Vec<&Entry> = conf.ini.entries("LoadBalancer").collect();
-    set(conf, "LoadBalancer", &entries, BALANCER, &mut found, PLACE, &mut told);
+    set(conf, "LoadBalancer", &entries, BALANCER, &mut found, PLACE, told);
     let mut place = CloudPlace::default();
-    set(conf, "LoadBalancer", &entries, PLACE, &mut place, BALANCER, &mut told);
+    set(conf, "LoadBalancer", &entries, PLACE, &mut place, BALANCER, told);
     found.place = place;
     for section in conf.ini.named("LoadBalancerClass") {
         let Some(name) = &section.sub else {
-            told.push(format!(
+            told.told.push(format!(
                 "{}: a class has a name: [LoadBalancerClass \"gold\"]; this one is not used",
                 conf.place(section.line)
             ));
@@ -98,14 +133,17 @@ pub fn read(conf: &CloudConf) -> (CloudDefaults, Vec<String>) {
         };
         let mut class = CloudPlace::default();
         let entries: Vec<&Entry> = section.entries.iter().collect();
-        set::<_, ()>(conf, "LoadBalancerClass", &entries, PLACE, &mut class, &[], &mut told);
+        set::<_, ()>(conf, "LoadBalancerClass", &entries, PLACE, &mut class, &[], told);
         found.classes.insert(name.as_str().into(), class);
     }
     let entries: Vec<&Entry> = conf.ini.entries("Networking").collect();
-    set::<_, ()>(conf, "Networking", &entries, NETWORKING, &mut found, &[], &mut told);
-    told.sort();
-    told.dedup();
-    (found, told)
+    set::<_, ()>(conf, "Networking", &entries, NETWORKING, &mut found, &[], told);
+    let Remarks { mut refused, mut told } = remarks;
+    for lines in [&mut refused, &mut told] {
+        lines.sort();
+        lines.dedup();
+    }
+    Read { defaults: found, refused, told }
 }
 
 /// In the order of the rows, so that those which refine others come after them. `others`: rows of the same section that
@@ -117,12 +155,17 @@ fn set<T, O>(
     rows: &[Row<T>],
     it: &mut T,
     others: &[Row<O>],
-    told: &mut Vec<String>,
+    remarks: &mut Remarks,
 ) {
     for (key, set) in rows {
         for entry in entries.iter().filter(|it| it.key.eq_ignore_ascii_case(key)) {
-            if let Err(why) = set(it, entry.value().trim()) {
-                told.push(format!("{}: [{section}] {key}: {why}; it is ignored", conf.place(entry.line)));
+            let value = entry.value().trim();
+            let Err(why) = set(it, value) else { continue };
+            let line = format!("{}: [{section}] {key}: {why}", conf.place(entry.line));
+            // A number that nothing can be done with is one all the same.
+            match TYPED.contains(key) && value.parse::<u64>().is_err() {
+                true => remarks.refused.push(line),
+                false => remarks.told.push(format!("{line}; it is ignored")),
             }
         }
     }
@@ -133,7 +176,7 @@ fn set<T, O>(
             continue;
         }
         let perhaps = nearest(&key, &names).map(|it| format!("; did you mean {it}?")).unwrap_or_default();
-        told.push(format!(
+        remarks.told.push(format!(
             "{}: [{section}] {}: nothing is known by this name{perhaps}",
             conf.place(entry.line),
             entry.key
@@ -172,7 +215,35 @@ mod tests {
     use super::*;
 
     fn read_text(text: &str) -> (CloudDefaults, Vec<String>) {
+        let read = read_all(text);
+        assert_eq!(read.refused, [""; 0]);
+        (read.defaults, read.told)
+    }
+
+    fn read_all(text: &str) -> Read {
         read(&CloudConf::parse(Path::new("cloud.conf"), text).expect("an INI"))
+    }
+
+    #[test]
+    fn what_the_other_controller_does_not_start_with_refuses_the_file_with_its_line() {
+        for (line, why) in [
+            ("enabled=flase", "neither true nor false"),
+            ("create-monitor=perhaps", "neither true nor false"),
+            ("internal-lb=ture", "neither true nor false"),
+            ("manage-security-groups=treu", "neither true nor false"),
+            ("cascade-delete=never", "neither true nor false"),
+            ("monitor-delay=soon", "is not a duration"),
+            ("monitor-max-retries=many", "is not a number from 1 to 10"),
+            ("max-shared-lb=two", "is not a number"),
+            ("container-store=vault", "is no store"),
+        ] {
+            let read = read_all(&format!("[LoadBalancer]\n\n{line}\nlb-provider=ovn\n"));
+            assert_eq!((read.refused.len(), read.told.len()), (1, 0), "{line}: {read:?}");
+            let told = &read.refused[0];
+            assert!(told.starts_with("cloud.conf:3: [LoadBalancer] ") && told.contains(why), "{told}");
+        }
+        let read = read_all("[Networking]\nipv6-support-disabled=maybe\n");
+        assert_eq!(read.refused.len(), 1, "{read:?}");
     }
 
     #[test]
@@ -216,8 +287,6 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_told_with_its_line_and_spoils_nothing_else() {
         for (line, why) in [
-            ("create-monitor=perhaps", "neither true nor false"),
-            ("monitor-delay=soon", "is not a duration"),
             ("monitor-max-retries=11", "is not a number from 1 to 10"),
             ("lb-method=FASTEST", "is no method"),
             ("lb-version=v1", "there is v2"),

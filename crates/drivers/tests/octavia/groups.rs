@@ -211,6 +211,24 @@ async fn one_port_more_is_one_rule_and_one_less_is_one_rule_less() {
     assert_eq!(less, ["let Nodes take 30080/TCP from 10.0.0.0/24 no more"]);
 }
 
+#[tokio::test]
+async fn what_is_open_for_a_service_whose_wish_is_unclear_stays_and_nothing_more_is_opened() {
+    let town = Town::set().await;
+    let nodes = [town.node(11).await];
+    let frozen = |mut wish: Group| {
+        Arc::make_mut(wish.openings.get_mut(&owner("shop")).unwrap()).frozen = true;
+        wish
+    };
+    assert_eq!(town.reach(&frozen(town.wish(&[("shop", &[30_080])], &nodes))).await, [""; 0]);
+    town.reach(&town.wish(&[("shop", &[30_080]), ("mail", &[30_025])], &nodes)).await;
+    let less = town.reach(&frozen(town.wish(&[("shop", &[30_080, 30_081])], &nodes))).await;
+    assert_eq!(less, [""; 0], "alone, it changes nothing");
+    let unclear = frozen(town.wish(&[("shop", &[30_080, 30_081]), ("mail", &[30_026])], &nodes));
+    town.reach(&unclear).await;
+    let rules = ["30026/tcp 10.0.0.0/24", "30080/tcp 10.0.0.0/24"];
+    assert_eq!(town.rules().await, BTreeSet::from(rules.map(str::to_owned)));
+}
+
 /// cloud-provider-openstack 2699: with OVN, all rules of the group were deleted, Neutron's own for what leaves, too.
 #[tokio::test]
 async fn ovn_leaves_the_rules_of_others_where_they_are() {

@@ -16,6 +16,8 @@ pub struct CloudDefaults {
     pub enabled: bool,
     /// Nobody here was told of a cloud: nothing is made, and nothing that was made is forgotten.
     pub absent: bool,
+    /// Why its configuration is refused, with the file and the line. It is `absent` then.
+    pub refused: Option<Name>,
     /// Services without a class are its.
     pub classless: bool,
     pub provider: Name,
@@ -83,6 +85,7 @@ impl Default for CloudDefaults {
         CloudDefaults {
             enabled: true,
             absent: false,
+            refused: None,
             classless: false,
             provider: "amphora".into(),
             balance: None,

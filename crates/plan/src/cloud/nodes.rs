@@ -121,6 +121,7 @@ impl Demand {
             sources: self.sources(),
             provider: outside.provider,
             from,
+            frozen: self.is_frozen(),
         })
     }
 }

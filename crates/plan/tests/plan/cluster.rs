@@ -6,6 +6,7 @@ mod following;
 mod groups;
 mod holds;
 mod living;
+mod mistakes;
 mod nodes;
 mod orphans;
 mod pairs;

@@ -30,7 +30,7 @@ const TRANSPARENT: [&str; 1] = ["ovn"];
 /// Each rule with those who need it.
 pub fn rules(group: &Group, places: &Places) -> BTreeMap<Rule, BTreeSet<Owner>> {
     let mut rules: BTreeMap<Rule, BTreeSet<Owner>> = BTreeMap::new();
-    for (owner, openings) in &group.openings {
+    for (owner, openings) in group.openings.iter().filter(|(_, it)| !it.frozen) {
         let nothing = Vec::new();
         let place = places.get(&openings.from).and_then(|it| it.as_ref().ok()).unwrap_or(&nothing);
         for rule in of(openings, place) {
@@ -38,6 +38,16 @@ pub fn rules(group: &Group, places: &Places) -> BTreeMap<Rule, BTreeSet<Owner>> 
         }
     }
     rules
+}
+
+/// Ports whose rules stay as they are.
+pub fn frozen(group: &Group) -> BTreeSet<(L4, u16)> {
+    let frozen = group.openings.values().filter(|it| it.frozen);
+    let ports = |it: &std::sync::Arc<Openings>| {
+        let health = it.health.map(|port| (L4::Tcp, port));
+        it.ports.iter().copied().chain(health).collect::<Vec<_>>()
+    };
+    frozen.flat_map(ports).collect()
 }
 
 fn of(openings: &Openings, place: &[IpNet]) -> Vec<Rule> {

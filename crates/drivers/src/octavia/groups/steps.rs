@@ -16,7 +16,7 @@ use seaway_openstack::{
 
 use super::{
     plugs::{Plug, has},
-    rules::{Places, Rule, rules},
+    rules::{Places, Rule, frozen, rules},
     theirs::{self, Their},
 };
 
@@ -104,6 +104,10 @@ pub fn steps(wanted: Option<&Wanted<'_>>, there: &Observed) -> Vec<Step> {
         steps.extend(there.doubles.iter().cloned().map(Step::Remove));
         return steps;
     };
+    let openings = &wanted.group.openings;
+    if !openings.is_empty() && openings.values().all(|it| it.frozen) {
+        return steps;
+    }
     if there.group.is_none() {
         steps.push(Step::Create(Box::new(wanted.new.clone())));
     }
@@ -123,10 +127,13 @@ fn of_rules(wanted: &Wanted<'_>, there: &Observed) -> Vec<Step> {
     let present: Vec<(&SecurityGroupRule, Rule)> = told.filter_map(|it| Some((it, Rule::of(it)?))).collect();
     let ports: BTreeSet<_> = rules.keys().map(|it| (it.l4, it.port)).collect();
     // Whoever does not know where a load balancer is does not know what is not needed.
+    let mut openings = wanted.group.openings.values();
     let all_known =
-        wanted.group.openings.values().all(|it| matches!(there.places.get(&it.from), Some(Ok(_))));
+        openings.all(|it| it.frozen || matches!(there.places.get(&it.from), Some(Ok(_))));
+    let frozen = frozen(wanted.group);
+    let is_frozen = |rule: &Rule| frozen.contains(&(rule.l4, rule.port));
     let stale = present.iter().filter(|(it, rule)| {
-        all_known && it.description.as_deref() == Some(wanted.mark.as_str()) && !rules.contains_key(rule)
+        all_known && !is_frozen(rule) && it.description.as_deref() == Some(wanted.mark.as_str()) && !rules.contains_key(rule)
     });
     let (after, before): (Vec<_>, Vec<_>) =
         stale.partition(|(_, rule)| ports.contains(&(rule.l4, rule.port)));

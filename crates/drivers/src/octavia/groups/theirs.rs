@@ -82,8 +82,9 @@ pub(super) fn steps(group: &Group, there: &Observed) -> Vec<Step> {
     let needs = |port: &&Port| !there.has_group(&port.id) && has(port, &nodes);
     let kept: BTreeSet<&Id<SecurityGroup>> =
         there.ports.values().filter(needs).flat_map(|it| &it.security_groups).collect();
-    let goes =
-        |id: &&Id<SecurityGroup>| there.theirs.get(id).is_some_and(|it| it.ours_now) && !kept.contains(id);
+    let is_frozen = |owner: &Owner| group.openings.get(owner).is_some_and(|it| it.frozen);
+    let is_ours = |it: &Their| it.ours_now && !is_frozen(&it.owner);
+    let goes = |id: &&Id<SecurityGroup>| there.theirs.get(id).is_some_and(is_ours) && !kept.contains(id);
     let goes: Vec<&Id<SecurityGroup>> = there.theirs.keys().filter(goes).collect();
     let mut steps = Vec::new();
     for port in there.ports.values() {

@@ -1,0 +1,56 @@
+//! Mistakes in what a Service says of a cloud: what decides who may reach it is never guessed.
+
+use std::sync::Arc;
+
+use seaway_model::{Desired, Group, Name, Reason, config::CloudDefaults, load_balancer::Outside};
+use seaway_plan::World;
+use seaway_testkit::facts::{owner, put};
+
+use super::clouds::{clouded, group, planned, usual, world};
+
+const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+const CLASS: &str = "loadbalancer.openstack.org/class";
+
+fn outside(usual: CloudDefaults, annotations: &[(&str, &str)]) -> (World, Outside) {
+    let shop = clouded(annotations);
+    let world = world(usual, vec![put(&shop)]);
+    let outside = planned(&world, &shop).options.outside.clone().expect("a cloud is asked");
+    (world, outside)
+}
+
+fn opened(world: &World) -> Arc<Group> {
+    match world.desire(&group()) {
+        Desired::Group(it) => it,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_unknown_class_and_an_unclear_internal_annotation_create_and_open_nothing() {
+    for (key, value) in [(CLASS, "silver"), (INTERNAL, "ture"), ("seaway.dev/internal", "maybe")] {
+        let (world, it) = outside(CloudDefaults { groups: true, ..usual() }, &[(key, value)]);
+        assert!(it.off, "{key}: {value}");
+        let problems = world.problems();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].reason, Reason::BadAnnotation);
+        assert!(problems[0].message.contains("nothing is created or changed"), "{}", problems[0].message);
+        assert_eq!(problems[0].field, Name::from(format!("metadata.annotations[{key}]")));
+        assert!(opened(&world).openings[&owner(&clouded(&[]))].frozen, "{key}: {value}");
+    }
+    let (world, it) = outside(CloudDefaults { groups: true, ..usual() }, &[(CLASS, "gold")]);
+    assert!(!it.off && !opened(&world).openings[&owner(&clouded(&[]))].frozen);
+    let (world, _) = outside(usual(), &[(CLASS, "silver")]);
+    assert!(world.problems()[0].fix.contains("gold"), "{:?}", world.problems());
+}
+
+#[test]
+fn a_configuration_that_is_refused_is_told_with_its_line() {
+    let why = "cloud.conf:7: [LoadBalancer] internal-lb: \"ture\" is neither true nor false";
+    let refused =
+        CloudDefaults { absent: true, enabled: false, refused: Some(why.into()), ..CloudDefaults::default() };
+    let (world, it) = outside(refused, &[]);
+    assert!(it.off);
+    let problems = world.problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].message.contains(why), "{}", problems[0].message);
+}
