@@ -61,12 +61,14 @@ const PLACE: &[Row<CloudPlace>] = &[
     ("subnet-id", |it, text| some(text).map(|id| it.subnet = Some(id))),
     ("member-subnet-id", |it, text| some(text).map(|id| it.member_subnet = Some(id))),
     ("floating-network-id", |it, text| some(text).map(|id| it.floating_network = Some(id))),
-    // Each beats those before it, whatever their order in the file.
+    // In this order, whatever theirs in the file: a name is beside tags, an id beats both.
     ("floating-subnet-tags", |it, text| {
         some(text).map(|it_is| it.floating_subnet = Some(FloatingSubnet::Tagged(it_is)))
     }),
     ("floating-subnet", |it, text| {
-        some(text).map(|it_is| it.floating_subnet = Some(FloatingSubnet::Named(it_is)))
+        let name = some(text)?;
+        it.floating_subnet = Some(FloatingSubnet::named(it.floating_subnet.take(), name));
+        Ok(())
     }),
     ("floating-subnet-id", |it, text| {
         some(text).map(|it_is| it.floating_subnet = Some(FloatingSubnet::Id(it_is)))
@@ -277,7 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn an_id_beats_a_name_and_a_name_tags_whatever_their_order() {
+    fn a_name_is_beside_tags_and_an_id_beats_both_whatever_their_order() {
+        let (found, _) = read_text("[LoadBalancer]\nfloating-subnet=name\nfloating-subnet-tags=a\n");
+        let both = FloatingSubnet::NamedAndTagged { name: "name".into(), tags: "a".into() };
+        assert_eq!(found.place.floating_subnet, Some(both));
         let (found, _) = read_text(
             "[LoadBalancer]\nfloating-subnet-id=it\nfloating-subnet=name\nfloating-subnet-tags=a\n",
         );

@@ -1,7 +1,7 @@
 //! What load balancers in a cloud are like where their Service says nothing: the sections of `cloud.conf` beside
 //! `[Global]`, resolved.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use ipnet::IpNet;
 
@@ -61,7 +61,7 @@ pub struct CloudPlace {
     pub floating_subnet: Option<FloatingSubnet>,
 }
 
-/// Which subnet floating IPs come from: an id beats a name, a name tags.
+/// Which subnet floating IPs come from: an id beats names and tags; of those, both count where both are said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FloatingSubnet {
     Id(Name),
@@ -69,6 +69,34 @@ pub enum FloatingSubnet {
     Named(Name),
     /// Any of these; `&`: all of them; `!`: none.
     Tagged(Name),
+    NamedAndTagged {
+        name: Name,
+        tags: Name,
+    },
+}
+
+impl FloatingSubnet {
+    /// With names beside what was said of tags before.
+    #[must_use]
+    pub fn named(before: Option<FloatingSubnet>, name: Name) -> FloatingSubnet {
+        match before {
+            Some(FloatingSubnet::Tagged(tags)) => FloatingSubnet::NamedAndTagged { name, tags },
+            _ => FloatingSubnet::Named(name),
+        }
+    }
+}
+
+impl fmt::Display for FloatingSubnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FloatingSubnet::Id(id) => write!(f, "floating-subnet-id {id}"),
+            FloatingSubnet::Named(name) => write!(f, "floating-subnet {name}"),
+            FloatingSubnet::Tagged(tags) => write!(f, "floating-subnet-tags {tags}"),
+            FloatingSubnet::NamedAndTagged { name, tags } => {
+                write!(f, "floating-subnet {name} and floating-subnet-tags {tags}")
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -62,7 +62,7 @@ macro_rules! theirs {
     };
 }
 
-/// Of the three that choose a subnet of floating IPs, each later one beats those before it.
+/// Of the three that choose a subnet of floating IPs, a name is beside tags, and the id beats both.
 pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[INTERNAL, "service.beta.kubernetes.io/openstack-internal-load-balancer"],
@@ -113,9 +113,12 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/floating-subnet-name", theirs!("floating-subnet")],
-        help: "names of subnets that its floating IP may come from: public-*, ~^public-[0-9]+$, !private-* (clouds)",
+        help: "whole names of subnets that its floating IP may come from: public-*, public-{a,b}, ~public-[0-9]+, !private-*; beside tags, both count (clouds)",
         set: |wishes, text| {
-            named(text).map(|it| wishes.cloud.place.floating_subnet = Some(FloatingSubnet::Named(it)))
+            let name = named(text)?;
+            let subnet = &mut wishes.cloud.place.floating_subnet;
+            *subnet = Some(FloatingSubnet::named(subnet.take(), name));
+            Ok(())
         },
     },
     Row {
