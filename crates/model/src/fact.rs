@@ -179,10 +179,17 @@ pub enum EndpointAddress {
     Name(Name),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     pub meta: Meta,
+    /// Those of type InternalIP first.
     pub addresses: Vec<IpAddr>,
+    /// Which of them are of type ExternalIP.
+    #[serde(default)]
+    pub external: Vec<IpAddr>,
+    /// It is being deleted, or the autoscaler is about to.
+    #[serde(default)]
+    pub leaving: bool,
     pub provider_id: Option<Name>,
     pub ready: bool,
     pub unschedulable: bool,

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::IpAddr,
     sync::Arc,
 };
 
@@ -211,15 +210,18 @@ impl Index {
     }
 }
 
-/// On a Node that load balancers leave out, whatever the value.
-const EXCLUDED: [&str; 2] = [
-    "node.kubernetes.io/exclude-from-external-load-balancers",
-    "alpha.service-controller.kubernetes.io/exclude-balancer",
-];
+/// On a Node that load balancers leave out. Since Kubernetes 1.34 not where it says false.
+const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// As Go reads it.
+const FALSE: [&str; 6] = ["false", "False", "FALSE", "f", "F", "0"];
+/// The same, of old, whatever the value.
+const EXCLUDED_OF_OLD: &str = "alpha.service-controller.kubernetes.io/exclude-balancer";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 pub(crate) fn is_excluded(node: &Node) -> bool {
-    EXCLUDED.iter().any(|label| node.meta.labels.contains_key(*label))
+    let labels = &node.meta.labels;
+    labels.get(EXCLUDED).is_some_and(|it| !FALSE.contains(&it.as_str()))
+        || labels.contains_key(EXCLUDED_OF_OLD)
 }
 
 pub(crate) fn zone(node: &Node) -> Option<&Name> {
@@ -227,10 +229,10 @@ pub(crate) fn zone(node: &Node) -> Option<&Name> {
 }
 
 /// What of a Node anything is planned from.
-fn used(node: &Node) -> (&[IpAddr], bool, bool, bool, Option<&Name>, Option<&Name>) {
-    let (ready, unschedulable) = (node.ready, node.unschedulable);
-    let id = node.provider_id.as_ref();
-    (&node.addresses, ready, unschedulable, is_excluded(node), zone(node), id)
+fn used(node: &Node) -> impl PartialEq + '_ {
+    let addresses = (&node.addresses, &node.external);
+    let state = (node.ready, node.unschedulable, node.leaving, is_excluded(node));
+    (addresses, state, zone(node), node.provider_id.as_ref())
 }
 
 fn changed<T: PartialEq>(before: Option<Arc<T>>, now: &Arc<T>, touched: Touched) -> Vec<Touched> {

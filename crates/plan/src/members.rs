@@ -5,12 +5,13 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use ipnet::IpNet;
 use seaway_model::{
     L4, Member, Name,
     config::MembersFrom,
     fact::{
-        Endpoint, EndpointAddress, EndpointPort, Endpoints, FamilyPolicy, Service, ServiceKind, ServicePort,
-        TargetPort,
+        Endpoint, EndpointAddress, EndpointPort, Endpoints, FamilyPolicy, Node, Service, ServiceKind,
+        ServicePort, TargetPort,
     },
     load_balancer::{Family, MemberState},
 };
@@ -49,13 +50,14 @@ pub(crate) struct Members {
     pub(crate) refused: Vec<Refused>,
 }
 
-/// Everybody behind `port` of `service`, as the serving host `host` sees it.
+/// Everybody behind `port` of `service`, as the serving host `host` sees it. `order`: which addresses of a Node come first.
 pub(crate) fn members(
     index: &Index,
     service: &Service,
     port: &ServicePort,
     host: Option<&Name>,
     from: MembersFrom,
+    order: &[IpNet],
 ) -> Members {
     let mut found = Found::default();
     if let ServiceKind::ExternalName(name) = &service.kind {
@@ -114,7 +116,7 @@ pub(crate) fn members(
     found.members.awaited = found.members.slices == 0 && in_cluster && !service.selector.is_empty();
     let every = from == MembersFrom::EveryNode;
     if by_nodes && (every || !found.by_address.is_empty()) {
-        found.stand_in(index, service, port, every);
+        found.stand_in(index, service, port, every, order);
     }
     // A cloud leads to Nodes past our own data plane.
     if !every {
@@ -203,7 +205,14 @@ impl Found {
 
     /// Nodes instead of endpoints, at the node port: with `externalTrafficPolicy: Local` only those that have some, by
     /// how many they have. A Node that is cordoned or not ready gets nothing new while others are there.
-    fn stand_in(&mut self, index: &Index, service: &Service, port: &ServicePort, alike_all: bool) {
+    fn stand_in(
+        &mut self,
+        index: &Index,
+        service: &Service,
+        port: &ServicePort,
+        alike_all: bool,
+        order: &[IpNet],
+    ) {
         self.members.by_nodes = true;
         let pods = std::mem::take(&mut self.by_address);
         let Some(node_port) = port.node_port else {
@@ -214,9 +223,10 @@ impl Found {
         let second = service.families.second.filter(|_| alike_all);
         let second = second.filter(|_| service.families.policy != FamilyPolicy::Single);
         for node in index.nodes().filter(|node| !is_excluded(node)) {
-            let of = |family: Family| node.addresses.iter().find(|ip| Family::of(**ip) == family);
-            let Some(ip) = of(family).or(node.addresses.first()) else { continue };
-            let other = second.and_then(of).filter(|other| *other != ip);
+            let of = |family: Family| address(node, family, order);
+            // Our own hosts reach whatever there is; a load balancer of a cloud has no way from one family to another.
+            let any = node.addresses.first().filter(|_| !alike_all);
+            let its: Vec<&IpAddr> = [of(family).or(any), second.and_then(of)].into_iter().flatten().collect();
             let name = &node.meta.name;
             let here = pods.values().filter(|it| it.node.as_ref() == Some(name)).count();
             let weight = match service.local_only {
@@ -226,9 +236,9 @@ impl Found {
                 true if !alike_all => u32::try_from(here).unwrap_or(u32::MAX),
                 _ => 1,
             };
-            let well = alike_all || node.ready && !node.unschedulable;
+            let well = !node.leaving && (alike_all || node.ready && !node.unschedulable);
             let state = if well { MemberState::Ready } else { MemberState::Draining };
-            for ip in [ip].into_iter().chain(other) {
+            for ip in its {
                 self.put(*ip, node_port, None, Some(name.clone()), weight, state);
             }
         }
@@ -267,6 +277,13 @@ impl Found {
         self.members.list = self.by_address.into_values().collect();
         self.members
     }
+}
+
+/// An address of its own before one of the outside; among those, as `order` says.
+fn address<'n>(node: &'n Node, family: Family, order: &[IpNet]) -> Option<&'n IpAddr> {
+    let rank = |ip: &IpAddr| order.iter().position(|net| net.contains(ip)).unwrap_or(order.len());
+    let its = node.addresses.iter().filter(|ip| Family::of(**ip) == family);
+    its.min_by_key(|ip| (node.external.contains(ip), rank(ip)))
 }
 
 /// Where a member comes from, for people.

@@ -70,7 +70,8 @@ pub(crate) fn plan(
     planned.problems.extend(uncertified(demand, certificates));
     planned.problems.extend(unheeded(demand));
     for wanted in &demand.ports {
-        let mut found = members(index, &demand.service, &wanted.port, host, demand.members_from());
+        let (from, order) = (demand.members_from(), demand.address_order());
+        let mut found = members(index, &demand.service, &wanted.port, host, from, order);
         demand.select(|name| index.node(name).map(|it| &**it), &mut found);
         planned.names.extend(found.names.iter().cloned());
         planned.members += found.list.len();
@@ -285,7 +286,8 @@ pub(crate) fn backend_tls(
     certificates: &Certificates,
 ) -> Option<Arc<BackendTls>> {
     let (wishes, meta) = (&demand.wishes.tls.members, &demand.service.meta);
-    if !may_be || !wishes.spoken.unwrap_or(speaks_tls(port)) {
+    // In a cloud it is refused; what a port says of its protocol is not asked for.
+    if !may_be || !wishes.spoken.unwrap_or(demand.cloud.is_none() && speaks_tls(port)) {
         return None;
     }
     let authorities = |name: &Name| {
@@ -370,6 +372,14 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         );
     }
     problems.extend(own_listeners::problem(demand, wanted, &found.refused));
+    if demand.cloud.is_some() && found.by_nodes && found.list.is_empty() && !found.no_node_port {
+        let message = "no Node may be a member: the members that its load balancer has stay as they are";
+        problems.push(problem(Reason::NoEndpoints, message.to_owned()).fix(
+            "See node-selector, the labels of Nodes (node.kubernetes.io/exclude-from-external-load-balancers), and \
+             that Nodes have addresses of its family.",
+        ));
+        return problems;
+    }
     if !found.list.is_empty() || !found.names.is_empty() || !found.refused.is_empty() || found.awaited {
         return problems;
     }

@@ -1,6 +1,6 @@
 //! Node and Namespace.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use seaway_model::{
     Fact, Kind,
@@ -13,16 +13,23 @@ use super::{
 };
 use crate::decode::Field;
 
+/// The taint of a Node that the cluster autoscaler is about to remove.
+const AUTOSCALER: &str = "ToBeDeletedByClusterAutoscaler";
+
 pub(super) fn node(root: &Field<'_>) -> Option<Vec<Fact>> {
     let naming = Naming { kind: Kind::Node, namespaced: false, rule: words::dns1123_subdomain };
     let meta = meta::read(root, &naming);
     let (spec, status) = (root.child("spec"), root.child("status"));
     let list = status.child("addresses");
-    let addresses = list.items().filter_map(|item| match item.child("type").name()? {
-        "InternalIP" | "ExternalIP" => item.child("address").ip(),
-        _ => None,
-    });
-    let addresses = addresses.collect();
+    let of = |kind: &str| -> Vec<IpAddr> {
+        let its = list.items().filter(|item| item.child("type").name() == Some(kind));
+        its.filter_map(|item| item.child("address").ip()).collect()
+    };
+    let (mut addresses, mut external) = (of("InternalIP"), of("ExternalIP"));
+    external.retain(|ip| !addresses.contains(ip));
+    addresses.extend(&external);
+    let taints = spec.child("taints");
+    let is_doomed = taints.items().any(|item| item.child("key").name() == Some(AUTOSCALER));
     let conditions = status.child("conditions");
     let mut ready = None;
     for item in conditions.items() {
@@ -32,6 +39,8 @@ pub(super) fn node(root: &Field<'_>) -> Option<Vec<Fact>> {
     }
     let node = Node {
         addresses,
+        external,
+        leaving: is_doomed || root.child("metadata").child("deletionTimestamp").is_set(),
         provider_id: spec.child("providerID").name().map(Into::into),
         // One that is written down by hand says nothing of its kubelet.
         ready: ready.unwrap_or(true),
@@ -76,6 +85,26 @@ mod tests {
         assert!(!node.ready);
         let told = faults("apiVersion: v1\nkind: Node\nmetadata: {name: n1, namespace: x}\n");
         assert_eq!(told, ["3 metadata.namespace: Forbidden: not allowed on this type"]);
+    }
+
+    #[test]
+    fn a_node_says_which_addresses_are_its_own_and_whether_it_is_about_to_go() {
+        let node = |text: &str| {
+            let found = facts(&format!("apiVersion: v1\nkind: Node\n{text}"));
+            let Fact::Node(node) = &found[0] else { panic!("{found:?}") };
+            (**node).clone()
+        };
+        let it = node(
+            "metadata: {name: one}\nstatus: {addresses: [{type: ExternalIP, address: 192.0.2.1}, \
+             {type: InternalIP, address: 10.0.0.1}, {type: ExternalIP, address: 10.0.0.1}]}\n",
+        );
+        let ips: Vec<String> = it.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(ips, ["10.0.0.1", "192.0.2.1"], "whatever their order");
+        assert_eq!((it.external.len(), it.leaving), (1, false));
+        let tainted = "spec: {taints: [{key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}]}\n";
+        assert!(node(&format!("metadata: {{name: one}}\n{tainted}")).leaving);
+        assert!(node("metadata: {name: one, deletionTimestamp: '2026-01-01T00:00:00Z'}\n").leaving);
+        assert!(!node("metadata: {name: one}\nspec: {taints: [{key: other, effect: NoSchedule}]}\n").leaving);
     }
 
     #[test]

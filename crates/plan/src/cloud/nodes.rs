@@ -1,11 +1,12 @@
 //! Nodes as members of load balancers in clouds: which of them, and what they let in.
 
+use ipnet::IpNet;
 use seaway_model::{
     Name,
     config::MembersFrom,
     fact::{FamilyPolicy, Node},
     group::{CloudNode, From, Openings},
-    load_balancer::{Balance, Bind, Family, Outside},
+    load_balancer::{Balance, Bind, Family, MemberState, Outside},
     outcome::Shown,
 };
 
@@ -17,6 +18,11 @@ impl Demand {
         self.labels().iter().all(|(name, value)| {
             node.meta.labels.get(name).is_some_and(|it| value.as_ref().is_none_or(|value| it == value))
         })
+    }
+
+    /// Which addresses of its Nodes come first.
+    pub(crate) fn address_order(&self) -> &[IpNet] {
+        self.cloud.as_ref().map(|(_, usual)| &usual.networking.order[..]).unwrap_or_default()
     }
 
     /// Whether that is by their labels.
@@ -34,6 +40,10 @@ impl Demand {
         if found.by_nodes && self.cloud.is_some() {
             let is_meant = |name: &str| node(name).is_some_and(|it| self.selects(it));
             found.list.retain(|it| it.node.as_ref().is_none_or(|name| is_meant(name)));
+            if found.list.iter().all(|it| it.state == MemberState::Draining) {
+                // Nobody would be left to serve: all stay until there is another.
+                found.list.iter_mut().for_each(|it| it.state = MemberState::Ready);
+            }
         }
     }
 

@@ -47,7 +47,7 @@ impl Served {
         };
         served.problems.extend(unvouched(&demand, given.certificates));
         for wanted in &demand.ports {
-            let found = members(given.index, service, &wanted.port, given.host, demand.wishes.members);
+            let found = members(given.index, service, &wanted.port, given.host, demand.wishes.members, &[]);
             served.problems.extend(noticed(&demand, wanted, &found));
             served.names.extend(found.names.iter().cloned());
             served.refused.extend(found.refused.iter().map(|it| it.at.ip()));

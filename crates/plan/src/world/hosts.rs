@@ -116,7 +116,8 @@ impl World {
     fn has_members_for(&self, state: &OwnerState, host: &HostReport) -> bool {
         let Some(demand) = state.demand.as_ref().filter(|it| it.service.local_only) else { return true };
         let from = demand.wishes.members;
-        let here = |it| !members(&self.index, &demand.service, it, Some(&host.host), from).list.is_empty();
+        let here =
+            |it| !members(&self.index, &demand.service, it, Some(&host.host), from, &[]).list.is_empty();
         demand.ports.iter().any(|it| here(&it.port))
     }
 

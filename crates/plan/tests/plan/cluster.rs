@@ -1,5 +1,6 @@
 //! What only a cluster has: several processes with one plan, and Nodes. Facts in, plans out; no cluster is there.
 
+mod addresses;
 mod clouds;
 mod draining;
 mod following;

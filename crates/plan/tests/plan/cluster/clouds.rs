@@ -66,7 +66,7 @@ pub(crate) fn world(usual: CloudDefaults, changes: Vec<Change>) -> World {
 
 pub(crate) fn node(name: &str, at: &str) -> Change {
     let meta = Meta { name: name.into(), ..Meta::default() };
-    let node = Node { meta, addresses: vec![ip(at)], provider_id: None, ready: true, unschedulable: false };
+    let node = Node { meta, addresses: vec![ip(at)], ready: true, ..Node::default() };
     Change::Put(Fact::Node(Arc::new(node)))
 }
 

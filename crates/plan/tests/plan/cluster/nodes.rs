@@ -19,9 +19,8 @@ fn node(name: &str, at: &[&str]) -> Node {
     Node {
         meta: Meta { name: name.into(), ..Meta::default() },
         addresses: at.iter().map(|it| ip(it)).collect(),
-        provider_id: None,
         ready: true,
-        unschedulable: false,
+        ..Node::default()
     }
 }
 
