@@ -222,6 +222,8 @@ pub struct Outside {
     pub beside: Vec<CloudNode>,
     /// Nodes are opened to it; who may come is said there, where the provider cannot.
     pub opened: bool,
+    /// Members are Nodes.
+    pub by_nodes: bool,
     /// Members are probed because somebody said so.
     pub monitored: bool,
     /// Reached from the cloud's own networks only.

@@ -182,9 +182,11 @@ impl Wishes {
                 ),
             }
         }
-        for key in annotations.keys().filter(|key| key.starts_with("seaway.dev/")) {
-            if !rows().any(|row| row.names.contains(&key.as_str())) {
-                problems.push(unknown(object, key));
+        for key in annotations.keys() {
+            let Some(prefix) = PREFIXES.iter().find(|prefix| key.starts_with(**prefix)) else { continue };
+            let is_known = rows().any(|row| row.names.contains(&key.as_str()));
+            if !is_known && key.as_str() != PUBLISHED {
+                problems.push(unknown(object, key, prefix));
             }
         }
         problems
@@ -214,8 +216,14 @@ pub(crate) fn nobody() -> Vec<IpNet> {
     vec![IpNet::from(IpAddr::from([0_u8; 4])), IpNet::from(IpAddr::from([0_u16; 8]))]
 }
 
-fn unknown(object: &ObjectRef, key: &Name) -> Problem {
-    let names: Vec<&str> = rows().map(|row| row.names[0]).collect();
+/// Of annotations below these, all mean something.
+const PREFIXES: [&str; 2] = ["seaway.dev/", "loadbalancer.openstack.org/"];
+/// Written for people, and read by nobody.
+const PUBLISHED: &str = "loadbalancer.openstack.org/load-balancer-address";
+
+fn unknown(object: &ObjectRef, key: &Name, prefix: &str) -> Problem {
+    let names = rows().flat_map(|row| row.names).copied();
+    let names: Vec<&str> = names.filter(|name| name.starts_with(prefix)).collect();
     let problem =
         Problem::new(object.clone(), Reason::BadAnnotation, format!("nothing is known by the name {key}"))
             .at(format!("metadata.annotations[{key}]"));
@@ -265,6 +273,15 @@ mod tests {
     fn a_misspelt_name_of_ours_is_told_with_the_nearest() {
         let (_, problems) = read(&[("seaway.dev/balanse", "source-hash")]);
         assert_eq!(problems[0].fix, "Did you mean seaway.dev/balance?");
+    }
+
+    #[test]
+    fn an_unknown_name_of_the_other_controller_is_told_with_the_nearest() {
+        let (_, problems) = read(&[("loadbalancer.openstack.org/floating-netwrok-id", "x")]);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].fix, "Did you mean loadbalancer.openstack.org/floating-network-id?");
+        let (_, problems) = read(&[("loadbalancer.openstack.org/load-balancer-address", "192.0.2.1")]);
+        assert!(problems.is_empty(), "it is written for people: {problems:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a Service asks of a cloud, with what the configuration says where it says nothing.
 
 mod nodes;
+mod remarks;
 
 pub(crate) use self::nodes::cloud_node;
 
@@ -84,11 +85,11 @@ impl Demand {
             both: self.service.families.policy == FamilyPolicy::Require,
             beside: Vec::new(),
             opened: self.is_opened(),
+            by_nodes: self.members_from() == MembersFrom::EveryNode,
             monitored: self.check().is_some(),
             internal,
-            network: placed(
-                one(|it| &it.network, [first, second, &usual.place]).filter(|_| subnet.is_none()),
-            ),
+            // Beside a subnet, too: Octavia refuses one that is not in it.
+            network: placed(one(|it| &it.network, [first, second, &usual.place])),
             subnet: placed(subnet),
             member_subnet: one(|it| &it.member_subnet, [own, class, &usual.place])
                 .or_else(|| usual.place.subnet.clone()),
@@ -173,6 +174,7 @@ impl Demand {
             let message = "the configuration makes all load balancers internal".to_owned();
             tell(Reason::Unsupported, field, message, "Ask whoever wrote internal-lb there.".to_owned());
         }
+        self.problems.extend(self.remarks(&usual));
         self.enabled(&usual);
     }
 

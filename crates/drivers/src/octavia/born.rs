@@ -30,7 +30,10 @@ pub(super) fn otherwise(wish: &Wish, it: &LoadBalancer, provider: &str) -> Vec<S
     hold("availability zone", outside.zone.as_deref(), it.availability_zone.as_deref());
     match (&outside.port, &outside.subnet, &outside.network) {
         (Some(port), _, _) => hold("port", Some(port), it.vip_port_id.as_ref().map(|it| it.as_str())),
-        (_, Some(subnet), _) => hold("subnet", Some(subnet), it.vip_subnet_id.as_ref().map(|it| it.as_str())),
+        (_, Some(subnet), network) => {
+            hold("network", network.as_deref(), it.vip_network_id.as_ref().map(|it| it.as_str()));
+            hold("subnet", Some(subnet), it.vip_subnet_id.as_ref().map(|it| it.as_str()));
+        }
         (_, _, network) => {
             hold("network", network.as_deref(), it.vip_network_id.as_ref().map(|it| it.as_str()))
         }

@@ -140,6 +140,8 @@ pub fn read(conf: &CloudConf) -> Read {
     }
     let entries: Vec<&Entry> = conf.ini.entries("Networking").collect();
     set::<_, ()>(conf, "Networking", &entries, NETWORKING, &mut found, &[], told);
+    told.told.extend(left_to_others(conf));
+    told.told.extend(method(conf, &found));
     let Remarks { mut refused, mut told } = remarks;
     for lines in [&mut refused, &mut told] {
         lines.sort();
@@ -147,6 +149,40 @@ pub fn read(conf: &CloudConf) -> Read {
     }
     Read { defaults: found, refused, told }
 }
+
+/// What is for controllers that stay, so that nobody waits for it to do something here.
+const OTHERS: [(&str, &str, &str); 4] = [
+    ("Networking", "public-network-name", NODES),
+    ("Networking", "internal-network-name", NODES),
+    ("Route", "router-id", "routes are written by the cloud controller manager, which goes on reading it"),
+    ("Metadata", "search-order", "it is read by the cloud controller manager alone"),
+];
+const NODES: &str = "the cloud controller manager writes the addresses of Nodes by it, and goes on doing so; \
+     members are at the InternalIP that a Node has";
+
+fn left_to_others(conf: &CloudConf) -> impl Iterator<Item = String> + '_ {
+    OTHERS.iter().flat_map(move |(section, key, why)| {
+        let entries = conf.ini.entries(section).filter(|it| it.key.eq_ignore_ascii_case(key));
+        entries.map(move |entry| format!("{}: [{section}] {key}: {why}", conf.place(entry.line)))
+    })
+}
+
+/// A way to balance that the provider does not have.
+fn method(conf: &CloudConf, found: &CloudDefaults) -> Option<String> {
+    let entry =
+        conf.ini.entries("LoadBalancer").filter(|it| it.key.eq_ignore_ascii_case("lb-method")).last()?;
+    let (method, provider) = (entry.value().trim(), &found.provider);
+    let instead = match (method, provider.as_str() == BY_SOURCE_PORT) {
+        ("SOURCE_IP_PORT", false) => "ROUND_ROBIN",
+        ("ROUND_ROBIN", true) => "SOURCE_IP_PORT",
+        _ => return None,
+    };
+    let place = conf.place(entry.line);
+    Some(format!("{place}: [LoadBalancer] lb-method: provider {provider} has no {method}: it does {instead}"))
+}
+
+/// It has no other way to balance.
+const BY_SOURCE_PORT: &str = "ovn";
 
 /// In the order of the rows, so that those which refine others come after them. `others`: rows of the same section that
 /// set something else.
@@ -261,7 +297,8 @@ mod tests {
              [Networking]\npublic-network-name=one\npublic-network-name=two\naddress-sort-order=10.0.0.0/8, fd00::/8\n\
              [BlockStorage]\nbs-version=v3\n",
         );
-        assert_eq!(told, [""; 0]);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().all(|it| it.contains("] public-network-name: ")), "{told:?}");
         assert_eq!((found.provider.as_str(), found.balance), ("ovn", None));
         assert_eq!(found.place.floating_network.as_deref(), Some("net-1"));
         assert_eq!(found.place.floating_subnet, Some(FloatingSubnet::Named("public*".into())));

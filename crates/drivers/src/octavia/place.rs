@@ -62,7 +62,7 @@ pub(super) async fn placed(
         let network = picked.network_id.clone();
         at = Some(picked.id);
         if second.is_some() { of_network(cloud, network.as_str()).await? } else { Vec::new() }
-    } else if let Some(network) = &outside.network
+    } else if let (Some(network), None) = (&outside.network, &outside.subnet)
         && (second.is_some() || first == Family::V6)
     {
         let all = of_network(cloud, network).await?;

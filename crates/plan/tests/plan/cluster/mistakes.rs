@@ -54,3 +54,32 @@ fn a_configuration_that_is_refused_is_told_with_its_line() {
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].message.contains(why), "{}", problems[0].message);
 }
+
+#[test]
+fn what_is_asked_for_and_not_done_in_a_cloud_is_told() {
+    for (key, value, expected) in [
+        ("seaway.dev/timeout-idle", "5s", "do not have this"),
+        ("seaway.dev/slow-start", "5s", "do not have this"),
+        ("seaway.dev/share", "a", "do not have this"),
+        ("seaway.dev/backend-tls", "true", "do not have this"),
+        ("seaway.dev/address", "192.0.2.1,192.0.2.2", "the first is asked for"),
+        ("loadbalancer.openstack.org/lb-method", "SOURCE_IP_PORT", "it does ROUND_ROBIN"),
+    ] {
+        let (world, _) = outside(usual(), &[(key, value)]);
+        let problems = world.problems();
+        assert_eq!(problems.len(), 1, "{key}: {problems:?}");
+        assert!(problems[0].message.contains(expected), "{key}: {}", problems[0].message);
+        assert_eq!(problems[0].field, Name::from(format!("metadata.annotations[{key}]")));
+    }
+    let ovn = CloudDefaults { provider: "ovn".into(), ..usual() };
+    let method = "loadbalancer.openstack.org/lb-method";
+    assert!(outside(ovn, &[(method, "SOURCE_IP_PORT")]).0.problems().is_empty());
+}
+
+#[test]
+fn a_network_beside_a_subnet_of_the_file_is_asked_for_together_with_it() {
+    let mut usual = usual();
+    (usual.place.network, usual.place.subnet) = (None, Some("s".into()));
+    let (_, it) = outside(usual, &[("loadbalancer.openstack.org/network-id", "dmz")]);
+    assert_eq!((it.network.as_deref(), it.subnet.as_deref()), (Some("dmz"), Some("s")));
+}

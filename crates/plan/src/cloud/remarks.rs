@@ -1,0 +1,125 @@
+//! What a Service asks of a cloud that is not done there, or not as it says. None of it is passed over in silence.
+
+use seaway_model::{
+    L4, Problem, Reason,
+    config::CloudDefaults,
+    fact::FamilyPolicy,
+    load_balancer::{Family, Protocol},
+};
+
+use crate::{annotations::BALANCE, demand::Demand};
+
+/// Done by our own data plane alone.
+const NATIVE: [&str; 15] = [
+    "seaway.dev/address-pool",
+    "seaway.dev/share",
+    "seaway.dev/share-across-namespaces",
+    "seaway.dev/passive-ejection",
+    "seaway.dev/passive-ejection-share",
+    "seaway.dev/slow-start",
+    "seaway.dev/panic-threshold",
+    "seaway.dev/transparent",
+    "seaway.dev/proxy-protocol-from",
+    "seaway.dev/max-new-connections-per-second",
+    "seaway.dev/timeout-connect",
+    "seaway.dev/timeout-idle",
+    "seaway.dev/timeout-half-closed",
+    "seaway.dev/timeout-udp",
+    "seaway.dev/drain",
+];
+/// The same, where HTTP is spoken; elsewhere they are told as what is about HTTP.
+const NATIVE_OF_HTTP: [&str; 5] = [
+    "seaway.dev/passive-ejection-errors",
+    "seaway.dev/timeout-answer",
+    "seaway.dev/timeout-keep-alive",
+    "seaway.dev/max-body-size",
+    "seaway.dev/reuse-connections",
+];
+/// About TLS to members, which is refused where it would be spoken.
+const TO_MEMBERS: [&str; 4] = [
+    "seaway.dev/backend-tls",
+    "seaway.dev/backend-tls-name",
+    "seaway.dev/backend-tls-authorities",
+    "seaway.dev/backend-tls-verify",
+];
+const STICKY: &str = "seaway.dev/sticky-cookie";
+/// The name of a cookie where none is said.
+const USUAL_COOKIE: &str = "SERVERID";
+/// Providers that do nothing but `SOURCE_IP_PORT`.
+const BY_SOURCE_PORT: &str = "ovn";
+
+impl Demand {
+    pub(super) fn remarks(&self, usual: &CloudDefaults) -> Vec<Problem> {
+        let mut remarks = Vec::new();
+        let mut remark = |field: &str, message: String, fix: &str| {
+            let problem = Problem::new(self.owner.object(), Reason::Unsupported, message);
+            remarks.push(problem.at(field).fix(fix));
+        };
+        let http = &self.wishes.http;
+        let at_front_door = http.front_door == Some(true) || !http.hosts.is_empty() || !http.paths.is_empty();
+        let to_members = TO_MEMBERS.iter().filter(|_| !self.ports.iter().any(|it| self.speaks_tls(it)));
+        let speaks_http = self.ports.iter().any(|it| self.protocol(&it.port) == Protocol::Http);
+        let of_http = NATIVE_OF_HTTP.iter().filter(|_| speaks_http);
+        let native = NATIVE.iter().chain(of_http).chain(to_members).filter(|_| !at_front_door);
+        for field in native.filter_map(|option| self.wishes.written.get(option)) {
+            let message = "load balancers of a cloud do not have this: it changes nothing".to_owned();
+            remark(field, message, "Remove it, or serve the Service with the native driver.");
+        }
+        if let (Some((name, _)), false, Some(field)) =
+            (&http.cookie, at_front_door, self.wishes.written.get(STICKY))
+            && name.as_str() != USUAL_COOKIE
+        {
+            let message = format!("the cloud chooses the name of its cookie: it is not called {name}");
+            remark(field, message, "Say \"true\".");
+        }
+        if let [first, _, ..] = self.wishes.requested[..] {
+            let message = format!("of several addresses the first is asked for, {first}");
+            remark(&self.wishes.requested_field, message, "Ask for one address.");
+        }
+        let is_plain = |l4: L4| l4 != L4::Tcp;
+        let plain: Vec<String> = (self.ports.iter())
+            .filter(|it| self.wishes.proxy.is_some() && is_plain(it.port.protocol))
+            .map(|it| it.id().to_string())
+            .collect();
+        if !plain.is_empty() {
+            let message =
+                format!("PROXY protocol is for TCP: members of port {} do not get it", plain.join(", "));
+            remark(
+                &self.wishes.field_of("seaway.dev/proxy-protocol"),
+                message,
+                "Give those ports a Service of their own.",
+            );
+        }
+        if let Some((message, fix)) = self.method(usual) {
+            remark(&self.wishes.field_of(BALANCE), message, fix);
+        }
+        let wanted = self.service.families;
+        if usual.networking.no_ipv6
+            && wanted.policy == FamilyPolicy::Require
+            && wanted.second == Some(Family::V6)
+        {
+            let message = "ipv6-support-disabled of [Networking] leaves it one address, of IPv4".to_owned();
+            remark("spec.ipFamilyPolicy", message, "Say SingleStack, or take ipv6-support-disabled away.");
+        }
+        remarks
+    }
+
+    /// A way to balance that the provider does not have, and what it does instead.
+    fn method(&self, usual: &CloudDefaults) -> Option<(String, &'static str)> {
+        let field = self.wishes.written.get(BALANCE)?;
+        let annotations = &self.service.meta.annotations;
+        let said = annotations.iter().find(|(key, _)| field.contains(&format!("[{key}]")))?.1;
+        let provider = self.wishes.cloud.provider.as_ref().unwrap_or(&usual.provider);
+        match (said.trim(), provider.as_str()) {
+            ("SOURCE_IP_PORT", it) if it != BY_SOURCE_PORT => Some((
+                format!("provider {it} has no SOURCE_IP_PORT: it does ROUND_ROBIN"),
+                "Say ROUND_ROBIN.",
+            )),
+            ("ROUND_ROBIN" | "round-robin", it) if it == BY_SOURCE_PORT => Some((
+                format!("provider {it} has no ROUND_ROBIN: it does SOURCE_IP_PORT"),
+                "Say SOURCE_IP_PORT.",
+            )),
+            _ => None,
+        }
+    }
+}
