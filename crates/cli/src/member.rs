@@ -372,6 +372,7 @@ impl Member {
         if settings.told != self.settings.told {
             settings.told.iter().for_each(|line| warn!("{line}"));
         }
+        self.conf.iter().for_each(|(octavia, _)| cloud::follow(&settings, octavia));
         self.usable.store(cloud::refused(&settings).is_none(), Ordering::Relaxed);
         let config = beside(&self.status_page, settings.config.clone());
         let config = Change::Config(Arc::new(config));

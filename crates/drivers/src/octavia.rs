@@ -14,6 +14,7 @@ mod audit;
 mod away;
 pub mod belongings;
 mod born;
+mod cascade;
 mod checks;
 pub mod conf;
 mod crowded;
@@ -31,6 +32,7 @@ mod monitors;
 pub mod names;
 mod obstacles;
 mod pairs;
+mod partial;
 mod parts;
 mod place;
 mod placement;
@@ -54,12 +56,12 @@ mod write;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, LbKey, ListenerId, Name, Owner, Problem, Unit, outcome::Serving, unit::Place};
+use seaway_model::{Desired, LbKey, ListenerId, Name, Owner, Unit, outcome::Serving, unit::Place};
 use seaway_openstack::{Clock, RealClock, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
@@ -85,7 +87,7 @@ use self::{
     shared::{Closed, marks},
     steps::steps,
     survey::{Kept, Used},
-    wanted::{Wanted, refused, wanted},
+    wanted::{Wanted, wanted},
 };
 
 /// How its places say that they are ours: `Place::Cloud { driver, .. }`.
@@ -120,6 +122,8 @@ pub struct Octavia {
     quotas: Quotas,
     external: External,
     tell: Option<Tell>,
+    /// One call deletes a load balancer with all below it.
+    cascades: AtomicBool,
 }
 
 /// What there was after the last call that was answered.
@@ -166,6 +170,7 @@ impl Octavia {
             quotas: Quotas::default(),
             external: External::default(),
             tell: None,
+            cascades: AtomicBool::new(true),
         }
     }
 
@@ -214,6 +219,7 @@ impl Octavia {
         let can = self.abilities(wish, observed.balancer.as_ref());
         let wish = Part::of(key, wish, observed, &can).cut(key, wish);
         let mut wanted = wanted(cluster, key, &owner, &wish, &can);
+        self.lessen(&mut wanted, &wish, observed, &can);
         if wanted.balancer.provider.is_left() {
             wanted.balancer.provider = Some(self.provider.to_string()).into();
         }
@@ -250,13 +256,6 @@ impl Driver for Octavia {
         matches!(unit, Unit::LoadBalancer(Place::Cloud { driver, .. }, _) if driver.as_str() == OCTAVIA)
     }
 
-    fn refuse(&self, desired: &Desired) -> Vec<(Owner, Problem)> {
-        match desired {
-            Desired::LoadBalancer(wish) => refused(wish, &self.abilities(wish, None)),
-            _ => Vec::new(),
-        }
-    }
-
     fn steps(&self, desired: &Desired, observed: &Observed) -> Vec<Step> {
         let Some(unit) = &observed.unit else { return Vec::new() };
         let Unit::LoadBalancer(_, key) = unit else { return Vec::new() };
@@ -282,12 +281,13 @@ impl Driver for Octavia {
                 steps(wanted.as_ref(), observed, |description| joined.cluster.made(description, key))
             })
         };
-        match (desired, &marks) {
+        let steps = match (desired, &marks) {
             (Desired::Removed(former), Some(marks)) => {
                 former::steps(&joined.cluster, key, former, marks, observed, from)
             }
             _ => from(observed),
-        }
+        };
+        self.one_by_one(self.spared(unit, desired, observed, steps), observed)
     }
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
@@ -300,6 +300,7 @@ impl Driver for Octavia {
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
         let mut observed = Box::pin(self.look(joined, unit, key, desired)).await?;
+        self.begin(unit, desired, &observed)?;
         let lost = Box::pin(tls::lost(&joined.cloud, desired, &observed)).await;
         observed.lost = lost.map_err(|error| self.failed(&asker, &error))?;
         if let (None, Some(told)) = (&observed.balancer, &observed.lost) {
@@ -395,6 +396,7 @@ impl Driver for Octavia {
         };
         self.refusals.passed(unit);
         told.problems = told::problems(wish, observed);
+        told.problems.extend(self.refused_of(unit, desired, observed).problems);
         let Some(balancer) = &observed.balancer else {
             told.again = Some(if is_paused(desired) { AUDIT } else { LOOK });
             return told;

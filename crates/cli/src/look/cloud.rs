@@ -100,7 +100,12 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     for unit in units {
         let desired = held(world.desire(&unit));
         if driver.serves(&unit) {
-            prospects.push(prospect(&*driver, &unit, &desired).await);
+            let mut one = prospect(&*driver, &unit, &desired).await;
+            if one.problems.is_empty() {
+                // All else of it can be.
+                one.problems = driver.refuse(&desired).iter().map(|(_, it)| it.line()).collect();
+            }
+            prospects.push(one);
         } else if groups.serves(&unit) {
             prospects.push(prospect(&groups, &unit, &desired).await);
         }

@@ -58,8 +58,16 @@ pub(crate) fn configure_or_refuse(settings: &mut settings::Settings, file: &Path
     let why = format!("{wrong:#}");
     let defaults = settings.config.clouds.get_mut(CLASS).expect("it was just put there");
     Arc::make_mut(defaults).refused = Some(why.as_str().into());
-    settings.told = vec![format!("nothing is written in the cloud until {} is corrected: {why}", file.display())];
+    settings.told =
+        vec![format!("nothing is written in the cloud until {} is corrected: {why}", file.display())];
     Ok(())
+}
+
+/// What the driver needs of the file, beside what Services are planned by.
+pub(super) fn follow(settings: &settings::Settings, octavia: &Octavia) {
+    if let Some(defaults) = settings.config.clouds.get(CLASS) {
+        octavia.set_cascade(defaults.cascade);
+    }
 }
 
 /// Why nothing is written in the cloud.
@@ -138,7 +146,7 @@ pub(crate) fn octavia(
             Ok((cloud, octavia::Cluster { uid, name }))
         })
     };
-    Octavia::new(Box::new(join), defaults.provider.clone(), may)
+    Octavia::new(Box::new(join), defaults.provider.clone(), may).cascading(defaults.cascade)
 }
 
 /// Looks at everything there, at the start of each lead and once in each period: for what others changed, and for what
@@ -250,7 +258,10 @@ mod tests {
             let told = refused(&settings).expect("it is refused");
             assert!(told.contains(why), "{told}");
             assert!(settings.told[0].contains(why), "{:?}", settings.told);
-            assert!(configure(&mut settings.clone(), conf.path()).is_err(), "plan --cloud shows nothing by it");
+            assert!(
+                configure(&mut settings.clone(), conf.path()).is_err(),
+                "plan --cloud shows nothing by it"
+            );
         }
         let mut settings = settings::load(None).unwrap();
         assert!(configure_or_refuse(&mut settings, Path::new("/nowhere/cloud.conf")).is_err());

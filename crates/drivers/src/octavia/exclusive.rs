@@ -53,7 +53,10 @@ impl Octavia {
             (Step::Join(_), Some(balancer), _) => self.closed.admits(&balancer.it.id)?,
             _ => {}
         }
-        let done = Box::pin(write::write(&joined.cloud, step, observed)).await;
+        let done = match Box::pin(self.delete_alone(joined, step, observed)).await {
+            Ok(false) => Box::pin(write::write(&joined.cloud, step, observed)).await,
+            done => done.map(|_| ()),
+        };
         if matches!(step, Step::Join(_)) {
             // Who asked before did not see it.
             *came = Some(joined.cloud.clock().now());

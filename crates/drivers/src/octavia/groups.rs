@@ -9,6 +9,7 @@
 //! these words is never touched.
 
 pub(super) mod plugs;
+mod providers;
 mod read;
 pub mod rules;
 pub mod steps;
@@ -18,18 +19,21 @@ mod write;
 use std::{sync::Arc, time::Duration};
 
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, Group, Name, Owner, Problem, Reason, Unit};
+use seaway_model::{Desired, Group, Name, Owner, Problem, Reason, Unit, group::Openings};
 use seaway_openstack::{Service, neutron::NewSecurityGroup};
 
 pub use self::steps::{Observed, Step};
 use self::{
     plugs::{Plug, named},
+    providers::by_those_who_made,
     steps::{Part, Wanted, steps},
 };
 use super::{AUDIT, Cluster, Octavia, another_leads, away::Asker, names::shortened};
 
 /// A Node that is nowhere may only be on its way.
 const SOON: Duration = Duration::from_secs(30);
+/// A load balancer may be made again meanwhile, by another provider.
+const LATER: Duration = Duration::from_secs(60);
 
 /// What is known of a group.
 pub(super) struct Known {
@@ -94,6 +98,7 @@ impl Driver for Groups {
     fn steps(&self, desired: &Desired, there: &Observed) -> Vec<Step> {
         let (Some(joined), Some(class)) = (self.0.joined.get(), &there.class) else { return Vec::new() };
         let Desired::Group(group) = desired else { return steps(None, there) };
+        let group = &by_those_who_made(group, &there.providers);
         let cluster = &joined.cluster;
         let new = NewSecurityGroup {
             name: cluster.group(class).as_str().into(),
@@ -104,7 +109,7 @@ impl Driver for Groups {
     }
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
-        let Unit::SecurityGroup { class, .. } = unit else {
+        let Unit::SecurityGroup { cloud, class } = unit else {
             return Err(Failure::Retry(format!("{unit} is no security group")));
         };
         if !(self.0.may)() {
@@ -137,6 +142,8 @@ impl Driver for Groups {
         self.0.mark_ours(&joined.cluster, &mut there.theirs);
         there.class = Some(class.clone());
         there.owners = owners;
+        let made = self.0.made_by(joined, cloud, desired, &there.providers).await;
+        there.providers = made.map_err(|error| self.0.failed(&asker, &error))?;
         self.keep(unit, Some((there.clone(), at)));
         Ok(there)
     }
@@ -176,7 +183,15 @@ impl Driver for Groups {
             return told;
         };
         let problems = problems(group, there);
-        told.again = Some(if problems.is_empty() { AUDIT } else { SOON });
+        // One that is made again by another provider is opened to as that one needs it.
+        let is_other = |it: (&Owner, &Arc<Openings>)| {
+            there.providers.get(it.0).is_some_and(|made| it.1.provider.as_ref() != Some(made))
+        };
+        told.again = Some(match problems.is_empty() {
+            true if group.openings.iter().any(is_other) => LATER,
+            true => AUDIT,
+            false => SOON,
+        });
         told.problems = problems;
         told
     }

@@ -286,75 +286,111 @@ fn algorithm(pool: &Pool, can: &Abilities) -> Algorithm {
 
 /// What this provider cannot do for them.
 pub fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
-    let mut refused = no_ids(wish);
+    let ports = wish.listeners.keys().flat_map(|id| refused_at(wish, *id, can));
+    no_ids(wish).into_iter().chain(ports).chain(metrics_refused(wish, can)).collect()
+}
+
+/// The same, of one listener.
+pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -> Vec<(Owner, Problem)> {
+    let mut refused = Vec::new();
     // Nodes themselves let nobody else in, where they see who comes.
     let guarded = wish.options.outside.as_ref();
     let guarded = guarded.is_some_and(|it| it.opened && is_transparent(it.provider.as_ref()));
-    for listener in wish.listeners.values() {
-        let mut refuse = |what: &str, fix: &str| {
-            let problem = Problem::new(
-                listener.owner.object(),
-                Reason::Unsupported,
-                format!("port {}: this provider of load balancers has no {what}", listener.id()),
-            );
-            refused.push((listener.owner.clone(), problem.fix(fix)));
-        };
-        let mut need = |it: bool, ability: Ability| {
-            if it && !can.has(ability) {
-                refuse(ability.as_str(), "Choose another provider, or ask for less.");
-            }
-        };
-        need(listener.l4 == L4::Tcp, Ability::Tcp);
-        need(listener.l4 == L4::Udp, Ability::Udp);
-        need(listener.l4 == L4::Sctp, Ability::Sctp);
-        need(listener.protocol == Protocol::Http, Ability::Http);
-        need(!listener.sources.is_empty() && !guarded, Ability::AllowedCidrs);
-        let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else {
-            refuse("rules", "Lead all of a port to one Service, or serve it with the native driver.");
-            continue;
-        };
-        need(pool.proxy.is_some(), Ability::Proxy);
-        need(matches!(pool.affinity, Some(Affinity::ClientIp(_))), Ability::SourceIpAffinity);
-        need(matches!(pool.affinity, Some(Affinity::Cookie { .. })), Ability::CookieAffinity);
-        let only_one = !can.has(Ability::RoundRobin) && pool.balance != Balance::RoundRobin;
-        if only_one || matches!(pool.balance, Balance::RandomTwo | Balance::First) {
-            refuse(
-                &format!("way to balance called {}", pool.balance.as_str()),
-                "Leave the choice to the provider.",
-            );
-        }
-        match checks::check(&wish.options, pool, can).as_ref().map(|it| &it.kind) {
-            Some(CheckKind::Grpc { .. }) => {
-                refuse("health check for gRPC", "Use an HTTP or a TCP check.");
-            }
-            Some(CheckKind::Http { expect: Some(_), .. } | CheckKind::Udp { expect: Some(_), .. }) => {
-                refuse("health check that reads answers", "Check by status alone.");
-            }
-            Some(CheckKind::Http { .. }) if !can.has(Ability::Http) => {
-                refuse("health check by HTTP", "Use a TCP check.");
-            }
-            Some(_) if listener.l4 == L4::Sctp && !can.has(Ability::Http) => {
-                refuse("health check of SCTP", "Leave it out: seaway.dev/cloud-monitor: \"false\".");
-            }
-            _ => {}
-        }
-        if let Some(port) = wish.options.outside.as_ref().and_then(|it| it.metrics) {
-            if !can.has(Ability::Prometheus) {
-                refuse(
-                    Ability::Prometheus.as_str(),
-                    "Choose another provider, or remove seaway.dev/metrics-port.",
-                );
-            } else if listener.id() == (ListenerId { l4: L4::Tcp, port }) {
-                refuse("room for metrics beside it", "Say another seaway.dev/metrics-port.");
-            }
-        }
+    let Some(listener) = wish.listeners.get(&id) else { return refused };
+    let mut say = |message: String, fix: &str| {
+        let message = format!("port {}: {message}", listener.id());
+        let problem = Problem::new(listener.owner.object(), Reason::Unsupported, message);
+        refused.push((listener.owner.clone(), problem.fix(fix)));
+    };
+    let served = leads_to(listener).and_then(|it| wish.pools.get(it));
+    if served.is_some_and(|it| it.proxy.is_some()) && listener.protocol == Protocol::Http {
+        say(
+            "members get either PROXY protocol or X-Forwarded-For, not both".to_owned(),
+            "Remove one of the annotations proxy-protocol and x-forwarded-for.",
+        );
     }
-    refused.extend(tls::refused(wish, can));
+    if served.is_some_and(|it| it.tls.is_some()) {
+        say(
+            "load balancers of a cloud speak no TLS to members: it would go in plaintext".to_owned(),
+            "Remove seaway.dev/backend-tls, or serve it with the native driver.",
+        );
+    }
+    let mut refuse =
+        |what: &str, fix: &str| say(format!("this provider of load balancers has no {what}"), fix);
+    let mut need = |it: bool, ability: Ability| {
+        if it && !can.has(ability) {
+            refuse(ability.as_str(), "Choose another provider, or ask for less.");
+        }
+    };
+    need(listener.l4 == L4::Tcp, Ability::Tcp);
+    need(listener.l4 == L4::Udp, Ability::Udp);
+    need(listener.l4 == L4::Sctp, Ability::Sctp);
+    need(listener.protocol == Protocol::Http, Ability::Http);
+    need(!listener.sources.is_empty() && !guarded, Ability::AllowedCidrs);
+    let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else {
+        refuse("rules", "Lead all of a port to one Service, or serve it with the native driver.");
+        return refused;
+    };
+    need(pool.proxy.is_some(), Ability::Proxy);
+    need(matches!(pool.affinity, Some(Affinity::ClientIp(_))), Ability::SourceIpAffinity);
+    need(matches!(pool.affinity, Some(Affinity::Cookie { .. })), Ability::CookieAffinity);
+    let only_one = !can.has(Ability::RoundRobin) && pool.balance != Balance::RoundRobin;
+    if only_one || matches!(pool.balance, Balance::RandomTwo | Balance::First) {
+        refuse(
+            &format!("way to balance called {}", pool.balance.as_str()),
+            "Leave the choice to the provider.",
+        );
+    }
+    match checks::check(&wish.options, pool, can).as_ref().map(|it| &it.kind) {
+        Some(CheckKind::Grpc { .. }) => {
+            refuse("health check for gRPC", "Use an HTTP or a TCP check.");
+        }
+        Some(CheckKind::Http { expect: Some(_), .. } | CheckKind::Udp { expect: Some(_), .. }) => {
+            refuse("health check that reads answers", "Check by status alone.");
+        }
+        Some(CheckKind::Http { .. }) if !can.has(Ability::Http) => {
+            refuse("health check by HTTP", "Use a TCP check.");
+        }
+        Some(_) if listener.l4 == L4::Sctp && !can.has(Ability::Http) => {
+            refuse("health check of SCTP", "Leave it out: seaway.dev/cloud-monitor: \"false\".");
+        }
+        _ => {}
+    }
+    refused.extend(tls::refused(&alone(wish, id), can));
     refused
 }
 
+/// Nothing else is served.
+fn alone(wish: &LoadBalancer, id: ListenerId) -> LoadBalancer {
+    let mut alone = wish.clone();
+    alone.listeners.retain(|it, _| *it == id);
+    alone
+}
+
+pub(super) fn metrics_refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
+    let Some(port) = wish.options.outside.as_ref().and_then(|it| it.metrics) else { return Vec::new() };
+    let id = ListenerId { l4: L4::Tcp, port };
+    let (message, fix) = match wish.listeners.contains_key(&id) {
+        _ if !can.has(Ability::Prometheus) => (
+            format!("this provider of load balancers has no {}", Ability::Prometheus.as_str()),
+            "Choose another provider, or remove seaway.dev/metrics-port.",
+        ),
+        true => (
+            format!("port {id}: there is no room for metrics beside it"),
+            "Say another seaway.dev/metrics-port.",
+        ),
+        false => return Vec::new(),
+    };
+    let owner = wish.listeners.values().map(|it| &it.owner).min();
+    let problem = |owner: &Owner| {
+        let problem = Problem::new(owner.object(), Reason::Unsupported, message.clone());
+        (owner.clone(), problem.fix(fix))
+    };
+    owner.into_iter().map(problem).collect()
+}
+
 /// What is named by something that cannot be an id, and so would be left out.
-fn no_ids(wish: &LoadBalancer) -> Vec<(Owner, Problem)> {
+pub(super) fn no_ids(wish: &LoadBalancer) -> Vec<(Owner, Problem)> {
     let Some(outside) = &wish.options.outside else { return Vec::new() };
     let named = [
         ("network", &outside.network),

@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::Driver;
 use seaway_model::{
     Desired, L4, LoadBalancer, Reason,
     load_balancer::{Affinity, HealthCheck},

@@ -1,6 +1,5 @@
 //! Performs what is to be done with floating IPs.
 
-use seaway_model::config::FloatingSubnet;
 use seaway_openstack::{
     Class, Cloud, Error,
     neutron::{FloatingIp, FloatingIpChange, Network, NewFloatingIp, Port, Subnet},
@@ -162,7 +161,7 @@ async fn obtain(
     let query = Query::all().with("network_id", &network);
     let subnets = cloud.all::<Subnet>().list::<Subnet>(query).await?;
     let chosen = chosen(choice, &subnets).map_err(|why| Error::new(Class::Invalid, why))?;
-    let mut last = Error::new(Class::Invalid, format!("no subnet of {network} fits {}", words(choice)));
+    let mut last = Error::new(Class::Invalid, format!("no subnet of {network} fits {choice}"));
     // One that is full does not spoil the others.
     for subnet in chosen {
         let new = NewFloatingIp { subnet_id: Edit::To(subnet.id.clone()), ..new.clone() };
@@ -200,12 +199,4 @@ async fn is_led_elsewhere(cloud: &Cloud, id: &Id<FloatingIp>, vip: Option<&Id<Po
 
 fn led_to(port: Id<Port>) -> FloatingIpChange {
     FloatingIpChange { port_id: Edit::To(Some(port)), ..FloatingIpChange::default() }
-}
-
-fn words(choice: &FloatingSubnet) -> String {
-    match choice {
-        FloatingSubnet::Id(id) => format!("the id {id}"),
-        FloatingSubnet::Named(pattern) => format!("the name {pattern}"),
-        FloatingSubnet::Tagged(tags) => format!("the tags {tags}"),
-    }
 }

@@ -34,6 +34,8 @@ pub struct Observed {
     pub places: Places,
     /// The other controller's, of Services that have ours.
     pub theirs: BTreeMap<Id<SecurityGroup>, Their>,
+    /// Who made the load balancers that are there, of those that are to be opened to.
+    pub providers: BTreeMap<Owner, Name>,
     /// Who hears of what is wrong.
     pub owners: Vec<Owner>,
     /// What could not be done, of one Node or of all; nobody tries it again before the next look.
@@ -128,12 +130,14 @@ fn of_rules(wanted: &Wanted<'_>, there: &Observed) -> Vec<Step> {
     let ports: BTreeSet<_> = rules.keys().map(|it| (it.l4, it.port)).collect();
     // Whoever does not know where a load balancer is does not know what is not needed.
     let mut openings = wanted.group.openings.values();
-    let all_known =
-        openings.all(|it| it.frozen || matches!(there.places.get(&it.from), Some(Ok(_))));
+    let all_known = openings.all(|it| it.frozen || matches!(there.places.get(&it.from), Some(Ok(_))));
     let frozen = frozen(wanted.group);
     let is_frozen = |rule: &Rule| frozen.contains(&(rule.l4, rule.port));
     let stale = present.iter().filter(|(it, rule)| {
-        all_known && !is_frozen(rule) && it.description.as_deref() == Some(wanted.mark.as_str()) && !rules.contains_key(rule)
+        all_known
+            && !is_frozen(rule)
+            && it.description.as_deref() == Some(wanted.mark.as_str())
+            && !rules.contains_key(rule)
     });
     let (after, before): (Vec<_>, Vec<_>) =
         stale.partition(|(_, rule)| ports.contains(&(rule.l4, rule.port)));

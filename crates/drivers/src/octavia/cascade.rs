@@ -1,0 +1,67 @@
+//! Providers that do not delete a load balancer with all below it: what is below goes first, one call each, in the order in
+//! which Octavia lets it go.
+
+use std::sync::atomic::Ordering;
+
+use seaway_openstack::{
+    Error,
+    octavia::{LoadBalancer, Provisioning},
+};
+
+use super::{
+    Joined, Octavia,
+    steps::{Balancer, Observed, Step},
+};
+
+impl Octavia {
+    /// What `cascade-delete` says: whether one call deletes a load balancer with all below it.
+    #[must_use]
+    pub fn cascading(self, cascades: bool) -> Octavia {
+        self.set_cascade(cascades);
+        self
+    }
+
+    pub fn set_cascade(&self, cascades: bool) {
+        self.cascades.store(cascades, Ordering::Relaxed);
+    }
+
+    /// With what is below it before it, where one call does not take that along. One in ERROR lets nothing below it go: then
+    /// it is asked for all at once, as there is no other way.
+    pub(super) fn one_by_one(&self, steps: Vec<Step>, observed: &Observed) -> Vec<Step> {
+        let active =
+            observed.balancer.as_ref().filter(|it| it.it.provisioning_status == Provisioning::Active);
+        let (Some(balancer), false) = (active, self.cascades.load(Ordering::Relaxed)) else { return steps };
+        let with_those_below = |step: Step| match step {
+            Step::Delete(_) => below(balancer).chain([step]).collect(),
+            step => vec![step],
+        };
+        steps.into_iter().flat_map(with_those_below).collect()
+    }
+
+    /// Whether it has been done: a load balancer with nothing below it, deleted alone.
+    pub(super) async fn delete_alone(
+        &self,
+        joined: &Joined,
+        step: &Step,
+        observed: &mut Observed,
+    ) -> Result<bool, Error> {
+        let (Step::Delete(id), Some(balancer)) = (step, &mut observed.balancer) else { return Ok(false) };
+        if self.cascades.load(Ordering::Relaxed) || below(balancer).next().is_some() {
+            return Ok(false);
+        }
+        joined.cloud.all::<LoadBalancer>().delete(id).await?;
+        balancer.it.provisioning_status = Provisioning::PendingDelete;
+        Ok(true)
+    }
+}
+
+fn below(balancer: &Balancer) -> impl Iterator<Item = Step> + '_ {
+    let branches = balancer.branches.iter().flat_map(|(id, branch)| {
+        let pool = branch.pool.as_ref();
+        let monitor = pool.and_then(|it| it.monitor.as_ref()).map(|_| Step::RemoveMonitor(*id));
+        let pool = pool.map(|_| Step::RemovePool(*id));
+        [monitor, pool, Some(Step::RemoveListener(*id))].into_iter().flatten()
+    });
+    let spare = balancer.spare.values().map(|it| it.pool.id.clone());
+    branches.chain(spare.chain(balancer.loose.keys().cloned()).map(Step::RemoveLoose))
+}

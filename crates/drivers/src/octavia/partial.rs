@@ -1,0 +1,172 @@
+//! What a provider cannot do is refused for what is new alone: a listener that serves stays as it is, its members are
+//! followed, and no other waits for it.
+//!
+//! ```text
+//!     refused, not there yet    it is not made; with nothing else to serve, nothing is
+//!     refused, serves           it stays as it is; only its members are written
+//!     no Node may be a member   it stays as it is, its members included
+//! ```
+
+use std::collections::BTreeSet;
+
+use seaway_engine::Failure;
+use seaway_model::{Desired, ListenerId, LoadBalancer as Wish, Owner, Problem, Unit};
+use seaway_openstack::{
+    octavia::{NewListener, NewPool},
+    resource::Edit,
+    survey::Abilities,
+};
+
+use super::{
+    Octavia,
+    pairs::Part,
+    steps::{Branch, Observed, Step},
+    wanted::{Wanted, WantedListener, metrics_refused, no_ids, refused_at},
+};
+
+/// What of a wish cannot be.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    pub(super) ports: BTreeSet<ListenerId>,
+    metrics: bool,
+    pub(super) problems: Vec<(Owner, Problem)>,
+}
+
+impl Refused {
+    pub(super) fn of(wish: &Wish, can: &Abilities) -> Refused {
+        let mut refused = Refused { problems: no_ids(wish), ..Refused::default() };
+        for id in wish.listeners.keys() {
+            let problems = refused_at(wish, *id, can);
+            if !problems.is_empty() {
+                refused.ports.insert(*id);
+                refused.problems.extend(problems);
+            }
+        }
+        let metrics = metrics_refused(wish, can);
+        refused.metrics = !metrics.is_empty();
+        refused.problems.extend(metrics);
+        refused
+    }
+
+    /// Nothing can be made by it.
+    fn is_whole(&self, wish: &Wish) -> bool {
+        !no_ids(wish).is_empty() || self.ports.len() == wish.listeners.len()
+    }
+}
+
+impl Octavia {
+    /// What cannot be, by the provider that is asked for.
+    pub fn refuse(&self, desired: &Desired) -> Vec<(Owner, Problem)> {
+        match desired {
+            Desired::LoadBalancer(wish) => Refused::of(wish, &self.abilities(wish, None)).problems,
+            _ => Vec::new(),
+        }
+    }
+
+    /// By the provider of the load balancer that is there.
+    pub(super) fn refused_of(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Refused {
+        let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish)) = (unit, desired) else {
+            return Refused::default();
+        };
+        let can = self.abilities(wish, observed.balancer.as_ref());
+        Refused::of(&Part::of(key, wish, observed, &can).cut(key, wish), &can)
+    }
+
+    /// Nothing is begun that nothing can come of.
+    pub(super) fn begin(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Result<(), Failure> {
+        let Desired::LoadBalancer(wish) = desired else { return Ok(()) };
+        let refused = self.refused_of(unit, desired, observed);
+        let is_new = observed.balancer.is_none() && !refused.problems.is_empty();
+        if is_new && refused.is_whole(wish) { Err(Failure::User(refused.problems)) } else { Ok(()) }
+    }
+
+    /// As it can be: without what is refused and not there, and with what is there as it is.
+    pub(super) fn lessen(&self, wanted: &mut Wanted, wish: &Wish, observed: &Observed, can: &Abilities) {
+        let refused = Refused::of(wish, can);
+        if refused.metrics {
+            wanted.metrics = None;
+        }
+        let branches = observed.balancer.as_ref().map(|it| &it.branches);
+        for id in &refused.ports {
+            match (branches.and_then(|it| it.get(id)), wanted.listeners.get_mut(id)) {
+                (Some(there), Some(wanted)) => as_it_is(wanted, there),
+                _ => drop(wanted.listeners.remove(id)),
+            }
+        }
+    }
+
+    /// Without steps that would change what is to stay as it is.
+    pub(super) fn spared(
+        &self,
+        unit: &Unit,
+        desired: &Desired,
+        observed: &Observed,
+        steps: Vec<Step>,
+    ) -> Vec<Step> {
+        let Some(balancer) = &observed.balancer else { return steps };
+        let refused = self.refused_of(unit, desired, observed);
+        let refused: BTreeSet<ListenerId> =
+            refused.ports.into_iter().filter(|it| balancer.branches.contains_key(it)).collect();
+        let emptied = emptied(desired, observed);
+        let stays = |step: &Step| match at(step) {
+            Some((id, _)) if emptied.contains(&id) => true,
+            Some((id, of_members)) => refused.contains(&id) && !of_members,
+            None => false,
+        };
+        steps.into_iter().filter(|it| !stays(it)).collect()
+    }
+}
+
+/// Listeners with members, and no Node may be one any more.
+fn emptied(desired: &Desired, observed: &Observed) -> BTreeSet<ListenerId> {
+    let (Desired::LoadBalancer(wish), Some(balancer)) = (desired, &observed.balancer) else {
+        return BTreeSet::new();
+    };
+    if !wish.options.outside.as_ref().is_some_and(|it| it.by_nodes) {
+        return BTreeSet::new();
+    }
+    let is_empty = |id: &ListenerId| {
+        let pool = wish.listeners.get(id).and_then(|it| super::wanted::leads_to(it));
+        pool.and_then(|it| wish.pools.get(it)).is_some_and(|it| it.members.is_empty())
+    };
+    let has_members = |it: &Branch| it.pool.as_ref().is_some_and(|it| !it.members.is_empty());
+    let emptied = balancer.branches.iter().filter(|(id, it)| has_members(it) && is_empty(id));
+    emptied.map(|(id, _)| *id).collect()
+}
+
+/// So that nothing but members differs.
+fn as_it_is(wanted: &mut WantedListener, there: &Branch) {
+    let port = there.listener.protocol_port;
+    let name = wanted.listener.name.clone();
+    wanted.listener = NewListener { name, ..NewListener::new(there.listener.protocol.clone(), port) };
+    if let Some(branch) = &there.pool {
+        let (it, name) = (&branch.pool, wanted.pool.name.clone());
+        wanted.pool = NewPool {
+            name,
+            session_persistence: Edit::To(it.session_persistence.clone()),
+            ..NewPool::new(it.protocol.clone(), it.lb_algorithm.clone())
+        };
+    }
+}
+
+/// Which listener a step is about, and whether it is about its members.
+fn at(step: &Step) -> Option<(ListenerId, bool)> {
+    match step {
+        Step::RemoveListener(id)
+        | Step::RemovePool(id)
+        | Step::AddListener(id, _)
+        | Step::ChangeListener(id, _)
+        | Step::AddPool(id, _)
+        | Step::AddSpare(id, _)
+        | Step::Turn(id)
+        | Step::ChangePool(id, _)
+        | Step::AddMonitor(id, _)
+        | Step::ChangeMonitor(id, _)
+        | Step::RemoveMonitor(id) => Some((*id, false)),
+        Step::SetMembers(id, _)
+        | Step::AddMember(id, _)
+        | Step::ChangeMember(id, ..)
+        | Step::RemoveMember(id, _) => Some((*id, true)),
+        _ => None,
+    }
+}

@@ -1,0 +1,167 @@
+//! What a provider cannot do is refused for what is new: what serves stays as it is, and its members are followed.
+
+use std::sync::Arc;
+
+use seaway_drivers::octavia::groups::Groups;
+use seaway_engine::{Driver, Failure};
+use seaway_model::{
+    Desired, Group, L4, LoadBalancer, Reason, Unit,
+    group::{From, Openings},
+    load_balancer::{Family, Protocol},
+};
+use seaway_testkit::conformance::comes_to_rest;
+
+use crate::scene::*;
+
+/// Only these may come to that port, which `ovn` cannot see to by itself.
+fn guarded(mut wish: LoadBalancer, port: u16) -> LoadBalancer {
+    let listener = wish.listeners.get_mut(&tcp(port)).unwrap();
+    Arc::make_mut(listener).sources = vec!["192.0.2.0/24".parse().unwrap()];
+    wish
+}
+
+fn http(mut wish: LoadBalancer) -> LoadBalancer {
+    wish.listeners.values_mut().for_each(|it| Arc::make_mut(it).protocol = Protocol::Http);
+    wish
+}
+
+fn by(mut wish: LoadBalancer, provider: &str) -> LoadBalancer {
+    wish.options.outside.as_mut().unwrap().provider = Some(provider.into());
+    wish
+}
+
+/// The steps that it took, whatever is told meanwhile.
+async fn reach(scene: &Scene, wish: &LoadBalancer) -> Vec<String> {
+    let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
+    let mut done = Vec::new();
+    for _ in 0..100 {
+        let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+        let mut waits = observed.is_pending();
+        for step in scene.driver.steps(&desired, &observed) {
+            match scene.driver.apply(&unit(), &step, &mut observed).await {
+                Ok(()) => done.push(step.to_string()),
+                Err(Failure::Wait { .. }) => {
+                    waits = true;
+                    break;
+                }
+                Err(error) => panic!("{step}: {error}"),
+            }
+        }
+        if !waits && !observed.is_pending() {
+            return done;
+        }
+        scene.pass(std::time::Duration::from_secs(2));
+    }
+    panic!("it never comes to rest")
+}
+
+#[tokio::test]
+async fn source_ranges_that_ovn_cannot_keep_freeze_no_member() {
+    let mut scene = Scene::with("ovn").await;
+    reach(&scene, &scene.wish(&[80], &[1])).await;
+    for restarts in [false, true] {
+        if restarts {
+            scene.restarted();
+        }
+        let members: &[u8] = if restarts { &[2, 3] } else { &[1, 2] };
+        let wish = guarded(scene.wish(&[80], members), 80);
+        assert_eq!(reach(&scene, &wish).await, ["give the pool of 80/TCP its 2 members"]);
+        assert_eq!(reach(&scene, &wish).await, [""; 0]);
+        let told = scene.reach_telling(&wish).await;
+        let refused: Vec<_> = told.iter().filter(|it| it.reason == Reason::Unsupported).collect();
+        assert!(refused.len() == 1 && refused[0].message.contains("source ranges"), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_refused_port_neither_stops_another_nor_is_made() {
+    let scene = Scene::with("ovn").await;
+    let wish = guarded(scene.wish(&[80, 443], &[1]), 443);
+    reach(&scene, &wish).await;
+    let all = scene.listeners().await;
+    assert_eq!(all.iter().map(|it| it.protocol_port).collect::<Vec<_>>(), [80]);
+    let told = scene.reach_telling(&wish).await;
+    assert!(told.iter().any(|it| it.message.contains("443")), "{told:?}");
+    // The rest is followed: one port more, another member.
+    reach(&scene, &guarded(scene.wish(&[80, 443, 8080], &[1, 2]), 443)).await;
+    assert_eq!(scene.listeners().await.len(), 2);
+    // With nothing else to serve, nothing is begun.
+    let scene = Scene::with("ovn").await;
+    let desired = Desired::LoadBalancer(Arc::new(guarded(scene.wish(&[443], &[1]), 443)));
+    let failed = scene.driver.observe(&unit(), &desired).await.err();
+    assert!(matches!(failed, Some(Failure::User(_))), "{failed:?}");
+    assert!(scene.balancers().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_living_load_balancer_follows_the_provider_that_it_has() {
+    let scene = Scene::set().await;
+    reach(&scene, &http(scene.wish(&[80], &[1]))).await;
+    // The file says another by now, which speaks no HTTP.
+    let wish = by(http(scene.wish(&[80], &[1, 2])), "ovn");
+    assert_eq!(reach(&scene, &wish).await, ["give the pool of 80/TCP its 2 members"]);
+    let told = scene.reach_telling(&wish).await;
+    assert!(told.iter().all(|it| it.message.contains("asked for is provider ovn")), "{told:?}");
+}
+
+#[tokio::test]
+async fn without_any_node_members_stay_as_they_are() {
+    let mut scene = Scene::set().await;
+    let by_nodes = |mut wish: LoadBalancer| {
+        wish.options.outside.as_mut().unwrap().by_nodes = true;
+        wish
+    };
+    scene.reach(&by_nodes(scene.wish(&[80, 443], &[1, 2]))).await;
+    for restarts in [false, true] {
+        if restarts {
+            scene.restarted();
+        }
+        assert_eq!(scene.reach(&by_nodes(scene.wish(&[80, 443], &[]))).await, [""; 0]);
+    }
+    let less = scene.reach(&by_nodes(scene.wish(&[80], &[]))).await;
+    assert_eq!(less.len(), 2, "a port that goes, goes: {less:?}");
+    assert_eq!(scene.reach(&by_nodes(scene.wish(&[80], &[3]))).await.len(), 1);
+    // Pods may all go.
+    assert_eq!(scene.reach(&scene.wish(&[80], &[])).await.len(), 1);
+}
+
+/// What Nodes let in at that port, for a load balancer by one provider while another is asked for.
+async fn let_in(there: &'static str, asked: &str, restarts: bool) -> (Vec<String>, Vec<String>) {
+    let mut scene = Scene::with(there).await;
+    scene.reach(&scene.wish(&[80], &[1])).await;
+    let unit = Unit::SecurityGroup { cloud: "openstack".into(), class: "seaway.dev/octavia".into() };
+    let desired = |provider: &str| {
+        let openings = Openings {
+            ports: vec![(L4::Tcp, 30_080)],
+            families: vec![Family::V4],
+            provider: Some(provider.into()),
+            from: From::Subnet(scene.subnet.as_str().into()),
+            ..Openings::default()
+        };
+        let openings = [(owner(), Arc::new(openings))].into();
+        Desired::Group(Arc::new(Group { openings, nodes: Vec::new() }))
+    };
+    let (first, then) = (desired(there), desired(asked));
+    let groups = Groups::new(scene.driver.clone());
+    let made = comes_to_rest(&groups, &unit, &first, |time| scene.pass(time)).await;
+    if restarts {
+        scene.restarted();
+    }
+    let groups = Groups::new(scene.driver.clone());
+    let changed = comes_to_rest(&groups, &unit, &then, |time| scene.pass(time)).await;
+    (made.into_iter().filter(|it| it.contains("from")).collect(), changed)
+}
+
+#[tokio::test]
+async fn nodes_are_opened_as_the_provider_needs_it_that_a_load_balancer_has() {
+    for (there, asked, expected) in [
+        ("ovn", "amphora", "let Nodes take 30080/TCP from 0.0.0.0/0"),
+        ("amphora", "ovn", "let Nodes take 30080/TCP from 10.0.0.0/24"),
+    ] {
+        for restarts in [false, true] {
+            let (made, changed) = let_in(there, asked, restarts).await;
+            assert_eq!(made, [expected], "{there}");
+            assert_eq!(changed, [""; 0], "{there}, then {asked} is asked for");
+        }
+    }
+}
