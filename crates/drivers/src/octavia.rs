@@ -49,6 +49,7 @@ mod survey;
 mod timeouts;
 mod tls;
 mod told;
+mod unheeded;
 pub mod wanted;
 mod ways;
 mod words;
@@ -82,11 +83,13 @@ use self::{
     mend::Past,
     monitors::to_weigh,
     pairs::Part,
+    partial::of_its_provider,
     refusals::Refusals,
     room::Quotas,
     shared::{Closed, marks},
     steps::steps,
     survey::{Kept, Used},
+    unheeded::unheeded,
     wanted::{Wanted, wanted},
 };
 
@@ -217,12 +220,12 @@ impl Octavia {
         let owner = owner_of(key, wish)?;
         let cluster = &self.joined.get()?.cluster;
         let can = self.abilities(wish, observed.balancer.as_ref());
-        let wish = Part::of(key, wish, observed, &can).cut(key, wish);
+        let asked = wish.options.outside.as_ref().and_then(|it| it.provider.as_deref().map(str::to_owned));
+        let wish = of_its_provider(Part::of(key, wish, observed, &can).cut(key, wish), observed);
         let mut wanted = wanted(cluster, key, &owner, &wish, &can);
         self.lessen(&mut wanted, &wish, observed, &can);
-        if wanted.balancer.provider.is_left() {
-            wanted.balancer.provider = Some(self.provider.to_string()).into();
-        }
+        // One that is made again is another's, if that is asked for.
+        wanted.balancer.provider = Some(asked.unwrap_or_else(|| self.provider.to_string())).into();
         Some(wanted)
     }
 
@@ -419,6 +422,7 @@ impl Driver for Octavia {
                 let at = |it: &ListenerId, ip| Serving { ip, protocol: it.l4, port: it.port };
                 told.serving = served.flat_map(|it| ips.iter().map(move |ip| at(it, *ip))).collect();
                 told.problems.extend(place::told(wish, balancer, &observed.placed));
+                told.problems.extend(unheeded(wish, &self.abilities(wish, Some(balancer))));
                 if !observed.shared.guest {
                     told.problems.extend(born::told(
                         wish,

@@ -7,7 +7,11 @@ use seaway_model::{
     LoadBalancer as Wish, Owner, Problem, Reason,
     load_balancer::{Family, Outside},
 };
-use seaway_openstack::{neutron::FloatingIp, octavia::LoadBalancer};
+use seaway_openstack::{
+    neutron::FloatingIp,
+    octavia::LoadBalancer,
+    survey::{Abilities, Ability},
+};
 
 /// Names of one provider.
 const ALIASES: [&str; 3] = ["amphora", "amphorav2", "octavia"];
@@ -26,8 +30,11 @@ pub(super) fn otherwise(wish: &Wish, it: &LoadBalancer, provider: &str) -> Vec<S
     };
     let is_alike = it.provider.as_deref().is_none_or(|there| alike(asked, there));
     hold("provider", Some(asked).filter(|_| !is_alike), it.provider.as_deref());
-    hold("flavor", outside.flavor.as_deref(), it.flavor_id.as_ref().map(|it| it.as_str()));
-    hold("availability zone", outside.zone.as_deref(), it.availability_zone.as_deref());
+    let can = Abilities::of(it.provider.as_deref().unwrap_or(asked), None);
+    let flavor = outside.flavor.as_deref().filter(|_| can.has(Ability::Flavors));
+    let zone = outside.zone.as_deref().filter(|_| can.has(Ability::Zones));
+    hold("flavor", flavor, it.flavor_id.as_ref().map(|it| it.as_str()));
+    hold("availability zone", zone, it.availability_zone.as_deref());
     match (&outside.port, &outside.subnet, &outside.network) {
         (Some(port), _, _) => hold("port", Some(port), it.vip_port_id.as_ref().map(|it| it.as_str())),
         (_, Some(subnet), network) => {

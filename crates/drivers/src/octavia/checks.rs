@@ -16,12 +16,13 @@ use seaway_openstack::{
 use super::{groups::rules::is_transparent, wanted::seconds};
 
 /// Octavia refuses less for UDP-CONNECT.
-const LEAST_UDP_DELAY: u64 = 3;
+pub(super) const LEAST_UDP_DELAY: u64 = 3;
 
 /// As this provider can.
 pub(super) fn check(options: &Options, pool: &Pool, can: &Abilities) -> Option<HealthCheck> {
     let check = pool.health.clone()?;
-    if !is_of_nodes(options, &check) || can.has(Ability::Http) {
+    let by_http = can.has(if pool.l4 == L4::Udp { Ability::UdpByHttp } else { Ability::Http });
+    if !is_of_nodes(options, &check) || by_http {
         return Some(check);
     }
     let asked = options.outside.as_ref().is_some_and(|it| it.monitored);

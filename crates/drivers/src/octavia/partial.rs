@@ -21,20 +21,22 @@ use super::{
     Octavia,
     pairs::Part,
     steps::{Branch, Observed, Step},
-    wanted::{Wanted, WantedListener, metrics_refused, no_ids, refused_at},
+    wanted::{Wanted, WantedListener, metrics_refused, of_all, refused_at},
 };
 
 /// What of a wish cannot be.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     pub(super) ports: BTreeSet<ListenerId>,
+    all: bool,
     metrics: bool,
     pub(super) problems: Vec<(Owner, Problem)>,
 }
 
 impl Refused {
     pub(super) fn of(wish: &Wish, can: &Abilities) -> Refused {
-        let mut refused = Refused { problems: no_ids(wish), ..Refused::default() };
+        let problems = of_all(wish, can);
+        let mut refused = Refused { all: !problems.is_empty(), problems, ..Refused::default() };
         for id in wish.listeners.keys() {
             let problems = refused_at(wish, *id, can);
             if !problems.is_empty() {
@@ -50,7 +52,7 @@ impl Refused {
 
     /// Nothing can be made by it.
     fn is_whole(&self, wish: &Wish) -> bool {
-        !no_ids(wish).is_empty() || self.ports.len() == wish.listeners.len()
+        self.all || self.ports.len() == wish.listeners.len()
     }
 }
 
@@ -69,7 +71,8 @@ impl Octavia {
             return Refused::default();
         };
         let can = self.abilities(wish, observed.balancer.as_ref());
-        Refused::of(&Part::of(key, wish, observed, &can).cut(key, wish), &can)
+        let wish = Part::of(key, wish, observed, &can).cut(key, wish);
+        Refused::of(&of_its_provider(wish, observed), &can)
     }
 
     /// Nothing is begun that nothing can come of.
@@ -115,6 +118,15 @@ impl Octavia {
         };
         steps.into_iter().filter(|it| !stays(it)).collect()
     }
+}
+
+/// As if it asked for the provider that it has.
+pub(super) fn of_its_provider(mut wish: Wish, observed: &Observed) -> Wish {
+    let made = observed.balancer.as_ref().and_then(|it| it.it.provider.as_deref());
+    if let (Some(made), Some(outside)) = (made, &mut wish.options.outside) {
+        outside.provider = Some(made.into());
+    }
+    wish
 }
 
 /// Listeners with members, and no Node may be one any more.

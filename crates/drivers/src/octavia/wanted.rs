@@ -90,8 +90,10 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
         vip_subnet_id: some(id(&outside.subnet)),
         vip_port_id: some(id(&outside.port)),
         provider: some(outside.provider.as_deref().map(str::to_owned)),
-        flavor_id: some(id(&outside.flavor)),
-        availability_zone: some(outside.zone.as_deref().map(str::to_owned)),
+        flavor_id: some(id(&outside.flavor).filter(|_| can.has(Ability::Flavors))),
+        availability_zone: some(
+            outside.zone.as_deref().map(str::to_owned).filter(|_| can.has(Ability::Zones)),
+        ),
         name: name.as_str().into(),
         ..NewLoadBalancer::new()
     };
@@ -287,7 +289,7 @@ fn algorithm(pool: &Pool, can: &Abilities) -> Algorithm {
 /// What this provider cannot do for them.
 pub fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
     let ports = wish.listeners.keys().flat_map(|id| refused_at(wish, *id, can));
-    no_ids(wish).into_iter().chain(ports).chain(metrics_refused(wish, can)).collect()
+    of_all(wish, can).into_iter().chain(ports).chain(metrics_refused(wish, can)).collect()
 }
 
 /// The same, of one listener.
@@ -325,6 +327,8 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
     need(listener.l4 == L4::Tcp, Ability::Tcp);
     need(listener.l4 == L4::Udp, Ability::Udp);
     need(listener.l4 == L4::Sctp, Ability::Sctp);
+    let beside = ListenerId { l4: L4::Tcp, ..id };
+    need(id.l4 != L4::Tcp && wish.listeners.contains_key(&beside), Ability::SharedPorts);
     need(listener.protocol == Protocol::Http, Ability::Http);
     need(!listener.sources.is_empty() && !guarded, Ability::AllowedCidrs);
     let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else {
@@ -350,6 +354,12 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
         }
         Some(CheckKind::Http { .. }) if !can.has(Ability::Http) => {
             refuse("health check by HTTP", "Use a TCP check.");
+        }
+        Some(CheckKind::Http { .. }) if pool.l4 == L4::Udp && !can.has(Ability::UdpByHttp) => {
+            refuse(Ability::UdpByHttp.as_str(), "Use a TCP check.");
+        }
+        Some(CheckKind::Http { host: Some(_), .. }) if !can.has(Ability::CheckedHost) => {
+            refuse(Ability::CheckedHost.as_str(), "Leave the host out.");
         }
         Some(_) if listener.l4 == L4::Sctp && !can.has(Ability::Http) => {
             refuse("health check of SCTP", "Leave it out: seaway.dev/cloud-monitor: \"false\".");
@@ -389,8 +399,23 @@ pub(super) fn metrics_refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owne
     owner.into_iter().map(problem).collect()
 }
 
+/// What lets nothing of it be made.
+pub(super) fn of_all(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
+    let mut refused = no_ids(wish);
+    if !can.has(Ability::Tags) {
+        let owners: BTreeSet<&Owner> = wish.listeners.values().map(|it| &it.owner).collect();
+        refused.extend(owners.into_iter().map(|owner| {
+            let message =
+                "the API of Octavia is older than 2.5 and has no tags: nothing would say whose it is";
+            let problem = Problem::new(owner.object(), Reason::Unsupported, message);
+            (owner.clone(), problem.fix("Ask the cloud's operator for a newer Octavia."))
+        }));
+    }
+    refused
+}
+
 /// What is named by something that cannot be an id, and so would be left out.
-pub(super) fn no_ids(wish: &LoadBalancer) -> Vec<(Owner, Problem)> {
+fn no_ids(wish: &LoadBalancer) -> Vec<(Owner, Problem)> {
     let Some(outside) = &wish.options.outside else { return Vec::new() };
     let named = [
         ("network", &outside.network),

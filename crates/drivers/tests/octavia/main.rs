@@ -3,6 +3,7 @@
 
 mod adopted;
 mod affinity;
+mod ages;
 mod audits;
 mod belongings;
 mod changes;

@@ -25,6 +25,16 @@ pub enum Ability {
     AdditionalVips,
     Failover,
     Prometheus,
+    /// Words by which one is found again.
+    Tags,
+    Flavors,
+    Zones,
+    /// A health check by HTTP that names a host.
+    CheckedHost,
+    /// Members of UDP that are asked by HTTP.
+    UdpByHttp,
+    /// TCP and UDP at one port.
+    SharedPorts,
 }
 
 /// What a provider can do, as far as is known.
@@ -38,11 +48,11 @@ pub struct Abilities {
 }
 
 use Ability::{
-    AdditionalVips, AllowedCidrs, CookieAffinity, Failover, Http, L7, Prometheus, Proxy, RoundRobin, Sctp,
-    SourceIpAffinity, Tcp, Timeouts, Tls, Udp,
+    AdditionalVips, AllowedCidrs, CheckedHost, CookieAffinity, Failover, Flavors, Http, L7, Prometheus,
+    Proxy, RoundRobin, Sctp, SharedPorts, SourceIpAffinity, Tags, Tcp, Timeouts, Tls, Udp, UdpByHttp, Zones,
 };
 
-const ALL: [Ability; 15] = [
+const ALL: [Ability; 21] = [
     Tcp,
     Udp,
     Sctp,
@@ -58,18 +68,49 @@ const ALL: [Ability; 15] = [
     AdditionalVips,
     Failover,
     Prometheus,
+    Tags,
+    Flavors,
+    Zones,
+    CheckedHost,
+    UdpByHttp,
+    SharedPorts,
 ];
 
 /// `octavia` is the old name of `amphora`, `amphorav2` was its name for two releases.
 const KNOWN: [(&[&str], &[Ability]); 2] =
     [(&["amphora", "amphorav2", "octavia"], &[]), (&["ovn"], &OVN_REFUSES)];
 
-const OVN_REFUSES: [Ability; 10] =
-    [Http, Tls, Proxy, L7, AllowedCidrs, CookieAffinity, RoundRobin, Timeouts, Failover, Prometheus];
+const OVN_REFUSES: [Ability; 14] = [
+    Http,
+    Tls,
+    Proxy,
+    L7,
+    AllowedCidrs,
+    CookieAffinity,
+    RoundRobin,
+    Timeouts,
+    Failover,
+    Prometheus,
+    Flavors,
+    Zones,
+    CheckedHost,
+    UdpByHttp,
+];
 
 /// Since which minor version of the API `2.x` there are words for it.
-const SINCE: [(Ability, u32); 5] =
-    [(Timeouts, 1), (AllowedCidrs, 12), (Sctp, 23), (Prometheus, 25), (AdditionalVips, 26)];
+const SINCE: [(Ability, u32); 11] = [
+    (Timeouts, 1),
+    (Tags, 5),
+    (Flavors, 6),
+    (CheckedHost, 10),
+    (AllowedCidrs, 12),
+    (SharedPorts, 13),
+    (Zones, 14),
+    (UdpByHttp, 16),
+    (Sctp, 23),
+    (Prometheus, 25),
+    (AdditionalVips, 26),
+];
 
 impl Abilities {
     pub fn of(provider: &str, versions: Option<&Versions>) -> Abilities {
@@ -108,6 +149,12 @@ impl Ability {
             AdditionalVips => "several VIPs (dual stack)",
             Failover => "failover",
             Prometheus => "listener for Prometheus",
+            Tags => "tags",
+            Flavors => "flavors",
+            Zones => "availability zones",
+            CheckedHost => "health check that names a host",
+            UdpByHttp => "health check of UDP by HTTP",
+            SharedPorts => "TCP and UDP at one port",
         }
     }
 }
@@ -131,6 +178,19 @@ mod tests {
             ("ovn", 30, AdditionalVips, true),
             ("ovn", 30, Http, false),
             ("ovn", 22, Sctp, false),
+            ("amphora", 4, Tags, false),
+            ("amphora", 5, Tags, true),
+            ("amphora", 5, Flavors, false),
+            ("amphora", 6, Flavors, true),
+            ("ovn", 30, Flavors, false),
+            ("ovn", 30, Zones, false),
+            ("amphora", 13, Zones, false),
+            ("amphora", 14, Zones, true),
+            ("amphora", 9, CheckedHost, false),
+            ("amphora", 12, SharedPorts, false),
+            ("ovn", 13, SharedPorts, true),
+            ("amphora", 15, UdpByHttp, false),
+            ("amphora", 16, UdpByHttp, true),
             ("f5", 30, Http, true),
         ] {
             let abilities = Abilities::of(provider, Some(&octavia(minor)));

@@ -1,0 +1,71 @@
+//! What is asked for and left out, since the provider or its API has no word for it; or done otherwise. The rest is done. Pure.
+
+use std::collections::BTreeSet;
+
+use seaway_model::{L4, LoadBalancer, Owner, Problem, Reason, load_balancer::HealthCheck};
+use seaway_openstack::{
+    octavia::MonitorType,
+    survey::{Abilities, Ability},
+};
+
+use super::{
+    checks::{self, LEAST_UDP_DELAY},
+    wanted::{leads_to, seconds},
+};
+
+pub(super) fn unheeded(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
+    let Some(outside) = &wish.options.outside else { return Vec::new() };
+    let times = &outside.timeouts;
+    let times = [times.client_data, times.member_connect, times.member_data, times.tcp_inspect];
+    let asked = [
+        (outside.flavor.is_some(), Ability::Flavors),
+        (outside.zone.is_some(), Ability::Zones),
+        (times.iter().any(Option::is_some), Ability::Timeouts),
+    ];
+    let mut messages: Vec<(String, &str)> = (asked.into_iter())
+        .filter(|(is_asked, ability)| *is_asked && !can.has(*ability))
+        .map(|(_, ability)| {
+            let message =
+                format!("this provider of load balancers has no {}: it is left out", ability.as_str());
+            (message, "Ask for less, or choose another provider.")
+        })
+        .collect();
+    for listener in wish.listeners.values() {
+        let pool = leads_to(listener).and_then(|it| wish.pools.get(it));
+        let check = pool.and_then(|pool| Some((checks::check(&wish.options, pool, can)?, pool.l4)));
+        messages.extend(check.into_iter().flat_map(|(check, l4)| {
+            let all = otherwise(&check, l4).into_iter();
+            all.map(|(message, fix)| (format!("port {}: {message}", listener.id()), fix)).collect::<Vec<_>>()
+        }));
+    }
+    let owners: BTreeSet<&Owner> = wish.listeners.values().map(|it| &it.owner).collect();
+    let of = |owner: &Owner| {
+        let owner = owner.clone();
+        messages.iter().map(move |(message, fix)| {
+            let problem = Problem::new(owner.object(), Reason::Unsupported, message.clone()).fix(*fix);
+            (owner.clone(), problem)
+        })
+    };
+    owners.into_iter().flat_map(of).collect()
+}
+
+/// How members are asked, where that is not as somebody said.
+fn otherwise(check: &HealthCheck, l4: L4) -> Vec<(String, &'static str)> {
+    let mut found = Vec::new();
+    let monitor = checks::monitor(check, l4);
+    let asked = (seconds(check.interval), seconds(check.timeout));
+    let is_usual = check.interval == HealthCheck::default().interval;
+    if monitor.r#type == MonitorType::UdpConnect && asked.0 < monitor.delay && !is_usual {
+        let message =
+            format!("probes of UDP come every {LEAST_UDP_DELAY} seconds at most, not every {}", asked.0);
+        found.push((message, "Say a health-monitor-delay of 3 or more."));
+    }
+    if monitor.timeout < asked.1 {
+        let message = format!(
+            "a probe may last {} seconds, not {}: it ends before the next begins",
+            monitor.timeout, asked.1
+        );
+        found.push((message, "Say a health-monitor-timeout that is not longer than health-monitor-delay."));
+    }
+    found
+}
