@@ -224,6 +224,7 @@ impl Octavia {
         let wish = of_its_provider(Part::of(key, wish, observed, &can).cut(key, wish), observed);
         let mut wanted = wanted(cluster, key, &owner, &wish, &can);
         self.lessen(&mut wanted, &wish, observed, &can);
+        wanted.floating.take_if(|_| observed.balancer.as_ref().is_some_and(|it| !place::is_led_to(it)));
         // One that is made again is another's, if that is asked for.
         wanted.balancer.provider = Some(asked.unwrap_or_else(|| self.provider.to_string())).into();
         Some(wanted)

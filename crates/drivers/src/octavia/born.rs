@@ -3,15 +3,14 @@
 
 use std::net::IpAddr;
 
-use seaway_model::{
-    LoadBalancer as Wish, Owner, Problem, Reason,
-    load_balancer::{Family, Outside},
-};
+use seaway_model::{LoadBalancer as Wish, Owner, Problem, Reason, load_balancer::Outside};
 use seaway_openstack::{
     neutron::FloatingIp,
-    octavia::LoadBalancer,
+    octavia::{AdditionalVip, LoadBalancer},
     survey::{Abilities, Ability},
 };
+
+use super::wanted::requested_vip;
 
 /// Names of one provider.
 const ALIASES: [&str; 3] = ["amphora", "amphorav2", "octavia"];
@@ -39,14 +38,17 @@ pub(super) fn otherwise(wish: &Wish, it: &LoadBalancer, provider: &str) -> Vec<S
         (Some(port), _, _) => hold("port", Some(port), it.vip_port_id.as_ref().map(|it| it.as_str())),
         (_, Some(subnet), network) => {
             hold("network", network.as_deref(), it.vip_network_id.as_ref().map(|it| it.as_str()));
-            hold("subnet", Some(subnet), it.vip_subnet_id.as_ref().map(|it| it.as_str()));
+            let is_beside =
+                |it: &AdditionalVip| it.subnet_id.as_ref().is_some_and(|it| *it.as_str() == **subnet);
+            let asked = Some(&**subnet).filter(|_| !it.additional_vips.iter().any(is_beside));
+            hold("subnet", asked, it.vip_subnet_id.as_ref().map(|it| it.as_str()));
         }
         (_, _, network) => {
             hold("network", network.as_deref(), it.vip_network_id.as_ref().map(|it| it.as_str()))
         }
     }
-    let inside = outside.internal || outside.families.first() == Some(&Family::V6);
-    let asked: Option<IpAddr> = outside.requested.filter(|_| inside);
+    let is_beside = |ip: &IpAddr| it.additional_vips.iter().any(|it| it.ip_address == Some(*ip));
+    let asked = requested_vip(outside).filter(|ip| !is_beside(ip));
     let (asked, there) = (asked.map(|it| it.to_string()), it.vip_address.map(|it| it.to_string()));
     hold("address", asked.as_deref(), there.as_deref());
     found

@@ -120,6 +120,7 @@ impl Octavia {
             match (placed.map_err(failed)?, second) {
                 (Ok(mut placed), None) => {
                     placed.second.take_if(|_| !self.abilities(wish, None).has(Ability::AdditionalVips));
+                    place::lead_by_ipv4(wish, &mut placed);
                     observed.placed = placed;
                 }
                 (Ok(mut placed), Some(_)) => {

@@ -20,7 +20,7 @@ use seaway_openstack::{
 use super::{
     groups::plugs::{Plug, named, plugs},
     steps::{Balancer, Observed},
-    wanted::Wanted,
+    wanted::{Wanted, is_inside},
     ways::{Way, Ways},
 };
 
@@ -137,6 +137,19 @@ impl Placed {
     }
 }
 
+/// A floating IP leads to the port of the VIP, and to an address of IPv4 there. So of two families that is the VIP, whichever
+/// the Service names first; what is told keeps the Service's order.
+pub(super) fn lead_by_ipv4(wish: &Wish, placed: &mut Placed) {
+    let Some(outside) = &wish.options.outside else { return };
+    if outside.internal || outside.families.first() != Some(&Family::V6) {
+        return;
+    }
+    let six = placed.first.clone().or_else(|| outside.subnet.as_ref()?.parse().ok());
+    if let (Some(four), Some(six)) = (placed.second.take(), six) {
+        (placed.first, placed.second) = (Some(four), Some(six));
+    }
+}
+
 /// As it is to be made.
 pub(super) fn fill(wanted: &mut Wanted, placed: &Placed) {
     if let Some(subnet) = &placed.first {
@@ -144,7 +157,15 @@ pub(super) fn fill(wanted: &mut Wanted, placed: &Placed) {
         wanted.balancer.vip_network_id = Edit::Leave;
     }
     if let Some(subnet) = &placed.second {
-        let new = NewAdditionalVip { subnet_id: subnet.clone(), ip_address: None };
+        // Of two families that is the one for IPv6, and so is an address that is asked for and is none of a floating IP.
+        let ip_address = match (&wanted.floating, &wanted.balancer.vip_address) {
+            (Some(_), Edit::To(Some(ip))) if Family::of(*ip) == Family::V6 => Some(*ip),
+            _ => None,
+        };
+        if ip_address.is_some() {
+            wanted.balancer.vip_address = Edit::Leave;
+        }
+        let new = NewAdditionalVip { subnet_id: subnet.clone(), ip_address };
         wanted.balancer.additional_vips = Edit::To(vec![new]);
     }
 }
@@ -180,6 +201,15 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
             let fix = "Name the subnet of members: member-subnet-id, or that of the VIP: subnet-id.";
             told.push(told_to(owner, lost.clone(), fix));
         }
+        if wish.options.outside.as_ref().is_some_and(|it| !is_inside(it)) && !is_led_to(it) {
+            let message = format!(
+                "its load balancer {} was made with a VIP of IPv6, to which no floating IP leads: its IPv4 is not reached \
+                 from outside",
+                it.it.id
+            );
+            let fix = "To have it made again: seaway.dev/rebuild-on-change: \"true\", with another subnet, or name IPv4 first.";
+            told.push(told_to(owner, message, fix));
+        }
         if both && it.it.additional_vips.is_empty() {
             let message =
                 "its load balancer has one address, and gets a second only when it is made".to_owned();
@@ -191,6 +221,11 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
         }
     }
     told
+}
+
+/// A floating IP may lead to it.
+pub(super) fn is_led_to(it: &Balancer) -> bool {
+    it.it.vip_address.is_none_or(|ip| Family::of(ip) == Family::V4)
 }
 
 fn owners(wish: &Wish) -> impl Iterator<Item = &Owner> {

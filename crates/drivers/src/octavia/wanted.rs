@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
@@ -79,9 +79,7 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
     let usual = Outside::default();
     let outside = wish.options.outside.as_ref().unwrap_or(&usual);
     let name = cluster.name_of(key, owner);
-    // There are no floating IPs of IPv6.
-    let inside = outside.internal || outside.families.first() == Some(&Family::V6);
-    let requested_vip = outside.requested.filter(|_| inside);
+    let (inside, requested_vip) = (is_inside(outside), requested_vip(outside));
     let balancer = NewLoadBalancer {
         description: cluster.description(owner).into(),
         tags: tags(cluster, key, owner).into(),
@@ -113,7 +111,7 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
         formerly,
         network: id(&outside.floating.network),
         subnet: outside.floating.subnet.clone(),
-        requested: outside.requested,
+        requested: outside.requested.filter(|_| requested_vip.is_none()),
         moves: outside.remake,
         keep: outside.floating.keep,
     });
@@ -136,6 +134,18 @@ pub(super) fn descriptions_of_floating(
 ) -> (String, Vec<String>) {
     let formerly = vec![cluster.floating(owner, key, !keep), cluster.words_of_floating(owner)];
     (cluster.floating(owner, key, keep), formerly)
+}
+
+/// No floating IP leads to it: there are none of IPv6. One of two families has one for its IPv4, whichever is first.
+pub(super) fn is_inside(outside: &Outside) -> bool {
+    outside.internal || !outside.families.is_empty() && !outside.families.contains(&Family::V4)
+}
+
+/// What is asked for as its VIP, and not as a floating IP.
+pub(super) fn requested_vip(outside: &Outside) -> Option<IpAddr> {
+    let is_v6 = |ip: &IpAddr| Family::of(*ip) == Family::V6;
+    let first_is_v6 = outside.families.first() == Some(&Family::V6);
+    outside.requested.filter(|ip| is_inside(outside) || first_is_v6 && is_v6(ip))
 }
 
 /// Whose it is, where others have listeners, too.

@@ -226,6 +226,33 @@ async fn of_two_families_it_has_two_addresses_and_only_the_first_a_floating_ip()
 }
 
 #[tokio::test]
+async fn with_ipv6_first_its_ipv4_has_a_floating_ip_all_the_same() {
+    let mut scene = Scene::set().await;
+    subnet(&scene, network(&scene).await, "fd00::/64").await;
+    let mut wish = scene.wish(&[80], &[1]);
+    outside(&mut wish).network = Some(network(&scene).await.as_str().into());
+    outside(&mut wish).subnet = None;
+    outside(&mut wish).families = vec![Family::V6, Family::V4];
+    outside(&mut wish).both = true;
+    let (ips, problems) = told(&scene, &wish).await;
+    assert_eq!(problems, [""; 0]);
+    let (it, floating) = (made(&scene).await, scene.floating().await);
+    assert_eq!(floating.len(), 1, "of its IPv4");
+    assert_eq!(
+        floating[0].fixed_ip_address, it.vip_address,
+        "to IPv6 no floating IP leads, so IPv4 is the VIP"
+    );
+    let expected = [it.additional_vips[0].ip_address, floating[0].floating_ip_address];
+    assert_eq!(ips, expected.into_iter().flatten().collect());
+    scene.restarted();
+    assert_eq!(scene.reach(&wish).await, [""; 0]);
+    // One that is internal has its VIPs alone.
+    outside(&mut wish).internal = true;
+    told(&scene, &wish).await;
+    assert!(scene.floating().await.is_empty());
+}
+
+#[tokio::test]
 async fn who_needs_two_families_is_told_where_there_is_one_and_who_prefers_them_is_content() {
     let scene = Scene::set().await;
     let mut wish = scene.wish(&[80], &[1]);
