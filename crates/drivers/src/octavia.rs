@@ -29,6 +29,7 @@ mod join;
 mod look;
 mod mend;
 mod monitors;
+mod named;
 pub mod names;
 mod obstacles;
 mod pairs;
@@ -305,6 +306,7 @@ impl Driver for Octavia {
         let joined = self.joined(&asker).await?;
         let mut observed = Box::pin(self.look(joined, unit, key, desired)).await?;
         self.begin(unit, desired, &observed)?;
+        Box::pin(self.find_named(joined, unit, desired, &mut observed)).await?;
         let lost = Box::pin(tls::lost(&joined.cloud, desired, &observed)).await;
         observed.lost = lost.map_err(|error| self.failed(&asker, &error))?;
         if let (None, Some(told)) = (&observed.balancer, &observed.lost) {

@@ -28,8 +28,10 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Whole,
-    /// Of its first family, or its second.
+    /// Of its first family, or its second: another has the other.
     One(Family),
+    /// Of its first family, and there is none beside it.
+    Only(Family),
 }
 
 impl Part {
@@ -45,16 +47,23 @@ impl Part {
             Some(it) => !it.it.additional_vips.is_empty(),
             None => can.has(Ability::AdditionalVips) && observed.placed.second.is_some(),
         };
-        if both { Part::Whole } else { Part::One(first) }
+        match both {
+            true => Part::Whole,
+            false if has_one_only(outside, observed.shared.guest) => Part::Only(first),
+            false => Part::One(first),
+        }
     }
 
     /// What it has of the wish.
     pub(super) fn cut(self, key: &LbKey, wish: &Wish) -> Wish {
         let mut wish = wish.clone();
-        let (Part::One(family), Some(outside)) = (self, &mut wish.options.outside) else { return wish };
+        let (Part::One(family) | Part::Only(family), Some(outside)) = (self, &mut wish.options.outside)
+        else {
+            return wish;
+        };
         let is_its = |ip: &IpAddr| Family::of(*ip) == family;
         // Of another that is beside it, nobody has to be told that it lacks a second.
-        outside.both &= outside.families.len() > 1 && has_one_only(outside);
+        outside.both &= outside.families.len() > 1 && matches!(self, Part::Only(_));
         outside.families = vec![family];
         outside.requested = outside.requested.filter(is_its);
         if matches!(key, LbKey::Second(..)) {
@@ -81,9 +90,9 @@ impl Part {
     }
 }
 
-/// One that somebody names has the addresses that it has, and so has a port: nothing is made beside it.
-pub(super) fn has_one_only(outside: &Outside) -> bool {
-    outside.named.is_some() || outside.port.is_some()
+/// Another's has the addresses that it has, and so has a port that somebody names: nothing is made beside it.
+fn has_one_only(outside: &Outside, guest: bool) -> bool {
+    outside.port.is_some() || outside.named.is_some() && guest
 }
 
 fn nobody(family: Family) -> IpNet {
@@ -145,7 +154,12 @@ impl Octavia {
         let (Unit::LoadBalancer(_, LbKey::Second(..)), Desired::LoadBalancer(wish)) = (unit, desired) else {
             return Some(true);
         };
-        if wish.options.outside.as_ref().is_none_or(has_one_only) {
+        let Some(outside) = &wish.options.outside else { return Some(false) };
+        if outside.port.is_some() {
+            return Some(false);
+        }
+        // One that it names may be its own, or another's.
+        if outside.named.is_some() && self.is_guest(unit)? {
             return Some(false);
         }
         if !self.abilities(wish, None).has(Ability::AdditionalVips) {
@@ -160,8 +174,18 @@ impl Octavia {
     }
 
     fn of_first<T>(&self, unit: &Unit, tell: impl FnOnce(&Balancer) -> T) -> Option<T> {
-        let Unit::LoadBalancer(place, LbKey::Second(owner, _)) = unit else { return None };
-        let first = Unit::LoadBalancer(place.clone(), LbKey::Of(owner.clone()));
-        self.known().get(&first)?.observed.balancer.as_ref().map(tell)
+        self.known().get(&first_of(unit)?)?.observed.balancer.as_ref().map(tell)
     }
+
+    /// Whether its first is on another's; nothing where that is not there yet.
+    fn is_guest(&self, unit: &Unit) -> Option<bool> {
+        let known = self.known();
+        let first = &known.get(&first_of(unit)?)?.observed;
+        first.balancer.as_ref().map(|_| first.shared.guest)
+    }
+}
+
+fn first_of(unit: &Unit) -> Option<Unit> {
+    let Unit::LoadBalancer(place, LbKey::Second(owner, _)) = unit else { return None };
+    Some(Unit::LoadBalancer(place.clone(), LbKey::Of(owner.clone())))
 }

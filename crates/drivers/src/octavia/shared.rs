@@ -49,6 +49,8 @@ pub struct Shared {
     pub left: bool,
     /// Nobody wants it any more.
     pub going: bool,
+    /// The one that its Service names and that it is not on, and whether that is there.
+    pub named: Option<(Name, bool)>,
 }
 
 /// Load balancers that are being taken down: the floating IP goes first, and nobody is to come after that.
@@ -436,7 +438,9 @@ pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed) -> Vec<Probl
     let taken = observed.shared.taken.iter().filter(|(id, _)| wish.listeners.contains_key(id));
     problems.extend(taken.map(|(id, whose)| conflict(owner, &balancer.it, *id, whose)));
     let named = wish.options.outside.as_ref().and_then(|it| it.named.as_ref());
+    let is_gone = |id: &Name| observed.shared.named.as_ref().is_some_and(|(it, there)| it == id && !there);
     let elsewhere = named.filter(|it| *it.id != *balancer.it.id.as_str() && !observed.shared.guest);
+    let elsewhere = elsewhere.filter(|it| !is_gone(&it.id));
     problems.extend(elsewhere.map(|named| {
         let message = format!(
             "it names load balancer {}, and the Service has one of its own, {}, where it stays",

@@ -185,9 +185,17 @@ async fn a_stale_annotation_does_not_block_re_creation() {
     let wish = pointing(scene.wish(&[80], &[1]), Some(gone), None);
     let told = scene.reach_telling(&wish).await;
     assert_eq!(scene.balancers().await.len(), 1, "it has one of its own");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].message.contains(gone) && told[0].fix.contains("Remove"), "{:?}", told[0]);
-    assert_eq!(scene.reach_telling(&wish).await, told, "as long as it is there");
+    assert_eq!(told, [], "what names nothing says nothing");
+    // One that is there and that it is not on is told, as long as it is named.
+    let there = scene.reach_telling_of("uid-2", &scene.wish_of("uid-2", &[25], &[1])).await;
+    assert_eq!(there, []);
+    let other = scene.balancers().await.into_iter().find(|it| it.name.ends_with("uid-2")).unwrap().id;
+    let wish = pointing(scene.wish(&[80], &[1]), Some(other.as_str()), None);
+    for _ in 0..2 {
+        let told = scene.reach_telling(&wish).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].message.contains(other.as_str()) && told[0].fix.contains("Remove"), "{:?}", told[0]);
+    }
 }
 
 /// They block its ensure and its delete.

@@ -302,7 +302,7 @@ fn a_service_has_a_load_balancer_of_its_own_and_with_all_others_the_group_of_nod
         (&shop, true, true, 0),
         (&both, true, false, 3),
         (&both, true, true, 0),
-        (&named, true, false, 2),
+        (&named, true, false, 3),
     ] {
         // What is there stays wanted where it is only switched off.
         let usual = CloudDefaults { groups, absent, enabled: false, ..CloudDefaults::default() };

@@ -151,16 +151,18 @@ async fn one_that_was_made_with_one_address_gets_a_second_beside_it() {
     assert_eq!(addresses(&scene, &both).await.len(), 2);
     scene.restarted();
     assert_eq!(reach(&scene, &both).await, [[""; 0]; 2]);
-    // One that its Service names is as it is.
-    let mut named = both.clone();
+    // So does one that its Service names, as all do that come from the other controller; also by an id that is gone.
     let id = scene.balancers().await.into_iter().find(|it| it.name == FIRST).unwrap().id;
-    let field = "seaway.dev/load-balancer-id".into();
-    named.options.outside.as_mut().unwrap().named =
-        Some(seaway_model::load_balancer::Named { id: id.as_str().into(), field });
-    scene.reach_unit(&second_unit(), &wanted(&named)).await;
-    assert_eq!(names(&scene).await, [FIRST.to_owned()].into());
-    let told = scene.concluded_of(&unit(), &named).await.problems;
-    assert!(told.len() == 1 && told[0].1.message.contains("one address"), "{told:?}");
+    for id in [id.as_str(), "00000000-0000-4000-8000-00000000dead"] {
+        let mut named = both.clone();
+        let field = "seaway.dev/load-balancer-id".into();
+        named.options.outside.as_mut().unwrap().named =
+            Some(seaway_model::load_balancer::Named { id: id.into(), field });
+        assert_eq!(reach(&scene, &named).await, [[""; 0]; 2], "{id}");
+        assert_eq!(names(&scene).await.len(), 2);
+        let told = scene.concluded_of(&unit(), &named).await.problems;
+        assert!(told.is_empty(), "{told:?}");
+    }
 }
 
 #[tokio::test]

@@ -57,12 +57,12 @@ impl Demand {
         [Some(first), second].into_iter().flatten().filter(may).collect()
     }
 
-    /// The other of its two families, where it has load balancers of its own: one that somebody names has the addresses that
-    /// it has, and so has a port.
+    /// The other of its two families, where it may have load balancers of its own: a port has the addresses that it has, and
+    /// whether one that it names is its own, its driver knows.
     pub fn second_family(&self) -> Option<Family> {
         let wishes = &self.wishes.cloud;
         let second = self.cloud_families().get(1).copied();
-        second.filter(|_| self.cloud.is_some() && wishes.named.is_none() && wishes.port.is_none())
+        second.filter(|_| self.cloud.is_some() && wishes.port.is_none())
     }
 
     /// What a cloud has to give before all is well.
