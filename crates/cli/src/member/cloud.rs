@@ -77,9 +77,10 @@ pub(super) fn refused(settings: &settings::Settings) -> Option<&Name> {
 
 /// What was last understood goes on, where there is such a thing.
 pub(super) fn keep_understood(settings: &mut settings::Settings, before: &settings::Settings) {
-    if refused(settings).is_some() && refused(before).is_none() {
-        let told = std::mem::replace(&mut settings.told, before.told.clone());
-        told.iter().for_each(|line| error!("{line}; meanwhile what it said before is in force"));
+    let why = refused(settings).filter(|_| refused(before).is_none()).cloned();
+    if let Some(why) = why {
+        error!("the file of --cloud-config is not read again, what it said before stays in force: {why}");
+        settings.told.clone_from(&before.told);
         settings.config.clouds.clone_from(&before.config.clouds);
     }
 }

@@ -142,7 +142,7 @@ impl Driver for Groups {
         self.0.mark_ours(&joined.cluster, &mut there.theirs);
         there.class = Some(class.clone());
         there.owners = owners;
-        let made = self.0.made_by(joined, cloud, desired, &there.providers).await;
+        let made = Box::pin(self.0.made_by(joined, cloud, desired, &there.providers)).await;
         there.providers = made.map_err(|error| self.0.failed(&asker, &error))?;
         self.keep(unit, Some((there.clone(), at)));
         Ok(there)
