@@ -63,8 +63,8 @@ use std::{
 };
 
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, LbKey, ListenerId, Name, Owner, Unit, outcome::Serving, unit::Place};
-use seaway_openstack::{Clock, RealClock, octavia::Provisioning};
+use seaway_model::{Desired, LbKey, ListenerId, Name, Owner, Problem, Unit, outcome::Serving, unit::Place};
+use seaway_openstack::{Clock, RealClock, Service, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
 pub use self::{
@@ -246,7 +246,7 @@ impl Octavia {
         if of.is_empty() || observed.is_pending() {
             return Ok(());
         }
-        let read = read::weigh(&joined.cloud, observed, &of).await;
+        let read = read::weigh(&joined.cloud, observed, |id, _| of.contains(id)).await;
         read.map_err(|error| self.failed(&Asker::of(unit), &error))?;
         self.known().entry(unit.clone()).and_modify(|it| it.observed.balancer = observed.balancer.clone());
         Ok(())
@@ -326,7 +326,7 @@ impl Driver for Octavia {
 
     async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
         if step.locks() && observed.is_pending() {
-            return Err(Failure::Wait { why: format!("{step}: {}", observed.state()), after: self.soon() });
+            return Err(observed.waits(step, self.soon()));
         }
         if !(self.may)() {
             return Err(another_leads());
@@ -342,6 +342,9 @@ impl Driver for Octavia {
         let done = self.write(joined, unit, step, observed).await;
         if let (Ok(()), Step::Create(new)) = (&done, step) {
             self.surveyed.made(Used::by(new)).await;
+        }
+        if step.service() == Service::KeyManager {
+            joined.stored.forget().await;
         }
         let until = joined.cloud.clock().now();
         if done.is_ok() {

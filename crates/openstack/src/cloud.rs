@@ -207,6 +207,11 @@ impl Cloud {
         &*self.settings().clock
     }
 
+    /// What is counted of this cloud.
+    pub fn metrics(&self) -> &crate::Metrics {
+        &self.settings().metrics
+    }
+
     /// What is odd about the credentials, though they work: a file that others can read, keys that nobody knows.
     pub fn warnings(&self) -> Vec<String> {
         self.0.keeper.warnings()

@@ -20,8 +20,8 @@ use seaway_engine::Failure;
 use seaway_model::{LbKey, ListenerId, Name, Unit, unit::Place};
 use seaway_openstack::{
     Cloud, Error,
-    octavia::{Member, Operating, Pool, Provisioning},
-    resource::{Id, Query},
+    octavia::{Operating, Pool, Provisioning},
+    resource::Id,
 };
 use tokio::task::JoinSet;
 
@@ -100,6 +100,7 @@ impl Octavia {
         let there = ours(joined, &survey, cloud);
         let audited = Audited { found: self.strangers(&there), there, again };
         self.surveyed.keep(survey).await;
+        self.count_stuck(joined);
         match wrong {
             // The others were worth their look.
             Some(error) if audited.again.is_empty() && audited.found.is_empty() => {
@@ -323,23 +324,12 @@ async fn answered(cloud: &Cloud, cluster: &Cluster, mut look: Look) -> Result<Lo
     read::seat(cloud, &mut look.now).await?;
     let (was, is) = (&look.known.observed, &look.now);
     if moved(was, is) && drift::found(was, is).is_empty() && !explains(was, is) {
-        weigh(cloud, was, &mut look.now).await?;
+        let before: BTreeMap<Id<Pool>, Option<String>> =
+            pools(&mut was.clone()).map(|it| (it.pool.id.clone(), it.pool.updated_at.clone())).collect();
+        let has_moved = |_: &ListenerId, it: &Pool| before.get(&it.id) != Some(&it.updated_at);
+        read::weigh(cloud, &mut look.now, has_moved).await?;
     }
     Ok(look)
-}
-
-/// Members' own lists tell their weights, and nothing else does.
-async fn weigh(cloud: &Cloud, known: &Observed, now: &mut Observed) -> Result<(), Error> {
-    let before: BTreeMap<Id<Pool>, Option<String>> =
-        pools(&mut known.clone()).map(|it| (it.pool.id.clone(), it.pool.updated_at.clone())).collect();
-    for pool in pools(now) {
-        if before.get(&pool.pool.id) == Some(&pool.pool.updated_at) {
-            continue;
-        }
-        let members = cloud.within::<Member>(&pool.pool.id).list::<Member>(Query::all()).await?;
-        pool.members = members.iter().map(read::weighed).collect();
-    }
-    Ok(())
 }
 
 fn moved(was: &Observed, is: &Observed) -> bool {

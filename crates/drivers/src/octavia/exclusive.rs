@@ -1,7 +1,11 @@
 //! Writes that must not meet: who is on a load balancer with others is changed one at a time.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
+use seaway_engine::Failure;
 use seaway_model::Unit;
 use seaway_openstack::{
     Error,
@@ -91,6 +95,17 @@ impl Octavia {
             true => past.leftover = Some(id.clone()),
             false => _ = past.leftover.take_if(|it| it == id),
         });
+    }
+}
+
+impl Observed {
+    /// Something is under way; its owner hears of it if that takes too long.
+    pub(super) fn waits(&self, step: &Step, after: Duration) -> Failure {
+        let why = format!("{step}: {}", self.state());
+        match &self.stuck {
+            Some(stuck) => Failure::Told { why, problems: vec![stuck.clone()], after },
+            None => Failure::Wait { why, after },
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     away::{Asker, failure},
     poll::Poll,
     steps::Balancer,
+    tls::Stored,
 };
 
 /// Signs in and learns whose load balancers these are; tried again until it succeeds.
@@ -22,6 +23,7 @@ pub(super) struct Joined {
     pub(super) cluster: Cluster,
     pub(super) versions: Arc<Versions>,
     pub(super) poll: Poll,
+    pub(super) stored: Stored,
 }
 
 impl Octavia {
@@ -41,7 +43,7 @@ impl Octavia {
             let (cloud, cluster) = (self.join)().await?;
             let versions = cloud.versions(Service::LoadBalancer).await?;
             let poll = Poll::new(cloud.clone(), cluster.tag());
-            Ok(Joined { cloud, cluster, versions, poll })
+            Ok(Joined { cloud, cluster, versions, poll, stored: Stored::default() })
         };
         let first = || async {
             // Whoever waited while another tried in vain need not try as well.

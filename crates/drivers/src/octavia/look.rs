@@ -197,7 +197,7 @@ async fn certified(
     mut observed: Observed,
 ) -> Result<Observed, Error> {
     if tls::is_kept(desired, &observed) {
-        let kept = tls::kept(&joined.cloud, &joined.cluster.certificates(key)).await;
+        let kept = joined.stored.kept(&joined.cloud, &joined.cluster.certificates(key)).await;
         observed.kept = kept?;
     }
     Ok(observed)

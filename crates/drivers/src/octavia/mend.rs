@@ -22,7 +22,7 @@ pub(super) struct Past {
     /// Nothing is tried before.
     not_before: Option<Instant>,
     /// Why there is no failover here.
-    refused: Option<String>,
+    refused: Option<(String, Instant)>,
     /// When a write was lost, or refused: what was listed before tells nothing.
     pub(super) unsure: Option<Instant>,
     /// When who else is on it was asked for.
@@ -44,6 +44,8 @@ pub(super) struct Past {
     pub(super) waits_for: Option<String>,
     /// Since when it is pending, on the wall.
     pub(super) pending_since: Option<std::time::SystemTime>,
+    /// Its owner was told that this is long.
+    pub(super) is_told_stuck: bool,
 }
 
 /// What to do with one in ERROR.
@@ -73,6 +75,8 @@ const FIRST: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(300);
 /// After so many it is made again, where that is wished.
 const FAILOVERS: u32 = 1;
+/// After a refusal: somebody may have been given the role since.
+const REFUSED: Duration = Duration::from_secs(1800);
 
 impl Past {
     pub(super) fn mend(&self, rebuild: bool, now: Instant) -> Mend {
@@ -86,8 +90,8 @@ impl Past {
             return Mend::Remake { why: "it is in ERROR and did not come back" };
         }
         match &self.refused {
-            Some(why) => Mend::Nothing { why: why.clone() },
-            None => Mend::Failover,
+            Some((why, at)) if now < *at + REFUSED => Mend::Nothing { why: why.clone() },
+            _ => Mend::Failover,
         }
     }
 
@@ -108,21 +112,24 @@ impl Past {
         self.tried(now);
     }
 
-    /// Policy, or the provider, has no such thing. Whether it is so.
-    pub(super) fn refused(&mut self, error: &Error) -> bool {
+    /// Policy, or the provider, has no such thing. Whether it is so, and whether that is news.
+    pub(super) fn refused(&mut self, error: &Error, now: Instant) -> (bool, bool) {
         let never = matches!(error.class(), Class::Forbidden | Class::Unsupported | Class::Invalid);
+        let mut is_news = false;
         if never {
-            self.refused = Some(error.message().to_owned());
+            let before = self.refused.replace((error.message().to_owned(), now));
+            is_news = before.is_none_or(|(why, _)| why != error.message());
             // Nothing was done that would have to be waited for.
             self.not_before = None;
         }
-        never
+        (never, is_news)
     }
 
     /// It serves.
     pub(super) fn is_well(&mut self) {
         (self.is_new, self.tries, self.failovers, self.not_before) = (false, 0, 0, None);
-        self.pending_since = None;
+        (self.pending_since, self.is_told_stuck) = (None, false);
+        self.refused = None;
     }
 }
 
@@ -185,14 +192,16 @@ mod tests {
         let now = Instant::now();
         let mut past = Past::default();
         assert_eq!(past.mend(true, now), Mend::Failover, "the gentler first");
-        assert!(past.refused(&forbidden()));
+        assert_eq!(past.refused(&forbidden(), now), (true, true));
         assert_eq!(past.mend(false, now), Mend::Nothing { why: "policy says no".to_owned() });
         assert!(matches!(past.mend(true, now), Mend::Remake { .. }));
+        assert_eq!(past.mend(false, now + REFUSED), Mend::Failover, "somebody may have the role by now");
+        assert_eq!(past.refused(&forbidden(), now), (true, false), "and that is no news");
         let mut past = Past::default();
         past.failed_over(now);
         let later = now + FIRST;
         assert_eq!(past.mend(false, later), Mend::Failover, "it is tried again");
         assert!(matches!(past.mend(true, later), Mend::Remake { .. }));
-        assert!(!past.refused(&Error::new(Class::Broken, "500")), "that passes");
+        assert_eq!(past.refused(&Error::new(Class::Broken, "500"), now), (false, false), "that passes");
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{LbKey, Problem};
+use seaway_model::{LbKey, ListenerId, Problem};
 use seaway_openstack::{
     Cloud, Error,
     neutron::FloatingIp,
@@ -102,10 +102,7 @@ async fn stray(cloud: &Cloud, cluster: &Cluster, key: &LbKey) -> Result<Option<F
     Ok(found.into_iter().find(|it| it.port_id.is_none() && cluster.made(&it.description, key)))
 }
 
-async fn branches(
-    cloud: &Cloud,
-    it: &LoadBalancer,
-) -> Result<(BTreeMap<seaway_model::ListenerId, Branch>, Loose), Error> {
+async fn branches(cloud: &Cloud, it: &LoadBalancer) -> Result<(BTreeMap<ListenerId, Branch>, Loose), Error> {
     let id = &it.id;
     let below = || Query::all().with("loadbalancer_id", id);
     let listeners = cloud.all::<Listener>().list::<Listener>(below()).await?;
@@ -188,15 +185,15 @@ pub(super) async fn seat(cloud: &Cloud, observed: &mut Observed) -> Result<(), E
     Ok(())
 }
 
-/// Members of these pools as their own lists tell them.
+/// Members of these pools as their own lists tell them: their weights, and the ports that are probed.
 pub(super) async fn weigh(
     cloud: &Cloud,
     observed: &mut Observed,
-    of: &[seaway_model::ListenerId],
+    is_meant: impl Fn(&ListenerId, &Pool) -> bool,
 ) -> Result<(), Error> {
-    let Some(balancer) = &mut observed.balancer else { return Ok(()) };
-    for id in of {
-        let Some(pool) = balancer.branches.get_mut(id).and_then(|it| it.pool.as_mut()) else { continue };
+    let branches = observed.balancer.iter_mut().flat_map(|it| &mut it.branches);
+    let pools = branches.filter_map(|(id, it)| Some((id, it.pool.as_mut()?)));
+    for (_, pool) in pools.filter(|(id, it)| is_meant(id, &it.pool)) {
         let members: Vec<Member> = cloud.within::<Member>(&pool.pool.id).list(Query::all()).await?;
         pool.members = members.iter().map(weighed).collect();
     }

@@ -54,6 +54,8 @@ pub struct Observed {
     pub external: Option<Option<Id<Network>>>,
     /// A certificate that is named and is not there: what listeners show stays as it is.
     pub lost: Option<(Owner, Problem)>,
+    /// It is PENDING for too long.
+    pub stuck: Option<(Owner, Problem)>,
     /// Left of a request that was done after nobody waited for it any more.
     pub doubles: Vec<Id<LoadBalancer>>,
     /// Certificates that are kept for it.

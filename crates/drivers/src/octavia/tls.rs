@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use seaway_model::{
@@ -286,25 +287,62 @@ pub(super) fn is_kept(desired: &Desired, observed: &Observed) -> bool {
     wish.listeners.values().any(|it| it.tls.is_some()) || shown.any(|it| *it == Spoken::TerminatedHttps)
 }
 
-/// All that is kept whose names begin like this.
-pub(super) async fn kept(cloud: &Cloud, begin: &str) -> Result<Kept, Error> {
-    let mut kept = Kept::new();
-    let secrets = match cloud.all::<Secret>().list::<Secret>(Query::all()).await {
-        // Where there is no Barbican, or none for us, nothing was ever kept.
-        Err(error) if matches!(error.class(), Class::NoService | Class::Forbidden) => return Ok(kept),
-        secrets => secrets?,
-    };
-    for it in secrets.into_iter().filter(|it| it.name.starts_with(begin)) {
-        if let Some((name, part)) = it.name.rsplit_once(' ') {
-            kept.entry(name.to_owned()).or_default().secrets.push((part.to_owned(), it.id, it.secret_ref));
-        }
+/// What Barbican has, listed once for all who look at the same time: a project may have thousands of secrets.
+#[derive(Default)]
+pub(super) struct Stored(tokio::sync::Mutex<Option<(Instant, Arc<Lists>)>>);
+
+#[derive(Default)]
+struct Lists {
+    secrets: Vec<Secret>,
+    containers: Vec<Container>,
+}
+
+/// So long a list is as good as another, as long as this process writes nothing there.
+const YOUNG: Duration = Duration::from_secs(30);
+
+impl Stored {
+    /// Something was written.
+    pub(super) async fn forget(&self) {
+        *self.0.lock().await = None;
     }
-    for it in cloud.all::<Container>().list::<Container>(Query::all()).await? {
-        if it.name.starts_with(begin) {
-            kept.entry(it.name).or_default().containers.push((it.id, it.container_ref));
+
+    /// All that is kept whose names begin like this.
+    pub(super) async fn kept(&self, cloud: &Cloud, begin: &str) -> Result<Kept, Error> {
+        let lists = self.lists(cloud).await?;
+        let mut kept = Kept::new();
+        for it in lists.secrets.iter().filter(|it| it.name.starts_with(begin)) {
+            if let Some((name, part)) = it.name.rsplit_once(' ') {
+                let part = (part.to_owned(), it.id.clone(), it.secret_ref.clone());
+                kept.entry(name.to_owned()).or_default().secrets.push(part);
+            }
         }
+        for it in lists.containers.iter().filter(|it| it.name.starts_with(begin)) {
+            let container = (it.id.clone(), it.container_ref.clone());
+            kept.entry(it.name.clone()).or_default().containers.push(container);
+        }
+        Ok(kept)
     }
-    Ok(kept)
+
+    async fn lists(&self, cloud: &Cloud) -> Result<Arc<Lists>, Error> {
+        let mut last = self.0.lock().await;
+        let now = cloud.clock().now();
+        if let Some((at, lists)) = &*last
+            && now.saturating_duration_since(*at) < YOUNG
+        {
+            return Ok(lists.clone());
+        }
+        let secrets = match cloud.all::<Secret>().list::<Secret>(Query::all()).await {
+            // Where there is no Barbican, or none for us, nothing was ever kept.
+            Err(error) if matches!(error.class(), Class::NoService | Class::Forbidden) => {
+                return Ok(Arc::default());
+            }
+            secrets => secrets?,
+        };
+        let containers = cloud.all::<Container>().list::<Container>(Query::all()).await?;
+        let lists = Arc::new(Lists { secrets, containers });
+        *last = Some((now, lists.clone()));
+        Ok(lists)
+    }
 }
 
 /// Keeps what is not kept yet.

@@ -1,6 +1,10 @@
 //! What owners are told: in passing, as events, what was found and done; and what is so, as Problems.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::BTreeSet,
+    sync::PoisonError,
+    time::{Duration, Instant},
+};
 
 use seaway_engine::Failure;
 use seaway_model::{Desired, LoadBalancer, Name, Owner, Problem, Reason, Unit};
@@ -24,6 +28,8 @@ pub struct Note {
     pub text: String,
 }
 
+/// An operation of Octavia that is well takes minutes at most.
+const STUCK: Duration = Duration::from_secs(900);
 /// Named one by one, no more than that.
 const NAMED: usize = 5;
 
@@ -40,10 +46,11 @@ impl Octavia {
             if status == Some(Provisioning::Active) {
                 past.is_well();
             } else if status == Some(Provisioning::Error) {
-                past.pending_since = None;
+                (past.pending_since, past.is_told_stuck) = (None, false);
             }
             past.clone()
         });
+        self.judge_pending(joined, unit, observed);
         if let (true, Unit::LoadBalancer(_, key)) = (desired.is_absent(), unit) {
             // What is kept stays where it is.
             observed.stray.take_if(|it| !joined.cluster.made(&it.description, key));
@@ -77,6 +84,36 @@ impl Octavia {
             observed.mend =
                 is_new.then_some(Mend::Remake { why: "what is asked for comes with a new one alone" });
         }
+    }
+
+    /// What stays PENDING takes no change, not even its deletion; only the cloud's operators can end that.
+    fn judge_pending(&self, joined: &Joined, unit: &Unit, observed: &mut Observed) {
+        observed.stuck = None;
+        let Some(balancer) = observed.balancer.as_ref().filter(|_| observed.is_pending()) else { return };
+        let now = joined.cloud.clock().wall();
+        let since = self.past(unit, |past| *past.pending_since.get_or_insert(now));
+        let Unit::LoadBalancer(_, key) = unit else { return };
+        let (Some(owner), true) = (key.owner(), now.duration_since(since).is_ok_and(|it| it >= STUCK)) else {
+            return;
+        };
+        let (id, status) = (&balancer.it.id, &balancer.it.provisioning_status);
+        let message = format!("load balancer {id} is {status} since {}", date(since).unwrap_or_default());
+        let fix = format!(
+            "Octavia takes no change meanwhile. Ask the cloud's operators: its log says what it waits for, and they can end \
+             it (openstack loadbalancer status show {id})."
+        );
+        if !self.past(unit, |past| std::mem::replace(&mut past.is_told_stuck, true)) {
+            let text = format!("{message}. {fix}");
+            self.tell(unit, Note { warning: true, reason: "Stuck", text });
+            self.count_stuck(joined);
+        }
+        let problem = Problem::new(owner.object(), Reason::Failed, message).fix(fix);
+        observed.stuck = Some((owner.clone(), problem));
+    }
+
+    pub(super) fn count_stuck(&self, joined: &Joined) {
+        let all = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        joined.cloud.metrics().stuck(all.values().filter(|it| it.is_told_stuck).count());
     }
 
     /// Whether it is time for a step; and if so, its owner hears why.
@@ -141,8 +178,9 @@ impl Octavia {
     /// Whether there is no such thing as a failover here.
     pub(super) fn refused(&self, unit: &Unit, step: &Step, error: &Error) -> bool {
         let Step::Failover(id) = step else { return false };
-        let never = self.past(unit, |past| past.refused(error));
-        if never {
+        let now = self.now();
+        let (never, is_news) = self.past(unit, |past| past.refused(error, now));
+        if is_news {
             let text = format!("load balancer {id} cannot be failed over: {}", error.message());
             self.tell(unit, Note { warning: true, reason: "FailoverRefused", text });
         }
@@ -188,7 +226,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         };
         problems.extend(owners.iter().map(|it| problem(it)));
     }
-    problems.extend(observed.lost.clone());
+    problems.extend(observed.lost.clone().into_iter().chain(observed.stuck.clone()));
     let Some(balancer) = &observed.balancer else { return problems };
     if balancer.it.provisioning_status == Provisioning::Error {
         let id = &balancer.it.id;

@@ -301,6 +301,13 @@ async fn where_nobody_may_fail_it_over_its_owner_is_told_whom_to_ask() {
         assert!(served.scene.driver.steps(&desired, &observed).is_empty());
     }
     assert_eq!(served.scene.fake.count("PUT *"), 0);
+    // Somebody may have been given the role since; that there is none is told once.
+    served.scene.pass(Duration::from_secs(1000));
+    let mut observed = served.observed().await;
+    let steps = served.scene.driver.steps(&desired, &observed);
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!(served.scene.driver.apply(&unit(), &steps[0], &mut observed).await.is_err());
+    assert!(!served.told().contains("cannot be failed over"));
     // Somebody with the right to it did.
     served.scene.fake.set_provisioning_status(id.as_str(), "ACTIVE");
     served.scene.pass(Duration::from_secs(300));

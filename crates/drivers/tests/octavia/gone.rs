@@ -1,12 +1,17 @@
-//! What is there though it was deleted, or though nobody asked for it twice.
+//! What is there though it was deleted, or though nobody asked for it twice; and what never becomes ready.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use seaway_engine::{Driver, Failure};
+use seaway_model::Desired;
 use seaway_openstack::{
     octavia::{LoadBalancer as Balancer, LoadBalancerChange, NewLoadBalancer},
     resource::Edit,
 };
-use seaway_testkit::cloud::Fault;
+use seaway_testkit::cloud::{Fault, Pace};
 
 use crate::scene::*;
 
@@ -74,4 +79,30 @@ async fn a_late_twin_goes_and_the_one_that_serves_stays_however_old_they_are() {
         assert_eq!((left.len(), &left[0].id), (1, &serves.id));
         assert_eq!(scene.floating().await.remove(0).port_id, serves.vip_port_id);
     }
+}
+
+#[tokio::test]
+async fn what_is_pending_for_too_long_is_told_once_and_is_a_problem_meanwhile() {
+    let mut scene = Scene::set().await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    scene.hear(&heard);
+    scene.fake.pace(Pace::Never);
+    let desired = |ports: &[u16]| Desired::LoadBalancer(Arc::new(scene.wish(ports, &[1])));
+    let mut observed = scene.driver.observe(&unit(), &desired(&[80])).await.unwrap();
+    for step in scene.driver.steps(&desired(&[80]), &observed) {
+        scene.driver.apply(&unit(), &step, &mut observed).await.unwrap();
+    }
+    for (seconds, is_long) in [(10, false), (800, false), (200, true), (600, true)] {
+        scene.pass(Duration::from_secs(seconds));
+        let observed = scene.driver.observe(&unit(), &desired(&[80])).await.unwrap();
+        let told = scene.driver.conclude(&unit(), &desired(&[80]), &observed).problems;
+        assert_eq!(told.len(), usize::from(is_long), "{told:?}");
+        assert!(told.iter().all(|(_, it)| it.message.contains("PENDING_CREATE since")), "{told:?}");
+    }
+    // Who wants something else of it hears it as well.
+    let mut observed = scene.driver.observe(&unit(), &desired(&[80, 443])).await.unwrap();
+    let steps = scene.driver.steps(&desired(&[80, 443]), &observed);
+    let waits = scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap_err();
+    assert!(matches!(waits, Failure::Told { .. }), "{waits}");
+    assert_eq!(heard.lock().unwrap().iter().filter(|it| it.reason == "Stuck").count(), 1);
 }

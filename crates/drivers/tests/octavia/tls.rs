@@ -194,6 +194,24 @@ async fn a_secret_is_kept_shown_renewed_and_cleaned_up() {
 }
 
 /// How the name of a certificate ends.
+/// A project may have thousands of secrets, and a cluster hundreds of Services with some.
+#[tokio::test]
+async fn what_barbican_has_is_listed_once_for_all_who_look_after_a_restart() {
+    let mut scene = Scene::set().await;
+    let wish = |scene: &Scene, uid: &str| secured(scene.wish_of(uid, &[443], &[1]), &["shop"]);
+    let uids = ["uid-2", "uid-3", "uid-4"];
+    for uid in uids {
+        scene.reach_of(uid, &wish(&scene, uid)).await;
+    }
+    scene.restarted();
+    scene.fake.forget_requests();
+    for uid in uids {
+        assert_eq!(scene.reach_of(uid, &wish(&scene, uid)).await, [""; 0]);
+    }
+    assert_eq!(scene.fake.count("GET */secrets"), 1);
+    assert_eq!(scene.fake.count("GET */containers"), 1);
+}
+
 fn scene_name(name: &str) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(certificate(name).chain.as_bytes());

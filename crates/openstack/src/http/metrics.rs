@@ -6,6 +6,7 @@ use prometheus_client::{
     metrics::{
         counter::Counter,
         family::Family,
+        gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
     registry::{Registry, Unit},
@@ -25,6 +26,7 @@ pub struct Metrics {
     times: Family<Labels, Histogram, fn() -> Histogram>,
     repeats: Family<Labels, Counter>,
     sign_ins: Family<Labels, Counter>,
+    stuck: Gauge,
 }
 
 impl Default for Metrics {
@@ -35,6 +37,7 @@ impl Default for Metrics {
             times: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.005, 2.0, 15))),
             repeats: Family::default(),
             sign_ins: Family::default(),
+            stuck: Gauge::default(),
         }
     }
 }
@@ -62,6 +65,16 @@ impl Metrics {
             "Tokens asked of Keystone, by what became of it",
             self.sign_ins.clone(),
         );
+        registry.register(
+            "seaway_openstack_stuck_load_balancers",
+            "Load balancers that have been PENDING for more than 15 minutes",
+            self.stuck.clone(),
+        );
+    }
+
+    /// So many load balancers are PENDING for too long.
+    pub fn stuck(&self, count: usize) {
+        self.stuck.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn called(&self, call: &Call, error: Option<&Error>, took: Duration) {
