@@ -63,7 +63,7 @@ use std::{
 };
 
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, LbKey, ListenerId, Name, Owner, Problem, Unit, outcome::Serving, unit::Place};
+use seaway_model::{Desired, LbKey, ListenerId, Name, Owner, Unit, outcome::Serving, unit::Place};
 use seaway_openstack::{Clock, RealClock, Service, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
