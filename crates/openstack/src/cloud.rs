@@ -154,7 +154,8 @@ impl Cloud {
         let Door { gate, dice, .. } = &*self.0.door;
         let may = || !call.writes() || fence.is_open();
         let exchange = Exchange { clock: self.clock(), gate, dice, may: &may, repeated: &repeated };
-        Ok(exchange.with(&session.transport, &ask, &terms, left).await)
+        // Everything that asks holds this: on the heap it makes nobody's own state large.
+        Ok(Box::pin(exchange.with(&session.transport, &ask, &terms, left)).await)
     }
 
     /// Who we are now. It changes when a token is renewed.
