@@ -1,4 +1,5 @@
-//! How far pending load balancers are: one list for all of them, whoever asks.
+//! How far pending load balancers are: one list for all of them, whoever asks. One that is slow keeps who asked for it
+//! waiting, and nobody else for long.
 
 use std::{
     collections::HashMap,
@@ -10,8 +11,13 @@ use seaway_openstack::{
     octavia::{BalancerStatus, LoadBalancer},
     resource::{Id, Query},
 };
-use tokio::sync::{Mutex, watch};
+use tokio::{
+    sync::{Mutex, watch},
+    time::timeout,
+};
 
+/// A list takes a fraction of this. Who waits for one of another's for longer does something else first.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// No list is asked for sooner after another.
 pub(super) const APART: Duration = Duration::from_secs(2);
 
@@ -55,7 +61,7 @@ impl Poll {
             let found = self.cloud.all::<LoadBalancer>().find::<BalancerStatus>(&it.id).await?;
             return Ok(found.map_or(Found::Gone, Found::There));
         }
-        let mut last = self.last.lock().await;
+        let Ok(mut last) = timeout(PATIENCE, self.last.lock()).await else { return Ok(Found::Unknown) };
         let now = self.cloud.clock().now();
         if last.as_ref().is_none_or(|it| now.saturating_duration_since(it.at) >= APART) {
             let query = Query::all().tagged([self.tag.as_str()]);

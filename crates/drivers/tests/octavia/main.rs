@@ -32,6 +32,7 @@ mod shared;
 mod their_groups;
 mod tls;
 mod troubles;
+mod waiting;
 
 #[path = "../../../openstack/tests/client/hurried.rs"]
 #[allow(dead_code)]

@@ -1,0 +1,39 @@
+//! A cloud that answers slowly: who need not wait for it does not.
+
+use std::{sync::Arc, time::Duration};
+
+use seaway_engine::Driver;
+use seaway_model::Desired;
+use seaway_testkit::cloud::{Fault, Hold};
+
+use crate::scene::*;
+
+/// A test is not to wait for ever.
+const IN_VAIN: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_list_that_is_slow_keeps_one_worker_and_not_all() {
+    let scene = Scene::set().await;
+    let pending = ["uid-1", "uid-2"].map(|uid| {
+        (unit_of(&owner_of(uid)), Desired::LoadBalancer(Arc::new(scene.wish_of(uid, &[80], &[1]))))
+    });
+    for (unit, wanted) in &pending {
+        let mut observed = scene.driver.observe(unit, wanted).await.unwrap();
+        let steps = scene.driver.steps(wanted, &observed);
+        scene.driver.apply(unit, &steps[0], &mut observed).await.unwrap();
+    }
+    assert_eq!(scene.balancers().await.len(), 2);
+    let hold = Hold::new();
+    scene.fake.fail(Fault::on("GET */lbaas/loadbalancers").always().hold(&hold));
+    let [(first, its), (second, of_second)] = pending;
+    let asks = tokio::spawn({
+        let driver = scene.driver.clone();
+        async move { driver.observe(&first, &its).await.map(drop) }
+    });
+    tokio::time::timeout(IN_VAIN, hold.reached(1)).await.expect("one asks for the list");
+    let other = tokio::time::timeout(IN_VAIN, scene.driver.observe(&second, &of_second)).await;
+    other.expect("nobody waits for the list of another").expect("and nothing is wrong");
+    assert!(!asks.is_finished(), "who asked waits");
+    hold.release();
+    asks.await.unwrap().unwrap();
+}
