@@ -1,0 +1,54 @@
+use std::future::pending;
+
+use clap::Parser;
+
+use super::*;
+use crate::args::{Cli, Command};
+
+fn loaded(config: &str) -> Settings {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("seaway.yaml");
+    std::fs::write(&file, config).unwrap();
+    let line = ["seaway", "node", "--host", "node-7", "--config", &file.to_string_lossy()];
+    let Command::Node(arguments) = Cli::parse_from(line).command else { panic!("another command") };
+    load(&arguments.member, Part::Controller).unwrap()
+}
+
+#[test]
+fn the_front_door_is_closed_in_a_cluster_unless_somebody_opens_it() {
+    assert_eq!(loaded("").config.front_door.opens, Opens::Never);
+    assert_eq!(loaded("frontDoor: {enabled: true}").config.front_door.opens, Opens::Always);
+    assert_eq!(loaded("frontDoor: {enabled: false}").config.front_door.opens, Opens::Never);
+}
+
+#[test]
+fn services_without_a_class_are_left_alone_in_a_cluster_unless_somebody_says_otherwise() {
+    assert!(!loaded("").config.classless);
+    assert!(loaded("defaultDriver: native").config.classless);
+    assert!(!loaded("defaultDriver: none").config.classless);
+}
+
+#[tokio::test]
+async fn the_death_of_an_engine_is_noticed_and_a_life_is_not() {
+    let (_stop, stopped) = watch::channel(false);
+    let world = World::new(Roles::default(), Vec::new(), Arc::default());
+    let (engine, handle) = Engine::new(world, Drivers::default(), Loop::default());
+    let mut engine = tokio::spawn(engine.run(stopped));
+    let (tell, heard) = mpsc::channel(1);
+    let changes = handle.changes();
+    let mut hearing = tokio::spawn(Hearing { changes, me: None, memory: Memory::default() }.run(heard));
+    let mut life = std::pin::pin!(died(&mut engine, pending(), &mut hearing));
+    assert!(timeout(Duration::from_millis(50), &mut life).await.is_err());
+    drop(tell);
+    assert_eq!(life.await, "who passes on what is heard has ended");
+    let mut killed: JoinHandle<World> = tokio::spawn(pending());
+    killed.abort();
+    let mut hearing = tokio::spawn(pending());
+    let what = died(&mut killed, pending(), &mut hearing).await;
+    assert!(what.starts_with("the engine has died (task "), "{what}");
+}
+
+#[test]
+fn a_host_is_called_as_its_node_is() {
+    assert_eq!(&*loaded("host: {name: machine}").host, "node-7");
+}
