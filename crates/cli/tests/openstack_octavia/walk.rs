@@ -158,5 +158,7 @@ fn objects(stage: &Stage) -> BTreeSet<String> {
     let stays = |it: &&str| !it.starts_with("events") && !it.starts_with("leases");
     let kinds: Vec<&str> = kinds.lines().filter(stays).collect();
     let named = ["get", &kinds.join(","), "-A", "-o", "name"];
-    stage.scene.cluster.try_kubectl(&named, "").unwrap_or_default().lines().map(str::to_owned).collect()
+    let all = stage.scene.cluster.try_kubectl(&named, "").unwrap_or_default();
+    // Deletions are remembered for a day.
+    all.lines().filter(|it| *it != "configmap/seaway-deletions").map(str::to_owned).collect()
 }

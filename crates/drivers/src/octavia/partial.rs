@@ -111,7 +111,10 @@ impl Octavia {
         let refused: BTreeSet<ListenerId> =
             refused.ports.into_iter().filter(|it| balancer.branches.contains_key(it)).collect();
         let emptied = emptied(desired, observed);
+        // What stays as it is may show any of them.
+        let may_show = !refused.is_empty() || observed.lost.is_some();
         let stays = |step: &Step| match at(step) {
+            None if matches!(step, Step::Forget(_)) => may_show,
             Some((id, _)) if emptied.contains(&id) => true,
             Some((id, of_members)) => refused.contains(&id) && !of_members,
             None => false,

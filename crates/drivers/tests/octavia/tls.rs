@@ -150,6 +150,28 @@ async fn a_reference_that_leads_nowhere_keeps_no_member_from_following() {
     assert_eq!((pool.members.len(), scene.listeners().await[0].protocol.clone()), (2, Spoken::Tcp));
 }
 
+/// At the start a Secret may come later than its Service; and somebody may delete it, or name another by mistake.
+#[tokio::test]
+async fn what_a_listener_shows_stays_in_barbican_while_nothing_takes_its_place() {
+    let scene = Scene::set().await;
+    let plain = scene.wish(&[443], &[1]);
+    let shop = secured(plain.clone(), &["shop"]);
+    scene.reach(&shop).await;
+    let (shown, containers) = (scene.listeners().await.remove(0), scene.containers().await);
+    let mut without = shop.clone();
+    without.certificates = Arc::default();
+    let nowhere = "http://barbican/v1/secrets/0f2b8f8e-6a55-4f3b-9d9e-3f1c9f8e0a71";
+    for missing in [without, referred(plain, nowhere)] {
+        scene.fake.forget_requests();
+        scene.reach_telling(&missing).await;
+        assert_eq!(scene.fake.count("DELETE *") + scene.fake.count("PUT */listeners/*"), 0);
+        assert_eq!(scene.containers().await, containers);
+        assert_eq!(scene.listeners().await[0], shown);
+    }
+    scene.reach(&secured(scene.wish(&[443], &[1]), &["blog"])).await;
+    assert_eq!(scene.containers().await.len(), 1, "what is shown no more goes");
+}
+
 #[tokio::test]
 async fn a_secret_is_kept_shown_renewed_and_cleaned_up() {
     let mut scene = Scene::set().await;
@@ -193,7 +215,6 @@ async fn a_secret_is_kept_shown_renewed_and_cleaned_up() {
     assert_eq!((scene.containers().await.len(), scene.secrets().await.len()), (0, 0));
 }
 
-/// How the name of a certificate ends.
 /// A project may have thousands of secrets, and a cluster hundreds of Services with some.
 #[tokio::test]
 async fn what_barbican_has_is_listed_once_for_all_who_look_after_a_restart() {
@@ -212,6 +233,7 @@ async fn what_barbican_has_is_listed_once_for_all_who_look_after_a_restart() {
     assert_eq!(scene.fake.count("GET */containers"), 1);
 }
 
+/// How the name of a certificate ends.
 fn scene_name(name: &str) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(certificate(name).chain.as_bytes());
