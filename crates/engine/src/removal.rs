@@ -79,8 +79,8 @@ pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) 
         Unit::SecurityGroup { class, .. } => {
             let services = gate.owners.services().await;
             let whole = || Owner::Config(class.clone());
-            let services =
-                services.map_err(|why| unanswered(&whole(), "its security group", "nobody uses it", &why))?;
+            let services = services
+                .map_err(|why| unanswered(&whole(), "its security group", "no Service uses it", &why))?;
             match services.iter().find(|it| gate.uses.uses(it, unit)) {
                 Some(service) => Err(used(owner_of(service), "the security group", "it uses that")),
                 None => Ok(()),

@@ -109,7 +109,7 @@ fn line(unit: &Unit) -> String {
 }
 
 fn announce(herald: &Herald, unit: &Unit) {
-    warn!(%unit, "an orphan: nobody saw that its Service was deleted; it is left as it is");
+    warn!(%unit, "orphan: Seaway did not see the deletion of its Service; it is left as it is");
     if let Unit::LoadBalancer(_, key) = unit
         && let Some(Owner::Object { object, uid }) = key.owner()
     {
