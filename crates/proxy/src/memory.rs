@@ -38,16 +38,19 @@ pub(crate) struct MemoryBudget {
     per_connection: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) evicted: AtomicU64,
-    trimmed_at: AtomicU64,
+    /// Since when much is free without a break, in milliseconds; 0: it is not.
+    free_since: AtomicU64,
     /// A thread gives memory back.
     is_trimming: AtomicBool,
 }
 
 /// A worker tells the process of a change when it is as large as this.
 const BATCH: i64 = 64 << 10;
-/// Free memory that is worth asking the allocator to give back, and how often that is done, in milliseconds.
+/// Free memory that is worth asking the allocator to give back.
 const WORTH_TRIMMING: i64 = 8 << 20;
-const TRIM_EVERY: u64 = 5_000;
+/// For how long it has to be free, in milliseconds: the allocator is locked for a millisecond for each 10 MiB that it gives
+/// back, so that is not done while clients take and leave memory.
+const FREE_FOR: u64 = 5_000;
 
 impl MemoryBudget {
     pub(crate) fn new(limits: MemoryLimits) -> MemoryBudget {
@@ -58,7 +61,7 @@ impl MemoryBudget {
             per_connection: AtomicU64::new(MemoryLimits::PER_CONNECTION),
             refused: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
-            trimmed_at: AtomicU64::new(0),
+            free_since: AtomicU64::new(0),
             is_trimming: AtomicBool::new(false),
         };
         budget.set(limits);
@@ -108,19 +111,27 @@ impl MemoryBudget {
     }
 
     /// When free memory is to be given back to the kernel.
-    pub(crate) fn trims_at(&self) -> Option<u64> {
+    pub(crate) fn trims_at(&self, now: u64) -> Option<u64> {
         let (held, peak) = (self.held.load(Relaxed), self.peak.load(Relaxed));
         let is_worth_it = peak - held >= WORTH_TRIMMING && held < peak / 2;
-        is_worth_it.then(|| self.trimmed_at.load(Relaxed).saturating_add(TRIM_EVERY))
+        if !is_worth_it {
+            self.free_since.store(0, Relaxed);
+            return None;
+        }
+        let since = match self.free_since.compare_exchange(0, now.max(1), Relaxed, Relaxed) {
+            Ok(_) => now,
+            Err(since) => since,
+        };
+        Some(since.saturating_add(FREE_FOR))
     }
 
     /// Gives free memory back to the kernel where much was held. A thread of its own does that: the allocator looks at
     /// all that is free, which can take longer than a worker may.
     pub(crate) fn settle(self: &std::sync::Arc<Self>, now: u64) {
-        if self.trims_at().is_none_or(|at| at > now) || self.is_trimming.swap(true, Relaxed) {
+        if self.trims_at(now).is_none_or(|at| at > now) || self.is_trimming.swap(true, Relaxed) {
             return;
         }
-        self.trimmed_at.store(now, Relaxed);
+        self.free_since.store(0, Relaxed);
         self.peak.store(self.held.load(Relaxed), Relaxed);
         let budget = self.clone();
         let trims = std::thread::Builder::new().name("trim".into()).spawn(move || {
@@ -130,5 +141,28 @@ impl MemoryBudget {
         if trims.is_err() {
             self.is_trimming.store(false, Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_back_once_it_has_been_free_for_a_while() {
+        let budget = MemoryBudget::new(MemoryLimits::default());
+        budget.add(50 << 20);
+        assert_eq!(budget.trims_at(1_000), None, "it is held");
+        budget.add(-(20 << 20));
+        assert_eq!(budget.trims_at(2_000), None, "more than half of it is held");
+        budget.add(-(20 << 20));
+        assert_eq!(budget.trims_at(3_000), Some(8_000));
+        assert_eq!(budget.trims_at(4_000), Some(8_000), "it is free since then");
+        budget.add(20 << 20);
+        assert_eq!(budget.trims_at(5_000), None, "it is taken again");
+        budget.add(-(20 << 20));
+        assert_eq!(budget.trims_at(6_000), Some(11_000), "and that counts from the beginning");
+        budget.add(-(10 << 20));
+        assert_eq!(budget.trims_at(u64::MAX), Some(11_000));
     }
 }

@@ -133,7 +133,7 @@ impl WorkerMemory {
         if self.budget.excess() > 0 {
             return Some(EVICT_EVERY);
         }
-        self.budget.trims_at().map(|at| at.saturating_sub(now).max(1))
+        self.budget.trims_at(now).map(|at| at.saturating_sub(now).max(1))
     }
 }
 
