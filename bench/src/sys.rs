@@ -134,13 +134,11 @@ pub fn wake_up_in_time() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
-/// Lets all other threads of ours run before this one.
+/// Lets all other threads run before this one: whoever wakes up takes the core from it at once.
 pub fn yield_to_others() {
-    // SAFETY: no pointers are passed; without success the thread runs as before.
-    unsafe {
-        let (kind, thread) = (libc::PRIO_PROCESS, own_thread() as libc::id_t);
-        libc::setpriority(kind, thread, libc::getpriority(kind, thread) + 10);
-    }
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is to a value that outlives the call; without success the thread runs as before.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) };
 }
 
 fn raw_addr(addr: SocketAddrV4) -> libc::sockaddr_in {

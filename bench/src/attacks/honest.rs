@@ -94,7 +94,7 @@ fn turn(epoll: &Epoll, sets: &mut [Set], events: &mut Vec<Event>, nanos: u64) ->
 }
 
 /// What became of the requests that were due within a time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Served {
     pub due: u64,
     pub answered: u64,
@@ -104,14 +104,32 @@ pub struct Served {
     pub rate: f64,
     /// Microseconds.
     pub p99: f64,
+    /// The same of each quarter of a second.
+    pub quarters: Vec<f64>,
 }
+
+const QUARTER: u64 = 250_000_000;
 
 /// Of the phases together.
 pub fn served(asked: &[Asked], phases: &[(u64, u64)]) -> Served {
     let within = |time: u64| phases.iter().any(|(begin, end)| (*begin..*end).contains(&time));
     let due: Vec<&Asked> = asked.iter().filter(|it| within(it.due)).collect();
     let late = |it: &&Asked| it.answered.map_or(PATIENCE, |at| at - it.due).min(PATIENCE) / 1_000;
-    let mut latencies: Vec<u32> = due.iter().map(|it| late(it) as u32).collect();
+    let p99 = |of: &[&Asked]| {
+        let mut latencies: Vec<u32> = of.iter().map(|it| late(it) as u32).collect();
+        percentile(&mut latencies, 0.99).map(f64::from)
+    };
+    let quarters = phases.iter().flat_map(|(begin, end)| {
+        // What is left over at an end belongs to the last one.
+        let count = ((end - begin) / QUARTER).max(1);
+        (0..count).map(move |at| {
+            (begin + at * QUARTER, if at + 1 == count { *end } else { begin + (at + 1) * QUARTER })
+        })
+    });
+    let of_quarter = |(begin, end): (u64, u64)| {
+        let its: Vec<&Asked> = due.iter().copied().filter(|it| (begin..end).contains(&it.due)).collect();
+        p99(&its)
+    };
     let seconds = phases.iter().map(|it| it.1 - it.0).sum::<u64>() as f64 / 1e9;
     let come = due.iter().filter(|it| it.answered.is_some_and(within)).count();
     Served {
@@ -119,7 +137,8 @@ pub fn served(asked: &[Asked], phases: &[(u64, u64)]) -> Served {
         answered: due.iter().filter(|it| it.answered.is_some()).count() as u64,
         lost: due.iter().filter(|it| it.answered.is_none()).count() as u64,
         rate: come as f64 / seconds.max(1e-9),
-        p99: f64::from(percentile(&mut latencies, 0.99).unwrap_or_default()),
+        p99: p99(&due).unwrap_or_default(),
+        quarters: quarters.filter_map(of_quarter).collect(),
     }
 }
 
@@ -128,13 +147,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_stall_of_the_machine_is_in_one_quarter_of_a_second() {
+        let late = |due: u64| if (300..310).contains(&(due / 1_000_000)) { 9_000_000 } else { 500_000 };
+        let all: Vec<Asked> = (0..1_000)
+            .map(|it| it * 1_000_000)
+            .map(|due| Asked { due, answered: Some(due + late(due)), why: "" })
+            .collect();
+        let of = served(&all, &[(0, 1_000_000_000)]);
+        assert_eq!((of.p99, of.quarters), (500.0, vec![500.0, 9_000.0, 500.0, 500.0]));
+    }
+
+    #[test]
     fn a_request_without_an_answer_is_an_error_and_the_latest_of_all() {
         let asked = |due, answered| Asked { due, answered, why: "" };
         let all = [asked(0, Some(5_000)), asked(10, None), asked(2_000_000_000, Some(2_000_001_000))];
         let first = served(&all, &[(0, 1_000_000_000)]);
         assert_eq!((first.due, first.answered, first.lost, first.rate), (2, 1, 1, 1.0));
-        assert_eq!(first.p99, 2_000_000.0);
+        assert_eq!((first.p99, first.quarters), (2_000_000.0, vec![2_000_000.0]));
         let last = served(&all, &[(1_000_000_000, 3_000_000_000)]);
         assert_eq!((last.lost, last.rate, last.p99), (0, 0.5, 1.0));
+        assert_eq!(last.quarters, [1.0], "quarters in which nothing was due have none");
     }
 }

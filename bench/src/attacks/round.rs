@@ -28,7 +28,7 @@ impl Times {
         let of = Duration::from_millis;
         match is_trial {
             true => Self { quiet: of(100), attack: of(200), leaving: of(50), is_trial },
-            false => Self { quiet: of(300), attack: of(1_000), leaving: of(200), is_trial },
+            false => Self { quiet: of(500), attack: of(1_000), leaving: of(200), is_trial },
         }
     }
 }
