@@ -50,6 +50,7 @@ mod survey;
 mod timeouts;
 mod tls;
 mod told;
+mod turns;
 mod unheeded;
 pub mod wanted;
 mod ways;
@@ -84,7 +85,7 @@ use self::{
     mend::Past,
     monitors::to_weigh,
     pairs::Part,
-    partial::of_its_provider,
+    partial::{as_made, with_its_floating},
     refusals::Refusals,
     room::Quotas,
     shared::{Closed, marks},
@@ -222,7 +223,7 @@ impl Octavia {
         let cluster = &self.joined.get()?.cluster;
         let can = self.abilities(wish, observed.balancer.as_ref());
         let asked = wish.options.outside.as_ref().and_then(|it| it.provider.as_deref().map(str::to_owned));
-        let wish = of_its_provider(Part::of(key, wish, observed, &can).cut(key, wish), observed);
+        let wish = as_made(Part::of(key, wish, observed, &can).cut(key, wish), observed);
         let mut wanted = wanted(cluster, key, &owner, &wish, &can);
         self.lessen(&mut wanted, &wish, observed, &can);
         wanted.floating.take_if(|_| observed.balancer.as_ref().is_some_and(|it| !place::is_led_to(it)));
@@ -341,14 +342,17 @@ impl Driver for Octavia {
         let removed = gone::Child::of(step, observed);
         let done = self.write(joined, unit, step, observed).await;
         if let (Ok(()), Step::Create(new)) = (&done, step) {
-            self.surveyed.made(Used::by(new)).await;
+            self.surveyed.made(joined.cloud.clock().now(), Used::by(new));
         }
         if step.service() == Service::KeyManager {
             joined.stored.forget().await;
         }
         let until = joined.cloud.clock().now();
         if done.is_ok() {
-            self.quotas.took(step).await;
+            if step.locks() {
+                joined.poll.wrote();
+            }
+            self.quotas.took(step);
             self.make_room(step, at.as_ref(), unit, until);
         }
         match done {
@@ -410,8 +414,8 @@ impl Driver for Octavia {
             told.again = Some(if is_paused(desired) { AUDIT } else { LOOK });
             return told;
         };
-        let wish =
-            &Part::of(key, wish, observed, &self.abilities(wish, observed.balancer.as_ref())).cut(key, wish);
+        let part = Part::of(key, wish, observed, &self.abilities(wish, observed.balancer.as_ref()));
+        let wish = &with_its_floating(part.cut(key, wish), observed);
         if let LbKey::Of(owner) = key {
             let problems = shared::told(owner, wish, observed);
             told.problems.extend(problems.into_iter().map(|it| (owner.clone(), it)));

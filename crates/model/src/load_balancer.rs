@@ -228,6 +228,8 @@ pub struct Outside {
     pub monitored: bool,
     /// Reached from the cloud's own networks only.
     pub internal: bool,
+    /// That is the configuration's word, not the Service's: a floating IP that is there stays.
+    pub internal_by_default: bool,
     /// Where the VIP is: a network, a subnet of it, or a port that is there already.
     pub network: Option<Name>,
     pub subnet: Option<Name>,

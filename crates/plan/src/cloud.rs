@@ -88,6 +88,7 @@ impl Demand {
             by_nodes: self.members_from() == MembersFrom::EveryNode,
             monitored: self.check().is_some(),
             internal,
+            internal_by_default: internal && wishes.internal != Some(true),
             // Beside a subnet, too: Octavia refuses one that is not in it.
             network: placed(one(|it| &it.network, [first, second, &usual.place])),
             subnet: placed(subnet),

@@ -99,7 +99,7 @@ impl Octavia {
         let again = Vec::from_iter(again);
         let there = ours(joined, &survey, cloud);
         let audited = Audited { found: self.strangers(&there), there, again };
-        self.surveyed.keep(survey).await;
+        self.surveyed.keep(survey);
         self.count_stuck(joined);
         match wrong {
             // The others were worth their look.

@@ -126,7 +126,7 @@ impl Octavia {
         desired: &Desired,
     ) -> Result<Observed, Failure> {
         let failed = |error: Error| self.failed(&Asker::of(unit), &error);
-        let survey = self.surveyed.young(&joined.cloud, &joined.cluster).await.map_err(failed)?;
+        let survey = self.surveyed.young(&joined.cloud, &joined.cluster).await?.map_err(failed)?;
         let unsure = self.past(unit, |past| past.unsure).is_some_and(|it| it >= survey.at)
             || self.surveyed.is_late(unit, &survey);
         let published = sought(key, desired).map(|it| it.published().to_vec()).unwrap_or_default();

@@ -72,7 +72,7 @@ impl Octavia {
         };
         let can = self.abilities(wish, observed.balancer.as_ref());
         let wish = Part::of(key, wish, observed, &can).cut(key, wish);
-        Refused::of(&of_its_provider(wish, observed), &can)
+        Refused::of(&as_made(wish, observed), &can)
     }
 
     /// Nothing is begun that nothing can come of.
@@ -123,13 +123,29 @@ impl Octavia {
     }
 }
 
-/// As if it asked for the provider that it has.
-pub(super) fn of_its_provider(mut wish: Wish, observed: &Observed) -> Wish {
+/// As if it asked for the provider that it has, and for the floating IP.
+pub(super) fn as_made(mut wish: Wish, observed: &Observed) -> Wish {
     let made = observed.balancer.as_ref().and_then(|it| it.it.provider.as_deref());
     if let (Some(made), Some(outside)) = (made, &mut wish.options.outside) {
         outside.provider = Some(made.into());
     }
+    with_its_floating(wish, observed)
+}
+
+/// The floating IP that it has is its address, though the configuration gives none.
+pub(super) fn with_its_floating(mut wish: Wish, observed: &Observed) -> Wish {
+    if keeps_floating(&wish, observed)
+        && let Some(outside) = &mut wish.options.outside
+    {
+        outside.internal = false;
+    }
     wish
+}
+
+/// It is reached from outside, and only the configuration says that it should not be any more.
+pub(super) fn keeps_floating(wish: &Wish, observed: &Observed) -> bool {
+    let by_default = wish.options.outside.as_ref().is_some_and(|it| it.internal_by_default);
+    by_default && observed.floating.is_some() && !observed.shared.guest
 }
 
 /// Listeners with members, and no Node may be one any more.

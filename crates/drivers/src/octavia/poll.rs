@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    sync::{MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -11,28 +12,69 @@ use seaway_openstack::{
     octavia::{BalancerStatus, LoadBalancer},
     resource::{Id, Query},
 };
-use tokio::{
-    sync::{Mutex, watch},
-    time::timeout,
-};
+use tokio::{sync::Mutex, time::timeout};
 
-/// A list takes a fraction of this. Who waits for one of another's for longer does something else first.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// No list is asked for sooner after another.
+use super::turns::PATIENCE;
+
+/// The longest time from one list to the next.
 pub(super) const APART: Duration = Duration::from_secs(2);
+/// The shortest: most writes are done in less than a second.
+const SOON: Duration = Duration::from_millis(200);
+/// What each load balancer adds to the shortest time: a list of a hundred is asked for every two seconds.
+const EACH: Duration = Duration::from_millis(20);
 
 pub(super) struct Poll {
     cloud: Cloud,
     tag: String,
     last: Mutex<Option<List>>,
-    /// When the next list may be asked for, once there was one.
-    next: watch::Sender<Option<Instant>>,
+    pace: std::sync::Mutex<Pace>,
+}
+
+/// When the next list may be asked for. Soon after a write and after progress; later and later while nothing moves.
+struct Pace {
+    next: Option<Instant>,
+    gap: Duration,
+    shortest: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { next: None, gap: SOON, shortest: SOON }
+    }
+}
+
+impl Pace {
+    fn wrote(&mut self, now: Instant) {
+        self.gap = self.shortest;
+        let at = now + self.gap;
+        self.next = Some(self.next.filter(|it| *it > now).map_or(at, |it| it.min(at)));
+    }
+
+    fn listed(&mut self, now: Instant, balancers: usize, moved: bool) {
+        let all = u32::try_from(balancers).map_or(APART, |it| EACH.saturating_mul(it));
+        self.shortest = all.clamp(SOON, APART);
+        self.gap = match moved {
+            true => self.shortest,
+            false => (self.gap * 3 / 2).clamp(self.shortest, APART),
+        };
+        self.next = Some(now + self.gap);
+    }
 }
 
 struct List {
     /// When it was asked for: it knows nothing of what came later.
     at: Instant,
     all: HashMap<Id<LoadBalancer>, BalancerStatus>,
+}
+
+impl List {
+    /// Whether one was made, is gone, or is in another state.
+    fn differs(&self, now: &HashMap<Id<LoadBalancer>, BalancerStatus>) -> bool {
+        let same = |id, it: &BalancerStatus| {
+            self.all.get(id).is_some_and(|then| then.provisioning_status == it.provisioning_status)
+        };
+        self.all.len() != now.len() || !now.iter().all(|(id, it)| same(id, it))
+    }
 }
 
 pub(super) enum Found {
@@ -44,14 +86,23 @@ pub(super) enum Found {
 
 impl Poll {
     pub(super) fn new(cloud: Cloud, tag: String) -> Poll {
-        Poll { cloud, tag, last: Mutex::default(), next: watch::Sender::default() }
+        Poll { cloud, tag, last: Mutex::default(), pace: std::sync::Mutex::default() }
     }
 
     /// When to look again: all look at the same list, and none of them at one that is old by then.
     pub(super) fn after(&self) -> Duration {
         let now = self.cloud.clock().now();
-        let next = self.next.borrow().map(|it| it.saturating_duration_since(now));
+        let next = self.pace().next.map(|it| it.saturating_duration_since(now));
         next.filter(|it| !it.is_zero()).unwrap_or(APART)
+    }
+
+    /// Something that makes a load balancer pending was written.
+    pub(super) fn wrote(&self) {
+        self.pace().wrote(self.cloud.clock().now());
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Of a load balancer that was changed at `since`.
@@ -63,12 +114,14 @@ impl Poll {
         }
         let Ok(mut last) = timeout(PATIENCE, self.last.lock()).await else { return Ok(Found::Unknown) };
         let now = self.cloud.clock().now();
-        if last.as_ref().is_none_or(|it| now.saturating_duration_since(it.at) >= APART) {
+        let due = self.pace().next.is_none_or(|it| it <= now);
+        if last.is_none() || due {
             let query = Query::all().tagged([self.tag.as_str()]);
             let list = self.cloud.all::<LoadBalancer>().list::<BalancerStatus>(query).await?;
-            let all = list.into_iter().map(|it| (it.id.clone(), it)).collect();
+            let all: HashMap<_, _> = list.into_iter().map(|it| (it.id.clone(), it)).collect();
+            let moved = last.as_ref().is_some_and(|it| it.differs(&all));
+            self.pace().listed(now, all.len(), moved);
             *last = Some(List { at: now, all });
-            self.next.send_replace(Some(now + APART));
         }
         let list = last.as_ref().expect("there is one by now");
         Ok(match list.all.get(&it.id) {
@@ -76,5 +129,45 @@ impl Poll {
             Some(status) => Found::There(status.clone()),
             None => Found::Gone,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gap(pace: &Pace, now: Instant) -> u128 {
+        pace.next.expect("a list is due").duration_since(now).as_millis()
+    }
+
+    #[test]
+    fn lists_come_soon_after_a_write_and_later_while_nothing_moves() {
+        let (mut pace, mut now) = (Pace::default(), Instant::now());
+        pace.wrote(now);
+        let mut gaps = vec![gap(&pace, now)];
+        for _ in 0..7 {
+            now = pace.next.unwrap();
+            pace.listed(now, 3, false);
+            gaps.push(gap(&pace, now));
+        }
+        assert_eq!(gaps, [200, 300, 450, 675, 1012, 1518, 2000, 2000]);
+        pace.wrote(now);
+        assert_eq!(gap(&pace, now), 200, "sooner than the list that was due");
+        now = pace.next.unwrap();
+        pace.listed(now, 3, true);
+        assert_eq!(gap(&pace, now), 200, "one moved, others may follow");
+        pace.listed(now, 3, false);
+        let due = pace.next;
+        pace.wrote(now + Duration::from_millis(200));
+        assert_eq!(pace.next, due, "a list that is due already is not put off by a write");
+    }
+
+    #[test]
+    fn a_list_of_many_is_asked_for_seldom() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        for (balancers, shortest) in [(0, 200), (10, 200), (40, 800), (100, 2_000), (usize::MAX, 2_000)] {
+            pace.listed(now, balancers, true);
+            assert_eq!(gap(&pace, now), shortest, "{balancers}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Whether a project has room for one more load balancer, before anything of it is made.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use seaway_engine::Failure;
 use seaway_model::{Owner, Problem, Reason, Unit};
@@ -10,18 +13,34 @@ use seaway_openstack::{
     quota::Limits,
     resource::Edit,
 };
-use tokio::sync::Mutex;
 
 use super::{
     Joined, Octavia,
     steps::{Observed, Step},
     survey::{FRESH, Used},
+    turns::{Late, Turns},
     wanted::Wanted,
 };
 
 /// Limits change seldom; what is used is counted from the lists and what was made since.
 #[derive(Default)]
-pub(super) struct Quotas(Mutex<Option<Known>>);
+pub(super) struct Quotas {
+    reading: Turns,
+    known: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    known: Option<Known>,
+    /// What was made in all.
+    taken: Taken,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    ports: u64,
+    floating: u64,
+}
 
 #[derive(Clone)]
 struct Known {
@@ -62,12 +81,11 @@ impl Octavia {
             wanted.floating.as_ref().is_some_and(|it| it.requested.is_none()) && observed.stray.is_none();
         // Before somebody is refused, what is used is counted anew, unless that was just done.
         for age in [YOUNG, FRESH] {
-            // Who may not read quotas is told by the request itself.
-            let Some(known) = self.quotas.read(&joined.cloud, &project, age).await else { return Ok(()) };
+            // Without the right to read quotas nothing is known to be short: the request itself says it.
+            let known = self.quotas.read(&joined.cloud, &project, age).await?;
             let within = if age == FRESH { FRESH } else { super::survey::YOUNG };
-            let Ok(used) = self.surveyed.used(&joined.cloud, &joined.cluster, within).await else {
-                return Ok(());
-            };
+            let used = self.surveyed.used(&joined.cloud, &joined.cluster, within).await?;
+            let Ok(used) = used else { return Ok(()) };
             let short = known.short(used, needs, address);
             if short.is_empty() {
                 return Ok(());
@@ -85,38 +103,56 @@ impl Octavia {
 
 impl Quotas {
     /// Counted until Neutron is asked again.
-    pub(super) async fn took(&self, step: &Step) {
-        let mut known = self.0.lock().await;
-        let Some(known) = known.as_mut() else { return };
-        let left = match step {
-            Step::Create(_) => &mut known.ports,
-            Step::AddFloating(_) => &mut known.floating,
+    pub(super) fn took(&self, step: &Step) {
+        let mut kept = self.kept();
+        let Kept { known, taken } = &mut *kept;
+        let mut known = known.as_mut();
+        let (left, taken) = match step {
+            Step::Create(_) => (known.as_mut().map(|it| &mut it.ports), &mut taken.ports),
+            Step::AddFloating(_) => (known.as_mut().map(|it| &mut it.floating), &mut taken.floating),
             _ => return,
         };
-        *left = left.map(|it| it.saturating_sub(1));
+        *taken += 1;
+        if let Some(left) = left {
+            *left = left.map(|it| it.saturating_sub(1));
+        }
     }
 
-    async fn read(&self, cloud: &Cloud, project: &str, age: Duration) -> Option<Known> {
-        let mut known = self.0.lock().await;
-        let now = cloud.clock().now();
-        if let Some(it) = known.as_ref().filter(|it| now.saturating_duration_since(it.at) < age) {
-            return Some(it.clone());
+    async fn read(&self, cloud: &Cloud, project: &str, age: Duration) -> Result<Known, Late> {
+        if let Some(it) = self.within(cloud.clock().now(), age) {
+            return Ok(it);
         }
+        let _turn = self.reading.take().await?;
+        let now = cloud.clock().now();
+        if let Some(it) = self.within(now, age) {
+            return Ok(it);
+        }
+        let before = self.kept().taken;
         let (lbaas, network) = (cloud.load_balancer_quotas(project), cloud.network_quotas(project));
         let (limits, usage) = tokio::join!(lbaas.read(), network.details());
         let usage = usage.unwrap_or_default();
-        let left = |name: &str| {
+        let mut kept = self.kept();
+        // The answer may be older than what was made while it was under way.
+        let left = |name: &str, since: u64| {
             let it = usage.get(name)?;
-            Some(u64::try_from(it.limit).ok()?.saturating_sub(it.used + it.reserved))
+            Some(u64::try_from(it.limit).ok()?.saturating_sub(it.used + it.reserved + since))
         };
         let it = Known {
             at: now,
             limits: limits.unwrap_or_default(),
-            ports: left("port"),
-            floating: left("floatingip"),
+            ports: left("port", kept.taken.ports - before.ports),
+            floating: left("floatingip", kept.taken.floating - before.floating),
         };
-        *known = Some(it.clone());
-        Some(it)
+        kept.known = Some(it.clone());
+        Ok(it)
+    }
+
+    fn within(&self, now: Instant, age: Duration) -> Option<Known> {
+        self.kept().known.clone().filter(|it| now.saturating_duration_since(it.at) < age)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -19,8 +19,6 @@ use seaway_openstack::{
     survey::understood,
 };
 
-use tokio::sync::Mutex;
-
 use super::{
     find::{chosen, cluster_of, stays},
     names::{Cluster, KEY},
@@ -28,6 +26,7 @@ use super::{
     shared::{guests, was_left},
     spare::loose,
     steps::{Balancer, Branch, Observed, PoolBranch, listens},
+    turns::{Late, Turns},
 };
 
 /// What the lists said. Members have none: a status tree tells them, for each load balancer by itself.
@@ -259,7 +258,8 @@ impl Survey {
 /// The last survey, which many wait for at a start.
 #[derive(Default)]
 pub(super) struct Kept {
-    last: Mutex<Last>,
+    reading: Turns,
+    last: std::sync::Mutex<Last>,
     /// Counts what made all before it worthless.
     age: AtomicU64,
     /// What went since, and may be wanted anew.
@@ -270,8 +270,8 @@ pub(super) struct Kept {
 struct Last {
     age: u64,
     survey: Option<Arc<Survey>>,
-    /// What was made since.
-    made: Used,
+    /// What was made since, and when.
+    made: Vec<(Instant, Used)>,
     failed: Option<(Instant, Error)>,
 }
 
@@ -281,6 +281,9 @@ pub(super) const YOUNG: Duration = Duration::from_secs(300);
 pub(super) const FRESH: Duration = Duration::from_secs(10);
 /// A thousand who wait ask once.
 const FAILED: Duration = Duration::from_secs(2);
+
+/// What the lists said, or that they could not be read.
+type Answer<T> = Result<T, Error>;
 
 impl Kept {
     pub(super) fn went(&self, unit: &Unit, now: Instant) {
@@ -299,49 +302,90 @@ impl Kept {
         self.age.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) async fn keep(&self, survey: Arc<Survey>) {
-        let mut last = self.last.lock().await;
-        *last = Last { age: self.age.load(Ordering::Relaxed), survey: Some(survey), ..Last::default() };
+    pub(super) fn keep(&self, survey: Arc<Survey>) {
+        let age = self.age.load(Ordering::Relaxed);
+        self.last().replace(age, survey);
     }
 
     /// Counted as it is made, until it is in the lists.
-    pub(super) async fn made(&self, new: Used) {
-        let mut last = self.last.lock().await;
-        last.made = last.made.and(new);
+    pub(super) fn made(&self, now: Instant, new: Used) {
+        self.last().made.push((now, new));
     }
 
-    pub(super) async fn used(&self, cloud: &Cloud, cluster: &Cluster, age: Duration) -> Result<Used, Error> {
-        let survey = self.within(cloud, cluster, age).await?;
-        Ok(survey.used.and(self.last.lock().await.made))
+    pub(super) async fn used(
+        &self,
+        cloud: &Cloud,
+        cluster: &Cluster,
+        age: Duration,
+    ) -> Result<Answer<Used>, Late> {
+        let survey = match self.within(cloud, cluster, age).await? {
+            Ok(survey) => survey,
+            Err(error) => return Ok(Err(error)),
+        };
+        let last = self.last();
+        let since = last.made.iter().filter(|(at, _)| *at >= survey.at);
+        Ok(Ok(since.fold(survey.used, |used, (_, new)| used.and(*new))))
     }
 
-    pub(super) async fn young(&self, cloud: &Cloud, cluster: &Cluster) -> Result<Arc<Survey>, Error> {
+    pub(super) async fn young(&self, cloud: &Cloud, cluster: &Cluster) -> Result<Answer<Arc<Survey>>, Late> {
         self.within(cloud, cluster, YOUNG).await
     }
 
-    async fn within(&self, cloud: &Cloud, cluster: &Cluster, time: Duration) -> Result<Arc<Survey>, Error> {
-        let age = self.age.load(Ordering::Relaxed);
-        let mut last = self.last.lock().await;
-        let now = cloud.clock().now();
-        let within = |at: Instant, time| now.saturating_duration_since(at) < time;
-        if last.age == age {
-            if let Some(survey) = last.survey.as_ref().filter(|it| within(it.at, time)) {
-                return Ok(survey.clone());
-            }
-            if let Some((_, error)) = last.failed.as_ref().filter(|(at, _)| within(*at, FAILED)) {
-                return Err(error.clone());
-            }
+    async fn within(
+        &self,
+        cloud: &Cloud,
+        cluster: &Cluster,
+        time: Duration,
+    ) -> Result<Answer<Arc<Survey>>, Late> {
+        if let Some(answer) = self.answer(cloud.clock().now(), time) {
+            return Ok(answer);
         }
-        match Survey::read(cloud, cluster).await {
+        let _turn = self.reading.take().await?;
+        let now = cloud.clock().now();
+        if let Some(answer) = self.answer(now, time) {
+            return Ok(answer);
+        }
+        let age = self.age.load(Ordering::Relaxed);
+        Ok(match Survey::read(cloud, cluster).await {
             Ok(survey) => {
                 let survey = Arc::new(survey);
-                *last = Last { age, survey: Some(survey.clone()), ..Last::default() };
+                self.last().replace(age, survey.clone());
                 Ok(survey)
             }
             Err(error) => {
-                *last = Last { age, failed: Some((now, error.clone())), ..Last::default() };
+                let mut last = self.last();
+                (last.age, last.survey, last.failed) = (age, None, Some((now, error.clone())));
                 Err(error)
             }
+        })
+    }
+
+    /// What is known without asking.
+    fn answer(&self, now: Instant, time: Duration) -> Option<Answer<Arc<Survey>>> {
+        let within = |at: Instant, time| now.saturating_duration_since(at) < time;
+        let last = self.last();
+        if last.age != self.age.load(Ordering::Relaxed) {
+            return None;
         }
+        if let Some(survey) = last.survey.as_ref().filter(|it| within(it.at, time)) {
+            return Some(Ok(survey.clone()));
+        }
+        let failed = last.failed.as_ref().filter(|(at, _)| within(*at, FAILED));
+        failed.map(|(_, error)| Err(error.clone()))
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Last {
+    /// An audit may have read later than who asked before it: the newer lists stay.
+    fn replace(&mut self, age: u64, survey: Arc<Survey>) {
+        if self.age == age && self.survey.as_ref().is_some_and(|it| it.at > survey.at) {
+            return;
+        }
+        self.made.retain(|(at, _)| *at >= survey.at);
+        *self = Last { age, survey: Some(survey), made: std::mem::take(&mut self.made), failed: None };
     }
 }

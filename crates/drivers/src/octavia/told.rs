@@ -14,6 +14,7 @@ use super::{
     Joined, Octavia, affinity, born, drift, is_paused,
     mend::Mend,
     pairs::Part,
+    partial,
     steps::{Observed, Step},
 };
 
@@ -245,6 +246,17 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         problems.extend(owners.iter().map(|it| problem(it)));
     }
     problems.extend(affinity::told(wish, balancer));
+    if let (true, Some(floating)) = (partial::keeps_floating(wish, observed), &observed.floating) {
+        let at = floating.floating_ip_address.map_or_else(|| floating.id.to_string(), |it| it.to_string());
+        let message =
+            format!("the configuration makes load balancers internal; floating IP {at} of this one stays");
+        let fix = format!("To give it up, annotate the Service: seaway.dev/internal: \"true\".");
+        let problem = |owner: &Owner| {
+            let problem = Problem::new(owner.object(), Reason::Unsupported, message.clone());
+            (owner.clone(), problem.fix(fix.clone()))
+        };
+        problems.extend(owners.iter().map(|it| problem(it)));
+    }
     if let Some(why) = &observed.stays {
         let problem = |owner: &Owner| {
             let message =

@@ -236,6 +236,39 @@ async fn who_becomes_internal_lets_its_own_go() {
 }
 
 #[tokio::test]
+async fn a_configuration_that_becomes_internal_lets_none_go() {
+    let mut scene = Scene::set().await;
+    let outside = scene.wish(&[80], &[1]);
+    scene.reach(&outside).await;
+    let at = scene.served("uid-1", &outside).await;
+    let before = scene.floating().await;
+    let mut inside = outside.clone();
+    let options = inside.options.outside.as_mut().unwrap();
+    (options.internal, options.internal_by_default) = (true, true);
+    for _ in 0..2 {
+        let told = scene.reach_telling(&inside).await;
+        assert!(told.iter().any(|it| it.message.contains("stays") && !it.fix.is_empty()), "{told:?}");
+        assert_eq!(scene.floating().await, before);
+        assert_eq!(scene.served("uid-1", &inside).await, at, "it is published as before");
+        scene.restarted();
+    }
+    // What is new has none.
+    scene
+        .reach_of("uid-2", &{
+            let mut new = scene.wish_of("uid-2", &[443], &[1]);
+            let options = new.options.outside.as_mut().unwrap();
+            (options.internal, options.internal_by_default) = (true, true);
+            new
+        })
+        .await;
+    assert_eq!(scene.floating().await.len(), 1);
+    // Who asks for it gives it up.
+    inside.options.outside.as_mut().unwrap().internal_by_default = false;
+    scene.reach(&inside).await;
+    assert!(scene.floating().await.is_empty());
+}
+
+#[tokio::test]
 async fn one_that_is_to_be_kept_outlives_its_service() {
     let mut scene = Scene::set().await;
     let mut wish = scene.wish(&[80], &[1]);

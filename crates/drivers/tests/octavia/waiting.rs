@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::Driver;
-use seaway_model::Desired;
+use seaway_engine::{Driver, Failure};
+use seaway_model::{Desired, Unit};
 use seaway_testkit::cloud::{Fault, Hold};
 
 use crate::scene::*;
@@ -36,4 +36,37 @@ async fn a_list_that_is_slow_keeps_one_worker_and_not_all() {
     assert!(!asks.is_finished(), "who asked waits");
     hold.release();
     asks.await.unwrap().unwrap();
+}
+
+/// The first Service asks for a list that does not come; the second is told to come back, and is served once it came.
+async fn keeps_one_worker(slow: &str) {
+    let scene = Scene::set().await;
+    let hold = Hold::new();
+    scene.fake.fail(Fault::on(slow).always().hold(&hold));
+    let [(first, its), (second, of_second)]: [(Unit, Desired); 2] = ["uid-1", "uid-2"].map(|uid| {
+        (unit_of(&owner_of(uid)), Desired::LoadBalancer(Arc::new(scene.wish_of(uid, &[80], &[1]))))
+    });
+    let asks = tokio::spawn({
+        let driver = scene.driver.clone();
+        async move { driver.observe(&first, &its).await.map(drop) }
+    });
+    tokio::time::timeout(IN_VAIN, hold.reached(1)).await.expect("one asks for the list");
+    let other = tokio::time::timeout(IN_VAIN, scene.driver.observe(&second, &of_second)).await;
+    let other = other.expect("nobody waits for the list of another").map(drop);
+    assert!(matches!(other, Err(Failure::Wait { .. })), "{slow}: {other:?}");
+    assert!(!asks.is_finished(), "who asked waits");
+    hold.release();
+    asks.await.unwrap().unwrap();
+    scene.driver.observe(&second, &of_second).await.map(drop).unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_list_at_a_start_keeps_one_worker_and_not_all() {
+    keeps_one_worker("GET */lbaas/listeners").await;
+}
+
+#[tokio::test]
+async fn a_slow_quota_keeps_one_worker_and_not_all() {
+    keeps_one_worker("GET */lbaas/quotas/*").await;
+    keeps_one_worker("GET */v2.0/quotas/*").await;
 }
