@@ -40,6 +40,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use tokio::task::JoinSet;
+
 use self::{
     clock::Moment,
     exchange::{Refusal, Reply, Request},
@@ -61,7 +63,14 @@ const SERVICES: [Service; 5] =
 pub struct Cloud {
     url: String,
     shared: Arc<Shared>,
-    _server: Server,
+    _serves: Serves,
+}
+
+/// Ends when it is dropped.
+#[derive(Debug)]
+enum Serves {
+    Thread { _server: Server },
+    Tasks { _all: JoinSet<()> },
 }
 
 impl Cloud {
@@ -70,14 +79,32 @@ impl Cloud {
     /// # Panics
     /// If the loopback has no free port.
     pub fn start() -> Cloud {
+        Cloud::served(|listener, shared| {
+            let serve = move || sockets::serve(listener, shared);
+            Serves::Thread { _server: Server::start("fake-cloud", serve).expect("a thread") }
+        })
+    }
+
+    /// The same, served by the runtime of the caller: with paused time, no time passes while a request is under way.
+    ///
+    /// # Panics
+    /// If the loopback has no free port, or outside of a runtime.
+    pub fn start_here() -> Cloud {
+        Cloud::served(|listener, shared| {
+            let mut all = JoinSet::new();
+            all.spawn(sockets::serve(listener, shared));
+            Serves::Tasks { _all: all }
+        })
+    }
+
+    fn served(serve: impl FnOnce(std::net::TcpListener, Arc<Shared>) -> Serves) -> Cloud {
         let (listener, address) = bind(Ipv4Addr::LOCALHOST.into()).expect("a free port on the loopback");
         let url = format!("http://{address}");
         let state = State::new(&url, Moment::of(SystemTime::now()));
         let shared =
             Arc::new(Shared(Mutex::new(Inner { state, script: Script::default(), journal: Vec::new() })));
-        let serves = Arc::clone(&shared);
-        let server = Server::start("fake-cloud", move || sockets::serve(listener, serves)).expect("a thread");
-        Cloud { url, shared, _server: server }
+        let serves = serve(listener, Arc::clone(&shared));
+        Cloud { url, shared, _serves: serves }
     }
 
     /// `http://127.0.0.1:40123`

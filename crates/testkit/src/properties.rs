@@ -11,7 +11,7 @@ pub fn cases(cases: u32) -> u32 {
 }
 
 /// The seed of this run, or always the same one outside of `./test`.
-pub(crate) fn seed() -> u64 {
+pub fn seed() -> u64 {
     number(SEED).unwrap_or(0x5ea_3a4)
 }
 

@@ -33,6 +33,7 @@ mod their_groups;
 mod tls;
 mod troubles;
 mod waiting;
+mod walks;
 
 #[path = "../../../openstack/tests/client/hurried.rs"]
 #[allow(dead_code)]

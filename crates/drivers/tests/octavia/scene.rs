@@ -50,7 +50,7 @@ impl Scene {
         Scene::of(fake, "operator", "amphora").await
     }
 
-    async fn of(fake: fake::Cloud, user: &str, provider: &'static str) -> Scene {
+    pub(crate) async fn of(fake: fake::Cloud, user: &str, provider: &'static str) -> Scene {
         let clock = Arc::new(Hurried::new());
         let cloud = sign_in(&fake, user, &clock).await;
         let query = Query::all().with("router:external", true);

@@ -1,0 +1,369 @@
+//! What a walk goes through: an API server that keeps Services and what controllers record, and controllers with the real
+//! engine, the real plan and the real driver.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use seaway_drivers::octavia::{InCloud, Joining, Octavia, groups::Groups};
+use seaway_engine::{
+    Asked, Conclusion, Counted, DeletionLimit, Driver, Drivers, Engine, Failure, Handle, Owners,
+    Settings as Loop, deletion_limit,
+};
+use seaway_model::{
+    Change, Config, Deletion, Desired, Fact, Kind, Name, ObjectRef, Owner, Time, Unit,
+    fact::{FactRef, Held, Node, Service},
+};
+use seaway_openstack::{Clock, Cloud, Credentials, Fence, Settings, Source, clock::Pause};
+use seaway_plan::{Roles, World};
+use seaway_testkit::facts;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use crate::scene::cluster;
+
+pub(super) const CLASS: &str = "seaway.dev/octavia";
+const CLOUD: &str = "openstack";
+const AUDIT: Duration = Duration::from_secs(300);
+const WAKE: Duration = Duration::from_secs(2);
+
+/// The paused time of tokio, for the client and the driver.
+#[derive(Clone, Copy)]
+struct Paused(SystemTime, Instant);
+
+impl Paused {
+    fn tell(self) -> Change {
+        let since = self.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Change::Time(Time(u64::try_from(since.as_millis()).unwrap_or_default()))
+    }
+}
+
+impl Clock for Paused {
+    fn now(&self) -> std::time::Instant {
+        Instant::now().into_std()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.0 + self.1.elapsed()
+    }
+
+    fn sleep(&self, time: Duration) -> Pause<'_> {
+        Box::pin(sleep(time))
+    }
+}
+
+/// Services, Nodes, and the ConfigMap that outlives controllers.
+#[derive(Clone, Default)]
+pub(super) struct ApiServer(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    services: BTreeMap<Name, Service>,
+    nodes: BTreeMap<Name, Node>,
+    deletions: Vec<Deletion>,
+    counted: BTreeSet<Unit>,
+    watches: Vec<mpsc::UnboundedSender<Change>>,
+}
+
+impl ApiServer {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap()
+    }
+
+    /// As it is now, and nothing of what follows: a cluster that was restored from a backup.
+    pub(super) fn copy(&self, keep: impl Fn(&str) -> bool) -> ApiServer {
+        let kept = self.kept();
+        let services = kept.services.iter().filter(|(name, _)| keep(name));
+        let services = services.map(|(name, it)| (name.clone(), it.clone())).collect();
+        let copy = Kept { services, nodes: kept.nodes.clone(), ..Kept::default() };
+        ApiServer(Arc::new(Mutex::new(copy)))
+    }
+
+    pub(super) fn services(&self) -> Vec<Service> {
+        self.kept().services.values().cloned().collect()
+    }
+
+    pub(super) fn service(&self, name: &str) -> Option<Service> {
+        self.kept().services.get(name).cloned()
+    }
+
+    pub(super) fn nodes(&self) -> Vec<Node> {
+        self.kept().nodes.values().cloned().collect()
+    }
+
+    pub(super) fn write(&self, service: Service) {
+        let mut kept = self.kept();
+        let change = facts::put(&service);
+        kept.services.insert(service.meta.name.clone(), service);
+        kept.say(change);
+    }
+
+    /// As a user deletes it: who holds it keeps it for a while.
+    pub(super) fn delete(&self, name: &str) {
+        let Some(service) = self.service(name) else { return };
+        match service.held {
+            Held::No => self.gone(name),
+            _ => self.write(Service { leaving: true, ..service }),
+        }
+    }
+
+    fn gone(&self, name: &str) {
+        let mut kept = self.kept();
+        if let Some(service) = kept.services.remove(name) {
+            kept.say(Change::Gone(FactRef::Object(facts::owner(&service).object())));
+        }
+    }
+
+    pub(super) fn set_nodes(&self, nodes: Vec<Node>) {
+        let mut kept = self.kept();
+        let now: BTreeMap<Name, Node> = nodes.into_iter().map(|it| (it.meta.name.clone(), it)).collect();
+        for name in kept.nodes.keys().filter(|it| !now.contains_key(*it)).cloned().collect::<Vec<_>>() {
+            kept.say(Change::Gone(FactRef::Object(ObjectRef::new(Kind::Node, "", name))));
+        }
+        now.values().for_each(|it| kept.say(Change::Put(Fact::Node(Arc::new(it.clone())))));
+        kept.nodes = now;
+    }
+
+    /// All there is, and then all that changes.
+    fn watch(&self) -> (Vec<Change>, mpsc::UnboundedReceiver<Change>) {
+        let (tell, told) = mpsc::unbounded_channel();
+        let mut kept = self.kept();
+        kept.watches.push(tell);
+        let nodes = kept.nodes.values().map(|it| Change::Put(Fact::Node(Arc::new(it.clone()))));
+        let services = kept.services.values().map(facts::put);
+        (nodes.chain(services).chain(facts::synced()).collect(), told)
+    }
+
+    /// What a controller writes at a Service, if it is still the one that it means.
+    fn change(&self, owner: &Owner, change: impl FnOnce(&mut Service)) {
+        let Some(mut service) = self.of(owner) else { return };
+        change(&mut service);
+        match service.leaving && service.held == Held::No {
+            true => self.gone(&service.meta.name),
+            false => self.write(service),
+        }
+    }
+
+    fn of(&self, owner: &Owner) -> Option<Service> {
+        let Owner::Object { object, uid } = owner else { return None };
+        self.service(&object.name).filter(|it| it.meta.uid == *uid)
+    }
+}
+
+impl Kept {
+    fn say(&mut self, change: Change) {
+        self.watches.retain(|it| it.send(change.clone()).is_ok());
+    }
+}
+
+impl Owners for ApiServer {
+    fn service<'a>(&'a self, owner: &'a Owner) -> Asked<'a, Option<Arc<Service>>> {
+        Box::pin(std::future::ready(Ok(self.of(owner).map(Arc::new))))
+    }
+
+    fn services(&self) -> Asked<'_, Vec<Arc<Service>>> {
+        Box::pin(std::future::ready(Ok(ApiServer::services(self).into_iter().map(Arc::new).collect())))
+    }
+}
+
+impl DeletionLimit for ApiServer {
+    fn count<'a>(&'a self, unit: &'a Unit, _: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
+        let all = &mut self.kept().counted;
+        let limit = deletion_limit(balancers, all.len());
+        let is_within = all.contains(unit) || all.len() < limit;
+        if is_within {
+            all.insert(unit.clone());
+        }
+        Box::pin(std::future::ready(Ok(if is_within { Counted::Within } else { Counted::Beyond { limit } })))
+    }
+}
+
+/// Writes finalizers and addresses of Services, as the drivers of a cluster do.
+struct Writes {
+    api: ApiServer,
+    leads: Arc<AtomicBool>,
+}
+
+/// What to write at a Service.
+struct Line(Unit, Desired);
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Driver for Writes {
+    type Observed = Option<Unit>;
+    type Step = Line;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::Hold(_) | Unit::Status(_) | Unit::Address(_))
+    }
+
+    async fn observe(&self, unit: &Unit, _: &Desired) -> Result<Option<Unit>, Failure> {
+        Ok(Some(unit.clone()))
+    }
+
+    fn steps(&self, desired: &Desired, unit: &Option<Unit>) -> Vec<Line> {
+        unit.iter().map(|it| Line(it.clone(), desired.clone())).collect()
+    }
+
+    async fn apply(&self, _: &Unit, step: &Line, _: &mut Option<Unit>) -> Result<(), Failure> {
+        if !self.leads.load(Ordering::Relaxed) {
+            return Err(Failure::Wait { why: "another leads".to_owned(), after: WAKE });
+        }
+        match step {
+            Line(Unit::Hold(owner), Desired::Held) => self.write(owner, |it| it.held = Held::ByUs),
+            Line(Unit::Hold(owner), Desired::Absent) => self.write(owner, |it| it.held = Held::No),
+            Line(Unit::Status(owner), Desired::Status(status)) => {
+                self.write(owner, |it| it.published.clone_from(&status.addresses));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn conclude(&self, _: &Unit, _: &Desired, _: &Option<Unit>) -> Conclusion {
+        Conclusion::default()
+    }
+}
+
+impl Writes {
+    fn write(&self, owner: &Owner, change: impl FnOnce(&mut Service)) {
+        let Some(before) = self.api.of(owner) else { return };
+        let mut after = before.clone();
+        change(&mut after);
+        if after != before {
+            self.api.change(owner, |it| *it = after);
+        }
+    }
+}
+
+/// A controller that runs until it is dropped: then it was killed.
+pub(super) struct Controller {
+    pub(super) handle: Handle,
+    leads: Arc<AtomicBool>,
+    driver: Arc<Octavia>,
+    _stop: watch::Sender<bool>,
+    _tasks: JoinSet<()>,
+}
+
+impl Controller {
+    /// `auth`: where the cloud is.
+    pub(super) fn start(auth: &str, api: &ApiServer, config: &Config, leads: bool) -> Controller {
+        let leads = Arc::new(AtomicBool::new(leads));
+        let may = {
+            let leads = leads.clone();
+            move || leads.load(Ordering::Relaxed)
+        };
+        let clock = Paused(SystemTime::now(), Instant::now());
+        let settings =
+            Settings { clock: Arc::new(clock), fence: Fence::new(may.clone()), ..Settings::default() };
+        let auth = auth.to_owned();
+        let join = move || -> Joining {
+            let source = Source::Given(Credentials::password(&auth, "demo", "demopw", "demo"));
+            let settings = settings.clone();
+            Box::pin(async move { Ok((Cloud::connect(source, settings).await?, cluster("6c1d"))) })
+        };
+        let driver = Arc::new(Octavia::new(Box::new(join), "amphora".into(), may).timed(Arc::new(clock)));
+        let place = InCloud { cloud: CLOUD.into(), class: CLASS.into() };
+        let world = World::new(Roles::default(), vec![Arc::new(place)], Arc::new(config.clone()));
+        let drivers = Drivers::default()
+            .with_shared(driver.clone())
+            .with(Groups::new(driver.clone()))
+            .with(Writes { api: api.clone(), leads: leads.clone() });
+        let (engine, handle) = Engine::new(world, drivers, Loop::default());
+        let engine = engine.asking(Arc::new(api.clone())).limiting(Arc::new(api.clone()));
+        let (stop, stopped) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { _ = engine.run(stopped).await });
+        tasks.spawn(tell(api.clone(), handle.clone(), leads.clone(), clock));
+        tasks.spawn(audit(driver.clone(), handle.clone(), leads.clone()));
+        tasks.spawn(remember(api.clone(), handle.clone(), leads.clone()));
+        Controller { handle, leads, driver, _stop: stop, _tasks: tasks }
+    }
+
+    pub(super) async fn leads(&self, leads: bool) {
+        self.leads.store(leads, Ordering::Relaxed);
+        self.driver.forget();
+        self.say(Change::Leads(leads)).await;
+    }
+
+    pub(super) async fn configure(&self, config: &Config) {
+        self.say(Change::Config(Arc::new(config.clone()))).await;
+    }
+
+    async fn say(&self, change: Change) {
+        self.handle.changes().send(change).await.expect("the engine runs");
+    }
+}
+
+async fn tell(api: ApiServer, handle: Handle, leads: Arc<AtomicBool>, clock: Paused) {
+    let (all, mut news) = api.watch();
+    let changes = handle.changes();
+    let seen = api.kept().deletions.clone();
+    let first = [Change::Leads(leads.load(Ordering::Relaxed)), Change::Deletions(seen), clock.tell()];
+    for change in first.into_iter().chain(all) {
+        if changes.send(change).await.is_err() {
+            return;
+        }
+    }
+    loop {
+        let change = tokio::select! {
+            Some(change) = news.recv() => change,
+            () = sleep(Duration::from_secs(10)) => clock.tell(),
+        };
+        if changes.send(change).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn audit(driver: Arc<Octavia>, handle: Handle, leads: Arc<AtomicBool>) {
+    let changes = handle.changes();
+    let mut last = None::<Instant>;
+    loop {
+        let is_due = last.is_none_or(|it| it.elapsed() >= AUDIT);
+        let mut told: Vec<Change> = driver.due().into_iter().map(Change::Drifted).collect();
+        if is_due
+            && leads.load(Ordering::Relaxed)
+            && let Ok(mut audited) = driver.audit(&CLOUD.into()).await
+        {
+            let groups = Groups::new(driver.clone()).survey(&CLOUD.into(), &CLASS.into()).await;
+            let groups = groups.unwrap_or_default();
+            audited.there.extend(groups.clone());
+            audited.found.extend(groups);
+            last = Some(Instant::now());
+            told.push(Change::Surveyed(audited.there));
+            told.extend(audited.found.into_iter().map(Change::Found));
+            told.extend(audited.again.into_iter().map(Change::Drifted));
+        }
+        for change in told {
+            if changes.send(change).await.is_err() {
+                return;
+            }
+        }
+        sleep(WAKE).await;
+    }
+}
+
+/// As the ConfigMap of deletions is kept.
+async fn remember(api: ApiServer, handle: Handle, leads: Arc<AtomicBool>) {
+    loop {
+        sleep(WAKE).await;
+        let Some(seen) = handle.ask(World::deletions).await else { return };
+        if leads.load(Ordering::Relaxed) {
+            api.kept().deletions = seen;
+        }
+    }
+}
