@@ -4,28 +4,19 @@ mod explain;
 mod release;
 mod status;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc};
 
 use anyhow::{Result, anyhow, bail};
 use seaway_admin::View;
-use seaway_cluster::{Access, Cluster, Credentials, HostSight, Pulse, Sight};
-use seaway_model::{
-    Change, Fact, Name, Problem, Reason,
-    config::{CloudDefaults, Opens},
-    fact::Held,
-};
-use seaway_plan::{Roles, World};
+use seaway_cluster::{Access, Cluster, Credentials, HostSight, Pulse, ServiceSight, Sight};
+use seaway_model::{Change, Fact, Name, Problem, Reason, config::CloudDefaults, fact::Held};
+use seaway_plan::{Overview, RELEASED, Roles, World};
 use tokio::task::JoinSet;
 
 use crate::{
     args::kubectl::{Host, Kubectl, KubectlCommand, Reach},
     control::now,
-    member::cloud::CLASS,
+    member::{Part, cloud::CLASS, in_cluster},
     output,
     run::runtime,
     settings::{self, ByDefault},
@@ -95,21 +86,13 @@ struct Glance {
 impl Glance {
     /// `sought`: the one Service whose counters matter.
     async fn at(reach: &Reach, cluster: &Cluster, sought: Option<&str>) -> Result<Glance> {
-        let settings = settings::load(reach.config.as_deref())?;
-        let mut config = settings.config;
-        if config.front_door.opens == Opens::WhenNeeded {
-            config.front_door.opens = Opens::Never;
-        }
+        let mut settings = settings::load(reach.config.as_deref())?;
         let mut sight = cluster.look().await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
-        config.classless = match settings.by_default {
-            Some(it) => it == ByDefault::Native,
-            None => serves_classless(&sight),
-        };
-        // Theirs are ours as well, and their controller has told what it knows of them.
-        let classless = match settings.by_default {
-            Some(it) => it == ByDefault::Octavia,
-            None => holds_classless(&sight),
-        };
+        let by_default = *settings.by_default.get_or_insert_with(|| serves_classless(&sight));
+        in_cluster(&mut settings, Part::Controller, None)?;
+        let mut config = settings.config;
+        // Its controller knows the cloud, and has said what it knows of each Service.
+        let classless = by_default == ByDefault::Octavia;
         let defaults = CloudDefaults { classless, ..CloudDefaults::default() };
         config.clouds = [(CLASS.into(), Arc::new(defaults))].into();
         let mut world = World::new(Roles::default(), Vec::new(), Arc::new(config));
@@ -132,24 +115,30 @@ impl Glance {
     }
 }
 
-/// How Seaway is configured there is not to be seen; what it does is.
-fn serves_classless(sight: &Sight) -> bool {
-    let ours = sight.services.iter().filter(|it| it.ready.is_some());
-    let ours: BTreeSet<(&str, &str)> = ours.map(|it| (&*it.namespace, &*it.name)).collect();
-    sight.changes.iter().any(|change| match change {
-        Change::Put(Fact::Service(it)) => {
-            it.class.is_none() && ours.contains(&(&*it.meta.namespace, &*it.meta.name))
-        }
-        _ => false,
-    })
+/// Whether a cloud serves it, or did.
+fn is_of_cloud(overview: &Overview) -> bool {
+    overview.demand.as_ref().is_some_and(|it| it.cloud.is_some())
 }
 
-/// By its finalizer: so a cloud serves them, or did.
-fn holds_classless(sight: &Sight) -> bool {
-    sight.changes.iter().any(|change| match change {
-        Change::Put(Fact::Service(it)) => it.class.is_none() && it.held == Held::ByUs,
-        _ => false,
-    })
+/// Which driver serves Services without a class. How Seaway is configured there is not to be seen; what it does is: those
+/// that a cloud serves have a finalizer, which may be one that the cloud provider's controller wrote before.
+fn serves_classless(sight: &Sight) -> ByDefault {
+    let said: BTreeMap<(&str, &str), &ServiceSight> =
+        sight.services.iter().map(|it| ((&*it.namespace, &*it.name), it)).collect();
+    let mut seen = ByDefault::None;
+    for change in &sight.changes {
+        let Change::Put(Fact::Service(service)) = change else { continue };
+        let key = (&*service.meta.namespace, &*service.meta.name);
+        let Some(said) = said.get(&key).filter(|_| service.class.is_none()) else { continue };
+        let is_released = said.problems.iter().any(|it| it.contains(RELEASED));
+        match (service.held, said.ready.is_some()) {
+            _ if is_released => {}
+            (Held::ByUs, _) | (Held::ByOthers, true) => return ByDefault::Octavia,
+            (Held::No, true) => seen = ByDefault::Native,
+            _ => {}
+        }
+    }
+    seen
 }
 
 fn at_length(problem: &Problem) -> String {
@@ -224,11 +213,44 @@ fn connections(view: &View, service: Option<(&str, &str)>) -> Connections {
 
 #[cfg(test)]
 mod tests {
+    use seaway_model::fact::Service;
+    use seaway_testkit::facts::shop;
+
     use super::*;
 
     #[test]
     fn what_is_sought_stays_one_word_of_the_query() {
         assert_eq!(encoded("default/shop-1.x"), "default%2Fshop-1.x");
         assert_eq!(encoded("a&limit=0 #\u{e4}%"), "a%26limit%3D0%20%23%C3%A4%25");
+    }
+
+    #[test]
+    fn the_driver_of_services_without_a_class_is_seen_by_what_it_did() {
+        let sight = |service: Service, is_told: bool, problem: &str| Sight {
+            services: vec![ServiceSight {
+                namespace: service.meta.namespace.clone(),
+                name: service.meta.name.clone(),
+                ready: is_told.then(|| (true, "Served".into(), "".into())),
+                problems: Some(problem.to_owned()).into_iter().filter(|it| !it.is_empty()).collect(),
+                ..ServiceSight::default()
+            }],
+            changes: vec![Change::Put(Fact::Service(Arc::new(service)))],
+            ..Sight::default()
+        };
+        let held = |held: Held| Service { held, ..shop() };
+        let of_a_class = |it: Service| Service { class: Some("seaway.dev/octavia".into()), ..it };
+        for (sight, driver) in [
+            (Sight::default(), ByDefault::None),
+            (sight(shop(), false, ""), ByDefault::None),
+            (sight(shop(), true, ""), ByDefault::Native),
+            (sight(held(Held::ByUs), false, ""), ByDefault::Octavia),
+            (sight(held(Held::ByUs), true, RELEASED), ByDefault::None),
+            // The cloud provider's controller serves it, or Seaway took it over.
+            (sight(held(Held::ByOthers), false, ""), ByDefault::None),
+            (sight(held(Held::ByOthers), true, ""), ByDefault::Octavia),
+            (sight(of_a_class(held(Held::ByUs)), true, ""), ByDefault::None),
+        ] {
+            assert_eq!(serves_classless(&sight), driver, "{sight:?}");
+        }
     }
 }

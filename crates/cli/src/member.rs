@@ -3,6 +3,7 @@
 
 pub(crate) mod cloud;
 mod hear;
+mod in_cluster;
 mod lead;
 mod recall;
 mod records;
@@ -32,7 +33,7 @@ use seaway_drivers::{
 };
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
 use seaway_files::pem::PemWatch;
-use seaway_model::{Change, Fact, config::Opens};
+use seaway_model::{Change, Fact};
 use seaway_node::{AddressWatch, Host};
 use seaway_plan::{Placement, Roles, World};
 use tokio::{
@@ -42,6 +43,7 @@ use tokio::{
 };
 use tracing::{error, info, warn};
 
+pub(crate) use self::in_cluster::in_cluster;
 use self::{
     hear::{Hearing, Me},
     recall::{Memory, Recall},
@@ -52,7 +54,7 @@ use crate::{
     control::{beside, now, source, tell_time},
     rights,
     run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
-    settings::{ByDefault, Settings},
+    settings::Settings,
     version,
 };
 
@@ -92,18 +94,7 @@ fn load(arguments: &Arguments, part: Part) -> Result<Settings> {
     if let Some(snapshot) = &arguments.snapshot {
         settings.snapshot = Some(snapshot.clone());
     }
-    // Others may give load balancers to a cluster, too.
-    settings.config.classless = settings.by_default == Some(ByDefault::Native);
-    match &arguments.cloud.cloud_config {
-        Some(file) => cloud::configure_or_refuse(&mut settings, file)?,
-        None if part == Part::Controller => cloud::without(&mut settings),
-        None => {}
-    }
-    // Hosts of a cluster have ports 80 and 443 for whoever has them now.
-    let opens = &mut settings.config.front_door.opens;
-    if *opens == Opens::WhenNeeded {
-        *opens = Opens::Never;
-    }
+    in_cluster(&mut settings, part, arguments.cloud.cloud_config.as_deref())?;
     Ok(settings)
 }
 

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, fmt::Write};
 use seaway_model::{
     Name, Owner, Pool, Problem,
     fact::{EndpointAddress, Service, ServiceKind, TargetPort},
-    load_balancer::{Affinity, Bind, MemberState},
+    load_balancer::{Affinity, Bind, Family, MemberState},
 };
 
 use crate::{
-    demand::is_ours,
+    demand::{cloud_of, is_ours},
     front_door,
     index::ServiceKey,
     world::{Overview, World},
@@ -61,20 +61,65 @@ fn kind(text: &mut String, world: &World, service: &Service, owners: &[Overview]
     };
     let class = service.class.as_ref().map_or("no class".to_owned(), |it| format!("class {it}"));
     let _ = writeln!(text, "Service {}/{}: {kind}, {class}", service.meta.namespace, service.meta.name);
-    if service.kind == ServiceKind::LoadBalancer && !is_ours(service, world.config()) {
-        let ours: Vec<&str> = world.config().classes.iter().map(Name::as_str).collect();
-        let _ = writeln!(text, "  not served: its class is somebody else's; ours are {}", ours.join(", "));
-    } else if owners.is_empty() && world.pools_at_door(&key_of(service)).is_empty() {
-        let _ = writeln!(
+    for owner in owners {
+        served_by(text, owner);
+    }
+    if owners.is_empty() && world.pools_at_door(&key_of(service)).is_empty() {
+        let _ = writeln!(text, "  not served: {}", not_served(world, service));
+    }
+}
+
+/// Whose load balancer it has.
+fn served_by(text: &mut String, overview: &Overview) {
+    if let Owner::Config(key) = &overview.status.owner {
+        let _ = writeln!(text, "  served because {key} of the configuration names it");
+    }
+    let Some(demand) = &overview.demand else { return };
+    let Some((class, _)) = &demand.cloud else { return };
+    let _ = match (demand.released, &demand.service.class) {
+        (true, _) => writeln!(
             text,
-            "  not served: it is no LoadBalancer, not at the front door, and neither tcpServices nor udpServices \
-             names it"
+            "  not changed: no setting gives it to the cloud ({class}); what it has there stays as it is"
+        ),
+        (false, Some(_)) => writeln!(text, "  served by a load balancer of the cloud ({class})"),
+        (false, None) => writeln!(
+            text,
+            "  served by a load balancer of the cloud ({class}), which serves Services without a class"
+        ),
+    };
+}
+
+/// Why it has no load balancer of ours.
+fn not_served(world: &World, service: &Service) -> String {
+    let config = world.config();
+    if service.kind != ServiceKind::LoadBalancer {
+        return "it is no LoadBalancer, not at the front door, and neither tcpServices nor udpServices names it"
+            .to_owned();
+    }
+    let cloud = cloud_of(service, config).map(|(class, _)| class);
+    if service.leaving {
+        return match cloud {
+            Some(class) => format!(
+                "it is being deleted, and stays until its load balancer in the cloud ({class}) is gone"
+            ),
+            None => "it is being deleted".to_owned(),
+        };
+    }
+    if let Some(class) = cloud {
+        return format!(
+            "a cloud serves it ({class}): seaway controller --cloud-config makes its load balancer, no host does"
         );
     }
-    for owner in owners {
-        if let Owner::Config(key) = &owner.status.owner {
-            let _ = writeln!(text, "  served because {key} of the configuration names it");
-        }
+    let ours = config.classes.iter().chain(config.clouds.keys());
+    let ours: Vec<&str> = ours.map(Name::as_str).collect();
+    let ours = ours.join(", ");
+    match (&service.class, is_ours(service, config)) {
+        (Some(_), false) => format!("its class is somebody else's; ours are {ours}"),
+        (None, false) => format!(
+            "it has no class, and as far as is known here (defaultDriver) Seaway serves no Service without a class; \
+             ours are {ours}"
+        ),
+        (_, true) => "it was not planned yet".to_owned(),
     }
 }
 
@@ -126,7 +171,13 @@ fn addresses(text: &mut String, overview: &Overview) {
             Bind::Ledger(_) => format!("from pool {pool}"),
             Bind::Cloud(_) => "given by the cloud".to_owned(),
         };
-        let ip = bind.ip().map_or("pending".to_owned(), |ip| ip.to_string());
+        let given = match bind {
+            Bind::Cloud(family) => {
+                overview.status.addresses.iter().copied().find(|it| Family::of(*it) == *family)
+            }
+            _ => bind.ip(),
+        };
+        let ip = given.map_or("pending".to_owned(), |ip| ip.to_string());
         let _ = writeln!(text, "  {ip}  {why}");
     }
     if overview.load_balancer.binds.is_empty() {

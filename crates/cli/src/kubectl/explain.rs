@@ -8,15 +8,16 @@ use seaway_cluster::{HostSight, Pulse};
 use seaway_model::{Name, Reason};
 use seaway_plan::{Overview, ServiceKey, explain::explain_but};
 
-use super::{Glance, connect, connections};
+use super::{Glance, connect, connections, is_of_cloud};
 use crate::{args::kubectl::Explain, output};
 
 pub(super) async fn run(arguments: &Explain) -> Result<ExitCode> {
     let cluster = connect(&arguments.reach).await?;
     let key = key(&arguments.what, arguments.namespace.as_deref(), || cluster.default_namespace())?;
     let glance = Glance::at(&arguments.reach, &cluster, Some(&key.name)).await?;
-    // Secrets were not looked at: none of them is missing.
-    let unknown = |it: &seaway_model::Problem| it.reason == Reason::NoSuchSecret;
+    let is_told = is_told(&glance, &key);
+    // Secrets were not looked at: none of them is missing. And the configuration of a cloud is its controller's to know.
+    let unknown = |it: &seaway_model::Problem| it.reason == Reason::NoSuchSecret || is_told;
     match explain_but(&glance.world, &key, unknown) {
         Ok(text) => output::line(format!("{text}{}{}", said(&glance, &key), hosts(&glance, &key)).trim_end()),
         Err(why) => bail!("{why}"),
@@ -25,6 +26,22 @@ pub(super) async fn run(arguments: &Explain) -> Result<ExitCode> {
         output::error(&format!("note: {note}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a cloud serves it, and the controller there has said how it is.
+fn is_told(glance: &Glance, key: &ServiceKey) -> bool {
+    let of = |it: &&seaway_cluster::ServiceSight| (&it.namespace, &it.name) == (&key.namespace, &key.name);
+    let is_said = glance.sight.services.iter().find(of).is_some_and(|it| it.ready.is_some());
+    is_said && planned(glance, key).is_some_and(|it| is_of_cloud(&it))
+}
+
+fn planned(glance: &Glance, key: &ServiceKey) -> Option<Overview> {
+    let of = |it: &Overview| {
+        it.demand.as_ref().is_some_and(|it| {
+            (&it.service.meta.namespace, &it.service.meta.name) == (&key.namespace, &key.name)
+        })
+    };
+    glance.world.overview().into_iter().find(of)
 }
 
 /// `service shop`, `shop`, `service/shop`, `infra/shop`.
@@ -67,18 +84,13 @@ fn said(glance: &Glance, key: &ServiceKey) -> String {
 }
 
 fn hosts(glance: &Glance, key: &ServiceKey) -> String {
-    let overview = glance.world.overview();
-    let of = |it: &&Overview| {
-        it.demand.as_ref().is_some_and(|it| {
-            (&it.service.meta.namespace, &it.service.meta.name) == (&key.namespace, &key.name)
-        })
-    };
-    let Some(overview) = overview.iter().find(of) else { return String::new() };
+    // Hosts have nothing to do with what a cloud serves.
+    let Some(overview) = planned(glance, key).filter(|it| !is_of_cloud(it)) else { return String::new() };
     let serving = glance.world.who_serves(&overview.status.owner);
     let mut text = "Hosts:\n".to_owned();
     for (host, pulse) in &glance.sight.hosts {
         let name = &host.report.host;
-        let _ = writeln!(text, "  {name}  {}", how(host, *pulse, overview, serving.contains(name)));
+        let _ = writeln!(text, "  {name}  {}", how(host, *pulse, &overview, serving.contains(name)));
         if let Some(Ok(view)) = glance.pages.get(name) {
             counted(&mut text, view, key);
         }

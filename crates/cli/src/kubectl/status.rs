@@ -35,6 +35,8 @@ struct Row {
     namespace: Name,
     name: Name,
     class: Option<Name>,
+    /// The class by which a cloud is asked; else hosts serve it.
+    cloud: Option<Name>,
     /// As published, else as planned.
     addresses: Vec<String>,
     hosts: Vec<Name>,
@@ -66,6 +68,7 @@ fn row(glance: &Glance, overview: &Overview) -> Row {
     let planned = overview.status.addresses.iter().map(|it| format!("({it})"));
     Row {
         class: overview.demand.as_ref().and_then(|it| it.service.class.clone()),
+        cloud: cloud_of(overview),
         addresses: if published.is_empty() { planned.collect() } else { published },
         hosts: glance.world.who_serves(&overview.status.owner),
         connections: told.reduce(sum),
@@ -78,6 +81,11 @@ fn row(glance: &Glance, overview: &Overview) -> Row {
         namespace: object.namespace,
         name: object.name,
     }
+}
+
+fn cloud_of(overview: &Overview) -> Option<Name> {
+    let (class, _) = overview.demand.as_ref()?.cloud.as_ref()?;
+    Some(class.clone())
 }
 
 /// Secrets were not looked at: none of them is missing.
@@ -97,7 +105,10 @@ fn table(glance: &Glance, services: &[Row]) -> String {
     let hosts: Vec<Vec<String>> =
         glance.sight.hosts.iter().map(|(it, pulse)| host_cells(glance, it, *pulse)).collect();
     text.push('\n');
-    if hosts.is_empty() {
+    let of_hosts = services.iter().filter(|it| it.cloud.is_none()).count();
+    if hosts.is_empty() && of_hosts == 0 && !services.is_empty() {
+        text.push_str("All of them are served by a cloud, none by hosts.\n");
+    } else if hosts.is_empty() {
         text.push_str("No host serves: run `seaway node` on one.\n");
     } else {
         let header = ["HOST", "ALIVE", "VERSION", "APPLIED", "NOT SERVED", "HELD", "DRAIN", "OPEN"];
@@ -152,7 +163,7 @@ fn service_cells(row: &Row) -> Vec<String> {
         format!("{}/{}", row.namespace, row.name),
         row.class.as_ref().map_or("-".to_owned(), ToString::to_string),
         listed(row.addresses.iter()),
-        listed(row.hosts.iter()),
+        if row.cloud.is_some() { "cloud".to_owned() } else { listed(row.hosts.iter()) },
         ready,
         count(|it| it.open),
         count(|it| it.total),
@@ -219,6 +230,7 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
             "namespace": row.namespace,
             "name": row.name,
             "class": row.class,
+            "cloud": row.cloud,
             "addresses": row.addresses,
             "hosts": row.hosts,
             "ready": row.ready.as_ref().map(|it| it.0),

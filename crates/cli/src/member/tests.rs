@@ -1,6 +1,7 @@
 use std::future::pending;
 
 use clap::Parser;
+use seaway_model::config::Opens;
 
 use super::*;
 use crate::args::{Cli, Command};

@@ -3,6 +3,7 @@
 mod addresses;
 mod clouds;
 mod draining;
+mod explained;
 mod following;
 mod groups;
 mod holds;

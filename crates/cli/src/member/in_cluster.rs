@@ -1,0 +1,27 @@
+//! What the configuration means in a cluster. One function for controllers, nodes and all commands that show what one of
+//! them would do, so that what is shown is what is done.
+
+use std::path::Path;
+
+use anyhow::Result;
+use seaway_model::config::Opens;
+
+use super::{Part, cloud};
+use crate::settings::{ByDefault, Settings};
+
+/// `cloud_config`: the file of `--cloud-config`.
+pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Option<&Path>) -> Result<()> {
+    // Other controllers may serve Services of the same cluster, too.
+    settings.config.classless = settings.by_default == Some(ByDefault::Native);
+    match cloud_config {
+        Some(file) => cloud::configure_or_refuse(settings, file)?,
+        None if part == Part::Controller => cloud::without(settings),
+        None => {}
+    }
+    // Other programs may have ports 80 and 443 of a cluster's hosts.
+    let opens = &mut settings.config.front_door.opens;
+    if *opens == Opens::WhenNeeded {
+        *opens = Opens::Never;
+    }
+    Ok(())
+}

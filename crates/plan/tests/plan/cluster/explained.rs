@@ -1,0 +1,79 @@
+//! What people are told of who serves a Service: a cloud, hosts, or another controller.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Change, Config,
+    config::{CloudDefaults, Opens},
+    fact::{Held, Service, ServiceKind},
+};
+use seaway_plan::{Roles, ServiceKey, World, dry_run, explain::explain};
+use seaway_testkit::facts::{HOST, ip, put, shop, synced};
+
+use super::clouds::{InCloud, clouded};
+
+const CLASS: &str = "seaway.dev/somecloud";
+
+/// `cloud`: whether Services without a class are its; `native`: whether they are the hosts'.
+fn told(service: &Service, host: Option<&str>, cloud: bool, native: bool) -> String {
+    let usual = CloudDefaults { classless: cloud, ..CloudDefaults::default() };
+    let clouds = [(CLASS.into(), Arc::new(usual))].into();
+    let mut config = Config { classless: native, clouds, ..Config::default() };
+    config.front_door.opens = Opens::Never;
+    let roles = Roles { allocate: true, host: host.map(Into::into) };
+    let placements: Vec<Arc<dyn seaway_plan::Placement>> = vec![Arc::new(InCloud)];
+    let mut world = World::new(roles, placements, Arc::new(config));
+    let changes: Vec<Change> = vec![put(service)];
+    dry_run(&mut world, changes.into_iter().chain(synced()));
+    explain(&world, &ServiceKey::new("default", "shop")).expect("it is there")
+}
+
+fn classless() -> Service {
+    Service { class: None, ..clouded(&[]) }
+}
+
+#[test]
+fn a_service_that_a_cloud_serves_is_told_so_with_or_without_a_class() {
+    let at = ip("203.0.113.9");
+    for service in [clouded(&[]), classless()] {
+        let service = Service { published: vec![at], ..service };
+        let told = told(&service, None, true, false);
+        assert!(told.contains(&format!("served by a load balancer of the cloud ({CLASS})")), "{told}");
+        assert!(told.contains("203.0.113.9  given by the cloud"), "{told}");
+        assert!(!told.contains("not served") && !told.contains("no LoadBalancer"), "{told}");
+    }
+}
+
+#[test]
+fn a_service_that_is_left_as_it_is_in_a_cloud_is_told_so() {
+    let service = Service { held: Held::ByUs, ..classless() };
+    for native in [false, true] {
+        let told = told(&service, None, false, native);
+        assert!(
+            told.contains("no setting gives it to the cloud") && told.contains("stays as it is"),
+            "{told}"
+        );
+        assert!(!told.contains("somebody else's") && !told.contains("not served"), "{told}");
+    }
+}
+
+#[test]
+fn a_load_balancer_that_is_served_by_none_of_us_is_told_why_and_is_called_one() {
+    let leaving = Service { leaving: true, held: Held::ByUs, ..clouded(&[]) };
+    let other = Service { class: Some("other/lb".into()), ..shop() };
+    let plain = Service { kind: ServiceKind::ClusterIp, ..classless() };
+    for (case, told, part) in [
+        ("leaving", told(&leaving, None, true, false), "it is being deleted, and stays until"),
+        ("of nobody", told(&classless(), None, false, false), "it has no class"),
+        ("on a host", told(&classless(), Some(HOST), true, false), "a cloud serves it"),
+        (
+            "another's",
+            told(&other, None, true, true),
+            "its class is somebody else's; ours are seaway.dev/native, ",
+        ),
+        ("no load balancer", told(&plain, None, true, true), "it is no LoadBalancer"),
+    ] {
+        assert!(told.contains(&format!("not served: {part}")), "{case}: {told}");
+        assert_eq!(told.contains("it is no LoadBalancer"), case == "no load balancer", "{case}: {told}");
+    }
+}
