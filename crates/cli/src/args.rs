@@ -1,10 +1,13 @@
 //! The command line: flags are for the process, `seaway.yaml` for everything else.
 
 pub(crate) mod kubectl;
+pub(crate) mod plan;
 
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::plan::Plan;
 
 /// Load balancers for Kubernetes where the platform has none.
 ///
@@ -48,7 +51,13 @@ pub(crate) enum Command {
     /// addresses that were given before are kept, as they would be.
     ///
     /// With --cloud, what `seaway controller --cloud-config FILE` would do in the project of an OpenStack now, step by step,
-    /// for the Services of the cluster that kubectl talks to: both are asked, and neither is changed.
+    /// for the Services of the cluster that kubectl talks to: both are asked, and neither is changed. Each step says which
+    /// fields become what. It exits with 0 if nothing would be changed, with 1 if something would, and with 2 if there are
+    /// Problems, or if the cluster or the cloud could not be asked.
+    ///
+    ///     seaway plan --cloud --cloud-config cloud.conf --config seaway.yaml
+    ///     seaway plan --cloud --cloud-config cloud.conf -n shop --action delete -o json
+    #[command(verbatim_doc_comment)]
     Plan(Plan),
     /// Report every Problem of a folder, with file, line and column
     ///
@@ -203,29 +212,6 @@ pub(crate) struct Common {
 pub(crate) enum LogFormat {
     Human,
     Json,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Plan {
-    #[command(flatten)]
-    pub(crate) common: Common,
-    /// The folder of manifests
-    #[arg(long, value_name = "DIR")]
-    pub(crate) manifests: Option<PathBuf>,
-    /// As a table for people, or as JSON for programs
-    #[arg(long, short, default_value = "table")]
-    pub(crate) output: Output,
-    /// In a cloud, for the Services of a cluster
-    #[arg(long, requires = "cloud_config", conflicts_with_all = ["manifests", "state_dir"])]
-    pub(crate) cloud: bool,
-    #[command(flatten)]
-    pub(crate) of: OfCloud,
-    /// How the API server is reached [default: as kubectl finds it]
-    #[arg(long, value_name = "FILE", requires = "cloud")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// Of the kubeconfig
-    #[arg(long, value_name = "NAME", requires = "cloud")]
-    pub(crate) context: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,6 @@
 //! `plan`, `check`, `explain`: the folder planned as `run` would, and nothing done.
 
-mod cloud;
+pub(crate) mod cloud;
 
 use std::{
     collections::BTreeSet,
@@ -24,9 +24,9 @@ use serde_json::{Value, json};
 use crate::{
     args::{Check, Common, Explain, Output, Plan},
     control::now,
-    output,
+    member, output,
     run::{manifests_of, state_dir_of},
-    settings::{self, Settings},
+    settings::{self, ByDefault, Settings},
 };
 
 /// A folder, planned.
@@ -97,7 +97,7 @@ fn stored(common: &Common, settings: &Settings) -> Vec<Address> {
 
 pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
     if let Some(file) = arguments.of.cloud_config.as_ref().filter(|_| arguments.cloud) {
-        return cloud::plan(arguments, file);
+        return Ok(cloud::plan(arguments, file));
     }
     let settings = settings::load(arguments.common.config.as_deref())?;
     let dir = manifests_of(arguments.manifests.as_deref(), &settings)?;
@@ -252,7 +252,11 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
 }
 
 pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
-    let settings = settings::load(arguments.common.config.as_deref())?;
+    let mut settings = settings::load(arguments.common.config.as_deref())?;
+    if settings.by_default == Some(ByDefault::Octavia) {
+        // A folder has no cloud, and yet it is to be said that one serves them.
+        member::cloud::without(&mut settings);
+    }
     let dir: PathBuf = manifests_of(arguments.manifests.as_deref(), &settings)?;
     let look = Look::at(&dir, &settings, stored(&arguments.common, &settings))
         .context("the folder cannot be planned")?;

@@ -1,69 +1,86 @@
 //! `plan --cloud`: what a controller would do in a cloud now. The cluster and the cloud are asked, and neither is changed.
 
-use std::{collections::BTreeSet, path::Path, process::ExitCode, sync::Arc};
+mod diff;
+mod filter;
+mod members;
+mod report;
 
-use anyhow::{Result, anyhow};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    process::ExitCode,
+    sync::Arc,
+};
+
+use anyhow::{Result, anyhow, bail};
 use seaway_cluster::{Access, Cluster};
-use seaway_drivers::octavia::groups::Groups;
+use seaway_drivers::octavia::{Audited, groups::Groups};
 use seaway_engine::{Driver, Failure};
-use seaway_model::{Change, Desired, LbKey, Owner, Problem, Unit};
+use seaway_model::{Change, Desired, LbKey, ObjectRef, Owner, Problem, Unit};
 use seaway_openstack::Settings as CloudSettings;
 use seaway_plan::{Roles, World};
-use serde_json::{Value, json};
 
+use self::{
+    diff::{Describe, Diff},
+    filter::{Filter, object_of},
+};
 use crate::{
     args::{Output, Plan},
     control::now,
     kubectl::credentials,
-    member::cloud,
+    member::{Part, cloud, in_cluster},
     output,
     run::runtime,
     settings::{self, Settings},
 };
 
 /// What would become of one thing in the cloud.
+#[derive(Debug)]
 struct Prospect {
     whose: String,
-    steps: Vec<String>,
+    /// The Service, if it is for one.
+    object: Option<ObjectRef>,
+    steps: Vec<Diff>,
     /// Why nothing would, or not all of it.
     problems: Vec<String>,
 }
 
-pub(super) fn plan(arguments: &Plan, file: &Path) -> Result<ExitCode> {
+/// As a controller that is started with these arguments.
+pub(crate) fn settings_of(arguments: &Plan, file: &Path) -> Result<Settings> {
     let mut settings = settings::load(arguments.common.config.as_deref())?;
-    cloud::configure(&mut settings, file)?;
+    in_cluster(&mut settings, Part::Controller, Some(file))?;
+    if let Some(why) = cloud::refused(&settings) {
+        bail!("{why}");
+    }
+    Ok(settings)
+}
+
+pub(super) fn plan(arguments: &Plan, file: &Path) -> ExitCode {
+    match shown(arguments, file) {
+        Ok(code) => code,
+        Err(error) => {
+            output::error(&format!("seaway: {}", seaway_engine::chain(error.as_ref())));
+            // Scripts take 1 for changes: what is not known is none.
+            ExitCode::from(report::PROBLEMS)
+        }
+    }
+}
+
+fn shown(arguments: &Plan, file: &Path) -> Result<ExitCode> {
+    let settings = settings_of(arguments, file)?;
     for line in &settings.told {
         output::error(&format!("warning: {line}"));
     }
     let prospects = runtime()?.block_on(look(arguments, file, &settings))?;
     match arguments.output {
-        Output::Json => {
-            let all: Vec<Value> = prospects.iter().map(as_json).collect();
-            output::line(&serde_json::to_string_pretty(&all)?);
+        Output::Json => output::line(&serde_json::to_string_pretty(&report::as_json(&prospects))?),
+        Output::Table => {
+            output::line(&report::table(&prospects));
+            prospects.iter().flat_map(|it| &it.problems).for_each(|it| output::error(it));
+            output::error(&report::sum(&prospects));
         }
-        Output::Table => show(&prospects),
     }
-    let is_well = prospects.iter().all(|it| it.problems.is_empty());
-    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn show(prospects: &[Prospect]) {
-    let rows: Vec<Vec<String>> = prospects
-        .iter()
-        .flat_map(|it| it.steps.iter().map(|step| vec![it.whose.clone(), step.clone()]))
-        .collect();
-    match rows.is_empty() {
-        true => output::line("Nothing would be changed."),
-        false => output::line(output::table(&["FOR", "STEP"], &rows).trim_end()),
-    }
-    for problem in prospects.iter().flat_map(|it| &it.problems) {
-        output::error(problem);
-    }
-    output::error(&format!("{} steps for {} objects; nothing was done", rows.len(), prospects.len()));
-}
-
-fn as_json(it: &Prospect) -> Value {
-    json!({ "for": it.whose, "steps": it.steps, "problems": it.problems })
+    Ok(report::exit(&prospects))
 }
 
 async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<Prospect>> {
@@ -74,7 +91,6 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
         output::error(&format!("warning: {}", unseen.line()));
     }
     let placement = cloud::placement();
-    let class = placement.class.clone();
     let mut world =
         World::new(Roles::default(), vec![Arc::new(placement)], Arc::new(settings.config.clone()));
     let mut units = BTreeSet::new();
@@ -84,40 +100,60 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     for change in changes.chain([Change::Leads(true)]) {
         units.extend(world.apply(change).iter().map(|dirt| dirt.unit().clone()));
     }
+    let filter = Filter::of(arguments, &world)?;
 
     let defaults = &settings.config.clouds[cloud::CLASS];
     let dry = CloudSettings { dry_run: true, ..CloudSettings::default() };
     let name = &arguments.of.cluster_name;
     let driver = Arc::new(cloud::octavia(file, &cluster, name, defaults, dry, || true));
-    // What is there and nobody wants any more goes, too.
-    let found = cloud::audited(&driver).await.map_err(|it| anyhow!(words(it).join("; ")))?.found;
-    for unit in &found {
-        world.apply(Change::Found(unit.clone()));
+    // What is there and not wanted any more goes, too.
+    let audited = cloud::audited(&driver).await.map_err(|it| anyhow!(words(it).join("; ")))?;
+    let Audited { found, there, .. } = audited;
+    let found_changes = found.iter().cloned().map(Change::Found);
+    for change in [Change::Surveyed(there)].into_iter().chain(found_changes) {
+        units.extend(world.apply(change).iter().map(|dirt| dirt.unit().clone()));
     }
     units.extend(found);
     let groups = Groups::new(driver.clone());
     let mut prospects = Vec::new();
-    for unit in units {
-        let desired = held(world.desire(&unit));
-        if driver.serves(&unit) {
-            let mut one = prospect(&*driver, &unit, &desired).await;
-            if one.problems.is_empty() {
-                // All else of it can be.
-                one.problems = driver.refuse(&desired).iter().map(|(_, it)| it.line()).collect();
-            }
-            prospects.push(one);
-        } else if groups.serves(&unit) {
-            prospects.push(prospect(&groups, &unit, &desired).await);
+    for unit in units.iter().filter(|it| filter.admits_unit(it)) {
+        let desired = held(world.desire(unit));
+        if driver.serves(unit) {
+            prospects.push(prospect(&*driver, unit, &desired).await);
+        } else if groups.serves(unit) {
+            prospects.push(prospect(&groups, unit, &desired).await);
         }
     }
-    let named = |problem: &Problem| problem.line();
-    let seen: BTreeSet<String> = prospects.iter().flat_map(|it| it.problems.iter().cloned()).collect();
-    let planned: Vec<String> = world.problems().iter().map(named).filter(|it| !seen.contains(it)).collect();
-    if !planned.is_empty() {
-        let whose = format!("Services of {class}");
-        prospects.push(Prospect { whose, steps: Vec::new(), problems: planned });
-    }
+    add_planned(&mut prospects, &world, &filter);
+    prospects.iter_mut().for_each(|it| filter.keep(it));
     Ok(prospects)
+}
+
+/// What planning says of Services that a cloud serves, and of all that is no Service.
+fn add_planned(prospects: &mut Vec<Prospect>, world: &World, filter: &Filter<'_>) {
+    let mut of_cloud: BTreeMap<ObjectRef, bool> = BTreeMap::new();
+    for overview in world.overview() {
+        let is_in_cloud = overview.demand.as_ref().is_some_and(|it| it.cloud.is_some());
+        of_cloud.insert(overview.status.owner.object(), is_in_cloud);
+    }
+    for problem in world.problems() {
+        // The native driver serves it: who plans for a cloud alone knows neither its hosts nor its addresses.
+        let is_native = of_cloud.get(&problem.object) == Some(&false);
+        if is_native || !filter.admits(Some(&problem.object)) {
+            continue;
+        }
+        let line = problem.line();
+        if prospects.iter().any(|it| it.problems.contains(&line)) {
+            continue;
+        }
+        match prospects.iter_mut().find(|it| it.object.as_ref() == Some(&problem.object)) {
+            Some(prospect) => prospect.problems.push(line),
+            None => {
+                let (whose, object) = (problem.object.to_string(), Some(problem.object));
+                prospects.push(Prospect { whose, object, steps: Vec::new(), problems: vec![line] });
+            }
+        }
+    }
 }
 
 /// As if its Service were held already, which a controller sees to first.
@@ -129,17 +165,25 @@ fn held(desired: Desired) -> Desired {
     Desired::LoadBalancer(wish)
 }
 
-async fn prospect<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Prospect {
+async fn prospect<D>(driver: &D, unit: &Unit, desired: &Desired) -> Prospect
+where
+    D: Driver,
+    D::Step: Describe<D::Observed>,
+{
     let told = |all: Vec<(Owner, Problem)>| all.iter().map(|(_, it)| it.line()).collect::<Vec<_>>();
-    let mut prospect = Prospect { whose: whose(unit), steps: Vec::new(), problems: Vec::new() };
-    prospect.problems = told(driver.refuse(desired));
+    let (whose, object) = (whose(unit), object_of(unit));
+    let mut prospect = Prospect { whose, object, steps: Vec::new(), problems: Vec::new() };
     // What is left as it is has no steps; a Problem of the plan says why.
-    if !prospect.problems.is_empty() || *desired == Desired::Released {
+    if *desired == Desired::Released {
         return prospect;
     }
     match driver.observe(unit, desired).await {
         Ok(there) => {
-            prospect.steps = driver.steps(desired, &there).iter().map(ToString::to_string).collect();
+            let steps = driver.steps(desired, &there);
+            let described = steps.iter().enumerate().map(|(at, it)| it.describe(&there, &steps[..at]));
+            prospect.steps = described.collect();
+            // What the driver itself says: what cannot be, by the provider of the load balancer that is there.
+            prospect.problems = told(driver.conclude(unit, desired, &there).problems);
         }
         Err(failure) => prospect.problems = words(failure),
     }

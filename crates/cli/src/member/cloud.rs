@@ -34,7 +34,7 @@ const WAKE: Duration = Duration::from_secs(2);
 /// told. Who we are in the cloud is read when it is joined, and again whenever it changes.
 ///
 /// A file that the cloud provider's controller would not start with is an error, with its lines.
-pub(crate) fn configure(settings: &mut settings::Settings, file: &Path) -> Result<()> {
+fn configure(settings: &mut settings::Settings, file: &Path) -> Result<()> {
     let conf = CloudConf::read(file).context("--cloud-config")?;
     let conf::Read { mut defaults, refused, mut told } = conf::read(&conf);
     if !refused.is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn follow(settings: &settings::Settings, octavia: &Octavia) {
 }
 
 /// Why nothing is written in the cloud.
-pub(super) fn refused(settings: &settings::Settings) -> Option<&Name> {
+pub(crate) fn refused(settings: &settings::Settings) -> Option<&Name> {
     settings.config.clouds.get(CLASS)?.refused.as_ref()
 }
 
@@ -259,10 +259,7 @@ mod tests {
             let told = refused(&settings).expect("it is refused");
             assert!(told.contains(why), "{told}");
             assert!(settings.told[0].contains(why), "{:?}", settings.told);
-            assert!(
-                configure(&mut settings.clone(), conf.path()).is_err(),
-                "plan --cloud shows nothing by it"
-            );
+            assert!(configure(&mut settings.clone(), conf.path()).is_err());
         }
         let mut settings = settings::load(None).unwrap();
         assert!(configure_or_refuse(&mut settings, Path::new("/nowhere/cloud.conf")).is_err());

@@ -4,7 +4,10 @@ use clap::Parser;
 use seaway_model::config::Opens;
 
 use super::*;
-use crate::args::{Cli, Command};
+use crate::{
+    args::{Cli, Command},
+    look,
+};
 
 fn loaded(config: &str) -> Settings {
     let folder = tempfile::tempdir().unwrap();
@@ -27,6 +30,39 @@ fn services_without_a_class_are_left_alone_in_a_cluster_unless_somebody_says_oth
     assert!(!loaded("").config.classless);
     assert!(loaded("defaultDriver: native").config.classless);
     assert!(!loaded("defaultDriver: none").config.classless);
+}
+
+#[test]
+fn what_is_shown_of_a_cloud_is_planned_by_the_configuration_of_a_controller() {
+    let folder = tempfile::tempdir().unwrap();
+    let [config, conf] = ["seaway.yaml", "cloud.conf"].map(|it| folder.path().join(it));
+    std::fs::write(&conf, "[LoadBalancer]\nsubnet-id=s\nfloating-network-id=f\n").unwrap();
+    let line = |command: &[&str]| {
+        let files = [("--config", &config), ("--cloud-config", &conf)];
+        let files = files.map(|(flag, file)| [flag.to_owned(), file.to_string_lossy().into_owned()]);
+        let command = command.iter().map(|it| (*it).to_owned());
+        Cli::parse_from(["seaway".to_owned()].into_iter().chain(command).chain(files.into_iter().flatten()))
+    };
+    for text in [
+        "",
+        "defaultDriver: native",
+        "defaultDriver: octavia",
+        "defaultDriver: none",
+        "frontDoor: {enabled: true}",
+        "{defaultDriver: octavia, cloud: {rebuildOnError: true, orphans: delete}}",
+    ] {
+        std::fs::write(&config, text).unwrap();
+        let Command::Controller(it) = line(&["controller"]).command else { panic!("another command") };
+        let controller = Arguments { cloud: it.cloud, ..it.member };
+        let controller = load(&controller, Part::Controller).unwrap();
+        let Command::Plan(plan) = line(&["plan", "--cloud"]).command else { panic!("another command") };
+        let shown = look::cloud::settings_of(&plan, &conf).unwrap();
+        assert_eq!(shown.config, controller.config, "{text}");
+    }
+    std::fs::write(&conf, "[LoadBalancer]\ninternal-lb=ture\n").unwrap();
+    let Command::Plan(plan) = line(&["plan", "--cloud"]).command else { panic!("another command") };
+    let refused = look::cloud::settings_of(&plan, &conf).unwrap_err();
+    assert!(refused.to_string().contains(":2: [LoadBalancer] internal-lb"), "{refused}");
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod mending;
 mod mistakes;
 mod occm;
 mod octavia;
+mod planning;
 mod pods;
 mod policies;
 mod refusals;

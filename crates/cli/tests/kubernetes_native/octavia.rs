@@ -111,7 +111,8 @@ fn plan(scene: &Scene, project: &Project) -> String {
     command.arg("--kubeconfig").arg(scene.cluster.kubeconfig()).arg("--config").arg(config.path());
     let done = command.output().expect("it runs");
     let errors = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(done.status.success(), "{errors}");
+    // 1: something would be changed.
+    assert!(matches!(done.status.code(), Some(0 | 1)), "{errors}");
     format!("{}{errors}", String::from_utf8_lossy(&done.stdout))
 }
 

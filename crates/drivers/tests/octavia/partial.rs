@@ -165,3 +165,30 @@ async fn nodes_are_opened_as_the_provider_needs_it_that_a_load_balancer_has() {
         }
     }
 }
+
+/// As `seaway plan --cloud` asks: nothing is applied.
+async fn shown(scene: &Scene, wish: &LoadBalancer) -> (Vec<String>, Vec<String>) {
+    let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
+    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let steps = scene.driver.steps(&desired, &observed).iter().map(ToString::to_string).collect();
+    let problems = scene.driver.conclude(&unit(), &desired, &observed).problems;
+    (steps, problems.into_iter().map(|(_, it)| it.message).collect())
+}
+
+#[tokio::test]
+async fn what_is_shown_before_it_is_done_is_refused_by_the_provider_that_a_load_balancer_has() {
+    let mut scene = Scene::set().await;
+    reach(&scene, &http(scene.wish(&[80], &[1]))).await;
+    scene.restarted();
+    let wish = by(http(scene.wish(&[80], &[1, 2])), "ovn");
+    let (steps, problems) = shown(&scene, &wish).await;
+    assert_eq!(steps, ["give the pool of 80/TCP its 2 members"]);
+    assert!(problems.iter().all(|it| it.contains("asked for is provider ovn")), "{problems:?}");
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    // What does not live yet is refused by the provider that is asked for.
+    let new = by(http(scene.wish_of("uid-2", &[80], &[1])), "ovn");
+    let desired = Desired::LoadBalancer(Arc::new(new));
+    let failed = scene.driver.observe(&unit_of(&owner_of("uid-2")), &desired).await.err();
+    let Some(Failure::User(refused)) = failed else { panic!("{failed:?}") };
+    assert!(refused[0].1.message.contains("has no HTTP"), "{refused:?}");
+}
