@@ -14,6 +14,8 @@
 mod args;
 mod control;
 mod demo;
+#[cfg(test)]
+mod deploy;
 mod import;
 mod kubectl;
 mod look;

@@ -115,3 +115,52 @@ fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
     });
     assert!(!Path::new(kept).exists(), "and not on the machine");
 }
+
+/// The cloud itself is out of reach for pods here: what is seen is that they start, lead, and are let in by the API server.
+#[test]
+fn our_manifest_for_openstack_makes_controllers_that_know_their_cloud_and_may_do_what_they_need() {
+    let Some(mut scene) = Scene::bare() else { return };
+    scene.nodes = ["a", "b"].into_iter().map(|name| scene.cluster.node(name)).collect();
+    scene.cluster.define(&manifest("crds.yaml"));
+    for name in ["roles.yaml", "openstack.yaml", "openstack-secret.yaml"] {
+        scene.cluster.apply(&manifest(name));
+    }
+    let ready = [
+        "get",
+        "deployment/seaway-controller",
+        "-o",
+        "jsonpath={.status.readyReplicas} {.status.conditions}",
+    ];
+    until_within(A_TERM, "the controllers are ready", || in_system(&scene, &ready).starts_with("2 "));
+    let leader =
+        || in_system(&scene, &["get", "lease/seaway-controller", "-o", "jsonpath={.spec.holderIdentity}"]);
+    until_within(A_TERM, "a pod leads", || leader().starts_with("seaway-controller-"));
+
+    // It writes finalizers only of Services of a cloud that it was told of; the Secret's address leads nowhere.
+    scene.cluster.apply(&service("shop", "loadBalancerClass: seaway.dev/octavia, selector: {app: shop}"));
+    scene.cluster.apply(&service("other", "selector: {app: shop}"));
+    until("it is held", || {
+        scene.field("service/shop", "{.metadata.finalizers}").contains("load-balancer-cleanup")
+    });
+    let problems = "{.status.conditions[?(@.type=='seaway.dev/Problems')].message}";
+    until("it is told why it has no load balancer", || !scene.field("service/shop", problems).is_empty());
+    let told = scene.field("service/shop", problems);
+    assert!(!told.contains("no controller knows a cloud"), "{told}");
+    assert!(scene.field("service/other", "{.metadata.finalizers}").is_empty(), "it has no class");
+
+    let who = format!("--as=system:serviceaccount:{SYSTEM}:seaway-controller");
+    for (verb, what, may) in [
+        ("update", "configmaps/seaway-deletions", true),
+        ("create", "configmaps", true),
+        ("update", "configmaps/seaway", false),
+        ("get", "secrets/seaway-cloud", false),
+        ("update", "leases", true),
+    ] {
+        let told = scene.cluster.try_kubectl(&["auth", "can-i", verb, what, &who, "-n", SYSTEM], "");
+        assert_eq!(told.is_ok(), may, "{verb} {what}: {told:?}");
+    }
+    // Its load balancer is not known to be gone, and never will be.
+    scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
+    let free = r#"{"metadata": {"finalizers": null}}"#;
+    scene.cluster.kubectl(&["patch", "service", "shop", "--type=merge", "-p", free]);
+}

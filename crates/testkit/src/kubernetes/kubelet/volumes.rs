@@ -1,6 +1,6 @@
 use std::{fs, io, path::PathBuf};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Volume};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, Secret, Volume};
 use kube::{Api, Client};
 
 use super::account;
@@ -21,7 +21,13 @@ pub(super) async fn prepare(place: &Place, client: &Client, pod: &Pod) -> Result
         if let Some(map) = &volume.config_map {
             let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace(pod));
             let map = maps.get(&map.name).await.map_err(|it| it.to_string())?;
-            write(&folder, map.data.iter().flatten()).map_err(|it| it.to_string())?;
+            let files = map.data.iter().flatten().map(|(name, text)| (name, text.as_bytes()));
+            write(&folder, files).map_err(|it| it.to_string())?;
+        } else if let Some(name) = volume.secret.as_ref().and_then(|it| it.secret_name.as_ref()) {
+            let secrets: Api<Secret> = Api::namespaced(client.clone(), &namespace(pod));
+            let secret = secrets.get(name).await.map_err(|it| it.to_string())?;
+            let files = secret.data.iter().flatten().map(|(name, bytes)| (name, bytes.0.as_slice()));
+            write(&folder, files).map_err(|it| it.to_string())?;
         } else if volume.empty_dir.is_some() {
             fs::create_dir_all(&folder).map_err(|it| it.to_string())?;
         } else if is_account(volume) {
@@ -66,7 +72,7 @@ pub(super) fn namespace(pod: &Pod) -> String {
     pod.metadata.namespace.clone().unwrap_or_default()
 }
 
-fn write<'m>(folder: &PathBuf, files: impl Iterator<Item = (&'m String, &'m String)>) -> io::Result<()> {
+fn write<'m>(folder: &PathBuf, files: impl Iterator<Item = (&'m String, &'m [u8])>) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for (name, content) in files {
         fs::write(folder.join(name), content)?;

@@ -1,0 +1,206 @@
+//! The manifests in `deploy/kubernetes`, held against the program: its arguments, its files, the roles that it needs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use clap::Parser;
+use seaway_manifests::tree::{self, Node, Value};
+use serde_json::{Value as Json, json};
+
+use crate::{
+    args::{Cli, Command},
+    member::{Part, cloud, in_cluster},
+    settings,
+};
+
+fn json(node: &Node) -> Json {
+    match &node.value {
+        Value::Null => Json::Null,
+        Value::Bool(it) => json!(it),
+        Value::Int(it) => json!(it),
+        Value::Float(it) => json!(it),
+        Value::Text(it) => json!(it),
+        Value::List(items) => items.iter().map(json).collect(),
+        Value::Map(entries) => entries.iter().map(|it| (it.key.clone(), json(&it.value))).collect(),
+    }
+}
+
+fn manifest(name: &str) -> Vec<Json> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes");
+    let text = fs::read_to_string(folder.join(name)).unwrap();
+    text.split("\n---\n").map(|it| json(&tree::parse(it).unwrap()[0])).collect()
+}
+
+fn text(it: &Json) -> &str {
+    it.as_str().unwrap_or_else(|| panic!("{it} is no text"))
+}
+
+fn items(it: &Json) -> impl Iterator<Item = &Json> {
+    it.as_array().into_iter().flatten()
+}
+
+/// Specifications of pods.
+fn pods(objects: &[Json]) -> Vec<&Json> {
+    let is_workload = |it: &&Json| ["Deployment", "DaemonSet"].contains(&text(&it["kind"]));
+    objects.iter().filter(is_workload).map(|it| &it["spec"]["template"]["spec"]).collect()
+}
+
+fn line(container: &Json) -> Vec<&str> {
+    ["seaway"].into_iter().chain(items(&container["args"]).map(text)).collect()
+}
+
+/// The keys of a ConfigMap or a Secret.
+fn keys<'j>(objects: &'j [Json], kind: &str, name: &Json) -> BTreeSet<&'j str> {
+    let of = |it: &&Json| it["kind"] == *kind && it["metadata"]["name"] == *name;
+    let object = objects.iter().find(of).unwrap_or_else(|| panic!("there is no {kind} {name}"));
+    let data = [&object["data"], &object["stringData"]];
+    data.into_iter().filter_map(Json::as_object).flat_map(|it| it.keys().map(String::as_str)).collect()
+}
+
+const OPENSTACK: [&str; 2] = ["openstack.yaml", "openstack-secret.yaml"];
+const NATIVE: [&str; 2] = ["controller.yaml", "node.yaml"];
+
+fn all(files: &[&str]) -> Vec<Json> {
+    files.iter().flat_map(|it| manifest(it)).collect()
+}
+
+#[test]
+fn every_container_is_called_as_the_program_takes_it() {
+    let mut called = 0;
+    for objects in [all(&OPENSTACK), all(&NATIVE)] {
+        for pod in pods(&objects) {
+            for container in items(&pod["initContainers"]).chain(items(&pod["containers"])) {
+                let line = line(container);
+                Cli::try_parse_from(&line).unwrap_or_else(|it| panic!("{line:?}: {it}"));
+                called += 1;
+            }
+        }
+    }
+    assert_eq!(called, 4);
+}
+
+#[test]
+fn every_file_that_a_controller_is_told_of_is_mounted_where_it_is_looked_for() {
+    for (files, wanted) in [(OPENSTACK, 2), (NATIVE, 1)] {
+        let objects = all(&files);
+        let pod = pods(&objects)[0];
+        let container = &pod["containers"][0];
+        let Command::Controller(it) = Cli::parse_from(line(container)).command else { panic!("{files:?}") };
+        let named: Vec<_> = it.member.config.iter().chain(&it.cloud.cloud_config).cloned().collect();
+        assert_eq!(named.len(), wanted, "{files:?}");
+        for file in named {
+            let folder = file.parent().unwrap().to_str().unwrap();
+            let mount = items(&container["volumeMounts"]).find(|it| it["mountPath"] == folder);
+            let mount = mount.unwrap_or_else(|| panic!("{folder} is not mounted"));
+            assert_eq!(mount["readOnly"], true);
+            let volume = items(&pod["volumes"]).find(|it| it["name"] == mount["name"]).unwrap();
+            let keys = match volume.get("secret") {
+                Some(secret) => keys(&objects, "Secret", &secret["secretName"]),
+                None => keys(&objects, "ConfigMap", &volume["configMap"]["name"]),
+            };
+            assert!(
+                keys.contains(file.file_name().unwrap().to_str().unwrap()),
+                "{}: {keys:?}",
+                file.display()
+            );
+        }
+    }
+}
+
+/// Roles by how they are bound to the account of controllers.
+fn bound(objects: &[Json]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut bound: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for object in objects.iter().filter(|it| text(&it["kind"]).ends_with("Binding")) {
+        let is_it = |it: &Json| {
+            *it == json!({"kind": "ServiceAccount", "name": "seaway-controller", "namespace": "seaway-system"})
+        };
+        assert!(items(&object["subjects"]).any(is_it), "{object}");
+        assert_eq!(object["roleRef"]["kind"], "ClusterRole");
+        let namespace = &object["metadata"]["namespace"];
+        assert_eq!(object["kind"] == "RoleBinding", *namespace == "seaway-system", "{object}");
+        let role = text(&object["roleRef"]["name"]).to_owned();
+        bound.entry(text(&object["kind"]).to_owned()).or_default().insert(role);
+    }
+    bound
+}
+
+#[test]
+fn controllers_have_the_same_roles_with_and_without_a_cloud_and_those_exist() {
+    let roles = names_of_roles();
+    let expected: BTreeMap<String, BTreeSet<String>> = [
+        ("ClusterRoleBinding", &["seaway-controller", "seaway-reader"][..]),
+        ("RoleBinding", &["seaway-lease-reader", "seaway-leases", "seaway-records"][..]),
+    ]
+    .map(|(kind, roles)| (kind.to_owned(), roles.iter().map(|it| (*it).to_owned()).collect()))
+    .into();
+    for file in ["controller.yaml", "openstack.yaml"] {
+        let bound = bound(&manifest(file));
+        assert_eq!(bound, expected, "{file}");
+        assert!(bound.values().flatten().all(|it| roles.contains(it)), "{file}: {roles:?}");
+    }
+}
+
+/// Names of the roles that `seaway crds` prints.
+fn names_of_roles() -> BTreeSet<String> {
+    let roles = seaway_cluster::crds::roles().split("\n---\n").map(|it| json(&tree::parse(it).unwrap()[0]));
+    roles.map(|it| text(&it["metadata"]["name"]).to_owned()).collect()
+}
+
+#[test]
+fn a_controller_of_a_cloud_is_run_as_one_without_but_for_its_secret() {
+    let deployment = |file: &str| {
+        let objects = manifest(file);
+        objects.into_iter().find(|it| it["kind"] == "Deployment").unwrap()
+    };
+    let (plain, mut clouded) = (deployment("controller.yaml"), deployment("openstack.yaml"));
+    assert_eq!(clouded["spec"]["replicas"], 2);
+    let pod = &mut clouded["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"].as_object_mut().unwrap().remove("fsGroup"), Some(json!(65_532)));
+    let secret = pod["volumes"].as_array_mut().unwrap().pop().unwrap();
+    // Its owner and its group may read it, no other user.
+    assert_eq!(secret["secret"]["defaultMode"], 0o440, "{secret}");
+    let container = &mut pod["containers"][0];
+    container["volumeMounts"].as_array_mut().unwrap().pop();
+    container["args"].as_array_mut().unwrap().truncate(3);
+    assert_eq!(clouded, plain);
+}
+
+/// With these lines of its own commented out or in force.
+fn cloud_conf(in_force: bool) -> String {
+    let objects = all(&OPENSTACK);
+    let secret = objects.iter().find(|it| it["kind"] == "Secret").unwrap();
+    let lines = text(&secret["stringData"]["cloud.conf"]).lines();
+    let line = |it: &str| match it.strip_prefix('#') {
+        Some(key) if in_force && !key.starts_with(' ') => key.to_owned(),
+        _ => it.to_owned(),
+    };
+    lines.map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_files_of_the_manifests_are_understood_with_every_line_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cloud.conf");
+    for in_force in [false, true] {
+        fs::write(&file, cloud_conf(in_force)).unwrap();
+        let mut settings = settings::load(None).unwrap();
+        in_cluster(&mut settings, Part::Controller, Some(&file)).unwrap();
+        assert_eq!(cloud::refused(&settings), None);
+        assert_eq!(settings.told, [""; 0]);
+    }
+    for name in ["controller.yaml", "openstack.yaml"] {
+        let objects = manifest(name);
+        let map = objects.iter().find(|it| it["kind"] == "ConfigMap").unwrap();
+        let file = folder.path().join("seaway.yaml");
+        fs::write(&file, text(&map["data"]["seaway.yaml"])).unwrap();
+        let settings = settings::load(Some(&file)).unwrap();
+        assert!(settings.by_default.is_some(), "{name}");
+    }
+    let objects = all(&OPENSTACK);
+    let secret = objects.iter().find(|it| it["kind"] == "Secret").unwrap();
+    let clouds = json(&tree::parse(text(&secret["stringData"]["clouds.yaml"])).unwrap()[0]);
+    assert_eq!(clouds["clouds"]["openstack"]["cacert"], "/etc/seaway-cloud/ca.crt");
+}
