@@ -1,5 +1,6 @@
 //! `kubectl seaway`: a cluster looked at once, planned as a controller that does not lead, and told to people.
 
+mod class;
 mod explain;
 mod release;
 mod status;

@@ -22,6 +22,8 @@ mod look;
 mod member;
 mod openstack;
 mod output;
+#[cfg(test)]
+mod pages;
 mod prepare;
 mod rights;
 mod run;

@@ -1,6 +1,7 @@
 //! What the pages say is so: annotations are those of the table, and links lead somewhere.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
 };
@@ -82,6 +83,44 @@ fn is_test(named: &str) -> bool {
     let begins = [format!("fn {name}("), format!("async fn {name}(")];
     let at = lines.iter().position(|line| begins.iter().any(|it| line.starts_with(it)));
     at.is_some_and(|at| at > 0 && lines[at - 1].starts_with("#[") && lines[at - 1].ends_with("test]"))
+}
+
+#[test]
+fn every_event_and_metric_that_is_given_for_one_of_the_other_controller_is_written() {
+    let page = fs::read_to_string(root().join("docs/occm-events.md")).expect("the page");
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| cloud controller"));
+    let named: BTreeSet<&str> = rows
+        .filter_map(|row| row.split('|').nth(2))
+        .flat_map(|ours| ours.split('`').skip(1).step_by(2))
+        .collect();
+    assert!(named.len() > 30, "{named:?}");
+    let source = sources();
+    // Prometheus has the unit and what is counted behind the name.
+    let written = |name: &str| {
+        let bare = name.trim_end_matches("_total").trim_end_matches("_seconds");
+        [name, bare].iter().any(|it| source.contains(&format!("\"{it}\"")))
+    };
+    let wrong: Vec<&&str> = named.iter().filter(|it| !written(it)).collect();
+    assert!(wrong.is_empty(), "docs/occm-events.md names what nothing writes: {wrong:?}");
+}
+
+/// All that is built into programs.
+fn sources() -> String {
+    let mut text = String::new();
+    for package in fs::read_dir(root().join("crates")).expect("crates") {
+        let mut folders = vec![package.expect("readable").path().join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten() {
+                let path = entry.expect("readable").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|it| it == "rs") {
+                    text += &fs::read_to_string(&path).expect("readable");
+                }
+            }
+        }
+    }
+    text
 }
 
 #[test]

@@ -66,6 +66,9 @@ pub(crate) enum KubectlCommand {
     /// away. Whichever driver is the default serves the Service from then on, at an address of its own; what the cloud has
     /// for it stays until the Service is deleted. Nothing is written without --yes.
     ///
+    /// A Service with `loadBalancerClass: seaway.dev/octavia` cannot be released: its class cannot be changed, and no other
+    /// controller serves it. It would have to be made again without a class.
+    ///
     ///     kubectl seaway release shop              what would be written
     ///     kubectl seaway release shop --yes
     ///     kubectl seaway release --all --yes       all of them, in all namespaces

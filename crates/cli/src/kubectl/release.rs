@@ -7,7 +7,7 @@ use seaway_cluster::ServiceSight;
 use seaway_model::{Change, Fact, fact::Held, fact::Service};
 use seaway_plan::{RELEASED, ServiceKey};
 
-use super::{at_length, connect, explain};
+use super::{at_length, class::immutable, connect, explain};
 use crate::{args::kubectl::Release, output};
 
 pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
@@ -28,6 +28,12 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
         Some(key) => (&it.meta.namespace, &it.meta.name) == (&key.namespace, &key.name),
         None => is_released(&sight.services, it),
     };
+    if key.is_none() {
+        for service in services.clone().filter(|it| it.held == Held::ByUs) {
+            let (namespace, name) = (&service.meta.namespace, &service.meta.name);
+            immutable(service).iter().for_each(|why| output::error(&format!("{namespace}/{name}: {why}")));
+        }
+    }
     let services: Vec<_> = services.filter(|it| is_meant(it)).collect();
     if let Some(key) = &key {
         check(key, services.first().map(|it| &***it), &sight.services)?;
@@ -64,6 +70,9 @@ fn is_released(sights: &[ServiceSight], service: &Service) -> bool {
 /// Whoever is served by the cloud would be held again at once.
 fn check(key: &ServiceKey, service: Option<&Service>, sights: &[ServiceSight]) -> Result<()> {
     let Some(service) = service else { bail!("there is no Service {}/{}", key.namespace, key.name) };
+    if let Some(why) = immutable(service) {
+        bail!("Service {}/{}: {why}", key.namespace, key.name);
+    }
     if service.held != Held::ByUs {
         bail!("Service {}/{} is not held by Seaway", key.namespace, key.name);
     }
