@@ -250,10 +250,10 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         let at = floating.floating_ip_address.map_or_else(|| floating.id.to_string(), |it| it.to_string());
         let message =
             format!("the configuration makes load balancers internal; floating IP {at} of this one stays");
-        let fix = format!("To give it up, annotate the Service: seaway.dev/internal: \"true\".");
+        let fix = "To give it up, annotate the Service: seaway.dev/internal: \"true\".";
         let problem = |owner: &Owner| {
             let problem = Problem::new(owner.object(), Reason::Unsupported, message.clone());
-            (owner.clone(), problem.fix(fix.clone()))
+            (owner.clone(), problem.fix(fix))
         };
         problems.extend(owners.iter().map(|it| problem(it)));
     }
