@@ -28,6 +28,9 @@ pub struct View {
     pub services: Vec<ServiceView>,
     #[serde(default)]
     pub certificates: CertificatesView,
+    /// Of a controller that adopts load balancers step by step.
+    #[serde(default)]
+    pub adoption: Option<AdoptionView>,
     pub problems: Vec<Problem>,
 }
 
@@ -43,6 +46,20 @@ pub struct MemoryView {
     pub evicted: u64,
     /// UDP flows that were ended for others, for want of descriptors.
     pub flows_evicted: u64,
+}
+
+/// Services that a cloud serves, or would serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdoptionView {
+    pub services: u64,
+    pub adopted: u64,
+    /// Adopted, and their load balancers have Problems.
+    pub troubled: u64,
+    /// No adoption begins until fewer are.
+    pub stopped: bool,
+    /// Those that are not adopted, by why.
+    pub waiting: BTreeMap<String, u64>,
 }
 
 /// All certificates together: by name there would be no end of them.

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{
     Admin, Binding, Bound, Look, View,
-    view::{CertificatesView, Readiness},
+    view::{AdoptionView, CertificatesView, Readiness},
 };
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
@@ -24,7 +24,7 @@ use seaway_files::{
 };
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
 use seaway_node::{AddressWatch, Host};
-use seaway_plan::{Roles, World};
+use seaway_plan::{Adoption, NotAdopted, Roles, World};
 use tokio::{
     sync::{mpsc::Sender, watch},
     task::JoinHandle,
@@ -119,7 +119,7 @@ impl Control {
                 }
             }
         })?;
-        let clock = tokio::spawn(tell_time(changes.clone()));
+        let clock = tokio::spawn(tell_time(changes.clone(), TELL_TIME));
         let tell = changes.clone();
         tokio::spawn(async move {
             let mut told = Told::default();
@@ -200,11 +200,14 @@ pub(crate) fn beside(status_page: &[SocketAddr], config: Config) -> Config {
 }
 
 /// Certificates age by the day; an hour is soon enough.
-const TELL_TIME: Duration = Duration::from_secs(3600);
+pub(crate) const TELL_TIME: Duration = Duration::from_secs(3600);
 
-pub(crate) async fn tell_time(changes: Sender<Change>) {
+/// Whether another controller still writes Services is a matter of minutes.
+pub(crate) const TELL_TIME_OFTEN: Duration = Duration::from_secs(30);
+
+pub(crate) async fn tell_time(changes: Sender<Change>, period: Duration) {
     loop {
-        tokio::time::sleep(TELL_TIME).await;
+        tokio::time::sleep(period).await;
         if changes.send(Change::Time(now())).await.is_err() {
             return;
         }
@@ -276,11 +279,14 @@ pub(crate) fn source(
             if look == Look::Readiness {
                 return Arc::new(view);
             }
-            let told = handle
-                .ask(|world| (world.overview(), world.problems(), world.failures(), world.certificates()));
-            let (plan, problems, failures, certificates) = told.await.unwrap_or_default();
+            let told = handle.ask(|world| {
+                let of_load_balancers = (world.overview(), world.problems(), world.failures());
+                (of_load_balancers, world.certificates(), world.adoption())
+            });
+            let ((plan, problems, failures), certificates, adoption) = told.await.unwrap_or_default();
             view.services = seaway_node::view(&plan, host.as_ref().map(|host| &host.proxy));
             view.problems = problems;
+            view.adoption = adoption.map(|it| adoption_view(&it));
             view.unit_failures = failures;
             view.units_marked = handle.marked();
             view.lost_lines = host.as_ref().map_or(0, |host| host.proxy.lost_lines());
@@ -303,4 +309,15 @@ pub(crate) fn source(
             Arc::new(view)
         })
     })
+}
+
+fn adoption_view(adoption: &Adoption) -> AdoptionView {
+    let of = |why: NotAdopted| adoption.waiting.iter().filter(|it| it.why == why).count() as u64;
+    AdoptionView {
+        services: adoption.services as u64,
+        adopted: adoption.adopted as u64,
+        troubled: adoption.troubled as u64,
+        stopped: adoption.stopped,
+        waiting: NotAdopted::ALL.map(|why| (why.as_str().to_owned(), of(why))).into(),
+    }
 }

@@ -10,7 +10,11 @@ use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc};
 use anyhow::{Result, anyhow, bail};
 use seaway_admin::View;
 use seaway_cluster::{Access, Cluster, Credentials, HostSight, Pulse, ServiceSight, Sight};
-use seaway_model::{Change, Fact, Name, Problem, Reason, config::CloudDefaults, fact::Held};
+use seaway_model::{
+    Change, Fact, Name, Problem, Reason,
+    config::{Adopt, CloudDefaults},
+    fact::Held,
+};
 use seaway_plan::{Overview, RELEASED, Roles, World};
 use tokio::task::JoinSet;
 
@@ -96,6 +100,8 @@ impl Glance {
         let classless = by_default == ByDefault::Octavia;
         let defaults = CloudDefaults { classless, ..CloudDefaults::default() };
         config.clouds = [(CLASS.into(), Arc::new(defaults))].into();
+        // What is adopted, only the controller knows; it has told.
+        config.adopt = Adopt { beside_occm: true, ..Adopt::default() };
         let mut world = World::new(Roles::default(), Vec::new(), Arc::new(config));
         world.apply(Change::Time(now()));
         for change in std::mem::take(&mut sight.changes) {

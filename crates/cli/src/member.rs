@@ -1,6 +1,7 @@
 //! `seaway controller` and `seaway node`: parts of a cluster. What is so comes from watches, what was given out from
 //! Address objects; nobody here talks to another but through the API server.
 
+mod adoption;
 pub(crate) mod cloud;
 mod hear;
 mod in_cluster;
@@ -51,7 +52,7 @@ use self::{
 };
 use crate::{
     args::Member as Arguments,
-    control::{beside, now, source, tell_time},
+    control::{TELL_TIME, TELL_TIME_OFTEN, beside, now, source, tell_time},
     rights,
     run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
     settings::Settings,
@@ -257,7 +258,8 @@ impl Member {
         };
         drop(tell);
         tokio::spawn(want(watch.wishes(), handle.clone()));
-        let clock = tokio::spawn(tell_time(changes.clone()));
+        let period = if part == Part::Controller { TELL_TIME_OFTEN } else { TELL_TIME };
+        let clock = tokio::spawn(tell_time(changes.clone(), period));
         let addresses = host.as_ref().and_then(|host| {
             let addresses = host.watch_addresses(move |report| {
                 // The engine may have ended; then nobody needs to know.

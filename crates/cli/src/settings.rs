@@ -4,6 +4,7 @@
 //! `example.yaml` beside this file shows all of them, and a test holds it to that.
 
 mod access_log;
+mod adopt;
 mod balancing;
 mod certificates;
 mod exposed;
@@ -189,6 +190,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
         None => {}
     }
     cloud(&file.take("cloud"), &mut settings);
+    settings.config.adopt = adopt::read(&file.take("adopt"));
     let classes = file.take("loadBalancerClasses");
     if classes.is_set() {
         settings.config.classes = classes.texts().into_iter().map(Name::from).collect();

@@ -41,6 +41,8 @@ pub struct Sight {
     pub hosts: Vec<(HostSight, Pulse)>,
     /// What the leader left in a cloud, for it saw no deletion; a line each.
     pub orphans: Vec<String>,
+    /// How far its adoption of load balancers is; a line each.
+    pub adoption: Vec<String>,
     /// Whoever gives addresses out, where that may be known.
     pub leader: Option<(Name, Pulse)>,
 }
@@ -104,7 +106,8 @@ impl Cluster {
         let leases = self.ask(leases.list(&parameters));
         let (lists, leases, recorded) = join3(lists, leases, self.recorded()).await;
         // Who may not look at Leases either is told of those.
-        let mut sight = Sight { orphans: recorded.unwrap_or_default().orphans, ..Sight::default() };
+        let recorded = recorded.unwrap_or_default();
+        let mut sight = Sight { orphans: recorded.orphans, adoption: recorded.adoption, ..Sight::default() };
         let leases = leases.map(|it| it.items).unwrap_or_else(|answer| {
             sight.unseen.push(answer.problem(&Watched::LEASES, "list"));
             Vec::new()

@@ -4,6 +4,7 @@
 //! ```text
 //!     data.deletions   {"<uid>": 1763838000, …}   seconds; a day's, 5,000 at most
 //!     data.orphans     ["default/shop …", …]      the first hundred
+//!     data.adoption    ["212 of 300 …", …]        how far adoption is, and Services that wait
 //! ```
 //! Written by the leader alone, by its version, so that who is deposed writes nothing over its successor.
 
@@ -25,6 +26,7 @@ use crate::{
 pub const RECORDS: &str = "seaway-deletions";
 const DELETIONS: &str = "deletions";
 const ORPHANS: &str = "orphans";
+const ADOPTION: &str = "adoption";
 /// What people read need not be complete.
 pub const TOLD: usize = 100;
 /// Others write the same object.
@@ -36,6 +38,8 @@ pub struct Recorded {
     pub deletions: Vec<Deletion>,
     /// A line each.
     pub orphans: Vec<String>,
+    /// How far adoption is; a line each.
+    pub adoption: Vec<String>,
 }
 
 /// Reads and writes it.
@@ -130,10 +134,12 @@ fn encoded(recorded: &Recorded) -> BTreeMap<String, String> {
     let deletions: BTreeMap<&str, u64> =
         recorded.deletions.iter().map(|it| (&*it.of, it.at.0 / 1_000)).collect();
     let orphans: Vec<&String> = recorded.orphans.iter().take(TOLD).collect();
+    let adoption: Vec<&String> = recorded.adoption.iter().take(TOLD).collect();
     let text = |it: serde_json::Value| it.to_string();
     [
         (DELETIONS.to_owned(), text(serde_json::json!(deletions))),
         (ORPHANS.to_owned(), text(serde_json::json!(orphans))),
+        (ADOPTION.to_owned(), text(serde_json::json!(adoption))),
     ]
     .into()
 }
@@ -147,6 +153,7 @@ fn decoded(map: &ConfigMap) -> Recorded {
     Recorded {
         deletions: deletions.into_iter().map(deletion).collect(),
         orphans: serde_json::from_str(text(ORPHANS)).unwrap_or_default(),
+        adoption: serde_json::from_str(text(ADOPTION)).unwrap_or_default(),
     }
 }
 
@@ -157,7 +164,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_what_is_broken_is_nothing() {
         let deletions = vec![Deletion { of: "uid".into(), at: Time(1_763_838_000_000) }];
-        let recorded = Recorded { deletions, orphans: vec!["default/shop".to_owned()] };
+        let (orphans, adoption) = (vec!["default/shop".to_owned()], vec!["1 of 2".to_owned()]);
+        let recorded = Recorded { deletions, orphans, adoption };
         let map = |data| ConfigMap { data: Some(data), ..ConfigMap::default() };
         assert_eq!(decoded(&map(encoded(&recorded))), recorded);
         assert_eq!(decoded(&ConfigMap::default()), Recorded::default());
@@ -168,8 +176,9 @@ mod tests {
     #[test]
     fn a_day_of_deletions_fits_into_an_object() {
         let of = |it: u64| Deletion { of: format!("{it:036}/IPv6").into(), at: Time(it) };
-        let orphans = (0..5_000).map(|it| format!("{it:0500}")).collect();
-        let all = encoded(&Recorded { deletions: (0..5_000).map(of).collect(), orphans });
+        let orphans: Vec<String> = (0..5_000).map(|it| format!("{it:0500}")).collect();
+        let adoption = orphans.clone();
+        let all = encoded(&Recorded { deletions: (0..5_000).map(of).collect(), orphans, adoption });
         let size: usize = all.iter().map(|(key, value)| key.len() + value.len()).sum();
         assert!(size < 512 * 1_024, "{size} bytes of a mebibyte");
     }

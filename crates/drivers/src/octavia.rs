@@ -38,6 +38,7 @@ mod parts;
 mod place;
 mod placement;
 mod poll;
+mod preview;
 mod read;
 mod refusals;
 mod room;
@@ -305,6 +306,7 @@ impl Driver for Octavia {
         }
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
+        self.begin_preview(unit, desired);
         let mut observed = Box::pin(self.look(joined, unit, key, desired)).await?;
         self.begin(unit, desired, &observed)?;
         Box::pin(self.find_named(joined, unit, desired, &mut observed)).await?;
@@ -451,6 +453,10 @@ impl Driver for Octavia {
             _ => told.again = Some(self.soon()),
         }
         told
+    }
+
+    fn is_ours(&self, unit: &Unit, observed: &Observed) -> bool {
+        self.has_our_marks(unit, observed)
     }
 
     fn stands(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Name> {

@@ -63,6 +63,11 @@ pub trait Driver: Send + Sync + 'static {
     /// What is to be told after all steps were applied.
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Self::Observed) -> Conclusion;
 
+    /// Whether what is there was marked as ours: then its Service was adopted before.
+    fn is_ours(&self, _unit: &Unit, _observed: &Self::Observed) -> bool {
+        false
+    }
+
     /// What it waits for over there, for whoever asks why it takes so long.
     fn stands(&self, _unit: &Unit, _desired: &Desired, _observed: &Self::Observed) -> Option<Name> {
         None
@@ -129,6 +134,11 @@ pub(crate) enum Worked {
     /// There is no short way to it: the whole has to be looked at.
     NotSo,
     Concluded(Outcome, Option<Name>),
+    /// Nothing was written: its Service is not adopted. These are the steps that would be taken.
+    Previewed {
+        ours: bool,
+        steps: Vec<Name>,
+    },
     Failed(Failure),
 }
 
@@ -201,6 +211,11 @@ async fn whole<D: Driver>(
     }
     let mut observed = driver.observe(unit, desired).await?;
     let steps = driver.steps(desired, &observed);
+    // No driver can be wrong about this either.
+    if desired.is_preview() {
+        let steps = steps.iter().map(|it| it.to_string().into()).collect();
+        return Ok(Worked::Previewed { ours: driver.is_ours(unit, &observed), steps });
+    }
     if !steps.is_empty() {
         permit(gate, unit, desired).await?;
     }

@@ -9,6 +9,7 @@
 //! Per Unit: never two workers at once, de-duplicated while it waits, retried with backoff and jitter, parked instead
 //! of waited for. The crate does no I/O of its own and knows no driver; time comes from tokio, which tests pause.
 
+mod adoption;
 mod driver;
 mod queue;
 mod removal;

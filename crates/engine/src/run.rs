@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{Change, Dirt, Outcome, Unit, outcome::UnitState};
+use seaway_model::{Change, Dirt, Name, Outcome, Unit, outcome::UnitState};
 use seaway_plan::World;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -20,6 +20,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
+    adoption::{self, Pace},
     driver::{Drivers, Failure, Job, Renewed, Worked},
     queue::{Parts, Queue, Todo, backoff},
     removal::{DeletionLimit, Gate, Owners},
@@ -121,6 +122,7 @@ pub struct Engine {
     phase: watch::Sender<Phase>,
     moved: watch::Sender<()>,
     marked: Arc<AtomicU64>,
+    adoptions: Pace,
 }
 
 impl Engine {
@@ -152,6 +154,7 @@ impl Engine {
             phase,
             moved,
             marked,
+            adoptions: Pace::default(),
         };
         (engine, handle)
     }
@@ -174,9 +177,10 @@ impl Engine {
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> World {
         let mut batch = Vec::new();
         loop {
+            let adoption = self.adopt();
             self.dispatch();
             self.tell_phase();
-            let alarm = self.queue.next_alarm();
+            let alarm = self.queue.next_alarm().into_iter().chain(adoption).min();
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|it| *it) => break,
@@ -197,8 +201,28 @@ impl Engine {
 
     fn learn(&mut self, change: Change) {
         // Thousands of Units that look again and find what they had found move nothing.
-        let is_news = matches!(&change, Change::Outcome(outcome) if !self.world.knows(outcome));
+        let is_news = match &change {
+            Change::Outcome(outcome) => !self.world.knows(outcome),
+            Change::Previewed(..) => true,
+            _ => false,
+        };
         let dirt = self.world.apply(change);
+        self.mark(dirt, is_news);
+    }
+
+    /// Begins adoptions whose turn it is; tells when the next may begin.
+    fn adopt(&mut self) -> Option<Instant> {
+        if !self.world.has_next_adoption() {
+            return None;
+        }
+        let (now, most) = (Instant::now(), self.world.config().adopt.per_minute);
+        let (begun, dirt) = self.world.adopt(self.adoptions.room(now, most));
+        self.adoptions.note(now, begun);
+        self.mark(dirt, false);
+        self.adoptions.next(now, most)
+    }
+
+    fn mark(&mut self, dirt: Vec<Dirt>, is_news: bool) {
         if is_news || !dirt.is_empty() {
             self.moved.send_replace(());
         }
@@ -255,6 +279,8 @@ impl Engine {
     fn job(&self, unit: &Unit, todo: Todo) -> Job {
         let parts = match todo {
             Todo::Whole => None,
+            // The short way is a write.
+            Todo::Parts(_) if self.world.is_awaiting_adoption(unit) => None,
             Todo::Parts(parts) => self.renewed(unit, &parts),
         };
         parts.map_or_else(|| Job::Whole(self.world.desire(unit)), Job::Renew)
@@ -295,12 +321,32 @@ impl Engine {
                 self.learn(Change::Stands(unit, stands));
                 self.conclude(outcome);
             }
+            Some(Worked::Previewed { ours: true, .. }) => {
+                // That marks it, if it waited.
+                self.learn(Change::Ours(unit.clone()));
+                self.queue.done(&unit, self.audit(&unit), false);
+            }
+            Some(Worked::Previewed { steps, .. }) => self.previewed(unit, steps),
             Some(Worked::Failed(failure)) => self.fail(unit, failure),
             None => {
                 error!(%unit, "its driver panicked; this is a bug");
                 self.fail(unit, Failure::Retry("its driver panicked".into()));
             }
         }
+    }
+
+    fn previewed(&mut self, unit: Unit, steps: Vec<Name>) {
+        if !self.world.is_awaiting_adoption(&unit) {
+            // Its adoption began meanwhile, which marked it.
+            return self.queue.done(&unit, self.audit(&unit), false);
+        }
+        self.learn(Change::Previewed(unit.clone(), steps));
+        let (facts, problems, serving) = (Vec::new(), Vec::new(), Vec::new());
+        let state = UnitState::Done;
+        self.learn(Change::Outcome(Outcome { unit: unit.clone(), state, facts, problems, serving }));
+        // Hundreds may wait for days, and each look costs calls.
+        let again = self.audit(&unit).map(|_| Instant::now() + adoption::LOOK_AGAIN);
+        self.queue.done(&unit, again, false);
     }
 
     fn conclude(&mut self, outcome: Outcome) {

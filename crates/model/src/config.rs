@@ -1,5 +1,6 @@
 //! The part of the configuration that planning reads, resolved: every default is filled in.
 
+mod adopt;
 mod cloud;
 
 use std::{
@@ -18,7 +19,7 @@ use crate::{
     name::{Name, ObjectRef},
 };
 
-pub use self::cloud::*;
+pub use self::{adopt::*, cloud::*};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -30,6 +31,8 @@ pub struct Config {
     pub clouds: BTreeMap<Name, Arc<CloudDefaults>>,
     /// What becomes of what a cloud has of ours and nobody asked to delete.
     pub orphans: Orphans,
+    /// Which Services of clouds are adopted that another controller serves, and how fast.
+    pub adopt: Adopt,
     /// `tcpServices` and `udpServices`, in their order.
     pub exposed: Vec<Exposed>,
     pub front_door: FrontDoor,
@@ -188,6 +191,7 @@ impl Default for Config {
             classless: true,
             clouds: BTreeMap::new(),
             orphans: Orphans::Report,
+            adopt: Adopt::default(),
             exposed: Vec::new(),
             front_door: FrontDoor::default(),
             status_page: Vec::new(),

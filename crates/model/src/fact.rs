@@ -86,6 +86,17 @@ pub struct Service {
     pub held: Held,
     /// What its status says already, whoever wrote that: heard when addresses are given out for the first time.
     pub published: Vec<IpAddr>,
+    /// The last write by another cloud controller manager: kept apart, as `held` is.
+    #[serde(default)]
+    pub other_write: Option<OtherWrite>,
+}
+
+/// A write to a Service by another controller that makes load balancers in a cloud.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherWrite {
+    /// As the API server calls who wrote: `openstack-cloud-controller-manager`.
+    pub by: Name,
+    pub at: Time,
 }
 
 /// By the finalizer `service.kubernetes.io/load-balancer-cleanup`, which others use, too.

@@ -257,6 +257,8 @@ pub struct Outside {
     pub released: bool,
     /// The same, of all in this cloud: its owner is told that already.
     pub off: bool,
+    /// Its Service is not adopted: what would be done is reported, and nothing of it is written. Known when it is worked on.
+    pub preview: bool,
     /// The one that it points at.
     pub named: Option<Named>,
     /// Addresses that its status has, whoever wrote them: one of them may tell which it had before. Known when it is worked

@@ -38,6 +38,10 @@ pub enum Change {
     Surveyed(Vec<Unit>),
     /// Deletions that were seen before, by this process or another.
     Deletions(Vec<Deletion>),
+    /// What would be done for a Unit whose Service is not adopted.
+    Previewed(Unit, Vec<Name>),
+    /// What is there for a Unit was found to be ours: its Service was adopted before.
+    Ours(Unit),
     /// What a Unit waits for, where that takes long; nothing: it does not.
     Stands(Unit, Option<Name>),
     /// It is not as it was left: somebody has to look at it.

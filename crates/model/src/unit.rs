@@ -153,6 +153,12 @@ impl Desired {
     pub fn is_absent(&self) -> bool {
         matches!(self, Desired::Absent | Desired::Removed(_))
     }
+
+    /// What would be done is reported, and nothing is written.
+    pub fn is_preview(&self) -> bool {
+        let Desired::LoadBalancer(it) = self else { return false };
+        it.options.outside.as_ref().is_some_and(|it| it.preview)
+    }
 }
 
 /// What finds the load balancer of an owner that wants none any more, if it was not adopted before.

@@ -23,7 +23,7 @@ use seaway_model::{
 use crate::spelling::nearest;
 
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
-pub(crate) use cloud::{NAMED, TLS_CONTAINER, options as of_clouds};
+pub(crate) use cloud::{NAMED, TLS_CONTAINER, asks_for_adoption, options as of_clouds};
 pub use http::{FRONT_DOOR, HOST, PATH};
 pub use table::{BALANCE, CHECK, Row, SOURCE_RANGES, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};

@@ -112,6 +112,7 @@ impl Demand {
             paused: wishes.paused || self.released,
             released: self.released,
             off: self.is_frozen(),
+            preview: false,
             port,
             named: wishes
                 .named

@@ -41,4 +41,4 @@ pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
 pub use http::is_token;
 pub use index::ServiceKey;
 pub use uses::Uses;
-pub use world::{Overview, Placement, Roles, World, dry_run};
+pub use world::{Adoption, NotAdopted, Overview, Placement, Roles, Waiting, World, dry_run};

@@ -1,7 +1,9 @@
 //! Index, ledger and last outcomes in one value. Its owner is one task; it alone decides which Units exist.
 
+mod adopt;
 mod certified;
 mod clouds;
+mod desire;
 mod door;
 mod dry;
 mod freed;
@@ -22,14 +24,17 @@ use std::{
 
 use seaway_model::{
     Address, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, Name, ObjectRef, Outcome, Owner, Pool,
-    PoolId, Problem, Unit,
-    fact::FactRef,
-    outcome::UnitState,
-    unit::{LbKey, Place},
+    PoolId, Problem, Unit, fact::FactRef, outcome::UnitState, unit::Place,
 };
 
-use self::{clouds::Holds, door::Door, freed::Freed, orphans::Deletions, owners::OwnerState};
-pub use self::{dry::dry_run, status::Overview};
+use self::{
+    adopt::Adoptions, clouds::Holds, door::Door, freed::Freed, orphans::Deletions, owners::OwnerState,
+};
+pub use self::{
+    adopt::{Adoption, NotAdopted, Waiting},
+    dry::dry_run,
+    status::Overview,
+};
 use crate::{
     certificates::Certificates,
     demand::Demand,
@@ -108,6 +113,7 @@ pub struct World {
     /// Those that live, and have a load balancer in a cloud that nothing we know of wants.
     released: BTreeMap<Owner, BTreeSet<Unit>>,
     deletions: Deletions,
+    adoption: Adoptions,
     /// In clouds, before it is known who wants it.
     found: BTreeSet<Unit>,
     synced: HashSet<Kind>,
@@ -166,6 +172,7 @@ impl World {
             stands: HashMap::new(),
             released: BTreeMap::new(),
             deletions: Deletions::default(),
+            adoption: Adoptions::default(),
             found: BTreeSet::new(),
             synced: HashSet::new(),
             settled: false,
@@ -180,6 +187,11 @@ impl World {
     /// Learns one thing, and tells what has to be looked at again because of it.
     pub fn apply(&mut self, change: Change) -> Vec<Dirt> {
         self.learn(change);
+        self.take_dirt()
+    }
+
+    /// What has to be looked at again by now.
+    fn take_dirt(&mut self) -> Vec<Dirt> {
         self.free_released();
         let mut dirt = std::mem::take(&mut self.dirt);
         if !self.roles.allocate {
@@ -198,40 +210,6 @@ impl World {
     /// Every required kind has been told, so that what is missing is really not there.
     pub fn is_settled(&self) -> bool {
         self.settled
-    }
-
-    /// What should be at a Unit.
-    pub fn desire(&self, unit: &Unit) -> Desired {
-        match unit {
-            Unit::LoadBalancer(..) if self.door.units.contains(unit) => {
-                Desired::LoadBalancer(self.here(self.door_load_balancer()))
-            }
-            Unit::LoadBalancer(_, LbKey::Of(owner) | LbKey::Second(owner, _)) => match self.owners.get(owner)
-            {
-                Some(state) if state.units.contains(unit) => Desired::LoadBalancer(
-                    self.in_cloud(owner, self.here(state.planned.load_balancer.clone())),
-                ),
-                _ if self.is_released(unit) || self.is_orphan(unit) => Desired::Released,
-                _ => self.removed(unit),
-            },
-            Unit::LoadBalancer(..) if self.is_orphan(unit) => Desired::Released,
-            Unit::LoadBalancer(..) => Desired::Absent,
-            Unit::SecurityGroup { .. } => match self.group(unit) {
-                Some(group) => Desired::Group(group),
-                None if self.is_released(unit) || self.is_orphan(unit) => Desired::Released,
-                None => Desired::Absent,
-            },
-            Unit::Presence(_) => Desired::Presence(self.present()),
-            Unit::Address(ip) => {
-                self.ledger.address(*ip).map_or(Desired::Absent, |it| Desired::Address(Arc::new(it)))
-            }
-            Unit::Name(name) if self.unit_owners.contains_key(unit) => Desired::Name(name.clone()),
-            Unit::Name(_) => Desired::Absent,
-            Unit::Hold(owner) => self.hold(owner),
-            Unit::Status(owner) => {
-                self.status(owner).map_or(Desired::Absent, |it| Desired::Status(Arc::new(it)))
-            }
-        }
     }
 
     /// The rules of this moment, for whoever asks about Services elsewhere.
@@ -270,13 +248,23 @@ impl World {
             Change::Overwritten(object) => self.say_again(&object),
             Change::Outcome(outcome) => self.conclude(outcome),
             Change::Config(config) => {
+                self.note_adopt_config(&config.adopt);
                 self.reconfigure(config);
+                self.look_at_adoptions();
                 self.look_at_orphans();
             }
-            Change::Leads(leads) => self.lead(leads),
+            Change::Leads(leads) => {
+                self.lead(leads);
+                self.note_lead(leads);
+            }
             Change::Drains(drains) => self.drain(drains),
             Change::Found(unit) => self.find(unit),
-            Change::Surveyed(there) => self.survey(&there),
+            Change::Surveyed(there) => {
+                self.survey(&there);
+                self.note_listed(&there);
+            }
+            Change::Previewed(unit, steps) => self.note_preview(unit, steps),
+            Change::Ours(unit) => self.note_ours(&unit),
             Change::Deletions(seen) => self.recall_deletions(seen),
             Change::Stands(unit, what) => self.stand(unit, what),
             Change::Drifted(unit) => {
@@ -284,6 +272,7 @@ impl World {
             }
             Change::Time(now) => {
                 self.age_deletions(now);
+                self.age_adoptions(now);
                 self.age(now);
             }
         }
@@ -327,6 +316,7 @@ impl World {
             Fact::Service(service) => {
                 // Our own writing comes back here: it is no reason to plan anything again.
                 let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+                self.note_other_write(&key, service.other_write.as_ref());
                 self.note_end(service);
                 let held_otherwise = self.note_held(&key, service.held);
                 let bare = self.note_published(service);
@@ -354,10 +344,13 @@ impl World {
                 self.remove_secret(object);
             }
             FactRef::Object(object) if object.kind == Kind::Service => {
-                self.published.remove(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
+                let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
+                self.published.remove(&key);
+                let uid = self.index.service(&key).map(|it| it.meta.uid.clone());
                 for touched in self.index.remove(reference) {
                     self.follow(touched);
                 }
+                self.forget_adoption(&key, uid);
             }
             FactRef::Address(ip) => self.remove_address(*ip),
             FactRef::Host(host) => {
@@ -424,6 +417,7 @@ impl World {
             return;
         }
         self.settled = true;
+        self.look_at_adoptions();
         self.refresh_all();
         std::mem::take(&mut self.found).into_iter().for_each(|unit| self.find(unit));
         self.adopt_published();

@@ -50,6 +50,7 @@ pub fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
         held: seaway_model::fact::Held::No,
         publish_not_ready: false,
         published: Vec::new(),
+        other_write: None,
     }
 }
 

@@ -181,6 +181,27 @@ fn state(registry: &mut Registry, view: &View) {
             ConstGauge::new(first.0 as f64 / 1000.0),
         );
     }
+    if let Some(adoption) = &view.adoption {
+        let states = ["unlisted", "not-chosen", "other-controller", "observed", "not-asked", "next"];
+        let count = |state: &str| adoption.waiting.get(state).copied().unwrap_or_default();
+        let waiting = states.map(|state| (vec![("state", state)], count(state)));
+        let all = waiting.into_iter().chain([(vec![("state", "adopted")], adoption.adopted)]);
+        registry.register(
+            "seaway_adoption_services",
+            "Services of clouds: adopted, or why they are not adopted",
+            gauges(all.collect()),
+        );
+        registry.register(
+            "seaway_adoption_troubled",
+            "Adopted Services whose load balancers have problems",
+            ConstGauge::new(adoption.troubled),
+        );
+        registry.register(
+            "seaway_adoption_stopped",
+            "1 while no adoption begins because of them (stopAfter)",
+            ConstGauge::new(u64::from(adoption.stopped)),
+        );
+    }
     registry.register(
         "seaway_unit_failures",
         "Attempts to bring a unit to its desired state that failed",

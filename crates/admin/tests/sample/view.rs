@@ -27,6 +27,7 @@ pub(crate) fn at(count: u64) -> View {
         lost_lines: 7,
         memory: MemoryView { bytes: 3 << 20, limit_bytes: 1 << 30, refused: 4, evicted: 5, flows_evicted: 6 },
         services: vec![shop(count), door(count), dns(count), legacy()],
+        adoption: None,
         certificates: CertificatesView {
             by_state: [("valid".to_owned(), 2), ("expiring".to_owned(), 1)].into(),
             first_expiry: Some(Time(1_798_761_600_000)),

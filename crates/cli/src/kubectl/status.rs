@@ -131,6 +131,10 @@ fn table(glance: &Glance, services: &[Row]) -> String {
         );
         glance.sight.orphans.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
     }
+    if !glance.sight.adoption.is_empty() {
+        text.push_str("\nAdoption of load balancers:\n");
+        glance.sight.adoption.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
+    }
     let problems = problems(glance, services);
     if !problems.is_empty() {
         text.push_str("\nProblems:\n");
@@ -267,6 +271,7 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
         "pools": pools.collect::<Vec<_>>(),
         "leader": glance.sight.leader.as_ref().map(|(who, pulse)| json!({ "name": who, "alive": alive(*pulse) })),
         "orphans": glance.sight.orphans,
+        "adoption": glance.sight.adoption,
         "notes": glance.notes(),
     })
 }

@@ -109,9 +109,11 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     // What is there and not wanted any more goes, too.
     let audited = cloud::audited(&driver).await.map_err(|it| anyhow!(words(it).join("; ")))?;
     let Audited { found, there, .. } = audited;
-    let found_changes = found.iter().cloned().map(Change::Found);
-    for change in [Change::Surveyed(there)].into_iter().chain(found_changes) {
-        units.extend(world.apply(change).iter().map(|dirt| dirt.unit().clone()));
+    // Whatever has to wait for its turn: it is shown what its adoption does.
+    units.extend(world.apply(Change::Surveyed(there)).iter().map(|dirt| dirt.unit().clone()));
+    units.extend(world.adopt(usize::MAX).1.iter().map(|dirt| dirt.unit().clone()));
+    for unit in &found {
+        units.extend(world.apply(Change::Found(unit.clone())).iter().map(|dirt| dirt.unit().clone()));
     }
     units.extend(found);
     let groups = Groups::new(driver.clone());

@@ -6,7 +6,9 @@ use seaway_cluster::{Herald, Leading, RECORDS, Recorded, Records, Unanswered};
 use seaway_engine::Handle;
 use seaway_model::{Change, Deletion, Kind, LbKey, ObjectRef, Owner, Problem, Reason, Unit};
 use tokio::time::sleep;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
+
+use super::adoption;
 
 /// Many Services may be deleted at once: that is one write.
 const AFTER: Duration = Duration::from_secs(2);
@@ -63,14 +65,22 @@ async fn follow(
 ) -> Result<bool, Unanswered> {
     let mut moved = handle.moved();
     let (mut announced, mut waiting) = (BTreeSet::new(), BTreeSet::new());
+    let mut adopting = Vec::new();
     loop {
         moved.mark_unchanged();
         let question = |world: &seaway_plan::World| {
             let orphans: BTreeSet<Unit> = world.orphans().cloned().collect();
             let limited: BTreeSet<Owner> = world.held_by_limit().cloned().collect();
-            (world.deletions(), orphans, limited)
+            (world.deletions(), orphans, limited, world.adoption())
         };
-        let Some((deletions, orphans, limited)) = handle.ask(question).await else { return Ok(false) };
+        let Some((deletions, orphans, limited, adoption)) = handle.ask(question).await else {
+            return Ok(false);
+        };
+        let adoption = adoption.map(|it| adoption::lines(&it)).unwrap_or_default();
+        for line in adoption.iter().filter(|it| !adopting.contains(*it)) {
+            info!("adoption: {line}");
+        }
+        adopting.clone_from(&adoption);
         for owner in limited.difference(&waiting) {
             announce_limit(herald, owner);
         }
@@ -82,7 +92,7 @@ async fn follow(
             .map(|it| format!("load balancer of {it}, which is to be deleted: the limit is reached"));
         let lines = orphans.iter().map(line).chain(held).take(seaway_cluster::TOLD).collect();
         (announced, waiting) = (orphans, limited);
-        let now = Recorded { deletions: seconds(deletions), orphans: lines };
+        let now = Recorded { deletions: seconds(deletions), orphans: lines, adoption };
         if now != written {
             records.write(&written, &now).await?;
             written = now;

@@ -11,7 +11,10 @@ use seaway_openstack::{
 use seaway_testkit::topology::until;
 
 use self::theirs::Theirs;
-use crate::{octavia::in_a_cloud, scene::*};
+use crate::{
+    octavia::{Project, in_a_cloud},
+    scene::*,
+};
 
 const READY: &str = "{.status.conditions[?(@.type=='seaway.dev/Ready')].status}";
 const FINALIZERS: &str = "{.metadata.finalizers}";
@@ -81,4 +84,107 @@ fn who_comes_from_the_cloud_provider_keeps_its_load_balancers_and_may_go_back() 
     assert!(scene.field("service/next", FINALIZERS).contains(CLEANUP));
     scene.cluster.kubectl(&["delete", "service", "next"]);
     assert!(gone(), "it was there until then");
+}
+
+/// A Service of theirs, as that controller leaves it; what is written, and as whom.
+fn made_by_them(scene: &Scene, project: &Project, name: &str) -> Theirs {
+    scene.cluster.apply(&service(name, "selector: {app: shop}"));
+    let port = scene.field(&format!("service/{name}"), "{.spec.ports[0].nodePort}");
+    let node = scene.field("node/a", "{.status.addresses[0].address}").parse().expect("an address");
+    let theirs = Theirs::new(name, &[(80, port.parse().expect("a port"))], &[("a", node)]);
+    let (balancer, floating) = project.runtime.block_on(theirs.make(&project.cloud, &project.subnet));
+    let at = floating.floating_ip_address.expect("it has one");
+    let what = format!(
+        r#"{{"metadata": {{"finalizers": ["{CLEANUP}"], "annotations": {{
+            "loadbalancer.openstack.org/load-balancer-id": "{}",
+            "loadbalancer.openstack.org/load-balancer-address": "{at}"}}}}}}"#,
+        balancer.id
+    );
+    scene.cluster.kubectl(&["patch", "service", name, "--type=merge", "-p", &what]);
+    let status = format!(r#"{{"status": {{"loadBalancer": {{"ingress": [{{"ip": "{at}"}}]}}}}}}"#);
+    let words = ["patch", "service", name, "--type=merge", "--subresource=status", "-p", &status];
+    scene.cluster.kubectl(&words);
+    theirs
+}
+
+const OBSERVING: &str = "{defaultDriver: octavia, admin: {listen: [\"127.0.0.1:0\"]}, lease: 15s, \
+                         adopt: {mode: observe}}";
+
+#[test]
+fn who_only_observes_writes_nothing_and_reports_what_it_would_do() {
+    let Some((mut scene, project)) = in_a_cloud() else { return };
+    scene.nodes = vec![scene.cluster.node("a")];
+    made_by_them(&scene, &project, "shop");
+    scene.cluster.apply(&service("new", "selector: {app: shop}"));
+    let versions =
+        || ["shop", "new"].map(|it| scene.field(&format!("service/{it}"), "{.metadata.resourceVersion}"));
+    let before = versions();
+    let writes = || -> Vec<String> {
+        let made = project.fake.requests().into_iter().filter(|it| it.method != "GET");
+        let others = made.filter(|it| !it.path.contains("/auth/tokens"));
+        others.map(|it| format!("{} {}", it.method, it.path)).collect()
+    };
+    project.fake.forget_requests();
+    scene.configuration = OBSERVING;
+    scene.lead("controller");
+    let told = || scene.field("configmap/seaway-deletions", "{.data.adoption}");
+    until("what would be done is told", || told().contains("default/shop: ") && told().contains("would: "));
+    until("of both", || told().matches("would: ").count() == 2);
+    assert!(told().contains("0 of 2 Services adopted (mode observe)"), "{}", told());
+    assert_eq!(writes(), [""; 0]);
+    let log = scene.log("controller");
+    assert!(
+        log.contains("default/shop: not adopted: adopt.mode is observe; would: change the load balancer"),
+        "{log}"
+    );
+    // It is deleted, and the other controller sees to that.
+    scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
+    until("it is told no more", || !told().contains("default/shop: "));
+    assert_eq!(writes(), [""; 0]);
+    assert!(scene.field("service/shop", FINALIZERS).contains(CLEANUP), "it is not ours to let go");
+    assert_eq!(
+        scene.field("service/new", "{.metadata.resourceVersion}"),
+        before[1],
+        "nothing is written to it"
+    );
+    assert!(scene.field("service/new", FINALIZERS).is_empty());
+    let events = scene.cluster.kubectl(&[
+        "get",
+        "events",
+        "-o",
+        "name",
+        "--field-selector=involvedObject.kind=Service",
+    ]);
+    assert!(events.trim().is_empty(), "{events}");
+
+    // The other controller is gone, and this one adopts: what was deleted meanwhile, too.
+    scene.end("controller");
+    scene.configuration = crate::octavia::OCTAVIA;
+    scene.lead("another");
+    until("what was deleted is gone with all that was made for it", || scene.is_gone("service/shop"));
+    until("the other is served", || scene.field("service/new", READY) == "True");
+    assert_eq!((project.balancers().len(), project.floating().len()), (1, 1));
+}
+
+#[test]
+fn beside_their_running_controller_nothing_is_adopted() {
+    let Some((mut scene, project)) = in_a_cloud() else { return };
+    scene.nodes = vec![scene.cluster.node("a")];
+    made_by_them(&scene, &project, "shop");
+    let touch = r#"{"metadata": {"annotations": {"loadbalancer.openstack.org/x": "y"}}}"#;
+    let as_whom = "--field-manager=openstack-cloud-controller-manager";
+    scene.cluster.kubectl(&["patch", "service", "shop", "--type=merge", as_whom, "-p", touch]);
+    project.fake.forget_requests();
+    scene.lead("controller");
+    let told = || scene.field("configmap/seaway-deletions", "{.data.adoption}");
+    until("it is noticed", || told().contains("openstack-cloud-controller-manager wrote Services"));
+    until("what would be done is told", || told().contains("would: "));
+    assert_eq!(project.fake.count("PUT */lbaas/*") + project.fake.count("POST */lbaas/*"), 0);
+    assert!(scene.field("service/shop", READY).is_empty());
+    scene.end("controller");
+    scene.configuration = "{defaultDriver: octavia, admin: {listen: [\"127.0.0.1:0\"]}, lease: 15s, \
+                           adopt: {besideOccm: true}}";
+    scene.lead("another");
+    until("it is served", || scene.field("service/shop", READY) == "True");
+    assert_eq!(project.balancers().len(), 1);
 }

@@ -46,6 +46,8 @@ pub(super) struct Past {
     pub(super) pending_since: Option<std::time::SystemTime>,
     /// Its owner was told that this is long.
     pub(super) is_told_stuck: bool,
+    /// Its Service was not adopted when it was looked at last: it hears nothing of that.
+    pub(super) previewed: bool,
 }
 
 /// What to do with one in ERROR.
@@ -79,6 +81,11 @@ const FAILOVERS: u32 = 1;
 const REFUSED: Duration = Duration::from_secs(1800);
 
 impl Past {
+    /// Nothing is kept of what was seen before.
+    pub(super) fn of_preview(previewed: bool) -> Past {
+        Past { previewed, ..Past::default() }
+    }
+
     pub(super) fn mend(&self, rebuild: bool, now: Instant) -> Mend {
         if let Some(left) = self.left(now) {
             return Mend::Later(left);

@@ -209,7 +209,7 @@ impl Octavia {
 
     pub(super) fn tell(&self, unit: &Unit, note: Note) {
         let Unit::LoadBalancer(_, key) = unit else { return };
-        if let (Some(owner), Some(tell)) = (key.owner(), &self.tell) {
+        if let (Some(owner), Some(tell), false) = (key.owner(), &self.tell, self.is_previewed(unit)) {
             tell(owner, note);
         }
     }

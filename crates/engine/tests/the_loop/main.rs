@@ -1,5 +1,6 @@
 //! The loop under a scripted driver, in paused time: no socket, no sleep that lasts.
 
+mod adoptions;
 mod removals;
 
 use std::{
@@ -38,6 +39,8 @@ struct Script {
     panic: u32,
     /// So many times as long as it worked.
     rest: u32,
+    /// What is there has our marks.
+    ours: bool,
 }
 
 #[derive(Clone, Default)]
@@ -107,6 +110,10 @@ impl Driver for Played {
 
     fn conclude(&self, _: &Unit, _: &Desired, (): &()) -> Conclusion {
         Conclusion::default()
+    }
+
+    fn is_ours(&self, _: &Unit, (): &()) -> bool {
+        self.with(|it| it.ours)
     }
 
     fn rest(&self, took: Duration) -> Duration {

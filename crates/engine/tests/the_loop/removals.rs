@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use seaway_engine::{Asked, Counted, DeletionLimit, Owners, deletion_limit};
 use seaway_model::{
     ObjectRef, Owner,
-    config::CloudDefaults,
+    config::{Adopt, CloudDefaults},
     fact::{FactRef, Families, FamilyPolicy, Service, ServiceKind},
     load_balancer::Family,
 };
@@ -29,14 +29,14 @@ impl Placement for InCloud {
     }
 }
 
-type Said = Result<Option<Service>, String>;
+pub(super) type Said = Result<Option<Service>, String>;
 
 /// What the API server says, and how often it was asked.
 #[derive(Clone)]
-struct ApiServer(Arc<Mutex<(Said, u32)>>);
+pub(super) struct ApiServer(Arc<Mutex<(Said, u32)>>);
 
 impl ApiServer {
-    fn who_says(answer: Said) -> ApiServer {
+    pub(super) fn who_says(answer: Said) -> ApiServer {
         ApiServer(Arc::new(Mutex::new((answer, 0))))
     }
 
@@ -67,7 +67,7 @@ impl Owners for ApiServer {
 
 /// Counts Units as an object in a cluster does, over restarts.
 #[derive(Clone, Default)]
-struct Counts(Arc<Mutex<BTreeSet<Unit>>>);
+pub(super) struct Counts(Arc<Mutex<BTreeSet<Unit>>>);
 
 impl DeletionLimit for Counts {
     fn count<'a>(&'a self, unit: &'a Unit, _: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
@@ -88,10 +88,14 @@ impl Running {
     }
 
     fn limited(asked: &ApiServer, counts: &Counts) -> Running {
+        Running::adopting(asked, counts, Adopt::default())
+    }
+
+    pub(super) fn adopting(asked: &ApiServer, counts: &Counts, adopt: Adopt) -> Running {
         let played = Played::default();
         let usual = CloudDefaults { classless: true, groups: true, ..CloudDefaults::default() };
         let clouds = [("somecloud".into(), Arc::new(usual))];
-        let config = Arc::new(Config { clouds: clouds.into(), ..Config::default() });
+        let config = Arc::new(Config { clouds: clouds.into(), adopt, ..Config::default() });
         let roles = Roles { allocate: true, host: None };
         let world = World::new(roles, vec![Arc::new(InCloud)], config);
         let (engine, handle) =

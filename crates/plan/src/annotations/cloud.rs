@@ -5,6 +5,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use seaway_model::{
     Name,
     config::{CloudPlace, FloatingSubnet},
+    fact::Labels,
     load_balancer::CloudTimeouts,
 };
 
@@ -14,6 +15,8 @@ use crate::quantity::{number, selector};
 pub const INTERNAL: &str = "seaway.dev/internal";
 pub(crate) const TLS_CONTAINER: &str = "seaway.dev/tls-container";
 pub const CLOUD_CLASS: &str = "seaway.dev/cloud-class";
+/// Whether a Service that another controller serves is to be adopted; read where it is not planned, too.
+const ADOPT: &str = "seaway.dev/adopt";
 pub(crate) const NAMED: &str = "seaway.dev/load-balancer-id";
 
 const MILLISECONDS: RangeInclusive<u64> = 0..=u32::MAX as u64;
@@ -60,6 +63,11 @@ macro_rules! theirs {
     ($name:literal) => {
         concat!("loadbalancer.openstack.org/", $name)
     };
+}
+
+/// A value that is not understood asks for nothing.
+pub(crate) fn asks_for_adoption(annotations: &Labels) -> bool {
+    annotations.get(ADOPT).is_some_and(|it| yes_or_no(it) == Ok(true))
 }
 
 /// Of the three that choose a subnet of floating IPs, a name is beside tags, and the id beats both.
@@ -169,6 +177,11 @@ pub(super) const ROWS: &[Row] = &[
         names: &["seaway.dev/pause"],
         help: "true: nothing of it is written in the cloud until this is gone (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.paused = it),
+    },
+    Row {
+        names: &[ADOPT],
+        help: "true: with adopt.mode ask, its load balancer is taken over from the controller that made it (clouds)",
+        set: |_, text| yes_or_no(text).map(drop),
     },
     Row {
         names: &["seaway.dev/flavor", theirs!("flavor-id")],

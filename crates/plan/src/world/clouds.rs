@@ -71,8 +71,14 @@ impl World {
         before.unwrap_or_default() != held
     }
 
+    /// Those whose end is awaited.
+    pub(super) fn going_owners(&self) -> impl Iterator<Item = &Owner> {
+        self.holds.going.keys()
+    }
+
     /// Nobody waits for what may go now.
     pub(super) fn held_otherwise(&mut self, key: &ServiceKey) {
+        self.look_at_adoption(key);
         let owner = self.index.service(key).map(|it| whose(it));
         if let Some(state) = owner.and_then(|it| self.owners.get(&it)) {
             self.dirt.extend(state.units.iter().cloned().map(Dirt::Unit));
@@ -151,7 +157,7 @@ impl World {
 
     /// Others hold their Services by the same word: what is not known to be of our clouds is left to them.
     fn is_ours_to_let_go(&self, service: &Service, held: Held) -> bool {
-        if self.config.clouds.values().any(|it| it.absent) {
+        if self.config.clouds.values().any(|it| it.absent) || self.is_left_to_others(service) {
             return false;
         }
         let in_cloud = cloud_of(service, &self.config).is_some();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_model::{Dirt, Group, Unit, fact::Node};
+use seaway_model::{Dirt, Group, Unit, fact::Node, group::Openings};
 
 use super::World;
 use crate::{cloud::cloud_node, index::is_excluded};
@@ -13,9 +13,15 @@ impl World {
         let owners = self.unit_owners.get(unit)?;
         let openings = owners.iter().filter_map(|owner| {
             let openings = self.owners.get(owner)?.planned.openings.clone()?;
+            // What is open for one that is not adopted stays, and nothing is opened for it.
+            let openings = match self.awaits_adoption(owner) {
+                Some(_) => Arc::new(Openings { frozen: true, ..Openings::clone(&openings) }),
+                None => openings,
+            };
             Some((owner.clone(), openings))
         });
-        let demands: Vec<_> = owners.iter().filter_map(|it| self.owners.get(it)?.demand.as_ref()).collect();
+        let ours = owners.iter().filter(|it| self.awaits_adoption(it).is_none());
+        let demands: Vec<_> = ours.filter_map(|it| self.owners.get(it)?.demand.as_ref()).collect();
         let is_member = |node: &Node| !is_excluded(node) && demands.iter().any(|it| it.selects(node));
         let nodes = self.index.nodes().filter(|it| is_member(it)).map(|it| cloud_node(it));
         Some(Arc::new(Group { openings: openings.collect(), nodes: nodes.collect() }))

@@ -83,7 +83,9 @@ impl World {
     pub fn balancers_in_clouds(&self) -> usize {
         let there = self.outcomes.keys().chain(self.deletions.orphans.values());
         let wanted = self.unit_owners.keys().filter(|it| !self.outcomes.contains_key(it));
-        let is_one = |it: &&Unit| matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, _));
+        let is_one = |it: &&Unit| {
+            matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, _)) && !self.is_awaiting_adoption(it)
+        };
         there.chain(wanted).filter(is_one).count()
     }
 
@@ -171,6 +173,10 @@ impl World {
 
     /// An owner gives a Unit up that it had.
     pub(super) fn note_given_up(&mut self, owner: &Owner, unit: &Unit) {
+        // It never had it: what is there was another controller's, or another Service's of ours.
+        if matches!(unit, Unit::SecurityGroup { .. }) && self.awaits_adoption(owner).is_some() {
+            return;
+        }
         let asked = match unit {
             Unit::LoadBalancer(_, key) => self.asked_for_its_end(key),
             Unit::SecurityGroup { .. } => {

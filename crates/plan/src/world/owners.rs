@@ -73,6 +73,7 @@ impl World {
             return;
         }
         self.note_secrets(key);
+        self.look_at_adoption(key);
         let demand = self.index.service(key).and_then(|it| Demand::of_held(it, self.held(key), &self.config));
         // What a cloud serves is no host's business.
         let demand = demand.filter(|it| it.cloud.is_none() || self.roles.host.is_none());

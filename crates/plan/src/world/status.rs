@@ -70,7 +70,10 @@ impl World {
             problems: problems.into_iter().collect(),
             pool: state.grant.as_ref().map(|it| it.pool.clone()),
             shown: state.demand.as_ref().map(|it| it.shown()).unwrap_or_default(),
-            waits: state.units.iter().find_map(|unit| self.stands.get(unit)).cloned(),
+            waits: match self.awaits_adoption(owner) {
+                Some(why) => Some(format!("not adopted: {}", why.why()).into()),
+                None => state.units.iter().find_map(|unit| self.stands.get(unit)).cloned(),
+            },
         })
     }
 
@@ -102,12 +105,15 @@ impl World {
         all.extend(self.newer());
         all.extend(self.released_problems());
         all.extend(self.orphan_problems());
+        all.extend(self.adoption_problems());
         for state in self.owners.values() {
             all.extend(state.planned.problems.iter().cloned());
         }
         all.extend(self.door_problems());
         all.extend(self.certificates.problems());
-        all.extend(self.outcomes.values().flat_map(|it| &it.problems).map(|(_, problem)| problem.clone()));
+        // What would keep a Service from being adopted is no Problem before it is to be.
+        let told = self.outcomes.values().filter(|it| !self.is_awaiting_adoption(&it.unit));
+        all.extend(told.flat_map(|it| &it.problems).map(|(_, problem)| problem.clone()));
         all.into_iter().collect()
     }
 

@@ -83,10 +83,11 @@ impl World {
             true => self.published.remove(&key),
             false => self.published.insert(key, service.published.clone()),
         };
-        if service.published.is_empty() && service.held == Held::No {
+        if service.published.is_empty() && service.held == Held::No && service.other_write.is_none() {
             return service.clone();
         }
-        Arc::new(Service { published: Vec::new(), held: Held::No, ..Service::clone(service) })
+        let (published, held) = (Vec::new(), Held::No);
+        Arc::new(Service { published, held, other_write: None, ..Service::clone(service) })
     }
 
     /// Somebody else wrote our part of its status, perhaps one who led before us and was slow.

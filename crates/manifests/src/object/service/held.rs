@@ -1,6 +1,9 @@
-//! Whether a Service is to stay until its load balancer is gone, and whether it is about to go.
+//! Whether a Service is to stay until its load balancer is gone, whether it is about to go, and who else serves it.
 
-use seaway_model::fact::Held;
+use seaway_model::{
+    Time,
+    fact::{Held, OtherWrite},
+};
 
 use crate::decode::Field;
 
@@ -27,6 +30,23 @@ pub(super) fn held(root: &Field<'_>) -> Held {
         entry.child("manager").name() == Some(MANAGER) && finalizers.child(&written).is_set()
     });
     if by_us { Held::ByUs } else { Held::ByOthers }
+}
+
+/// Cloud controller managers are called so, whatever their cloud. Of their controllers, only that of Services writes Services.
+const CLOUD_CONTROLLER: &str = "cloud-controller-manager";
+
+/// The last write by a cloud controller manager. The time of a field manager does not change when another takes its fields.
+pub(super) fn other_write(root: &Field<'_>) -> Option<OtherWrite> {
+    let metadata = root.child("metadata");
+    let managed = metadata.child("managedFields");
+    let writes = managed.items().filter_map(|entry| {
+        let (manager, time) = (entry.child("manager"), entry.child("time"));
+        let by = manager.name().filter(|it| it.ends_with(CLOUD_CONTROLLER))?.into();
+        // The API server wrote it: what cannot be read is not the user's fault.
+        let at: jiff::Timestamp = time.name()?.parse().ok()?;
+        Some(OtherWrite { by, at: Time(u64::try_from(at.as_millisecond()).ok()?) })
+    });
+    writes.max_by_key(|it| it.at)
 }
 
 #[cfg(test)]
@@ -61,5 +81,28 @@ mod tests {
         assert_eq!(read(&by(MANAGER)), (false, Held::ByUs));
         let going = "  deletionTimestamp: '2026-01-01T00:00:00Z'\n";
         assert_eq!(read(&format!("{going}{held}")), (true, Held::ByOthers));
+    }
+
+    #[test]
+    fn the_last_write_of_a_cloud_controller_manager_is_told_with_its_time() {
+        let read = |entries: &str| {
+            let text = format!(
+                "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  managedFields: [{entries}]\nspec: {{ports: [{{port: 80}}]}}"
+            );
+            match facts(&text).remove(0) {
+                Fact::Service(it) => it.other_write.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let entry = |manager: &str, time: &str| format!("{{manager: {manager}, time: '{time}'}}");
+        let occm = "openstack-cloud-controller-manager";
+        let (early, late) = (entry(occm, "1970-01-01T00:00:01Z"), entry(occm, "1970-01-01T00:00:02Z"));
+        let write = |at| Some(OtherWrite { by: occm.into(), at: Time(at) });
+        assert_eq!(read(&format!("{late}, {early}")), write(2_000));
+        assert_eq!(read(&early), write(1_000));
+        assert_eq!(read(&entry("kubectl", "1970-01-01T00:00:02Z")), None);
+        assert_eq!(read(&entry(MANAGER, "1970-01-01T00:00:02Z")), None);
+        assert_eq!(read(&format!("{{manager: {occm}}}")), None, "nobody knows when");
+        assert_eq!(read(&entry(occm, "soon")), None);
     }
 }

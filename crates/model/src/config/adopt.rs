@@ -1,0 +1,93 @@
+//! Which load balancers of another controller are adopted, and how fast.
+
+use crate::{
+    fact::{Labels, Meta},
+    name::Name,
+};
+
+/// Which Services of clouds are adopted that Seaway does not serve yet. The default adopts all at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Adopt {
+    pub mode: AdoptMode,
+    pub only: Canary,
+    /// So many adoptions begin in a minute; `None`: no limit.
+    pub per_minute: Option<u32>,
+    /// No adoption begins while so many adopted Services have Problems; `None`: no limit.
+    pub stop_after: Option<u32>,
+    /// Load balancers are adopted and made although another cloud controller manager serves Services.
+    pub beside_occm: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AdoptMode {
+    /// Nothing is written; what would be done is reported.
+    Observe,
+    /// Only Services with an annotation are adopted.
+    Ask,
+    #[default]
+    All,
+}
+
+impl AdoptMode {
+    /// As in seaway.yaml.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AdoptMode::Observe => "observe",
+            AdoptMode::Ask => "ask",
+            AdoptMode::All => "all",
+        }
+    }
+}
+
+/// Services that may be adopted. Each list that is given narrows the choice; without any, all may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Canary {
+    pub namespaces: Vec<Name>,
+    /// All of them.
+    pub labels: Labels,
+    /// Namespace and name.
+    pub names: Vec<(Name, Name)>,
+}
+
+impl Adopt {
+    /// Every Service may be adopted at once: none has to wait.
+    pub fn is_open(&self) -> bool {
+        self.mode == AdoptMode::All
+            && self.only == Canary::default()
+            && self.per_minute.is_none()
+            && self.stop_after.is_none()
+    }
+}
+
+impl Canary {
+    pub fn chooses(&self, service: &Meta) -> bool {
+        let named =
+            |(namespace, name): &(Name, Name)| (namespace, name) == (&service.namespace, &service.name);
+        (self.namespaces.is_empty() || self.namespaces.contains(&service.namespace))
+            && (self.names.is_empty() || self.names.iter().any(named))
+            && self.labels.iter().all(|(key, value)| service.labels.get(key) == Some(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_list_of_a_canary_narrows_the_choice() {
+        let labels = Labels::from([("tier".into(), "test".into())]);
+        let service =
+            Meta { namespace: "shop".into(), name: "web".into(), labels: labels.clone(), ..Meta::default() };
+        let other = Meta { namespace: "bank".into(), name: "web".into(), ..Meta::default() };
+        assert!(Canary::default().chooses(&service) && Canary::default().chooses(&other));
+        for canary in [
+            Canary { namespaces: vec!["shop".into()], ..Canary::default() },
+            Canary { labels, ..Canary::default() },
+            Canary { names: vec![("shop".into(), "web".into())], ..Canary::default() },
+        ] {
+            assert!(canary.chooses(&service) && !canary.chooses(&other), "{canary:?}");
+            let narrower = Canary { namespaces: vec!["bank".into()], ..canary };
+            assert!(!narrower.chooses(&service), "{narrower:?}");
+        }
+    }
+}

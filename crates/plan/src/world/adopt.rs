@@ -1,0 +1,348 @@
+//! Adoption: which Services of clouds are taken over that Seaway does not serve yet, and when.
+//!
+//! ```text
+//!     ours   our finalizer, our tags in the cloud, or an adoption that was begun  ─► served, whatever is configured
+//!     else   it waits, and nothing of it is written, in the cloud or in the cluster
+//!              ├─ its driver looks, and what would be done is reported
+//!              └─ its turn comes: the engine begins it, so many in a minute       ─► ours
+//! ```
+//! Where nothing is configured and no other controller is noticed, no Service waits.
+
+mod progress;
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use seaway_model::{
+    Desired, Dirt, Kind, LoadBalancer, Name, Owner, Time, Unit,
+    config::{Adopt, AdoptMode},
+    fact::{Held, OtherWrite, Service, ServiceKind},
+    unit::Place,
+};
+
+pub use self::progress::{Adoption, NotAdopted, Waiting};
+use super::World;
+use crate::{
+    annotations::asks_for_adoption,
+    demand::{cloud_of, whose},
+    index::ServiceKey,
+};
+
+/// Another controller runs if it wrote a Service within this time.
+const RUNNING: u64 = 10 * 60 * 1_000;
+
+#[derive(Default)]
+pub(super) struct Adoptions {
+    now: u64,
+    /// UIDs of Services that we serve.
+    ours: HashSet<Name>,
+    /// UIDs of those whose adoption this process began.
+    begun: BTreeSet<Name>,
+    /// All that clouds have of ours was listed.
+    listed: bool,
+    /// Some Services may have to wait.
+    gated: bool,
+    waits: HashMap<ServiceKey, (Name, NotAdopted)>,
+    previews: HashMap<Unit, Vec<Name>>,
+    /// As they were told, and when by our own clock.
+    writes: HashMap<ServiceKey, (OtherWrite, u64)>,
+    beside: Option<Name>,
+}
+
+impl World {
+    /// Whether a Service waits for nothing but its turn.
+    pub fn has_next_adoption(&self) -> bool {
+        self.settled
+            && self.roles.allocate
+            && self.adoption.waits.values().any(|(_, it)| *it == NotAdopted::Next)
+    }
+
+    /// Begins adoptions, `most` at most, the oldest Services first; tells how many began. New Services, which have nothing of
+    /// another controller, do not count.
+    pub fn adopt(&mut self, most: usize) -> (usize, Vec<Dirt>) {
+        if !self.has_next_adoption() {
+            return (0, Vec::new());
+        }
+        let waits = self.adoption.waits.iter().filter(|(_, (_, it))| *it == NotAdopted::Next);
+        let created = |key: &ServiceKey| self.index.service(key).and_then(|it| it.meta.created);
+        let mut next: Vec<_> =
+            waits.map(|(key, (uid, _))| (created(key), key.clone(), uid.clone())).collect();
+        next.sort();
+        let most = most.min(self.room_for_adoptions());
+        let mut begun = 0;
+        for (_, key, uid) in next {
+            let is_new = self.is_new(&key);
+            if !is_new && begun == most {
+                continue;
+            }
+            begun += usize::from(!is_new);
+            // What came of looking at it tells nothing of its adoption.
+            let owner = self.index.service(&key).map(|it| whose(it));
+            let units = owner.and_then(|it| self.owners.get(&it)).map(|it| it.units.clone());
+            units.iter().flatten().for_each(|it| drop(self.outcomes.remove(it)));
+            self.adoption.ours.insert(uid.clone());
+            if !is_new {
+                self.adoption.begun.insert(uid);
+            }
+            self.look_at_adoption(&key);
+        }
+        (begun, self.take_dirt())
+    }
+
+    /// Whether nothing of this Unit may be written yet.
+    pub fn is_awaiting_adoption(&self, unit: &Unit) -> bool {
+        match unit {
+            Unit::LoadBalancer(Place::Cloud { .. }, key) => {
+                key.owner().is_some_and(|it| self.awaits_adoption(it).is_some())
+            }
+            Unit::Hold(owner) | Unit::Status(owner) => self.awaits_adoption(owner).is_some(),
+            // Who needs its rules is not known before all is listed.
+            Unit::SecurityGroup { .. } => {
+                let owners = self.unit_owners.get(unit).map(Vec::as_slice).unwrap_or_default();
+                let all_wait = owners.iter().all(|it| self.awaits_adoption(it).is_some());
+                self.adoption.gated && (!self.adoption.listed || !owners.is_empty() && all_wait)
+            }
+            _ => false,
+        }
+    }
+
+    /// What such a Unit is desired to be: left as it is.
+    pub(super) fn unadopted(&self, unit: &Unit) -> Option<Desired> {
+        if !self.is_awaiting_adoption(unit) {
+            return None;
+        }
+        let Unit::LoadBalancer(_, key) = unit else { return Some(Desired::Released) };
+        let owner = key.owner()?;
+        let state = self.owners.get(owner).filter(|it| it.units.contains(unit));
+        let is_previewed = self.awaits_adoption(owner).is_some_and(NotAdopted::is_previewed);
+        let Some(state) = state.filter(|_| is_previewed) else { return Some(Desired::Released) };
+        let planned = self.in_cloud(owner, self.here(state.planned.load_balancer.clone()));
+        let mut planned = LoadBalancer::clone(&planned);
+        let Some(outside) = &mut planned.options.outside else { return Some(Desired::Released) };
+        outside.preview = true;
+        // It is not held before it is adopted.
+        outside.unheld = false;
+        Some(Desired::LoadBalancer(Arc::new(planned)))
+    }
+
+    pub(super) fn awaits_adoption(&self, owner: &Owner) -> Option<NotAdopted> {
+        let Owner::Object { object, uid } = owner else { return None };
+        if self.adoption.waits.is_empty() || object.kind != Kind::Service {
+            return None;
+        }
+        let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
+        self.adoption.waits.get(&key).filter(|(it, _)| it == uid).map(|(_, why)| *why)
+    }
+
+    /// Somebody else serves it, or it is not known yet.
+    pub(super) fn is_left_to_others(&self, service: &Service) -> bool {
+        self.awaits_adoption(&whose(service)).is_some()
+    }
+
+    /// What this process served until now goes on, whatever the new configuration says.
+    pub(super) fn note_adopt_config(&mut self, adopt: &Adopt) {
+        if !self.adoption.gated && self.is_gated_by(adopt) {
+            self.keep_begun();
+            // Before anything is planned by the new configuration: it may bring Services that are not ours.
+            self.adoption.gated = true;
+        }
+    }
+
+    /// Another controller wrote a Service, or did not.
+    pub(super) fn note_other_write(&mut self, key: &ServiceKey, write: Option<&OtherWrite>) {
+        let before = self.adoption.writes.get(key).map(|(it, _)| it);
+        if before == write || self.roles.host.is_some() {
+            return;
+        }
+        match write {
+            // A clock that is ahead of ours must not keep us waiting for longer.
+            Some(write) => {
+                let at = write.at.0.min(self.adoption.now);
+                self.adoption.writes.insert(key.clone(), (write.clone(), at));
+                if !self.is_recent(at) && self.adoption.beside.is_none() {
+                    return;
+                }
+            }
+            None => drop(self.adoption.writes.remove(key)),
+        }
+        self.notice();
+    }
+
+    pub(super) fn age_adoptions(&mut self, now: Time) {
+        self.adoption.now = now.0;
+        self.notice();
+    }
+
+    /// All that clouds have of ours.
+    pub(super) fn note_listed(&mut self, there: &[Unit]) {
+        let before = self.adoption.ours.len();
+        self.adoption.ours.extend(there.iter().filter_map(uid_of).cloned());
+        let is_first = !std::mem::replace(&mut self.adoption.listed, true);
+        if is_first || self.adoption.ours.len() != before {
+            self.look_at_adoptions();
+        }
+        if is_first && self.adoption.gated && self.settled {
+            // Groups, and Services whose end is awaited, waited for this.
+            self.nodes_changed();
+            self.mark_holds();
+        }
+    }
+
+    /// What is there for a Unit has our tags.
+    pub(super) fn note_ours(&mut self, unit: &Unit) {
+        let Some(uid) = uid_of(unit).cloned() else { return };
+        let waits = self.adoption.waits.iter().find(|(_, (it, _))| *it == uid);
+        let key = waits.map(|(key, _)| key.clone());
+        self.adoption.ours.insert(uid);
+        if let Some(key) = key {
+            self.look_at_adoption(&key);
+        }
+    }
+
+    pub(super) fn note_preview(&mut self, unit: Unit, steps: Vec<Name>) {
+        self.adoption.previews.insert(unit, steps);
+    }
+
+    /// Another leads, and changes what is ours.
+    pub(super) fn note_lead(&mut self, leads: bool) {
+        if !leads {
+            self.adoption.listed = false;
+        }
+        self.look_at_adoptions();
+    }
+
+    /// A Service is gone.
+    pub(super) fn forget_adoption(&mut self, key: &ServiceKey, uid: Option<Name>) {
+        self.note_other_write(key, None);
+        self.adoption.waits.remove(key);
+        let Some(uid) = uid else { return };
+        self.adoption.ours.remove(&uid);
+        self.adoption.begun.remove(&uid);
+        self.adoption.previews.retain(|unit, _| uid_of(unit) != Some(&uid));
+    }
+
+    /// All Services: what they wait for may be something else.
+    pub(super) fn look_at_adoptions(&mut self) {
+        let gated = self.is_gated_by(&self.config.adopt);
+        match (self.adoption.gated, gated) {
+            (false, false) => return,
+            (false, true) => self.keep_begun(),
+            _ => {}
+        }
+        self.adoption.gated = gated;
+        if !self.settled {
+            return;
+        }
+        let keys: Vec<ServiceKey> = self.index.services().map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| self.look_at_adoption(key));
+        if !gated {
+            self.adoption.previews.clear();
+            self.nodes_changed();
+        }
+    }
+
+    /// One Service.
+    pub(super) fn look_at_adoption(&mut self, key: &ServiceKey) {
+        if !self.settled || !self.adoption.gated && self.adoption.waits.is_empty() {
+            return;
+        }
+        // Of one that is gone it is forgotten last: what it leaves behind depends on it.
+        let Some(service) = self.index.service(key).cloned() else { return };
+        let now = self.not_adopted(key, &service).map(|why| (service.meta.uid.clone(), why));
+        let before = match &now {
+            Some(now) => self.adoption.waits.insert(key.clone(), now.clone()),
+            None => self.adoption.waits.remove(key),
+        };
+        if before == now {
+            return;
+        }
+        let owner = whose(&service);
+        let units = self.owners.get(&owner).map(|it| it.units.clone()).unwrap_or_default();
+        if !now.as_ref().is_some_and(|(_, it)| it.is_previewed()) {
+            units.iter().for_each(|it| drop(self.adoption.previews.remove(it)));
+        }
+        self.groups_changed(&units);
+        self.dirt.extend(units.into_iter().map(Dirt::Unit));
+        self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+        self.refresh_hold(key);
+    }
+
+    fn is_gated_by(&self, adopt: &Adopt) -> bool {
+        let is_beside = self.adoption.beside.is_some() && !adopt.beside_occm;
+        self.roles.host.is_none() && (is_beside || !adopt.is_open())
+    }
+
+    fn is_recent(&self, at: u64) -> bool {
+        at + RUNNING > self.adoption.now
+    }
+
+    /// Another controller that wrote Services lately runs.
+    fn notice(&mut self) {
+        let recent = self.adoption.writes.values().filter(|(_, at)| self.is_recent(*at));
+        let latest = recent.max_by(|(a, _), (b, _)| (a.at, &a.by).cmp(&(b.at, &b.by)));
+        let latest = latest.map(|(it, _)| it.by.clone());
+        if latest != self.adoption.beside {
+            self.adoption.beside = latest;
+            self.look_at_adoptions();
+        }
+    }
+
+    /// What nothing kept from being served is ours from now on.
+    fn keep_begun(&mut self) {
+        let served = self.owners.keys().filter(|it| self.is_in_cloud(it)).chain(self.going_owners());
+        let uids = served.filter_map(|it| match it {
+            Owner::Object { uid, .. } => Some(uid.clone()),
+            Owner::Config(_) => None,
+        });
+        let uids: Vec<Name> = uids.collect();
+        self.adoption.ours.extend(uids);
+    }
+
+    fn not_adopted(&self, key: &ServiceKey, service: &Service) -> Option<NotAdopted> {
+        if !self.adoption.gated {
+            return None;
+        }
+        let held = self.held(key);
+        let may_be_theirs = match service.kind {
+            ServiceKind::LoadBalancer => cloud_of(service, &self.config).is_some_and(|(_, it)| !it.absent),
+            _ => held == Held::ByOthers && self.config.clouds.values().any(|it| it.classless),
+        };
+        if !may_be_theirs || held == Held::ByUs || self.adoption.ours.contains(&service.meta.uid) {
+            return None;
+        }
+        let adopt = &self.config.adopt;
+        let is_going = service.leaving || service.kind != ServiceKind::LoadBalancer;
+        match adopt.mode {
+            _ if !self.adoption.listed => Some(NotAdopted::Unlisted),
+            _ if !adopt.only.chooses(&service.meta) => Some(NotAdopted::NotChosen),
+            _ if self.adoption.beside.is_some() && !adopt.beside_occm => Some(NotAdopted::OtherController),
+            AdoptMode::Observe => Some(NotAdopted::Observed),
+            AdoptMode::Ask if !asks_for_adoption(&service.meta.annotations) => Some(NotAdopted::NotAsked),
+            // What goes may go at once.
+            _ if is_going => None,
+            _ => Some(NotAdopted::Next),
+        }
+    }
+
+    /// Nothing tells of another controller.
+    fn is_new(&self, key: &ServiceKey) -> bool {
+        let named = |owner: &Owner| {
+            let demand = self.owners.get(owner).and_then(|it| it.demand.as_ref());
+            demand.is_some_and(|it| it.wishes.cloud.named.is_some())
+        };
+        self.held(key) == Held::No
+            && !self.published.contains_key(key)
+            && !self.of_service.get(key).into_iter().flatten().any(named)
+    }
+}
+
+/// Of the Service whose load balancer it is.
+fn uid_of(unit: &Unit) -> Option<&Name> {
+    let Unit::LoadBalancer(_, key) = unit else { return None };
+    match key.owner()? {
+        Owner::Object { uid, .. } => Some(uid),
+        Owner::Config(_) => None,
+    }
+}

@@ -1,0 +1,46 @@
+//! What should be at a Unit.
+
+use std::sync::Arc;
+
+use seaway_model::{Desired, Unit, unit::LbKey};
+
+use super::World;
+
+impl World {
+    /// What should be at a Unit.
+    pub fn desire(&self, unit: &Unit) -> Desired {
+        if let Some(left) = self.unadopted(unit) {
+            return left;
+        }
+        match unit {
+            Unit::LoadBalancer(..) if self.door.units.contains(unit) => {
+                Desired::LoadBalancer(self.here(self.door_load_balancer()))
+            }
+            Unit::LoadBalancer(_, LbKey::Of(owner) | LbKey::Second(owner, _)) => match self.owners.get(owner)
+            {
+                Some(state) if state.units.contains(unit) => Desired::LoadBalancer(
+                    self.in_cloud(owner, self.here(state.planned.load_balancer.clone())),
+                ),
+                _ if self.is_released(unit) || self.is_orphan(unit) => Desired::Released,
+                _ => self.removed(unit),
+            },
+            Unit::LoadBalancer(..) if self.is_orphan(unit) => Desired::Released,
+            Unit::LoadBalancer(..) => Desired::Absent,
+            Unit::SecurityGroup { .. } => match self.group(unit) {
+                Some(group) => Desired::Group(group),
+                None if self.is_released(unit) || self.is_orphan(unit) => Desired::Released,
+                None => Desired::Absent,
+            },
+            Unit::Presence(_) => Desired::Presence(self.present()),
+            Unit::Address(ip) => {
+                self.ledger.address(*ip).map_or(Desired::Absent, |it| Desired::Address(Arc::new(it)))
+            }
+            Unit::Name(name) if self.unit_owners.contains_key(unit) => Desired::Name(name.clone()),
+            Unit::Name(_) => Desired::Absent,
+            Unit::Hold(owner) => self.hold(owner),
+            Unit::Status(owner) => {
+                self.status(owner).map_or(Desired::Absent, |it| Desired::Status(Arc::new(it)))
+            }
+        }
+    }
+}
