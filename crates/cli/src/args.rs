@@ -1,13 +1,14 @@
 //! The command line: flags are for the process, `seaway.yaml` for everything else.
 
 pub(crate) mod kubectl;
+mod openstack;
 pub(crate) mod plan;
 
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use self::plan::Plan;
+pub(crate) use self::{openstack::OpenStackAdopt, plan::Plan};
 
 /// Load balancers for Kubernetes where the platform has none.
 ///
@@ -348,6 +349,17 @@ pub(crate) enum OpenStackCommand {
     ///     seaway openstack purge --cloud shop --cluster-uid UID --yes  of a cluster that is gone
     #[command(verbatim_doc_comment)]
     Purge(OpenStackPurge),
+    /// Give load balancers of a cluster that is gone to the one that was rebuilt from its backup
+    ///
+    /// Services of a rebuilt cluster have other UIDs, and so has the cluster: what the old one has in the cloud counts as
+    /// another cluster's. This writes the new UIDs into the tags of each load balancer whose Service is there by namespace
+    /// and name, of its listeners, and into the description of its floating IP. Only a cluster that is gone may be named:
+    /// one that is alive would lose its load balancers. Stop `seaway controller` of the new one meanwhile.
+    ///
+    ///     seaway openstack adopt --from-uid OLD --cloud-conf cloud.conf         what would be written
+    ///     seaway openstack adopt --from-uid OLD --cloud-conf cloud.conf --yes   write it
+    #[command(verbatim_doc_comment)]
+    Adopt(OpenStackAdopt),
 }
 
 #[derive(Debug, Args)]

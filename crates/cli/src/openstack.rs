@@ -1,5 +1,7 @@
-//! `seaway openstack …`: a cloud looked at with a user's own credentials; `gc` and `purge` remove things there.
+//! `seaway openstack …`: a cloud looked at with a user's own credentials; `gc` and `purge` remove things there, `adopt` gives
+//! them to another cluster.
 
+mod adopt;
 mod check;
 mod leavings;
 mod show;
@@ -25,6 +27,7 @@ pub(crate) fn run(arguments: &OpenStack) -> Result<ExitCode> {
             OpenStackCommand::Show(arguments) => show::show(arguments).await,
             OpenStackCommand::Gc(arguments) => leavings::gc(arguments).await,
             OpenStackCommand::Purge(arguments) => leavings::purge(arguments).await,
+            OpenStackCommand::Adopt(arguments) => adopt::adopt(arguments).await,
         }
     })
 }

@@ -41,6 +41,7 @@ mod poll;
 mod preview;
 mod read;
 mod refusals;
+pub mod retag;
 mod room;
 mod seats;
 pub mod shared;

@@ -4,8 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use seaway_cluster::{Access, Cluster, Pulse};
-use seaway_drivers::octavia::belongings::{Belonging, Thing, belongings, divided, orphans, remove};
-use seaway_model::{Change, Fact, Problem};
+use seaway_drivers::octavia::{
+    belongings::{Belonging, Thing, belongings, divided, orphans, remove},
+    retag::Present,
+};
+use seaway_model::{Change, Fact, Problem, fact::ServiceKind};
 use seaway_openstack::{Cloud, Error};
 
 use super::{connect, teller};
@@ -16,14 +19,16 @@ use crate::{
 };
 
 /// A cluster, as far as it was asked.
-struct Asked {
-    uid: String,
+pub(super) struct Asked {
+    pub(super) uid: String,
     /// UID, namespace and name of each Service; nothing, where there was no API server to ask.
     services: Option<Vec<(String, String, String)>>,
+    /// Those of them that want a load balancer.
+    pub(super) balanced: Vec<Present>,
     /// Who leads, and so would make anew what is removed.
-    leader: Option<String>,
+    pub(super) leader: Option<String>,
     /// Why that is not known.
-    unsure: Option<String>,
+    pub(super) unsure: Option<String>,
 }
 
 pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
@@ -105,14 +110,19 @@ fn row(it: &Belonging) -> Vec<String> {
     vec![what.to_owned(), id, it.name.clone(), service, used.to_owned()]
 }
 
-async fn ask(which: &WhichCluster) -> Result<Asked> {
+pub(super) fn checked(uid: &str) -> Result<String> {
+    if uid.is_empty() || !uid.chars().all(|it| it.is_ascii_alphanumeric() || it == '-') {
+        bail!(
+            "{uid:?} is no UID: kubectl get namespace kube-system -o jsonpath='{{.metadata.uid}}' tells it"
+        );
+    }
+    Ok(uid.to_owned())
+}
+
+pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
     if let Some(uid) = &which.cluster_uid {
-        if uid.is_empty() || !uid.chars().all(|it| it.is_ascii_alphanumeric() || it == '-') {
-            bail!(
-                "{uid:?} is no UID: kubectl get namespace kube-system -o jsonpath='{{.metadata.uid}}' tells it"
-            );
-        }
-        return Ok(Asked { uid: uid.clone(), services: None, leader: None, unsure: None });
+        let (uid, balanced) = (checked(uid)?, Vec::new());
+        return Ok(Asked { uid, services: None, balanced, leader: None, unsure: None });
     }
     let credentials = credentials(which.kubeconfig.as_deref(), which.context.as_deref());
     let why = |why: String| {
@@ -132,11 +142,23 @@ async fn ask(which: &WhichCluster) -> Result<Asked> {
         }
         _ => None,
     };
+    let balanced = sight.changes.iter().filter_map(|change| match change {
+        Change::Put(Fact::Service(it)) if it.kind == ServiceKind::LoadBalancer && !it.leaving => {
+            Some(Present {
+                uid: it.meta.uid.to_string(),
+                namespace: it.meta.namespace.to_string(),
+                name: it.meta.name.to_string(),
+            })
+        }
+        _ => None,
+    });
+    let balanced = balanced.collect();
     let unsure = sight.unseen.iter().map(Problem::line).find(|it| it.contains("leases"));
     let leader = sight.leader.filter(|(_, pulse)| *pulse == Pulse::Alive).map(|(who, _)| who.to_string());
     Ok(Asked {
         uid: uid.to_string(),
         services: Some(sight.changes.iter().filter_map(service).collect()),
+        balanced,
         leader,
         unsure,
     })

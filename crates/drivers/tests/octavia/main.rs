@@ -27,6 +27,7 @@ mod partial;
 mod preview;
 mod refused;
 mod restraint;
+mod retag;
 mod scene;
 mod serial;
 mod shared;

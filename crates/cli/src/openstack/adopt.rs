@@ -1,0 +1,89 @@
+//! `seaway openstack adopt`: load balancers of a cluster that is gone, for the one that was rebuilt from its backup.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use seaway_drivers::octavia::retag::{Retag, retag, retags};
+
+use super::{
+    connect,
+    leavings::{ask, checked},
+    teller,
+};
+use crate::{
+    args::{OpenStackAdopt, WhichCluster},
+    output,
+};
+
+pub(super) async fn adopt(arguments: &OpenStackAdopt) -> Result<ExitCode> {
+    let from = checked(&arguments.from_uid)?;
+    let which = WhichCluster {
+        cluster_uid: None,
+        kubeconfig: arguments.kubeconfig.clone(),
+        context: arguments.context.clone(),
+        system_namespace: arguments.system_namespace.clone(),
+    };
+    let asked = ask(&which).await?;
+    if asked.uid == from {
+        bail!("{from} is the UID of this cluster: its load balancers are its own already");
+    }
+    let cloud = connect(&arguments.which).await?;
+    let all = retags(&cloud, &from, &asked.uid, &asked.balanced).await?;
+    let (goes, stays): (Vec<&Retag>, Vec<&Retag>) = all.iter().partition(|it| it.verdict.is_ok());
+    output::error(&format!(
+        "cluster {from} has {} load balancers, {} of them for Services of this cluster, {}",
+        all.len(),
+        goes.len(),
+        asked.uid
+    ));
+    for it in &stays {
+        let why = it.verdict.as_ref().err().map(String::as_str).unwrap_or_default();
+        output::error(&format!("stays: load balancer {} {}: {why}", it.id, it.name));
+    }
+    if goes.is_empty() {
+        output::error("there is nothing to adopt");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows: Vec<Vec<String>> = goes.iter().map(|it| row(it)).collect();
+    output::line(
+        output::table(&["LOAD BALANCER", "NAME", "FOR SERVICE", "WRITES", "CHANGED"], &rows).trim_end(),
+    );
+    if !arguments.yes {
+        output::error(&format!(
+            "nothing was written: if the cluster {from} is gone, say --yes to give these to this one. If it is alive, it would \
+             lose them."
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(why) = &asked.unsure {
+        bail!("whether a controller leads, which would make others for these Services, is not known: {why}");
+    }
+    if let Some(leader) = &asked.leader {
+        bail!(
+            "{leader} leads in this cluster, and would make others for these Services: stop seaway controller first \
+             (kubectl -n seaway-system scale deployment seaway-controller --replicas=0)"
+        );
+    }
+    let tell = teller();
+    let mut failed = 0;
+    for (number, it) in goes.iter().enumerate() {
+        tell(&format!("{} of {}: load balancer {} ({})", number + 1, goes.len(), it.id, it.name));
+        if let Err(error) = retag(&cloud, it).await {
+            failed += 1;
+            output::error(&format!("not adopted: load balancer {}: {error}", it.id));
+        }
+    }
+    output::error(&format!("{} of {} adopted", goes.len() - failed, goes.len()));
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn row(it: &Retag) -> Vec<String> {
+    let writes = it.verdict.as_ref().map_or(0, |change| change.count());
+    vec![
+        it.id.to_string(),
+        it.name.clone(),
+        it.service.clone().unwrap_or_default(),
+        writes.to_string(),
+        it.changed.clone().unwrap_or_else(|| "-".to_owned()),
+    ]
+}
