@@ -8,6 +8,7 @@
 //! Layer 4 is a rule without matches.
 
 mod http;
+mod outside;
 mod pool;
 mod tls;
 
@@ -16,7 +17,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::Duration};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use self::{http::*, pool::*, tls::*};
+pub use self::{http::*, outside::*, pool::*, tls::*};
 use crate::{
     config::FloatingSubnet,
     group::CloudNode,
@@ -264,6 +265,7 @@ pub struct Outside {
     pub unheld: bool,
     /// So many Services may be on one.
     pub most_shared: usize,
+    pub tags: CloudTags,
 }
 
 /// A load balancer that somebody names by its id, and the field that he names it in.

@@ -3,6 +3,7 @@
 
 mod cloud;
 mod http;
+mod octavia;
 mod table;
 mod tls;
 
@@ -30,7 +31,7 @@ pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, Tls
 
 /// All that is honoured, in the order in which it is read.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    table::ROWS.iter().chain(http::ROWS).chain(tls::ROWS).chain(cloud::ROWS)
+    table::ROWS.iter().chain(http::ROWS).chain(tls::ROWS).chain(cloud::ROWS).chain(octavia::ROWS)
 }
 
 /// What an owner asked for beyond its spec, resolved: defaults filled in.

@@ -119,6 +119,7 @@ impl Demand {
             published: Vec::new(),
             unheld: false,
             most_shared: usual.most_shared,
+            tags: wishes.tags.and(&usual.tags),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Quantities as people write them in annotations and in the configuration: durations, ranges, lists.
 
-use std::{net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
 use seaway_model::{IpRange, Name};
@@ -99,6 +99,25 @@ pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
     })
 }
 
+/// Longer ones have no room in the tag that says who wrote them.
+const LONGEST_TAG: usize = 240;
+/// By tags that begin so, controllers tell what is theirs.
+const RESERVED_TAGS: [&str; 2] = ["seaway.dev/", "kube_service_"];
+
+/// Tags of objects in a cloud: `team=shop,billing`.
+pub fn tags(text: &str) -> Result<BTreeSet<Name>, String> {
+    let tags = list(text, |tag| {
+        if let Some(reserved) = RESERVED_TAGS.iter().find(|it| tag.starts_with(**it)) {
+            return Err(format!("{tag:?} begins with {reserved}, by which controllers tell what is theirs"));
+        }
+        if tag.len() > LONGEST_TAG {
+            return Err(format!("a tag of {} bytes is too long; {LONGEST_TAG} are possible", tag.len()));
+        }
+        Ok(Name::from(tag))
+    })?;
+    if tags.is_empty() { Err("it names no tag".to_owned()) } else { Ok(tags.into_iter().collect()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +176,23 @@ mod tests {
         assert_eq!(range("2001:db8::1").expect("one address").to_string(), "2001:db8::1");
         for text in ["192.0.2.9-192.0.2.1", "192.0.2.1-2001:db8::1", "192.0.2.0/33", "x", "", "-"] {
             assert!(range(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn tags_are_a_list_and_none_of_them_is_a_controllers() {
+        let read = |text: &str| tags(text).map(|it| it.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(
+            read("team=shop, billing,,team=shop"),
+            Ok(vec!["billing".to_owned(), "team=shop".to_owned()])
+        );
+        for (text, why) in [
+            (" , ", "names no tag"),
+            ("a,seaway.dev/key=x", "seaway.dev/"),
+            ("kube_service_a_b_c", "kube_service_"),
+            (&*"x".repeat(241), "241 bytes"),
+        ] {
+            assert!(read(text).is_err_and(|it| it.contains(why)), "{text}");
         }
     }
 }

@@ -9,7 +9,7 @@ use seaway_model::{
 };
 use seaway_openstack::credentials::{CloudConf, ini::Entry};
 use seaway_plan::{
-    quantity::{duration, list, network, number, selector},
+    quantity::{duration, list, network, number, selector, tags},
     spelling::nearest,
 };
 
@@ -54,6 +54,11 @@ const BALANCER: &[Row<CloudDefaults>] = &[
     }),
     ("max-shared-lb", |it, text| number(text, 1..=100).map(|n| it.most_shared = n)),
     ("provider-requires-serial-api-calls", |it, text| truth(text).map(|yes| it.serial = yes)),
+    // From here on those that the cloud provider's controller does not have.
+    ("load-balancer-tags", |it, text| tags(text).map(|tags| it.tags.balancer = tags)),
+    ("listener-tags", |it, text| tags(text).map(|tags| it.tags.listener = tags)),
+    ("pool-tags", |it, text| tags(text).map(|tags| it.tags.pool = tags)),
+    ("floating-ip-tags", |it, text| tags(text).map(|tags| it.tags.floating = tags)),
 ];
 
 const PLACE: &[Row<CloudPlace>] = &[

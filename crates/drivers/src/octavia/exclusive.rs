@@ -1,6 +1,7 @@
 //! Writes that must not meet: who is on a load balancer with others is changed one at a time.
 
 use std::{
+    collections::BTreeSet,
     hash::{DefaultHasher, Hash, Hasher},
     time::Duration,
 };
@@ -68,7 +69,7 @@ impl Octavia {
         done
     }
 
-    /// Adds tags to what there is now: whoever came since they were read has written his own.
+    /// Adds tags to what there is now, and takes its own away: who came since they were read has written others.
     async fn mark(
         &self,
         joined: &Joined,
@@ -81,8 +82,9 @@ impl Octavia {
         let _turn = self.sharing[stripe(id)].lock().await;
         if let (Edit::To(tags), Some(it)) = (&mut change.tags, &it) {
             let now = joined.cloud.all::<LoadBalancer>().read::<LoadBalancer>(&it.id).await?;
+            let gone: BTreeSet<String> = it.tags.difference(tags).cloned().collect();
             tags.retain(|tag| !it.tags.contains(tag));
-            tags.extend(now.tags);
+            tags.extend(now.tags.into_iter().filter(|tag| !gone.contains(tag)));
         }
         write::write(&joined.cloud, &Step::Change(Box::new(change)), observed).await
     }

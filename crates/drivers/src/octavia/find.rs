@@ -25,6 +25,7 @@ use super::{
     names::Cluster,
     shared::{self, Marks, Shared},
     steps::Branch,
+    tags,
 };
 
 /// What a Service wants, as far as it tells which load balancer it had before us.
@@ -283,7 +284,7 @@ fn judged(
 /// it was not made with.
 fn is_double(it: &LoadBalancer, other: &LoadBalancer, floating: Option<&IpAddr>) -> bool {
     let is_alike = it.name == other.name && it.description == other.description;
-    is_alike && other.tags.is_subset(&it.tags) && floating.is_none() && stays(other)
+    is_alike && tags::own(&other.tags).is_subset(&it.tags) && floating.is_none() && stays(other)
 }
 
 /// Of several that have the tags of one Service, the oldest first, the one that stays: whose address is published, then the

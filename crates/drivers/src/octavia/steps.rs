@@ -11,7 +11,6 @@ use std::{
 
 use seaway_model::{L4, ListenerId, Owner, Problem, Unit, load_balancer::Certificate};
 use seaway_openstack::{
-    Service,
     neutron::{FloatingIp, Network, SecurityGroup},
     octavia::{
         HealthMonitor, HealthMonitorChange, Listener, ListenerChange, LoadBalancer, LoadBalancerChange,
@@ -31,7 +30,7 @@ use super::{
     seats::seats,
     shared::{Marks, Shared},
     spare::{self, Loose},
-    timeouts,
+    tags, timeouts,
     tls::{Kept, keep},
     wanted::{Wanted, WantedFloating, WantedListener},
 };
@@ -186,6 +185,8 @@ pub enum Step {
     Lead(Id<FloatingIp>),
     /// Says anew whose it is, and whether it stays.
     Describe(Id<FloatingIp>, String),
+    /// The one that leads there by now, if it was made for this.
+    TagFloating(Box<WantedFloating>),
     Detach(Id<FloatingIp>),
     RemoveFloating(Id<FloatingIp>),
     /// By these tags.
@@ -202,31 +203,6 @@ pub enum Step {
     Forget(String),
     /// New machines below it; all else stays.
     Failover(Id<LoadBalancer>),
-}
-
-impl Step {
-    /// Who does it.
-    pub fn service(&self) -> Service {
-        match self {
-            Step::AddFloating(_) | Step::Allocate(_) | Step::Move(_) => Service::Network,
-            Step::Lead(_) | Step::Describe(..) => Service::Network,
-            Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveGroup(_) => Service::Network,
-            Step::Keep(..) | Step::Forget(_) => Service::KeyManager,
-            _ => Service::LoadBalancer,
-        }
-    }
-
-    /// While a load balancer is changed, it takes no second change.
-    pub fn locks(&self) -> bool {
-        let besides = matches!(
-            self,
-            Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveDouble(_) | Step::RemoveGroup(_)
-        );
-        let first =
-            matches!(self, Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) | Step::Keep(..));
-        let moves = matches!(self, Step::Allocate(_) | Step::Move(_));
-        !besides && !first && !moves
-    }
 }
 
 /// `ours`: whether a floating IP with such a description was made for this load balancer.
@@ -294,8 +270,8 @@ fn of_balancer(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
     // Names are given once, and what others have marked stays marked.
     (change.name, change.description) = (Edit::Leave, Edit::Leave);
     if let Edit::To(tags) = &wanted.balancer.tags {
-        let both: BTreeSet<String> = balancer.it.tags.union(tags).cloned().collect();
-        change.tags = Edit::To(both).against(&balancer.it.tags);
+        let both: BTreeSet<String> = balancer.it.tags.union(&tags::own(tags)).cloned().collect();
+        change.tags = Edit::To(tags::merged(&both, &wanted.balancer.tags)).against(&balancer.it.tags);
     }
     if !change.is_empty() {
         steps.push(Step::Change(Box::new(change)));
@@ -380,6 +356,7 @@ fn of_listener(id: ListenerId, wish: &NewListener, there: &Listener) -> Option<S
     change.name = Edit::Leave;
     change.tags = Edit::Leave;
     timeouts::reset(&mut change, wish, there);
+    tags::keep(&mut change.tags, &wish.tags, &there.tags);
     if there.connection_limit.is_none() && wish.connection_limit == Edit::To(Some(-1)) {
         change.connection_limit = Edit::Leave;
     }
@@ -411,7 +388,8 @@ fn of_pool(
     steps: &mut Vec<Step>,
 ) {
     let mut change = PoolChange::between(&there.pool, &wish.pool);
-    change.name = Edit::Leave;
+    (change.name, change.tags) = (Edit::Leave, Edit::Leave);
+    tags::keep(&mut change.tags, &wish.pool.tags, &there.pool.tags);
     if let (Edit::To(Some(wish)), Some(now)) =
         (&wish.pool.session_persistence, &there.pool.session_persistence)
         && affinity::is_as_wished(wish, now)

@@ -15,6 +15,7 @@ use super::{
     mend::Mend,
     pairs::Part,
     steps::{Observed, Step},
+    tags,
 };
 
 /// Hears what an owner is to be told in passing.
@@ -245,6 +246,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         problems.extend(owners.iter().map(|it| problem(it)));
     }
     problems.extend(affinity::told(wish, balancer));
+    problems.extend(tags::told(wish, observed));
     if let Some(why) = &observed.stays {
         let problem = |owner: &Owner| {
             let message =

@@ -72,6 +72,7 @@ pub struct WantedFloating {
     /// It leaves the address that it has for one of this network.
     pub moves: bool,
     pub keep: bool,
+    pub tags: BTreeSet<Name>,
 }
 
 /// `owner`: whom it is called after.
@@ -114,10 +115,14 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
         requested: outside.requested.filter(|_| requested_vip.is_none()),
         moves: outside.remake,
         keep: outside.floating.keep,
+        tags: BTreeSet::new(),
     });
     let mut metrics = metrics(&name, wish, outside, can);
     metrics.iter_mut().for_each(|(_, it)| mark(it, cluster.tag_of(key)));
-    Wanted { balancer, listeners, floating, metrics, certificates, serial: outside.serial }
+    let serial = outside.serial;
+    let mut wanted = Wanted { balancer, listeners, floating, metrics, certificates, serial };
+    super::tags::ask(&mut wanted, &outside.tags);
+    wanted
 }
 
 /// What tells whose a load balancer is.

@@ -29,6 +29,7 @@ mod restraint;
 mod scene;
 mod serial;
 mod shared;
+mod tags;
 mod their_groups;
 mod tls;
 mod troubles;

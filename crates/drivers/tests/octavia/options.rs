@@ -142,6 +142,8 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("load-balancer-tags", "a"),
         ("listener-tags", "a"),
         ("pool-tags", "a"),
+        ("seaway.dev/floating-ip-tags", "a"),
+        ("pool-tags", "seaway.dev/key=x"),
         ("floating-ntework-id", ID),
     ] {
         let full = format!("{THEIRS}{key}");
@@ -211,6 +213,11 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
         ("floating-subnet=public-*", &[]),
         ("floating-subnet-tags=a,b", &[]),
         ("flotaing-subnet-tags=a,b", &[]),
+        ("load-balancer-tags=a", &[]),
+        ("listener-tags=a", &[]),
+        ("pool-tags=a", &[]),
+        ("floating-ip-tags=a", &[]),
+        ("floating-ip-tags=kube_service_a", &[]),
     ] {
         assert!(is_heard("[LoadBalancer]\n", &format!("{line}\n"), annotations, None), "{line}");
     }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use ipnet::IpNet;
 
 use crate::{
-    load_balancer::{Balance, HealthCheck},
+    load_balancer::{Balance, CloudTags, HealthCheck},
     name::Name,
 };
 
@@ -46,6 +46,8 @@ pub struct CloudDefaults {
     pub cascade: bool,
     /// One in ERROR that does not come back is deleted, and made again where it was.
     pub rebuild: bool,
+    /// On all that is made, beside what a Service asks for.
+    pub tags: CloudTags,
     /// `[LoadBalancerClass "gold"]`.
     pub classes: BTreeMap<Name, CloudPlace>,
     pub networking: CloudNetworking,
@@ -138,6 +140,7 @@ impl Default for CloudDefaults {
             serial: false,
             cascade: true,
             rebuild: false,
+            tags: CloudTags::default(),
             classes: BTreeMap::new(),
             networking: CloudNetworking::default(),
         }

@@ -5,10 +5,10 @@ use std::{ops::RangeInclusive, time::Duration};
 use seaway_model::{
     Name,
     config::{CloudPlace, FloatingSubnet},
-    load_balancer::CloudTimeouts,
+    load_balancer::{CloudTags, CloudTimeouts},
 };
 
-use super::{Row, http::yes_or_no};
+use super::{Row, http::yes_or_no, octavia};
 use crate::quantity::{number, selector};
 
 pub const INTERNAL: &str = "seaway.dev/internal";
@@ -43,6 +43,7 @@ pub struct CloudWishes {
     pub tls_container: Option<Name>,
     pub metrics: Option<u16>,
     pub rebuild: Option<bool>,
+    pub tags: CloudTags,
     pub remake: bool,
     pub paused: bool,
 }
@@ -56,11 +57,14 @@ pub struct CheckTerms {
     pub fall: Option<u8>,
 }
 
+/// As the cloud provider's controller calls it.
 macro_rules! theirs {
     ($name:literal) => {
         concat!("loadbalancer.openstack.org/", $name)
     };
 }
+
+pub(super) use theirs;
 
 /// Of the three that choose a subnet of floating IPs, a name is beside tags, and the id beats both.
 pub(super) const ROWS: &[Row] = &[
@@ -243,11 +247,11 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-fn named(text: &str) -> Result<Name, String> {
+pub(super) fn named(text: &str) -> Result<Name, String> {
     if text.is_empty() { Err("it says nothing".to_owned()) } else { Ok(text.into()) }
 }
 
 /// All that is about clouds, by our names.
 pub(crate) fn options() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().map(|row| row.names[0])
+    ROWS.iter().chain(octavia::ROWS).map(|row| row.names[0])
 }

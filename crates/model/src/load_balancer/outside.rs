@@ -1,0 +1,28 @@
+//! What a cloud is asked for beyond where a load balancer is, each group by itself.
+
+use std::collections::BTreeSet;
+
+use crate::name::Name;
+
+/// Tags that a user asks for, of each kind of object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudTags {
+    pub balancer: BTreeSet<Name>,
+    pub listener: BTreeSet<Name>,
+    pub pool: BTreeSet<Name>,
+    pub floating: BTreeSet<Name>,
+}
+
+impl CloudTags {
+    /// These, and those that are usual.
+    #[must_use]
+    pub fn and(&self, usual: &CloudTags) -> CloudTags {
+        let both = |of: fn(&CloudTags) -> &BTreeSet<Name>| of(self).union(of(usual)).cloned().collect();
+        CloudTags {
+            balancer: both(|it| &it.balancer),
+            listener: both(|it| &it.listener),
+            pool: both(|it| &it.pool),
+            floating: both(|it| &it.floating),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The rows about what Octavia has and our own data plane has not.
+
+use super::{Row, cloud::theirs};
+use crate::quantity::tags;
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        names: &["seaway.dev/load-balancer-tags", theirs!("load-balancer-tags")],
+        help: "tags of the load balancer, beside those that others put there: team=shop,billing (clouds)",
+        set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.balancer = it),
+    },
+    Row {
+        names: &["seaway.dev/listener-tags", theirs!("listener-tags")],
+        help: "tags of its listeners (clouds)",
+        set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.listener = it),
+    },
+    Row {
+        names: &["seaway.dev/pool-tags", theirs!("pool-tags")],
+        help: "tags of its pools (clouds)",
+        set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.pool = it),
+    },
+    Row {
+        names: &["seaway.dev/floating-ip-tags"],
+        help: "tags of the floating IP that is made for it (clouds)",
+        set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.floating = it),
+    },
+];
