@@ -36,6 +36,7 @@ mod obstacles;
 mod pairs;
 mod partial;
 mod parts;
+mod pending;
 mod place;
 mod placement;
 mod poll;
@@ -270,6 +271,9 @@ impl Driver for Octavia {
         if observed.shared.left || is_paused(desired) {
             return Vec::new();
         }
+        if let Some(id) = &observed.abandon {
+            return pending::steps(id, observed);
+        }
         let mut wanted = self.wanted(unit, desired, observed).filter(|_| !observed.needless);
         if let Some(wanted) = &mut wanted {
             let taken = &observed.shared.taken;
@@ -306,7 +310,8 @@ impl Driver for Octavia {
         }
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
-        let mut observed = Box::pin(self.look(joined, unit, key, desired)).await?;
+        let observed = Box::pin(self.look(joined, unit, key, desired)).await?;
+        let mut observed = self.pass_over(joined, unit, desired, observed)?;
         self.begin(unit, desired, &observed)?;
         Box::pin(self.find_named(joined, unit, desired, &mut observed)).await?;
         let lost = Box::pin(tls::lost(&joined.cloud, desired, &observed)).await;

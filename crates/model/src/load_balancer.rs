@@ -266,6 +266,7 @@ pub struct Outside {
     /// So many Services may be on one.
     pub most_shared: usize,
     pub tags: CloudTags,
+    pub pending: CloudPending,
 }
 
 /// A load balancer that somebody names by its id, and the field that he names it in.

@@ -9,7 +9,7 @@ use seaway_model::{
     L4, Name, Problem, Reason,
     config::{CloudDefaults, CloudPlace, MembersFrom},
     fact::FamilyPolicy,
-    load_balancer::{CheckKind, CloudTls, Floating, HealthCheck, Named, Outside},
+    load_balancer::{CheckKind, CloudPending, CloudTls, Floating, HealthCheck, Named, Outside},
 };
 
 use crate::{annotations::CHECK, demand::Demand};
@@ -120,6 +120,10 @@ impl Demand {
             unheld: false,
             most_shared: usual.most_shared,
             tags: wishes.tags.and(&usual.tags),
+            pending: CloudPending {
+                limit: wishes.pending_limit.or(usual.pending.limit),
+                rebuild: wishes.rebuild_pending.unwrap_or(usual.pending.rebuild),
+            },
         })
     }
 

@@ -99,6 +99,14 @@ pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
     })
 }
 
+/// How long something may be under way in a cloud. Less than a minute it is for each that is made.
+pub fn pending_limit(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        it if it < Duration::from_secs(60) => Err(format!("{text:?} is less than a minute, which is usual")),
+        it => Ok(it),
+    }
+}
+
 /// Longer ones have no room in the tag that says who wrote them.
 const LONGEST_TAG: usize = 240;
 /// By tags that begin so, controllers tell what is theirs.

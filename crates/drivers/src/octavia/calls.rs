@@ -21,7 +21,7 @@ impl Step {
         let besides = matches!(
             self,
             Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveDouble(_) | Step::RemoveGroup(_)
-        );
+        ) || matches!(self, Step::Abandon(_));
         let first =
             matches!(self, Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) | Step::Keep(..));
         let moves = matches!(self, Step::Allocate(_) | Step::Move(_) | Step::TagFloating(_));

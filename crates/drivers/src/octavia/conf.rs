@@ -9,7 +9,7 @@ use seaway_model::{
 };
 use seaway_openstack::credentials::{CloudConf, ini::Entry};
 use seaway_plan::{
-    quantity::{duration, list, network, number, selector, tags},
+    quantity::{duration, list, network, number, pending_limit, selector, tags},
     spelling::nearest,
 };
 
@@ -59,6 +59,8 @@ const BALANCER: &[Row<CloudDefaults>] = &[
     ("listener-tags", |it, text| tags(text).map(|tags| it.tags.listener = tags)),
     ("pool-tags", |it, text| tags(text).map(|tags| it.tags.pool = tags)),
     ("floating-ip-tags", |it, text| tags(text).map(|tags| it.tags.floating = tags)),
+    ("pending-limit", |it, text| pending_limit(text).map(|time| it.pending.limit = Some(time))),
+    ("rebuild-on-pending", |it, text| truth(text).map(|yes| it.pending.rebuild = yes)),
 ];
 
 const PLACE: &[Row<CloudPlace>] = &[

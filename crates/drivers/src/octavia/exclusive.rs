@@ -36,6 +36,10 @@ impl Octavia {
         {
             return Box::pin(self.mark(joined, change, observed)).await;
         }
+        if let Step::Abandon(id) = step {
+            self.abandon(unit, id, observed);
+            return Ok(());
+        }
         let closes = observed.closes(step);
         if !closes && !matches!(step, Step::Join(_) | Step::Leave(..)) {
             return Box::pin(write::write(&joined.cloud, step, observed)).await;

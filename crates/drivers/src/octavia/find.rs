@@ -288,14 +288,14 @@ fn is_double(it: &LoadBalancer, other: &LoadBalancer, floating: Option<&IpAddr>)
 }
 
 /// Of several that have the tags of one Service, the oldest first, the one that stays: whose address is published, then the
-/// one that a floating IP leads to. A request that is done long after it was repeated made the older one. And those that go.
+/// one that a floating IP leads to, then one that has been ready at least once. A request that is done long after it was repeated made the older one. And those that go.
 pub(super) fn chosen(
     mut all: Vec<(LoadBalancer, Option<IpAddr>)>,
     published: &[IpAddr],
 ) -> Option<(LoadBalancer, Vec<Id<LoadBalancer>>)> {
     all.sort_by_key(|(it, floating)| {
         let is_published = it.vip_address.iter().chain(floating).any(|ip| published.contains(ip));
-        (!is_published, floating.is_none())
+        (!is_published, floating.is_none(), it.provisioning_status == Provisioning::PendingCreate)
     });
     let mut all = all.into_iter();
     let (it, _) = all.next()?;

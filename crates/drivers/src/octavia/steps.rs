@@ -55,6 +55,8 @@ pub struct Observed {
     pub lost: Option<(Owner, Problem)>,
     /// It is PENDING for too long.
     pub stuck: Option<(Owner, Problem)>,
+    /// So long that another is to be made beside it.
+    pub abandon: Option<Id<LoadBalancer>>,
     /// Left of a request that was done after nobody waited for it any more.
     pub doubles: Vec<Id<LoadBalancer>>,
     /// Certificates that are kept for it.
@@ -201,6 +203,8 @@ pub enum Step {
     Keep(String, Arc<Certificate>),
     /// Nobody shows it any more.
     Forget(String),
+    /// It never was ready, and another is made beside it.
+    Abandon(Id<LoadBalancer>),
     /// New machines below it; all else stays.
     Failover(Id<LoadBalancer>),
 }

@@ -44,6 +44,7 @@ impl fmt::Display for Step {
             Step::RemoveGroup(id) => write!(f, "delete security group {id} of the other controller"),
             Step::Keep(name, _) => write!(f, "keep certificate {}", last_word(name)),
             Step::Forget(name) => write!(f, "delete certificate {}", last_word(name)),
+            Step::Abandon(id) => write!(f, "give up load balancer {id}, which is never ready"),
             Step::Failover(id) => write!(f, "fail load balancer {id} over"),
         }
     }

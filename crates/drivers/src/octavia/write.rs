@@ -217,6 +217,7 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
         | Step::RemoveGroup(_)
         | Step::Keep(..)
         | Step::Forget(_)
+        | Step::Abandon(_)
         | Step::Failover(_) => {}
     }
     Ok(())

@@ -24,6 +24,7 @@ mod occm;
 mod options;
 mod pairs;
 mod partial;
+mod pending;
 mod refused;
 mod restraint;
 mod scene;

@@ -144,6 +144,9 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("pool-tags", "a"),
         ("seaway.dev/floating-ip-tags", "a"),
         ("pool-tags", "seaway.dev/key=x"),
+        ("seaway.dev/pending-limit", "5m"),
+        ("seaway.dev/pending-limit", "5s"),
+        ("seaway.dev/rebuild-on-pending", "true"),
         ("floating-ntework-id", ID),
     ] {
         let full = format!("{THEIRS}{key}");
@@ -218,6 +221,9 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
         ("pool-tags=a", &[]),
         ("floating-ip-tags=a", &[]),
         ("floating-ip-tags=kube_service_a", &[]),
+        ("pending-limit=5m", &[]),
+        ("pending-limit=soon", &[]),
+        ("rebuild-on-pending=true", &[]),
     ] {
         assert!(is_heard("[LoadBalancer]\n", &format!("{line}\n"), annotations, None), "{line}");
     }

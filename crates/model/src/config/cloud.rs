@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use ipnet::IpNet;
 
 use crate::{
-    load_balancer::{Balance, CloudTags, HealthCheck},
+    load_balancer::{Balance, CloudPending, CloudTags, HealthCheck},
     name::Name,
 };
 
@@ -48,6 +48,7 @@ pub struct CloudDefaults {
     pub rebuild: bool,
     /// On all that is made, beside what a Service asks for.
     pub tags: CloudTags,
+    pub pending: CloudPending,
     /// `[LoadBalancerClass "gold"]`.
     pub classes: BTreeMap<Name, CloudPlace>,
     pub networking: CloudNetworking,
@@ -141,6 +142,7 @@ impl Default for CloudDefaults {
             cascade: true,
             rebuild: false,
             tags: CloudTags::default(),
+            pending: CloudPending::default(),
             classes: BTreeMap::new(),
             networking: CloudNetworking::default(),
         }

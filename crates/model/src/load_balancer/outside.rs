@@ -1,6 +1,6 @@
 //! What a cloud is asked for beyond where a load balancer is, each group by itself.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::name::Name;
 
@@ -25,4 +25,13 @@ impl CloudTags {
             floating: both(|it| &it.floating),
         }
     }
+}
+
+/// What is done about a load balancer that Octavia leaves PENDING.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloudPending {
+    /// After this its owner is told; `None`: as is usual.
+    pub limit: Option<Duration>,
+    /// Another is made beside one that never was ready.
+    pub rebuild: bool,
 }

@@ -44,6 +44,8 @@ pub struct CloudWishes {
     pub metrics: Option<u16>,
     pub rebuild: Option<bool>,
     pub tags: CloudTags,
+    pub pending_limit: Option<Duration>,
+    pub rebuild_pending: Option<bool>,
     pub remake: bool,
     pub paused: bool,
 }

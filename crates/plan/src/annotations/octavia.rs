@@ -1,7 +1,7 @@
 //! The rows about what Octavia has and our own data plane has not.
 
-use super::{Row, cloud::theirs};
-use crate::quantity::tags;
+use super::{Row, cloud::theirs, http::yes_or_no};
+use crate::quantity::{pending_limit, tags};
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -23,5 +23,15 @@ pub(super) const ROWS: &[Row] = &[
         names: &["seaway.dev/floating-ip-tags"],
         help: "tags of the floating IP that is made for it (clouds)",
         set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.floating = it),
+    },
+    Row {
+        names: &["seaway.dev/pending-limit"],
+        help: "how long its load balancer may stay PENDING before it is told, at least 1m; 15m (clouds)",
+        set: |wishes, text| pending_limit(text).map(|it| wishes.cloud.pending_limit = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/rebuild-on-pending"],
+        help: "true: one that is PENDING_CREATE for longer than that is given up, and another made beside it (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.rebuild_pending = Some(it)),
     },
 ];
