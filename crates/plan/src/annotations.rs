@@ -4,6 +4,7 @@
 mod cloud;
 mod http;
 mod octavia;
+mod ports;
 mod table;
 mod tls;
 
@@ -24,9 +25,10 @@ use seaway_model::{
 use crate::spelling::nearest;
 
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
-pub(crate) use cloud::{NAMED, TLS_CONTAINER, options as of_clouds};
-pub use http::{FRONT_DOOR, HOST, PATH};
-pub use table::{BALANCE, CHECK, Row, SOURCE_RANGES, TRANSPARENT};
+pub(crate) use cloud::{FORWARDED_FOR, NAMED, TLS_CONTAINER, options as of_clouds};
+pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
+pub use ports::OfPorts;
+pub use table::{BALANCE, CHECK, PROXY, Row, SOURCE_RANGES, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.
@@ -45,6 +47,7 @@ pub struct Wishes {
     pub panic_threshold: u8,
     pub cookie_key: Option<CookieKey>,
     pub proxy: Option<ProxyVersion>,
+    pub proxy_of: OfPorts<Option<ProxyVersion>>,
     pub transparent: bool,
     pub proxy_from: Vec<IpNet>,
     pub sources: Vec<IpNet>,
@@ -68,6 +71,7 @@ pub struct Wishes {
 pub struct HttpWishes {
     /// The Service's own listeners speak it, or not.
     pub spoken: Option<bool>,
+    pub spoken_at: OfPorts<bool>,
     /// At the front door, whatever is usual there; or not.
     pub front_door: Option<bool>,
     pub hosts: Vec<HostPattern>,
@@ -98,6 +102,7 @@ impl Wishes {
             panic_threshold: defaults.panic_threshold,
             cookie_key: defaults.cookie_key.clone(),
             proxy: None,
+            proxy_of: OfPorts::default(),
             transparent: false,
             proxy_from: Vec::new(),
             sources: Vec::new(),

@@ -9,11 +9,11 @@ use seaway_model::{
     Config, L4, ListenerId, Name, ObjectRef, Owner, Problem, Reason,
     config::{CloudDefaults, Exposed},
     fact::{Held, Service, ServiceKind, ServicePort, TargetPort},
-    load_balancer::Protocol,
+    load_balancer::{Protocol, ProxyVersion},
 };
 
 use crate::{
-    annotations::{SOURCE_RANGES, Wishes},
+    annotations::{FORWARDED_FOR, OfPorts, PROTOCOL, PROXY, SOURCE_RANGES, Wishes},
     http::{Spoken, spoken},
     index::{Index, ServiceKey},
     members::is_served,
@@ -86,6 +86,7 @@ impl Demand {
             Demand::of_ports(whose(service), service, own_ports(service).collect(), config, cloud);
         demand.released = released;
         demand.told_of_clouds();
+        demand.problems.extend(demand.unknown_ports());
         Some(demand)
     }
 
@@ -119,6 +120,7 @@ impl Demand {
         demand.hosts_only = true;
         // tcpServices and udpServices say what it is.
         demand.speaks_http = false;
+        demand.wishes.http.spoken_at = OfPorts::default();
         demand.address = exposed.address;
         Ok(demand)
     }
@@ -215,10 +217,35 @@ impl Demand {
 
     /// What a listener at this port understands: HTTP if the Service says so, unless the port says otherwise.
     pub fn protocol(&self, port: &ServicePort) -> Protocol {
-        match (self.speaks_http, spoken(port)) {
+        let speaks_http = self.wishes.http.spoken_at.of(port).unwrap_or(self.speaks_http);
+        match (speaks_http, spoken(port)) {
             (true, Spoken::Http(_) | Spoken::Unknown) => Protocol::Http,
             _ => Protocol::Opaque,
         }
+    }
+
+    /// What members of a port are told who the client is by.
+    pub(crate) fn proxy(&self, port: &ServicePort) -> Option<ProxyVersion> {
+        self.wishes.proxy_of.of(port).unwrap_or(self.wishes.proxy)
+    }
+
+    /// Ports of which something is said, and that it does not have.
+    fn unknown_ports(&self) -> Vec<Problem> {
+        let ports = || self.service.ports.iter();
+        let http = [PROTOCOL, FORWARDED_FOR].into_iter().filter(|it| self.wishes.written.contains_key(it));
+        let named = [
+            (http.last().unwrap_or(PROTOCOL), self.wishes.http.spoken_at.unknown(ports())),
+            (PROXY, self.wishes.proxy_of.unknown(ports())),
+        ];
+        let named = named.into_iter().filter(|(_, unknown)| !unknown.is_empty());
+        let has: Vec<String> = ports().map(|it| format!("{} {}", it.port, it.name)).collect();
+        let problem = |(option, unknown): (&'static str, Vec<String>)| {
+            let message =
+                format!("there is no port {}: nothing follows from what is said of it", unknown.join(", "));
+            let problem = Problem::new(self.owner.object(), Reason::BadAnnotation, message);
+            problem.at(self.wishes.field_of(option)).fix(format!("It has: {}.", has.join(", ")))
+        };
+        named.map(problem).collect()
     }
 
     /// Whether TLS ends at this port.

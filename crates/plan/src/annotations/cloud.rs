@@ -8,10 +8,11 @@ use seaway_model::{
     load_balancer::{CloudTags, CloudTimeouts},
 };
 
-use super::{Row, http::yes_or_no, octavia};
+use super::{OfPorts, Row, http::yes_or_no, octavia};
 use crate::quantity::{number, selector};
 
 pub const INTERNAL: &str = "seaway.dev/internal";
+pub(crate) const FORWARDED_FOR: &str = "seaway.dev/x-forwarded-for";
 pub(crate) const TLS_CONTAINER: &str = "seaway.dev/tls-container";
 pub const CLOUD_CLASS: &str = "seaway.dev/cloud-class";
 pub(crate) const NAMED: &str = "seaway.dev/load-balancer-id";
@@ -135,10 +136,13 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/x-forwarded-for", theirs!("x-forwarded-for")],
-        help: "true: HTTP is spoken, and members are told who the client is (clouds)",
+        names: &[FORWARDED_FOR, theirs!("x-forwarded-for")],
+        help: "true: HTTP is spoken, and members are told who the client is; of single ports, by number or name: 443:true,80:false (clouds)",
         set: |wishes, text| {
-            yes_or_no(text).map(|it| wishes.http.spoken = it.then_some(true).or(wishes.http.spoken))
+            let (others, single) = OfPorts::read(text, yes_or_no)?;
+            wishes.http.spoken = others.filter(|it| *it).or(wishes.http.spoken);
+            wishes.http.spoken_at.extend(single);
+            Ok(())
         },
     },
     Row {

@@ -7,7 +7,10 @@ use seaway_model::{
     load_balancer::{Family, Protocol},
 };
 
-use crate::{annotations::BALANCE, demand::Demand};
+use crate::{
+    annotations::{BALANCE, PROXY},
+    demand::Demand,
+};
 
 /// Done by our own data plane alone.
 const NATIVE: [&str; 15] = [
@@ -78,17 +81,13 @@ impl Demand {
         }
         let is_plain = |l4: L4| l4 != L4::Tcp;
         let plain: Vec<String> = (self.ports.iter())
-            .filter(|it| self.wishes.proxy.is_some() && is_plain(it.port.protocol))
+            .filter(|it| self.proxy(&it.port).is_some() && is_plain(it.port.protocol))
             .map(|it| it.id().to_string())
             .collect();
         if !plain.is_empty() {
             let message =
                 format!("PROXY protocol is for TCP: members of port {} do not get it", plain.join(", "));
-            remark(
-                &self.wishes.field_of("seaway.dev/proxy-protocol"),
-                message,
-                "Give those ports a Service of their own.",
-            );
+            remark(&self.wishes.field_of(PROXY), message, "Give those ports a Service of their own.");
         }
         if let Some((message, fix)) = self.method(usual) {
             remark(&self.wishes.field_of(BALANCE), message, fix);

@@ -15,3 +15,4 @@ mod released;
 pub(crate) mod scene;
 mod selected;
 mod several;
+mod single_ports;
