@@ -26,6 +26,7 @@ mod floating;
 mod former;
 mod gone;
 pub mod groups;
+mod headers;
 mod join;
 mod look;
 mod mend;

@@ -267,6 +267,7 @@ pub struct Outside {
     pub most_shared: usize,
     pub tags: CloudTags,
     pub pending: CloudPending,
+    pub headers: BTreeMap<ListenerId, CloudHeaders>,
 }
 
 /// A load balancer that somebody names by its id, and the field that he names it in.

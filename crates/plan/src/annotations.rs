@@ -27,6 +27,7 @@ use crate::spelling::nearest;
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
 pub(crate) use cloud::{FORWARDED_FOR, NAMED, TLS_CONTAINER, options as of_clouds};
 pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
+pub(crate) use octavia::{FORWARDED_PORT, FORWARDED_PROTO};
 pub use ports::OfPorts;
 pub use table::{BALANCE, CHECK, PROXY, Row, SOURCE_RANGES, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
@@ -83,6 +84,12 @@ pub struct HttpWishes {
 }
 
 impl HttpWishes {
+    /// It is spoken where a header of it is asked for.
+    fn ask(&mut self, header: OfPorts<bool>) {
+        self.spoken = header.others().filter(|it| *it).or(self.spoken);
+        self.spoken_at.extend(header);
+    }
+
     fn of(defaults: &Defaults) -> HttpWishes {
         HttpWishes {
             terms: HttpTerms { reuse: defaults.reuse, ..HttpTerms::default() },

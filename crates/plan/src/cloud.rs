@@ -5,14 +5,21 @@ mod remarks;
 
 pub(crate) use self::nodes::cloud_node;
 
+use std::collections::BTreeMap;
+
 use seaway_model::{
-    L4, Name, Problem, Reason,
+    L4, ListenerId, Name, Problem, Reason,
     config::{CloudDefaults, CloudPlace, MembersFrom},
     fact::FamilyPolicy,
-    load_balancer::{CheckKind, CloudPending, CloudTls, Floating, HealthCheck, Named, Outside},
+    load_balancer::{
+        CheckKind, CloudHeaders, CloudPending, CloudTls, Floating, HealthCheck, Named, Outside, Protocol,
+    },
 };
 
-use crate::{annotations::CHECK, demand::Demand};
+use crate::{
+    annotations::{CHECK, OfPorts},
+    demand::{Demand, DemandPort},
+};
 
 const WHICH_CLOUD: &str =
     "Start seaway controller with --cloud-config FILE, the cloud.conf that says who we are there.";
@@ -120,11 +127,27 @@ impl Demand {
             unheld: false,
             most_shared: usual.most_shared,
             tags: wishes.tags.and(&usual.tags),
+            headers: self.headers(),
             pending: CloudPending {
                 limit: wishes.pending_limit.or(usual.pending.limit),
                 rebuild: wishes.rebuild_pending.unwrap_or(usual.pending.rebuild),
             },
         })
+    }
+
+    /// What is added to requests beside X-Forwarded-For.
+    fn headers(&self) -> BTreeMap<ListenerId, CloudHeaders> {
+        let wishes = &self.wishes.cloud;
+        let of = |it: &DemandPort| {
+            let is_asked = |of: &OfPorts<bool>| of.at(&it.port) == Some(true);
+            let asked = CloudHeaders {
+                proto: is_asked(&wishes.forwarded_proto),
+                port: is_asked(&wishes.forwarded_port),
+            };
+            let is_http = self.protocol(&it.port) == Protocol::Http;
+            (is_http && asked != CloudHeaders::default()).then(|| (it.id(), asked))
+        };
+        self.ports.iter().filter_map(of).collect()
     }
 
     /// Nothing is created or changed for it: load balancers are switched off, or nobody knows where it may be and whether

@@ -13,7 +13,9 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{FORWARDED_FOR, OfPorts, PROTOCOL, PROXY, SOURCE_RANGES, Wishes},
+    annotations::{
+        FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, OfPorts, PROTOCOL, PROXY, SOURCE_RANGES, Wishes,
+    },
     http::{Spoken, spoken},
     index::{Index, ServiceKey},
     members::is_served,
@@ -232,12 +234,17 @@ impl Demand {
     /// Ports of which something is said, and that it does not have.
     fn unknown_ports(&self) -> Vec<Problem> {
         let ports = || self.service.ports.iter();
-        let http = [PROTOCOL, FORWARDED_FOR].into_iter().filter(|it| self.wishes.written.contains_key(it));
+        let (cloud, http) = (&self.wishes.cloud, &self.wishes.http.spoken_at);
+        let is_said = |it: &&str| self.wishes.written.contains_key(*it);
+        let of_http = [PROTOCOL, FORWARDED_FOR].into_iter().rfind(is_said);
         let named = [
-            (http.last().unwrap_or(PROTOCOL), self.wishes.http.spoken_at.unknown(ports())),
+            (FORWARDED_PROTO, cloud.forwarded_proto.unknown(ports())),
+            (FORWARDED_PORT, cloud.forwarded_port.unknown(ports())),
             (PROXY, self.wishes.proxy_of.unknown(ports())),
         ];
-        let named = named.into_iter().filter(|(_, unknown)| !unknown.is_empty());
+        let http = of_http.map(|it| (it, http.unknown(ports())));
+        let named = http.into_iter().chain(named);
+        let named = named.filter(|(_, unknown)| !unknown.is_empty());
         let has: Vec<String> = ports().map(|it| format!("{} {}", it.port, it.name)).collect();
         let problem = |(option, unknown): (&'static str, Vec<String>)| {
             let message =

@@ -122,6 +122,7 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
     let serial = outside.serial;
     let mut wanted = Wanted { balancer, listeners, floating, metrics, certificates, serial };
     super::tags::ask(&mut wanted, &outside.tags);
+    super::headers::ask(&mut wanted, outside);
     wanted
 }
 

@@ -15,6 +15,7 @@ mod floating;
 mod former;
 mod gone;
 mod groups;
+mod headers;
 mod living;
 mod local;
 mod meeting;

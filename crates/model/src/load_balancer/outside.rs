@@ -35,3 +35,10 @@ pub struct CloudPending {
     /// Another is made beside one that never was ready.
     pub rebuild: bool,
 }
+
+/// What a listener that speaks HTTP adds to requests beside X-Forwarded-For.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloudHeaders {
+    pub proto: bool,
+    pub port: bool,
+}

@@ -46,6 +46,8 @@ pub struct CloudWishes {
     pub rebuild: Option<bool>,
     pub tags: CloudTags,
     pub pending_limit: Option<Duration>,
+    pub forwarded_proto: OfPorts<bool>,
+    pub forwarded_port: OfPorts<bool>,
     pub rebuild_pending: Option<bool>,
     pub remake: bool,
     pub paused: bool,
@@ -139,9 +141,7 @@ pub(super) const ROWS: &[Row] = &[
         names: &[FORWARDED_FOR, theirs!("x-forwarded-for")],
         help: "true: HTTP is spoken, and members are told who the client is; of single ports, by number or name: 443:true,80:false (clouds)",
         set: |wishes, text| {
-            let (others, single) = OfPorts::read(text, yes_or_no)?;
-            wishes.http.spoken = others.filter(|it| *it).or(wishes.http.spoken);
-            wishes.http.spoken_at.extend(single);
+            wishes.http.ask(OfPorts::read(text, yes_or_no)?);
             Ok(())
         },
     },

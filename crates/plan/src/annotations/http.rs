@@ -24,13 +24,13 @@ pub(super) const ROWS: &[Row] = &[
         names: &[PROTOCOL],
         help: "http: the listeners of this LoadBalancer speak HTTP, as they do where TLS ends; or tcp; of single ports, by number or name: 443:http,dns:tcp",
         set: |wishes, text| {
-            let (others, single) = OfPorts::read(text, |it| match it {
+            let said = OfPorts::read(text, |it| match it {
                 "http" => Ok(true),
                 "tcp" => Ok(false),
                 _ => Err(format!("{it:?} is no protocol")),
             })?;
-            wishes.http.spoken = others.or(wishes.http.spoken);
-            wishes.http.spoken_at = single;
+            wishes.http.spoken = said.others().or(wishes.http.spoken);
+            wishes.http.spoken_at = said;
             Ok(())
         },
     },

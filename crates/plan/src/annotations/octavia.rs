@@ -1,7 +1,10 @@
 //! The rows about what Octavia has and our own data plane has not.
 
-use super::{Row, cloud::theirs, http::yes_or_no};
+use super::{OfPorts, Row, cloud::theirs, http::yes_or_no};
 use crate::quantity::{pending_limit, tags};
+
+pub(crate) const FORWARDED_PROTO: &str = "seaway.dev/x-forwarded-proto";
+pub(crate) const FORWARDED_PORT: &str = "seaway.dev/x-forwarded-port";
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -23,6 +26,24 @@ pub(super) const ROWS: &[Row] = &[
         names: &["seaway.dev/floating-ip-tags"],
         help: "tags of the floating IP that is made for it (clouds)",
         set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.floating = it),
+    },
+    Row {
+        names: &[FORWARDED_PROTO],
+        help: "true: as x-forwarded-for, and members are told by X-Forwarded-Proto what the client speaks; of single ports: 443:true (clouds)",
+        set: |wishes, text| {
+            wishes.cloud.forwarded_proto = OfPorts::read(text, yes_or_no)?;
+            wishes.http.ask(wishes.cloud.forwarded_proto.clone());
+            Ok(())
+        },
+    },
+    Row {
+        names: &[FORWARDED_PORT],
+        help: "true: as x-forwarded-for, and members are told by X-Forwarded-Port which port the client came to; of single ports: 443:true (clouds)",
+        set: |wishes, text| {
+            wishes.cloud.forwarded_port = OfPorts::read(text, yes_or_no)?;
+            wishes.http.ask(wishes.cloud.forwarded_port.clone());
+            Ok(())
+        },
     },
     Row {
         names: &["seaway.dev/pending-limit"],

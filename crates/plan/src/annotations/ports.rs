@@ -8,24 +8,21 @@ use crate::quantity::list;
 pub struct OfPorts<T> {
     /// By number or name; the first that fits counts.
     said: Vec<(TargetPort, T)>,
+    others: Option<T>,
 }
 
 impl<T> Default for OfPorts<T> {
     fn default() -> OfPorts<T> {
-        OfPorts { said: Vec::new() }
+        OfPorts { said: Vec::new(), others: None }
     }
 }
 
 impl<T: Copy> OfPorts<T> {
-    /// With what is said of all other ports, if anything is.
-    pub(crate) fn read(
-        text: &str,
-        one: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<(Option<T>, OfPorts<T>), String> {
+    pub(crate) fn read(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<OfPorts<T>, String> {
         let (mut others, mut said) = (None, Vec::<(TargetPort, T)>::new());
         let parts = list(text, |it| Ok(it.to_owned()))?;
         if parts.is_empty() {
-            return one(text).map(|it| (Some(it), OfPorts::default()));
+            return one(text).map(|it| OfPorts { said: Vec::new(), others: Some(it) });
         }
         for part in parts {
             let Some((port, value)) = part.split_once(':') else {
@@ -40,14 +37,24 @@ impl<T: Copy> OfPorts<T> {
             }
             said.push((port, value));
         }
-        Ok((others, OfPorts { said }))
+        Ok(OfPorts { said, others })
     }
 
+    /// Of this port by itself.
     pub(crate) fn of(&self, port: &ServicePort) -> Option<T> {
         self.said.iter().find(|(named, _)| is(named, port)).map(|(_, it)| *it)
     }
 
-    /// What was said before counts more.
+    /// Of this port, or of all that are not named.
+    pub(crate) fn at(&self, port: &ServicePort) -> Option<T> {
+        self.of(port).or(self.others)
+    }
+
+    pub(crate) fn others(&self) -> Option<T> {
+        self.others
+    }
+
+    /// Of single ports. What was said before counts more.
     pub(crate) fn extend(&mut self, more: OfPorts<T>) {
         self.said.extend(more.said);
     }
@@ -97,13 +104,14 @@ mod tests {
             ("tls:false, true", Some(true), None, Some(false)),
             ("80:true,tls:false", None, Some(true), Some(false)),
         ] {
-            let (all, single) = OfPorts::read(text, yes_or_no).expect(text);
-            assert_eq!((all, single.of(web), single.of(tls)), (others, of_web, of_tls), "{text}");
+            let read = OfPorts::read(text, yes_or_no).expect(text);
+            assert_eq!((read.others(), read.of(web), read.of(tls)), (others, of_web, of_tls), "{text}");
+            assert_eq!(read.at(web), of_web.or(others), "{text}");
         }
         for text in ["", "80:perhaps", "true,false", "80:true,80:false", "80:"] {
             assert!(OfPorts::read(text, yes_or_no).is_err(), "{text}");
         }
-        let (_, single) = OfPorts::read("80:true,8080:true,dns:false", yes_or_no).expect("it is one");
-        assert_eq!(single.unknown(service.ports.iter()), ["8080", "dns"]);
+        let read = OfPorts::read("80:true,8080:true,dns:false", yes_or_no).expect("it is one");
+        assert_eq!(read.unknown(service.ports.iter()), ["8080", "dns"]);
     }
 }

@@ -300,13 +300,13 @@ pub(super) const ROWS: &[Row] = &[
         names: &[PROXY, "loadbalancer.openstack.org/proxy-protocol"],
         help: "v1 or v2, said to the members; or none; of single ports, by number or name: 443:v2,80:none",
         set: |wishes, text| {
-            let (others, single) = OfPorts::read(text, |it| match it {
+            wishes.proxy_of = OfPorts::read(text, |it| match it {
                 "v1" | "1" | "true" => Ok(Some(ProxyVersion::V1)),
                 "v2" | "2" => Ok(Some(ProxyVersion::V2)),
                 "none" | "off" | "false" => Ok(None),
                 _ => Err(format!("{it:?} is no version of the PROXY protocol")),
             })?;
-            (wishes.proxy, wishes.proxy_of) = (others.flatten(), single);
+            wishes.proxy = wishes.proxy_of.others().flatten();
             Ok(())
         },
     },

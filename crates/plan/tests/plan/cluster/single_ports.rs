@@ -3,7 +3,7 @@
 use seaway_model::{
     L4, ListenerId,
     fact::{Service, ServicePort},
-    load_balancer::{Protocol, ProxyVersion},
+    load_balancer::{CloudHeaders, Protocol, ProxyVersion},
 };
 use seaway_testkit::facts::put;
 
@@ -62,6 +62,21 @@ fn protocol_and_proxy_protocol_are_said_of_single_ports() {
         let found: Vec<_> = found.into_iter().map(|(_, protocol, proxy)| (protocol, proxy)).collect();
         assert_eq!(found, expected, "{annotations:?}");
     }
+}
+
+#[test]
+fn headers_are_asked_of_the_ports_that_are_named_and_http_is_spoken_there() {
+    let service = three(&[
+        ("seaway.dev/x-forwarded-proto", "true,db:false"),
+        ("seaway.dev/x-forwarded-port", "tls:true"),
+        ("seaway.dev/protocol", "web:tcp"),
+    ]);
+    let found: Vec<_> = ports(&service).into_iter().map(|(port, protocol, _)| (port, protocol)).collect();
+    assert_eq!(found, [(80, Protocol::Opaque), (443, Protocol::Http), (5432, Protocol::Opaque)]);
+    let world = world(usual(), vec![put(&service)]);
+    let outside = planned(&world, &service).options.outside.clone().expect("a cloud is asked");
+    let tls = ListenerId { l4: L4::Tcp, port: 443 };
+    assert_eq!(outside.headers, [(tls, CloudHeaders { proto: true, port: true })].into());
 }
 
 #[test]
