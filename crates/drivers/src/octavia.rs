@@ -10,6 +10,7 @@
 //! tag is never touched.
 
 mod affinity;
+mod asked;
 mod audit;
 mod away;
 pub mod belongings;
@@ -41,6 +42,7 @@ mod pending;
 mod place;
 mod placement;
 mod poll;
+mod probes;
 mod read;
 mod refusals;
 mod room;

@@ -268,6 +268,7 @@ pub struct Outside {
     pub tags: CloudTags,
     pub pending: CloudPending,
     pub headers: BTreeMap<ListenerId, CloudHeaders>,
+    pub probe: CloudProbe,
 }
 
 /// A load balancer that somebody names by its id, and the field that he names it in.

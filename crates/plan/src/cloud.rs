@@ -12,7 +12,8 @@ use seaway_model::{
     config::{CloudDefaults, CloudPlace, MembersFrom},
     fact::FamilyPolicy,
     load_balancer::{
-        CheckKind, CloudHeaders, CloudPending, CloudTls, Floating, HealthCheck, Named, Outside, Protocol,
+        CheckKind, CloudHeaders, CloudPending, CloudProbe, CloudTls, Floating, HealthCheck, Named, Outside,
+        ProbeKind, Protocol,
     },
 };
 
@@ -43,7 +44,7 @@ impl Demand {
         match self.wishes.cloud.monitor {
             Some(false) => None,
             _ if asked => self.wishes.health.clone(),
-            monitor => monitor.unwrap_or(usual.monitor).then(|| self.terms(usual)),
+            monitor => monitor.unwrap_or(usual.monitor || self.asks_by()).then(|| self.terms(usual)),
         }
     }
 
@@ -57,6 +58,28 @@ impl Demand {
         let terms = self.check().unwrap_or_else(|| self.terms(usual));
         let kind = CheckKind::Http { path: "/healthz".into(), host: None, status: (200, 200), expect: None };
         (by_nodes && !otherwise).then_some(HealthCheck { kind, port: Some(port), ..terms })
+    }
+
+    /// Who says how members are probed wants them probed.
+    fn asks_by(&self) -> bool {
+        let CloudProbe { kind, path, codes, .. } = &self.wishes.cloud.probe;
+        kind.is_some() || path.is_some() || codes.is_some()
+    }
+
+    /// A kind of check that is asked for in our own words counts more.
+    fn probe(&self, usual: &CloudDefaults) -> CloudProbe {
+        let own = &self.wishes.cloud.probe;
+        if self.wishes.written.keys().any(|it| it.starts_with(CHECK)) {
+            return CloudProbe::default();
+        }
+        let (path, codes) = (own.path.clone().or_else(|| usual.probe.path.clone()), own.codes.clone());
+        let of_http = (own.path.is_some() || own.codes.is_some()).then_some(ProbeKind::Http);
+        CloudProbe {
+            kind: own.kind.or(usual.probe.kind).or(of_http),
+            path,
+            codes: codes.or_else(|| usual.probe.codes.clone()),
+            is_own: own.kind.is_some() || of_http.is_some(),
+        }
     }
 
     fn terms(&self, usual: &CloudDefaults) -> HealthCheck {
@@ -128,6 +151,7 @@ impl Demand {
             most_shared: usual.most_shared,
             tags: wishes.tags.and(&usual.tags),
             headers: self.headers(),
+            probe: self.probe(usual),
             pending: CloudPending {
                 limit: wishes.pending_limit.or(usual.pending.limit),
                 rebuild: wishes.rebuild_pending.unwrap_or(usual.pending.rebuild),

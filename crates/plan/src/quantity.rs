@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
-use seaway_model::{IpRange, Name};
+use seaway_model::{IpRange, Name, load_balancer::ProbeKind};
 
 /// `300ms`, `5s`, `1m30s`, `1.5h`, as Go writes durations, or plain seconds (`5`).
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -97,6 +97,34 @@ pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
         Some((name, value)) => Ok((name.into(), Some(value.into()))),
         None => Ok((label.into(), None)),
     })
+}
+
+/// What a cloud asks members by: `TLS-HELLO`.
+pub fn probe_kind(text: &str) -> Result<ProbeKind, String> {
+    let found = ProbeKind::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| {
+        let all = ProbeKind::ALL.map(ProbeKind::as_str);
+        format!("{text:?} is no type of health monitor; there are {}", all.join(", "))
+    })
+}
+
+/// A path to GET.
+pub fn probe_path(text: &str) -> Result<Name, String> {
+    if !text.starts_with('/') || text.bytes().any(|byte| byte <= b' ' || byte >= 127) {
+        return Err(format!("{text:?} is not a path; write one like /healthz"));
+    }
+    Ok(text.into())
+}
+
+/// Statuses of HTTP: `200`, `200,202` or `200-204`.
+pub fn probe_codes(text: &str) -> Result<Name, String> {
+    let is_code = |it: &str| it.len() == 3 && it.parse::<u16>().is_ok_and(|it| (100..600).contains(&it));
+    let is_right = match text.split_once('-') {
+        Some((first, last)) => is_code(first) && is_code(last) && first <= last,
+        None => text.split(',').all(|it| is_code(it.trim())),
+    };
+    let wrong = || format!("{text:?} is no status; write 200, 200,202 or 200-204");
+    is_right.then(|| text.replace(' ', "").into()).ok_or_else(wrong)
 }
 
 /// How long something may be under way in a cloud. Less than a minute it is for each that is made.
@@ -202,5 +230,17 @@ mod tests {
         ] {
             assert!(read(text).is_err_and(|it| it.contains(why)), "{text}");
         }
+    }
+
+    #[test]
+    fn statuses_of_probes_are_one_some_or_a_range() {
+        for text in ["200", "200,202", "200, 202", "200-204"] {
+            assert_eq!(probe_codes(text), Ok(text.replace(' ', "").into()), "{text}");
+        }
+        for text in ["", "ok", "20", "200-", "204-200", "200;202", "700"] {
+            assert!(probe_codes(text).is_err(), "{text}");
+        }
+        assert_eq!(probe_kind("tls-hello"), Ok(ProbeKind::TlsHello));
+        assert!(probe_kind("GRPC").is_err_and(|it| it.contains("UDP-CONNECT")));
     }
 }

@@ -9,7 +9,9 @@ use seaway_model::{
 };
 use seaway_openstack::credentials::{CloudConf, ini::Entry};
 use seaway_plan::{
-    quantity::{duration, list, network, number, pending_limit, selector, tags},
+    quantity::{
+        duration, list, network, number, pending_limit, probe_codes, probe_kind, probe_path, selector, tags,
+    },
     spelling::nearest,
 };
 
@@ -59,6 +61,9 @@ const BALANCER: &[Row<CloudDefaults>] = &[
     ("listener-tags", |it, text| tags(text).map(|tags| it.tags.listener = tags)),
     ("pool-tags", |it, text| tags(text).map(|tags| it.tags.pool = tags)),
     ("floating-ip-tags", |it, text| tags(text).map(|tags| it.tags.floating = tags)),
+    ("monitor-type", |it, text| probe_kind(text).map(|kind| it.probe.kind = Some(kind))),
+    ("monitor-path", |it, text| probe_path(text).map(|path| it.probe.path = Some(path))),
+    ("monitor-codes", |it, text| probe_codes(text).map(|codes| it.probe.codes = Some(codes))),
     ("pending-limit", |it, text| pending_limit(text).map(|time| it.pending.limit = Some(time))),
     ("rebuild-on-pending", |it, text| truth(text).map(|yes| it.pending.rebuild = yes)),
 ];

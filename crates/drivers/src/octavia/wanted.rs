@@ -28,7 +28,7 @@ use seaway_openstack::{
 
 use super::{
     affinity::{self, persistence},
-    checks,
+    asked, checks,
     groups::rules::is_transparent,
     names::{Cluster, cut_to_longest, numbered},
     timeouts, tls,
@@ -121,8 +121,7 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
     metrics.iter_mut().for_each(|(_, it)| mark(it, cluster.tag_of(key)));
     let serial = outside.serial;
     let mut wanted = Wanted { balancer, listeners, floating, metrics, certificates, serial };
-    super::tags::ask(&mut wanted, &outside.tags);
-    super::headers::ask(&mut wanted, outside);
+    asked::ask(&mut wanted, wish, outside, can);
     wanted
 }
 
@@ -383,6 +382,7 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
         _ => {}
     }
     refused.extend(tls::refused(&alone(wish, id), can));
+    refused.extend(asked::refused(wish, id, can));
     refused
 }
 

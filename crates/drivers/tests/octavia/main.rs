@@ -26,6 +26,7 @@ mod options;
 mod pairs;
 mod partial;
 mod pending;
+mod probes;
 mod refused;
 mod restraint;
 mod scene;

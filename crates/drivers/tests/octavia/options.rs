@@ -168,9 +168,17 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("health-monitor-timeout", "2"),
         ("health-monitor-max-retries", "4"),
         ("health-monitor-max-retries-down", "5"),
+        ("seaway.dev/cloud-monitor-type", "HTTPS"),
+        ("seaway.dev/cloud-monitor-type", "PING"),
+        ("seaway.dev/cloud-monitor-type", "UDP-CONNECT"),
+        ("seaway.dev/cloud-monitor-type", "GRPC"),
+        ("seaway.dev/cloud-monitor-path", "/healthz"),
+        ("seaway.dev/cloud-monitor-codes", "200,204"),
+        ("seaway.dev/cloud-monitor-codes", "fine"),
     ] {
-        let key = format!("{THEIRS}{key}");
-        assert!(is_heard(conf, "", &probed, Some((&key, value))), "{key}: {value}");
+        let full = format!("{THEIRS}{key}");
+        let key = if key.contains('/') { key } else { full.as_str() };
+        assert!(is_heard(conf, "", &probed, Some((key, value))), "{key}: {value}");
     }
     // One beside another.
     for (first, (key, value)) in [
@@ -236,9 +244,16 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
     ] {
         assert!(is_heard("[LoadBalancer]\n", &format!("{line}\n"), annotations, None), "{line}");
     }
-    for line in
-        ["monitor-delay=7s", "monitor-timeout=2s", "monitor-max-retries=4", "monitor-max-retries-down=5"]
-    {
+    for line in [
+        "monitor-delay=7s",
+        "monitor-timeout=2s",
+        "monitor-max-retries=4",
+        "monitor-max-retries-down=5",
+        "monitor-type=TLS-HELLO",
+        "monitor-type=HELLO",
+        "monitor-type=HTTP\nmonitor-path=/healthz",
+        "monitor-type=HTTP\nmonitor-codes=200-204",
+    ] {
         let conf = "[LoadBalancer]\ncreate-monitor=true\n";
         assert!(is_heard(conf, &format!("{line}\n"), &[], None), "{line}");
     }

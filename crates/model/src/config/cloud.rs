@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use ipnet::IpNet;
 
 use crate::{
-    load_balancer::{Balance, CloudPending, CloudTags, HealthCheck},
+    load_balancer::{Balance, CloudPending, CloudProbe, CloudTags, HealthCheck},
     name::Name,
 };
 
@@ -27,6 +27,8 @@ pub struct CloudDefaults {
     /// Pools are probed, like this.
     pub monitor: bool,
     pub check: HealthCheck,
+    /// What that is, where something else is said than a connection.
+    pub probe: CloudProbe,
     /// Ports of members are opened to load balancers.
     pub groups: bool,
     /// No floating IP, whatever a Service says.
@@ -129,6 +131,7 @@ impl Default for CloudDefaults {
                 fall: 3,
                 ..HealthCheck::default()
             },
+            probe: CloudProbe::default(),
             groups: false,
             internal: false,
             nodes: Vec::new(),

@@ -42,3 +42,51 @@ pub struct CloudHeaders {
     pub proto: bool,
     pub port: bool,
 }
+
+/// How members are asked, where that is said in a cloud's own words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudProbe {
+    pub kind: Option<ProbeKind>,
+    /// Of HTTP and HTTPS.
+    pub path: Option<Name>,
+    /// The same: `200`, `200,202` or `200-204`.
+    pub codes: Option<Name>,
+    /// The Service itself says so.
+    pub is_own: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeKind {
+    Http,
+    /// HTTP by TLS; nobody looks at the certificate.
+    Https,
+    TlsHello,
+    Tcp,
+    UdpConnect,
+    Ping,
+    Sctp,
+}
+
+impl ProbeKind {
+    pub const ALL: [ProbeKind; 7] = [
+        ProbeKind::Http,
+        ProbeKind::Https,
+        ProbeKind::TlsHello,
+        ProbeKind::Tcp,
+        ProbeKind::UdpConnect,
+        ProbeKind::Ping,
+        ProbeKind::Sctp,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ProbeKind::Http => "HTTP",
+            ProbeKind::Https => "HTTPS",
+            ProbeKind::TlsHello => "TLS-HELLO",
+            ProbeKind::Tcp => "TCP",
+            ProbeKind::UdpConnect => "UDP-CONNECT",
+            ProbeKind::Ping => "PING",
+            ProbeKind::Sctp => "SCTP",
+        }
+    }
+}

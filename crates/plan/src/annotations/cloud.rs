@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use seaway_model::{
     Name,
     config::{CloudPlace, FloatingSubnet},
-    load_balancer::{CloudTags, CloudTimeouts},
+    load_balancer::{CloudProbe, CloudTags, CloudTimeouts},
 };
 
 use super::{OfPorts, Row, http::yes_or_no, octavia};
@@ -34,6 +34,7 @@ pub struct CloudWishes {
     pub timeouts: CloudTimeouts,
     pub monitor: Option<bool>,
     pub check: CheckTerms,
+    pub probe: CloudProbe,
     pub flavor: Option<Name>,
     pub zone: Option<Name>,
     pub provider: Option<Name>,

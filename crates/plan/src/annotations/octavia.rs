@@ -1,7 +1,7 @@
 //! The rows about what Octavia has and our own data plane has not.
 
 use super::{OfPorts, Row, cloud::theirs, http::yes_or_no};
-use crate::quantity::{pending_limit, tags};
+use crate::quantity::{pending_limit, probe_codes, probe_kind, probe_path, tags};
 
 pub(crate) const FORWARDED_PROTO: &str = "seaway.dev/x-forwarded-proto";
 pub(crate) const FORWARDED_PORT: &str = "seaway.dev/x-forwarded-port";
@@ -44,6 +44,21 @@ pub(super) const ROWS: &[Row] = &[
             wishes.http.ask(wishes.cloud.forwarded_port.clone());
             Ok(())
         },
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor-type"],
+        help: "what members are probed by: HTTP, HTTPS, TLS-HELLO, TCP, UDP-CONNECT, PING or SCTP (clouds)",
+        set: |wishes, text| probe_kind(text).map(|it| wishes.cloud.probe.kind = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor-path"],
+        help: "the path that a probe by HTTP or HTTPS asks for; / (clouds)",
+        set: |wishes, text| probe_path(text).map(|it| wishes.cloud.probe.path = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor-codes"],
+        help: "what members answer that are well: 200, 200,202 or 200-204; 200 (clouds)",
+        set: |wishes, text| probe_codes(text).map(|it| wishes.cloud.probe.codes = Some(it)),
     },
     Row {
         names: &["seaway.dev/pending-limit"],

@@ -1,0 +1,27 @@
+//! Options of Octavia that a load balancer, as it is otherwise wanted, is given or refused. Pure.
+
+use seaway_model::{ListenerId, LoadBalancer as Wish, Owner, Problem, load_balancer::Outside};
+use seaway_openstack::survey::Abilities;
+
+use super::{
+    headers, probes, tags,
+    wanted::{Wanted, leads_to},
+};
+
+pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abilities) {
+    tags::ask(wanted, &outside.tags);
+    headers::ask(wanted, outside);
+    probes::ask(wanted, wish, outside, can);
+}
+
+/// What cannot be of one listener.
+pub(super) fn refused(wish: &Wish, id: ListenerId, can: &Abilities) -> Vec<(Owner, Problem)> {
+    let Some(listener) = wish.listeners.get(&id) else { return Vec::new() };
+    let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else { return Vec::new() };
+    let refused = probes::refused(wish, pool, &listener.owner, can).into_iter();
+    let at_port = |it: Problem| {
+        let message = format!("port {id}: {}", it.message);
+        (listener.owner.clone(), Problem { message, ..it })
+    };
+    refused.map(at_port).collect()
+}
