@@ -30,6 +30,7 @@ pub mod groups;
 mod headers;
 mod join;
 mod look;
+mod member_tls;
 mod mend;
 mod monitors;
 mod named;

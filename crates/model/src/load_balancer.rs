@@ -269,6 +269,7 @@ pub struct Outside {
     pub pending: CloudPending,
     pub headers: BTreeMap<ListenerId, CloudHeaders>,
     pub probe: CloudProbe,
+    pub member_tls: CloudMemberTls,
 }
 
 /// A load balancer that somebody names by its id, and the field that he names it in.

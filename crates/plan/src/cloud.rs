@@ -152,6 +152,7 @@ impl Demand {
             tags: wishes.tags.and(&usual.tags),
             headers: self.headers(),
             probe: self.probe(usual),
+            member_tls: wishes.member_tls.clone(),
             pending: CloudPending {
                 limit: wishes.pending_limit.or(usual.pending.limit),
                 rebuild: wishes.rebuild_pending.unwrap_or(usual.pending.rebuild),
@@ -200,6 +201,12 @@ impl Demand {
         };
         let ports = ports.map(crate::demand::DemandPort::id).collect();
         Some(CloudTls { reference, ports, field, looked_up: usual.barbican })
+    }
+
+    /// By a certificate of the cloud's own store.
+    pub(crate) fn cloud_ends_tls(&self, at: ListenerId) -> bool {
+        let usual = self.cloud.as_ref().map(|(_, usual)| usual);
+        usual.and_then(|it| self.cloud_tls(it)).is_some_and(|it| it.ports.contains(&at))
     }
 
     /// What it asks of clouds, where that cannot be.

@@ -287,7 +287,7 @@ pub(crate) fn backend_tls(
     certificates: &Certificates,
 ) -> Option<Arc<BackendTls>> {
     let (wishes, meta) = (&demand.wishes.tls.members, &demand.service.meta);
-    // In a cloud it is refused; what a port says of its protocol is not asked for.
+    // In a cloud, what a port says of its protocol is not asked for.
     if !may_be || !wishes.spoken.unwrap_or(demand.cloud.is_none() && speaks_tls(port)) {
         return None;
     }

@@ -4,7 +4,7 @@ use seaway_model::{ListenerId, LoadBalancer as Wish, Owner, Problem, load_balanc
 use seaway_openstack::survey::Abilities;
 
 use super::{
-    headers, probes, tags,
+    headers, member_tls, probes, tags,
     wanted::{Wanted, leads_to},
 };
 
@@ -12,13 +12,16 @@ pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abi
     tags::ask(wanted, &outside.tags);
     headers::ask(wanted, outside);
     probes::ask(wanted, wish, outside, can);
+    member_tls::ask(wanted, wish, outside);
 }
 
 /// What cannot be of one listener.
 pub(super) fn refused(wish: &Wish, id: ListenerId, can: &Abilities) -> Vec<(Owner, Problem)> {
     let Some(listener) = wish.listeners.get(&id) else { return Vec::new() };
     let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else { return Vec::new() };
-    let refused = probes::refused(wish, pool, &listener.owner, can).into_iter();
+    let owner = &listener.owner;
+    let refused = probes::refused(wish, pool, owner, can).into_iter();
+    let refused = refused.chain(member_tls::refused(wish, pool, owner, can));
     let at_port = |it: Problem| {
         let message = format!("port {id}: {}", it.message);
         (listener.owner.clone(), Problem { message, ..it })

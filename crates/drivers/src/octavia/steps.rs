@@ -23,6 +23,7 @@ use seaway_openstack::{
 use super::{
     affinity,
     floating::floating,
+    member_tls,
     mend::{Mend, Place},
     monitors::of_monitor,
     names::{number_in, numbered},
@@ -394,6 +395,7 @@ fn of_pool(
     let mut change = PoolChange::between(&there.pool, &wish.pool);
     (change.name, change.tags) = (Edit::Leave, Edit::Leave);
     tags::keep(&mut change.tags, &wish.pool.tags, &there.pool.tags);
+    member_tls::reset(&mut change, &wish.pool, &there.pool);
     if let (Edit::To(Some(wish)), Some(now)) =
         (&wish.pool.session_persistence, &there.pool.session_persistence)
         && affinity::is_as_wished(wish, now)

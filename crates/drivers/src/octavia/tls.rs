@@ -154,6 +154,11 @@ enum Which {
     Secret(Id<Secret>),
 }
 
+/// To a container or a secret.
+pub(super) fn is_reference(text: &str) -> bool {
+    which(text).is_some()
+}
+
 fn which(reference: &str) -> Option<Which> {
     let (rest, id) = reference.rsplit_once('/')?;
     match rest.rsplit('/').next()? {

@@ -10,7 +10,7 @@ use seaway_openstack::{
 
 use super::{
     checks::{self, LEAST_UDP_DELAY},
-    probes,
+    member_tls, probes,
     wanted::{leads_to, seconds},
 };
 
@@ -40,6 +40,7 @@ pub(super) fn unheeded(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Prob
         }));
     }
     messages.extend(probes::told(wish, can));
+    messages.extend(member_tls::told(wish));
     let owners: BTreeSet<&Owner> = wish.listeners.values().map(|it| &it.owner).collect();
     let of = |owner: &Owner| {
         let owner = owner.clone();

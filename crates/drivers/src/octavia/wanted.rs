@@ -326,12 +326,6 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
             "Remove one of the annotations proxy-protocol and x-forwarded-for.",
         );
     }
-    if served.is_some_and(|it| it.tls.is_some()) {
-        say(
-            "load balancers of a cloud speak no TLS to members: it would go in plaintext".to_owned(),
-            "Remove seaway.dev/backend-tls, or serve it with the native driver.",
-        );
-    }
     let mut refuse =
         |what: &str, fix: &str| say(format!("this provider of load balancers has no {what}"), fix);
     let mut need = |it: bool, ability: Ability| {

@@ -19,6 +19,7 @@ mod headers;
 mod living;
 mod local;
 mod meeting;
+mod member_tls;
 mod numbers;
 mod obstacles;
 mod occm;

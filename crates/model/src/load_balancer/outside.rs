@@ -90,3 +90,12 @@ impl ProbeKind {
         }
     }
 }
+
+/// What TLS with members is checked and shown by: references to the cloud's own store. None: nobody vouches for members, and
+/// nothing is shown to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudMemberTls {
+    pub authorities: Option<Name>,
+    pub revoked: Option<Name>,
+    pub certificate: Option<Name>,
+}

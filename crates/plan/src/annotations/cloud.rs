@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use seaway_model::{
     Name,
     config::{CloudPlace, FloatingSubnet},
-    load_balancer::{CloudProbe, CloudTags, CloudTimeouts},
+    load_balancer::{CloudMemberTls, CloudProbe, CloudTags, CloudTimeouts},
 };
 
 use super::{OfPorts, Row, http::yes_or_no, octavia};
@@ -35,6 +35,7 @@ pub struct CloudWishes {
     pub monitor: Option<bool>,
     pub check: CheckTerms,
     pub probe: CloudProbe,
+    pub member_tls: CloudMemberTls,
     pub flavor: Option<Name>,
     pub zone: Option<Name>,
     pub provider: Option<Name>,

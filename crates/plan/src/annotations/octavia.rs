@@ -1,6 +1,10 @@
 //! The rows about what Octavia has and our own data plane has not.
 
-use super::{OfPorts, Row, cloud::theirs, http::yes_or_no};
+use super::{
+    OfPorts, Row,
+    cloud::{named, theirs},
+    http::yes_or_no,
+};
 use crate::quantity::{pending_limit, probe_codes, probe_kind, probe_path, tags};
 
 pub(crate) const FORWARDED_PROTO: &str = "seaway.dev/x-forwarded-proto";
@@ -59,6 +63,21 @@ pub(super) const ROWS: &[Row] = &[
         names: &["seaway.dev/cloud-monitor-codes"],
         help: "what members answer that are well: 200, 200,202 or 200-204; 200 (clouds)",
         set: |wishes, text| probe_codes(text).map(|it| wishes.cloud.probe.codes = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/backend-tls-ca-container"],
+        help: "with seaway.dev/backend-tls: the reference of a secret of Barbican, the authority that vouches for members (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.member_tls.authorities = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/backend-tls-crl-container"],
+        help: "the same of its list of revoked certificates (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.member_tls.revoked = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/backend-tls-container"],
+        help: "the reference of a container or secret of Barbican: the certificate that is shown to members (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.member_tls.certificate = Some(it)),
     },
     Row {
         names: &["seaway.dev/pending-limit"],

@@ -38,8 +38,11 @@ const NATIVE_OF_HTTP: [&str; 5] = [
     "seaway.dev/max-body-size",
     "seaway.dev/reuse-connections",
 ];
-/// About TLS to members, which is refused where it would be spoken.
-const TO_MEMBERS: [&str; 4] = [
+/// About TLS to members, which is spoken where HTTP is understood or TLS ends.
+const TO_MEMBERS: [&str; 7] = [
+    "seaway.dev/backend-tls-ca-container",
+    "seaway.dev/backend-tls-crl-container",
+    "seaway.dev/backend-tls-container",
     "seaway.dev/backend-tls",
     "seaway.dev/backend-tls-name",
     "seaway.dev/backend-tls-authorities",

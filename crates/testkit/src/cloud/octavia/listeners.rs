@@ -48,6 +48,7 @@ const SPEAKS: [(&str, &[&str]); 7] = [
 ];
 
 pub(super) fn create(state: &mut State, request: &Request) -> Answer {
+    state.octavia.check_age(&LISTENER, request)?;
     let mut fields = LISTENER.created(request)?;
     let balancer =
         fields.remove("loadbalancer_id").and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
@@ -76,6 +77,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
+    state.octavia.check_age(&LISTENER, request)?;
     let mut changes = LISTENER.changed(request)?;
     let row = state.octavia.owned(&LISTENER, id, &request.caller)?.clone();
     let balancer = row.parent.clone().unwrap_or_default();

@@ -49,6 +49,18 @@ pub(super) fn check_change(state: &State, listener: &Row, changes: &Fields) -> R
     check_versions(changes)
 }
 
+/// Those that a pool names are there, and a list of revoked certificates is of an authority. `authority`: the one that it has.
+pub(super) fn check_pool_refs(state: &State, fields: &Fields, authority: &str) -> Result<(), Refusal> {
+    let named = |name: &str| Some(text(fields, name).to_owned()).filter(|it| !it.is_empty());
+    let loses = fields.get("ca_tls_container_ref").is_some_and(Value::is_null);
+    let has_authority = named("ca_tls_container_ref").is_some() || !loses && !authority.is_empty();
+    if named("crl_container_ref").is_some() && !has_authority {
+        return Err(invalid("A CA reference is required to specify a certificate revocation list."));
+    }
+    let refs = ["tls_container_ref", "ca_tls_container_ref", "crl_container_ref"];
+    check_refs(state, &refs.into_iter().filter_map(named).collect::<Vec<_>>())
+}
+
 pub(super) fn check_pool(fields: &mut Fields) -> Result<(), Refusal> {
     if fields.get("tls_enabled") != Some(&json!(true)) {
         return Ok(());

@@ -5,13 +5,11 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::{
-    BALANCER, Octavia,
-    forms::Fault,
-    invalid,
+    Octavia, invalid,
     providers::{Provider, Vip},
 };
 use crate::cloud::{
-    exchange::{Caller, Refusal, Request},
+    exchange::{Caller, Refusal},
     neutron::{NETWORK, PORT, SUBNET, Wanted, net},
     state::State,
     store::{Fields, Row, text},
@@ -24,16 +22,6 @@ const NOWHERE: &str = "198.0.2.5";
 const SEVERAL: usize = 26;
 
 impl Octavia {
-    /// Of what came later it has never heard.
-    pub(super) fn check_age(&self, request: &Request) -> Result<(), Refusal> {
-        let body = request.json().unwrap_or_default();
-        let body = &body["loadbalancer"];
-        match self.newest < SEVERAL && body.get("additional_vips").is_some() {
-            true => Err(Fault::unknown(vec!["additional_vips".to_owned()]).at_top(&BALANCER, body)),
-            false => Ok(()),
-        }
-    }
-
     pub(super) fn show_vips(&self, shown: &mut Fields) {
         if self.newest < SEVERAL {
             shown.remove("additional_vips");
