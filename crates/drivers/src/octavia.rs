@@ -18,6 +18,7 @@ mod born;
 mod calls;
 mod cascade;
 mod checks;
+mod clients;
 pub mod conf;
 mod crowded;
 mod drift;

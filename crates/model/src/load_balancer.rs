@@ -270,6 +270,7 @@ pub struct Outside {
     pub headers: BTreeMap<ListenerId, CloudHeaders>,
     pub probe: CloudProbe,
     pub member_tls: CloudMemberTls,
+    pub clients: CloudClients,
 }
 
 /// A load balancer that somebody names by its id, and the field that he names it in.
@@ -284,6 +285,8 @@ pub struct Named {
 pub struct CloudTls {
     /// The address of a container or a secret.
     pub reference: Name,
+    /// Others, for those who ask for their names.
+    pub others: Vec<Name>,
     pub ports: Vec<ListenerId>,
     /// Where that is said.
     pub field: Name,

@@ -12,8 +12,8 @@ use seaway_model::{
     config::{CloudDefaults, CloudPlace, MembersFrom},
     fact::FamilyPolicy,
     load_balancer::{
-        CheckKind, CloudHeaders, CloudPending, CloudProbe, CloudTls, Floating, HealthCheck, Named, Outside,
-        ProbeKind, Protocol,
+        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, Floating, HealthCheck,
+        Named, Outside, ProbeKind, Protocol,
     },
 };
 
@@ -153,6 +153,7 @@ impl Demand {
             headers: self.headers(),
             probe: self.probe(usual),
             member_tls: wishes.member_tls.clone(),
+            clients: self.clients(),
             pending: CloudPending {
                 limit: wishes.pending_limit.or(usual.pending.limit),
                 rebuild: wishes.rebuild_pending.unwrap_or(usual.pending.rebuild),
@@ -187,7 +188,7 @@ impl Demand {
     }
 
     /// A Service that names Secrets of its own is not asked what the configuration says for all.
-    fn cloud_tls(&self, usual: &CloudDefaults) -> Option<CloudTls> {
+    pub(super) fn cloud_tls(&self, usual: &CloudDefaults) -> Option<CloudTls> {
         let tls = &self.wishes.tls;
         let usual_one = usual.tls_container.as_ref().filter(|_| tls.secrets.is_empty());
         let reference = self.wishes.cloud.tls_container.as_ref().or(usual_one)?.clone();
@@ -200,7 +201,19 @@ impl Demand {
             None => Name::default(),
         };
         let ports = ports.map(crate::demand::DemandPort::id).collect();
-        Some(CloudTls { reference, ports, field, looked_up: usual.barbican })
+        let others = self.wishes.cloud.tls_others.clone();
+        Some(CloudTls { reference, others, ports, field, looked_up: usual.barbican })
+    }
+
+    /// Those of a Secret are of no use there.
+    fn clients(&self) -> CloudClients {
+        let (cloud, tls) = (&self.wishes.cloud, &self.wishes.tls);
+        CloudClients {
+            authority: cloud.client_authority.clone(),
+            revoked: cloud.client_revoked.clone(),
+            optional: tls.clients_optional,
+            by_secret: tls.authorities.is_some(),
+        }
     }
 
     /// By a certificate of the cloud's own store.

@@ -4,7 +4,7 @@ use seaway_model::{ListenerId, LoadBalancer as Wish, Owner, Problem, load_balanc
 use seaway_openstack::survey::Abilities;
 
 use super::{
-    headers, member_tls, probes, tags,
+    clients, headers, member_tls, probes, tags,
     wanted::{Wanted, leads_to},
 };
 
@@ -13,6 +13,7 @@ pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abi
     headers::ask(wanted, outside);
     probes::ask(wanted, wish, outside, can);
     member_tls::ask(wanted, wish, outside);
+    clients::ask(wanted, outside);
 }
 
 /// What cannot be of one listener.
@@ -22,6 +23,7 @@ pub(super) fn refused(wish: &Wish, id: ListenerId, can: &Abilities) -> Vec<(Owne
     let owner = &listener.owner;
     let refused = probes::refused(wish, pool, owner, can).into_iter();
     let refused = refused.chain(member_tls::refused(wish, pool, owner, can));
+    let refused = refused.chain(clients::refused(wish, listener, can));
     let at_port = |it: Problem| {
         let message = format!("port {id}: {}", it.message);
         (listener.owner.clone(), Problem { message, ..it })

@@ -21,7 +21,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    affinity,
+    affinity, clients,
     floating::floating,
     member_tls,
     mend::{Mend, Place},
@@ -362,6 +362,7 @@ fn of_listener(id: ListenerId, wish: &NewListener, there: &Listener) -> Option<S
     change.tags = Edit::Leave;
     timeouts::reset(&mut change, wish, there);
     tags::keep(&mut change.tags, &wish.tags, &there.tags);
+    clients::reset(&mut change, wish, there);
     if there.connection_limit.is_none() && wish.connection_limit == Edit::To(Some(-1)) {
         change.connection_limit = Edit::Leave;
     }

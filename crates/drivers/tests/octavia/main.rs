@@ -7,6 +7,7 @@ mod ages;
 mod audits;
 mod belongings;
 mod changes;
+mod clients;
 mod crash;
 mod crash_shared;
 mod defects;

@@ -99,3 +99,14 @@ pub struct CloudMemberTls {
     pub revoked: Option<Name>,
     pub certificate: Option<Name>,
 }
+
+/// Certificates that clients have to show where TLS ends: references to the cloud's own store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudClients {
+    pub authority: Option<Name>,
+    pub revoked: Option<Name>,
+    /// A client without one is served, too.
+    pub optional: bool,
+    /// They are asked for by an authority that the cloud does not have.
+    pub by_secret: bool,
+}

@@ -37,6 +37,8 @@ pub enum Ability {
     SharedPorts,
     /// TLS with members.
     MemberTls,
+    /// Certificates of clients.
+    Clients,
 }
 
 /// What a provider can do, as far as is known.
@@ -50,12 +52,12 @@ pub struct Abilities {
 }
 
 use Ability::{
-    AdditionalVips, AllowedCidrs, CheckedHost, CookieAffinity, Failover, Flavors, Http, L7, MemberTls,
-    Prometheus, Proxy, RoundRobin, Sctp, SharedPorts, SourceIpAffinity, Tags, Tcp, Timeouts, Tls, Udp,
-    UdpByHttp, Zones,
+    AdditionalVips, AllowedCidrs, CheckedHost, Clients, CookieAffinity, Failover, Flavors, Http, L7,
+    MemberTls, Prometheus, Proxy, RoundRobin, Sctp, SharedPorts, SourceIpAffinity, Tags, Tcp, Timeouts, Tls,
+    Udp, UdpByHttp, Zones,
 };
 
-const ALL: [Ability; 22] = [
+const ALL: [Ability; 23] = [
     Tcp,
     Udp,
     Sctp,
@@ -78,13 +80,14 @@ const ALL: [Ability; 22] = [
     UdpByHttp,
     SharedPorts,
     MemberTls,
+    Clients,
 ];
 
 /// `octavia` is the old name of `amphora`, `amphorav2` was its name for two releases.
 const KNOWN: [(&[&str], &[Ability]); 2] =
     [(&["amphora", "amphorav2", "octavia"], &[]), (&["ovn"], &OVN_REFUSES)];
 
-const OVN_REFUSES: [Ability; 15] = [
+const OVN_REFUSES: [Ability; 16] = [
     Http,
     Tls,
     Proxy,
@@ -100,14 +103,16 @@ const OVN_REFUSES: [Ability; 15] = [
     CheckedHost,
     UdpByHttp,
     MemberTls,
+    Clients,
 ];
 
 /// Since which minor version of the API `2.x` there are words for it.
-const SINCE: [(Ability, u32); 12] = [
+const SINCE: [(Ability, u32); 13] = [
     (Timeouts, 1),
     (Tags, 5),
     (Flavors, 6),
     (MemberTls, 8),
+    (Clients, 8),
     (CheckedHost, 10),
     (AllowedCidrs, 12),
     (SharedPorts, 13),
@@ -162,6 +167,7 @@ impl Ability {
             UdpByHttp => "health check of UDP by HTTP",
             SharedPorts => "TCP and UDP at one port",
             MemberTls => "TLS to members",
+            Clients => "certificates of clients",
         }
     }
 }

@@ -5,10 +5,12 @@ use super::{
     cloud::{named, theirs},
     http::yes_or_no,
 };
-use crate::quantity::{pending_limit, probe_codes, probe_kind, probe_path, tags};
+use crate::quantity::{list, pending_limit, probe_codes, probe_kind, probe_path, tags};
 
 pub(crate) const FORWARDED_PROTO: &str = "seaway.dev/x-forwarded-proto";
 pub(crate) const FORWARDED_PORT: &str = "seaway.dev/x-forwarded-port";
+pub(crate) const TLS_OTHERS: &str = "seaway.dev/tls-sni-containers";
+pub(crate) const CLIENT_AUTHORITY: &str = "seaway.dev/client-ca-container";
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -78,6 +80,24 @@ pub(super) const ROWS: &[Row] = &[
         names: &["seaway.dev/backend-tls-container"],
         help: "the reference of a container or secret of Barbican: the certificate that is shown to members (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.member_tls.certificate = Some(it)),
+    },
+    Row {
+        names: &[TLS_OTHERS],
+        help: "beside seaway.dev/tls-container: references of more containers or secrets of Barbican, shown to those who ask for their names (clouds)",
+        set: |wishes, text| {
+            wishes.cloud.tls_others = list(text, named)?;
+            if wishes.cloud.tls_others.is_empty() { Err("it names none".to_owned()) } else { Ok(()) }
+        },
+    },
+    Row {
+        names: &[CLIENT_AUTHORITY],
+        help: "the reference of a secret of Barbican: the authority that vouches for clients, who have to show a certificate where TLS ends (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.client_authority = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/client-crl-container"],
+        help: "the same of its list of revoked certificates (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.client_revoked = Some(it)),
     },
     Row {
         names: &["seaway.dev/pending-limit"],

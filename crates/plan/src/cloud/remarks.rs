@@ -8,7 +8,7 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{BALANCE, PROXY},
+    annotations::{BALANCE, PROXY, TLS_OTHERS},
     demand::Demand,
 };
 
@@ -91,6 +91,11 @@ impl Demand {
             let message =
                 format!("PROXY protocol is for TCP: members of port {} do not get it", plain.join(", "));
             remark(&self.wishes.field_of(PROXY), message, "Give those ports a Service of their own.");
+        }
+        if let (Some(field), None) = (self.wishes.written.get(TLS_OTHERS), self.cloud_tls(usual)) {
+            let message =
+                "there is no certificate beside which these are shown: they change nothing".to_owned();
+            remark(field, message, "Name the first in seaway.dev/tls-container.");
         }
         if let Some((message, fix)) = self.method(usual) {
             remark(&self.wishes.field_of(BALANCE), message, fix);
