@@ -59,6 +59,7 @@ mod timeouts;
 mod tls;
 mod told;
 mod unheeded;
+mod vip;
 pub mod wanted;
 mod ways;
 mod words;

@@ -271,6 +271,7 @@ pub struct Outside {
     pub probe: CloudProbe,
     pub member_tls: CloudMemberTls,
     pub clients: CloudClients,
+    pub vip: CloudVip,
 }
 
 /// A load balancer that somebody names by its id, and the field that he names it in.
@@ -310,4 +311,17 @@ pub struct CloudTimeouts {
     pub member_connect: Option<u32>,
     pub member_data: Option<u32>,
     pub tcp_inspect: Option<u32>,
+}
+
+impl CloudTimeouts {
+    /// Each as it is here, or else as it is there.
+    #[must_use]
+    pub fn or(self, usual: CloudTimeouts) -> CloudTimeouts {
+        CloudTimeouts {
+            client_data: self.client_data.or(usual.client_data),
+            member_connect: self.member_connect.or(usual.member_connect),
+            member_data: self.member_data.or(usual.member_data),
+            tcp_inspect: self.tcp_inspect.or(usual.tcp_inspect),
+        }
+    }
 }

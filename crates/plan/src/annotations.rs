@@ -29,7 +29,7 @@ pub(crate) use cloud::{FORWARDED_FOR, NAMED, TLS_CONTAINER, options as of_clouds
 pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
 pub(crate) use octavia::{FORWARDED_PORT, FORWARDED_PROTO, TLS_OTHERS};
 pub use ports::OfPorts;
-pub use table::{BALANCE, CHECK, PROXY, Row, SOURCE_RANGES, TRANSPARENT};
+pub use table::{BALANCE, CHECK, CONNECTIONS, PROXY, Row, SOURCE_RANGES, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.
@@ -86,8 +86,10 @@ pub struct HttpWishes {
 impl HttpWishes {
     /// It is spoken where a header of it is asked for.
     fn ask(&mut self, header: OfPorts<bool>) {
-        self.spoken = header.others().filter(|it| *it).or(self.spoken);
-        self.spoken_at.extend(header);
+        let of_all = header.others().filter(|it| *it);
+        self.spoken = of_all.or(self.spoken);
+        // Where it is not asked of all, a port without it is as it would be.
+        self.spoken_at.extend(if of_all.is_some() { header } else { header.only(true) });
     }
 
     fn of(defaults: &Defaults) -> HttpWishes {

@@ -12,13 +12,13 @@ use seaway_model::{
     config::{CloudDefaults, CloudPlace, MembersFrom},
     fact::FamilyPolicy,
     load_balancer::{
-        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, Floating, HealthCheck,
-        Named, Outside, ProbeKind, Protocol,
+        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, CloudVip, Floating,
+        HealthCheck, Limits, Named, Outside, ProbeKind, Protocol,
     },
 };
 
 use crate::{
-    annotations::{CHECK, OfPorts},
+    annotations::{CHECK, CONNECTIONS, OfPorts},
     demand::{Demand, DemandPort},
 };
 
@@ -96,9 +96,9 @@ impl Demand {
     pub(crate) fn outside(&self) -> Option<Outside> {
         let (_, usual) = self.cloud.as_ref()?;
         let wishes = &self.wishes.cloud;
-        let internal = usual.internal || wishes.internal.unwrap_or(usual.internal);
         let nothing = CloudPlace::default();
         let class = wishes.class.as_ref().and_then(|it| usual.classes.get(it)).unwrap_or(&nothing);
+        let internal = usual.internal || wishes.internal.or(class.internal).unwrap_or(false);
         let own = &wishes.place;
         // Of what the outside reaches, the class says where it is; of what is internal, the Service.
         let [first, second] = if internal { [own, class] } else { [class, own] };
@@ -132,7 +132,7 @@ impl Demand {
             flavor: wishes.flavor.clone().or_else(|| usual.flavor.clone()),
             provider: wishes.provider.clone().or_else(|| Some(usual.provider.clone())),
             zone: wishes.zone.clone().or_else(|| usual.zone.clone()),
-            timeouts: wishes.timeouts,
+            timeouts: wishes.timeouts.or(usual.timeouts),
             tls: self.cloud_tls(usual),
             metrics: wishes.metrics,
             serial: usual.serial,
@@ -154,6 +154,13 @@ impl Demand {
             probe: self.probe(usual),
             member_tls: wishes.member_tls.clone(),
             clients: self.clients(),
+            vip: CloudVip {
+                groups: [own, class, &usual.place]
+                    .into_iter()
+                    .find_map(|it| it.vip_groups.clone())
+                    .unwrap_or_default(),
+                qos: one(|it| &it.vip_qos, [own, class, &usual.place]),
+            },
             pending: CloudPending {
                 limit: wishes.pending_limit.or(usual.pending.limit),
                 rebuild: wishes.rebuild_pending.unwrap_or(usual.pending.rebuild),
@@ -203,6 +210,13 @@ impl Demand {
         let ports = ports.map(crate::demand::DemandPort::id).collect();
         let others = self.wishes.cloud.tls_others.clone();
         Some(CloudTls { reference, others, ports, field, looked_up: usual.barbican })
+    }
+
+    /// As the Service says, else as is usual in its cloud.
+    pub(crate) fn limits(&self) -> Limits {
+        let usual = self.cloud.as_ref().and_then(|(_, usual)| usual.connections);
+        let usual = usual.filter(|_| !self.wishes.written.contains_key(CONNECTIONS));
+        Limits { connections: usual.or(self.wishes.limits.connections), ..self.wishes.limits }
     }
 
     /// Those of a Secret are of no use there.

@@ -127,6 +127,12 @@ pub fn probe_codes(text: &str) -> Result<Name, String> {
     is_right.then(|| text.replace(' ', "").into()).ok_or_else(wrong)
 }
 
+/// Ids of objects in a cloud, one at least.
+pub fn ids(text: &str) -> Result<BTreeSet<Name>, String> {
+    let ids: BTreeSet<Name> = list(text, |it| Ok(it.into()))?.into_iter().collect();
+    if ids.is_empty() { Err("it names none".to_owned()) } else { Ok(ids) }
+}
+
 /// How long something may be under way in a cloud. Less than a minute it is for each that is made.
 pub fn pending_limit(text: &str) -> Result<Duration, String> {
     match duration(text)? {

@@ -227,7 +227,7 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
         http,
         sources: demand.sources(),
         proxy_from: wishes.proxy_from.clone(),
-        limits: wishes.limits,
+        limits: demand.limits(),
         timeouts: wishes.timeouts,
     }
 }

@@ -4,7 +4,7 @@ use seaway_model::{ListenerId, LoadBalancer as Wish, Owner, Problem, load_balanc
 use seaway_openstack::survey::Abilities;
 
 use super::{
-    clients, headers, member_tls, probes, tags,
+    clients, headers, member_tls, probes, tags, vip,
     wanted::{Wanted, leads_to},
 };
 
@@ -14,6 +14,7 @@ pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abi
     probes::ask(wanted, wish, outside, can);
     member_tls::ask(wanted, wish, outside);
     clients::ask(wanted, outside);
+    vip::ask(wanted, wish, outside, can);
 }
 
 /// What cannot be of one listener.

@@ -89,6 +89,7 @@ impl Octavia {
         if refused.metrics {
             wanted.metrics = None;
         }
+        super::vip::lessen(wanted, observed);
         let branches = observed.balancer.as_ref().map(|it| &it.branches);
         for id in &refused.ports {
             match (branches.and_then(|it| it.get(id)), wanted.listeners.get_mut(id)) {

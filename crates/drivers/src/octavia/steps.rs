@@ -33,6 +33,7 @@ use super::{
     spare::{self, Loose},
     tags, timeouts,
     tls::{Kept, keep},
+    vip,
     wanted::{Wanted, WantedFloating, WantedListener},
 };
 
@@ -278,6 +279,7 @@ fn of_balancer(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
         let both: BTreeSet<String> = balancer.it.tags.union(&tags::own(tags)).cloned().collect();
         change.tags = Edit::To(tags::merged(&both, &wanted.balancer.tags)).against(&balancer.it.tags);
     }
+    vip::keep(&mut change, &wanted.balancer, &balancer.it);
     if !change.is_empty() {
         steps.push(Step::Change(Box::new(change)));
     }

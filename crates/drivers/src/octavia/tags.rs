@@ -11,6 +11,7 @@ use seaway_openstack::{neutron::FloatingIp, resource::Edit};
 use super::{
     names::KEY,
     steps::{Observed, Step},
+    vip,
     wanted::{Wanted, WantedFloating},
 };
 
@@ -43,7 +44,8 @@ fn add(to: &mut Edit<BTreeSet<String>>, asked: &BTreeSet<Name>) {
 /// Those that are not there because a user asked for them.
 pub(super) fn own(tags: &BTreeSet<String>) -> BTreeSet<String> {
     let written = written(tags);
-    let is_own = |tag: &&String| !tag.starts_with(WRITTEN) && !written.contains(tag.as_str());
+    let is_own =
+        |tag: &&String| !tag.starts_with(WRITTEN) && !written.contains(tag.as_str()) && !vip::is_mark(tag);
     tags.iter().filter(is_own).cloned().collect()
 }
 

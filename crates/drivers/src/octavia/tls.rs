@@ -201,7 +201,7 @@ pub(super) async fn lost(
         };
         lost = lost.or((!is_there).then_some(reference));
     }
-    let problem = |reference| {
+    let problem = |reference: &seaway_model::Name| {
         let message = format!("Barbican has no {reference}; listeners stay as they are");
         let problem = Problem::new(listener.owner.object(), Reason::NoSuchSecret, message);
         let fix = "Name one that is there, or say container-store=external in [LoadBalancer].";

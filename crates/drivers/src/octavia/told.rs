@@ -11,7 +11,7 @@ use super::{
     mend::Mend,
     pairs::Part,
     steps::{Observed, Step},
-    tags,
+    tags, vip,
 };
 
 /// Hears what an owner is to be told in passing.
@@ -200,6 +200,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     }
     problems.extend(affinity::told(wish, balancer));
     problems.extend(tags::told(wish, observed));
+    problems.extend(vip::told(wish, observed));
     if let Some(why) = &observed.stays {
         let problem = |owner: &Owner| {
             let message =

@@ -31,7 +31,7 @@ use super::{
     asked, checks,
     groups::rules::is_transparent,
     names::{Cluster, cut_to_longest, numbered},
-    timeouts, tls,
+    timeouts, tls, vip,
 };
 
 /// A load balancer as it should be, without its children; and those.
@@ -412,6 +412,7 @@ pub(super) fn metrics_refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owne
 /// What lets nothing of it be made.
 pub(super) fn of_all(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
     let mut refused = no_ids(wish);
+    refused.extend(vip::refused(wish, can));
     if !can.has(Ability::Tags) {
         let owners: BTreeSet<&Owner> = wish.listeners.values().map(|it| &it.owner).collect();
         refused.extend(owners.into_iter().map(|owner| {

@@ -38,6 +38,7 @@ mod tags;
 mod their_groups;
 mod tls;
 mod troubles;
+mod vip;
 mod waiting;
 
 #[path = "../../../openstack/tests/client/hurried.rs"]

@@ -161,6 +161,9 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("seaway.dev/client-ca-container", "http://barbican/v1/secrets/x"),
         ("seaway.dev/client-crl-container", "http://barbican/v1/secrets/x"),
         ("seaway.dev/client-authorities", "shop-ca"),
+        ("seaway.dev/vip-security-groups", ID),
+        ("seaway.dev/vip-security-groups", "mine"),
+        ("seaway.dev/vip-qos-policy", ID),
         ("seaway.dev/pending-limit", "5m"),
         ("seaway.dev/pending-limit", "5s"),
         ("seaway.dev/rebuild-on-pending", "true"),
@@ -247,6 +250,15 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
         ("floating-ip-tags=a", &[]),
         ("floating-ip-tags=kube_service_a", &[]),
         ("pending-limit=5m", &[]),
+        ("timeout-client-data=1000", &[]),
+        ("timeout-member-connect=1000", &[]),
+        ("timeout-member-data=1000", &[]),
+        ("timeout-tcp-inspect=1000", &[]),
+        ("timeout-tcp-inspect=1s", &[]),
+        ("connection-limit=7", &[]),
+        ("connection-limit=none", &[]),
+        ("vip-security-groups=00000000-0000-4000-8000-000000000001", &[]),
+        ("vip-qos-policy=00000000-0000-4000-8000-000000000001", &[]),
         ("pending-limit=soon", &[]),
         ("rebuild-on-pending=true", &[]),
     ] {
@@ -273,10 +285,16 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
         "floating-subnet-id",
         "floating-subnet",
         "floating-subnet-tags",
+        "vip-security-groups",
+        "vip-qos-policy",
         "lb-provider",
     ] {
         let conf = "[LoadBalancerClass \"gold\"]\n";
         assert!(is_heard(conf, &format!("{key}={ID}\n"), &golden, None), "class: {key}");
+    }
+    for line in ["internal-lb=true", "internal-lb=ture"] {
+        let conf = "[LoadBalancerClass \"gold\"]\nsubnet-id=s\n";
+        assert!(is_heard(conf, &format!("{line}\n"), &golden, None), "class: {line}");
     }
     for line in [
         "ipv6-support-disabled=true",

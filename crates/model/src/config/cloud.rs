@@ -1,12 +1,16 @@
 //! What load balancers in a cloud are like where their Service says nothing: the sections of `cloud.conf` beside
 //! `[Global]`, resolved.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use ipnet::IpNet;
 
 use crate::{
-    load_balancer::{Balance, CloudPending, CloudProbe, CloudTags, HealthCheck},
+    load_balancer::{Balance, CloudPending, CloudProbe, CloudTags, CloudTimeouts, HealthCheck},
     name::Name,
 };
 
@@ -51,6 +55,9 @@ pub struct CloudDefaults {
     /// On all that is made, beside what a Service asks for.
     pub tags: CloudTags,
     pub pending: CloudPending,
+    pub timeouts: CloudTimeouts,
+    /// As many may be at one listener.
+    pub connections: Option<u32>,
     /// `[LoadBalancerClass "gold"]`.
     pub classes: BTreeMap<Name, CloudPlace>,
     pub networking: CloudNetworking,
@@ -64,6 +71,10 @@ pub struct CloudPlace {
     pub member_subnet: Option<Name>,
     pub floating_network: Option<Name>,
     pub floating_subnet: Option<FloatingSubnet>,
+    /// No floating IP, unless a Service says otherwise.
+    pub internal: Option<bool>,
+    pub vip_groups: Option<BTreeSet<Name>>,
+    pub vip_qos: Option<Name>,
 }
 
 /// Which subnet floating IPs come from: an id beats names and tags; of those, both count where both are said.
@@ -146,6 +157,8 @@ impl Default for CloudDefaults {
             rebuild: false,
             tags: CloudTags::default(),
             pending: CloudPending::default(),
+            timeouts: CloudTimeouts::default(),
+            connections: None,
             classes: BTreeMap::new(),
             networking: CloudNetworking::default(),
         }

@@ -110,3 +110,11 @@ pub struct CloudClients {
     /// They are asked for by an authority that the cloud does not have.
     pub by_secret: bool,
 }
+
+/// What guards and limits the address of a load balancer, by id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CloudVip {
+    /// Who may come is said by these, and by nothing else.
+    pub groups: BTreeSet<Name>,
+    pub qos: Option<Name>,
+}

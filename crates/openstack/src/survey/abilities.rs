@@ -39,6 +39,8 @@ pub enum Ability {
     MemberTls,
     /// Certificates of clients.
     Clients,
+    /// Security groups of the user at the VIP.
+    VipGroups,
 }
 
 /// What a provider can do, as far as is known.
@@ -54,10 +56,10 @@ pub struct Abilities {
 use Ability::{
     AdditionalVips, AllowedCidrs, CheckedHost, Clients, CookieAffinity, Failover, Flavors, Http, L7,
     MemberTls, Prometheus, Proxy, RoundRobin, Sctp, SharedPorts, SourceIpAffinity, Tags, Tcp, Timeouts, Tls,
-    Udp, UdpByHttp, Zones,
+    Udp, UdpByHttp, VipGroups, Zones,
 };
 
-const ALL: [Ability; 23] = [
+const ALL: [Ability; 24] = [
     Tcp,
     Udp,
     Sctp,
@@ -81,13 +83,14 @@ const ALL: [Ability; 23] = [
     SharedPorts,
     MemberTls,
     Clients,
+    VipGroups,
 ];
 
 /// `octavia` is the old name of `amphora`, `amphorav2` was its name for two releases.
 const KNOWN: [(&[&str], &[Ability]); 2] =
     [(&["amphora", "amphorav2", "octavia"], &[]), (&["ovn"], &OVN_REFUSES)];
 
-const OVN_REFUSES: [Ability; 16] = [
+const OVN_REFUSES: [Ability; 17] = [
     Http,
     Tls,
     Proxy,
@@ -104,10 +107,11 @@ const OVN_REFUSES: [Ability; 16] = [
     UdpByHttp,
     MemberTls,
     Clients,
+    VipGroups,
 ];
 
 /// Since which minor version of the API `2.x` there are words for it.
-const SINCE: [(Ability, u32); 13] = [
+const SINCE: [(Ability, u32); 14] = [
     (Timeouts, 1),
     (Tags, 5),
     (Flavors, 6),
@@ -121,6 +125,7 @@ const SINCE: [(Ability, u32); 13] = [
     (Sctp, 23),
     (Prometheus, 25),
     (AdditionalVips, 26),
+    (VipGroups, 29),
 ];
 
 impl Abilities {
@@ -168,6 +173,7 @@ impl Ability {
             SharedPorts => "TCP and UDP at one port",
             MemberTls => "TLS to members",
             Clients => "certificates of clients",
+            VipGroups => "security groups of the VIP",
         }
     }
 }
@@ -204,6 +210,9 @@ mod tests {
             ("ovn", 13, SharedPorts, true),
             ("amphora", 15, UdpByHttp, false),
             ("amphora", 16, UdpByHttp, true),
+            ("amphora", 28, VipGroups, false),
+            ("amphora", 29, VipGroups, true),
+            ("ovn", 30, VipGroups, false),
             ("amphora", 7, MemberTls, false),
             ("amphora", 8, MemberTls, true),
             ("ovn", 30, MemberTls, false),

@@ -5,7 +5,7 @@ use super::{
     cloud::{named, theirs},
     http::yes_or_no,
 };
-use crate::quantity::{list, pending_limit, probe_codes, probe_kind, probe_path, tags};
+use crate::quantity::{ids, list, pending_limit, probe_codes, probe_kind, probe_path, tags};
 
 pub(crate) const FORWARDED_PROTO: &str = "seaway.dev/x-forwarded-proto";
 pub(crate) const FORWARDED_PORT: &str = "seaway.dev/x-forwarded-port";
@@ -98,6 +98,16 @@ pub(super) const ROWS: &[Row] = &[
         names: &["seaway.dev/client-crl-container"],
         help: "the same of its list of revoked certificates (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.client_revoked = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/vip-security-groups"],
+        help: "ids of security groups that alone say who may come to its address (clouds; Octavia's API 2.29)",
+        set: |wishes, text| ids(text).map(|it| wishes.cloud.place.vip_groups = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/vip-qos-policy"],
+        help: "the id of a QoS policy of Neutron for its address (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.place.vip_qos = Some(it)),
     },
     Row {
         names: &["seaway.dev/pending-limit"],

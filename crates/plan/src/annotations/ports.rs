@@ -59,6 +59,14 @@ impl<T: Copy> OfPorts<T> {
         self.said.extend(more.said);
     }
 
+    pub(crate) fn only(mut self, value: T) -> OfPorts<T>
+    where
+        T: PartialEq,
+    {
+        self.said.retain(|(_, it)| *it == value);
+        self
+    }
+
     /// Those that are named and that a Service does not have.
     pub(crate) fn unknown<'p>(&self, ports: impl Iterator<Item = &'p ServicePort> + Clone) -> Vec<String> {
         let named = self.said.iter().map(|(named, _)| named);

@@ -24,6 +24,8 @@ pub const TRANSPARENT: &str = "seaway.dev/transparent";
 pub const CHECK: &str = "seaway.dev/health-check";
 /// Which clients may connect.
 pub const SOURCE_RANGES: &str = "seaway.dev/source-ranges";
+/// How many connections there may be.
+pub const CONNECTIONS: &str = "seaway.dev/max-connections";
 /// What members are told by.
 pub const PROXY: &str = "seaway.dev/proxy-protocol";
 pub(super) const ADDRESS: &str = "seaway.dev/address";
@@ -331,7 +333,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/max-connections", "loadbalancer.openstack.org/connection-limit"],
+        names: &[CONNECTIONS, "loadbalancer.openstack.org/connection-limit"],
         help: "a number; 0 is no limit",
         set: |wishes, text| {
             // Octavia says so what we say by 0.

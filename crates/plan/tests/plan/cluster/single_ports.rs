@@ -56,6 +56,10 @@ fn protocol_and_proxy_protocol_are_said_of_single_ports() {
             &[("seaway.dev/protocol", "80:tcp"), ("seaway.dev/x-forwarded-for", "true")],
             [(opaque, None), (http, None), (http, None)],
         ),
+        (
+            &[("seaway.dev/protocol", "http"), ("seaway.dev/x-forwarded-for", "80:false")],
+            [(http, None), (http, None), (http, None)],
+        ),
         (&[("seaway.dev/proxy-protocol", "v2,80:none")], [(opaque, None), (opaque, v2), (opaque, v2)]),
     ] {
         let found = ports(&three(annotations));

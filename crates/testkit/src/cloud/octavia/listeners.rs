@@ -61,6 +61,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     state.octavia.must_be_free(&balancer)?;
     let vip = state.vips(&parent);
     prepare(state, &mut fields, &vip)?;
+    check_guarded(&fields, &parent)?;
     check_duplicate(&fields, state.octavia.listeners.children(&balancer))?;
     if whole.is_some() {
         // Its attributes say that it could.
@@ -89,6 +90,7 @@ pub(super) fn change(state: &mut State, request: &Request) -> Answer {
         check_headers(headers, protocol)?;
     }
     check_cidrs(&changes, &state.vips(&parent))?;
+    check_guarded(&changes, &parent)?;
     set_presets(&mut changes);
     check_default_pool(state, &balancer, protocol, text(&changes, "default_pool_id"))?;
     state.octavia.must_be_free(&balancer)?;
@@ -175,6 +177,17 @@ fn check_headers(headers: &Value, protocol: &str) -> Result<(), Refusal> {
         return Err(Refusal::new(400, message));
     }
     Ok(())
+}
+
+/// Where the VIP has groups of the user, those say who may come.
+fn check_guarded(fields: &Fields, balancer: &Row) -> Result<(), Refusal> {
+    let has = |fields: &Fields, name: &str| {
+        fields.get(name).and_then(Value::as_array).is_some_and(|it| !it.is_empty())
+    };
+    match has(fields, "allowed_cidrs") && has(&balancer.fields, "vip_sg_ids") {
+        true => Err(invalid("Allowed CIDRs are not allowed when using custom VIP Security Groups.")),
+        false => Ok(()),
+    }
 }
 
 fn check_cidrs(fields: &Fields, vips: &[IpAddr]) -> Result<(), Refusal> {

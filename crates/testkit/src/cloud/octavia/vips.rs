@@ -10,7 +10,7 @@ use super::{
 };
 use crate::cloud::{
     exchange::{Caller, Refusal},
-    neutron::{NETWORK, PORT, SUBNET, Wanted, net},
+    neutron::{GROUP, NETWORK, PORT, SUBNET, Wanted, net},
     state::State,
     store::{Fields, Row, text},
 };
@@ -30,6 +30,17 @@ impl Octavia {
 }
 
 impl State {
+    /// They are there. Whether the provider heeds them, Octavia does not ask.
+    pub(super) fn check_vip_groups(&self, fields: &Fields) -> Result<(), Refusal> {
+        let groups = fields.get("vip_sg_ids").and_then(Value::as_array).into_iter().flatten();
+        for group in groups.filter_map(Value::as_str) {
+            if self.neutron.table(&GROUP).row(group).is_none() {
+                return Err(Refusal::new(400, format!("Security Group {group} not found.")));
+            }
+        }
+        Ok(())
+    }
+
     /// Finds out which network, subnet and address are meant.
     pub(super) fn resolve_vip(&self, fields: &mut Fields, caller: &Caller) -> Result<(), Refusal> {
         let given = |name: &str| Some(text(fields, name).to_owned()).filter(|it| !it.is_empty());
