@@ -279,6 +279,14 @@ pub struct Outside {
 pub struct Named {
     pub id: Name,
     pub field: Name,
+    /// It is no id, but what the load balancer is called.
+    pub by_name: bool,
+}
+
+impl Named {
+    pub fn is(&self, id: &str, name: &str) -> bool {
+        *self.id == *if self.by_name { name } else { id }
+    }
 }
 
 /// A certificate in the cloud's own store.

@@ -27,7 +27,7 @@ use crate::spelling::nearest;
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
 pub(crate) use cloud::{FORWARDED_FOR, NAMED, TLS_CONTAINER, options as of_clouds};
 pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
-pub(crate) use octavia::{FORWARDED_PORT, FORWARDED_PROTO, TLS_OTHERS};
+pub(crate) use octavia::{CALLED, FORWARDED_PORT, FORWARDED_PROTO, TLS_OTHERS};
 pub use ports::OfPorts;
 pub use table::{BALANCE, CHECK, CONNECTIONS, PROXY, Row, SOURCE_RANGES, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};

@@ -18,7 +18,7 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{CHECK, CONNECTIONS, OfPorts},
+    annotations::{CALLED, CHECK, CONNECTIONS, NAMED, OfPorts},
     demand::{Demand, DemandPort},
 };
 
@@ -142,10 +142,7 @@ impl Demand {
             released: self.released,
             off: self.is_frozen(),
             port,
-            named: wishes
-                .named
-                .clone()
-                .map(|id| Named { id, field: self.wishes.field_of(crate::annotations::NAMED) }),
+            named: self.named(),
             published: Vec::new(),
             unheld: false,
             most_shared: usual.most_shared,
@@ -166,6 +163,14 @@ impl Demand {
                 rebuild: wishes.rebuild_pending.unwrap_or(usual.pending.rebuild),
             },
         })
+    }
+
+    /// The id counts more than what one is called.
+    fn named(&self) -> Option<Named> {
+        let wishes = &self.wishes.cloud;
+        let by_id = wishes.named.as_ref().map(|it| (it, NAMED, false));
+        let (id, option, by_name) = by_id.or_else(|| wishes.called.as_ref().map(|it| (it, CALLED, true)))?;
+        Some(Named { id: id.clone(), field: self.wishes.field_of(option), by_name })
     }
 
     /// What is added to requests beside X-Forwarded-For.

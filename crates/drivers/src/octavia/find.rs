@@ -22,6 +22,7 @@ use seaway_openstack::{
 };
 
 use super::{
+    named::all_named,
     names::Cluster,
     shared::{self, Marks, Shared},
     steps::Branch,
@@ -225,11 +226,15 @@ pub(super) async fn find(
     }
     let Some(sought) = sought else { return Ok(Found::Nothing) };
     // The other controller asks for what is not there for ever, and the Service never gets one.
-    if let Some(named) = &sought.named
-        && let Some(it) = by_id(cloud, &named.id).await?
-        && let Some(found) = judged(cluster, sought, marks, it, Why::Annotation)
-    {
-        return Ok(found);
+    if let Some(named) = &sought.named {
+        let mut there = all_named(cloud, named).await?;
+        if named.by_name && there.len() != 1 && !sought.is_former() {
+            return Ok(Found::Refused(not_one(sought, named, &there)));
+        }
+        let it = there.pop().filter(|_| there.is_empty());
+        if let Some(found) = it.and_then(|it| judged(cluster, sought, marks, it, Why::Annotation)) {
+            return Ok(found);
+        }
     }
     for ip in &sought.published {
         if let Some(it) = by_address(cloud, *ip).await?
@@ -345,12 +350,6 @@ pub(super) fn stays(it: &LoadBalancer) -> bool {
     it.provisioning_status != Provisioning::PendingDelete
 }
 
-async fn by_id(cloud: &Cloud, id: &Name) -> Result<Option<LoadBalancer>, Error> {
-    // What cannot be an id was refused before.
-    let Ok(id) = id.parse::<Id<LoadBalancer>>() else { return Ok(None) };
-    Ok(cloud.all::<LoadBalancer>().find::<LoadBalancer>(&id).await?.filter(stays))
-}
-
 /// The load balancer that an address leads to: it is its VIP, or a floating IP to it.
 async fn by_address(cloud: &Cloud, ip: IpAddr) -> Result<Option<LoadBalancer>, Error> {
     let balancers = cloud.all::<LoadBalancer>();
@@ -364,6 +363,19 @@ async fn by_address(cloud: &Cloud, ip: IpAddr) -> Result<Option<LoadBalancer>, E
     }
     let at = balancers.list::<LoadBalancer>(Query::all().with("vip_address", ip)).await?;
     Ok(at.into_iter().find(stays))
+}
+
+/// Nobody knows which is meant, and none is made instead.
+fn not_one(sought: &Sought<'_>, named: &Named, there: &[LoadBalancer]) -> Problem {
+    let ids: Vec<&str> = there.iter().map(|it| it.id.as_str()).collect();
+    let message = match ids.is_empty() {
+        true => format!("no load balancer is called {}; none is made until there is one", named.id),
+        false => format!("{} load balancers are called {}: {}", ids.len(), named.id, ids.join(", ")),
+    };
+    sought.problem(Reason::BadAnnotation, message).fix(
+        "Name one that is there, or its id in loadbalancer.openstack.org/load-balancer-id. Without the annotation the Service \
+         gets one of its own.",
+    )
 }
 
 fn by_name_alone(sought: &Sought<'_>, it: &LoadBalancer) -> Problem {

@@ -6,6 +6,7 @@ mod affinity;
 mod ages;
 mod audits;
 mod belongings;
+mod called;
 mod changes;
 mod clients;
 mod crash;

@@ -151,7 +151,8 @@ async fn a_live_tree_with_the_tags_that_are_asked_for_is_taken_over_without_a_wr
     let mut wish = asking(scene.wish(&[80], &[1]), &["a"]);
     let outside = wish.options.outside.as_mut().unwrap();
     outside.tags.floating.clear();
-    outside.named = Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into() });
+    outside.named =
+        Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into(), by_name: false });
     let steps = scene.reach(&wish).await;
     assert_eq!(steps.len(), 2, "tags of the load balancer and a description: {steps:?}");
     assert_eq!(steps[0], "change the load balancer");
@@ -181,7 +182,8 @@ async fn a_floating_ip_that_the_user_brought_and_a_load_balancer_of_another_are_
     let made = scene.balancers().await.remove(0);
     let mut guest = asking(scene.wish_of("uid-2", &[443], &[1]), &["guest"]);
     let outside = guest.options.outside.as_mut().unwrap();
-    outside.named = Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into() });
+    outside.named =
+        Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into(), by_name: false });
     outside.most_shared = 2;
     let told = scene.reach_telling_of("uid-2", &guest).await;
     assert!(told.iter().any(|it| it.message.contains("is another's: its tags")), "{told:?}");

@@ -9,10 +9,16 @@ use crate::quantity::{ids, list, pending_limit, probe_codes, probe_kind, probe_p
 
 pub(crate) const FORWARDED_PROTO: &str = "seaway.dev/x-forwarded-proto";
 pub(crate) const FORWARDED_PORT: &str = "seaway.dev/x-forwarded-port";
+pub(crate) const CALLED: &str = "seaway.dev/load-balancer-name";
 pub(crate) const TLS_OTHERS: &str = "seaway.dev/tls-sni-containers";
 pub(crate) const CLIENT_AUTHORITY: &str = "seaway.dev/client-ca-container";
 
 pub(super) const ROWS: &[Row] = &[
+    Row {
+        names: &[CALLED],
+        help: "what a load balancer is called that is there: it is taken over, or shared, as with load-balancer-id (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.called = Some(it)),
+    },
     Row {
         names: &["seaway.dev/load-balancer-tags", theirs!("load-balancer-tags")],
         help: "tags of the load balancer, beside those that others put there: team=shop,billing (clouds)",

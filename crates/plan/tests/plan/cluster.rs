@@ -1,6 +1,7 @@
 //! What only a cluster has: several processes with one plan, and Nodes. Facts in, plans out; no cluster is there.
 
 mod addresses;
+mod cloud_defaults;
 mod clouds;
 mod draining;
 mod following;
