@@ -50,6 +50,7 @@ mod refusals;
 mod room;
 mod seats;
 pub mod shared;
+mod shares;
 pub mod spare;
 pub mod steps;
 pub mod subnets;

@@ -272,6 +272,8 @@ pub struct Outside {
     pub member_tls: CloudMemberTls,
     pub clients: CloudClients,
     pub vip: CloudVip,
+    /// Who says the same shares a load balancer: a namespace, and a word.
+    pub group: Option<Name>,
 }
 
 /// A load balancer that somebody names by its id, and the field that he names it in.

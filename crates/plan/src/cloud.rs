@@ -143,6 +143,7 @@ impl Demand {
             off: self.is_frozen(),
             port,
             named: self.named(),
+            group: self.group(),
             published: Vec::new(),
             unheld: false,
             most_shared: usual.most_shared,
@@ -163,6 +164,12 @@ impl Demand {
                 rebuild: wishes.rebuild_pending.unwrap_or(usual.pending.rebuild),
             },
         })
+    }
+
+    /// A word is one of its namespace.
+    fn group(&self) -> Option<Name> {
+        let word = self.wishes.cloud.group.as_ref().filter(|_| self.named().is_none())?;
+        Some(format!("{}/{word}", self.service.meta.namespace).into())
     }
 
     /// The id counts more than what one is called.

@@ -52,6 +52,7 @@ impl Demand {
         !is_second
             || self.wishes.cloud.named.is_some()
             || self.wishes.cloud.called.is_some()
+            || self.wishes.cloud.group.is_some()
             || self.wishes.cloud.port.is_some()
     }
 }

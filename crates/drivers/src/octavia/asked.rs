@@ -9,7 +9,7 @@ use super::{
 };
 
 pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abilities) {
-    tags::ask(wanted, &outside.tags);
+    tags::ask(wanted, &outside.tags, outside.group.as_ref());
     headers::ask(wanted, outside);
     probes::ask(wanted, wish, outside, can);
     member_tls::ask(wanted, wish, outside);

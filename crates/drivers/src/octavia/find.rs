@@ -25,6 +25,7 @@ use super::{
     named::all_named,
     names::Cluster,
     shared::{self, Marks, Shared},
+    shares,
     steps::Branch,
     tags,
 };
@@ -102,7 +103,7 @@ impl Sought<'_> {
 
     /// Nothing tells of one that it had before us.
     pub(super) fn is_new(&self) -> bool {
-        self.named.is_none() && self.published.is_empty()
+        self.named.is_none() && self.published.is_empty() && shares::word(self.wish).is_none()
     }
 
     /// Addresses that its status has.
@@ -226,6 +227,15 @@ pub(super) async fn find(
     }
     let Some(sought) = sought else { return Ok(Found::Nothing) };
     // The other controller asks for what is not there for ever, and the Service never gets one.
+    if let Some(word) = shares::word(sought.wish).filter(|_| !sought.is_former()) {
+        let tags = [cluster.tag(), shares::tag(word)];
+        let query = Query::all().tagged(tags.iter().map(String::as_str));
+        let mut found = cloud.all::<LoadBalancer>().list::<LoadBalancer>(query).await?;
+        found.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+        if let Some(it) = found.into_iter().find(stays) {
+            return Ok(Found::There { it: Box::new(it), doubles: Vec::new(), why: Why::Invitation });
+        }
+    }
     if let Some(named) = &sought.named {
         let mut there = all_named(cloud, named).await?;
         if named.by_name && there.len() != 1 && !sought.is_former() {
@@ -293,7 +303,8 @@ fn is_double(it: &LoadBalancer, other: &LoadBalancer, floating: Option<&IpAddr>)
 }
 
 /// Of several that have the tags of one Service, the oldest first, the one that stays: whose address is published, then the
-/// one that a floating IP leads to, then one that has been ready at least once. A request that is done long after it was repeated made the older one. And those that go.
+/// one that a floating IP leads to, then one that has been ready at least once. A request that is done long after it was
+/// repeated made the older one. And those that go.
 pub(super) fn chosen(
     mut all: Vec<(LoadBalancer, Option<IpAddr>)>,
     published: &[IpAddr],

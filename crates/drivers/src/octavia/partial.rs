@@ -80,7 +80,10 @@ impl Octavia {
         let Desired::LoadBalancer(wish) = desired else { return Ok(()) };
         let refused = self.refused_of(unit, desired, observed);
         let is_new = observed.balancer.is_none() && !refused.problems.is_empty();
-        if is_new && refused.is_whole(wish) { Err(Failure::User(refused.problems)) } else { Ok(()) }
+        if is_new && refused.is_whole(wish) {
+            return Err(Failure::User(refused.problems));
+        }
+        self.claim(unit, desired, observed)
     }
 
     /// As it can be: without what is refused and not there, and with what is there as it is.

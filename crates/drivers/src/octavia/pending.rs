@@ -85,6 +85,7 @@ impl Octavia {
             && balancer.it.provisioning_status == Provisioning::PendingCreate
             && outside.published.is_empty()
             && outside.named.is_none()
+            && outside.group.is_none()
             && observed.doubles.is_empty()
             && is_alone
             && !is_shared

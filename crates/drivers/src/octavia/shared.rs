@@ -27,7 +27,7 @@ use seaway_openstack::{
 use super::{
     floating::floating,
     names::{Cluster, KEY, end_of_second, key_text},
-    spare,
+    shares, spare,
     steps::{Balancer, Branch, Observed, Step, of_children},
     tls::keep,
     wanted::Wanted,
@@ -174,7 +174,10 @@ pub(super) fn names_another(desired: &Desired, observed: &Observed) -> bool {
     let is_there =
         |it: &Named| observed.shared.named.as_ref().is_some_and(|(id, there)| *id == it.id && *there);
     let is_it = |it: &Named| it.is(balancer.it.id.as_str(), &balancer.it.name);
-    named.is_none_or(|it| !is_it(it) && (!it.by_name || is_there(it)))
+    match named {
+        Some(it) => !is_it(it) && (!it.by_name || is_there(it)),
+        None => shares::word(wish).is_none(),
+    }
 }
 
 /// All that guests of this cluster are on has it.
@@ -447,6 +450,7 @@ pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed) -> Vec<Probl
     let is_it = |it: &Named| it.is(balancer.it.id.as_str(), &balancer.it.name);
     let elsewhere = named.filter(|it| !is_it(it) && !observed.shared.guest);
     let elsewhere = elsewhere.filter(|it| !is_gone(&it.id));
+    problems.extend(shares::told(owner, wish, observed, balancer));
     let renamed = named.filter(|it| it.by_name && !is_it(it) && observed.shared.guest);
     problems.extend(renamed.map(|named| {
         let message = format!(

@@ -10,6 +10,7 @@ use seaway_openstack::{neutron::FloatingIp, resource::Edit};
 
 use super::{
     names::KEY,
+    shares,
     steps::{Observed, Step},
     vip,
     wanted::{Wanted, WantedFloating},
@@ -19,8 +20,9 @@ use super::{
 const WRITTEN: &str = "seaway.dev/tag=";
 
 /// Adds what is asked for to what is made.
-pub(super) fn ask(wanted: &mut Wanted, asked: &CloudTags) {
-    add(&mut wanted.balancer.tags, &asked.balancer);
+pub(super) fn ask(wanted: &mut Wanted, asked: &CloudTags, group: Option<&Name>) {
+    let group = group.map(|word| shares::tag(word).into());
+    add(&mut wanted.balancer.tags, &asked.balancer.iter().cloned().chain(group).collect());
     for it in wanted.listeners.values_mut() {
         add(&mut it.listener.tags, &asked.listener);
         add(&mut it.pool.tags, &asked.pool);

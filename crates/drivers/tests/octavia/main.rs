@@ -35,6 +35,7 @@ mod restraint;
 mod scene;
 mod serial;
 mod shared;
+mod shares;
 mod tags;
 mod their_groups;
 mod tls;

@@ -162,6 +162,8 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("seaway.dev/client-crl-container", "http://barbican/v1/secrets/x"),
         ("seaway.dev/client-authorities", "shop-ca"),
         ("seaway.dev/load-balancer-name", "shared"),
+        ("seaway.dev/load-balancer-group", "web"),
+        ("seaway.dev/load-balancer-group", "a b"),
         ("seaway.dev/vip-security-groups", ID),
         ("seaway.dev/vip-security-groups", "mine"),
         ("seaway.dev/vip-qos-policy", ID),

@@ -30,6 +30,8 @@ pub struct CloudWishes {
     pub port: Option<Name>,
     /// The id of a load balancer that is there.
     pub named: Option<Name>,
+    /// A word that those say who share one.
+    pub group: Option<Name>,
     /// What one is called.
     pub called: Option<Name>,
     pub keep_floating: bool,

@@ -1,5 +1,7 @@
 //! The rows about what Octavia has and our own data plane has not.
 
+use seaway_model::Name;
+
 use super::{
     OfPorts, Row,
     cloud::{named, theirs},
@@ -18,6 +20,11 @@ pub(super) const ROWS: &[Row] = &[
         names: &[CALLED],
         help: "what a load balancer is called that is there: it is taken over, or shared, as with load-balancer-id (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.called = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/load-balancer-group"],
+        help: "any word; Services of a namespace that say the same share a load balancer, their ports being distinct (clouds)",
+        set: |wishes, text| group(text).map(|it| wishes.cloud.group = Some(it)),
     },
     Row {
         names: &["seaway.dev/load-balancer-tags", theirs!("load-balancer-tags")],
@@ -126,3 +133,12 @@ pub(super) const ROWS: &[Row] = &[
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.rebuild_pending = Some(it)),
     },
 ];
+
+/// It is part of a tag.
+fn group(text: &str) -> Result<Name, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if text.is_empty() || text.len() > 63 || !text.bytes().all(is_plain) {
+        return Err(format!("{text:?} is no word of up to 63 letters, digits, -, _ and ."));
+    }
+    Ok(text.into())
+}
