@@ -10,12 +10,15 @@
 //! tag is never touched.
 
 mod affinity;
+mod asked;
 mod audit;
 mod away;
 pub mod belongings;
 mod born;
+mod calls;
 mod cascade;
 mod checks;
+mod clients;
 pub mod conf;
 mod crowded;
 mod drift;
@@ -25,8 +28,10 @@ mod floating;
 mod former;
 mod gone;
 pub mod groups;
+mod headers;
 mod join;
 mod look;
+mod member_tls;
 mod mend;
 mod monitors;
 mod named;
@@ -35,25 +40,30 @@ mod obstacles;
 mod pairs;
 mod partial;
 mod parts;
+mod pending;
 mod place;
 mod placement;
 mod poll;
 mod preview;
+mod probes;
 mod read;
 mod refusals;
 pub mod retag;
 mod room;
 mod seats;
 pub mod shared;
+mod shares;
 pub mod spare;
 pub mod steps;
 pub mod subnets;
 mod survey;
+mod tags;
 mod timeouts;
 mod tls;
 mod told;
 mod turns;
 mod unheeded;
+mod vip;
 pub mod wanted;
 mod ways;
 mod words;
@@ -85,7 +95,6 @@ use self::{
     floating::External,
     join::Joined,
     mend::Past,
-    monitors::to_weigh,
     pairs::Part,
     partial::{as_made, with_its_floating},
     refusals::Refusals,
@@ -233,27 +242,6 @@ impl Octavia {
         wanted.balancer.provider = Some(asked.unwrap_or_else(|| self.provider.to_string())).into();
         Some(wanted)
     }
-
-    /// No monitor is written while it is not known where it would ask members.
-    async fn weigh(
-        &self,
-        joined: &Joined,
-        unit: &Unit,
-        desired: &Desired,
-        observed: &mut Observed,
-    ) -> Result<(), Failure> {
-        let Some(wanted) = self.wanted(unit, desired, observed).filter(|_| !is_paused(desired)) else {
-            return Ok(());
-        };
-        let of = observed.balancer.as_ref().map(|it| to_weigh(&wanted, it)).unwrap_or_default();
-        if of.is_empty() || observed.is_pending() {
-            return Ok(());
-        }
-        let read = read::weigh(&joined.cloud, observed, |id, _| of.contains(id)).await;
-        read.map_err(|error| self.failed(&Asker::of(unit), &error))?;
-        self.known().entry(unit.clone()).and_modify(|it| it.observed.balancer = observed.balancer.clone());
-        Ok(())
-    }
 }
 
 impl Driver for Octavia {
@@ -270,6 +258,9 @@ impl Driver for Octavia {
         let Some(joined) = self.joined.get() else { return Vec::new() };
         if observed.shared.left || is_paused(desired) {
             return Vec::new();
+        }
+        if let Some(id) = &observed.abandon {
+            return pending::steps(id, observed);
         }
         let mut wanted = self.wanted(unit, desired, observed).filter(|_| !observed.needless);
         if let Some(wanted) = &mut wanted {
@@ -308,7 +299,8 @@ impl Driver for Octavia {
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
         self.begin_preview(unit, desired);
-        let mut observed = Box::pin(self.look(joined, unit, key, desired)).await?;
+        let observed = Box::pin(self.look(joined, unit, key, desired)).await?;
+        let mut observed = self.pass_over(joined, unit, desired, observed)?;
         self.begin(unit, desired, &observed)?;
         Box::pin(self.find_named(joined, unit, desired, &mut observed)).await?;
         let lost = Box::pin(tls::lost(&joined.cloud, desired, &observed)).await;

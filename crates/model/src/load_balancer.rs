@@ -8,6 +8,7 @@
 //! Layer 4 is a rule without matches.
 
 mod http;
+mod outside;
 mod pool;
 mod tls;
 
@@ -16,7 +17,7 @@ use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::Duration};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use self::{http::*, pool::*, tls::*};
+pub use self::{http::*, outside::*, pool::*, tls::*};
 use crate::{
     config::FloatingSubnet,
     group::CloudNode,
@@ -268,6 +269,15 @@ pub struct Outside {
     pub unheld: bool,
     /// So many Services may be on one.
     pub most_shared: usize,
+    pub tags: CloudTags,
+    pub pending: CloudPending,
+    pub headers: BTreeMap<ListenerId, CloudHeaders>,
+    pub probe: CloudProbe,
+    pub member_tls: CloudMemberTls,
+    pub clients: CloudClients,
+    pub vip: CloudVip,
+    /// Who says the same shares a load balancer: a namespace, and a word.
+    pub group: Option<Name>,
 }
 
 /// A load balancer that somebody names by its id, and the field that he names it in.
@@ -275,6 +285,14 @@ pub struct Outside {
 pub struct Named {
     pub id: Name,
     pub field: Name,
+    /// It is no id, but what the load balancer is called.
+    pub by_name: bool,
+}
+
+impl Named {
+    pub fn is(&self, id: &str, name: &str) -> bool {
+        *self.id == *if self.by_name { name } else { id }
+    }
 }
 
 /// A certificate in the cloud's own store.
@@ -282,6 +300,8 @@ pub struct Named {
 pub struct CloudTls {
     /// The address of a container or a secret.
     pub reference: Name,
+    /// Others, for those who ask for their names.
+    pub others: Vec<Name>,
     pub ports: Vec<ListenerId>,
     /// Where that is said.
     pub field: Name,
@@ -305,4 +325,17 @@ pub struct CloudTimeouts {
     pub member_connect: Option<u32>,
     pub member_data: Option<u32>,
     pub tcp_inspect: Option<u32>,
+}
+
+impl CloudTimeouts {
+    /// Each as it is here, or else as it is there.
+    #[must_use]
+    pub fn or(self, usual: CloudTimeouts) -> CloudTimeouts {
+        CloudTimeouts {
+            client_data: self.client_data.or(usual.client_data),
+            member_connect: self.member_connect.or(usual.member_connect),
+            member_data: self.member_data.or(usual.member_data),
+            tcp_inspect: self.tcp_inspect.or(usual.tcp_inspect),
+        }
+    }
 }

@@ -3,6 +3,8 @@
 
 mod cloud;
 mod http;
+mod octavia;
+mod ports;
 mod table;
 mod tls;
 
@@ -23,14 +25,16 @@ use seaway_model::{
 use crate::spelling::nearest;
 
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
-pub(crate) use cloud::{NAMED, TLS_CONTAINER, asks_for_adoption, options as of_clouds};
-pub use http::{FRONT_DOOR, HOST, PATH};
-pub use table::{BALANCE, CHECK, Row, SOURCE_RANGES, TRANSPARENT};
+pub(crate) use cloud::{FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, options as of_clouds};
+pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
+pub(crate) use octavia::{CALLED, FORWARDED_PORT, FORWARDED_PROTO, TLS_OTHERS};
+pub use ports::OfPorts;
+pub use table::{BALANCE, CHECK, CONNECTIONS, PROXY, Row, SOURCE_RANGES, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    table::ROWS.iter().chain(http::ROWS).chain(tls::ROWS).chain(cloud::ROWS)
+    table::ROWS.iter().chain(http::ROWS).chain(tls::ROWS).chain(cloud::ROWS).chain(octavia::ROWS)
 }
 
 /// What an owner asked for beyond its spec, resolved: defaults filled in.
@@ -44,6 +48,7 @@ pub struct Wishes {
     pub panic_threshold: u8,
     pub cookie_key: Option<CookieKey>,
     pub proxy: Option<ProxyVersion>,
+    pub proxy_of: OfPorts<Option<ProxyVersion>>,
     pub transparent: bool,
     pub proxy_from: Vec<IpNet>,
     pub sources: Vec<IpNet>,
@@ -67,6 +72,7 @@ pub struct Wishes {
 pub struct HttpWishes {
     /// The Service's own listeners speak it, or not.
     pub spoken: Option<bool>,
+    pub spoken_at: OfPorts<bool>,
     /// At the front door, whatever is usual there; or not.
     pub front_door: Option<bool>,
     pub hosts: Vec<HostPattern>,
@@ -78,6 +84,14 @@ pub struct HttpWishes {
 }
 
 impl HttpWishes {
+    /// It is spoken where a header of it is asked for.
+    fn ask(&mut self, header: OfPorts<bool>) {
+        let of_all = header.others().filter(|it| *it);
+        self.spoken = of_all.or(self.spoken);
+        // Where it is not asked of all, a port without it is as it would be.
+        self.spoken_at.extend(if of_all.is_some() { header } else { header.only(true) });
+    }
+
     fn of(defaults: &Defaults) -> HttpWishes {
         HttpWishes {
             terms: HttpTerms { reuse: defaults.reuse, ..HttpTerms::default() },
@@ -97,6 +111,7 @@ impl Wishes {
             panic_threshold: defaults.panic_threshold,
             cookie_key: defaults.cookie_key.clone(),
             proxy: None,
+            proxy_of: OfPorts::default(),
             transparent: false,
             proxy_from: Vec::new(),
             sources: Vec::new(),

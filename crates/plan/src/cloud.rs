@@ -5,14 +5,22 @@ mod remarks;
 
 pub(crate) use self::nodes::cloud_node;
 
+use std::collections::BTreeMap;
+
 use seaway_model::{
-    L4, Name, Problem, Reason,
+    L4, ListenerId, Name, Problem, Reason,
     config::{CloudDefaults, CloudPlace, MembersFrom},
     fact::FamilyPolicy,
-    load_balancer::{CheckKind, CloudTls, Floating, HealthCheck, Named, Outside},
+    load_balancer::{
+        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, CloudVip, Floating,
+        HealthCheck, Limits, Named, Outside, ProbeKind, Protocol,
+    },
 };
 
-use crate::{annotations::CHECK, demand::Demand};
+use crate::{
+    annotations::{CALLED, CHECK, CONNECTIONS, NAMED, OfPorts},
+    demand::{Demand, DemandPort},
+};
 
 const WHICH_CLOUD: &str =
     "Start seaway controller with --cloud-config FILE, the cloud.conf that says who we are there.";
@@ -36,7 +44,7 @@ impl Demand {
         match self.wishes.cloud.monitor {
             Some(false) => None,
             _ if asked => self.wishes.health.clone(),
-            monitor => monitor.unwrap_or(usual.monitor).then(|| self.terms(usual)),
+            monitor => monitor.unwrap_or(usual.monitor || self.asks_by()).then(|| self.terms(usual)),
         }
     }
 
@@ -50,6 +58,28 @@ impl Demand {
         let terms = self.check().unwrap_or_else(|| self.terms(usual));
         let kind = CheckKind::Http { path: "/healthz".into(), host: None, status: (200, 200), expect: None };
         (by_nodes && !otherwise).then_some(HealthCheck { kind, port: Some(port), ..terms })
+    }
+
+    /// Who says how members are probed wants them probed.
+    fn asks_by(&self) -> bool {
+        let CloudProbe { kind, path, codes, .. } = &self.wishes.cloud.probe;
+        kind.is_some() || path.is_some() || codes.is_some()
+    }
+
+    /// A kind of check that is asked for in our own words counts more.
+    fn probe(&self, usual: &CloudDefaults) -> CloudProbe {
+        let own = &self.wishes.cloud.probe;
+        if self.wishes.written.keys().any(|it| it.starts_with(CHECK)) {
+            return CloudProbe::default();
+        }
+        let (path, codes) = (own.path.clone().or_else(|| usual.probe.path.clone()), own.codes.clone());
+        let of_http = (own.path.is_some() || own.codes.is_some()).then_some(ProbeKind::Http);
+        CloudProbe {
+            kind: own.kind.or(usual.probe.kind).or(of_http),
+            path,
+            codes: codes.or_else(|| usual.probe.codes.clone()),
+            is_own: own.kind.is_some() || of_http.is_some(),
+        }
     }
 
     fn terms(&self, usual: &CloudDefaults) -> HealthCheck {
@@ -66,9 +96,9 @@ impl Demand {
     pub(crate) fn outside(&self) -> Option<Outside> {
         let (_, usual) = self.cloud.as_ref()?;
         let wishes = &self.wishes.cloud;
-        let internal = usual.internal || wishes.internal.unwrap_or(usual.internal);
         let nothing = CloudPlace::default();
         let class = wishes.class.as_ref().and_then(|it| usual.classes.get(it)).unwrap_or(&nothing);
+        let internal = usual.internal || wishes.internal.or(class.internal).unwrap_or(false);
         let own = &wishes.place;
         // Of what the outside reaches, the class says where it is; of what is internal, the Service.
         let [first, second] = if internal { [own, class] } else { [class, own] };
@@ -103,7 +133,7 @@ impl Demand {
             flavor: wishes.flavor.clone().or_else(|| usual.flavor.clone()),
             provider: wishes.provider.clone().or_else(|| Some(usual.provider.clone())),
             zone: wishes.zone.clone().or_else(|| usual.zone.clone()),
-            timeouts: wishes.timeouts,
+            timeouts: wishes.timeouts.or(usual.timeouts),
             tls: self.cloud_tls(usual),
             metrics: wishes.metrics,
             serial: usual.serial,
@@ -114,14 +144,57 @@ impl Demand {
             off: self.is_frozen(),
             preview: false,
             port,
-            named: wishes
-                .named
-                .clone()
-                .map(|id| Named { id, field: self.wishes.field_of(crate::annotations::NAMED) }),
+            named: self.named(),
+            group: self.group(),
             published: Vec::new(),
             unheld: false,
             most_shared: usual.most_shared,
+            tags: wishes.tags.and(&usual.tags),
+            headers: self.headers(),
+            probe: self.probe(usual),
+            member_tls: wishes.member_tls.clone(),
+            clients: self.clients(),
+            vip: CloudVip {
+                groups: [own, class, &usual.place]
+                    .into_iter()
+                    .find_map(|it| it.vip_groups.clone())
+                    .unwrap_or_default(),
+                qos: one(|it| &it.vip_qos, [own, class, &usual.place]),
+            },
+            pending: CloudPending {
+                limit: wishes.pending_limit.or(usual.pending.limit),
+                rebuild: wishes.rebuild_pending.unwrap_or(usual.pending.rebuild),
+            },
         })
+    }
+
+    /// A word is one of its namespace.
+    fn group(&self) -> Option<Name> {
+        let word = self.wishes.cloud.group.as_ref().filter(|_| self.named().is_none())?;
+        Some(format!("{}/{word}", self.service.meta.namespace).into())
+    }
+
+    /// The id counts more than what one is called.
+    fn named(&self) -> Option<Named> {
+        let wishes = &self.wishes.cloud;
+        let by_id = wishes.named.as_ref().map(|it| (it, NAMED, false));
+        let (id, option, by_name) = by_id.or_else(|| wishes.called.as_ref().map(|it| (it, CALLED, true)))?;
+        Some(Named { id: id.clone(), field: self.wishes.field_of(option), by_name })
+    }
+
+    /// What is added to requests beside X-Forwarded-For.
+    fn headers(&self) -> BTreeMap<ListenerId, CloudHeaders> {
+        let wishes = &self.wishes.cloud;
+        let of = |it: &DemandPort| {
+            let is_asked = |of: &OfPorts<bool>| of.at(&it.port) == Some(true);
+            let asked = CloudHeaders {
+                proto: is_asked(&wishes.forwarded_proto),
+                port: is_asked(&wishes.forwarded_port),
+            };
+            let is_http = self.protocol(&it.port) == Protocol::Http;
+            (is_http && asked != CloudHeaders::default()).then(|| (it.id(), asked))
+        };
+        self.ports.iter().filter_map(of).collect()
     }
 
     /// Nothing is created or changed for it: load balancers are switched off, or nobody knows where it may be and whether
@@ -136,7 +209,7 @@ impl Demand {
     }
 
     /// A Service that names Secrets of its own is not asked what the configuration says for all.
-    fn cloud_tls(&self, usual: &CloudDefaults) -> Option<CloudTls> {
+    pub(super) fn cloud_tls(&self, usual: &CloudDefaults) -> Option<CloudTls> {
         let tls = &self.wishes.tls;
         let usual_one = usual.tls_container.as_ref().filter(|_| tls.secrets.is_empty());
         let reference = self.wishes.cloud.tls_container.as_ref().or(usual_one)?.clone();
@@ -149,7 +222,32 @@ impl Demand {
             None => Name::default(),
         };
         let ports = ports.map(crate::demand::DemandPort::id).collect();
-        Some(CloudTls { reference, ports, field, looked_up: usual.barbican })
+        let others = self.wishes.cloud.tls_others.clone();
+        Some(CloudTls { reference, others, ports, field, looked_up: usual.barbican })
+    }
+
+    /// As the Service says, else as is usual in its cloud.
+    pub(crate) fn limits(&self) -> Limits {
+        let usual = self.cloud.as_ref().and_then(|(_, usual)| usual.connections);
+        let usual = usual.filter(|_| !self.wishes.written.contains_key(CONNECTIONS));
+        Limits { connections: usual.or(self.wishes.limits.connections), ..self.wishes.limits }
+    }
+
+    /// Those of a Secret are of no use there.
+    fn clients(&self) -> CloudClients {
+        let (cloud, tls) = (&self.wishes.cloud, &self.wishes.tls);
+        CloudClients {
+            authority: cloud.client_authority.clone(),
+            revoked: cloud.client_revoked.clone(),
+            optional: tls.clients_optional,
+            by_secret: tls.authorities.is_some(),
+        }
+    }
+
+    /// By a certificate of the cloud's own store.
+    pub(crate) fn cloud_ends_tls(&self, at: ListenerId) -> bool {
+        let usual = self.cloud.as_ref().map(|(_, usual)| usual);
+        usual.and_then(|it| self.cloud_tls(it)).is_some_and(|it| it.ports.contains(&at))
     }
 
     /// What it asks of clouds, where that cannot be.

@@ -9,11 +9,13 @@ use seaway_model::{
     Config, L4, ListenerId, Name, ObjectRef, Owner, Problem, Reason,
     config::{CloudDefaults, Exposed},
     fact::{Held, Service, ServiceKind, ServicePort, TargetPort},
-    load_balancer::Protocol,
+    load_balancer::{Protocol, ProxyVersion},
 };
 
 use crate::{
-    annotations::{SOURCE_RANGES, Wishes},
+    annotations::{
+        FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, OfPorts, PROTOCOL, PROXY, SOURCE_RANGES, Wishes,
+    },
     http::{Spoken, spoken},
     index::{Index, ServiceKey},
     members::is_served,
@@ -86,6 +88,7 @@ impl Demand {
             Demand::of_ports(whose(service), service, own_ports(service).collect(), config, cloud);
         demand.released = released;
         demand.told_of_clouds();
+        demand.problems.extend(demand.unknown_ports());
         Some(demand)
     }
 
@@ -119,6 +122,7 @@ impl Demand {
         demand.hosts_only = true;
         // tcpServices and udpServices say what it is.
         demand.speaks_http = false;
+        demand.wishes.http.spoken_at = OfPorts::default();
         demand.address = exposed.address;
         Ok(demand)
     }
@@ -215,10 +219,40 @@ impl Demand {
 
     /// What a listener at this port understands: HTTP if the Service says so, unless the port says otherwise.
     pub fn protocol(&self, port: &ServicePort) -> Protocol {
-        match (self.speaks_http, spoken(port)) {
+        let speaks_http = self.wishes.http.spoken_at.of(port).unwrap_or(self.speaks_http);
+        match (speaks_http, spoken(port)) {
             (true, Spoken::Http(_) | Spoken::Unknown) => Protocol::Http,
             _ => Protocol::Opaque,
         }
+    }
+
+    /// What members of a port are told who the client is by.
+    pub(crate) fn proxy(&self, port: &ServicePort) -> Option<ProxyVersion> {
+        self.wishes.proxy_of.of(port).unwrap_or(self.wishes.proxy)
+    }
+
+    /// Ports of which something is said, and that it does not have.
+    fn unknown_ports(&self) -> Vec<Problem> {
+        let ports = || self.service.ports.iter();
+        let (cloud, http) = (&self.wishes.cloud, &self.wishes.http.spoken_at);
+        let is_said = |it: &&str| self.wishes.written.contains_key(*it);
+        let of_http = [PROTOCOL, FORWARDED_FOR].into_iter().rfind(is_said);
+        let named = [
+            (FORWARDED_PROTO, cloud.forwarded_proto.unknown(ports())),
+            (FORWARDED_PORT, cloud.forwarded_port.unknown(ports())),
+            (PROXY, self.wishes.proxy_of.unknown(ports())),
+        ];
+        let http = of_http.map(|it| (it, http.unknown(ports())));
+        let named = http.into_iter().chain(named);
+        let named = named.filter(|(_, unknown)| !unknown.is_empty());
+        let has: Vec<String> = ports().map(|it| format!("{} {}", it.port, it.name)).collect();
+        let problem = |(option, unknown): (&'static str, Vec<String>)| {
+            let message =
+                format!("there is no port {}: nothing follows from what is said of it", unknown.join(", "));
+            let problem = Problem::new(self.owner.object(), Reason::BadAnnotation, message);
+            problem.at(self.wishes.field_of(option)).fix(format!("It has: {}.", has.join(", ")))
+        };
+        named.map(problem).collect()
     }
 
     /// Whether TLS ends at this port.
@@ -235,7 +269,8 @@ impl Demand {
     /// Whether members may be spoken to by TLS: where what comes is merely passed on, whoever sends it does that.
     pub(crate) fn speaks_tls(&self, wanted: &DemandPort) -> bool {
         self.protocol(&wanted.port) == Protocol::Http
-            || self.ends_tls(wanted) && self.wishes.tls.members.spoken == Some(true)
+            || (self.ends_tls(wanted) || self.cloud_ends_tls(wanted.id()))
+                && self.wishes.tls.members.spoken == Some(true)
     }
 
     /// Where clients are sent to from the open.

@@ -1,9 +1,9 @@
 //! Quantities as people write them in annotations and in the configuration: durations, ranges, lists.
 
-use std::{net::IpAddr, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
-use seaway_model::{IpRange, Name};
+use seaway_model::{IpRange, Name, load_balancer::ProbeKind};
 
 /// `300ms`, `5s`, `1m30s`, `1.5h`, as Go writes durations, or plain seconds (`5`).
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -99,6 +99,67 @@ pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
     })
 }
 
+/// What a cloud asks members by: `TLS-HELLO`.
+pub fn probe_kind(text: &str) -> Result<ProbeKind, String> {
+    let found = ProbeKind::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| {
+        let all = ProbeKind::ALL.map(ProbeKind::as_str);
+        format!("{text:?} is no type of health monitor; there are {}", all.join(", "))
+    })
+}
+
+/// A path to GET.
+pub fn probe_path(text: &str) -> Result<Name, String> {
+    if !text.starts_with('/') || text.bytes().any(|byte| byte <= b' ' || byte >= 127) {
+        return Err(format!("{text:?} is not a path; write one like /healthz"));
+    }
+    Ok(text.into())
+}
+
+/// Statuses of HTTP: `200`, `200,202` or `200-204`.
+pub fn probe_codes(text: &str) -> Result<Name, String> {
+    let is_code = |it: &str| it.len() == 3 && it.parse::<u16>().is_ok_and(|it| (100..600).contains(&it));
+    let is_right = match text.split_once('-') {
+        Some((first, last)) => is_code(first) && is_code(last) && first <= last,
+        None => text.split(',').all(|it| is_code(it.trim())),
+    };
+    let wrong = || format!("{text:?} is no status; write 200, 200,202 or 200-204");
+    is_right.then(|| text.replace(' ', "").into()).ok_or_else(wrong)
+}
+
+/// Ids of objects in a cloud, one at least.
+pub fn ids(text: &str) -> Result<BTreeSet<Name>, String> {
+    let ids: BTreeSet<Name> = list(text, |it| Ok(it.into()))?.into_iter().collect();
+    if ids.is_empty() { Err("it names none".to_owned()) } else { Ok(ids) }
+}
+
+/// How long something may be under way in a cloud. Less than a minute it is for each that is made.
+pub fn pending_limit(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        it if it < Duration::from_secs(60) => Err(format!("{text:?} is less than a minute, which is usual")),
+        it => Ok(it),
+    }
+}
+
+/// Longer ones have no room in the tag that says who wrote them.
+const LONGEST_TAG: usize = 240;
+/// By tags that begin so, controllers tell what is theirs.
+const RESERVED_TAGS: [&str; 2] = ["seaway.dev/", "kube_service_"];
+
+/// Tags of objects in a cloud: `team=shop,billing`.
+pub fn tags(text: &str) -> Result<BTreeSet<Name>, String> {
+    let tags = list(text, |tag| {
+        if let Some(reserved) = RESERVED_TAGS.iter().find(|it| tag.starts_with(**it)) {
+            return Err(format!("{tag:?} begins with {reserved}, by which controllers tell what is theirs"));
+        }
+        if tag.len() > LONGEST_TAG {
+            return Err(format!("a tag of {} bytes is too long; {LONGEST_TAG} are possible", tag.len()));
+        }
+        Ok(Name::from(tag))
+    })?;
+    if tags.is_empty() { Err("it names no tag".to_owned()) } else { Ok(tags.into_iter().collect()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,5 +219,34 @@ mod tests {
         for text in ["192.0.2.9-192.0.2.1", "192.0.2.1-2001:db8::1", "192.0.2.0/33", "x", "", "-"] {
             assert!(range(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn tags_are_a_list_and_none_of_them_is_a_controllers() {
+        let read = |text: &str| tags(text).map(|it| it.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(
+            read("team=shop, billing,,team=shop"),
+            Ok(vec!["billing".to_owned(), "team=shop".to_owned()])
+        );
+        for (text, why) in [
+            (" , ", "names no tag"),
+            ("a,seaway.dev/key=x", "seaway.dev/"),
+            ("kube_service_a_b_c", "kube_service_"),
+            (&*"x".repeat(241), "241 bytes"),
+        ] {
+            assert!(read(text).is_err_and(|it| it.contains(why)), "{text}");
+        }
+    }
+
+    #[test]
+    fn statuses_of_probes_are_one_some_or_a_range() {
+        for text in ["200", "200,202", "200, 202", "200-204"] {
+            assert_eq!(probe_codes(text), Ok(text.replace(' ', "").into()), "{text}");
+        }
+        for text in ["", "ok", "20", "200-", "204-200", "200;202", "700"] {
+            assert!(probe_codes(text).is_err(), "{text}");
+        }
+        assert_eq!(probe_kind("tls-hello"), Ok(ProbeKind::TlsHello));
+        assert!(probe_kind("GRPC").is_err_and(|it| it.contains("UDP-CONNECT")));
     }
 }

@@ -185,8 +185,9 @@ fn local_traffic(demand: &Demand) -> Vec<Problem> {
         let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
         problems.push(problem.at("spec.externalTrafficPolicy").fix(fix));
     };
-    let passed_on = demand.ports.iter().any(|it| demand.protocol(&it.port) == Protocol::Opaque);
-    if passed_on && demand.wishes.proxy.is_none() && !demand.wishes.transparent {
+    let passed_on = |it: &&DemandPort| demand.protocol(&it.port) == Protocol::Opaque;
+    let is_silent = demand.ports.iter().filter(passed_on).any(|it| demand.proxy(&it.port).is_none());
+    if is_silent && !demand.wishes.transparent {
         tell(
             "Local keeps traffic on one host, but members see the address of that host, not the client's",
             "Say seaway.dev/transparent: \"true\"; or, if the members understand it, seaway.dev/proxy-protocol: v2. Of HTTP, \
@@ -226,7 +227,7 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
         http,
         sources: demand.sources(),
         proxy_from: wishes.proxy_from.clone(),
-        limits: wishes.limits,
+        limits: demand.limits(),
         timeouts: wishes.timeouts,
     }
 }
@@ -286,7 +287,7 @@ pub(crate) fn backend_tls(
     certificates: &Certificates,
 ) -> Option<Arc<BackendTls>> {
     let (wishes, meta) = (&demand.wishes.tls.members, &demand.service.meta);
-    // In a cloud it is refused; what a port says of its protocol is not asked for.
+    // In a cloud, what a port says of its protocol is not asked for.
     if !may_be || !wishes.spoken.unwrap_or(demand.cloud.is_none() && speaks_tls(port)) {
         return None;
     }
@@ -351,7 +352,7 @@ pub(crate) fn pool(
         passive: wishes.passive,
         slow_start: wishes.slow_start,
         panic_threshold: wishes.panic_threshold,
-        proxy: wishes.proxy,
+        proxy: demand.proxy(port),
         transparent: false,
         http: wishes.http.terms,
         members: found.list,

@@ -49,6 +49,10 @@ impl Demand {
     pub(crate) fn drops_second(&self, family: Family) -> bool {
         let families = self.service.families;
         let is_second = families.second == Some(family) && families.policy != FamilyPolicy::Single;
-        !is_second || self.wishes.cloud.named.is_some() || self.wishes.cloud.port.is_some()
+        !is_second
+            || self.wishes.cloud.named.is_some()
+            || self.wishes.cloud.called.is_some()
+            || self.wishes.cloud.group.is_some()
+            || self.wishes.cloud.port.is_some()
     }
 }

@@ -52,7 +52,7 @@ fn is_reached(options: &Options, member: &Member) -> bool {
     is_transparent(outside.provider.as_ref()) || Family::of(member.at.ip()) == first
 }
 
-fn is_of_nodes(options: &Options, check: &HealthCheck) -> bool {
+pub(super) fn is_of_nodes(options: &Options, check: &HealthCheck) -> bool {
     let http = matches!(check.kind, CheckKind::Http { .. });
     options.local_only && http && check.port.is_some() && check.port == options.health_check_node_port
 }

@@ -9,7 +9,10 @@ use seaway_model::{
 };
 use seaway_openstack::credentials::{CloudConf, ini::Entry};
 use seaway_plan::{
-    quantity::{duration, list, network, number, selector},
+    quantity::{
+        duration, ids, list, network, number, pending_limit, probe_codes, probe_kind, probe_path, selector,
+        tags,
+    },
     spelling::nearest,
 };
 
@@ -54,6 +57,32 @@ const BALANCER: &[Row<CloudDefaults>] = &[
     }),
     ("max-shared-lb", |it, text| number(text, 1..=100).map(|n| it.most_shared = n)),
     ("provider-requires-serial-api-calls", |it, text| truth(text).map(|yes| it.serial = yes)),
+    // From here on those that the cloud provider's controller does not have.
+    ("load-balancer-tags", |it, text| tags(text).map(|tags| it.tags.balancer = tags)),
+    ("listener-tags", |it, text| tags(text).map(|tags| it.tags.listener = tags)),
+    ("pool-tags", |it, text| tags(text).map(|tags| it.tags.pool = tags)),
+    ("floating-ip-tags", |it, text| tags(text).map(|tags| it.tags.floating = tags)),
+    ("timeout-client-data", |it, text| {
+        number(text, MILLISECONDS).map(|time| it.timeouts.client_data = Some(time))
+    }),
+    ("timeout-member-connect", |it, text| {
+        number(text, MILLISECONDS).map(|time| it.timeouts.member_connect = Some(time))
+    }),
+    ("timeout-member-data", |it, text| {
+        number(text, MILLISECONDS).map(|time| it.timeouts.member_data = Some(time))
+    }),
+    ("timeout-tcp-inspect", |it, text| {
+        number(text, MILLISECONDS).map(|time| it.timeouts.tcp_inspect = Some(time))
+    }),
+    ("connection-limit", |it, text| {
+        let limit = if text == "-1" { Ok(0) } else { number(text, 1..=u64::from(u32::MAX)) };
+        limit.map(|limit: u32| it.connections = Some(limit).filter(|it| *it > 0))
+    }),
+    ("monitor-type", |it, text| probe_kind(text).map(|kind| it.probe.kind = Some(kind))),
+    ("monitor-path", |it, text| probe_path(text).map(|path| it.probe.path = Some(path))),
+    ("monitor-codes", |it, text| probe_codes(text).map(|codes| it.probe.codes = Some(codes))),
+    ("pending-limit", |it, text| pending_limit(text).map(|time| it.pending.limit = Some(time))),
+    ("rebuild-on-pending", |it, text| truth(text).map(|yes| it.pending.rebuild = yes)),
 ];
 
 const PLACE: &[Row<CloudPlace>] = &[
@@ -73,7 +102,13 @@ const PLACE: &[Row<CloudPlace>] = &[
     ("floating-subnet-id", |it, text| {
         some(text).map(|it_is| it.floating_subnet = Some(FloatingSubnet::Id(it_is)))
     }),
+    // In [LoadBalancer] it is for all, whatever a Service says; in a class, where its Services say nothing.
+    ("internal-lb", |it, text| truth(text).map(|yes| it.internal = Some(yes))),
+    ("vip-security-groups", |it, text| ids(text).map(|ids| it.vip_groups = Some(ids))),
+    ("vip-qos-policy", |it, text| some(text).map(|id| it.vip_qos = Some(id))),
 ];
+
+const MILLISECONDS: std::ops::RangeInclusive<u64> = 0..=u32::MAX as u64;
 
 const NETWORKING: &[Row<CloudDefaults>] = &[
     ("ipv6-support-disabled", |it, text| truth(text).map(|yes| it.networking.no_ipv6 = yes)),

@@ -11,12 +11,13 @@ use seaway_openstack::{octavia::LoadBalancer, resource::Id};
 
 use super::{
     Octavia,
+    shares::Claims,
     steps::{Observed, Step},
 };
 
 /// By which load balancer they wait.
 #[derive(Default)]
-pub(super) struct Crowded(Mutex<HashMap<Unit, Name>>);
+pub(super) struct Crowded(Mutex<HashMap<Unit, Name>>, Claims);
 
 impl Crowded {
     pub(super) fn waits(&self, unit: &Unit, at: &str) {
@@ -25,6 +26,10 @@ impl Crowded {
 
     pub(super) fn gone(&self, unit: &Unit) {
         self.all().remove(unit);
+    }
+
+    pub(super) fn claims(&self) -> &Claims {
+        &self.1
     }
 
     fn freed(&self, at: &str, by: &Unit) -> Vec<Unit> {

@@ -32,6 +32,9 @@ pub(super) fn found(known: &Observed, now: &Observed) -> Vec<String> {
             (Some(was), Some(is)) if was.id != is.id => {
                 found.push(format!("floating IP {} leads to it instead of {}", is.id, was.id));
             }
+            (Some(was), Some(is)) if !was.tags.is_subset(&is.tags) => {
+                found.push(format!("tags of floating IP {} were removed", is.id));
+            }
             _ => {}
         }
     }

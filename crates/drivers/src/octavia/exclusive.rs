@@ -1,6 +1,7 @@
 //! Writes that must not meet: who is on a load balancer with others is changed one at a time.
 
 use std::{
+    collections::BTreeSet,
     hash::{DefaultHasher, Hash, Hasher},
     time::Duration,
 };
@@ -35,6 +36,10 @@ impl Octavia {
         {
             return Box::pin(self.mark(joined, change, observed)).await;
         }
+        if let Step::Abandon(id) = step {
+            self.abandon(unit, id, observed);
+            return Ok(());
+        }
         let closes = observed.closes(step);
         if !closes && !matches!(step, Step::Join(_) | Step::Leave(..)) {
             return Box::pin(write::write(&joined.cloud, step, observed)).await;
@@ -68,7 +73,7 @@ impl Octavia {
         done
     }
 
-    /// Adds tags to what there is now: whoever came since they were read has written his own.
+    /// Adds tags to what there is now, and takes its own away: who came since they were read has written others.
     async fn mark(
         &self,
         joined: &Joined,
@@ -81,8 +86,9 @@ impl Octavia {
         let _turn = self.sharing[stripe(id)].lock().await;
         if let (Edit::To(tags), Some(it)) = (&mut change.tags, &it) {
             let now = joined.cloud.all::<LoadBalancer>().read::<LoadBalancer>(&it.id).await?;
+            let gone: BTreeSet<String> = it.tags.difference(tags).cloned().collect();
             tags.retain(|tag| !it.tags.contains(tag));
-            tags.extend(now.tags);
+            tags.extend(now.tags.into_iter().filter(|tag| !gone.contains(tag)));
         }
         write::write(&joined.cloud, &Step::Change(Box::new(change)), observed).await
     }

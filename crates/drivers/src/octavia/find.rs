@@ -22,9 +22,12 @@ use seaway_openstack::{
 };
 
 use super::{
+    named::all_named,
     names::Cluster,
     shared::{self, Marks, Shared},
+    shares,
     steps::Branch,
+    tags,
 };
 
 /// What a Service wants, as far as it tells which load balancer it had before us.
@@ -100,7 +103,7 @@ impl Sought<'_> {
 
     /// Nothing tells of one that it had before us.
     pub(super) fn is_new(&self) -> bool {
-        self.named.is_none() && self.published.is_empty()
+        self.named.is_none() && self.published.is_empty() && shares::word(self.wish).is_none()
     }
 
     /// Addresses that its status has.
@@ -224,11 +227,24 @@ pub(super) async fn find(
     }
     let Some(sought) = sought else { return Ok(Found::Nothing) };
     // The other controller asks for what is not there for ever, and the Service never gets one.
-    if let Some(named) = &sought.named
-        && let Some(it) = by_id(cloud, &named.id).await?
-        && let Some(found) = judged(cluster, sought, marks, it, Why::Annotation)
-    {
-        return Ok(found);
+    if let Some(word) = shares::word(sought.wish).filter(|_| !sought.is_former()) {
+        let tags = [cluster.tag(), shares::tag(word)];
+        let query = Query::all().tagged(tags.iter().map(String::as_str));
+        let mut found = cloud.all::<LoadBalancer>().list::<LoadBalancer>(query).await?;
+        found.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+        if let Some(it) = found.into_iter().find(stays) {
+            return Ok(Found::There { it: Box::new(it), doubles: Vec::new(), why: Why::Invitation });
+        }
+    }
+    if let Some(named) = &sought.named {
+        let mut there = all_named(cloud, named).await?;
+        if named.by_name && there.len() != 1 && !sought.is_former() {
+            return Ok(Found::Refused(not_one(sought, named, &there)));
+        }
+        let it = there.pop().filter(|_| there.is_empty());
+        if let Some(found) = it.and_then(|it| judged(cluster, sought, marks, it, Why::Annotation)) {
+            return Ok(found);
+        }
     }
     for ip in &sought.published {
         if let Some(it) = by_address(cloud, *ip).await?
@@ -283,18 +299,19 @@ fn judged(
 /// it was not made with.
 fn is_double(it: &LoadBalancer, other: &LoadBalancer, floating: Option<&IpAddr>) -> bool {
     let is_alike = it.name == other.name && it.description == other.description;
-    is_alike && other.tags.is_subset(&it.tags) && floating.is_none() && stays(other)
+    is_alike && tags::own(&other.tags).is_subset(&it.tags) && floating.is_none() && stays(other)
 }
 
 /// Of several that have the tags of one Service, the oldest first, the one that stays: whose address is published, then the
-/// one that a floating IP leads to. A request that is done long after it was repeated made the older one. And those that go.
+/// one that a floating IP leads to, then one that has been ready at least once. A request that is done long after it was
+/// repeated made the older one. And those that go.
 pub(super) fn chosen(
     mut all: Vec<(LoadBalancer, Option<IpAddr>)>,
     published: &[IpAddr],
 ) -> Option<(LoadBalancer, Vec<Id<LoadBalancer>>)> {
     all.sort_by_key(|(it, floating)| {
         let is_published = it.vip_address.iter().chain(floating).any(|ip| published.contains(ip));
-        (!is_published, floating.is_none())
+        (!is_published, floating.is_none(), it.provisioning_status == Provisioning::PendingCreate)
     });
     let mut all = all.into_iter();
     let (it, _) = all.next()?;
@@ -344,12 +361,6 @@ pub(super) fn stays(it: &LoadBalancer) -> bool {
     it.provisioning_status != Provisioning::PendingDelete
 }
 
-async fn by_id(cloud: &Cloud, id: &Name) -> Result<Option<LoadBalancer>, Error> {
-    // What cannot be an id was refused before.
-    let Ok(id) = id.parse::<Id<LoadBalancer>>() else { return Ok(None) };
-    Ok(cloud.all::<LoadBalancer>().find::<LoadBalancer>(&id).await?.filter(stays))
-}
-
 /// The load balancer that an address leads to: it is its VIP, or a floating IP to it.
 async fn by_address(cloud: &Cloud, ip: IpAddr) -> Result<Option<LoadBalancer>, Error> {
     let balancers = cloud.all::<LoadBalancer>();
@@ -363,6 +374,19 @@ async fn by_address(cloud: &Cloud, ip: IpAddr) -> Result<Option<LoadBalancer>, E
     }
     let at = balancers.list::<LoadBalancer>(Query::all().with("vip_address", ip)).await?;
     Ok(at.into_iter().find(stays))
+}
+
+/// Nobody knows which is meant, and none is made instead.
+fn not_one(sought: &Sought<'_>, named: &Named, there: &[LoadBalancer]) -> Problem {
+    let ids: Vec<&str> = there.iter().map(|it| it.id.as_str()).collect();
+    let message = match ids.is_empty() {
+        true => format!("no load balancer is called {}; none is made until there is one", named.id),
+        false => format!("{} load balancers are called {}: {}", ids.len(), named.id, ids.join(", ")),
+    };
+    sought.problem(Reason::BadAnnotation, message).fix(
+        "Name one that is there, or its id in loadbalancer.openstack.org/load-balancer-id. Without the annotation the Service \
+         gets one of its own.",
+    )
 }
 
 fn by_name_alone(sought: &Sought<'_>, it: &LoadBalancer) -> Problem {

@@ -11,6 +11,7 @@ use seaway_openstack::{
 pub(super) use self::{external::External, write::write};
 use super::{
     steps::{Observed, Step},
+    tags,
     wanted::WantedFloating,
 };
 
@@ -53,6 +54,10 @@ pub(super) fn floating(
             steps.extend(there.as_ref().map(|it| let_go(it, ours)));
             steps.extend(goes);
         }
+    }
+    if let Some(wish) = wish {
+        let is_another = steps.iter().any(|it| matches!(it, Step::Move(_)));
+        steps.extend(tags::of_floating(wish, observed.floating.as_ref(), is_another));
     }
     steps
 }

@@ -13,6 +13,8 @@ use super::{
     Joined, Known, LOOK, Octavia,
     away::Asker,
     find::Sought,
+    is_paused,
+    monitors::to_weigh,
     names::Cluster,
     poll::Found,
     read::{self, Read},
@@ -186,6 +188,27 @@ impl Octavia {
                 .filter(|it| it.port_id.is_none());
         }
         Ok(Observed { kept: now.kept, ..left })
+    }
+
+    /// No monitor is written while it is not known where it would ask members.
+    pub(super) async fn weigh(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        desired: &Desired,
+        observed: &mut Observed,
+    ) -> Result<(), Failure> {
+        let Some(wanted) = self.wanted(unit, desired, observed).filter(|_| !is_paused(desired)) else {
+            return Ok(());
+        };
+        let of = observed.balancer.as_ref().map(|it| to_weigh(&wanted, it)).unwrap_or_default();
+        if of.is_empty() || observed.is_pending() {
+            return Ok(());
+        }
+        let read = read::weigh(&joined.cloud, observed, |id, _| of.contains(id)).await;
+        read.map_err(|error| self.failed(&Asker::of(unit), &error))?;
+        self.known().entry(unit.clone()).and_modify(|it| it.observed.balancer = observed.balancer.clone());
+        Ok(())
     }
 }
 

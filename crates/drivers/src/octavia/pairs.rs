@@ -69,7 +69,7 @@ impl Part {
         if matches!(key, LbKey::Second(..)) {
             // Those are of the first.
             (outside.subnet, outside.network, outside.member_subnet) = (None, None, None);
-            (outside.named, outside.published) = (None, Vec::new());
+            (outside.named, outside.group, outside.published) = (None, None, Vec::new());
         }
         for pool in wish.pools.values_mut() {
             if !pool.members.iter().all(|it| is_its(&it.at.ip())) {
@@ -92,7 +92,7 @@ impl Part {
 
 /// Another's has the addresses that it has, and so has a port that somebody names: nothing is made beside it.
 fn has_one_only(outside: &Outside, guest: bool) -> bool {
-    outside.port.is_some() || outside.named.is_some() && guest
+    outside.port.is_some() || (outside.named.is_some() || outside.group.is_some()) && guest
 }
 
 fn nobody(family: Family) -> IpNet {
@@ -159,7 +159,7 @@ impl Octavia {
             return Some(false);
         }
         // One that it names may be its own, or another's.
-        if outside.named.is_some() && self.is_guest(unit)? {
+        if (outside.named.is_some() || outside.group.is_some()) && self.is_guest(unit)? {
             return Some(false);
         }
         if !self.abilities(wish, None).has(Ability::AdditionalVips) {

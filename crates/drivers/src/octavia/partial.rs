@@ -80,7 +80,10 @@ impl Octavia {
         let Desired::LoadBalancer(wish) = desired else { return Ok(()) };
         let refused = self.refused_of(unit, desired, observed);
         let is_new = observed.balancer.is_none() && !refused.problems.is_empty();
-        if is_new && refused.is_whole(wish) { Err(Failure::User(refused.problems)) } else { Ok(()) }
+        if is_new && refused.is_whole(wish) {
+            return Err(Failure::User(refused.problems));
+        }
+        self.claim(unit, desired, observed)
     }
 
     /// As it can be: without what is refused and not there, and with what is there as it is.
@@ -89,6 +92,7 @@ impl Octavia {
         if refused.metrics {
             wanted.metrics = None;
         }
+        super::vip::lessen(wanted, observed);
         let branches = observed.balancer.as_ref().map(|it| &it.branches);
         for id in &refused.ports {
             match (branches.and_then(|it| it.get(id)), wanted.listeners.get_mut(id)) {

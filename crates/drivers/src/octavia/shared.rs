@@ -16,6 +16,7 @@ use std::{
 
 use seaway_model::{
     Desired, Kind, LbKey, ListenerId, LoadBalancer as Wish, Name, ObjectRef, Owner, Problem, Reason, Unit,
+    load_balancer::Named,
 };
 use seaway_openstack::{
     Class, Cloud, Error,
@@ -26,7 +27,7 @@ use seaway_openstack::{
 use super::{
     floating::floating,
     names::{Cluster, KEY, end_of_second, key_text},
-    spare,
+    shares, spare,
     steps::{Balancer, Branch, Observed, Step, of_children},
     tls::keep,
     wanted::Wanted,
@@ -169,7 +170,14 @@ pub(super) fn marks(cluster: &Cluster, key: &LbKey) -> Option<Marks> {
 pub(super) fn names_another(desired: &Desired, observed: &Observed) -> bool {
     let (Desired::LoadBalancer(wish), Some(balancer)) = (desired, &observed.balancer) else { return false };
     let named = wish.options.outside.as_ref().and_then(|it| it.named.as_ref());
-    named.is_none_or(|it| *it.id != *balancer.it.id.as_str())
+    // One that was renamed is still the one that was meant, until another is called so.
+    let is_there =
+        |it: &Named| observed.shared.named.as_ref().is_some_and(|(id, there)| *id == it.id && *there);
+    let is_it = |it: &Named| it.is(balancer.it.id.as_str(), &balancer.it.name);
+    match named {
+        Some(it) => !is_it(it) && (!it.by_name || is_there(it)),
+        None => shares::word(wish).is_none(),
+    }
 }
 
 /// All that guests of this cluster are on has it.
@@ -439,8 +447,20 @@ pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed) -> Vec<Probl
     problems.extend(taken.map(|(id, whose)| conflict(owner, &balancer.it, *id, whose)));
     let named = wish.options.outside.as_ref().and_then(|it| it.named.as_ref());
     let is_gone = |id: &Name| observed.shared.named.as_ref().is_some_and(|(it, there)| it == id && !there);
-    let elsewhere = named.filter(|it| *it.id != *balancer.it.id.as_str() && !observed.shared.guest);
+    let is_it = |it: &Named| it.is(balancer.it.id.as_str(), &balancer.it.name);
+    let elsewhere = named.filter(|it| !is_it(it) && !observed.shared.guest);
     let elsewhere = elsewhere.filter(|it| !is_gone(&it.id));
+    problems.extend(shares::told(owner, wish, observed, balancer));
+    let renamed = named.filter(|it| it.by_name && !is_it(it) && observed.shared.guest);
+    problems.extend(renamed.map(|named| {
+        let message = format!(
+            "no load balancer is called {} any more: it stays on {}, which is called {}",
+            named.id, balancer.it.id, balancer.it.name
+        );
+        Problem::new(owner.object(), Reason::BadAnnotation, message)
+            .at(named.field.clone())
+            .fix("Say what it is called, or give it that name again.")
+    }));
     problems.extend(elsewhere.map(|named| {
         let message = format!(
             "it names load balancer {}, and the Service has one of its own, {}, where it stays",

@@ -20,6 +20,7 @@ use super::{
     affinity::{is_of_ovn, lingers},
     seats::seats,
     steps::{Balancer, Branch, PoolBranch, Step, after_number, named, new_pool, text},
+    tags,
     wanted::{Wanted, WantedListener},
 };
 
@@ -36,7 +37,7 @@ pub(super) fn loose<'p>(it: &LoadBalancer, pools: impl Iterator<Item = &'p Pool>
 pub(super) fn clear(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
     let own = text(&wanted.balancer.name);
     let marks = match &wanted.balancer.tags {
-        Edit::To(tags) => tags.is_subset(&balancer.it.tags),
+        Edit::To(tags) => tags::own(tags).is_subset(&balancer.it.tags),
         Edit::Leave => false,
     };
     let is_ours = |name: &str| {

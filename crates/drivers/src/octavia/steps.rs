@@ -11,7 +11,6 @@ use std::{
 
 use seaway_model::{L4, ListenerId, Owner, Problem, Unit, load_balancer::Certificate};
 use seaway_openstack::{
-    Service,
     neutron::{FloatingIp, Network, SecurityGroup},
     octavia::{
         HealthMonitor, HealthMonitorChange, Listener, ListenerChange, LoadBalancer, LoadBalancerChange,
@@ -22,8 +21,9 @@ use seaway_openstack::{
 };
 
 use super::{
-    affinity,
+    affinity, clients,
     floating::floating,
+    member_tls,
     mend::{Mend, Place},
     monitors::of_monitor,
     names::{number_in, numbered},
@@ -31,8 +31,9 @@ use super::{
     seats::seats,
     shared::{Marks, Shared},
     spare::{self, Loose},
-    timeouts,
+    tags, timeouts,
     tls::{Kept, keep},
+    vip,
     wanted::{Wanted, WantedFloating, WantedListener},
 };
 
@@ -56,6 +57,8 @@ pub struct Observed {
     pub lost: Option<(Owner, Problem)>,
     /// It is PENDING for too long.
     pub stuck: Option<(Owner, Problem)>,
+    /// So long that another is to be made beside it.
+    pub abandon: Option<Id<LoadBalancer>>,
     /// Left of a request that was done after nobody waited for it any more.
     pub doubles: Vec<Id<LoadBalancer>>,
     /// Certificates that are kept for it.
@@ -186,6 +189,8 @@ pub enum Step {
     Lead(Id<FloatingIp>),
     /// Says anew whose it is, and whether it stays.
     Describe(Id<FloatingIp>, String),
+    /// The one that leads there by now, if it was made for this.
+    TagFloating(Box<WantedFloating>),
     Detach(Id<FloatingIp>),
     RemoveFloating(Id<FloatingIp>),
     /// By these tags.
@@ -200,33 +205,10 @@ pub enum Step {
     Keep(String, Arc<Certificate>),
     /// Nobody shows it any more.
     Forget(String),
+    /// It never was ready, and another is made beside it.
+    Abandon(Id<LoadBalancer>),
     /// New machines below it; all else stays.
     Failover(Id<LoadBalancer>),
-}
-
-impl Step {
-    /// Who does it.
-    pub fn service(&self) -> Service {
-        match self {
-            Step::AddFloating(_) | Step::Allocate(_) | Step::Move(_) => Service::Network,
-            Step::Lead(_) | Step::Describe(..) => Service::Network,
-            Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveGroup(_) => Service::Network,
-            Step::Keep(..) | Step::Forget(_) => Service::KeyManager,
-            _ => Service::LoadBalancer,
-        }
-    }
-
-    /// While a load balancer is changed, it takes no second change.
-    pub fn locks(&self) -> bool {
-        let besides = matches!(
-            self,
-            Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveDouble(_) | Step::RemoveGroup(_)
-        );
-        let first =
-            matches!(self, Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) | Step::Keep(..));
-        let moves = matches!(self, Step::Allocate(_) | Step::Move(_));
-        !besides && !first && !moves
-    }
 }
 
 /// `ours`: whether a floating IP with such a description was made for this load balancer.
@@ -294,9 +276,10 @@ fn of_balancer(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
     // Names are given once, and what others have marked stays marked.
     (change.name, change.description) = (Edit::Leave, Edit::Leave);
     if let Edit::To(tags) = &wanted.balancer.tags {
-        let both: BTreeSet<String> = balancer.it.tags.union(tags).cloned().collect();
-        change.tags = Edit::To(both).against(&balancer.it.tags);
+        let both: BTreeSet<String> = balancer.it.tags.union(&tags::own(tags)).cloned().collect();
+        change.tags = Edit::To(tags::merged(&both, &wanted.balancer.tags)).against(&balancer.it.tags);
     }
+    vip::keep(&mut change, &wanted.balancer, &balancer.it);
     if !change.is_empty() {
         steps.push(Step::Change(Box::new(change)));
     }
@@ -380,6 +363,8 @@ fn of_listener(id: ListenerId, wish: &NewListener, there: &Listener) -> Option<S
     change.name = Edit::Leave;
     change.tags = Edit::Leave;
     timeouts::reset(&mut change, wish, there);
+    tags::keep(&mut change.tags, &wish.tags, &there.tags);
+    clients::reset(&mut change, wish, there);
     if there.connection_limit.is_none() && wish.connection_limit == Edit::To(Some(-1)) {
         change.connection_limit = Edit::Leave;
     }
@@ -411,7 +396,9 @@ fn of_pool(
     steps: &mut Vec<Step>,
 ) {
     let mut change = PoolChange::between(&there.pool, &wish.pool);
-    change.name = Edit::Leave;
+    (change.name, change.tags) = (Edit::Leave, Edit::Leave);
+    tags::keep(&mut change.tags, &wish.pool.tags, &there.pool.tags);
+    member_tls::reset(&mut change, &wish.pool, &there.pool);
     if let (Edit::To(Some(wish)), Some(now)) =
         (&wish.pool.session_persistence, &there.pool.session_persistence)
         && affinity::is_as_wished(wish, now)

@@ -77,7 +77,8 @@ pub(super) fn end_tls(
         }
         (None, Some(theirs)) => {
             it.listener.default_tls_container_ref = Edit::To(Some(theirs.reference.to_string()));
-            it.listener.sni_container_refs = Edit::To(Vec::new());
+            it.listener.sni_container_refs =
+                Edit::To(theirs.others.iter().map(ToString::to_string).collect());
         }
         (None, None) => return kept,
     }
@@ -120,11 +121,10 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
             refuse(Reason::Unsupported, what, "Choose another provider, or serve TLS at the members.");
             continue;
         }
-        if let (None, Some(theirs)) = (&listener.tls, theirs)
-            && theirs.looked_up
-            && which(&theirs.reference).is_none()
-        {
-            let what = format!("{} is no reference to a container or a secret", theirs.reference);
+        let theirs = theirs.filter(|it| listener.tls.is_none() && it.looked_up);
+        let named = theirs.iter().flat_map(|it| it.others.iter().chain([&it.reference]));
+        for reference in named.filter(|it| !is_reference(it)) {
+            let what = format!("{reference} is no reference to a container or a secret");
             let fix = "It ends with containers/ID or secrets/ID, as Barbican tells it.";
             refuse(Reason::BadAnnotation, what, fix);
         }
@@ -137,7 +137,6 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
         }
         for (is_asked, what) in [
             (listener.protocol != Protocol::Http, "TLS is ended here for HTTP only"),
-            (tls.clients.is_some(), "certificates of clients are not asked for in clouds"),
             (!tls.through.is_empty(), "TLS that goes on untouched has no names in clouds"),
         ] {
             if is_asked {
@@ -152,6 +151,16 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
 enum Which {
     Container(Id<Container>),
     Secret(Id<Secret>),
+}
+
+/// Whether TLS ends there.
+pub(super) fn is_ended(wish: &LoadBalancer, listener: &Listener) -> bool {
+    listener.tls.is_some() || named(wish, listener).is_some()
+}
+
+/// To a container or a secret.
+pub(super) fn is_reference(text: &str) -> bool {
+    which(text).is_some()
 }
 
 fn which(reference: &str) -> Option<Which> {
@@ -173,23 +182,32 @@ pub(super) async fn lost(
     let Some((listener, tls)) = wish.listeners.values().find_map(|it| Some((it, named(wish, it)?))) else {
         return Ok(None);
     };
-    let shown = observed.balancer.iter().flat_map(|it| it.branches.values());
-    let mut shown = shown.filter_map(|it| it.listener.default_tls_container_ref.as_deref());
-    if !tls.looked_up || shown.any(|it| it == tls.reference.as_str()) {
-        return Ok(None);
+    let shown: BTreeSet<&str> = observed
+        .balancer
+        .iter()
+        .flat_map(|it| it.branches.values())
+        .flat_map(|it| it.listener.default_tls_container_ref.iter().chain(&it.listener.sni_container_refs))
+        .map(String::as_str)
+        .collect();
+    let mut lost = None;
+    for reference in tls.others.iter().chain([&tls.reference]) {
+        if !tls.looked_up || shown.contains(reference.as_str()) {
+            continue;
+        }
+        let is_there = match which(reference) {
+            Some(Which::Container(id)) => cloud.all::<Container>().find::<Container>(&id).await?.is_some(),
+            Some(Which::Secret(id)) => cloud.all::<Secret>().find::<Secret>(&id).await?.is_some(),
+            None => true,
+        };
+        lost = lost.or((!is_there).then_some(reference));
     }
-    let is_there = match which(&tls.reference) {
-        Some(Which::Container(id)) => cloud.all::<Container>().find::<Container>(&id).await?.is_some(),
-        Some(Which::Secret(id)) => cloud.all::<Secret>().find::<Secret>(&id).await?.is_some(),
-        None => true,
-    };
-    let problem = || {
-        let message = format!("Barbican has no {}; listeners stay as they are", tls.reference);
+    let problem = |reference: &seaway_model::Name| {
+        let message = format!("Barbican has no {reference}; listeners stay as they are");
         let problem = Problem::new(listener.owner.object(), Reason::NoSuchSecret, message);
         let fix = "Name one that is there, or say container-store=external in [LoadBalancer].";
         (listener.owner.clone(), problem.at(tls.field.clone()).fix(fix))
     };
-    Ok((!is_there).then(problem))
+    Ok(lost.map(problem))
 }
 
 /// Listeners that are to show what is not there stay as they are, and new ones are not made; members follow all the same.

@@ -1,14 +1,10 @@
 //! What owners are told: in passing, as events, what was found and done; and what is so, as Problems.
 
-use std::{
-    collections::BTreeSet,
-    sync::PoisonError,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, time::Instant};
 
 use seaway_engine::Failure;
-use seaway_model::{Desired, LoadBalancer, Name, Owner, Problem, Reason, Unit};
-use seaway_openstack::{Error, octavia::Provisioning, resource::Edit, survey::date};
+use seaway_model::{Desired, LoadBalancer, Owner, Problem, Reason, Unit};
+use seaway_openstack::{Error, octavia::Provisioning, resource::Edit};
 
 use super::{
     Joined, Octavia, affinity, born, drift, is_paused,
@@ -16,6 +12,7 @@ use super::{
     pairs::Part,
     partial,
     steps::{Observed, Step},
+    tags, vip,
 };
 
 /// Hears what an owner is to be told in passing.
@@ -29,8 +26,6 @@ pub struct Note {
     pub text: String,
 }
 
-/// An operation of Octavia that is well takes minutes at most.
-const STUCK: Duration = Duration::from_secs(900);
 /// Named one by one, no more than that.
 const NAMED: usize = 5;
 
@@ -51,7 +46,7 @@ impl Octavia {
             }
             past.clone()
         });
-        self.judge_pending(joined, unit, observed);
+        self.judge_pending(joined, unit, desired, observed);
         if let (true, Unit::LoadBalancer(_, key)) = (desired.is_absent(), unit) {
             // What is kept stays where it is.
             observed.stray.take_if(|it| !joined.cluster.made(&it.description, key));
@@ -85,36 +80,6 @@ impl Octavia {
             observed.mend =
                 is_new.then_some(Mend::Remake { why: "what is asked for comes with a new one alone" });
         }
-    }
-
-    /// What stays PENDING takes no change, not even its deletion; only the cloud's operators can end that.
-    fn judge_pending(&self, joined: &Joined, unit: &Unit, observed: &mut Observed) {
-        observed.stuck = None;
-        let Some(balancer) = observed.balancer.as_ref().filter(|_| observed.is_pending()) else { return };
-        let now = joined.cloud.clock().wall();
-        let since = self.past(unit, |past| *past.pending_since.get_or_insert(now));
-        let Unit::LoadBalancer(_, key) = unit else { return };
-        let (Some(owner), true) = (key.owner(), now.duration_since(since).is_ok_and(|it| it >= STUCK)) else {
-            return;
-        };
-        let (id, status) = (&balancer.it.id, &balancer.it.provisioning_status);
-        let message = format!("load balancer {id} is {status} since {}", date(since).unwrap_or_default());
-        let fix = format!(
-            "Octavia takes no change meanwhile. Ask the cloud's operators: its log says what it waits for, and they can end \
-             it (openstack loadbalancer status show {id})."
-        );
-        if !self.past(unit, |past| std::mem::replace(&mut past.is_told_stuck, true)) {
-            let text = format!("{message}. {fix}");
-            self.tell(unit, Note { warning: true, reason: "Stuck", text });
-            self.count_stuck(joined);
-        }
-        let problem = Problem::new(owner.object(), Reason::Failed, message).fix(fix);
-        observed.stuck = Some((owner.clone(), problem));
-    }
-
-    pub(super) fn count_stuck(&self, joined: &Joined) {
-        let all = self.past.lock().unwrap_or_else(PoisonError::into_inner);
-        joined.cloud.metrics().stuck(all.values().filter(|it| it.is_told_stuck).count());
     }
 
     /// Whether it is time for a step; and if so, its owner hears why.
@@ -196,17 +161,6 @@ impl Octavia {
         }
     }
 
-    /// Since when something is under way, as long as it is.
-    pub(super) fn pending(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Name> {
-        let balancer = observed.balancer.as_ref().filter(|_| observed.is_pending())?;
-        let clock = self.joined.get()?.cloud.clock();
-        let since = self.past(unit, |past| *past.pending_since.get_or_insert_with(|| clock.wall()));
-        let status = &balancer.it.provisioning_status;
-        let since = date(since).unwrap_or_default();
-        (!desired.is_absent())
-            .then(|| format!("load balancer {} is {status} since {since}", balancer.it.id).into())
-    }
-
     pub(super) fn tell(&self, unit: &Unit, note: Note) {
         let Unit::LoadBalancer(_, key) = unit else { return };
         if let (Some(owner), Some(tell), false) = (key.owner(), &self.tell, self.is_previewed(unit)) {
@@ -257,6 +211,8 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         };
         problems.extend(owners.iter().map(|it| problem(it)));
     }
+    problems.extend(tags::told(wish, observed));
+    problems.extend(vip::told(wish, observed));
     if let Some(why) = &observed.stays {
         let problem = |owner: &Owner| {
             let message =

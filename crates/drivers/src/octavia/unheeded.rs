@@ -10,6 +10,7 @@ use seaway_openstack::{
 
 use super::{
     checks::{self, LEAST_UDP_DELAY},
+    member_tls, probes,
     wanted::{leads_to, seconds},
 };
 
@@ -38,6 +39,8 @@ pub(super) fn unheeded(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Prob
             all.map(|(message, fix)| (format!("port {}: {message}", listener.id()), fix)).collect::<Vec<_>>()
         }));
     }
+    messages.extend(probes::told(wish, can));
+    messages.extend(member_tls::told(wish));
     let owners: BTreeSet<&Owner> = wish.listeners.values().map(|it| &it.owner).collect();
     let of = |owner: &Owner| {
         let owner = owner.clone();

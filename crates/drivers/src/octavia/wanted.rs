@@ -28,10 +28,10 @@ use seaway_openstack::{
 
 use super::{
     affinity::{self, persistence},
-    checks,
+    asked, checks,
     groups::rules::is_transparent,
     names::{Cluster, cut_to_longest, numbered},
-    timeouts, tls,
+    timeouts, tls, vip,
 };
 
 /// A load balancer as it should be, without its children; and those.
@@ -72,6 +72,7 @@ pub struct WantedFloating {
     /// It leaves the address that it has for one of this network.
     pub moves: bool,
     pub keep: bool,
+    pub tags: BTreeSet<Name>,
 }
 
 /// `owner`: whom it is called after.
@@ -114,10 +115,14 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
         requested: outside.requested.filter(|_| requested_vip.is_none()),
         moves: outside.remake,
         keep: outside.floating.keep,
+        tags: BTreeSet::new(),
     });
     let mut metrics = metrics(&name, wish, outside, can);
     metrics.iter_mut().for_each(|(_, it)| mark(it, cluster.tag_of(key)));
-    Wanted { balancer, listeners, floating, metrics, certificates, serial: outside.serial }
+    let serial = outside.serial;
+    let mut wanted = Wanted { balancer, listeners, floating, metrics, certificates, serial };
+    asked::ask(&mut wanted, wish, outside, can);
+    wanted
 }
 
 /// What tells whose a load balancer is.
@@ -321,12 +326,6 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
             "Remove one of the annotations proxy-protocol and x-forwarded-for.",
         );
     }
-    if served.is_some_and(|it| it.tls.is_some()) {
-        say(
-            "load balancers of a cloud speak no TLS to members: it would go in plaintext".to_owned(),
-            "Remove seaway.dev/backend-tls, or serve it with the native driver.",
-        );
-    }
     let mut refuse =
         |what: &str, fix: &str| say(format!("this provider of load balancers has no {what}"), fix);
     let mut need = |it: bool, ability: Ability| {
@@ -377,6 +376,7 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
         _ => {}
     }
     refused.extend(tls::refused(&alone(wish, id), can));
+    refused.extend(asked::refused(wish, id, can));
     refused
 }
 
@@ -412,6 +412,7 @@ pub(super) fn metrics_refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owne
 /// What lets nothing of it be made.
 pub(super) fn of_all(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Problem)> {
     let mut refused = no_ids(wish);
+    refused.extend(vip::refused(wish, can));
     if !can.has(Ability::Tags) {
         let owners: BTreeSet<&Owner> = wish.listeners.values().map(|it| &it.owner).collect();
         refused.extend(owners.into_iter().map(|owner| {

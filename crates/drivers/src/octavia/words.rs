@@ -33,6 +33,7 @@ impl fmt::Display for Step {
             Step::Move(id) => write!(f, "associate the new floating IP with the VIP instead of {id}"),
             Step::Lead(id) => write!(f, "lead floating IP {id} to the VIP"),
             Step::Describe(id, _) => write!(f, "describe floating IP {id}"),
+            Step::TagFloating(_) => f.write_str("tag the floating IP"),
             Step::Detach(id) => write!(f, "detach floating IP {id}"),
             Step::RemoveFloating(id) => write!(f, "delete floating IP {id}"),
             Step::Join(_) => f.write_str("become a guest of the load balancer"),
@@ -43,6 +44,7 @@ impl fmt::Display for Step {
             Step::RemoveGroup(id) => write!(f, "delete security group {id} of the other controller"),
             Step::Keep(name, _) => write!(f, "keep certificate {}", last_word(name)),
             Step::Forget(name) => write!(f, "delete certificate {}", last_word(name)),
+            Step::Abandon(id) => write!(f, "give up load balancer {id}, which is never ready"),
             Step::Failover(id) => write!(f, "fail load balancer {id} over"),
         }
     }

@@ -46,6 +46,7 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
         | Step::Move(_)
         | Step::Lead(_)
         | Step::Describe(..)
+        | Step::TagFloating(_)
         | Step::Detach(_)
         | Step::RemoveFloating(_) => return floating::write(cloud, step, observed).await,
         Step::Keep(name, certificate) => {
@@ -208,6 +209,7 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
         | Step::Leave(..)
         | Step::Lead(_)
         | Step::Describe(..)
+        | Step::TagFloating(_)
         | Step::Detach(_)
         | Step::RemoveFloating(_)
         | Step::Delete(_)
@@ -215,6 +217,7 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
         | Step::RemoveGroup(_)
         | Step::Keep(..)
         | Step::Forget(_)
+        | Step::Abandon(_)
         | Step::Failover(_) => {}
     }
     Ok(())

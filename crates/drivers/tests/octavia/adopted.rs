@@ -26,6 +26,7 @@ fn pointing(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) ->
     outside.named = annotation.map(|id| Named {
         id: id.into(),
         field: "metadata.annotations[loadbalancer.openstack.org/load-balancer-id]".into(),
+        by_name: false,
     });
     outside.published = status.into_iter().collect();
     wish

@@ -108,7 +108,8 @@ async fn shared() -> (Scene, Belonging) {
         let mut wish = scene.wish_of(uid, &[port], &[1]);
         let outside = wish.options.outside.as_mut().unwrap();
         let field = "metadata.annotations[seaway.dev/load-balancer-id]".into();
-        outside.named = Some(seaway_model::load_balancer::Named { id: made.id.as_str().into(), field });
+        outside.named =
+            Some(seaway_model::load_balancer::Named { id: made.id.as_str().into(), field, by_name: false });
         outside.most_shared = 3;
         wish
     };

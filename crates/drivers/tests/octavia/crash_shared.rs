@@ -37,7 +37,7 @@ fn guest(scene: &Scene, on: &[LoadBalancer]) -> Wish {
 fn named(mut wish: Wish, on: &[LoadBalancer]) -> Wish {
     let outside = wish.options.outside.as_mut().unwrap();
     let field = "metadata.annotations[loadbalancer.openstack.org/load-balancer-id]".into();
-    outside.named = on.first().map(|it| Named { id: it.id.as_str().into(), field });
+    outside.named = on.first().map(|it| Named { id: it.id.as_str().into(), field, by_name: false });
     outside.most_shared = 2;
     wish
 }

@@ -42,7 +42,7 @@ fn outside(wish: &mut LoadBalancer) -> &mut seaway_model::load_balancer::Outside
 
 fn guest(scene: &Scene, ports: &[u16], of: &seaway_openstack::octavia::LoadBalancer) -> LoadBalancer {
     let mut wish = scene.wish_of("uid-2", ports, &[1, 2]);
-    outside(&mut wish).named = Some(Named { id: of.id.as_str().into(), field: FIELD.into() });
+    outside(&mut wish).named = Some(Named { id: of.id.as_str().into(), field: FIELD.into(), by_name: false });
     outside(&mut wish).most_shared = 2;
     wish
 }

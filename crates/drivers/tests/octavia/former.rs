@@ -28,7 +28,8 @@ fn theirs() -> Theirs {
 
 fn former(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) -> Former {
     let outside = wish.options.outside.as_mut().unwrap();
-    outside.named = annotation.map(|id| Named { id: id.into(), field: "an annotation".into() });
+    outside.named =
+        annotation.map(|id| Named { id: id.into(), field: "an annotation".into(), by_name: false });
     outside.published = status.into_iter().collect();
     Former { load_balancer: Arc::new(wish), nodes: [node(1), node(2)].into(), by_another: true }
 }

@@ -29,7 +29,11 @@ impl Meeting {
         let named = |uid: &str, port| {
             let mut wish = scene.wish_of(uid, &[port], &[1]);
             let outside = wish.options.outside.as_mut().unwrap();
-            outside.named = Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into() });
+            outside.named = Some(Named {
+                id: made.id.as_str().into(),
+                field: "metadata.annotations".into(),
+                by_name: false,
+            });
             outside.most_shared = 2;
             wish
         };
@@ -130,7 +134,8 @@ async fn a_port_that_is_free_again_is_had_by_who_waits_for_it() {
     let named = |ports: &[u16]| {
         let mut wish = scene.wish_of("uid-2", ports, &[1]);
         let outside = wish.options.outside.as_mut().unwrap();
-        outside.named = Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into() });
+        outside.named =
+            Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into(), by_name: false });
         outside.most_shared = 2;
         wish
     };
@@ -175,7 +180,8 @@ async fn who_comes_while_the_first_writes_its_tags_keeps_his() {
     assert_eq!(steps[0].to_string(), "change the load balancer");
     let mut guest = scene.wish_of("uid-3", &[443], &[1]);
     let outside = guest.options.outside.as_mut().unwrap();
-    outside.named = Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into() });
+    outside.named =
+        Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into(), by_name: false });
     outside.most_shared = 2;
     scene.reach_of("uid-3", &guest).await;
     scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();

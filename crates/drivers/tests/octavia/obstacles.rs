@@ -94,7 +94,8 @@ async fn one_that_others_are_on_stays() {
     scene.reach(&scene.wish(&[80, 443], &[1, 2])).await;
     let mut guest = scene.wish_of("uid-2", &[25], &[1]);
     let outside = guest.options.outside.as_mut().unwrap();
-    outside.named = Some(Named { id: only(&scene).await.id.as_str().into(), field: "x".into() });
+    outside.named =
+        Some(Named { id: only(&scene).await.id.as_str().into(), field: "x".into(), by_name: false });
     outside.most_shared = 2;
     scene.reach_of("uid-2", &guest).await;
     let flavor = scene.fake.add_flavor("large", "amphora");

@@ -124,6 +124,15 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("default-tls-container-ref", "http://barbican/v1/containers/00000000-0000-4000-8000-000000000003"),
         ("proxy-protocol", "true"),
         ("proxy-protocol", "v2"),
+        ("proxy-protocol", "80:v2"),
+        ("proxy-protocol", "81:v2"),
+        ("seaway.dev/protocol", "80:http"),
+        ("seaway.dev/protocol", "80:http,81:tcp"),
+        ("x-forwarded-for", "80:true"),
+        ("x-forwarded-for", "80:perhaps"),
+        ("seaway.dev/x-forwarded-proto", "true"),
+        ("seaway.dev/x-forwarded-port", "80:true"),
+        ("seaway.dev/x-forwarded-port", "81:true"),
         ("lb-method", "LEAST_CONNECTIONS"),
         ("lb-method", "SOURCE_IP"),
         ("lb-method", "SOURCE_IP_PORT"),
@@ -142,6 +151,25 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("load-balancer-tags", "a"),
         ("listener-tags", "a"),
         ("pool-tags", "a"),
+        ("seaway.dev/floating-ip-tags", "a"),
+        ("pool-tags", "seaway.dev/key=x"),
+        ("seaway.dev/backend-tls-ca-container", "http://barbican/v1/secrets/x"),
+        ("seaway.dev/backend-tls-crl-container", "http://barbican/v1/secrets/x"),
+        ("seaway.dev/backend-tls-container", "http://barbican/v1/secrets/x"),
+        ("seaway.dev/backend-tls", "true"),
+        ("seaway.dev/tls-sni-containers", "http://barbican/v1/secrets/x"),
+        ("seaway.dev/client-ca-container", "http://barbican/v1/secrets/x"),
+        ("seaway.dev/client-crl-container", "http://barbican/v1/secrets/x"),
+        ("seaway.dev/client-authorities", "shop-ca"),
+        ("seaway.dev/load-balancer-name", "shared"),
+        ("seaway.dev/load-balancer-group", "web"),
+        ("seaway.dev/load-balancer-group", "a b"),
+        ("seaway.dev/vip-security-groups", ID),
+        ("seaway.dev/vip-security-groups", "mine"),
+        ("seaway.dev/vip-qos-policy", ID),
+        ("seaway.dev/pending-limit", "5m"),
+        ("seaway.dev/pending-limit", "5s"),
+        ("seaway.dev/rebuild-on-pending", "true"),
         ("floating-ntework-id", ID),
     ] {
         let full = format!("{THEIRS}{key}");
@@ -154,9 +182,17 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("health-monitor-timeout", "2"),
         ("health-monitor-max-retries", "4"),
         ("health-monitor-max-retries-down", "5"),
+        ("seaway.dev/cloud-monitor-type", "HTTPS"),
+        ("seaway.dev/cloud-monitor-type", "PING"),
+        ("seaway.dev/cloud-monitor-type", "UDP-CONNECT"),
+        ("seaway.dev/cloud-monitor-type", "GRPC"),
+        ("seaway.dev/cloud-monitor-path", "/healthz"),
+        ("seaway.dev/cloud-monitor-codes", "200,204"),
+        ("seaway.dev/cloud-monitor-codes", "fine"),
     ] {
-        let key = format!("{THEIRS}{key}");
-        assert!(is_heard(conf, "", &probed, Some((&key, value))), "{key}: {value}");
+        let full = format!("{THEIRS}{key}");
+        let key = if key.contains('/') { key } else { full.as_str() };
+        assert!(is_heard(conf, "", &probed, Some((key, value))), "{key}: {value}");
     }
     // One beside another.
     for (first, (key, value)) in [
@@ -211,12 +247,36 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
         ("floating-subnet=public-*", &[]),
         ("floating-subnet-tags=a,b", &[]),
         ("flotaing-subnet-tags=a,b", &[]),
+        ("load-balancer-tags=a", &[]),
+        ("listener-tags=a", &[]),
+        ("pool-tags=a", &[]),
+        ("floating-ip-tags=a", &[]),
+        ("floating-ip-tags=kube_service_a", &[]),
+        ("pending-limit=5m", &[]),
+        ("timeout-client-data=1000", &[]),
+        ("timeout-member-connect=1000", &[]),
+        ("timeout-member-data=1000", &[]),
+        ("timeout-tcp-inspect=1000", &[]),
+        ("timeout-tcp-inspect=1s", &[]),
+        ("connection-limit=7", &[]),
+        ("connection-limit=none", &[]),
+        ("vip-security-groups=00000000-0000-4000-8000-000000000001", &[]),
+        ("vip-qos-policy=00000000-0000-4000-8000-000000000001", &[]),
+        ("pending-limit=soon", &[]),
+        ("rebuild-on-pending=true", &[]),
     ] {
         assert!(is_heard("[LoadBalancer]\n", &format!("{line}\n"), annotations, None), "{line}");
     }
-    for line in
-        ["monitor-delay=7s", "monitor-timeout=2s", "monitor-max-retries=4", "monitor-max-retries-down=5"]
-    {
+    for line in [
+        "monitor-delay=7s",
+        "monitor-timeout=2s",
+        "monitor-max-retries=4",
+        "monitor-max-retries-down=5",
+        "monitor-type=TLS-HELLO",
+        "monitor-type=HELLO",
+        "monitor-type=HTTP\nmonitor-path=/healthz",
+        "monitor-type=HTTP\nmonitor-codes=200-204",
+    ] {
         let conf = "[LoadBalancer]\ncreate-monitor=true\n";
         assert!(is_heard(conf, &format!("{line}\n"), &[], None), "{line}");
     }
@@ -228,10 +288,16 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
         "floating-subnet-id",
         "floating-subnet",
         "floating-subnet-tags",
+        "vip-security-groups",
+        "vip-qos-policy",
         "lb-provider",
     ] {
         let conf = "[LoadBalancerClass \"gold\"]\n";
         assert!(is_heard(conf, &format!("{key}={ID}\n"), &golden, None), "class: {key}");
+    }
+    for line in ["internal-lb=true", "internal-lb=ture"] {
+        let conf = "[LoadBalancerClass \"gold\"]\nsubnet-id=s\n";
+        assert!(is_heard(conf, &format!("{line}\n"), &golden, None), "class: {line}");
     }
     for line in [
         "ipv6-support-disabled=true",

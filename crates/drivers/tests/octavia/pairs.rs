@@ -157,7 +157,7 @@ async fn one_that_was_made_with_one_address_gets_a_second_beside_it() {
         let mut named = both.clone();
         let field = "seaway.dev/load-balancer-id".into();
         named.options.outside.as_mut().unwrap().named =
-            Some(seaway_model::load_balancer::Named { id: id.into(), field });
+            Some(seaway_model::load_balancer::Named { id: id.into(), field, by_name: false });
         assert_eq!(reach(&scene, &named).await, [[""; 0]; 2], "{id}");
         assert_eq!(names(&scene).await.len(), 2);
         let told = scene.concluded_of(&unit(), &named).await.problems;

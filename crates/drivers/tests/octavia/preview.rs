@@ -20,7 +20,7 @@ fn theirs() -> Theirs {
 fn pointing(scene: &Scene, made: &LoadBalancer) -> Wish {
     let mut wish = scene.wish(&[80, 443], &[1, 2]);
     wish.options.outside.as_mut().unwrap().named =
-        Some(Named { id: made.id.as_str().into(), field: "the annotation".into() });
+        Some(Named { id: made.id.as_str().into(), field: "the annotation".into(), by_name: false });
     wish
 }
 

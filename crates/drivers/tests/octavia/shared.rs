@@ -26,7 +26,7 @@ fn guest(scene: &Scene, uid: &str, ports: &[u16], of: &LoadBalancer) -> Wish {
 
 fn named(mut wish: Wish, of: Option<&LoadBalancer>) -> Wish {
     let outside = wish.options.outside.as_mut().unwrap();
-    outside.named = of.map(|it| Named { id: it.id.as_str().into(), field: FIELD.into() });
+    outside.named = of.map(|it| Named { id: it.id.as_str().into(), field: FIELD.into(), by_name: false });
     outside.most_shared = 2;
     wish
 }

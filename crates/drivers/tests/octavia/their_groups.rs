@@ -41,7 +41,8 @@ impl Town {
         let (balancer, _) = made.make(&scene.cloud, &scene.subnet).await;
         let mut wish = scene.wish(&[80], &[11, 12]);
         let field = "metadata.annotations[loadbalancer.openstack.org/load-balancer-id]".into();
-        wish.options.outside.as_mut().unwrap().named = Some(Named { id: balancer.id.as_str().into(), field });
+        wish.options.outside.as_mut().unwrap().named =
+            Some(Named { id: balancer.id.as_str().into(), field, by_name: false });
         let group = Group { openings: Default::default(), nodes: Vec::new() };
         let mut town = Town { scene, wish, group };
         let theirs = town.theirs(&owner()).await;

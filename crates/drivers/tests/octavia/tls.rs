@@ -53,7 +53,8 @@ fn referred(mut wish: LoadBalancer, reference: &str) -> LoadBalancer {
     let outside = wish.options.outside.as_mut().unwrap();
     let ports = outside.ports.clone();
     let field = "metadata.annotations[loadbalancer.openstack.org/default-tls-container-ref]".into();
-    outside.tls = Some(CloudTls { reference: reference.into(), ports, field, looked_up: true });
+    outside.tls =
+        Some(CloudTls { reference: reference.into(), others: Vec::new(), ports, field, looked_up: true });
     wish
 }
 

@@ -145,7 +145,6 @@ impl Event {
             "POST */floatingips",
             "PUT */floatingips/*",
             "DELETE */floatingips/*",
-            "GET */lbaas/*",
         ];
         let settings = [
             Setting::Usual,

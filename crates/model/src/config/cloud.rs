@@ -1,12 +1,16 @@
 //! What load balancers in a cloud are like where their Service says nothing: the sections of `cloud.conf` beside
 //! `[Global]`, resolved.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 use ipnet::IpNet;
 
 use crate::{
-    load_balancer::{Balance, HealthCheck},
+    load_balancer::{Balance, CloudPending, CloudProbe, CloudTags, CloudTimeouts, HealthCheck},
     name::Name,
 };
 
@@ -27,6 +31,8 @@ pub struct CloudDefaults {
     /// Pools are probed, like this.
     pub monitor: bool,
     pub check: HealthCheck,
+    /// What that is, where something else is said than a connection.
+    pub probe: CloudProbe,
     /// Ports of members are opened to load balancers.
     pub groups: bool,
     /// No floating IP, whatever a Service says.
@@ -46,6 +52,12 @@ pub struct CloudDefaults {
     pub cascade: bool,
     /// One in ERROR that does not come back is deleted, and made again where it was.
     pub rebuild: bool,
+    /// On all that is made, beside what a Service asks for.
+    pub tags: CloudTags,
+    pub pending: CloudPending,
+    pub timeouts: CloudTimeouts,
+    /// As many may be at one listener.
+    pub connections: Option<u32>,
     /// `[LoadBalancerClass "gold"]`.
     pub classes: BTreeMap<Name, CloudPlace>,
     pub networking: CloudNetworking,
@@ -59,6 +71,10 @@ pub struct CloudPlace {
     pub member_subnet: Option<Name>,
     pub floating_network: Option<Name>,
     pub floating_subnet: Option<FloatingSubnet>,
+    /// No floating IP, unless a Service says otherwise.
+    pub internal: Option<bool>,
+    pub vip_groups: Option<BTreeSet<Name>>,
+    pub vip_qos: Option<Name>,
 }
 
 /// Which subnet floating IPs come from: an id beats names and tags; of those, both count where both are said.
@@ -126,6 +142,7 @@ impl Default for CloudDefaults {
                 fall: 3,
                 ..HealthCheck::default()
             },
+            probe: CloudProbe::default(),
             groups: false,
             internal: false,
             nodes: Vec::new(),
@@ -138,6 +155,10 @@ impl Default for CloudDefaults {
             serial: false,
             cascade: true,
             rebuild: false,
+            tags: CloudTags::default(),
+            pending: CloudPending::default(),
+            timeouts: CloudTimeouts::default(),
+            connections: None,
             classes: BTreeMap::new(),
             networking: CloudNetworking::default(),
         }

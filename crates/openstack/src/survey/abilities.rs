@@ -35,6 +35,12 @@ pub enum Ability {
     UdpByHttp,
     /// TCP and UDP at one port.
     SharedPorts,
+    /// TLS with members.
+    MemberTls,
+    /// Certificates of clients.
+    Clients,
+    /// Security groups of the user at the VIP.
+    VipGroups,
 }
 
 /// What a provider can do, as far as is known.
@@ -48,11 +54,12 @@ pub struct Abilities {
 }
 
 use Ability::{
-    AdditionalVips, AllowedCidrs, CheckedHost, CookieAffinity, Failover, Flavors, Http, L7, Prometheus,
-    Proxy, RoundRobin, Sctp, SharedPorts, SourceIpAffinity, Tags, Tcp, Timeouts, Tls, Udp, UdpByHttp, Zones,
+    AdditionalVips, AllowedCidrs, CheckedHost, Clients, CookieAffinity, Failover, Flavors, Http, L7,
+    MemberTls, Prometheus, Proxy, RoundRobin, Sctp, SharedPorts, SourceIpAffinity, Tags, Tcp, Timeouts, Tls,
+    Udp, UdpByHttp, VipGroups, Zones,
 };
 
-const ALL: [Ability; 21] = [
+const ALL: [Ability; 24] = [
     Tcp,
     Udp,
     Sctp,
@@ -74,13 +81,16 @@ const ALL: [Ability; 21] = [
     CheckedHost,
     UdpByHttp,
     SharedPorts,
+    MemberTls,
+    Clients,
+    VipGroups,
 ];
 
 /// `octavia` is the old name of `amphora`, `amphorav2` was its name for two releases.
 const KNOWN: [(&[&str], &[Ability]); 2] =
     [(&["amphora", "amphorav2", "octavia"], &[]), (&["ovn"], &OVN_REFUSES)];
 
-const OVN_REFUSES: [Ability; 14] = [
+const OVN_REFUSES: [Ability; 17] = [
     Http,
     Tls,
     Proxy,
@@ -95,13 +105,18 @@ const OVN_REFUSES: [Ability; 14] = [
     Zones,
     CheckedHost,
     UdpByHttp,
+    MemberTls,
+    Clients,
+    VipGroups,
 ];
 
 /// Since which minor version of the API `2.x` there are words for it.
-const SINCE: [(Ability, u32); 11] = [
+const SINCE: [(Ability, u32); 14] = [
     (Timeouts, 1),
     (Tags, 5),
     (Flavors, 6),
+    (MemberTls, 8),
+    (Clients, 8),
     (CheckedHost, 10),
     (AllowedCidrs, 12),
     (SharedPorts, 13),
@@ -110,6 +125,7 @@ const SINCE: [(Ability, u32); 11] = [
     (Sctp, 23),
     (Prometheus, 25),
     (AdditionalVips, 26),
+    (VipGroups, 29),
 ];
 
 impl Abilities {
@@ -155,6 +171,9 @@ impl Ability {
             CheckedHost => "health check that names a host",
             UdpByHttp => "health check of UDP by HTTP",
             SharedPorts => "TCP and UDP at one port",
+            MemberTls => "TLS to members",
+            Clients => "certificates of clients",
+            VipGroups => "security groups of the VIP",
         }
     }
 }
@@ -191,6 +210,12 @@ mod tests {
             ("ovn", 13, SharedPorts, true),
             ("amphora", 15, UdpByHttp, false),
             ("amphora", 16, UdpByHttp, true),
+            ("amphora", 28, VipGroups, false),
+            ("amphora", 29, VipGroups, true),
+            ("ovn", 30, VipGroups, false),
+            ("amphora", 7, MemberTls, false),
+            ("amphora", 8, MemberTls, true),
+            ("ovn", 30, MemberTls, false),
             ("f5", 30, Http, true),
         ] {
             let abilities = Abilities::of(provider, Some(&octavia(minor)));

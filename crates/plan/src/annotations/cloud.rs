@@ -6,13 +6,14 @@ use seaway_model::{
     Name,
     config::{CloudPlace, FloatingSubnet},
     fact::Labels,
-    load_balancer::CloudTimeouts,
+    load_balancer::{CloudMemberTls, CloudProbe, CloudTags, CloudTimeouts},
 };
 
-use super::{Row, http::yes_or_no};
+use super::{OfPorts, Row, http::yes_or_no, octavia};
 use crate::quantity::{number, selector};
 
 pub const INTERNAL: &str = "seaway.dev/internal";
+pub(crate) const FORWARDED_FOR: &str = "seaway.dev/x-forwarded-for";
 pub(crate) const TLS_CONTAINER: &str = "seaway.dev/tls-container";
 pub const CLOUD_CLASS: &str = "seaway.dev/cloud-class";
 /// Whether a Service that another controller serves is to be adopted; read where it is not planned, too.
@@ -32,10 +33,19 @@ pub struct CloudWishes {
     pub port: Option<Name>,
     /// The id of a load balancer that is there.
     pub named: Option<Name>,
+    /// A word that those say who share one.
+    pub group: Option<Name>,
+    /// What one is called.
+    pub called: Option<Name>,
     pub keep_floating: bool,
     pub timeouts: CloudTimeouts,
     pub monitor: Option<bool>,
     pub check: CheckTerms,
+    pub probe: CloudProbe,
+    pub member_tls: CloudMemberTls,
+    pub client_authority: Option<Name>,
+    pub client_revoked: Option<Name>,
+    pub tls_others: Vec<Name>,
     pub flavor: Option<Name>,
     pub zone: Option<Name>,
     pub provider: Option<Name>,
@@ -46,6 +56,11 @@ pub struct CloudWishes {
     pub tls_container: Option<Name>,
     pub metrics: Option<u16>,
     pub rebuild: Option<bool>,
+    pub tags: CloudTags,
+    pub pending_limit: Option<Duration>,
+    pub forwarded_proto: OfPorts<bool>,
+    pub forwarded_port: OfPorts<bool>,
+    pub rebuild_pending: Option<bool>,
     pub remake: bool,
     pub paused: bool,
 }
@@ -59,11 +74,14 @@ pub struct CheckTerms {
     pub fall: Option<u8>,
 }
 
+/// As the cloud provider's controller calls it.
 macro_rules! theirs {
     ($name:literal) => {
         concat!("loadbalancer.openstack.org/", $name)
     };
 }
+
+pub(super) use theirs;
 
 /// A value that is not understood asks for nothing.
 pub(crate) fn asks_for_adoption(annotations: &Labels) -> bool {
@@ -137,10 +155,11 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/x-forwarded-for", theirs!("x-forwarded-for")],
-        help: "true: HTTP is spoken, and members are told who the client is (clouds)",
+        names: &[FORWARDED_FOR, theirs!("x-forwarded-for")],
+        help: "true: HTTP is spoken, and members are told who the client is; of single ports, by number or name: 443:true,80:false (clouds)",
         set: |wishes, text| {
-            yes_or_no(text).map(|it| wishes.http.spoken = it.then_some(true).or(wishes.http.spoken))
+            wishes.http.ask(OfPorts::read(text, yes_or_no)?);
+            Ok(())
         },
     },
     Row {
@@ -256,11 +275,11 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-fn named(text: &str) -> Result<Name, String> {
+pub(super) fn named(text: &str) -> Result<Name, String> {
     if text.is_empty() { Err("it says nothing".to_owned()) } else { Ok(text.into()) }
 }
 
 /// All that is about clouds, by our names.
 pub(crate) fn options() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().map(|row| row.names[0])
+    ROWS.iter().chain(octavia::ROWS).map(|row| row.names[0])
 }

@@ -5,13 +5,14 @@ use seaway_model::{
     load_balancer::{CookieMode, Reuse},
 };
 
-use super::{Row, table::positive};
+use super::{OfPorts, Row, table::positive};
 use crate::{
     http,
     quantity::{list, size},
 };
 
 pub const FRONT_DOOR: &str = "seaway.dev/front-door";
+pub const PROTOCOL: &str = "seaway.dev/protocol";
 pub const HOST: &str = "seaway.dev/host";
 pub const PATH: &str = "seaway.dev/path";
 
@@ -20,14 +21,16 @@ const USUAL_COOKIE: &str = "SERVERID";
 
 pub(super) const ROWS: &[Row] = &[
     Row {
-        names: &["seaway.dev/protocol"],
-        help: "http: the listeners of this LoadBalancer speak HTTP, as they do where TLS ends; or tcp",
+        names: &[PROTOCOL],
+        help: "http: the listeners of this LoadBalancer speak HTTP, as they do where TLS ends; or tcp; of single ports, by number or name: 443:http,dns:tcp",
         set: |wishes, text| {
-            wishes.http.spoken = Some(match text {
-                "http" => true,
-                "tcp" => false,
-                _ => return Err(format!("{text:?} is no protocol")),
-            });
+            let said = OfPorts::read(text, |it| match it {
+                "http" => Ok(true),
+                "tcp" => Ok(false),
+                _ => Err(format!("{it:?} is no protocol")),
+            })?;
+            wishes.http.spoken = said.others().or(wishes.http.spoken);
+            wishes.http.spoken_at = said;
             Ok(())
         },
     },

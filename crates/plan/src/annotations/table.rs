@@ -7,7 +7,7 @@ use seaway_model::{
     load_balancer::{Balance, CheckKind, Passive, ProxyVersion},
 };
 
-use super::Wishes;
+use super::{OfPorts, Wishes};
 use crate::quantity::{duration, list, network};
 
 /// One option: its names, what it may say, and how it is set.
@@ -24,6 +24,10 @@ pub const TRANSPARENT: &str = "seaway.dev/transparent";
 pub const CHECK: &str = "seaway.dev/health-check";
 /// Which clients may connect.
 pub const SOURCE_RANGES: &str = "seaway.dev/source-ranges";
+/// How many connections there may be.
+pub const CONNECTIONS: &str = "seaway.dev/max-connections";
+/// What members are told by.
+pub const PROXY: &str = "seaway.dev/proxy-protocol";
 pub(super) const ADDRESS: &str = "seaway.dev/address";
 
 /// The order matters where one row refines another: `health-check` comes before its details.
@@ -295,15 +299,16 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/proxy-protocol", "loadbalancer.openstack.org/proxy-protocol"],
-        help: "v1 or v2, said to the members; or none",
+        names: &[PROXY, "loadbalancer.openstack.org/proxy-protocol"],
+        help: "v1 or v2, said to the members; or none; of single ports, by number or name: 443:v2,80:none",
         set: |wishes, text| {
-            wishes.proxy = match text {
-                "v1" | "1" | "true" => Some(ProxyVersion::V1),
-                "v2" | "2" => Some(ProxyVersion::V2),
-                "none" | "off" | "false" => None,
-                _ => return Err(format!("{text:?} is no version of the PROXY protocol")),
-            };
+            wishes.proxy_of = OfPorts::read(text, |it| match it {
+                "v1" | "1" | "true" => Ok(Some(ProxyVersion::V1)),
+                "v2" | "2" => Ok(Some(ProxyVersion::V2)),
+                "none" | "off" | "false" => Ok(None),
+                _ => Err(format!("{it:?} is no version of the PROXY protocol")),
+            })?;
+            wishes.proxy = wishes.proxy_of.others().flatten();
             Ok(())
         },
     },
@@ -328,7 +333,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/max-connections", "loadbalancer.openstack.org/connection-limit"],
+        names: &[CONNECTIONS, "loadbalancer.openstack.org/connection-limit"],
         help: "a number; 0 is no limit",
         set: |wishes, text| {
             // Octavia says so what we say by 0.

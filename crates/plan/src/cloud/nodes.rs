@@ -94,7 +94,8 @@ impl Demand {
     pub(crate) fn shown(&self) -> Shown {
         let Some((_, usual)) = &self.cloud else { return Shown::Proxy };
         // Behind PROXY protocol nobody may take a short cut: who is in the cluster would not write its header.
-        match (&self.wishes.cloud.hostname, self.wishes.proxy, &usual.hostname) {
+        let proxied = self.ports.iter().find_map(|it| self.proxy(&it.port));
+        match (&self.wishes.cloud.hostname, proxied, &usual.hostname) {
             (Some(name), ..) => Shown::Name(name.clone()),
             (None, Some(_), Some(suffix)) => Shown::Suffixed(suffix.clone()),
             (None, Some(_), None) => Shown::Proxy,

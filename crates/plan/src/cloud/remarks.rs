@@ -7,7 +7,10 @@ use seaway_model::{
     load_balancer::{Family, Protocol},
 };
 
-use crate::{annotations::BALANCE, demand::Demand};
+use crate::{
+    annotations::{BALANCE, PROXY, TLS_OTHERS},
+    demand::Demand,
+};
 
 /// Done by our own data plane alone.
 const NATIVE: [&str; 15] = [
@@ -35,8 +38,11 @@ const NATIVE_OF_HTTP: [&str; 5] = [
     "seaway.dev/max-body-size",
     "seaway.dev/reuse-connections",
 ];
-/// About TLS to members, which is refused where it would be spoken.
-const TO_MEMBERS: [&str; 4] = [
+/// About TLS to members, which is spoken where HTTP is understood or TLS ends.
+const TO_MEMBERS: [&str; 7] = [
+    "seaway.dev/backend-tls-ca-container",
+    "seaway.dev/backend-tls-crl-container",
+    "seaway.dev/backend-tls-container",
     "seaway.dev/backend-tls",
     "seaway.dev/backend-tls-name",
     "seaway.dev/backend-tls-authorities",
@@ -78,17 +84,18 @@ impl Demand {
         }
         let is_plain = |l4: L4| l4 != L4::Tcp;
         let plain: Vec<String> = (self.ports.iter())
-            .filter(|it| self.wishes.proxy.is_some() && is_plain(it.port.protocol))
+            .filter(|it| self.proxy(&it.port).is_some() && is_plain(it.port.protocol))
             .map(|it| it.id().to_string())
             .collect();
         if !plain.is_empty() {
             let message =
                 format!("PROXY protocol is for TCP: members of port {} do not get it", plain.join(", "));
-            remark(
-                &self.wishes.field_of("seaway.dev/proxy-protocol"),
-                message,
-                "Give those ports a Service of their own.",
-            );
+            remark(&self.wishes.field_of(PROXY), message, "Give those ports a Service of their own.");
+        }
+        if let (Some(field), None) = (self.wishes.written.get(TLS_OTHERS), self.cloud_tls(usual)) {
+            let message =
+                "there is no certificate beside which these are shown: they change nothing".to_owned();
+            remark(field, message, "Name the first in seaway.dev/tls-container.");
         }
         if let Some((message, fix)) = self.method(usual) {
             remark(&self.wishes.field_of(BALANCE), message, fix);

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod adoption;
+mod cloud_defaults;
 mod clouds;
 mod draining;
 mod explained;
@@ -17,3 +18,4 @@ mod released;
 pub(crate) mod scene;
 mod selected;
 mod several;
+mod single_ports;

@@ -1,5 +1,6 @@
 //! Octavia: what its API accepts, what it locks, and what becomes of it.
 
+mod ages;
 mod balancers;
 mod forms;
 mod kinds;

@@ -117,6 +117,10 @@ impl Describe<octavia::Observed> for octavia::Step {
                 let from = floating.map_or(Value::Null, |it| json!(it.description));
                 vec![FieldChange::new("description", from, json!(text))]
             }
+            Step::TagFloating(wish) => {
+                let from = there.floating.as_ref().map(|it| it.tags.clone()).unwrap_or_default();
+                vec![FieldChange::new("tags", json!(from), json!(wish.tags))]
+            }
             Step::Detach(id) => {
                 let floating = there.floating.as_ref().filter(|it| it.id == *id);
                 let from = floating.map_or(Value::Null, |it| json!(it.port_id));
@@ -139,6 +143,7 @@ impl Describe<octavia::Observed> for octavia::Step {
             | Step::Delete(_)
             | Step::Keep(..)
             | Step::Forget(_)
+            | Step::Abandon(_)
             | Step::Failover(_) => Vec::new(),
         };
         Diff { text: self.to_string(), kind, object, action, changes }
@@ -153,6 +158,7 @@ fn what(step: &octavia::Step, there: &octavia::Observed) -> (&'static str, Strin
         Step::Change(_) | Step::Join(_) | Step::Leave(..) => (BALANCER, own(), Change),
         Step::Delete(id) | Step::RemoveDouble(id) => (BALANCER, id.to_string(), Delete),
         Step::Failover(id) => (BALANCER, id.to_string(), Failover),
+        Step::Abandon(id) => (BALANCER, id.to_string(), Change),
         Step::AddListener(id, _) => (LISTENER, id.to_string(), Create),
         Step::ChangeListener(id, _) | Step::Turn(id) => (LISTENER, id.to_string(), Change),
         Step::RemoveListener(id) => (LISTENER, id.to_string(), Delete),
@@ -172,6 +178,10 @@ fn what(step: &octavia::Step, there: &octavia::Observed) -> (&'static str, Strin
         Step::Move(id) => (FLOATING, format!("the new one, instead of {id}"), Associate),
         Step::Lead(id) => (FLOATING, id.to_string(), Associate),
         Step::Describe(id, _) => (FLOATING, id.to_string(), Change),
+        Step::TagFloating(_) => {
+            let id = there.floating.as_ref().map(|it| it.id.to_string());
+            (FLOATING, id.unwrap_or_default(), Change)
+        }
         Step::Detach(id) => (FLOATING, id.to_string(), Disassociate),
         Step::RemoveFloating(id) => (FLOATING, id.to_string(), Delete),
         Step::RemoveGroup(id) => (GROUP, id.to_string(), Delete),

@@ -10,6 +10,7 @@ use super::{detached, external::external};
 use crate::octavia::{
     steps::{Observed, Step},
     subnets::chosen,
+    tags,
     wanted::WantedFloating,
 };
 
@@ -42,6 +43,19 @@ pub(in crate::octavia) async fn write(
             let change =
                 FloatingIpChange { description: description.clone().into(), ..FloatingIpChange::default() };
             observed.floating = Some(all.change(id, &change).await?);
+        }
+        Step::TagFloating(wish) => {
+            if let Some(known) = observed.floating.as_ref().map(|it| it.id.clone())
+                && let Some(now) = all.find::<FloatingIp>(&known).await?
+            {
+                let tags = tags::floating(wish, &now);
+                let is_due = tags::is_ours(wish, &now) && tags != now.tags;
+                if is_due {
+                    all.replace_tags(&now.id, &tags).await?;
+                }
+                let tags = if is_due { tags } else { now.tags.clone() };
+                observed.floating = Some(FloatingIp { tags, ..now });
+            }
         }
         Step::Detach(id) => {
             let vip = observed.balancer.as_ref().and_then(|it| it.it.vip_port_id.clone());

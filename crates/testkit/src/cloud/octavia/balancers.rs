@@ -21,7 +21,7 @@ pub(super) fn show(state: &mut State, request: &Request) -> Answer {
 }
 
 pub(super) fn create(state: &mut State, request: &Request) -> Answer {
-    state.octavia.check_age(request)?;
+    state.octavia.check_age(&BALANCER, request)?;
     let mut fields = BALANCER.created(request)?;
     let project =
         ["project_id", "tenant_id"].iter().find_map(|name| fields.remove(*name)?.as_str().map(str::to_owned));
@@ -31,6 +31,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     }
     state.resolve_vip(&mut fields, &request.caller)?;
     let provider = state.provider_of(&fields)?;
+    state.check_vip_groups(&fields)?;
     state.spare(&BALANCER, &project, 1, 0)?;
     let id = state.ids.uuid();
     state.make_vip(&mut fields, &id, &project, provider)?;
@@ -54,8 +55,10 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
+    state.octavia.check_age(&BALANCER, request)?;
     let mut changes = BALANCER.changed(request)?;
     state.octavia.owned(&BALANCER, id, &request.caller)?;
+    state.check_vip_groups(&changes)?;
     state.octavia.lock_balancer(id, "PENDING_UPDATE")?;
     if changes.get("admin_state_up").is_some_and(Value::is_null) {
         changes.insert("admin_state_up".to_owned(), json!(false));

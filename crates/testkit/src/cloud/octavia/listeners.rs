@@ -48,6 +48,7 @@ const SPEAKS: [(&str, &[&str]); 7] = [
 ];
 
 pub(super) fn create(state: &mut State, request: &Request) -> Answer {
+    state.octavia.check_age(&LISTENER, request)?;
     let mut fields = LISTENER.created(request)?;
     let balancer =
         fields.remove("loadbalancer_id").and_then(|it| it.as_str().map(str::to_owned)).unwrap_or_default();
@@ -60,6 +61,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     state.octavia.must_be_free(&balancer)?;
     let vip = state.vips(&parent);
     prepare(state, &mut fields, &vip)?;
+    check_guarded(&fields, &parent)?;
     check_duplicate(&fields, state.octavia.listeners.children(&balancer))?;
     if whole.is_some() {
         // Its attributes say that it could.
@@ -76,6 +78,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
+    state.octavia.check_age(&LISTENER, request)?;
     let mut changes = LISTENER.changed(request)?;
     let row = state.octavia.owned(&LISTENER, id, &request.caller)?.clone();
     let balancer = row.parent.clone().unwrap_or_default();
@@ -87,6 +90,7 @@ pub(super) fn change(state: &mut State, request: &Request) -> Answer {
         check_headers(headers, protocol)?;
     }
     check_cidrs(&changes, &state.vips(&parent))?;
+    check_guarded(&changes, &parent)?;
     set_presets(&mut changes);
     check_default_pool(state, &balancer, protocol, text(&changes, "default_pool_id"))?;
     state.octavia.must_be_free(&balancer)?;
@@ -173,6 +177,17 @@ fn check_headers(headers: &Value, protocol: &str) -> Result<(), Refusal> {
         return Err(Refusal::new(400, message));
     }
     Ok(())
+}
+
+/// Where the VIP has groups of the user, those say who may come.
+fn check_guarded(fields: &Fields, balancer: &Row) -> Result<(), Refusal> {
+    let has = |fields: &Fields, name: &str| {
+        fields.get(name).and_then(Value::as_array).is_some_and(|it| !it.is_empty())
+    };
+    match has(fields, "allowed_cidrs") && has(&balancer.fields, "vip_sg_ids") {
+        true => Err(invalid("Allowed CIDRs are not allowed when using custom VIP Security Groups.")),
+        false => Ok(()),
+    }
 }
 
 fn check_cidrs(fields: &Fields, vips: &[IpAddr]) -> Result<(), Refusal> {

@@ -20,6 +20,7 @@ pub(super) fn list(state: &mut State, request: &Request) -> Answer {
 }
 
 pub(super) fn create(state: &mut State, request: &Request) -> Answer {
+    state.octavia.check_age(&POOL, request)?;
     let mut fields = POOL.created(request)?;
     let mut given = |name: &str| fields.remove(name).and_then(|it| it.as_str().map(str::to_owned));
     let (balancer, listener) = (given("loadbalancer_id"), given("listener_id"));
@@ -49,7 +50,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     for nested in ["members", "healthmonitor"] {
         fields.remove(nested);
     }
-    prepare(&mut fields)?;
+    prepare(state, &mut fields)?;
     Provider::of(&parent).check_pool(&fields)?;
     let touched: Vec<String> = listener.iter().map(|it| it.id.clone()).collect();
     state.octavia.lock_below(&balancer, &touched, &[], &state.now.bare())?;
@@ -66,6 +67,7 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
 
 pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     let id = &request.at[0];
+    state.octavia.check_age(&POOL, request)?;
     let mut changes = POOL.changed(request)?;
     let row = state.octavia.owned(&POOL, id, &request.caller)?.clone();
     let balancer = row.parent.clone().unwrap_or_default();
@@ -78,6 +80,7 @@ pub(super) fn change(state: &mut State, request: &Request) -> Answer {
         wanted.insert("type".to_owned(), kept["type"].clone());
     }
     check_persistence(&changes, row.text("protocol"), "UDP protocol pools")?;
+    tls::check_pool_refs(state, &changes, row.text("ca_tls_container_ref"))?;
     state.octavia.must_be_free(&balancer)?;
     Provider::of(&parent).check_pool(&changes)?;
     let touched: Vec<String> = state.octavia.listeners_of(&row).iter().map(|it| it.id.clone()).collect();
@@ -116,7 +119,8 @@ fn told(state: &State, status: u16, id: &str) -> Answer {
 }
 
 /// Checks a new pool by itself, and fills in what was not given.
-pub(super) fn prepare(fields: &mut Fields) -> Result<(), Refusal> {
+pub(super) fn prepare(state: &State, fields: &mut Fields) -> Result<(), Refusal> {
+    tls::check_pool_refs(state, fields, "")?;
     tls::check_pool(fields)
 }
 

@@ -28,6 +28,7 @@ pub(super) fn check_new(state: &State, fields: &mut Fields) -> Result<(), Refusa
     }
     check_clients(fields, text(fields, "client_ca_tls_container_ref"))?;
     check_refs(state, &refs)?;
+    check_refs(state, &refs_of_clients(fields))?;
     check_versions(fields)?;
     if terminates {
         fill(fields);
@@ -46,7 +47,20 @@ pub(super) fn check_change(state: &State, listener: &Row, changes: &Fields) -> R
         if authority.is_empty() { listener.text("client_ca_tls_container_ref") } else { authority };
     check_clients(changes, authority)?;
     check_refs(state, &refs)?;
+    check_refs(state, &refs_of_clients(changes))?;
     check_versions(changes)
+}
+
+/// Those that a pool names are there, and a list of revoked certificates is of an authority. `authority`: the one that it has.
+pub(super) fn check_pool_refs(state: &State, fields: &Fields, authority: &str) -> Result<(), Refusal> {
+    let named = |name: &str| Some(text(fields, name).to_owned()).filter(|it| !it.is_empty());
+    let loses = fields.get("ca_tls_container_ref").is_some_and(Value::is_null);
+    let has_authority = named("ca_tls_container_ref").is_some() || !loses && !authority.is_empty();
+    if named("crl_container_ref").is_some() && !has_authority {
+        return Err(invalid("A CA reference is required to specify a certificate revocation list."));
+    }
+    let refs = ["tls_container_ref", "ca_tls_container_ref", "crl_container_ref"];
+    check_refs(state, &refs.into_iter().filter_map(named).collect::<Vec<_>>())
 }
 
 pub(super) fn check_pool(fields: &mut Fields) -> Result<(), Refusal> {
@@ -104,6 +118,11 @@ fn refs(fields: &Fields) -> Vec<String> {
     let sni = fields.get("sni_container_refs").and_then(Value::as_array).into_iter().flatten();
     let all = sni.filter_map(Value::as_str).chain([text(fields, "default_tls_container_ref")]);
     all.filter(|it| !it.is_empty()).map(str::to_owned).collect()
+}
+
+fn refs_of_clients(fields: &Fields) -> Vec<String> {
+    let refs = ["client_ca_tls_container_ref", "client_crl_container_ref"].map(|it| text(fields, it));
+    refs.into_iter().filter(|it| !it.is_empty()).map(str::to_owned).collect()
 }
 
 fn not_allowed(protocol: &str) -> Refusal {

@@ -5,14 +5,12 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::{
-    BALANCER, Octavia,
-    forms::Fault,
-    invalid,
+    Octavia, invalid,
     providers::{Provider, Vip},
 };
 use crate::cloud::{
-    exchange::{Caller, Refusal, Request},
-    neutron::{NETWORK, PORT, SUBNET, Wanted, net},
+    exchange::{Caller, Refusal},
+    neutron::{GROUP, NETWORK, PORT, SUBNET, Wanted, net},
     state::State,
     store::{Fields, Row, text},
 };
@@ -24,16 +22,6 @@ const NOWHERE: &str = "198.0.2.5";
 const SEVERAL: usize = 26;
 
 impl Octavia {
-    /// Of what came later it has never heard.
-    pub(super) fn check_age(&self, request: &Request) -> Result<(), Refusal> {
-        let body = request.json().unwrap_or_default();
-        let body = &body["loadbalancer"];
-        match self.newest < SEVERAL && body.get("additional_vips").is_some() {
-            true => Err(Fault::unknown(vec!["additional_vips".to_owned()]).at_top(&BALANCER, body)),
-            false => Ok(()),
-        }
-    }
-
     pub(super) fn show_vips(&self, shown: &mut Fields) {
         if self.newest < SEVERAL {
             shown.remove("additional_vips");
@@ -42,6 +30,17 @@ impl Octavia {
 }
 
 impl State {
+    /// They are there. Whether the provider heeds them, Octavia does not ask.
+    pub(super) fn check_vip_groups(&self, fields: &Fields) -> Result<(), Refusal> {
+        let groups = fields.get("vip_sg_ids").and_then(Value::as_array).into_iter().flatten();
+        for group in groups.filter_map(Value::as_str) {
+            if self.neutron.table(&GROUP).row(group).is_none() {
+                return Err(Refusal::new(400, format!("Security Group {group} not found.")));
+            }
+        }
+        Ok(())
+    }
+
     /// Finds out which network, subnet and address are meant.
     pub(super) fn resolve_vip(&self, fields: &mut Fields, caller: &Caller) -> Result<(), Refusal> {
         let given = |name: &str| Some(text(fields, name).to_owned()).filter(|it| !it.is_empty());

@@ -67,7 +67,7 @@ impl State {
         }
         let members = objects(&fields.remove("members").unwrap_or_default());
         let monitor = fields.remove("healthmonitor").filter(|it| !it.is_null());
-        super::pools::prepare(&mut fields)?;
+        super::pools::prepare(self, &mut fields)?;
         let project = balancer.project.clone();
         let pool = self.new_pending(Some(&balancer.id), &project, fields);
         let id = pool.id.clone();

@@ -144,6 +144,7 @@ fn floating_ips_tags_and_what_goes_are_told() {
         network: None,
         subnet: None,
         requested: Some(std::net::IpAddr::from([203, 0, 113, 9])),
+        tags: Default::default(),
         moves: false,
         keep: false,
     };

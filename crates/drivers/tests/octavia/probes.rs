@@ -1,0 +1,91 @@
+//! Kinds of health monitors, by choice.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    L4, LoadBalancer as Wish,
+    load_balancer::{CheckKind, CloudProbe, HealthCheck, ProbeKind},
+};
+use seaway_openstack::{octavia::HealthMonitor, resource::Query};
+
+use crate::scene::*;
+
+fn wish(scene: &Scene, kind: Option<ProbeKind>, is_own: bool) -> Wish {
+    let mut wish = scene.wish(&[80], &[1, 2]);
+    for pool in wish.pools.values_mut() {
+        Arc::make_mut(pool).health = Some(HealthCheck::default());
+    }
+    let probe = CloudProbe { kind, path: Some("/healthz".into()), codes: None, is_own };
+    wish.options.outside.as_mut().unwrap().probe = probe;
+    wish
+}
+
+async fn monitor(scene: &Scene) -> HealthMonitor {
+    let mut all = scene.cloud.all::<HealthMonitor>().list::<HealthMonitor>(Query::all()).await.unwrap();
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+#[tokio::test]
+async fn members_of_tcp_are_probed_by_the_kind_that_is_chosen_and_it_may_change() {
+    let scene = Scene::set().await;
+    for (kind, http) in [
+        (ProbeKind::Http, Some(("/healthz", "200"))),
+        (ProbeKind::Https, Some(("/healthz", "200"))),
+        (ProbeKind::TlsHello, None),
+        (ProbeKind::Ping, None),
+        (ProbeKind::Tcp, None),
+    ] {
+        scene.reach(&wish(&scene, Some(kind), true)).await;
+        let now = monitor(&scene).await;
+        let asked = now.url_path.as_deref().zip(now.expected_codes.as_deref());
+        assert_eq!((now.r#type.as_str(), asked), (kind.as_str(), http));
+        assert_eq!(scene.reach(&wish(&scene, Some(kind), true)).await, [""; 0], "{kind:?}: it is as wished");
+    }
+    let mut other = wish(&scene, Some(ProbeKind::Http), true);
+    let outside = other.options.outside.as_mut().unwrap();
+    (outside.probe.path, outside.probe.codes) = (Some("/ready".into()), Some("200-204".into()));
+    scene.reach(&wish(&scene, Some(ProbeKind::Http), true)).await;
+    assert_eq!(scene.reach(&other).await, ["change the health monitor of 80/TCP"]);
+    assert_eq!(monitor(&scene).await.expected_codes.as_deref(), Some("200-204"));
+}
+
+#[tokio::test]
+async fn a_kind_that_does_not_suit_a_transport_leaves_its_usual_probe_and_is_told_if_the_service_says_it() {
+    for is_own in [true, false] {
+        let scene = Scene::set().await;
+        let mut wish = wish(&scene, Some(ProbeKind::Https), is_own);
+        transport(&mut wish, L4::Udp);
+        let told = scene.reach_telling(&wish).await;
+        assert_eq!(monitor(&scene).await.r#type.as_str(), "UDP-CONNECT");
+        assert_eq!(told.iter().any(|it| it.message.contains("by HTTPS")), is_own, "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_only_connects_refuses_what_a_service_asks_and_connects_where_a_file_does() {
+    for is_own in [true, false] {
+        let scene = Scene::with("ovn").await;
+        let connects = wish(&scene, None, false);
+        scene.reach(&connects).await;
+        let asked = wish(&scene, Some(ProbeKind::Http), is_own);
+        let told = scene.reach_telling(&asked).await;
+        assert_eq!(monitor(&scene).await.r#type.as_str(), "TCP", "it serves as it did");
+        assert!(told.iter().any(|it| it.message.contains("health check by HTTP")), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn nodes_are_asked_for_their_pods_whatever_kind_is_chosen() {
+    let scene = Scene::set().await;
+    let mut wish = wish(&scene, Some(ProbeKind::Ping), true);
+    wish.options.local_only = true;
+    wish.options.health_check_node_port = Some(32_000);
+    for pool in wish.pools.values_mut() {
+        let kind = CheckKind::Http { path: "/healthz".into(), host: None, status: (200, 200), expect: None };
+        Arc::make_mut(pool).health = Some(HealthCheck { kind, port: Some(32_000), ..HealthCheck::default() });
+    }
+    scene.reach(&wish).await;
+    let now = monitor(&scene).await;
+    assert_eq!((now.r#type.as_str(), now.url_path.as_deref()), ("HTTP", Some("/healthz")));
+}

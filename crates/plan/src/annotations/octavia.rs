@@ -1,0 +1,144 @@
+//! The rows about what Octavia has and our own data plane has not.
+
+use seaway_model::Name;
+
+use super::{
+    OfPorts, Row,
+    cloud::{named, theirs},
+    http::yes_or_no,
+};
+use crate::quantity::{ids, list, pending_limit, probe_codes, probe_kind, probe_path, tags};
+
+pub(crate) const FORWARDED_PROTO: &str = "seaway.dev/x-forwarded-proto";
+pub(crate) const FORWARDED_PORT: &str = "seaway.dev/x-forwarded-port";
+pub(crate) const CALLED: &str = "seaway.dev/load-balancer-name";
+pub(crate) const TLS_OTHERS: &str = "seaway.dev/tls-sni-containers";
+pub(crate) const CLIENT_AUTHORITY: &str = "seaway.dev/client-ca-container";
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        names: &[CALLED],
+        help: "what a load balancer is called that is there: it is taken over, or shared, as with load-balancer-id (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.called = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/load-balancer-group"],
+        help: "any word; Services of a namespace that say the same share a load balancer, their ports being distinct (clouds)",
+        set: |wishes, text| group(text).map(|it| wishes.cloud.group = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/load-balancer-tags", theirs!("load-balancer-tags")],
+        help: "tags of the load balancer, beside those that others put there: team=shop,billing (clouds)",
+        set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.balancer = it),
+    },
+    Row {
+        names: &["seaway.dev/listener-tags", theirs!("listener-tags")],
+        help: "tags of its listeners (clouds)",
+        set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.listener = it),
+    },
+    Row {
+        names: &["seaway.dev/pool-tags", theirs!("pool-tags")],
+        help: "tags of its pools (clouds)",
+        set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.pool = it),
+    },
+    Row {
+        names: &["seaway.dev/floating-ip-tags"],
+        help: "tags of the floating IP that is made for it (clouds)",
+        set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.floating = it),
+    },
+    Row {
+        names: &[FORWARDED_PROTO],
+        help: "true: as x-forwarded-for, and members are told by X-Forwarded-Proto what the client speaks; of single ports: 443:true (clouds)",
+        set: |wishes, text| {
+            wishes.cloud.forwarded_proto = OfPorts::read(text, yes_or_no)?;
+            wishes.http.ask(wishes.cloud.forwarded_proto.clone());
+            Ok(())
+        },
+    },
+    Row {
+        names: &[FORWARDED_PORT],
+        help: "true: as x-forwarded-for, and members are told by X-Forwarded-Port which port the client came to; of single ports: 443:true (clouds)",
+        set: |wishes, text| {
+            wishes.cloud.forwarded_port = OfPorts::read(text, yes_or_no)?;
+            wishes.http.ask(wishes.cloud.forwarded_port.clone());
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor-type"],
+        help: "what members are probed by: HTTP, HTTPS, TLS-HELLO, TCP, UDP-CONNECT, PING or SCTP (clouds)",
+        set: |wishes, text| probe_kind(text).map(|it| wishes.cloud.probe.kind = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor-path"],
+        help: "the path that a probe by HTTP or HTTPS asks for; / (clouds)",
+        set: |wishes, text| probe_path(text).map(|it| wishes.cloud.probe.path = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/cloud-monitor-codes"],
+        help: "what members answer that are well: 200, 200,202 or 200-204; 200 (clouds)",
+        set: |wishes, text| probe_codes(text).map(|it| wishes.cloud.probe.codes = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/backend-tls-ca-container"],
+        help: "with seaway.dev/backend-tls: the reference of a secret of Barbican, the authority that vouches for members (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.member_tls.authorities = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/backend-tls-crl-container"],
+        help: "the same of its list of revoked certificates (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.member_tls.revoked = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/backend-tls-container"],
+        help: "the reference of a container or secret of Barbican: the certificate that is shown to members (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.member_tls.certificate = Some(it)),
+    },
+    Row {
+        names: &[TLS_OTHERS],
+        help: "beside seaway.dev/tls-container: references of more containers or secrets of Barbican, shown to those who ask for their names (clouds)",
+        set: |wishes, text| {
+            wishes.cloud.tls_others = list(text, named)?;
+            if wishes.cloud.tls_others.is_empty() { Err("it names none".to_owned()) } else { Ok(()) }
+        },
+    },
+    Row {
+        names: &[CLIENT_AUTHORITY],
+        help: "the reference of a secret of Barbican: the authority that vouches for clients, who have to show a certificate where TLS ends (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.client_authority = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/client-crl-container"],
+        help: "the same of its list of revoked certificates (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.client_revoked = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/vip-security-groups"],
+        help: "ids of security groups that alone say who may come to its address (clouds; Octavia's API 2.29)",
+        set: |wishes, text| ids(text).map(|it| wishes.cloud.place.vip_groups = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/vip-qos-policy"],
+        help: "the id of a QoS policy of Neutron for its address (clouds)",
+        set: |wishes, text| named(text).map(|it| wishes.cloud.place.vip_qos = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/pending-limit"],
+        help: "how long its load balancer may stay PENDING before it is told, at least 1m; 15m (clouds)",
+        set: |wishes, text| pending_limit(text).map(|it| wishes.cloud.pending_limit = Some(it)),
+    },
+    Row {
+        names: &["seaway.dev/rebuild-on-pending"],
+        help: "true: one that is PENDING_CREATE for longer than that is given up, and another made beside it (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.rebuild_pending = Some(it)),
+    },
+];
+
+/// It is part of a tag.
+fn group(text: &str) -> Result<Name, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if text.is_empty() || text.len() > 63 || !text.bytes().all(is_plain) {
+        return Err(format!("{text:?} is no word of up to 63 letters, digits, -, _ and ."));
+    }
+    Ok(text.into())
+}
