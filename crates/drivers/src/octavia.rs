@@ -331,6 +331,9 @@ impl Driver for Octavia {
         let joined = self.joined(&asker).await?;
         self.ask(&asker)?;
         let since = joined.cloud.clock().now();
+        if let Some(rest) = self.rests(unit, step, observed, since) {
+            return Err(observed.waits(step, rest));
+        }
         self.before(unit, step, observed, since)?;
         self.known().entry(unit.clone()).and_modify(|it| it.writing = true);
         let at = observed.balancer.as_ref().map(|it| it.it.id.clone());
@@ -346,6 +349,7 @@ impl Driver for Octavia {
         if done.is_ok() {
             if step.locks() {
                 joined.poll.wrote();
+                self.past(unit, |past| past.wrote = Some(until));
             }
             self.quotas.took(step);
             self.make_room(step, at.as_ref(), unit, until);

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use seaway_model::Unit;
 use seaway_openstack::{
     Cloud, Error,
     octavia::{BalancerStatus, LoadBalancer},
@@ -14,7 +15,11 @@ use seaway_openstack::{
 };
 use tokio::{sync::Mutex, time::timeout};
 
-use super::turns::PATIENCE;
+use super::{
+    Octavia,
+    steps::{Observed, Step},
+    turns::PATIENCE,
+};
 
 /// The longest time from one list to the next.
 pub(super) const APART: Duration = Duration::from_secs(2);
@@ -22,6 +27,24 @@ pub(super) const APART: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_millis(200);
 /// What each load balancer adds to the shortest time: a list of a hundred is asked for every two seconds.
 const EACH: Duration = Duration::from_millis(20);
+
+/// The driver of OVN is not done when it says so: a write right after another put pools and their load balancer into ERROR.
+const OVN_RESTS: Duration = Duration::from_secs(2);
+
+impl Octavia {
+    /// How long the next write has to wait for what the last one set going.
+    pub(super) fn rests(
+        &self,
+        unit: &Unit,
+        step: &Step,
+        observed: &Observed,
+        now: Instant,
+    ) -> Option<Duration> {
+        let is_ovn = observed.balancer.as_ref().is_some_and(|it| it.it.provider.as_deref() == Some("ovn"));
+        let wrote = self.past(unit, |past| past.wrote).filter(|_| is_ovn && step.locks())?;
+        Some((wrote + OVN_RESTS).saturating_duration_since(now)).filter(|it| !it.is_zero())
+    }
+}
 
 pub(super) struct Poll {
     cloud: Cloud,
