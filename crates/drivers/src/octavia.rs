@@ -86,6 +86,7 @@ pub use self::{
     mend::Mend,
     names::Cluster,
     placement::InCloud,
+    seats::terms_of,
     steps::{Observed, Step},
     told::{Note, Tell},
 };

@@ -66,7 +66,7 @@ fn is_weighed(wish: &NewMember, there: &Seat) -> bool {
 }
 
 /// A member's weight, and the port that is probed if that is another.
-pub(super) fn terms_of(member: &NewMember) -> (u16, Option<u16>) {
+pub fn terms_of(member: &NewMember) -> (u16, Option<u16>) {
     let weight = match member.weight {
         Edit::To(Some(weight)) => weight,
         _ => 1,

@@ -3,6 +3,7 @@
 //! real ones. Nothing that a living Service uses is ever deleted, and in the end all is as it is wanted.
 
 mod cluster;
+mod events;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,7 +28,10 @@ use seaway_testkit::{
 };
 use tokio::time::sleep;
 
-use self::cluster::{ApiServer, CLASS, Controller};
+use self::{
+    cluster::{ApiServer, CLASS, Controller},
+    events::{Dice, Event, Foreign, Setting, Trouble},
+};
 use crate::scene::Scene;
 
 const NAMES: [&str; 3] = ["shop", "mail", "wiki"];
@@ -41,145 +45,22 @@ const WALKS: u32 = 12;
 
 #[test]
 fn whatever_happens_nothing_that_a_living_service_uses_is_deleted() {
-    let first = std::env::var("SEAWAY_WALK").ok().and_then(|it| it.parse().ok());
+    let first: Option<u64> = std::env::var("SEAWAY_WALK").ok().and_then(|it| it.parse().ok());
     let seeds = match first {
         Some(one) => vec![one],
-        None => (0..u64::from(cases(WALKS))).map(|it| seed().wrapping_add(it)).chain(FOUND).collect(),
+        None => (0..u64::from(cases(WALKS))).map(|it| seed().wrapping_add(it)).collect(),
     };
+    let random = seeds.iter().map(|it| (*it, None));
+    let known = events::found().into_iter().map(|it| (0, Some(it))).filter(|_| first.is_none());
     let mut deleted = 0;
-    for seed in &seeds {
-        let seed = *seed;
+    for (seed, events) in random.chain(known) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         let walked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            runtime.unwrap().block_on(Walk::run(seed))
+            runtime.unwrap().block_on(Walk::run(seed, events))
         }));
         deleted += walked.unwrap_or_else(|_| panic!("SEAWAY_WALK={seed} repeats it"));
     }
     assert!(deleted > 0 || seeds.len() == 1, "walks on which nothing is ever deleted show nothing");
-}
-
-/// Walks that once went wrong.
-const FOUND: [u64; 1] = [1_007];
-
-/// The same numbers for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut it = self.0;
-        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((it ^ (it >> 31)) % sides as u64).unwrap_or_default()
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.roll(of.len())]
-    }
-
-    /// One of them at least.
-    fn some<T: Copy>(&mut self, of: &[T]) -> Vec<T> {
-        let picked = 1 + self.roll((1 << of.len()) - 1);
-        of.iter().enumerate().filter(|(at, _)| picked & (1 << at) != 0).map(|(_, it)| *it).collect()
-    }
-}
-
-/// What happens next.
-#[derive(Clone, Debug)]
-enum Event {
-    Create(&'static str, Vec<u16>),
-    Delete(&'static str),
-    Ports(&'static str, Vec<u16>),
-    NoLoadBalancer(&'static str),
-    LoadBalancer(&'static str),
-    Internal(&'static str, bool),
-    Nodes(Vec<u8>),
-    Setting(Setting),
-    Killed,
-    AnotherLeads,
-    /// A copy of the cluster that was restored from a backup, with these Services.
-    Clone(Vec<&'static str>),
-    Trouble(&'static str, Trouble),
-    Foreign(Foreign),
-    Time,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Setting {
-    Usual,
-    /// `defaultDriver` is not set any more.
-    NotByDefault,
-    /// `--cloud-config` is missing.
-    NoCloud,
-    /// cloud.conf says `enabled=false`.
-    Disabled,
-    Monitors,
-    InternalOnly,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Trouble {
-    LostRequest,
-    LostReply,
-    Refused,
-    Conflict,
-}
-
-/// What another does to what is ours.
-#[derive(Clone, Copy, Debug)]
-enum Foreign {
-    RemovesMember,
-    RemovesListener,
-    Renames,
-    DetachesFloating,
-}
-
-impl Event {
-    fn random(dice: &mut Dice) -> Event {
-        let name = dice.one(&NAMES);
-        let writes = [
-            "POST */lbaas/loadbalancers",
-            "POST */lbaas/*",
-            "PUT */lbaas/*",
-            "DELETE */lbaas/*",
-            "POST */floatingips",
-            "PUT */floatingips/*",
-            "DELETE */floatingips/*",
-        ];
-        let settings = [
-            Setting::Usual,
-            Setting::Usual,
-            Setting::NotByDefault,
-            Setting::NoCloud,
-            Setting::Disabled,
-            Setting::Monitors,
-            Setting::InternalOnly,
-        ];
-        match dice.roll(20) {
-            0..=3 => Event::Create(name, dice.some(&PORTS)),
-            4 => Event::Delete(name),
-            5 | 6 => Event::Ports(name, dice.some(&PORTS)),
-            7 => Event::NoLoadBalancer(name),
-            8 => Event::LoadBalancer(name),
-            9 => Event::Internal(name, dice.roll(2) == 0),
-            10 => Event::Nodes(dice.some(&[11, 12, 13])),
-            11 | 12 => Event::Setting(dice.one(&settings)),
-            13 => Event::Killed,
-            14 => Event::AnotherLeads,
-            15 => Event::Clone(dice.some(&NAMES)),
-            16 | 17 => {
-                let kinds = [Trouble::LostRequest, Trouble::LostReply, Trouble::Refused, Trouble::Conflict];
-                Event::Trouble(dice.one(&writes), dice.one(&kinds))
-            }
-            18 => Event::Foreign(dice.one(&[
-                Foreign::RemovesMember,
-                Foreign::RemovesListener,
-                Foreign::Renames,
-                Foreign::DetachesFloating,
-            ])),
-            _ => Event::Time,
-        }
-    }
 }
 
 struct Walk {
@@ -196,7 +77,7 @@ struct Walk {
 
 impl Walk {
     /// How many objects were deleted in the cloud.
-    async fn run(seed: u64) -> usize {
+    async fn run(seed: u64, given: Option<Vec<Event>>) -> usize {
         let mut dice = Dice(seed);
         let scene = Scene::of(Fake::start_here(), "demo", "amphora").await;
         scene.fake.pace(Pace::Time(Duration::from_millis(700)));
@@ -217,6 +98,12 @@ impl Walk {
         };
         for at in 0..2 {
             walk.start(at).await;
+        }
+        if let Some(events) = given {
+            for event in events {
+                walk.goes_on(event).await;
+            }
+            return walk.ends().await;
         }
         for name in walk.dice.some(&NAMES) {
             let ports = walk.dice.some(&PORTS);

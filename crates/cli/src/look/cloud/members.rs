@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use seaway_drivers::octavia::{steps::Seat, wanted::spot};
-use seaway_openstack::{
-    octavia::{NewMember, Operating},
-    resource::Edit,
-};
+use seaway_drivers::octavia::{steps::Seat, terms_of, wanted::spot};
+use seaway_openstack::octavia::{NewMember, Operating};
 use serde_json::{Value, json};
 
 use super::diff::FieldChange;
@@ -20,11 +17,11 @@ pub(super) fn all(wanted: &[NewMember], there: Option<&BTreeMap<SocketAddr, Seat
     let mut changes = Vec::new();
     for member in wanted {
         let field = format!("members[{}]", spot(member));
-        let (weight, port) = wished(member);
+        let (weight, port) = terms_of(member);
         let to = json!({ "weight": weight, "monitor_port": port });
         match there.get(&spot(member)) {
             None => changes.push(FieldChange::new(field, Value::Null, to)),
-            Some(seat) if is_as_wished(seat, weight, port) => {}
+            Some(seat) if is_as_terms_of(seat, weight, port) => {}
             Some(seat) => changes.push(FieldChange::new(field, terms(seat), to)),
         }
     }
@@ -43,24 +40,11 @@ pub(super) fn terms(seat: &Seat) -> Value {
 }
 
 /// What is not known counts as right, unless its status says otherwise.
-fn is_as_wished(seat: &Seat, weight: u16, port: Option<u16>) -> bool {
+fn is_as_terms_of(seat: &Seat, weight: u16, port: Option<u16>) -> bool {
     match (seat.terms, &seat.operating) {
         (Some(terms), _) => terms == (weight, port),
         (None, Operating::Draining) => weight == 0,
         (None, Operating::Online) => weight != 0,
         (None, _) => true,
     }
-}
-
-fn wished(member: &NewMember) -> (u16, Option<u16>) {
-    let weight = match member.weight {
-        Edit::To(Some(weight)) => weight,
-        // What is not said is 1 again.
-        _ => 1,
-    };
-    let port = match member.monitor_port {
-        Edit::To(port) => port,
-        Edit::Leave => None,
-    };
-    (weight, port)
 }

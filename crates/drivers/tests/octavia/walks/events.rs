@@ -1,0 +1,137 @@
+//! What may happen on a walk, and which of it happens.
+
+use super::{NAMES, PORTS};
+
+/// The same numbers for the same seed.
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    pub(super) fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut it = self.0;
+        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((it ^ (it >> 31)) % sides as u64).unwrap_or_default()
+    }
+
+    pub(super) fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.roll(of.len())]
+    }
+
+    /// One of them at least.
+    pub(super) fn some<T: Copy>(&mut self, of: &[T]) -> Vec<T> {
+        let picked = 1 + self.roll((1 << of.len()) - 1);
+        of.iter().enumerate().filter(|(at, _)| picked & (1 << at) != 0).map(|(_, it)| *it).collect()
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    Create(&'static str, Vec<u16>),
+    Delete(&'static str),
+    Ports(&'static str, Vec<u16>),
+    NoLoadBalancer(&'static str),
+    LoadBalancer(&'static str),
+    Internal(&'static str, bool),
+    Nodes(Vec<u8>),
+    Setting(Setting),
+    Killed,
+    AnotherLeads,
+    /// A copy of the cluster that was restored from a backup, with these Services.
+    Clone(Vec<&'static str>),
+    Trouble(&'static str, Trouble),
+    Foreign(Foreign),
+    Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Setting {
+    Usual,
+    /// `defaultDriver` is not set any more.
+    NotByDefault,
+    /// `--cloud-config` is missing.
+    NoCloud,
+    /// cloud.conf says `enabled=false`.
+    Disabled,
+    Monitors,
+    InternalOnly,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trouble {
+    LostRequest,
+    LostReply,
+    Refused,
+    Conflict,
+}
+
+/// What another does to what is ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Foreign {
+    RemovesMember,
+    RemovesListener,
+    Renames,
+    DetachesFloating,
+}
+
+impl Event {
+    pub(super) fn random(dice: &mut Dice) -> Event {
+        let name = dice.one(&NAMES);
+        let writes = [
+            "POST */lbaas/loadbalancers",
+            "POST */lbaas/*",
+            "PUT */lbaas/*",
+            "DELETE */lbaas/*",
+            "POST */floatingips",
+            "PUT */floatingips/*",
+            "DELETE */floatingips/*",
+        ];
+        let settings = [
+            Setting::Usual,
+            Setting::Usual,
+            Setting::NotByDefault,
+            Setting::NoCloud,
+            Setting::Disabled,
+            Setting::Monitors,
+            Setting::InternalOnly,
+        ];
+        match dice.roll(20) {
+            0..=3 => Event::Create(name, dice.some(&PORTS)),
+            4 => Event::Delete(name),
+            5 | 6 => Event::Ports(name, dice.some(&PORTS)),
+            7 => Event::NoLoadBalancer(name),
+            8 => Event::LoadBalancer(name),
+            9 => Event::Internal(name, dice.roll(2) == 0),
+            10 => Event::Nodes(dice.some(&[11, 12, 13])),
+            11 | 12 => Event::Setting(dice.one(&settings)),
+            13 => Event::Killed,
+            14 => Event::AnotherLeads,
+            15 => Event::Clone(dice.some(&NAMES)),
+            16 | 17 => {
+                let kinds = [Trouble::LostRequest, Trouble::LostReply, Trouble::Refused, Trouble::Conflict];
+                Event::Trouble(dice.one(&writes), dice.one(&kinds))
+            }
+            18 => Event::Foreign(dice.one(&[
+                Foreign::RemovesMember,
+                Foreign::RemovesListener,
+                Foreign::Renames,
+                Foreign::DetachesFloating,
+            ])),
+            _ => Event::Time,
+        }
+    }
+}
+
+/// Walks that once went wrong, without what did not matter.
+pub(super) fn found() -> Vec<Vec<Event>> {
+    // The floating IP of a living Service was deleted.
+    let internal = vec![
+        Event::Create("wiki", vec![80]),
+        Event::Time,
+        Event::Time,
+        Event::Setting(Setting::InternalOnly),
+        Event::Time,
+    ];
+    vec![internal]
+}
