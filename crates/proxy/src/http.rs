@@ -70,7 +70,7 @@ use std::{
 
 use seaway_model::L4;
 
-use self::hall::{Begun, Hall, Own};
+use self::hall::{Begun, Hall, Own, Runnable};
 pub(crate) use self::marks::Mark;
 use crate::{
     doors::{Admission, Newcomer},
@@ -142,16 +142,34 @@ impl Http {
         self.run(index);
     }
 
-    /// Lets those go on whom others have woken, and those that others have begun.
-    fn run_woken(&mut self) {
-        loop {
-            let woken = self.hall.woken();
-            let begun = self.hall.begun();
-            if woken.is_empty() && begun.is_empty() {
-                return;
+    /// Lets tasks go on that others have woken, and those that others have begun. Where they are too many, the rest goes
+    /// on in later turns, and what is woken by new events goes first: thousands of streams that end at once delay
+    /// nobody else.
+    fn run_runnable(&mut self) {
+        for _ in 0..MOST_IN_A_TURN {
+            let Some(runnable) = self.hall.next_runnable() else { break };
+            self.go_on(runnable);
+        }
+        self.hall.postpone_runnable();
+        for _ in 0..MOST_IN_A_TURN {
+            let Some(runnable) = self.hall.next_of_backlog() else { break };
+            self.go_on(runnable);
+        }
+    }
+
+    fn go_on(&mut self, runnable: Runnable) {
+        match runnable {
+            Runnable::Woken(index) => self.run(index),
+            Runnable::Begun(task) => self.begin(task),
+        }
+    }
+
+    fn run_unfinished(&mut self) {
+        // Those that run may have more to do again, in the next turn.
+        for _ in 0..self.hall.unfinished().min(MOST_UNFINISHED) {
+            if let Some(index) = self.hall.next_unfinished() {
+                self.run(index);
             }
-            begun.into_iter().for_each(|task| self.begin(task));
-            woken.into_iter().for_each(|index| self.run(index));
         }
     }
 
@@ -212,7 +230,10 @@ impl Http {
     }
 
     fn expire(&mut self, now: u64) {
-        while let Some(index) = self.wheel.due(now) {
+        let mut left = MOST_IN_A_TURN;
+        while left > 0
+            && let Some(index) = self.wheel.due(now)
+        {
             let Some(task) = self.tasks.get_mut(index) else {
                 // Cannot be: whoever leaves the slab leaves the wheel first.
                 debug_assert!(false, "an entry of the wheel is not in the slab");
@@ -227,11 +248,18 @@ impl Http {
             task.due = u64::MAX;
             self.wheel.drop(index, links(&mut self.tasks));
             if deadline <= now {
+                left -= 1;
                 self.run(index);
             }
         }
     }
 }
+
+/// Runnable tasks that run before events are looked at again, and tasks whose deadline has passed: each takes a few
+/// microseconds, and more where it closes a connection.
+const MOST_IN_A_TURN: usize = 64;
+/// Tasks that had more to do than is fair: each moves as much as one turn allows.
+const MOST_UNFINISHED: usize = 32;
 
 /// Nothing is held for a client that came when too much was held already.
 fn turn_away(newcomer: &Newcomer, shared: &Shared) {
@@ -249,6 +277,12 @@ fn links(tasks: &mut Slab<Task>) -> impl FnMut(u32, &mut dyn FnMut(&mut Link)) {
         if let Some(task) = tasks.get_mut(index) {
             change(&mut task.link);
         }
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        self.hall.drop_runnable();
     }
 }
 
@@ -284,7 +318,7 @@ impl Source for Http {
                     self.end(index);
                 }
                 // Nor does anybody begin.
-                drop(self.hall.begun());
+                self.hall.drop_runnable();
             }
             // The rest is about flows.
             _ => {}
@@ -293,15 +327,13 @@ impl Source for Http {
 
     fn tick(&mut self, turn: &mut Turn) {
         self.hall.set_now(turn.now);
-        for index in self.hall.unfinished() {
-            self.run(index);
-        }
+        self.run_unfinished();
         if self.hall.memory.evict(turn.now) > 0 {
             self.run_evicted();
         }
         self.expire(turn.now);
         self.sweep(turn.now);
-        self.run_woken();
+        self.run_runnable();
         self.hall.tick(turn);
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell, RefMut},
+    collections::VecDeque,
     future::{Future, poll_fn},
     io,
     os::fd::OwnedFd,
@@ -58,15 +59,22 @@ pub(super) struct Hall {
     stopping: Cell<bool>,
     turns: Cell<u64>,
     /// Tasks that had more to do than is fair in one turn.
-    unfinished: RefCell<Vec<u32>>,
-    /// Tasks that others have woken: the streams of a connection of HTTP/2, and who drives it.
-    woken: RefCell<Vec<u32>>,
-    /// Tasks that tasks have begun.
-    begun: RefCell<Vec<Begun>>,
+    unfinished: RefCell<VecDeque<u32>>,
+    /// Tasks that others have woken or begun since the last turn, in that order.
+    runnable: RefCell<VecDeque<Runnable>>,
+    /// Those that were too many for their turn.
+    backlog: RefCell<VecDeque<Runnable>>,
 }
 
 /// A task that has no place yet.
 pub(super) type Begun = (Rc<Own>, Pin<Box<dyn Future<Output = ()>>>);
+
+pub(super) enum Runnable {
+    /// Another task woke it: a stream of a connection of HTTP/2, or the task that drives it.
+    Woken(u32),
+    /// Another task began it.
+    Begun(Begun),
+}
 
 /// What is known of a task from outside.
 pub(super) struct Own {
@@ -208,8 +216,8 @@ impl Hall {
             stopping: Cell::new(false),
             turns: Cell::new(0),
             unfinished: RefCell::default(),
-            woken: RefCell::default(),
-            begun: RefCell::default(),
+            runnable: RefCell::default(),
+            backlog: RefCell::default(),
         })
     }
 
@@ -269,19 +277,35 @@ impl Hall {
     /// The running task has more to do.
     pub(super) fn go_on_next_turn(&self) {
         if let Some(own) = &*self.current.borrow() {
-            self.unfinished.borrow_mut().push(own.index());
+            self.unfinished.borrow_mut().push_back(own.index());
         }
     }
 
-    /// Lets a task go on in this turn. One that has not begun does so anyway.
+    /// Lets a task go on after those that are runnable already. One that has not begun does so anyway.
     pub(super) fn wake(&self, own: &Own) {
         if own.index() != NOWHERE && !own.is_woken.replace(true) {
-            self.woken.borrow_mut().push(own.index());
+            self.runnable.borrow_mut().push_back(Runnable::Woken(own.index()));
         }
     }
 
-    pub(super) fn woken(&self) -> Vec<u32> {
-        self.woken.take()
+    pub(super) fn next_runnable(&self) -> Option<Runnable> {
+        self.runnable.borrow_mut().pop_front()
+    }
+
+    /// What has been woken in this turn and has not run comes after those that waited before.
+    pub(super) fn postpone_runnable(&self) {
+        self.backlog.borrow_mut().append(&mut self.runnable.borrow_mut());
+    }
+
+    pub(super) fn next_of_backlog(&self) -> Option<Runnable> {
+        self.backlog.borrow_mut().pop_front()
+    }
+
+    /// Their clients are gone. Tasks hold the hall, and so would never end.
+    pub(super) fn drop_runnable(&self) {
+        self.postpone_runnable();
+        let runnable = self.backlog.take();
+        drop(runnable);
     }
 
     pub(super) fn page(&self) -> RefMut<'_, Vec<u8>> {
@@ -303,15 +327,15 @@ impl Hall {
 
     /// Another task goes on beside this one.
     pub(super) fn begin(&self, own: Rc<Own>, future: impl Future<Output = ()> + 'static) {
-        self.begun.borrow_mut().push((own, Box::pin(future)));
+        self.runnable.borrow_mut().push_back(Runnable::Begun((own, Box::pin(future))));
     }
 
-    pub(super) fn begun(&self) -> Vec<Begun> {
-        self.begun.take()
+    pub(super) fn unfinished(&self) -> usize {
+        self.unfinished.borrow().len()
     }
 
-    pub(super) fn unfinished(&self) -> Vec<u32> {
-        self.unfinished.take()
+    pub(super) fn next_unfinished(&self) -> Option<u32> {
+        self.unfinished.borrow_mut().pop_front()
     }
 
     /// No further request is to be awaited anywhere.
@@ -406,7 +430,8 @@ impl Hall {
     }
 
     pub(super) fn patience(&self, now: u64) -> Option<u64> {
-        if !self.unfinished.borrow().is_empty() {
+        let waits = !self.runnable.borrow().is_empty() || !self.backlog.borrow().is_empty();
+        if waits || !self.unfinished.borrow().is_empty() {
             return Some(0);
         }
         let pages = self.pages.borrow().patience(now);

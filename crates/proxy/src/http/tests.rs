@@ -114,6 +114,15 @@ impl ByHand {
         self.http.tick(&mut self.turn);
     }
 
+    /// Its clock stands still meanwhile.
+    fn turn_until(&mut self, count: &AtomicUsize, wanted: usize) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while count.load(SeqCst) < wanted {
+            assert!(Instant::now() < deadline, "{count:?} of {wanted}");
+            self.turn();
+        }
+    }
+
     fn client(&mut self) -> TcpStream {
         let stream = TcpStream::connect(self.at).unwrap();
         self.turn();
@@ -149,14 +158,12 @@ fn answers(heard: &[u8]) -> usize {
 
 /// Frames that need no answer, and at the end a request.
 fn frames_without_end() -> Vec<u8> {
-    let fields: [(&[u8], &[u8]); 4] =
-        [(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", b"/")];
     let mut much = hello();
     let nothing = frame(0xbb, 0, 0, &[0; 32]);
     while much.len() < MUCH {
         much.extend_from_slice(&nothing);
     }
-    much.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&fields)));
+    much.extend(request_of_stream(1));
     much
 }
 
@@ -318,13 +325,18 @@ impl ByHand {
     }
 }
 
-/// A member of HTTP/2 that counts requests and answers none.
+/// A member of HTTP/2 that counts requests, answers none, and leaves its windows shut.
 fn counting(requests: Arc<AtomicUsize>) -> SocketAddr {
+    counting_ends(requests, Arc::default())
+}
+
+/// The same, and it counts the connections that have ended.
+fn counting_ends(requests: Arc<AtomicUsize>, ended: Arc<AtomicUsize>) -> SocketAddr {
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = socket.local_addr().unwrap();
     thread::spawn(move || {
         for stream in socket.incoming() {
-            let requests = requests.clone();
+            let (requests, ended) = (requests.clone(), ended.clone());
             let mut stream = stream.unwrap();
             thread::spawn(move || {
                 stream.read_exact(&mut [0; 24]).unwrap();
@@ -333,6 +345,7 @@ fn counting(requests: Arc<AtomicUsize>) -> SocketAddr {
                 while let Some(frame) = next(&mut stream) {
                     requests.fetch_add(usize::from(frame.kind == HEADERS), SeqCst);
                 }
+                ended.fetch_add(1, SeqCst);
             });
         }
     });
@@ -347,16 +360,90 @@ fn all_of_a_burst_before_a_member_that_is_new_get_in_although_no_time_passes() {
     for client in &mut clients {
         let mut asked = hello();
         for number in 0..120 {
-            let fields: [(&[u8], &[u8]); 4] =
-                [(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", b"/")];
-            asked.extend(frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &block(&fields)));
+            asked.extend(request_of_stream(2 * number + 1));
         }
         client.write_all(&asked).unwrap();
     }
     // The worker's clock stands still: whoever is woken by nobody waits for ever.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while requests.load(SeqCst) < 240 {
-        assert!(Instant::now() < deadline, "{requests:?} of 240 requests have reached the member");
+    worker.turn_until(&requests, 240);
+}
+
+/// Tasks that may begin or end before events are looked at again.
+const FAIR: usize = 64;
+
+/// How many tasks there are after each turn, until none comes or goes any more.
+fn tasks_by_turn(worker: &mut ByHand) -> Vec<usize> {
+    let mut counts = vec![worker.http.tasks.indexes().len()];
+    loop {
         worker.turn();
+        counts.push(worker.http.tasks.indexes().len());
+        if worker.http.patience(worker.turn.now) != Some(0) && counts.iter().rev().take(2).is_sorted() {
+            return counts;
+        }
     }
+}
+
+fn most_changed_in_a_turn(counts: &[usize]) -> usize {
+    counts.windows(2).map(|pair| pair[0].abs_diff(pair[1])).max().unwrap_or(0)
+}
+
+#[test]
+fn streams_that_begin_at_once_leave_room_for_events_between_them() {
+    let mut worker = ByHand::before_many(counting(Arc::default()));
+    let mut client = worker.client();
+    let asked: Vec<u8> = (0..120_u32).flat_map(|number| request_of_stream(2 * number + 1)).collect();
+    client.write_all(&[hello(), asked].concat()).unwrap();
+    let counts = tasks_by_turn(&mut worker);
+    assert!(counts.last() >= Some(&120), "all of them have begun: {counts:?}");
+    assert!(most_changed_in_a_turn(&counts) <= 2 * FAIR + 1, "{counts:?}");
+    // All of them wait for a member. They end with their client, which nobody else has to wait for.
+    drop(client);
+    let counts = tasks_by_turn(&mut worker);
+    assert!(counts.last() <= Some(&1), "only the connection to the member is left: {counts:?}");
+    assert!(most_changed_in_a_turn(&counts) <= 2 * FAIR + 1, "{counts:?}");
+}
+
+#[test]
+fn deadlines_that_pass_at_once_leave_room_for_events_between_them() {
+    let mut worker = ByHand::new(None);
+    let silent: Vec<TcpStream> = (0..150).map(|_| worker.client()).collect();
+    tasks_by_turn(&mut worker);
+    worker.turn.now += 3_600_000;
+    let counts = tasks_by_turn(&mut worker);
+    assert_eq!((counts[0], counts.last()), (silent.len(), Some(&0)));
+    assert!(most_changed_in_a_turn(&counts) <= FAIR, "{counts:?}");
+}
+
+fn request_of_stream(id: u32) -> Vec<u8> {
+    let fields: [(&[u8], &[u8]); 4] =
+        [(b":method", b"GET"), (b":scheme", b"http"), (b":authority", b"a"), (b":path", b"/")];
+    frame(HEADERS, END_HEADERS | END_STREAM, id, &block(&fields))
+}
+
+#[test]
+fn connections_whose_member_reads_no_more_are_cut_while_others_serve() {
+    let (requests, ended) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let mut worker = ByHand::before_many(counting_ends(requests.clone(), ended.clone()));
+    let upload =
+        [&b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n"[..], &[b'x'; 70_000]].concat();
+    let mut clients = Vec::new();
+    for count in 1..=30 {
+        clients.push(worker.client());
+        clients.last_mut().unwrap().write_all(&upload).unwrap();
+        worker.turn_until(&requests, count);
+    }
+    // Another one, which is not stuck when those are.
+    worker.turn.now += 900;
+    clients.push(worker.client());
+    clients.last_mut().unwrap().write_all(&upload).unwrap();
+    worker.turn_until(&requests, 31);
+    worker.turn.now += 400;
+    assert_eq!(ended.load(SeqCst), 0);
+    clients.push(worker.client());
+    clients.last_mut().unwrap().write_all(ASKED).unwrap();
+    worker.turn_until(&requests, 32);
+    // Of those that are stuck, 24 stay. Whoever needs a connection later has none to cut first.
+    worker.turn_until(&ended, 6);
+    tasks_by_turn(&mut worker);
+    assert_eq!(ended.load(SeqCst), 6);
 }

@@ -1,5 +1,6 @@
 //! Requests to members by HTTP/2. All clients of a worker share a few connections to each member (`trunk/upstream.rs`).
 
+mod stuck;
 mod upstream;
 
 use std::{collections::HashMap, future::poll_fn, io, net::SocketAddr, rc::Rc, sync::Arc, task::Poll};

@@ -15,10 +15,13 @@ use std::{
     task::Poll,
 };
 
-use super::super::{
-    hall::{Hall, Own},
-    many::Many,
-    serve::Client,
+use super::{
+    super::{
+        hall::{Hall, Own},
+        many::Many,
+        serve::Client,
+    },
+    stuck::Stuck,
 };
 use crate::{memory::ConnectionMemory, running::RunningMember, worker::Slab};
 
@@ -28,8 +31,7 @@ const USUAL_CONNECTIONS: usize = 8;
 const MOST_CONNECTIONS: usize = 64;
 /// What a client may have although the usual connections have none free.
 const FEW_OF_MANY: u32 = 16;
-/// Those that are stuck stay until their streams have ended, and are so many at most. Those that take no more requests
-/// for other reasons do not count: their streams may last for hours, and nobody is cut for them.
+/// Those that are stuck stay until their streams have ended, and are so many at most.
 const MOST_STUCK: usize = 3 * USUAL_CONNECTIONS;
 /// A connection with less of a window than this is none for another body.
 const LOW_WINDOW: i64 = 16 << 10;
@@ -72,8 +74,8 @@ pub(in super::super) struct Upstream {
     hall: Weak<Hall>,
     member: Arc<RunningMember>,
     connections: RefCell<Vec<Held>>,
-    /// Taken out of those above because they were stuck, the oldest first.
-    stuck: RefCell<VecDeque<Weak<Many>>>,
+    /// Taken out of those above because they were stuck.
+    stuck: Stuck,
     /// Connections that are being made.
     opening: Cell<usize>,
     /// Streams that a connection has, as far as any has said.
@@ -141,7 +143,7 @@ impl Upstream {
             hall: Rc::downgrade(hall),
             member: member.clone(),
             connections: RefCell::default(),
-            stuck: RefCell::default(),
+            stuck: Stuck::default(),
             opening: Cell::new(0),
             usual: Cell::new(USUAL_STREAMS),
             streams: Cell::new(0),
@@ -384,18 +386,9 @@ impl Upstream {
         if open >= most || (open >= USUAL_CONNECTIONS && self.opening.get() > 0) {
             return false;
         }
-        let mut stuck = self.stuck.borrow_mut();
-        stuck.retain(|many| many.strong_count() > 0);
-        if stuck.len() < MOST_STUCK {
-            return true;
-        }
-        // The one that has been stuck for longest goes, with all who are on it; one that gets on again only if all do.
-        let is_stuck = |many: &Weak<Many>| many.upgrade().is_some_and(|it| it.is_stuck(now));
-        let oldest = stuck.iter().position(is_stuck).unwrap_or(0);
-        let gone = stuck.remove(oldest).and_then(|many| many.upgrade());
-        drop(stuck);
-        gone.into_iter().for_each(|many| many.cut());
-        false
+        // One more would take the place of one that is stuck.
+        self.stuck.cut_oldest(MOST_STUCK - 1, now);
+        true
     }
 
     /// Connections that do not get on take no more requests; those who are on them go on as long as they may.
@@ -409,7 +402,9 @@ impl Upstream {
         *all = rest;
         drop(all);
         let gone: Vec<Held> = gone;
-        self.stuck.borrow_mut().extend(gone.iter().map(|many| Rc::downgrade(many)));
+        self.stuck.add(&gone);
+        // One at a time, while others serve: not all of them at once, when a connection is needed.
+        self.stuck.cut_oldest(MOST_STUCK, now);
     }
 
     fn wait(&self, client: &Client, line: &RefCell<VecDeque<Rc<Own>>>, until: u64) {
