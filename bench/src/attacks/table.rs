@@ -105,9 +105,18 @@ impl Table {
     pub fn is_good(&self) -> bool {
         let ours = |contender: Contender| contender == Contender::Seaway;
         let attacks = self.attacks.iter().filter(|it| ours(it.contender));
-        let missed = attacks.flat_map(Row::misses).count();
+        let missed = attacks.flat_map(|it| it.misses(self.quiet_p99(it.contender))).count();
         let loops = self.loops.iter().filter(|it| ours(it.1) && misses_of_loop(&it.2)).count();
         missed + loops + self.desync.iter().filter(|it| ours(it.1) && it.2.wrong > 0).count() == 0
+    }
+
+    /// Microseconds: what a quarter of a second without any attack has, whichever attack comes after it. Of one attack
+    /// alone these are too few to tell an attack from a stall of the machine.
+    fn quiet_p99(&self, contender: Contender) -> f64 {
+        let rows = self.attacks.iter().filter(|it| it.contender == contender);
+        let pairs = rows.flat_map(|it| &it.outcomes).flat_map(|it| it.shared.iter().chain([&it.other]));
+        let quarters: Vec<f64> = pairs.flat_map(|it| it.quiet.quarters.iter().copied()).collect();
+        median(&quarters).unwrap_or_default()
     }
 
     pub fn markdown(&self) -> String {
@@ -118,10 +127,10 @@ impl Table {
         }
         text += &format!(
             ".\n\n{HOSTILE} hostile connections. Rates and p99 are of honest clients, relative to the same clients \
-             without the attack; \"p99 ×\" compares quarters of seconds, \"p99, ms\" is that of whole phases, without the \
-             attack → under it; errors are sums of all rounds. Targets for Seaway: same member ≥ {SHARED_RATE} % of the \
-             rate, p99 ≤ {SHARED_P99} ×, no error; other members ≥ {OTHER_RATE} %, no error; ≤ {MEMORY} MiB for each \
-             hostile connection.\n\n\
+             without the attack; \"p99 ×\" compares quarters of seconds with all quiet ones of the same contender, \
+             \"p99, ms\" is that of whole phases, without the attack → under it; errors are sums of all rounds. Targets \
+             for Seaway: same member ≥ {SHARED_RATE} % of the rate, p99 ≤ {SHARED_P99} ×, no error; other members ≥ \
+             {OTHER_RATE} %, no error; ≤ {MEMORY} MiB for each hostile connection.\n\n\
              | attack | contender | same member, rate % | p99 × | p99, ms | errors | other member, rate % | p99 × | p99, ms | errors | \
              MiB each | MiB before → after | ended | generator, % of core 1 | |\n\
              |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n"
@@ -130,7 +139,7 @@ impl Table {
         let place = |row: &Row| self.attacks.iter().position(|it| it.attack == row.attack);
         rows.sort_by_key(|row| (place(row), row.contender));
         for row in rows {
-            text += &row.line();
+            text += &row.line(self.quiet_p99(row.contender));
         }
         if !self.loops.is_empty() {
             let _infallible = write!(
@@ -206,7 +215,7 @@ struct Had {
 
 type Phase = fn(&Pair) -> &Served;
 
-fn of_pairs(pairs: &[&Pair]) -> Had {
+fn of_pairs(pairs: &[&Pair], quiet_p99: Option<f64>) -> Had {
     let quarters = |of: Phase| {
         let all: Vec<f64> = pairs.iter().flat_map(|it| of(it).quarters.iter().copied()).collect();
         median(&all).unwrap_or_default()
@@ -216,14 +225,14 @@ fn of_pairs(pairs: &[&Pair]) -> Had {
     let (quiet, attacked): (Phase, Phase) = (|it| &it.quiet, |it| &it.attacked);
     Had {
         rate: relative(|it| (it.attacked.rate, it.quiet.rate), pairs) * 100.0,
-        times_p99: quarters(attacked) / quarters(quiet).max(1.0),
+        times_p99: quarters(attacked) / quiet_p99.unwrap_or_else(|| quarters(quiet)).max(1.0),
         p99: (whole(quiet), whole(attacked)),
         errors: pairs.iter().map(|it| it.lost).sum(),
     }
 }
 
 impl Row {
-    fn figures(&self) -> Option<Figures> {
+    fn figures(&self, quiet_p99: f64) -> Option<Figures> {
         // Rounds in which others had the cores count only where there is no other.
         let mut counted: Vec<&Outcome> = self.outcomes.iter().filter(|it| !it.is_disturbed()).collect();
         if counted.is_empty() {
@@ -233,8 +242,8 @@ impl Row {
         let other: Vec<&Pair> = counted.iter().map(|it| &it.other).collect();
         let middle = |of: fn(&Outcome) -> f64| median(&counted.iter().map(|it| of(it)).collect::<Vec<f64>>());
         Some(Figures {
-            shared: (!shared.is_empty()).then(|| of_pairs(&shared)),
-            other: of_pairs(&other),
+            shared: (!shared.is_empty()).then(|| of_pairs(&shared, Some(quiet_p99))),
+            other: of_pairs(&other, Some(quiet_p99)),
             memory: middle(|it| it.bytes_per_connection() / MIB)?,
             before: middle(|it| it.before as f64 / MIB)?,
             after: middle(|it| it.after as f64 / MIB)?,
@@ -244,12 +253,12 @@ impl Row {
         })
     }
 
-    fn misses(&self) -> Vec<&'static str> {
+    fn misses(&self, quiet_p99: f64) -> Vec<&'static str> {
         let mut misses = Vec::new();
         if !self.failures.is_empty() {
             misses.push("failed");
         }
-        let Some(figures) = self.figures() else { return misses };
+        let Some(figures) = self.figures(quiet_p99) else { return misses };
         if let Some(it) = figures.shared {
             misses.extend((it.rate < SHARED_RATE).then_some("rate"));
             misses.extend((it.times_p99 > SHARED_P99).then_some("p99"));
@@ -261,9 +270,9 @@ impl Row {
         misses
     }
 
-    fn line(&self) -> String {
+    fn line(&self, quiet_p99: f64) -> String {
         let Self { attack, what, contender, failures, .. } = self;
-        let Some(figures) = self.figures() else {
+        let Some(figures) = self.figures(quiet_p99) else {
             return format!(
                 "| {attack}: {what} | {contender} | | | | | | | | | | | | | {} |\n",
                 failures.join("; ").replace(['\n', '|'], " ")
@@ -278,7 +287,7 @@ impl Row {
                 },
             )
         };
-        let misses = self.misses();
+        let misses = self.misses(quiet_p99);
         let mut verdict = match contender {
             Contender::Seaway if misses.is_empty() => "met".to_owned(),
             Contender::Seaway => format!("**not met: {}**", misses.join(", ")),
@@ -304,7 +313,7 @@ impl Row {
 /// One round, for who watches.
 pub fn line(attack: &str, contender: Contender, outcome: &Outcome) -> String {
     let set = |pair: &Pair| {
-        let Had { rate, times_p99, p99, errors } = of_pairs(&[pair]);
+        let Had { rate, times_p99, p99, errors } = of_pairs(&[pair], None);
         let why = pair.first_error.map(|it| format!(" ({it})")).unwrap_or_default();
         format!("{rate:6.1} % p99 ×{times_p99:<6.2} {:.1} ms {errors} errors{why}", p99.1 / 1e3)
     };

@@ -28,6 +28,7 @@
 mod answer;
 mod arrival;
 mod ask;
+mod backlog;
 mod believed;
 mod cors;
 mod end;
@@ -70,8 +71,11 @@ use std::{
 
 use seaway_model::L4;
 
-use self::hall::{Begun, Hall, Own, Runnable};
 pub(crate) use self::marks::Mark;
+use self::{
+    backlog::Budget,
+    hall::{Begun, Hall, Own, Runnable},
+};
 use crate::{
     doors::{Admission, Newcomer},
     running::{Refusal, RunningListener},
@@ -143,17 +147,32 @@ impl Http {
     }
 
     /// Lets tasks go on that others have woken, and those that others have begun. Where they are too many, the rest goes
-    /// on in later turns, and what is woken by new events goes first: thousands of streams that end at once delay
-    /// nobody else.
+    /// on in later turns, one of each client at a time, and what is woken by new events goes first: thousands of streams
+    /// that begin or end at once delay nobody else.
     fn run_runnable(&mut self) {
-        for _ in 0..MOST_IN_A_TURN {
-            let Some(runnable) = self.hall.next_runnable() else { break };
+        let mut fresh = Budget::of(MOST_IN_A_TURN);
+        while fresh.is_left()
+            && let Some(runnable) = self.hall.next_runnable()
+        {
             self.go_on(runnable);
+            fresh.spend();
         }
-        self.hall.postpone_runnable();
-        for _ in 0..MOST_IN_A_TURN {
-            let Some(runnable) = self.hall.next_of_backlog() else { break };
+        while let Some(runnable) = self.hall.next_runnable() {
+            let client = match &runnable {
+                Runnable::Woken(index) => self.tasks.get_mut(*index).map(|task| task.own.client()),
+                Runnable::Begun((own, _)) => Some(own.client()),
+            };
+            // One that has ended meanwhile is woken in vain.
+            if let Some(client) = client {
+                self.hall.postpone(client, runnable);
+            }
+        }
+        let mut older = Budget::of(MOST_IN_A_TURN);
+        while older.is_left()
+            && let Some(runnable) = self.hall.next_of_backlog()
+        {
             self.go_on(runnable);
+            older.spend();
         }
     }
 
@@ -166,10 +185,12 @@ impl Http {
 
     fn run_unfinished(&mut self) {
         // Those that run may have more to do again, in the next turn.
-        for _ in 0..self.hall.unfinished().min(MOST_UNFINISHED) {
-            if let Some(index) = self.hall.next_unfinished() {
-                self.run(index);
-            }
+        let mut budget = Budget::of(self.hall.unfinished());
+        while budget.is_left()
+            && let Some(index) = self.hall.next_unfinished()
+        {
+            self.run(index);
+            budget.spend();
         }
     }
 
@@ -230,8 +251,8 @@ impl Http {
     }
 
     fn expire(&mut self, now: u64) {
-        let mut left = MOST_IN_A_TURN;
-        while left > 0
+        let mut budget = Budget::of(MOST_IN_A_TURN);
+        while budget.is_left()
             && let Some(index) = self.wheel.due(now)
         {
             let Some(task) = self.tasks.get_mut(index) else {
@@ -248,18 +269,15 @@ impl Http {
             task.due = u64::MAX;
             self.wheel.drop(index, links(&mut self.tasks));
             if deadline <= now {
-                left -= 1;
                 self.run(index);
+                budget.spend();
             }
         }
     }
 }
 
-/// Runnable tasks that run before events are looked at again, and tasks whose deadline has passed: each takes a few
-/// microseconds, and more where it closes a connection.
+/// Runnable tasks that run before events are looked at again, and tasks whose deadline has passed.
 const MOST_IN_A_TURN: usize = 64;
-/// Tasks that had more to do than is fair: each moves as much as one turn allows.
-const MOST_UNFINISHED: usize = 32;
 
 /// Nothing is held for a client that came when too much was held already.
 fn turn_away(newcomer: &Newcomer, shared: &Shared) {

@@ -13,6 +13,7 @@ use std::{
 };
 
 use super::{
+    backlog::Backlog,
     identity::Identities,
     kept::Kept,
     scratch::Scratch,
@@ -63,7 +64,7 @@ pub(super) struct Hall {
     /// Tasks that others have woken or begun since the last turn, in that order.
     runnable: RefCell<VecDeque<Runnable>>,
     /// Those that were too many for their turn.
-    backlog: RefCell<VecDeque<Runnable>>,
+    backlog: RefCell<Backlog<Runnable>>,
 }
 
 /// A task that has no place yet.
@@ -88,6 +89,8 @@ pub(super) struct Own {
     waits_at: Cell<Option<usize>>,
     /// Of the client connection that ends with this task.
     memory: OnceCell<Rc<ConnectionMemory>>,
+    /// The client whose stream this is, by the place of its memory.
+    client: Option<usize>,
     began: u64,
     /// How often what it is about has come through here.
     passes: u8,
@@ -114,6 +117,7 @@ impl Own {
             member: RefCell::new(None),
             waits_at: Cell::new(None),
             memory: OnceCell::new(),
+            client: None,
             began: now,
             passes: 0,
         }
@@ -122,6 +126,18 @@ impl Own {
     pub(super) fn passed(mut self, passes: u8) -> Own {
         self.passes = passes;
         self
+    }
+
+    /// A stream of that client.
+    pub(super) fn of_client(mut self, memory: &Rc<ConnectionMemory>) -> Own {
+        self.client = Some(Rc::as_ptr(memory) as usize);
+        self
+    }
+
+    /// All tasks of one client have the same; what has no client is one by itself.
+    pub(super) fn client(&self) -> usize {
+        let whole = || self.memory.get().map(|memory| Rc::as_ptr(memory) as usize);
+        self.client.or_else(whole).unwrap_or(std::ptr::from_ref(self) as usize)
     }
 
     pub(super) fn passes(&self) -> u8 {
@@ -292,19 +308,18 @@ impl Hall {
         self.runnable.borrow_mut().pop_front()
     }
 
-    /// What has been woken in this turn and has not run comes after those that waited before.
-    pub(super) fn postpone_runnable(&self) {
-        self.backlog.borrow_mut().append(&mut self.runnable.borrow_mut());
+    /// It goes on in a later turn.
+    pub(super) fn postpone(&self, client: usize, runnable: Runnable) {
+        self.backlog.borrow_mut().push(client, runnable);
     }
 
     pub(super) fn next_of_backlog(&self) -> Option<Runnable> {
-        self.backlog.borrow_mut().pop_front()
+        self.backlog.borrow_mut().pop()
     }
 
     /// Their clients are gone. Tasks hold the hall, and so would never end.
     pub(super) fn drop_runnable(&self) {
-        self.postpone_runnable();
-        let runnable = self.backlog.take();
+        let runnable = (self.runnable.take(), self.backlog.take());
         drop(runnable);
     }
 

@@ -64,6 +64,14 @@ impl Mail {
         held.set(self.bytes.capacity() + self.trailers.capacity() + heads);
     }
 
+    /// Nothing of it is to be read: its client holds too much already, until its task has run, too.
+    pub(super) fn refuse(&mut self) {
+        self.reset = Some(Reason::TOO_MUCH);
+        self.heads.clear();
+        (self.taken, self.bytes, self.trailers) = (0, Vec::new(), Vec::new());
+        self.weigh();
+    }
+
     /// The client's connection holds more than it may, and not because of what windows bound.
     pub(super) fn holds_too_much(&self) -> bool {
         self.held.as_ref().is_some_and(|held| held.of().is_over())

@@ -364,7 +364,7 @@ impl Many {
                 });
                 if too_many {
                     connection.reset(key, Reason::TOO_MUCH);
-                    self.deliver(connection, key, |mail| mail.reset = Some(Reason::TOO_MUCH));
+                    self.deliver(connection, key, Mail::refuse);
                 }
                 key
             }

@@ -102,7 +102,9 @@ fn begin(
         toll.given_up.set(toll.given_up.get() + 1);
         return None;
     }
-    let own = Own::new(Some(who.listener.clone()), many.hall.now()).passed(many.driver().passes());
+    let own = Own::new(Some(who.listener.clone()), many.hall.now())
+        .passed(many.driver().passes())
+        .of_client(&who.memory);
     let own = Rc::new(own);
     // Room that was used before is larger than what this one may need.
     let mut scratch = if who.memory.is_filling() { Box::default() } else { many.hall.scratch() };
