@@ -17,6 +17,7 @@
 pub mod annotations;
 pub mod base64;
 mod certificates;
+mod closed;
 mod cloud;
 pub mod demand;
 pub mod explain;

@@ -21,6 +21,7 @@ use seaway_model::{
 use crate::{
     annotations::{AUTHORITIES, BACKEND_AUTHORITIES, CHECK, TLS, TRANSPARENT},
     certificates::Certificates,
+    closed,
     demand::{Demand, DemandPort},
     http::{speaks_tls, spoken},
     index::Given,
@@ -68,6 +69,7 @@ pub(crate) fn plan(
     let mut pools = BTreeMap::new();
     let mut held = BTreeMap::new();
     planned.problems.extend(uncertified(demand, certificates));
+    planned.problems.extend(closed::problem(demand));
     planned.problems.extend(unheeded(demand));
     for wanted in &demand.ports {
         let (from, order) = (demand.members_from(), demand.address_order());
@@ -86,7 +88,7 @@ pub(crate) fn plan(
         let transparent = protocol == BackendProtocol::Opaque && returns(demand, given);
         let pool = Pool { tls, transparent, ..pool(demand, &wanted.port, id.clone(), protocol, found) };
         pools.insert(id.clone(), kept(before.pools.get(&id), pool));
-        if !spoiled.contains(&wanted.id()) {
+        if !spoiled.contains(&wanted.id()) && !closed::is_closed(demand, wanted, certificates) {
             let listener = listener(demand, wanted, id, given);
             for object in listener.tls.iter().flat_map(|tls| tls.objects()) {
                 held.extend(certificates.held(object).map(|it| (object.clone(), it.clone())));
@@ -253,10 +255,11 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let clients = wishes.tls.authorities.iter().filter(|_| !named.is_empty());
     let authorities =
         clients.map(|it| ObjectRef::new(Kind::Secret, demand.service.meta.namespace.clone(), it.clone()));
-    let told = authorities.filter(|it| !certificates.is_withheld(it));
-    let missing = told.filter(|it| certificates.held(it).is_none_or(|it| it.authorities.is_empty()));
+    let told: Vec<ObjectRef> = authorities.filter(|it| !certificates.is_withheld(it)).collect();
+    problems.extend(told.iter().flat_map(|it| certificates.problems_of(it)));
+    let missing = told.iter().filter(|it| certificates.held(it).is_none_or(|it| it.authorities.is_empty()));
     problems.extend(missing.map(|it| {
-        let what = format!("{it} has no ca.crt, so no client can be let in");
+        let what = format!("{it} has no ca.crt, so no client can be let in: no listener is opened");
         Problem::new(object.clone(), Reason::NoSuchSecret, what)
             .at(wishes.field_of(AUTHORITIES))
             .fix("Write the Secret, with the authorities of clients in ca.crt, as PEM.")
@@ -265,18 +268,18 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
 }
 
 /// Members whom nobody vouches for.
-pub(crate) fn unvouched(demand: &Demand, certificates: &Certificates) -> Option<Problem> {
+pub(crate) fn unvouched(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let (wishes, meta) = (&demand.wishes, &demand.service.meta);
-    let object =
-        ObjectRef::new(Kind::Secret, meta.namespace.clone(), wishes.tls.members.authorities.clone()?);
+    let Some(name) = &wishes.tls.members.authorities else { return Vec::new() };
+    let object = ObjectRef::new(Kind::Secret, meta.namespace.clone(), name.clone());
     let vouches = certificates.held(&object).is_some_and(|it| !it.authorities.is_empty());
     if vouches || certificates.is_withheld(&object) {
-        return None;
+        return certificates.problems_of(&object);
     }
     let what = format!("{object} has no ca.crt, so no member is believed");
     let problem = Problem::new(demand.owner.object(), Reason::NoSuchSecret, what);
     let fix = "Write the Secret, with who vouches for the members in ca.crt, as PEM.";
-    Some(problem.at(wishes.field_of(BACKEND_AUTHORITIES)).fix(fix))
+    vec![problem.at(wishes.field_of(BACKEND_AUTHORITIES)).fix(fix)]
 }
 
 /// How members are spoken to by TLS, if they are.

@@ -56,6 +56,11 @@ impl FrontDoor {
         self.forget_listeners();
     }
 
+    /// A guest names it.
+    pub(crate) fn names_certificate(&self, object: &ObjectRef) -> bool {
+        self.certificates.contains_key(object)
+    }
+
     pub(crate) fn routes_certified_by(&self, object: &ObjectRef) -> Vec<ObjectRef> {
         let users = self.certificates.get(object).into_iter().flatten();
         users.filter(|it| it.is_route()).map(|it| it.object()).collect()

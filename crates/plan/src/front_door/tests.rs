@@ -2,6 +2,7 @@
 
 mod claims;
 mod names;
+mod protected;
 mod routes;
 mod scene;
 mod services;

@@ -92,6 +92,7 @@ impl World {
             }
         }
         self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+        self.give_up_vanished();
     }
 
     /// The configuration is another, or is heard for the first time.

@@ -45,6 +45,7 @@ impl World {
         self.config = config;
         self.index.own.set_status_page(&self.config.status_page);
         self.door.guests.forget_configuration();
+        self.give_up_vanished();
         if same || !self.settled || !self.roles.allocate {
             return self.refresh_all();
         }
