@@ -15,6 +15,7 @@
 //! handed in.
 
 pub mod annotations;
+mod barred;
 pub mod base64;
 mod certificates;
 mod closed;
@@ -39,7 +40,7 @@ pub use certificates::CertificateCounts;
 pub use cloud::RELEASED;
 pub use demand::Demand;
 pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
-pub use http::is_token;
+pub use http::{host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use uses::Uses;
 pub use world::{Adoption, NotAdopted, Overview, Placement, Roles, Waiting, World, dry_run};

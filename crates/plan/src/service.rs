@@ -20,6 +20,7 @@ use seaway_model::{
 
 use crate::{
     annotations::{AUTHORITIES, BACKEND_AUTHORITIES, CHECK, TLS, TRANSPARENT},
+    barred,
     certificates::Certificates,
     closed,
     demand::{Demand, DemandPort},
@@ -42,7 +43,7 @@ pub(crate) struct Planned {
     pub(crate) nobody_here: bool,
     /// What of Nodes its load balancer in a cloud reaches.
     pub(crate) openings: Option<Arc<Openings>>,
-    /// Members that were left out, since we listen there ourselves.
+    /// Members that were left out, since we listen there ourselves, or nobody may name them.
     pub(crate) refused: Vec<IpAddr>,
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn plan(
         demand.select(|name| index.node(name).map(|it| &**it), &mut found);
         planned.names.extend(found.names.iter().cloned());
         planned.members += found.list.len();
-        planned.refused.extend(found.refused.iter().map(|it| it.at.ip()));
+        planned.refused.extend(found.left_out());
         planned.problems.extend(noticed(demand, wanted, &found));
         let id = PoolId(format!("{}/{}", wanted.port.port, wanted.port.protocol).into());
         let protocol = match demand.protocol(&wanted.port) {
@@ -376,6 +377,8 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         );
     }
     problems.extend(own_listeners::problem(demand, wanted, &found.refused));
+    problems.extend(barred::problem(demand, wanted, &found.barred));
+    problems.extend(barred::names_problem(demand, wanted, &found.barred_names));
     if demand.cloud.is_some() && found.by_nodes && found.list.is_empty() && !found.no_node_port {
         let message = "no Node may be a member: the members that its load balancer has stay as they are";
         problems.push(problem(Reason::NoEndpoints, message.to_owned()).fix(
@@ -384,7 +387,8 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         ));
         return problems;
     }
-    if !found.list.is_empty() || !found.names.is_empty() || !found.refused.is_empty() || found.awaited {
+    let left_out = found.left_out().next().is_some() || !found.barred_names.is_empty();
+    if !found.list.is_empty() || !found.names.is_empty() || left_out || found.awaited {
         return problems;
     }
     if matches!(service.kind, ServiceKind::ExternalName(_)) {

@@ -145,6 +145,7 @@ impl World {
         let ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
         let mut index = Index::default();
         index.own.set_status_page(&config.status_page);
+        index.own.set_rules(config.tenants.members);
         World {
             roles,
             placements,
