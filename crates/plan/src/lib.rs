@@ -31,6 +31,7 @@ mod members;
 mod own_listeners;
 pub mod quantity;
 mod service;
+mod sources;
 pub mod spelling;
 mod unheeded;
 mod uses;

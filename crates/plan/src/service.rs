@@ -27,7 +27,7 @@ use crate::{
     http::{speaks_tls, spoken},
     index::Given,
     members::{Members, members},
-    own_listeners,
+    own_listeners, sources,
     unheeded::unheeded,
 };
 
@@ -100,6 +100,7 @@ pub(crate) fn plan(
     }
     planned.problems.extend(local_traffic(demand));
     planned.problems.extend(astray(demand, given));
+    planned.problems.extend(sources::problem(demand, given.config));
     let here = given.host.filter(|it| demand.service.local_only && given.index.is_outside(Some(it)));
     planned.problems.extend(beside_nodes(demand, here.as_slice()));
     if demand.service.local_only && host.is_some() && planned.members == 0 {
@@ -157,7 +158,8 @@ fn no_node_port(object: &ObjectRef, field: &str) -> Problem {
 /// where whoever says so knows of routes that we do not.
 fn returns(demand: &Demand, given: Given<'_>) -> bool {
     let on_a_node = given.host.is_some_and(|host| given.index.node(host).is_some());
-    demand.wishes.transparent && (demand.service.local_only || !on_a_node)
+    let is_wanted = demand.wishes.transparent && sources::are_trusted(demand, given.config);
+    is_wanted && (demand.service.local_only || !on_a_node)
 }
 
 /// Where that cannot be.
