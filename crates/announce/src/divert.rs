@@ -26,20 +26,20 @@ const TABLE: &[u8] = b"seaway\0";
 const CHAIN: &[u8] = b"divert\0";
 
 /// From linux/netfilter/nfnetlink.h and nf_tables.h: not all of them are in the libc crate.
-mod nf {
-    pub(super) const TABLES: u16 = 10;
-    pub(super) const BEGIN: u16 = 0x10;
-    pub(super) const END: u16 = 0x11;
-    pub(super) const NEW_TABLE: u16 = TABLES << 8;
-    pub(super) const DELETE_TABLE: u16 = TABLES << 8 | 2;
-    pub(super) const NEW_CHAIN: u16 = TABLES << 8 | 3;
-    pub(super) const NEW_RULE: u16 = TABLES << 8 | 6;
-    pub(super) const INET: u8 = 1;
-    pub(super) const PREROUTING: u32 = 0;
+pub(crate) mod nf {
+    pub(crate) const TABLES: u16 = 10;
+    pub(crate) const BEGIN: u16 = 0x10;
+    pub(crate) const END: u16 = 0x11;
+    pub(crate) const NEW_TABLE: u16 = TABLES << 8;
+    pub(crate) const DELETE_TABLE: u16 = TABLES << 8 | 2;
+    pub(crate) const NEW_CHAIN: u16 = TABLES << 8 | 3;
+    pub(crate) const NEW_RULE: u16 = TABLES << 8 | 6;
+    pub(crate) const INET: u8 = 1;
+    pub(crate) const PREROUTING: u32 = 0;
     /// Before anything is translated, and before a route is chosen.
-    pub(super) const MANGLE: i32 = -150;
-    pub(super) const ACCEPT: u32 = 1;
-    pub(super) const MARK: u32 = 3;
+    pub(crate) const MANGLE: i32 = -150;
+    pub(crate) const ACCEPT: u32 = 1;
+    pub(crate) const MARK: u32 = 3;
 }
 
 /// Makes replies to sockets that appear as somebody else come to them, in both families. What is so already stays so.

@@ -5,6 +5,7 @@
 //!         ◄─ add, remove                                                 │  NETLINK_ROUTE
 //!   Watch ── wait ─────► Event: an address or a link came, changed, went ┘
 //!   Arp   ── observe, enforce ──► settings that do not hold                 /proc/sys
+//!   Guard ── set, add, remove ─► our addresses answer at our ports alone       NETLINK_NETFILTER
 //!   divert ─ replies to clients' addresses come to our sockets                 NETLINK_NETFILTER
 //!   Sockets ── all, listeners ──► who listens where ──► conflicts           NETLINK_SOCK_DIAG
 //!   Process ── owners ──► which process has a socket                        /proc/*/fd
@@ -23,6 +24,7 @@ mod diag;
 mod divert;
 mod error;
 pub mod fuzz;
+mod guard;
 mod links;
 mod netlink;
 mod process;
@@ -33,6 +35,7 @@ pub use conflict::{Conflict, Wanted, overlaps};
 pub use diag::{Listener, Sockets};
 pub use divert::divert;
 pub use error::Error;
+pub use guard::Guard;
 pub use links::{Added, Assigned, Held, LABEL, Link, Links, MARK, Observed, Removed};
 pub use process::Process;
 pub use watch::{Event, Watch};

@@ -155,12 +155,10 @@ impl Member {
         }
         let cluster = Cluster::connect(access(arguments)).await?;
         let host = match part {
-            Part::Node => Some(Arc::new(Host::new(
-                settings.host.clone(),
-                start_proxy(&settings)?,
-                settings.addresses.clone(),
-                [],
-            ))),
+            Part::Node => {
+                let (name, named) = (settings.host.clone(), settings.addresses.clone());
+                Some(Arc::new(Host::of_cluster(name, start_proxy(&settings)?, named)))
+            }
             Part::Controller => None,
         };
         let campaign = match part {

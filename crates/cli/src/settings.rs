@@ -10,6 +10,7 @@ mod certificates;
 mod exposed;
 mod front_door;
 mod limits;
+pub(crate) mod tenants;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -25,6 +26,8 @@ use seaway_manifests::{
 };
 use seaway_model::{Config, L4, Name, config::Orphans};
 use seaway_proxy::{AccessLog, MemoryLimits};
+
+use self::tenants::Said;
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
@@ -69,6 +72,8 @@ pub(crate) struct Settings {
     pub(crate) rebuild: bool,
     /// Whether Services without a class are ours, where that is said.
     pub(crate) by_default: Option<ByDefault>,
+    /// Which keys are set whose defaults differ between a folder and a cluster.
+    pub(crate) said: Said,
     /// What was odd in files beside the configuration, though it works.
     pub(crate) told: Vec<String>,
     pub(crate) config: Config,
@@ -96,6 +101,7 @@ impl Default for Settings {
             audit: Duration::from_secs(300),
             rebuild: false,
             by_default: None,
+            said: Said::default(),
             told: Vec::new(),
             config: Config::default(),
         }
@@ -206,7 +212,8 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     exposed.extend(exposed::read(&file.take("udpServices"), "udpServices", L4::Udp));
     settings.config.exposed = exposed;
     let door = &mut settings.config.front_door;
-    front_door::read(&file.take("frontDoor"), beside, door, &mut settings.pems);
+    front_door::read(&file.take("frontDoor"), beside, door, &mut settings.pems, &mut settings.said);
+    tenants::read(&file.take("tenants"), &mut settings.config.tenants, &mut settings.said);
     balancing::read(&file.take("defaults"), beside, &mut settings.config.defaults);
     file.finish();
     settings

@@ -3,6 +3,7 @@
 //!
 //! Addresses that are local already need nothing. The calls block for as long as the kernel takes for one message.
 
+mod guarding;
 mod steps;
 
 use std::{
@@ -17,7 +18,8 @@ use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport, unit::Present};
 use tracing::{info, warn};
 
-pub use steps::{Step, steps};
+use self::guarding::Guarding;
+pub use self::steps::{Step, steps};
 
 /// Makes the settings where a host may not do it when it serves.
 const PREPARE: &str = "`seaway node --prepare`";
@@ -40,6 +42,8 @@ pub struct Presence {
     wanted: Mutex<Option<Present>>,
     /// The settings that could not be made, as they were told last.
     told: Mutex<Vec<Unmet>>,
+    /// Whether what we put there answers at our ports alone.
+    guarding: Option<Guarding>,
 }
 
 /// What is on this host.
@@ -95,7 +99,14 @@ impl Presence {
             recorded,
             wanted: Mutex::default(),
             told: Mutex::default(),
+            guarding: None,
         }
+    }
+
+    /// From the first address on, they answer at our ports alone.
+    #[must_use]
+    pub fn guarded(self) -> Presence {
+        Presence { guarding: Some(Guarding::default()), ..self }
     }
 
     /// What this host says of itself now.
@@ -130,6 +141,7 @@ impl Presence {
             links.remove(&held)?;
             info!(address = %held.ip(), "address removed from lo");
         }
+        self.guarding.iter().for_each(Guarding::clear);
         Ok(())
     }
 
@@ -164,6 +176,7 @@ impl Presence {
     fn observed(&self) -> Result<Observed, Error> {
         let observed = self.look()?;
         let unmet = self.arp.observe(&reachable_links(&observed.kernel));
+        self.guarding.iter().for_each(|it| it.keep(observed.ours.keys().copied()));
         Ok(Observed { unmet, ..observed })
     }
 
@@ -180,13 +193,17 @@ impl Presence {
             observed.denied.insert(ip, Denied { reason: Reason::NotPermitted, message, fix });
             return Ok(());
         }
+        self.guarding.iter().for_each(|it| it.begin(ip, observed.ours.keys().copied()));
         let added = Links::open()?.add(ip)?;
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner).insert(ip);
         info!(address = %ip, "address added to lo");
         // With thousands to add, looking at all of them after each would take minutes.
         match added {
             Added::New => observed.note_added(ip),
-            Added::WasThere => *observed = Observed { local: self.look()?.local, ..std::mem::take(observed) },
+            Added::WasThere => {
+                self.guarding.iter().for_each(|it| it.end(ip));
+                *observed = Observed { local: self.look()?.local, ..std::mem::take(observed) };
+            }
         }
         Ok(())
     }
@@ -194,6 +211,7 @@ impl Presence {
     fn remove(&self, ip: IpAddr, observed: &mut Observed) -> Result<(), Error> {
         let Some(held) = observed.ours.get(&ip) else { return Ok(()) };
         Links::open()?.remove(held)?;
+        self.guarding.iter().for_each(|it| it.end(ip));
         info!(address = %ip, "address removed from lo");
         observed.note_removed(ip);
         Ok(())
@@ -269,6 +287,7 @@ impl Driver for Presence {
                 problems.push((owner.clone(), problem));
             }
         }
+        problems.extend(self.guarding.iter().flat_map(|it| it.problems(wanted)));
         Conclusion {
             facts: vec![Fact::Host(Arc::new(report))],
             serving: Vec::new(),

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod cloud;
+mod tenants;
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +20,7 @@ use crate::{
     name::{Name, ObjectRef},
 };
 
-pub use self::{adopt::*, cloud::*};
+pub use self::{adopt::*, cloud::*, tenants::*};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -38,6 +39,7 @@ pub struct Config {
     pub front_door: FrontDoor,
     /// Where this process itself answers, and lets whoever comes from this machine change things: nobody's member.
     pub status_page: Vec<SocketAddr>,
+    pub tenants: Tenants,
     pub defaults: Defaults,
 }
 
@@ -72,6 +74,8 @@ pub struct FrontDoor {
     pub addresses: Vec<IpAddr>,
     pub port: u16,
     pub services: Admission,
+    pub routes: Routes,
+    pub owners: HostOwners,
     /// `/shop/cart` is `/cart` to the Service `shop`.
     pub strip_prefix: bool,
     /// The answer to what no rule matches, if it is not the usual one.
@@ -141,6 +145,8 @@ impl Default for FrontDoor {
             addresses: vec![Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()],
             port: 80,
             services: Admission::All,
+            routes: Routes::All,
+            owners: HostOwners::default(),
             strip_prefix: true,
             unmatched: None,
             http: HttpOptions::default(),
@@ -195,6 +201,7 @@ impl Default for Config {
             exposed: Vec::new(),
             front_door: FrontDoor::default(),
             status_page: Vec::new(),
+            tenants: Tenants::default(),
             defaults: Defaults {
                 members: MembersFrom::Auto,
                 balance: Balance::RoundRobin,

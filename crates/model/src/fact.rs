@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    http_route::{BackendRef, HttpRoute, RouteRule, Unsupported},
+    http_route::{BackendRef, Gateway, HttpRoute, RouteRule, Unsupported},
     secret::{Secret, TLS_SECRET},
 };
 use crate::{

@@ -100,6 +100,8 @@ pub enum Reason {
     NotInstalled,
     /// A member that is one of our own listeners.
     Loop,
+    /// What this place lets nobody do, or not this namespace.
+    NotAllowed,
     /// Somebody else writes what is ours to write.
     OtherController,
     /// Written by rules that are newer than ours.
@@ -142,6 +144,7 @@ impl Reason {
             Reason::Unreachable => "Unreachable",
             Reason::NotInstalled => "NotInstalled",
             Reason::Loop => "Loop",
+            Reason::NotAllowed => "NotAllowed",
             Reason::OtherController => "OtherController",
             Reason::NewerPlan => "NewerPlan",
             Reason::Failed => "Failed",

@@ -75,6 +75,12 @@ impl Host {
         Host { name, proxy, presence }
     }
 
+    /// A host of a cluster: its addresses of pools answer at our ports alone, whatever else listens on the machine.
+    pub fn of_cluster(name: Name, proxy: Proxy, named: Vec<IpAddr>) -> Host {
+        let presence = Arc::new(Presence::new(name.clone(), named, []).guarded());
+        Host { name, proxy, presence }
+    }
+
     pub fn placement(&self) -> Arc<dyn Placement> {
         Arc::new(OnHost(self.name.clone()))
     }

@@ -5,6 +5,7 @@ mod cloud;
 mod http;
 mod octavia;
 mod ports;
+mod protecting;
 mod table;
 mod tls;
 
@@ -27,9 +28,11 @@ use crate::spelling::nearest;
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
 pub(crate) use cloud::{FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, options as of_clouds};
 pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
-pub(crate) use octavia::{CALLED, FORWARDED_PORT, FORWARDED_PROTO, TLS_OTHERS};
+pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, TLS_OTHERS};
 pub use ports::OfPorts;
-pub use table::{BALANCE, CHECK, CONNECTIONS, PROXY, Row, SOURCE_RANGES, TRANSPARENT};
+pub use protecting::CLIENTS;
+pub(crate) use protecting::Protection;
+pub use table::{BALANCE, CHECK, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row, SOURCE_RANGES, TRANSPARENT};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.
@@ -63,6 +66,8 @@ pub struct Wishes {
     pub http: HttpWishes,
     pub tls: TlsWishes,
     pub cloud: CloudWishes,
+    /// Something that protects is not understood: nothing listens.
+    pub closed: bool,
     /// By our names: where each thing that was asked for stands.
     pub written: BTreeMap<&'static str, Name>,
 }
@@ -125,6 +130,7 @@ impl Wishes {
             http: HttpWishes::of(defaults),
             tls: TlsWishes::default(),
             cloud: CloudWishes::default(),
+            closed: false,
             written: BTreeMap::new(),
         }
     }
@@ -164,37 +170,15 @@ impl Wishes {
                     }
                     self.written.insert(row.names[0], field.into());
                 }
-                // Who may connect is not known: nobody, then, rather than everybody.
-                Err(why) if row.names[0] == SOURCE_RANGES => {
-                    self.sources = nobody();
-                    self.written.insert(row.names[0], field.as_str().into());
-                    let message = format!("{why}; no client may connect until this is corrected");
+                Err(why) => {
+                    let then = self.not_understood(row, &field);
+                    let message = format!("{why}; {then}");
                     problems.push(
                         Problem::new(object.clone(), Reason::BadAnnotation, message)
                             .at(field)
                             .fix(format!("{}: {}", row.names[0], row.help)),
                     );
                 }
-                // It may be meant for nobody outside: no address is published by guess.
-                Err(why) if row.names[0] == INTERNAL => {
-                    self.cloud.internal_unclear = true;
-                    let message =
-                        format!("{why}; in a cloud nothing is created or changed until this is corrected");
-                    problems.push(
-                        Problem::new(object.clone(), Reason::BadAnnotation, message)
-                            .at(field)
-                            .fix(format!("{}: {}", row.names[0], row.help)),
-                    );
-                }
-                Err(why) => problems.push(
-                    Problem::new(
-                        object.clone(),
-                        Reason::BadAnnotation,
-                        format!("{why}; the default is used"),
-                    )
-                    .at(field)
-                    .fix(format!("{}: {}", row.names[0], row.help)),
-                ),
             }
         }
         for key in annotations.keys() {
@@ -205,6 +189,24 @@ impl Wishes {
             }
         }
         problems
+    }
+
+    /// What follows from a value that is not understood.
+    fn not_understood(&mut self, row: &Row, field: &str) -> &'static str {
+        match row.names[0] {
+            // Who may connect is not known: nobody, then, rather than everybody.
+            SOURCE_RANGES => {
+                self.sources = nobody();
+                self.written.insert(SOURCE_RANGES, field.into());
+                "no client may connect until this is corrected"
+            }
+            // It may be meant for nobody outside: no address is published by guess.
+            INTERNAL => {
+                self.cloud.unclear = true;
+                "in a cloud nothing is created or changed until this is corrected"
+            }
+            option => self.close_for(option).unwrap_or("the default is used"),
+        }
     }
 
     fn check(&mut self) -> &mut HealthCheck {

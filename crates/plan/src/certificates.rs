@@ -38,6 +38,8 @@ pub(crate) struct Certificates {
     known: BTreeMap<ObjectRef, Known>,
     /// Those for the front door to choose from, the older first.
     by_age: BTreeSet<(Option<Time>, ObjectRef)>,
+    /// Those that are in use although their Secret is gone.
+    vanished: BTreeSet<ObjectRef>,
     now: Option<Time>,
 }
 
@@ -86,18 +88,21 @@ pub(crate) struct Changed {
 }
 
 impl Certificates {
-    pub(crate) fn put(&mut self, secret: &Secret) -> Changed {
+    /// `named`: somebody names it.
+    pub(crate) fn put(&mut self, secret: &Secret, named: bool) -> Changed {
         let object = &secret.object;
         if *secret.kind != *TLS_SECRET
             && !secret.withheld
             && !["tls.crt", "ca.crt"].iter().any(|it| secret.values.contains_key(*it))
         {
-            return self.remove(object);
+            return self.remove(object, named);
         }
+        self.vanished.remove(object);
         let before = self.known.remove(object);
         let known = |held| Known { created: secret.created, held, broken: None, age: Age::Fine };
         let mut known = match read(secret) {
-            _ if secret.withheld => known(None),
+            // Whoever names it goes on with what it held until its content comes.
+            _ if secret.withheld => known(before.as_ref().and_then(|it| it.held.clone()).filter(|_| named)),
             Ok(held) => known(Some(Arc::new(held))),
             Err((key, why)) => Known {
                 created: secret.created,
@@ -123,10 +128,23 @@ impl Certificates {
         changed
     }
 
-    pub(crate) fn remove(&mut self, object: &ObjectRef) -> Changed {
-        let Some(before) = self.known.remove(object) else { return Changed::default() };
-        self.by_age.remove(&(before.created, object.clone()));
+    /// One that somebody names stays in use: without it a listener would close, or ask nobody for a certificate.
+    pub(crate) fn remove(&mut self, object: &ObjectRef, named: bool) -> Changed {
+        let Some(known) = self.known.get_mut(object) else { return Changed::default() };
+        let was_offered = self.by_age.remove(&(known.created, object.clone()));
+        if named && known.held.is_some() {
+            known.broken = Some(vanished(object));
+            self.vanished.insert(object.clone());
+            return Changed { content: true, names: was_offered };
+        }
+        self.known.remove(object);
+        self.vanished.remove(object);
         Changed { content: true, names: true }
+    }
+
+    /// In use although their Secret is gone.
+    pub(crate) fn vanished(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.vanished.iter()
     }
 
     /// Tells whose age is another now.
@@ -391,7 +409,7 @@ impl Known {
 
 /// `*.shop.example` is for one label before its end (RFC 9525, section 6.3); it covers the hosts below a wildcard as
 /// far as any certificate can.
-fn covers(name: &HostPattern, host: &HostPattern) -> bool {
+pub(crate) fn covers(name: &HostPattern, host: &HostPattern) -> bool {
     match (name, host) {
         (HostPattern::Under(name), HostPattern::Exact(host)) => {
             host.split_once('.').is_some_and(|(_, rest)| *rest == **name)
@@ -423,6 +441,14 @@ fn read(secret: &Secret) -> Result<Held, (&'static str, String)> {
         staple: secret.staple.clone(),
     };
     Ok(Held { certificate: Arc::new(certificate), seen })
+}
+
+fn vanished(object: &ObjectRef) -> Problem {
+    let message =
+        "it was deleted, or cannot be seen any more, and is still named: what it held last stays in use";
+    let what = if object.kind == Kind::File { "file" } else { "Secret" };
+    let problem = Problem::new(object.clone(), Reason::NoSuchSecret, message);
+    problem.fix(format!("Write the {what} again, or name another. It is given up once nobody names it."))
 }
 
 fn broken(object: &ObjectRef, key: &str, why: String) -> Problem {

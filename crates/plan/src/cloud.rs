@@ -201,7 +201,7 @@ impl Demand {
     /// the outside may reach it.
     pub(crate) fn is_frozen(&self) -> bool {
         let Some((_, usual)) = &self.cloud else { return false };
-        !usual.enabled || self.wishes.cloud.internal_unclear || self.unknown_class(usual).is_some()
+        !usual.enabled || self.wishes.cloud.unclear || self.unknown_class(usual).is_some()
     }
 
     fn unknown_class(&self, usual: &CloudDefaults) -> Option<&Name> {

@@ -14,6 +14,7 @@
 mod claims;
 mod guest;
 mod listeners;
+mod owners;
 mod route;
 mod served;
 mod service;
@@ -25,19 +26,21 @@ mod view;
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use seaway_model::{
     Listener, Name, ObjectRef, Owner, Pool, PoolId,
-    config::{FrontDoor as Settings, Opens},
-    load_balancer::{Certificate, TlsByName},
+    config::{FrontDoor as Settings, HostOwners, Opens, Routes},
+    fact::HttpRoute,
+    load_balancer::{Certificate, HostPattern, Rule, TlsByName},
 };
 
 pub(crate) use self::view::why_not;
 use self::{
-    claims::Claims,
+    claims::{Claim, Claims},
     guest::{Guest, Rank},
+    owners::Owners,
     served::Served,
 };
 pub use self::{
@@ -76,6 +79,8 @@ pub(crate) struct FrontDoor {
     /// Those who pass on TLS.
     passing: BTreeSet<Rank>,
     claims: Claims,
+    /// What the configuration says of host names.
+    host_owners: HostOwners,
     /// Which ports of a Service are led to, and by whom.
     uses: HashMap<ServiceKey, BTreeMap<Rank, BTreeSet<u16>>>,
     served: BTreeMap<ServiceKey, Served>,
@@ -83,12 +88,26 @@ pub(crate) struct FrontDoor {
     names: BTreeMap<Name, BTreeSet<ServiceKey>>,
     /// Secrets that guests name, and who does.
     certificates: BTreeMap<ObjectRef, BTreeSet<Rank>>,
-    /// Put together when they are asked for, as are the next two.
+    /// Of host names; put together when they are asked for, as are the next three.
+    owners: OnceLock<Owners>,
+    /// Those of the last listeners.
+    guards: Mutex<BTreeMap<HostPattern, Arc<Rule>>>,
     listeners: OnceLock<Vec<Arc<Listener>>>,
     /// Names and what they lead to, but for those that are passed on.
     tls: OnceLock<Arc<TlsByName>>,
     /// All that are shown.
     shown: OnceLock<Arc<BTreeMap<ObjectRef, Arc<Certificate>>>>,
+}
+
+/// Whether a route is one of the front door's. Those of others are no concern of ours: nothing is done for them, and nothing
+/// is told of them.
+fn is_here(route: &HttpRoute, settings: &Settings) -> bool {
+    let named = match &settings.routes {
+        Routes::All => true,
+        Routes::Of(gateway) => route.parents.contains(gateway),
+        Routes::Never => false,
+    };
+    named && settings.opens != Opens::Never
 }
 
 impl FrontDoor {
@@ -152,9 +171,14 @@ impl FrontDoor {
         (self.tls, self.shown) = (OnceLock::new(), OnceLock::new());
     }
 
-    /// Who is sent to TLS may be sent elsewhere.
-    pub(crate) fn forget_configuration(&mut self) {
+    /// Who is sent to TLS may be sent elsewhere, and host names may belong to others.
+    pub(crate) fn configure(&mut self, settings: &Settings) {
         self.guests.values_mut().for_each(Guest::forget_where);
+        if self.host_owners != settings.owners {
+            self.host_owners = settings.owners.clone();
+            self.owners = OnceLock::new();
+            self.forget_certificates();
+        }
         self.forget_listeners();
     }
 
@@ -173,7 +197,7 @@ impl FrontDoor {
         given: Given<'_>,
         effects: &mut Effects,
     ) -> BTreeSet<ServiceKey> {
-        let route = given.index.route(object);
+        let route = given.index.route(object).filter(|it| is_here(it, &given.config.front_door));
         let seated = route.map(|it| (Rank::of_route(it), route::guest(it, given)));
         self.seat(object, seated, effects)
     }
@@ -192,6 +216,7 @@ impl FrontDoor {
         {
             return BTreeSet::new();
         }
+        let owned = self.owned_before(before.as_ref(), seated.as_ref());
         let mut touched = BTreeSet::new();
         let left = before.and_then(|rank| Some((self.guests.remove(&rank)?, rank)));
         let mut stirred: BTreeSet<Rank> = BTreeSet::new();
@@ -256,9 +281,18 @@ impl FrontDoor {
         if left.as_ref().map_or(&[][..], |(guest, _)| &guest.certificates) != named {
             self.forget_certificates();
         }
+        if let Some(owned) = owned {
+            effects.told.extend(self.owned_otherwise(&owned));
+            effects.shape = true;
+            self.forget_certificates();
+        }
         if !same_rules {
             effects.shape = true;
-            self.forget_listeners();
+            match self.host_owners.are_kept() {
+                // Names that are passed on are not shown by wildcards of others.
+                true => self.forget_certificates(),
+                false => self.forget_listeners(),
+            }
         }
         touched
     }
@@ -310,6 +344,51 @@ impl FrontDoor {
                 None => self.served.remove(&key),
             };
         }
+    }
+
+    /// Whose each host name is.
+    fn host_names(&self) -> &Owners {
+        self.owners.get_or_init(|| {
+            let claims = self.guests.iter();
+            let claims = claims.flat_map(|(rank, guest)| guest.hosts().map(|host| (rank.namespace(), host)));
+            Owners::of(&self.host_owners, claims)
+        })
+    }
+
+    /// Forgets whose names are, if a guest that changes may be a reason that they are somebody else's.
+    fn owned_before(&mut self, before: Option<&Rank>, seated: Option<&(Rank, Guest)>) -> Option<Owners> {
+        let left = before.and_then(|rank| Some((rank, self.guests.get(rank)?)));
+        let hosts = |it: Option<(&Rank, &Guest)>| -> BTreeSet<HostPattern> {
+            it.iter().flat_map(|(_, guest)| guest.hosts().cloned()).collect()
+        };
+        let (old, new) = (hosts(left), hosts(seated.map(|(rank, guest)| (rank, guest))));
+        let is_same = old == new && (old.is_empty() || before == seated.map(|(rank, _)| rank));
+        if is_same || !self.host_owners.are_kept() {
+            return None;
+        }
+        self.host_names();
+        self.owners.take()
+    }
+
+    /// Guests that may use more or fewer host names than before.
+    fn owned_otherwise(&self, before: &Owners) -> Vec<Owner> {
+        let now = self.host_names();
+        let differs = |rank: &Rank, guest: &Guest| {
+            let namespace = rank.namespace();
+            guest.hosts().any(|host| before.may(namespace, host) != now.may(namespace, host))
+        };
+        let guests = self.guests.iter().filter(|(rank, guest)| differs(rank, guest));
+        guests.map(|(_, guest)| guest.owner.clone()).collect()
+    }
+
+    /// Whether a guest may have what it claims.
+    fn may(&self, rank: &Rank, claim: &Claim) -> bool {
+        claim.host().is_none_or(|host| self.host_names().may(rank.namespace(), host))
+    }
+
+    /// The first who claims it and may have it.
+    fn holder(&self, claim: &Claim) -> Option<&Rank> {
+        self.claims.of(claim).find(|rank| self.may(rank, claim))
     }
 
     /// Whether it is to be open.

@@ -45,8 +45,10 @@ pub fn wish(bytes: &[u8]) {
         }
         if name == INTERNAL {
             // Nothing is published by guess.
-            refused.cloud.internal_unclear = true;
+            refused.cloud.unclear = true;
         }
+        // Nothing listens without what protects.
+        refused.close_for(name);
         assert!(problems.is_empty() || wishes == refused, "{name}: {text:?} was refused and heeded");
     }
     if let Ok(range) = quantity::range(text) {

@@ -45,7 +45,7 @@ impl Spoken {
 }
 
 /// `shop.example`, or `*.shop.example` for all names below it.
-pub(crate) fn host(text: &str) -> Result<HostPattern, String> {
+pub fn host(text: &str) -> Result<HostPattern, String> {
     let lower = text.trim_end_matches('.').to_ascii_lowercase();
     let (below, name) = match lower.strip_prefix("*.") {
         Some(name) => (true, name),

@@ -15,8 +15,10 @@
 //! handed in.
 
 pub mod annotations;
+mod barred;
 pub mod base64;
 mod certificates;
+mod closed;
 mod cloud;
 pub mod demand;
 pub mod explain;
@@ -29,6 +31,7 @@ mod members;
 mod own_listeners;
 pub mod quantity;
 mod service;
+mod sources;
 pub mod spelling;
 mod unheeded;
 mod uses;
@@ -38,7 +41,7 @@ pub use certificates::CertificateCounts;
 pub use cloud::RELEASED;
 pub use demand::Demand;
 pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
-pub use http::is_token;
+pub use http::{host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use uses::Uses;
 pub use world::{Adoption, NotAdopted, Overview, Placement, Roles, Waiting, World, dry_run};

@@ -17,6 +17,7 @@ use seaway_model::{
 };
 
 use crate::{
+    barred::BarredMember,
     index::{Index, ServiceKey, is_excluded, zone},
     own_listeners::Refused,
 };
@@ -48,6 +49,17 @@ pub(crate) struct Members {
     pub(crate) no_node_port: bool,
     /// Left out since they are listeners of our own.
     pub(crate) refused: Vec<Refused>,
+    /// Left out since nobody may name them.
+    pub(crate) barred: Vec<BarredMember>,
+    /// Nobody may name any.
+    pub(crate) barred_names: BTreeSet<Name>,
+}
+
+impl Members {
+    /// Of those that were left out.
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.refused.iter().map(|it| it.at.ip()).chain(self.barred.iter().map(|it| it.at.ip()))
+    }
 }
 
 /// Everybody behind `port` of `service`, as the serving host `host` sees it. `order`: which addresses of a Node come first.
@@ -190,6 +202,10 @@ struct Found {
 
 impl Found {
     fn name(&mut self, index: &Index, name: &Name, port: u16, weight: u32, state: MemberState) {
+        if !index.own.rules().names {
+            self.members.barred_names.insert(name.clone());
+            return;
+        }
         self.members.names.insert(name.clone());
         match index.answer(name) {
             Some(answer) if !answer.addresses.is_empty() => {
@@ -262,10 +278,15 @@ impl Found {
         }
     }
 
-    /// A member that is a listener of our own would make a loop. Whoever names it, this is where it ends.
+    /// A member that is a listener of our own would make a loop, and one that is a machine would open it. Whoever names it,
+    /// this is where it ends.
     fn leave_out_own(&mut self, index: &Index, service: &Service, port: &ServicePort) {
-        let refused = &mut self.members.refused;
+        let Members { refused, barred, .. } = &mut self.members;
         self.by_address.retain(|at, member| {
+            if let Some(why) = index.own.bar(member) {
+                barred.push(BarredMember { at: *at, why, named_by: named_by(index, service, member) });
+                return false;
+            }
             let Some(listening) = index.own.whose(*at, port.protocol) else { return true };
             let named_by = named_by(index, service, member);
             refused.push(Refused { at: *at, listening, named_by });

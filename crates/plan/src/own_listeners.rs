@@ -15,9 +15,12 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use seaway_model::{L4, ListenerId, Name, Owner, Problem, Reason, load_balancer::Family};
+use seaway_model::{
+    L4, ListenerId, Member, Name, Owner, Problem, Reason, config::MemberRules, load_balancer::Family,
+};
 
 use crate::{
+    barred::{Barred, Machines},
     demand::{Demand, DemandPort},
     front_door,
     index::ServiceKey,
@@ -36,6 +39,7 @@ pub(crate) struct OwnListeners {
     /// Own addresses of hosts, each as often as hosts report it.
     hosts: HashMap<IpAddr, u32>,
     status_page: Vec<SocketAddr>,
+    machines: Machines,
     dependents: Dependents,
 }
 
@@ -154,6 +158,27 @@ impl OwnListeners {
         let changed = before.iter().filter(|ip| !now.contains(ip));
         let changed = changed.chain(now.iter().filter(|ip| !before.contains(ip)));
         changed.flat_map(|ip| self.dependents.with_members_at(*ip)).collect()
+    }
+
+    /// A Node has other addresses. Tells who has members there.
+    pub(crate) fn set_node(&mut self, node: &Name, addresses: &[IpAddr]) -> BTreeSet<Dependent> {
+        let changed = self.machines.set_node(node, addresses);
+        changed.into_iter().flat_map(|ip| self.dependents.with_members_at(ip)).collect()
+    }
+
+    /// Whoever calls plans everything again.
+    pub(crate) fn set_rules(&mut self, rules: MemberRules) {
+        self.machines.set_rules(rules);
+    }
+
+    pub(crate) fn rules(&self) -> MemberRules {
+        self.machines.rules()
+    }
+
+    /// Why nobody may have that member.
+    pub(crate) fn bar(&self, member: &Member) -> Option<Barred> {
+        let of_host = |ip: &IpAddr| self.hosts.contains_key(ip);
+        self.machines.bar(member, of_host, |ip| self.at_address.contains_key(ip))
     }
 
     /// Whoever calls plans everything again.

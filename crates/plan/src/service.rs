@@ -20,12 +20,14 @@ use seaway_model::{
 
 use crate::{
     annotations::{AUTHORITIES, BACKEND_AUTHORITIES, CHECK, TLS, TRANSPARENT},
+    barred,
     certificates::Certificates,
+    closed,
     demand::{Demand, DemandPort},
     http::{speaks_tls, spoken},
     index::Given,
     members::{Members, members},
-    own_listeners,
+    own_listeners, sources,
     unheeded::unheeded,
 };
 
@@ -41,7 +43,7 @@ pub(crate) struct Planned {
     pub(crate) nobody_here: bool,
     /// What of Nodes its load balancer in a cloud reaches.
     pub(crate) openings: Option<Arc<Openings>>,
-    /// Members that were left out, since we listen there ourselves.
+    /// Members that were left out, since we listen there ourselves, or nobody may name them.
     pub(crate) refused: Vec<IpAddr>,
 }
 
@@ -68,6 +70,7 @@ pub(crate) fn plan(
     let mut pools = BTreeMap::new();
     let mut held = BTreeMap::new();
     planned.problems.extend(uncertified(demand, certificates));
+    planned.problems.extend(closed::problem(demand));
     planned.problems.extend(unheeded(demand));
     for wanted in &demand.ports {
         let (from, order) = (demand.members_from(), demand.address_order());
@@ -75,7 +78,7 @@ pub(crate) fn plan(
         demand.select(|name| index.node(name).map(|it| &**it), &mut found);
         planned.names.extend(found.names.iter().cloned());
         planned.members += found.list.len();
-        planned.refused.extend(found.refused.iter().map(|it| it.at.ip()));
+        planned.refused.extend(found.left_out());
         planned.problems.extend(noticed(demand, wanted, &found));
         let id = PoolId(format!("{}/{}", wanted.port.port, wanted.port.protocol).into());
         let protocol = match demand.protocol(&wanted.port) {
@@ -86,7 +89,7 @@ pub(crate) fn plan(
         let transparent = protocol == BackendProtocol::Opaque && returns(demand, given);
         let pool = Pool { tls, transparent, ..pool(demand, &wanted.port, id.clone(), protocol, found) };
         pools.insert(id.clone(), kept(before.pools.get(&id), pool));
-        if !spoiled.contains(&wanted.id()) {
+        if !spoiled.contains(&wanted.id()) && !closed::is_closed(demand, wanted, certificates) {
             let listener = listener(demand, wanted, id, given);
             for object in listener.tls.iter().flat_map(|tls| tls.objects()) {
                 held.extend(certificates.held(object).map(|it| (object.clone(), it.clone())));
@@ -97,6 +100,7 @@ pub(crate) fn plan(
     }
     planned.problems.extend(local_traffic(demand));
     planned.problems.extend(astray(demand, given));
+    planned.problems.extend(sources::problem(demand, given.config));
     let here = given.host.filter(|it| demand.service.local_only && given.index.is_outside(Some(it)));
     planned.problems.extend(beside_nodes(demand, here.as_slice()));
     if demand.service.local_only && host.is_some() && planned.members == 0 {
@@ -154,7 +158,8 @@ fn no_node_port(object: &ObjectRef, field: &str) -> Problem {
 /// where whoever says so knows of routes that we do not.
 fn returns(demand: &Demand, given: Given<'_>) -> bool {
     let on_a_node = given.host.is_some_and(|host| given.index.node(host).is_some());
-    demand.wishes.transparent && (demand.service.local_only || !on_a_node)
+    let is_wanted = demand.wishes.transparent && sources::are_trusted(demand, given.config);
+    is_wanted && (demand.service.local_only || !on_a_node)
 }
 
 /// Where that cannot be.
@@ -253,10 +258,11 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let clients = wishes.tls.authorities.iter().filter(|_| !named.is_empty());
     let authorities =
         clients.map(|it| ObjectRef::new(Kind::Secret, demand.service.meta.namespace.clone(), it.clone()));
-    let told = authorities.filter(|it| !certificates.is_withheld(it));
-    let missing = told.filter(|it| certificates.held(it).is_none_or(|it| it.authorities.is_empty()));
+    let told: Vec<ObjectRef> = authorities.filter(|it| !certificates.is_withheld(it)).collect();
+    problems.extend(told.iter().flat_map(|it| certificates.problems_of(it)));
+    let missing = told.iter().filter(|it| certificates.held(it).is_none_or(|it| it.authorities.is_empty()));
     problems.extend(missing.map(|it| {
-        let what = format!("{it} has no ca.crt, so no client can be let in");
+        let what = format!("{it} has no ca.crt, so no client can be let in: no listener is opened");
         Problem::new(object.clone(), Reason::NoSuchSecret, what)
             .at(wishes.field_of(AUTHORITIES))
             .fix("Write the Secret, with the authorities of clients in ca.crt, as PEM.")
@@ -265,18 +271,18 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
 }
 
 /// Members whom nobody vouches for.
-pub(crate) fn unvouched(demand: &Demand, certificates: &Certificates) -> Option<Problem> {
+pub(crate) fn unvouched(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let (wishes, meta) = (&demand.wishes, &demand.service.meta);
-    let object =
-        ObjectRef::new(Kind::Secret, meta.namespace.clone(), wishes.tls.members.authorities.clone()?);
+    let Some(name) = &wishes.tls.members.authorities else { return Vec::new() };
+    let object = ObjectRef::new(Kind::Secret, meta.namespace.clone(), name.clone());
     let vouches = certificates.held(&object).is_some_and(|it| !it.authorities.is_empty());
     if vouches || certificates.is_withheld(&object) {
-        return None;
+        return certificates.problems_of(&object);
     }
     let what = format!("{object} has no ca.crt, so no member is believed");
     let problem = Problem::new(demand.owner.object(), Reason::NoSuchSecret, what);
     let fix = "Write the Secret, with who vouches for the members in ca.crt, as PEM.";
-    Some(problem.at(wishes.field_of(BACKEND_AUTHORITIES)).fix(fix))
+    vec![problem.at(wishes.field_of(BACKEND_AUTHORITIES)).fix(fix)]
 }
 
 /// How members are spoken to by TLS, if they are.
@@ -373,6 +379,8 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         );
     }
     problems.extend(own_listeners::problem(demand, wanted, &found.refused));
+    problems.extend(barred::problem(demand, wanted, &found.barred));
+    problems.extend(barred::names_problem(demand, wanted, &found.barred_names));
     if demand.cloud.is_some() && found.by_nodes && found.list.is_empty() && !found.no_node_port {
         let message = "no Node may be a member: the members that its load balancer has stay as they are";
         problems.push(problem(Reason::NoEndpoints, message.to_owned()).fix(
@@ -381,7 +389,8 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         ));
         return problems;
     }
-    if !found.list.is_empty() || !found.names.is_empty() || !found.refused.is_empty() || found.awaited {
+    let left_out = found.left_out().next().is_some() || !found.barred_names.is_empty();
+    if !found.list.is_empty() || !found.names.is_empty() || left_out || found.awaited {
         return problems;
     }
     if matches!(service.kind, ServiceKind::ExternalName(_)) {

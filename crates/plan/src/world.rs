@@ -145,6 +145,9 @@ impl World {
         let ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
         let mut index = Index::default();
         index.own.set_status_page(&config.status_page);
+        index.own.set_rules(config.tenants.members);
+        let mut door = Door::default();
+        door.guests.configure(&config.front_door);
         World {
             roles,
             placements,
@@ -163,7 +166,7 @@ impl World {
             holds: Holds::default(),
             unknown: BTreeMap::new(),
             owners: HashMap::new(),
-            door: Door::default(),
+            door,
             of_service: HashMap::new(),
             unit_owners: HashMap::new(),
             outcomes: HashMap::new(),

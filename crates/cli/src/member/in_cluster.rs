@@ -7,7 +7,7 @@ use anyhow::Result;
 use seaway_model::config::Opens;
 
 use super::{Part, cloud};
-use crate::settings::{ByDefault, Settings};
+use crate::settings::{ByDefault, Settings, tenants};
 
 /// `cloud_config`: the file of `--cloud-config`.
 pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Option<&Path>) -> Result<()> {
@@ -23,5 +23,6 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
     if *opens == Opens::WhenNeeded {
         *opens = Opens::Never;
     }
+    tenants::close(&mut settings.config, settings.said);
     Ok(())
 }

@@ -1,7 +1,10 @@
 use std::future::pending;
 
 use clap::Parser;
-use seaway_model::config::Opens;
+use seaway_model::{
+    Config,
+    config::{Admission, Opens, OtherHosts, Routes, Secrets},
+};
 
 use super::*;
 use crate::{
@@ -23,6 +26,22 @@ fn the_front_door_is_closed_in_a_cluster_unless_somebody_opens_it() {
     assert_eq!(loaded("").config.front_door.opens, Opens::Never);
     assert_eq!(loaded("frontDoor: {enabled: true}").config.front_door.opens, Opens::Always);
     assert_eq!(loaded("frontDoor: {enabled: false}").config.front_door.opens, Opens::Never);
+}
+
+#[test]
+fn what_tenants_could_harm_others_by_is_closed_in_a_cluster_unless_the_configuration_opens_it() {
+    let Config { front_door, tenants, .. } = loaded("frontDoor: {enabled: true}").config;
+    assert_eq!((front_door.services, front_door.tls.secrets), (Admission::Annotated, Secrets::Named));
+    assert_eq!((front_door.routes, front_door.owners.others), (Routes::Never, OtherHosts::First));
+    assert_eq!((tenants.members.machines, tenants.members.names), (false, false));
+    assert_eq!(tenants.sources, Some(vec![]));
+    let open = "{frontDoor: {services: all, tls: {secrets: all}, parentRef: a/b, hostOwners: {others: shared}}, \
+                tenants: {membersByName: true, transparentFrom: [192.0.2.0/24]}}";
+    let Config { front_door, tenants, .. } = loaded(open).config;
+    assert_eq!((front_door.services, front_door.tls.secrets), (Admission::All, Secrets::All));
+    assert!(matches!(front_door.routes, Routes::Of(_)) && !front_door.owners.are_kept());
+    assert!(tenants.members.names && !tenants.members.machines);
+    assert_eq!(tenants.sources.map(|it| it.len()), Some(1));
 }
 
 #[test]

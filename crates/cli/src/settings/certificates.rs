@@ -11,6 +11,8 @@ use seaway_model::{
 };
 use seaway_plan::annotations::hsts;
 
+use super::tenants::Said;
+
 /// A Secret, or files; those are told as facts, so that one which is not there yet is a Problem and no fault.
 pub(super) fn certificates(
     field: &Field<'_>,
@@ -42,11 +44,19 @@ pub(super) fn certificates(
     }
 }
 
-pub(super) fn tls(field: &Field<'_>, beside: &Path, tls: &mut FrontDoorTls, files: &mut Vec<PemFiles>) {
+pub(super) fn tls(
+    field: &Field<'_>,
+    beside: &Path,
+    tls: &mut FrontDoorTls,
+    files: &mut Vec<PemFiles>,
+    said: &mut Said,
+) {
     let section = field.object();
     tls.port = section.take("port").port().unwrap_or(tls.port);
     let secrets = [("all", Secrets::All), ("named", Secrets::Named)];
-    tls.secrets = section.take("secrets").one_of(&secrets).unwrap_or(tls.secrets);
+    if let Some(secrets) = section.take("secrets").one_of(&secrets) {
+        (tls.secrets, said.secrets) = (secrets, true);
+    }
     tls.redirect = section.take("redirect").bool().unwrap_or(tls.redirect);
     let profiles = [("modern", TlsProfile::Modern), ("intermediate", TlsProfile::Intermediate)];
     tls.terms.profile = section.take("profile").one_of(&profiles).unwrap_or(tls.terms.profile);

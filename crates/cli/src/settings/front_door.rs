@@ -11,12 +11,21 @@ use seaway_model::{
 };
 use seaway_plan::{is_token, quantity::network};
 
-use super::certificates;
+use super::{
+    certificates,
+    tenants::{self, Said},
+};
 
 /// More than this is no page to answer with.
 const LARGEST_PAGE: u64 = 1 << 20;
 
-pub(super) fn read(field: &Field<'_>, beside: &Path, door: &mut FrontDoor, pems: &mut Vec<PemFiles>) {
+pub(super) fn read(
+    field: &Field<'_>,
+    beside: &Path,
+    door: &mut FrontDoor,
+    pems: &mut Vec<PemFiles>,
+    said: &mut Said,
+) {
     let section = field.object();
     match section.take("enabled").bool() {
         Some(true) => door.opens = Opens::Always,
@@ -32,11 +41,15 @@ pub(super) fn read(field: &Field<'_>, beside: &Path, door: &mut FrontDoor, pems:
     }
     door.port = section.take("port").port().unwrap_or(door.port);
     let services = [("all", Admission::All), ("annotated", Admission::Annotated)];
-    door.services = section.take("services").one_of(&services).unwrap_or(door.services);
+    if let Some(services) = section.take("services").one_of(&services) {
+        (door.services, said.services) = (services, true);
+    }
+    tenants::parent(&section.take("parentRef"), door, said);
+    tenants::owners(&section.take("hostOwners"), &mut door.owners, said);
     door.strip_prefix = section.take("stripPrefix").bool().unwrap_or(door.strip_prefix);
     door.unmatched = unmatched(&section.take("unmatched"), beside);
     certificates::certificates(&section.take("certificates"), beside, &mut door.tls, pems);
-    certificates::tls(&section.take("tls"), beside, &mut door.tls, pems);
+    certificates::tls(&section.take("tls"), beside, &mut door.tls, pems, said);
     door.http.pages = pages(&section.take("pages"), beside);
     let http = &mut door.http;
     http.request_id = section.take("requestId").bool().unwrap_or(http.request_id);

@@ -31,5 +31,6 @@ mod rolling;
 mod scene;
 mod sharing;
 mod snapshot;
+mod tenants;
 mod walks;
 mod witness;

@@ -7,7 +7,7 @@
 //!                  ├ backendRefs backends.rs   ├─► Action, Filter, what is not supported
 //!                  └ timeouts, retry          ─┘
 //! ```
-//! Parents are not read: a route is at the front door. What the schema allows and nobody here understands is no
+//! Of parents, Gateways are read: which of them the front door stands for, the plan knows. What the schema allows and nobody here understands is no
 //! fault of the route; it is told to the plan, which serves all rules but that one.
 
 mod backends;
@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 
 use seaway_model::{
     Fact, Kind, Name,
-    fact::{HttpRoute, Meta, RouteRule, Unsupported},
+    fact::{Gateway, HttpRoute, Meta, RouteRule, Unsupported},
     load_balancer::{Action, HostPattern, Match, PathMatch},
 };
 
@@ -29,7 +29,10 @@ use super::{
     meta::{self, Naming},
     words,
 };
-use crate::decode::Field;
+use crate::{
+    decode::Field,
+    tree::{Node, Value},
+};
 
 const NAMING: Naming = Naming { kind: Kind::HTTPRoute, namespaced: true, rule: words::dns1123_subdomain };
 const MOST_RULES: usize = 16;
@@ -42,7 +45,26 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
     let spec = root.child("spec");
     let hosts = hosts(&spec.child("hostnames"));
     let rules = rules(&spec, meta.as_ref());
-    Some(vec![Fact::HttpRoute(Arc::new(HttpRoute { meta: meta?, hosts, rules }))])
+    let meta = meta?;
+    let parents = parents(&spec.child("parentRefs"), &meta.namespace);
+    Some(vec![Fact::HttpRoute(Arc::new(HttpRoute { meta, parents, hosts, rules }))])
+}
+
+/// Those that are Gateways, whichever listener they name. Others are of no concern here, and neither is what is wrong with them.
+fn parents(list: &Field<'_>, own: &Name) -> Vec<Gateway> {
+    let Some(Value::List(items)) = list.node().map(|it| &it.value) else { return Vec::new() };
+    let gateway = |item: &Node| {
+        let text = |key: &str| match item.entry(key).map(|it| &it.value.value) {
+            Some(Value::Text(text)) => Some(Name::from(&**text)),
+            _ => None,
+        };
+        let is = |key: &str, usual: &str| text(key).is_none_or(|it| it.as_str() == usual);
+        if !is("group", "gateway.networking.k8s.io") || !is("kind", "Gateway") {
+            return None;
+        }
+        Some(Gateway { namespace: text("namespace").unwrap_or_else(|| own.clone()), name: text("name")? })
+    };
+    items.iter().filter_map(gateway).collect()
 }
 
 fn hosts(list: &Field<'_>) -> Vec<HostPattern> {

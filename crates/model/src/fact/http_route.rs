@@ -13,9 +13,19 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpRoute {
     pub meta: Meta,
+    /// Gateways that it names as parents.
+    #[serde(default)]
+    pub parents: Vec<Gateway>,
     /// Any of these; empty means every host.
     pub hosts: Vec<HostPattern>,
     pub rules: Vec<RouteRule>,
+}
+
+/// A Gateway, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gateway {
+    pub namespace: Name,
+    pub name: Name,
 }
 
 impl HttpRoute {

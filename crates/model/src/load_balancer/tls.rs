@@ -25,7 +25,7 @@ pub struct TlsByName {
 impl TlsByName {
     /// Somebody shakes hands here.
     pub fn ends_here(&self) -> bool {
-        !self.default.is_empty() || !self.by_name.is_empty()
+        !self.default.is_empty() || self.by_name.values().any(|it| !it.is_empty())
     }
 
     /// All whose certificates are needed, each once.

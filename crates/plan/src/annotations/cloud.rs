@@ -26,8 +26,8 @@ const MILLISECONDS: RangeInclusive<u64> = 0..=u32::MAX as u64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudWishes {
     pub internal: Option<bool>,
-    /// What it says about that is not understood.
-    pub internal_unclear: bool,
+    /// What it says about that, or about what protects, is not understood.
+    pub unclear: bool,
     pub class: Option<Name>,
     pub place: CloudPlace,
     pub port: Option<Name>,

@@ -26,6 +26,10 @@ pub const CHECK: &str = "seaway.dev/health-check";
 pub const SOURCE_RANGES: &str = "seaway.dev/source-ranges";
 /// How many connections there may be.
 pub const CONNECTIONS: &str = "seaway.dev/max-connections";
+/// How many may come in a second.
+pub const RATE: &str = "seaway.dev/max-new-connections-per-second";
+/// Who says by the PROXY protocol who the client is.
+pub const PROXY_FROM: &str = "seaway.dev/proxy-protocol-from";
 /// What members are told by.
 pub const PROXY: &str = "seaway.dev/proxy-protocol";
 pub(super) const ADDRESS: &str = "seaway.dev/address";
@@ -325,7 +329,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/proxy-protocol-from"],
+        names: &[PROXY_FROM],
         help: "networks whose PROXY protocol header is required and believed",
         set: |wishes, text| {
             wishes.proxy_from = list(text, network)?;
@@ -342,7 +346,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/max-new-connections-per-second"],
+        names: &[RATE],
         help: "a number; 0 is no limit",
         set: |wishes, text| {
             wishes.limits.new_per_second = number(text)?;

@@ -7,7 +7,7 @@ use seaway_model::{
     load_balancer::{ClientAuth, HostPattern, TlsByName, TlsProfile},
 };
 
-use super::{Row, Wishes, http::yes_or_no};
+use super::{CLIENTS, Row, Wishes, http::yes_or_no};
 use crate::{
     http,
     quantity::{duration, list},
@@ -137,7 +137,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/client-certificates"],
+        names: &[CLIENTS],
         help: "required, or optional: a client without one is served, too",
         set: |wishes: &mut Wishes, text| {
             wishes.tls.clients_optional = match text {

@@ -72,8 +72,8 @@ fn what_cannot_be_read_is_told_and_takes_nothing_away() {
     let mut certificates = Certificates::default();
     let (chain, key) = pair(&["a.example"]);
     let good = secret("a", &[("tls.crt", &chain), ("tls.key", &key)]);
-    assert_eq!(certificates.put(&good), Changed { content: true, names: true });
-    assert_eq!(certificates.put(&good), Changed::default(), "nothing is new");
+    assert_eq!(certificates.put(&good, false), Changed { content: true, names: true });
+    assert_eq!(certificates.put(&good, false), Changed::default(), "nothing is new");
     let held = certificates.held(&good.object).cloned().expect("held");
     let torn = chain.replace("MII", "MI!");
     for (values, expected) in [
@@ -87,14 +87,14 @@ fn what_cannot_be_read_is_told_and_takes_nothing_away() {
             "data[tls.key]: there is no PEM key in it",
         ),
     ] {
-        let changed = certificates.put(&secret("a", &values));
+        let changed = certificates.put(&secret("a", &values), false);
         assert_eq!(changed, Changed { content: true, names: false }, "{expected}");
         assert_eq!(told(&certificates), [format!("Secret default/a: {expected}")]);
         assert!(Arc::ptr_eq(certificates.held(&good.object).expect("held"), &held));
     }
-    certificates.put(&good);
+    certificates.put(&good, false);
     assert_eq!(told(&certificates), [""; 0]);
-    certificates.remove(&good.object);
+    certificates.remove(&good.object, false);
     assert!(certificates.held(&good.object).is_none());
 }
 
@@ -102,7 +102,7 @@ fn what_cannot_be_read_is_told_and_takes_nothing_away() {
 fn a_certificate_that_ends_is_told_thirty_days_before() {
     let mut certificates = Certificates::default();
     let secret = tls_secret("a", &["a.example"]);
-    certificates.put(&secret);
+    certificates.put(&secret, false);
     let end = day("2027-01-01").0;
     for (now, expected, changes) in [
         (end - 31 * DAY, None, false),
@@ -130,7 +130,7 @@ fn names_lead_to_certificates_and_the_first_is_for_all_others() {
     ]
     .map(|(name, names)| {
         let secret = tls_secret(name, names);
-        certificates.put(&secret);
+        certificates.put(&secret, false);
         secret.object
     })
     .into();

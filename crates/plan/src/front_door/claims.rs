@@ -34,6 +34,10 @@ impl Claim {
         asked.query.sort();
         Claim { host: host.cloned(), asked }
     }
+
+    pub(super) fn host(&self) -> Option<&HostPattern> {
+        self.host.as_ref()
+    }
 }
 
 /// `shop.example/cart`, as people would say it.
@@ -94,7 +98,8 @@ impl Claims {
         stirred
     }
 
-    pub(super) fn holder(&self, claim: &Claim) -> Option<&Rank> {
-        self.0.get(claim)?.first()
+    /// Those who make it, in their order.
+    pub(super) fn of(&self, claim: &Claim) -> impl Iterator<Item = &Rank> {
+        self.0.get(claim).into_iter().flatten()
     }
 }

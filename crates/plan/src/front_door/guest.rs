@@ -80,6 +80,10 @@ impl Rank {
         self.kind == GuestKind::Route
     }
 
+    pub(super) fn namespace(&self) -> &Name {
+        &self.namespace
+    }
+
     pub(super) fn created(&self) -> Option<Time> {
         self.created
     }
@@ -120,6 +124,12 @@ impl Guest {
         self.redirect = wishes.tls.redirect;
         let (object, field) = (self.owner.object(), wishes.field_of(TLS));
         self.problems.extend(certificates.told(&object, &field, &self.certificates, hosts));
+    }
+
+    /// Host names that it asks for.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &HostPattern> {
+        let through = self.through.iter().flat_map(|(hosts, _)| hosts);
+        self.rules.iter().flat_map(|rule| &rule.hosts).chain(through)
     }
 
     /// It is there at all.

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, PoisonError},
 };
 
 use seaway_model::{
@@ -13,7 +13,7 @@ use seaway_model::{
 };
 
 use super::{FRONT_DOOR, FrontDoor, claims::Claim, owner};
-use crate::{certificates::Certificates, index::Given, service::to_https};
+use crate::{index::Given, service::to_https};
 
 impl FrontDoor {
     pub(crate) fn ids(&self, given: Given<'_>) -> Vec<ListenerId> {
@@ -50,10 +50,17 @@ impl FrontDoor {
                 self.shown = OnceLock::new();
             }
         }
-        if let Some(tls) = self.tls.get_mut() {
+        if self.host_owners.are_kept() {
+            self.tls = OnceLock::new();
+        } else if let Some(tls) = self.tls.get_mut() {
             given.certificates.rename(Arc::make_mut(tls), (object, had), settings, &self.certificates);
         }
         self.forget_listeners();
+    }
+
+    /// A guest names it.
+    pub(crate) fn names_certificate(&self, object: &ObjectRef) -> bool {
+        self.certificates.contains_key(object)
     }
 
     pub(crate) fn routes_certified_by(&self, object: &ObjectRef) -> Vec<ObjectRef> {
@@ -85,53 +92,78 @@ impl FrontDoor {
             let Some((hosts, to)) = self.guests.get(rank).and_then(|it| it.through.as_ref()) else {
                 continue;
             };
-            let held = |host: &&HostPattern| {
-                self.claims.holder(&Claim::new(Some(host), &Match::default())) == Some(rank)
-            };
+            let held =
+                |host: &&HostPattern| self.holder(&Claim::new(Some(host), &Match::default())) == Some(rank);
             let hosts = hosts.iter().filter(held);
             through.extend(hosts.map(|host| (host.clone(), vec![(to.clone(), 1)])));
         }
         through
     }
 
+    fn guards(&self, settings: &Settings) -> BTreeMap<HostPattern, Arc<Rule>> {
+        let mut known = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        let guards = self.host_names().guards(settings, &known);
+        known.clone_from(&guards);
+        guards
+    }
+
     fn put_together(&self, given: Given<'_>) -> Vec<Arc<Listener>> {
         let Given { config, certificates, .. } = given;
         let settings = &config.front_door;
-        let names = self.tls.get_or_init(|| Arc::new(tls(certificates, &self.certified(given), settings)));
         let through = self.through();
+        let owners = self.host_names();
+        let names = self.tls.get_or_init(|| {
+            let objects = self.certified(given);
+            let by_name = match owners.are_kept() {
+                true => {
+                    let chosen = &settings.tls.certificates;
+                    owners.certify(certificates, &objects, chosen, through.keys().cloned())
+                }
+                false => certificates.by_name(&objects),
+            };
+            Arc::new(tls(by_name, settings))
+        });
+        let guards = match owners.are_kept() {
+            true => self.guards(settings),
+            false => BTreeMap::new(),
+        };
         let wanted = (names.ends_here() || !through.is_empty()) && settings.tls.port != settings.port;
         let tls = wanted.then(|| match through.is_empty() {
             true => names.clone(),
             false => Arc::new(TlsByName { through, ..TlsByName::clone(names) }),
         });
         let secure = tls.map(|tls| {
-            let rules = self.guests.values().flat_map(|guest| &guest.rules).cloned();
-            let rules = rules.chain(unmatched(settings)).collect();
+            let rules = self.guests.iter().flat_map(|(rank, guest)| {
+                guest.rules.iter().filter_map(move |rule| owners.allowed(rank.namespace(), rule))
+            });
+            let rules = rules.chain(guards.values().cloned()).chain(unmatched(settings)).collect();
             Arc::new(Listener { tls: Some(tls), ..listener("https", settings.tls.port, rules, config) })
         });
         // Who only passes on has nobody to be sent to.
         let secure_for_all = secure.as_ref().filter(|_| names.ends_here());
         let mut rules: Vec<Arc<Rule>> = Vec::new();
-        for guest in self.guests.values() {
+        for (rank, guest) in &self.guests {
             let sent_on = secure_for_all.is_some() && guest.redirect.unwrap_or(settings.tls.redirect);
-            rules.extend_from_slice(match sent_on {
+            let its = match sent_on {
                 true => guest.sent_on(|| to_https(settings.tls.port)),
                 false => &guest.rules,
-            });
+            };
+            rules.extend(its.iter().filter_map(|rule| owners.allowed(rank.namespace(), rule)));
         }
+        rules.extend(guards.into_values());
         rules.extend(unmatched(settings));
         let open = Arc::new(listener("http", settings.port, rules, config));
         std::iter::once(open).chain(secure).collect()
     }
 }
 
-fn tls(certificates: &Certificates, objects: &[&ObjectRef], settings: &Settings) -> TlsByName {
+fn tls(by_name: TlsByName, settings: &Settings) -> TlsByName {
     let terms = &settings.tls.terms;
     TlsByName {
         profile: terms.profile,
         hsts: terms.hsts.filter(|it| *it > 0),
         clients: terms.clients.clone(),
-        ..certificates.by_name(objects)
+        ..by_name
     }
 }
 

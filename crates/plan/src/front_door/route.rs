@@ -9,7 +9,7 @@ use seaway_model::{
 
 use super::guest::Guest;
 use crate::{
-    annotations::Wishes,
+    annotations::{Protection, Wishes},
     index::{Given, Index, ServiceKey},
 };
 
@@ -22,12 +22,28 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>) -> Guest {
     let mut wishes = Wishes::of(&given.config.defaults);
     guest.problems = wishes.read(&route.object(), &route.meta.annotations);
     guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given.certificates);
+    let protection = wishes.protection();
+    guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));
     for (number, written) in route.rules.iter().enumerate() {
         let field = format!("spec.rules[{number}]");
-        let rule = Reader { route, index, guest: &mut guest }.rule(written, &field);
+        let mut rule = Reader { route, index, guest: &mut guest }.rule(written, &field);
+        if protection.is_some() {
+            (rule.filters, rule.action) = (Vec::new(), broken());
+        }
         guest.rule(rule, |matched| format!("{field}.matches[{matched}]").into());
     }
     guest
+}
+
+/// What it asks for and a listener that it shares with others cannot have. What is not understood is told where it is read.
+fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Option<Problem> {
+    let (Protection::Sources(option) | Protection::Clients(option) | Protection::Limits(option)) = protection
+    else {
+        return None;
+    };
+    let message = "the front door cannot do this for a route: its rules answer 500";
+    let problem = Problem::new(route.object(), Reason::Unsupported, message);
+    Some(problem.at(wishes.field_of(option)).fix("Remove it, or give the Service a LoadBalancer of its own."))
 }
 
 struct Reader<'a> {

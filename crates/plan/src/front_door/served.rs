@@ -24,7 +24,7 @@ pub(super) struct Served {
     pub(super) problems: Vec<Problem>,
     /// DNS names that its members need.
     pub(super) names: BTreeSet<Name>,
-    /// Members that were left out, since we listen there ourselves.
+    /// Members that were left out, since we listen there ourselves, or nobody may name them.
     refused: Vec<IpAddr>,
 }
 
@@ -50,7 +50,7 @@ impl Served {
             let found = members(given.index, service, &wanted.port, given.host, demand.wishes.members, &[]);
             served.problems.extend(noticed(&demand, wanted, &found));
             served.names.extend(found.names.iter().cloned());
-            served.refused.extend(found.refused.iter().map(|it| it.at.ip()));
+            served.refused.extend(found.left_out());
             let id = pool_id(&key, wanted.port.port);
             let through = demand.wishes.tls.through;
             let tls = backend_tls(&demand, &wanted.port, !through, given.certificates);

@@ -11,7 +11,7 @@ use seaway_model::{
 
 use super::guest::Guest;
 use crate::{
-    annotations::{self, Wishes},
+    annotations::{self, Protection, SOURCE_RANGES, Wishes},
     http::{Spoken, spoken},
     index::{Given, ServiceKey},
 };
@@ -25,7 +25,8 @@ pub(super) enum Stays {
     AsItAsks,
     WithItsOwnAddress,
     Unasked,
-    ForItsSources,
+    /// It has what protects it, and a listener that it shares with others cannot have that.
+    Protected(Protection),
     WithoutHttp,
 }
 
@@ -37,7 +38,18 @@ impl Stays {
                 "it has an address of its own; seaway.dev/front-door: \"true\" lets it in"
             }
             Stays::Unasked => "only those that ask for it are let in; seaway.dev/front-door: \"true\" asks",
-            Stays::ForItsSources => "a Service with source ranges is not let in at the front door",
+            Stays::Protected(Protection::Sources(_)) => {
+                "a Service with source ranges is not let in at the front door"
+            }
+            Stays::Protected(Protection::Clients(_)) => {
+                "a Service whose clients have to show a certificate is not let in at the front door"
+            }
+            Stays::Protected(Protection::Limits(_)) => {
+                "a Service with a limit of connections is not let in at the front door"
+            }
+            Stays::Protected(Protection::Unclear) => {
+                "it is not let in at the front door before its annotations are understood"
+            }
             Stays::WithoutHttp => "none of its ports speaks HTTP",
         }
     }
@@ -61,7 +73,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         Ok(ports) => ports,
         Err(why) => {
             guest.problems.extend(refused(&key, &wishes, why));
-            return (asks(&wishes) == Some(true)).then_some(guest);
+            return (asks(&wishes) == Some(true) || is_news(why)).then_some(guest);
         }
     };
     guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.hosts, given.certificates);
@@ -93,8 +105,8 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes) -> Guest {
         let field = wishes.field_of(annotations::PASSTHROUGH);
         guest.problems.push(Problem::new(key.object(), reason, what).at(field).fix(fix));
     };
-    if !wishes.sources.is_empty() || !service.source_ranges.is_empty() {
-        problem(Reason::Unsupported, Stays::ForItsSources.as_str(), "Remove the ranges.");
+    if let Some(protection) = protection(service, wishes) {
+        problem(Reason::Unsupported, Stays::Protected(protection).as_str(), REMOVE_IT);
         return guest;
     }
     if wishes.http.hosts.is_empty() {
@@ -118,7 +130,7 @@ pub(super) fn why_not(service: &Service, config: &Config) -> Option<Stays> {
     let mut wishes = Wishes::of(&config.defaults);
     wishes.read(&key.object(), &service.meta.annotations);
     if wishes.tls.through && asks(&wishes) == Some(true) {
-        return None;
+        return protection(service, &wishes).map(Stays::Protected);
     }
     ports(service, &wishes, config).err()
 }
@@ -132,22 +144,44 @@ fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<V
         (None, Admission::Annotated, _) => return Err(Stays::Unasked),
         (None, Admission::All, _) => {}
     }
-    if !wishes.sources.is_empty() || !service.source_ranges.is_empty() {
-        // Whoever may not come in at its own door may not come in at this one.
-        return Err(Stays::ForItsSources);
-    }
     let ports: Vec<&ServicePort> =
         service.ports.iter().filter(|it| speaks_http(service, it, config)).collect();
-    if ports.is_empty() { Err(Stays::WithoutHttp) } else { Ok(ports) }
+    if ports.is_empty() {
+        return Err(Stays::WithoutHttp);
+    }
+    // Whoever may not come in at its own listener may not come in at this one.
+    match protection(service, wishes) {
+        Some(protection) => Err(Stays::Protected(protection)),
+        None => Ok(ports),
+    }
 }
+
+fn protection(service: &Service, wishes: &Wishes) -> Option<Protection> {
+    let by_spec = !service.source_ranges.is_empty();
+    wishes.protection().or_else(|| by_spec.then_some(Protection::Sources(SOURCE_RANGES)))
+}
+
+/// Who did not ask is told where it would be served if it were not for that.
+fn is_news(why: Stays) -> bool {
+    let Stays::Protected(protection) = why else { return false };
+    !matches!(protection, Protection::Sources(_))
+}
+
+const REMOVE_IT: &str = "Give it a LoadBalancer of its own, or remove the annotation.";
 
 /// What somebody is told who asked to be there in vain.
 fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
     let (reason, fix) = match why {
-        Stays::ForItsSources => (
+        Stays::Protected(Protection::Sources(_)) => (
             Reason::Unsupported,
             "Remove the ranges, or seaway.dev/front-door and whatever else asks for it.",
         ),
+        Stays::Protected(Protection::Clients(option) | Protection::Limits(option)) => {
+            let problem = Problem::new(key.object(), Reason::Unsupported, why.as_str());
+            return Some(problem.at(wishes.field_of(option)).fix(REMOVE_IT));
+        }
+        // Told where it was read.
+        Stays::Protected(Protection::Unclear) => return None,
         Stays::WithoutHttp => {
             (Reason::NoSuchPort, "Say that one does, with appProtocol: http, or take it out of tcpServices.")
         }

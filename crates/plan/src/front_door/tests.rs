@@ -1,7 +1,10 @@
 //! Who is at the front door, where, and who came too late: tables over small worlds.
 
 mod claims;
+mod cluster;
 mod names;
+mod owners;
+mod protected;
 mod routes;
 mod scene;
 mod services;

@@ -1,6 +1,6 @@
 //! What guests are told: who answers for them, and what is wrong.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use seaway_model::{Name, ObjectRef, Owner, Problem, Reason};
 
@@ -57,6 +57,7 @@ impl FrontDoor {
         if let Some((rank, guest)) = seated {
             problems.extend(guest.problems.iter().cloned());
             problems.extend(self.lost(rank, guest).iter().map(|lost| lost.problem(&guest.owner)));
+            problems.extend(self.refused(rank, guest));
         }
         let members = seated.map_or_else(
             || served.map_or(0, Served::members),
@@ -76,7 +77,10 @@ impl FrontDoor {
     pub(super) fn lost(&self, rank: &Rank, guest: &Guest) -> Vec<Lost> {
         let mut lost: Vec<Lost> = Vec::new();
         for (claim, field) in &guest.claims {
-            let Some(holder) = self.claims.holder(claim).filter(|holder| *holder != rank) else { continue };
+            let Some(holder) = self.holder(claim).filter(|holder| *holder != rank) else { continue };
+            if !self.may(rank, claim) {
+                continue;
+            }
             if self.leads_to(holder, rank) {
                 continue;
             }
@@ -92,6 +96,21 @@ impl FrontDoor {
             }
         }
         lost
+    }
+
+    /// Host names that belong to other namespaces, by the field that claims them.
+    fn refused(&self, rank: &Rank, guest: &Guest) -> Vec<Problem> {
+        let mut by_field: BTreeMap<&Name, BTreeSet<String>> = BTreeMap::new();
+        for (claim, field) in guest.claims.iter().filter(|(claim, _)| !self.may(rank, claim)) {
+            by_field.entry(field).or_default().extend(claim.host().map(|host| self.host_names().told(host)));
+        }
+        let problem = |(field, told): (&Name, BTreeSet<String>)| {
+            let told = told.into_iter().collect::<Vec<_>>().join("; ");
+            let message = format!("{told}: what is asked for there is not led here");
+            let problem = Problem::new(guest.owner.object(), Reason::NotAllowed, message).at(field.clone());
+            problem.fix("Claim another host name, or have this namespace listed in frontDoor.hostOwners.")
+        };
+        by_field.into_iter().map(problem).collect()
     }
 
     /// Who is reached through a route by what it would have claimed by itself has lost nothing.

@@ -1,6 +1,6 @@
 //! The front door, for people: who is there under which paths and host names, and who came too late.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use seaway_model::{
     Config, ObjectRef, Pool, PoolId, Problem,
@@ -50,7 +50,10 @@ impl FrontDoor {
         let entrance = |(rank, guest): (_, &Guest)| {
             let told = self.told(&guest.owner)?;
             let lost = self.lost(rank, guest);
-            let kept = |claim: &String| !lost.iter().any(|it| it.claims.contains(claim));
+            let refused = guest.claims.keys().filter(|claim| !self.may(rank, claim));
+            let refused: BTreeSet<String> = refused.map(ToString::to_string).collect();
+            let kept =
+                |claim: &String| !refused.contains(claim) && !lost.iter().any(|it| it.claims.contains(claim));
             let by_tls = guest.through.iter().flat_map(|(hosts, to)| {
                 let at = hosts.iter().map(|host| Claim::new(Some(host), &Match::default()).to_string());
                 let members = self.pools.get(to).map_or(0, |pool| pool.members.len());

@@ -26,14 +26,33 @@ struct Before {
 impl World {
     pub(super) fn put_secret(&mut self, secret: &Secret) {
         let before = self.shown_before(&secret.object);
-        let changed = self.certificates.put(secret);
+        let named = self.is_named(&secret.object);
+        let changed = self.certificates.put(secret, named);
         self.certificate_changed(&secret.object, changed, &before);
     }
 
     pub(super) fn remove_secret(&mut self, object: &ObjectRef) {
         let before = self.shown_before(object);
-        let changed = self.certificates.remove(object);
+        let changed = self.certificates.remove(object, self.is_named(object));
         self.certificate_changed(object, changed, &before);
+    }
+
+    /// By a Service, a route or the configuration.
+    fn is_named(&self, object: &ObjectRef) -> bool {
+        let tls = &self.config.front_door.tls;
+        let authorities = tls.terms.clients.iter().map(|it| &it.authorities);
+        self.certified.contains_key(object)
+            || self.door.guests.names_certificate(object)
+            || tls.certificates.iter().chain(authorities).any(|it| it == object)
+    }
+
+    /// What is in use only because it was named, and is not any more.
+    pub(super) fn give_up_vanished(&mut self) {
+        let unnamed: Vec<ObjectRef> =
+            self.certificates.vanished().filter(|it| !self.is_named(it)).cloned().collect();
+        for object in unnamed {
+            self.remove_secret(&object);
+        }
     }
 
     /// Time has passed: some certificates may have come near their end.
@@ -130,8 +149,12 @@ impl World {
         for object in named.difference(&before) {
             self.certified.entry(object.clone()).or_default().insert(key.clone());
         }
+        let is_same = before == named;
         if !named.is_empty() {
             self.secrets_of.insert(key.clone(), named);
+        }
+        if !is_same {
+            self.give_up_vanished();
         }
     }
 }

@@ -92,6 +92,7 @@ impl World {
             }
         }
         self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+        self.give_up_vanished();
     }
 
     /// The configuration is another, or is heard for the first time.
@@ -195,11 +196,24 @@ impl World {
     }
 
     fn door_serving(&self) -> Vec<Serving> {
+        if self.roles.host.is_none() {
+            return self.door_served_by_hosts();
+        }
         let outcomes = self.door.units.iter().filter_map(|unit| self.outcomes.get(unit));
         let mut serving: Vec<Serving> = outcomes.flat_map(|it| it.serving.iter().cloned()).collect();
         serving.sort();
         serving.dedup();
         serving
+    }
+
+    /// Who has no data plane has the word of hosts: each that takes somebody new has a front door.
+    fn door_served_by_hosts(&self) -> Vec<Serving> {
+        if self.door.grant.is_none() || self.index.hosts().all(|it| it.drain) {
+            return Vec::new();
+        }
+        let ids = self.door.guests.ids(self.given());
+        let ips = self.door_binds().into_iter().filter_map(|it| Bind::ip(&it));
+        ips.flat_map(|ip| ids.iter().map(move |it| Serving { ip, protocol: it.l4, port: it.port })).collect()
     }
 
     /// What the front door itself is told, while it is open.
@@ -233,7 +247,8 @@ impl World {
             let serving = if told.leads { self.door_serving() } else { Vec::new() };
             Status {
                 owner: owner.clone(),
-                addresses: if told.leads {
+                // In a cluster it has none of its own, and those of all hosts are no address to publish.
+                addresses: if told.leads && self.roles.host.is_some() {
                     self.door_binds().iter().filter_map(Bind::ip).collect()
                 } else {
                     Vec::new()

@@ -311,6 +311,8 @@ impl World {
 
     /// A Node came, went, or is another: where members are pods, that of this host alone matters.
     pub(super) fn refresh_nodes(&mut self, node: &Name) {
+        let addresses = self.index.node(node).map_or(Vec::new(), |it| it.addresses.clone());
+        let dependents = self.index.own.set_node(node, &addresses);
         let host = self.roles.host.as_ref();
         let nobody = self.index.nodes().next().is_none();
         let stands_in = |state: &OwnerState| {
@@ -328,6 +330,7 @@ impl World {
         {
             self.refresh_all();
         }
+        self.replan_dependents(dependents);
     }
 
     /// It may have been left behind, or come back. (One that is wanted was looked at when it was planned.)

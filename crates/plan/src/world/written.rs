@@ -44,7 +44,9 @@ impl World {
         let same = whose(&self.config) == whose(&config);
         self.config = config;
         self.index.own.set_status_page(&self.config.status_page);
-        self.door.guests.forget_configuration();
+        self.index.own.set_rules(self.config.tenants.members);
+        self.door.guests.configure(&self.config.front_door);
+        self.give_up_vanished();
         if same || !self.settled || !self.roles.allocate {
             return self.refresh_all();
         }

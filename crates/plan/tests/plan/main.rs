@@ -3,5 +3,6 @@
 mod cluster;
 mod fuzz_seeds;
 mod loops;
+mod members;
 mod sources;
 mod world;

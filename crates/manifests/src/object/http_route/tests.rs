@@ -42,6 +42,16 @@ fn a_route_gets_the_defaults_of_an_api_server() {
 }
 
 #[test]
+fn parents_are_gateways_of_its_own_namespace_unless_they_say_otherwise() {
+    let refs = "  parentRefs:\n  - {name: near}\n  - {name: far, namespace: infra, sectionName: http}\n  - {name: mesh, group: \"\", \
+                kind: Service}\n";
+    let named: Vec<String> =
+        route(refs).parents.iter().map(|it| format!("{}/{}", it.namespace, it.name)).collect();
+    assert_eq!(named, ["default/near", "infra/far"]);
+    assert_eq!(route("  hostnames: [shop.example]\n").parents, []);
+}
+
+#[test]
 fn all_that_a_request_must_be_is_read() {
     let spec = "  hostnames: [shop.example, '*.eu.example']\n  rules: []\n";
     assert_eq!(

@@ -40,6 +40,8 @@ fn certificates_that_come_and_go_come_to_what_they_would_have_come_to_at_once() 
         for _ in 0..150 {
             let name = format!("s{}", draw(7));
             match draw(3) {
+                // One that is named stays in use, which a World that begins cannot know.
+                0 if ["s0", "s1", "s3", "s4"].contains(&&*name) => {}
                 0 => {
                     if let Some(gone) = now.remove(&name) {
                         late.apply(took(&gone));

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use seaway_model::{
     Config, Reason, Time,
-    fact::{BackendRef, RouteRule, Unsupported},
+    fact::{BackendRef, HttpRoute, RouteRule, Unsupported},
     load_balancer::{Action, Filter, HeaderChange, HostPattern, Match, PathMatch, Redirect, TextMatch},
 };
 
@@ -36,6 +36,15 @@ fn rule(path: &str, action: Action<BackendRef>) -> RouteRule {
 
 fn to(service: &str, port: u16) -> Action<BackendRef> {
     Action::Forward(vec![(backend(service, port), 1)])
+}
+
+pub(super) fn route_at(namespace: &str, name: &str, path: &str) -> HttpRoute {
+    let to = Action::Respond { code: 204, body: "".into() };
+    route(&format!("{namespace}/{name}"), vec![rule(path, to)])
+}
+
+pub(super) fn route_to(service: &str, port: u16) -> HttpRoute {
+    route("shop", vec![rule("/", to(service, port))])
 }
 
 const BROKEN: u16 = 500;

@@ -111,7 +111,7 @@ pub(super) fn route(name: &str, rules: Vec<seaway_model::fact::RouteRule>) -> Ht
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
     };
-    HttpRoute { meta, hosts: Vec::new(), rules }
+    HttpRoute { meta, parents: Vec::new(), hosts: Vec::new(), rules }
 }
 
 pub(super) fn put_route(route: &HttpRoute) -> Change {

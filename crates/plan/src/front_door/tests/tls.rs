@@ -268,7 +268,7 @@ fn a_load_balancer_of_its_own_ends_tls_where_it_says() {
 }
 
 #[test]
-fn a_load_balancer_without_its_certificate_still_speaks_nothing_but_tls() {
+fn a_load_balancer_without_its_certificate_opens_no_listener_for_tls() {
     let mut shop = saying(
         service("shop", &[80, 443]),
         &[
@@ -281,10 +281,7 @@ fn a_load_balancer_without_its_certificate_still_speaks_nothing_but_tls() {
     );
     shop.kind = ServiceKind::LoadBalancer;
     let mut world = world(Config::default(), [put(&shop), backed(&shop)]);
-    let tls = at(&of(&world, &shop), 443).tls.clone().expect("TLS");
-    assert_eq!((names(&tls.default), tls.hsts), (vec!["own"], Some(3600)));
-    let clients = tls.clients.clone().expect("they are asked");
-    assert_eq!((clients.authorities.name.as_str(), clients.required), ("ca", false));
+    assert_eq!(ports(&of(&world, &shop)), [80]);
     assert!(matches!(at(&of(&world, &shop), 80).rules[0].action, Action::Redirect(_)));
     assert_eq!(problems(&world).len(), 2, "{:?}", problems(&world));
     world.apply(told(&tls_secret("own", &["shop.example"])));
@@ -296,6 +293,9 @@ fn a_load_balancer_without_its_certificate_still_speaks_nothing_but_tls() {
     let balancer = of(&world, &shop);
     assert_eq!(balancer.certificates.len(), 2);
     let tls = at(&balancer, 443).tls.clone().expect("TLS");
+    assert_eq!((names(&tls.default), tls.hsts), (vec!["own"], Some(3600)));
+    let clients = tls.clients.clone().expect("they are asked");
+    assert_eq!((clients.authorities.name.as_str(), clients.required), ("ca", false));
     assert!(tls.by_name.contains_key(&HostPattern::Exact("shop.example".into())));
     assert!(balancer.binds.iter().all(|it| matches!(it, Bind::Host(_))));
 }

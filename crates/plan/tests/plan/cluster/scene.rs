@@ -26,8 +26,12 @@ pub(crate) fn unit(owner: &Owner) -> Unit {
 
 /// A host that gives nothing out.
 pub(crate) fn on_host(changes: Vec<Change>) -> World {
+    on_host_of(Config::default(), changes)
+}
+
+pub(crate) fn on_host_of(config: Config, changes: Vec<Change>) -> World {
     let roles = Roles { allocate: false, host: Some(HOST.into()) };
-    let mut world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(Config::default()));
+    let mut world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(config));
     dry_run(&mut world, changes.into_iter().chain(synced()));
     world
 }

@@ -1,0 +1,184 @@
+//! Addresses on `lo` against the kernel: what listens on the machine for all addresses does not answer there.
+//!
+//! They need root. Elsewhere they say that they were skipped; with `CI=true` or
+//! `SEAWAY_NET_TESTS=required` they fail instead.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    thread,
+    time::Duration,
+};
+
+use seaway_announce::{Guard, Links};
+use seaway_testkit::topology::{Namespace, connect_from, in_a_network_of_its_own, until};
+
+const V4: &str = "203.0.113.7";
+const V6: &str = "2001:db8:113::7";
+const OTHER: &str = "203.0.113.9";
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn at(ip_text: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(ip(ip_text), port)
+}
+
+/// A machine with two addresses of pools and one of somebody else's on `lo`, and a client that has routes to them.
+struct Scene {
+    client: Namespace,
+    machine: Namespace,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let (client, machine) = (Namespace::create("client"), Namespace::create("machine"));
+        client.cable("v0", &machine, "v1");
+        for (whose, link, addresses) in
+            [(&client, "v0", ["10.9.0.1/24", "fd09::1/64"]), (&machine, "v1", ["10.9.0.2/24", "fd09::2/64"])]
+        {
+            addresses.iter().for_each(|it| whose.address(link, it));
+        }
+        for (to, via) in [(V4, "10.9.0.2"), (OTHER, "10.9.0.2"), (V6, "fd09::2")] {
+            client.route(to, via);
+        }
+        machine.run(|| {
+            let mut links = Links::open().expect("a route socket");
+            for address in [V4, V6] {
+                links.add(ip(address)).expect("added");
+            }
+        });
+        machine.ip(&["address", "add", &format!("{OTHER}/32"), "dev", "lo"]);
+        Scene { client, machine }
+    }
+
+    /// Says its name to everybody who comes.
+    fn answers(&self, at: SocketAddr, name: &'static str) {
+        let listener = self.machine.run(|| TcpListener::bind(at)).expect("it listens");
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                // Whoever is gone need not hear it.
+                let _ = stream.and_then(|mut it| it.write_all(name.as_bytes()));
+            }
+        });
+    }
+
+    fn hears(&self, at: SocketAddr) -> Option<String> {
+        heard(&self.client, at)
+    }
+}
+
+fn heard(from: &Namespace, at: SocketAddr) -> Option<String> {
+    from.run(|| {
+        let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(1)).ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        Some(text)
+    })
+}
+
+#[test]
+fn an_address_answers_at_its_own_ports_alone() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        // In the place of sshd, which listens for all addresses.
+        scene.answers("[::]:22".parse().expect("an address"), "the machine");
+        for address in [V4, V6] {
+            scene.answers(at(address, 80), "a service");
+            assert_eq!(scene.hears(at(address, 22)).as_deref(), Some("the machine"), "before: {address}");
+        }
+        scene.machine.run(|| Guard::set(&[ip(V4), ip(V6)])).expect("root may");
+        for address in [V4, V6] {
+            until("the service answers", || scene.hears(at(address, 80)).as_deref() == Some("a service"));
+            assert_eq!(scene.hears(at(address, 22)), None, "{address}");
+            // Nobody listens there: it is not even refused.
+            assert_eq!(scene.hears(at(address, 23)), None, "{address}");
+            // From the machine itself, all is as it was.
+            assert_eq!(heard(&scene.machine, at(address, 22)).as_deref(), Some("the machine"), "{address}");
+        }
+        // Its own addresses, and those that others put on lo, are not ours to guard.
+        for address in ["10.9.0.2", "fd09::2", OTHER] {
+            until("the machine answers", || scene.hears(at(address, 22)).as_deref() == Some("the machine"));
+        }
+        scene.machine.run(|| Guard::remove(ip(V4))).expect("root may");
+        until("it is guarded no more", || scene.hears(at(V4, 22)).is_some());
+        assert_eq!(scene.hears(at(V6, 22)), None);
+        scene.machine.run(|| Guard::add(ip(V4))).expect("root may");
+        assert_eq!(scene.hears(at(V4, 22)), None);
+        scene.machine.run(|| Guard::clear().and_then(|()| Guard::clear())).expect("nothing is left to clear");
+        until("nothing is guarded", || [V4, V6].iter().all(|it| scene.hears(at(it, 22)).is_some()));
+    });
+}
+
+#[test]
+fn node_ports_do_not_answer_at_guarded_addresses() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        scene.answers("[::]:22".parse().expect("an address"), "a pod");
+        let rules = "add table ip proxy; add chain ip proxy in { type nat hook prerouting priority dstnat; }; \
+                     add rule ip proxy in fib daddr type local tcp dport 30080 redirect to :22";
+        let done = scene.machine.command("nft").arg(rules).status().expect("nft runs");
+        assert!(done.success());
+        let node_port = |address: &str| scene.hears(at(address, 30_080));
+        until("the node port answers", || node_port(V4).is_some() && node_port("10.9.0.2").is_some());
+        scene.machine.run(|| Guard::set(&[ip(V4)])).expect("root may");
+        assert_eq!(node_port(V4), None);
+        until("the node port of the machine answers", || node_port("10.9.0.2").is_some());
+    });
+}
+
+#[test]
+fn what_the_machine_asks_from_such_an_address_is_answered() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        scene.machine.run(|| Guard::set(&[ip(V4), ip(V6)])).expect("root may");
+        let (tcp, udp) = scene.client.run(|| {
+            (
+                TcpListener::bind("10.9.0.1:7").expect("it listens"),
+                UdpSocket::bind("10.9.0.1:7").expect("it listens"),
+            )
+        });
+        thread::spawn(move || {
+            for stream in tcp.incoming() {
+                let _ = stream.and_then(|mut it| it.write_all(b"from afar"));
+            }
+        });
+        let mut text = String::new();
+        let mut stream = scene
+            .machine
+            .run(|| connect_from(ip(V4), "10.9.0.1:7".parse().expect("an address")))
+            .expect("answered");
+        stream.read_to_string(&mut text).expect("answered");
+        assert_eq!(text, "from afar");
+        // UDP, both ways: a socket of the address, and more than fits a packet.
+        let service = scene.machine.run(|| UdpSocket::bind(at(V4, 53))).expect("bound");
+        for socket in [&service, &udp] {
+            socket.set_read_timeout(Some(Duration::from_secs(20))).expect("it may be");
+        }
+        let (question, mut room) = ([7; 4_000], [0; 8_000]);
+        udp.send_to(&question, at(V4, 53)).expect("sent");
+        let (length, whose) = service.recv_from(&mut room).expect("fragments come through");
+        assert_eq!(length, question.len());
+        service.send_to(b"answer", whose).expect("sent");
+        assert_eq!(udp.recv(&mut room).expect("answered"), 6);
+    });
+}
+
+#[test]
+fn thousands_of_addresses_are_guarded() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        let all: Vec<IpAddr> =
+            (0..2_500_u32).map(|it| IpAddr::from((0x0a64_0000 + it).to_be_bytes())).collect();
+        scene.machine.run(|| Guard::set(&all)).expect("root may");
+        let shown = scene.machine.command("nft").args(["list", "table", "inet", "seaway-addresses"]).output();
+        let shown = String::from_utf8(shown.expect("nft runs").stdout).expect("text");
+        assert_eq!(shown.matches("10.100.").count(), all.len());
+        for _ in 0..2 {
+            scene.machine.run(|| Guard::add(all[0])).expect("it is there already");
+        }
+        scene.machine.run(|| Guard::set(&[])).expect("root may");
+        scene.machine.run(|| Guard::remove(all[0])).expect("it is not there");
+    });
+}

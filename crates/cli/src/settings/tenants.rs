@@ -1,0 +1,176 @@
+//! `tenants`, and what of `frontDoor` is between tenants: keys whose defaults are open in a folder, which has one owner, and
+//! closed in a cluster.
+
+use seaway_manifests::{decode::Field, tree::Value};
+use seaway_model::{
+    Config, Name,
+    config::{Admission, FrontDoor, HostOwners, OtherHosts, Routes, Secrets, Tenants},
+    fact::Gateway,
+};
+use seaway_plan::{host_pattern, quantity::network};
+
+/// Which of these keys the configuration sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    members_by_name: bool,
+    transparent_from: bool,
+    pub(super) services: bool,
+    pub(super) secrets: bool,
+    parent: bool,
+    other_hosts: bool,
+}
+
+pub(super) fn read(field: &Field<'_>, tenants: &mut Tenants, said: &mut Said) {
+    let section = field.object();
+    if let Some(names) = section.take("membersByName").bool() {
+        (tenants.members.names, said.members_by_name) = (names, true);
+    }
+    let sources = section.take("transparentFrom");
+    if sources.is_set() {
+        said.transparent_from = true;
+        let mut networks = Vec::new();
+        for item in sources.items() {
+            let Some(text) = item.text() else { continue };
+            match network(text) {
+                Ok(net) => networks.push(net),
+                Err(_) => item.invalid(text, "must be a network, such as 10.0.0.0/8 or 2001:db8::/32"),
+            }
+        }
+        tenants.sources = Some(networks);
+    }
+    section.finish();
+}
+
+/// `frontDoor.parentRef`: `namespace/name` of a Gateway.
+pub(super) fn parent(field: &Field<'_>, door: &mut FrontDoor, said: &mut Said) {
+    let Some(text) = field.name() else { return };
+    said.parent = true;
+    match text.split_once('/').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty()) {
+        Some((namespace, name)) => {
+            door.routes = Routes::Of(Gateway { namespace: namespace.into(), name: name.into() });
+        }
+        None => field.invalid(text, "must be NAMESPACE/NAME of a Gateway"),
+    }
+}
+
+/// `frontDoor.hostOwners`
+pub(super) fn owners(field: &Field<'_>, owners: &mut HostOwners, said: &mut Said) {
+    let section = field.object();
+    for (host, namespaces) in section.take("names").entries() {
+        let pattern = host_pattern(host);
+        let listed: Vec<Name> = match namespaces.node().map(|it| &it.value) {
+            Some(Value::List(_)) => namespaces.texts().into_iter().map(Name::from).collect(),
+            _ => namespaces.name().into_iter().map(Name::from).collect(),
+        };
+        match pattern {
+            Err(_) => namespaces.invalid(host, "must be a host name, such as shop.example or *.shop.example"),
+            Ok(_) if listed.is_empty() => namespaces.required("a namespace, or a list of them"),
+            Ok(pattern) => {
+                owners.names.insert(pattern, listed);
+            }
+        }
+    }
+    let others =
+        [("shared", OtherHosts::Shared), ("first", OtherHosts::First), ("refuse", OtherHosts::Refused)];
+    if let Some(others) = section.take("others").one_of(&others) {
+        (owners.others, said.other_hosts) = (others, true);
+    }
+    section.finish();
+}
+
+/// What is not said is closed in a cluster.
+pub(crate) fn close(config: &mut Config, said: Said) {
+    let (tenants, door) = (&mut config.tenants, &mut config.front_door);
+    tenants.members.machines = false;
+    if !said.members_by_name {
+        tenants.members.names = false;
+    }
+    if !said.transparent_from {
+        tenants.sources = Some(Vec::new());
+    }
+    if !said.services {
+        door.services = Admission::Annotated;
+    }
+    if !said.secrets {
+        door.tls.secrets = Secrets::Named;
+    }
+    if !said.parent {
+        door.routes = Routes::Never;
+    }
+    if !said.other_hosts {
+        door.owners.others = OtherHosts::First;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{Settings, parse};
+    use super::*;
+
+    fn read(text: &str) -> Settings {
+        parse(text, Path::new("")).expect("it is right")
+    }
+
+    const ALL: &str = "tenants: {membersByName: true, transparentFrom: [192.0.2.0/24]}\nfrontDoor:\n  services: all\n  \
+                       tls: {secrets: all}\n  parentRef: infra/public\n  hostOwners:\n    names: {shop.example: shop, \
+                       '*.Shop.example': [shop, cart]}\n    others: refuse\n";
+
+    #[test]
+    fn a_folder_is_open_and_a_cluster_is_closed_where_nothing_is_said() {
+        let folder = read("").config;
+        assert!(folder.tenants.members.machines && folder.tenants.members.names);
+        assert_eq!((folder.tenants.sources.clone(), folder.front_door.routes.clone()), (None, Routes::All));
+        assert!(!folder.front_door.owners.are_kept());
+        let mut cluster = folder;
+        close(&mut cluster, Said::default());
+        assert!(!cluster.tenants.members.machines && !cluster.tenants.members.names);
+        assert_eq!(cluster.tenants.sources, Some(Vec::new()));
+        let door = cluster.front_door;
+        assert_eq!((door.services, door.tls.secrets), (Admission::Annotated, Secrets::Named));
+        assert_eq!((door.routes, door.owners.others), (Routes::Never, OtherHosts::First));
+    }
+
+    #[test]
+    fn what_is_said_holds_in_a_cluster_too() {
+        let settings = read(ALL);
+        let mut cluster = settings.config.clone();
+        close(&mut cluster, settings.said);
+        assert!(!cluster.tenants.members.machines, "nothing opens that");
+        cluster.tenants.members.machines = true;
+        assert_eq!(cluster, settings.config);
+        assert_eq!(
+            cluster.front_door.routes,
+            Routes::Of(Gateway { namespace: "infra".into(), name: "public".into() })
+        );
+        let owners: Vec<String> = (cluster.front_door.owners.names.iter())
+            .map(|(host, its)| {
+                format!("{host} {}", its.iter().map(Name::as_str).collect::<Vec<_>>().join(" "))
+            })
+            .collect();
+        assert_eq!(owners, ["shop.example shop", "*.shop.example shop cart"]);
+        assert_eq!(cluster.front_door.owners.others, OtherHosts::Refused);
+    }
+
+    #[test]
+    fn mistakes_are_told_at_their_places() {
+        for (text, expected) in [
+            ("tenants: {membersByNames: true}", "tenants.membersByNames: unknown field"),
+            ("tenants: {transparentFrom: [everybody]}", "tenants.transparentFrom[0]: Invalid value"),
+            ("frontDoor: {parentRef: public}", "frontDoor.parentRef: Invalid value"),
+            (
+                "frontDoor: {hostOwners: {names: {'a b': shop}}}",
+                "frontDoor.hostOwners.names[a b]: Invalid value",
+            ),
+            (
+                "frontDoor: {hostOwners: {names: {a.example: []}}}",
+                "frontDoor.hostOwners.names[a.example]: Required",
+            ),
+            ("frontDoor: {hostOwners: {others: some}}", "frontDoor.hostOwners.others: Unsupported value"),
+        ] {
+            let faults = parse(text, Path::new("")).expect_err("it is wrong");
+            assert!(faults[0].to_string().starts_with(expected), "{text}: {}", faults[0]);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What those may do who write Services and routes. A folder has one owner, who may do everything; a cluster has tenants,
+//! who can harm neither each other nor the machines.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+
+use crate::{fact::Gateway, load_balancer::HostPattern, name::Name};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tenants {
+    pub members: MemberRules,
+    /// Networks whose PROXY protocol may say which address members see of a client (`seaway.dev/transparent`). `None`: all.
+    pub sources: Option<Vec<IpNet>>,
+}
+
+/// Which members may be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberRules {
+    /// Addresses of machines: loopback, link-local, those of hosts and Nodes, and those that we publish.
+    pub machines: bool,
+    /// DNS names: Services of type ExternalName, EndpointSlices of addressType FQDN.
+    pub names: bool,
+}
+
+impl Default for MemberRules {
+    fn default() -> MemberRules {
+        MemberRules { machines: true, names: true }
+    }
+}
+
+/// Which routes are at the front door.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Routes {
+    #[default]
+    All,
+    /// Those that name this Gateway as a parent.
+    Of(Gateway),
+    Never,
+}
+
+/// Who may use which host name of the front door.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostOwners {
+    /// Namespaces by host name; those of a wildcard own the names below it as well.
+    pub names: BTreeMap<HostPattern, Vec<Name>>,
+    pub others: OtherHosts,
+}
+
+/// Host names of which nothing is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherHosts {
+    /// They belong to nobody: everybody may add to them.
+    #[default]
+    Shared,
+    /// They belong to the namespace of the oldest object that claims them.
+    First,
+    Refused,
+}
+
+impl HostOwners {
+    /// Whether host names have owners at all.
+    pub fn are_kept(&self) -> bool {
+        self.others != OtherHosts::Shared || !self.names.is_empty()
+    }
+}

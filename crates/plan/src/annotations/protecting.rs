@@ -1,0 +1,86 @@
+//! Annotations that protect: who may connect, which certificate is shown, which authorities are believed.
+//!
+//! No default may stand in for one that is not understood: nothing listens until it is corrected, and in a cloud nothing is
+//! created or changed.
+
+use super::{
+    AUTHORITIES, BACKEND_AUTHORITIES, CLIENT_AUTHORITY, CONNECTIONS, PASSTHROUGH, PROXY_FROM, RATE,
+    SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes, nobody,
+};
+
+/// Whether clients have to show a certificate.
+pub const CLIENTS: &str = "seaway.dev/client-certificates";
+
+/// Done by our own data plane alone.
+const HERE_ALONE: [&str; 2] = [PROXY_FROM, PASSTHROUGH];
+
+/// Done by our own data plane and by clouds. [`SOURCE_RANGES`] says by itself that nobody may connect.
+const ANYWHERE: [&str; 7] = [
+    TLS,
+    AUTHORITIES,
+    CLIENTS,
+    "seaway.dev/backend-tls",
+    "seaway.dev/backend-tls-name",
+    BACKEND_AUTHORITIES,
+    "seaway.dev/backend-tls-verify",
+];
+
+/// Done by clouds alone.
+const IN_CLOUDS: [&str; 8] = [
+    TLS_CONTAINER,
+    TLS_OTHERS,
+    CLIENT_AUTHORITY,
+    "seaway.dev/client-crl-container",
+    "seaway.dev/vip-security-groups",
+    "seaway.dev/backend-tls-ca-container",
+    "seaway.dev/backend-tls-crl-container",
+    "seaway.dev/backend-tls-container",
+];
+
+impl Wishes {
+    /// Closes what an option protects that is not understood. Says what follows; nothing, if its default may be used.
+    pub fn close_for(&mut self, option: &str) -> Option<&'static str> {
+        let anywhere = ANYWHERE.contains(&option);
+        let (here, in_clouds) =
+            (anywhere || HERE_ALONE.contains(&option), anywhere || IN_CLOUDS.contains(&option));
+        self.closed |= here;
+        self.cloud.unclear |= in_clouds;
+        match (here, in_clouds) {
+            (true, true) => Some(
+                "no listener is opened until this is corrected; in a cloud nothing is created or changed",
+            ),
+            (true, false) => Some("no listener is opened until this is corrected"),
+            (false, true) => Some("in a cloud nothing is created or changed until this is corrected"),
+            (false, false) => None,
+        }
+    }
+
+    /// What is asked for and belongs to a listener of its own, so that a shared one cannot have it.
+    pub(crate) fn protection(&self) -> Option<Protection> {
+        let is_said = |option: &&str| self.written.contains_key(*option);
+        if self.closed || self.sources == nobody() {
+            return Some(Protection::Unclear);
+        }
+        if !self.sources.is_empty() {
+            return Some(Protection::Sources(SOURCE_RANGES));
+        }
+        let mut clients =
+            [AUTHORITIES, CLIENTS].into_iter().filter(|it| *it == AUTHORITIES || !self.tls.clients_optional);
+        if let Some(option) = clients.find(is_said) {
+            return Some(Protection::Clients(option));
+        }
+        let limits = [(CONNECTIONS, self.limits.connections), (RATE, self.limits.new_per_second)];
+        let limit = limits.into_iter().find(|(option, limit)| limit.is_some() && is_said(option));
+        limit.map(|(option, _)| Protection::Limits(option))
+    }
+}
+
+/// By what a Service protects itself, with the option that says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// What it says is not understood.
+    Unclear,
+    Sources(&'static str),
+    Clients(&'static str),
+    Limits(&'static str),
+}

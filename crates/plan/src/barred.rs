@@ -1,0 +1,204 @@
+//! Members that nobody may name where tenants share a cluster: the data plane dials from the network of its machine, so a
+//! member that is the machine itself would lead everybody to what listens there.
+//!
+//! ```text
+//!     loopback, link-local, metadata of clouds, unspecified, multicast ──► never
+//!     our own published addresses, other addresses of hosts ─────────────► never
+//!     an address of a Node ──► only of an endpoint that carries its nodeName, or at a node port; at no reserved port
+//! ```
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+use seaway_model::{Member, Name, Problem, Reason, config::MemberRules};
+
+use crate::demand::{Demand, DemandPort};
+
+/// Of the machines: sshd, etcd, the API server, the kubelet with kube-proxy, scheduler and controller manager, and the status
+/// page.
+pub(crate) const RESERVED: [std::ops::RangeInclusive<u16>; 5] =
+    [22..=22, 2379..=2380, 6443..=6443, 10_248..=10_259, 1936..=1936];
+
+pub(crate) fn is_reserved(port: u16) -> bool {
+    RESERVED.iter().any(|it| it.contains(&port))
+}
+
+/// What there is of machines.
+#[derive(Debug, Default)]
+pub(crate) struct Machines {
+    rules: MemberRules,
+    nodes: HashMap<IpAddr, BTreeSet<Name>>,
+    of_node: HashMap<Name, Vec<IpAddr>>,
+}
+
+/// What a member may not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Barred {
+    Special(&'static str),
+    Published,
+    OfHost,
+    OfNode(Name),
+    ReservedPort(Name),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BarredMember {
+    pub(crate) at: SocketAddr,
+    pub(crate) why: Barred,
+    /// Who names it: an EndpointSlice, or a DNS name.
+    pub(crate) named_by: String,
+}
+
+impl Machines {
+    pub(crate) fn set_rules(&mut self, rules: MemberRules) {
+        self.rules = rules;
+    }
+
+    pub(crate) fn rules(&self) -> MemberRules {
+        self.rules
+    }
+
+    /// A Node has these addresses from now on. Tells which came or went.
+    pub(crate) fn set_node(&mut self, node: &Name, now: &[IpAddr]) -> Vec<IpAddr> {
+        let now: Vec<IpAddr> = now.iter().copied().map(plain).collect();
+        let before = match now.is_empty() {
+            true => self.of_node.remove(node),
+            false => self.of_node.insert(node.clone(), now.clone()),
+        };
+        let before = before.unwrap_or_default();
+        for ip in before.iter().filter(|ip| !now.contains(ip)) {
+            if let Some(nodes) = self.nodes.get_mut(ip) {
+                nodes.remove(node);
+                if nodes.is_empty() {
+                    self.nodes.remove(ip);
+                }
+            }
+        }
+        for ip in now.iter().filter(|ip| !before.contains(ip)) {
+            self.nodes.entry(*ip).or_default().insert(node.clone());
+        }
+        let gone = before.iter().filter(|ip| !now.contains(ip));
+        gone.chain(now.iter().filter(|ip| !before.contains(ip))).copied().collect()
+    }
+
+    /// `of_host`, `published`: whether an address is a host's, or one that we publish.
+    pub(crate) fn bar(
+        &self,
+        member: &Member,
+        of_host: impl Fn(&IpAddr) -> bool,
+        published: impl Fn(&IpAddr) -> bool,
+    ) -> Option<Barred> {
+        if self.rules.machines {
+            return None;
+        }
+        let ip = plain(member.at.ip());
+        if let Some(what) = special(ip) {
+            return Some(Barred::Special(what));
+        }
+        if let Some(nodes) = self.nodes.get(&ip) {
+            let named = member.node.as_ref().filter(|it| nodes.contains(*it));
+            return match named {
+                None => nodes.first().cloned().map(Barred::OfNode),
+                Some(node) => is_reserved(member.at.port()).then(|| Barred::ReservedPort(node.clone())),
+            };
+        }
+        if of_host(&ip) {
+            return Some(Barred::OfHost);
+        }
+        published(&ip).then_some(Barred::Published)
+    }
+}
+
+/// Where a connection ends up: an IPv4 address within an IPv6 one is that address.
+fn plain(ip: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = ip else { return ip };
+    let [a, b, c, d, e, f, high, low] = v6.segments();
+    let within = Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
+    match [a, b, c, d, e, f] {
+        // Mapped, and by way of NAT64 (RFC 6052).
+        [0, 0, 0, 0, 0, 0xffff] | [0x64, 0xff9b, 0, 0, 0, 0] => within.into(),
+        // Compatible (RFC 4291), but for :: and ::1.
+        [0, 0, 0, 0, 0, 0] if high != 0 => within.into(),
+        _ => ip,
+    }
+}
+
+/// Metadata services of clouds that are not link-local: of AWS, GCE and Oracle by IPv6, of Oracle and Azure.
+const METADATA: [IpAddr; 5] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+];
+
+/// What no member can be, whatever there is.
+fn special(ip: IpAddr) -> Option<&'static str> {
+    if METADATA.contains(&ip) {
+        return Some("the address of a cloud's metadata service");
+    }
+    let (loopback, link_local, nowhere) = match ip {
+        // 0.0.0.0/8 is this very machine, too.
+        IpAddr::V4(it) => (
+            it.is_loopback() || it.octets()[0] == 0,
+            it.is_link_local(),
+            it.is_multicast() || it.is_broadcast(),
+        ),
+        IpAddr::V6(it) => {
+            (it.is_loopback() || it.is_unspecified(), it.is_unicast_link_local(), it.is_multicast())
+        }
+    };
+    match (loopback, link_local, nowhere) {
+        (true, ..) => Some("a loopback address"),
+        (_, true, _) => Some("a link-local address, as metadata services of clouds have"),
+        (.., true) => Some("no address of a single machine"),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Barred {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Barred::Special(what) => f.write_str(what),
+            Barred::Published => f.write_str("an address that Seaway publishes"),
+            Barred::OfHost => f.write_str("an address of a host"),
+            Barred::OfNode(node) => {
+                write!(f, "an address of Node {node}, and the endpoint does not carry its nodeName")
+            }
+            Barred::ReservedPort(node) => write!(f, "a port of Node {node} that is reserved for itself"),
+        }
+    }
+}
+
+/// As many are named; a slice may have a thousand.
+const NAMED: usize = 3;
+
+/// What is told about members that were left out, once for a port.
+pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, barred: &[BarredMember]) -> Option<Problem> {
+    let first = barred.first()?;
+    let named = barred.iter().take(NAMED).map(|it| format!("{} (from {}) is {}", it.at, it.named_by, it.why));
+    let more = match barred.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more like it"),
+    };
+    let message = format!("{}{more}; left out as members", named.collect::<Vec<_>>().join("; "));
+    let fix =
+        format!("In {}, name pods or servers outside the cluster instead of {}.", first.named_by, first.at);
+    let problem = Problem::new(demand.owner.object(), Reason::NotAllowed, message);
+    Some(problem.at(wanted.field.as_str()).fix(fix))
+}
+
+/// What is told about names that nobody looks up.
+pub(crate) fn names_problem(demand: &Demand, wanted: &DemandPort, names: &BTreeSet<Name>) -> Option<Problem> {
+    let first = names.first()?;
+    let message = format!(
+        "the name {first} is not looked up: the configuration allows no members by name (ExternalName, EndpointSlices of \
+         addressType FQDN)"
+    );
+    let problem = Problem::new(demand.owner.object(), Reason::NotAllowed, message);
+    let fix = "Write an EndpointSlice with addresses, or have tenants.membersByName set to true in the configuration.";
+    Some(problem.at(wanted.field.as_str()).fix(fix))
+}

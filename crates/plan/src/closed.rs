@@ -1,0 +1,87 @@
+//! Listeners that stay closed: what is to protect them is not understood, was never there, or cannot be had where it is asked
+//! for. A Secret that was there and vanished is no reason: it stays in use (`certificates`).
+
+use seaway_model::{
+    Kind, L4, Name, ObjectRef, Problem, Reason,
+    load_balancer::{Certificate, Protocol},
+};
+
+use crate::{
+    annotations::{AUTHORITIES, CLIENTS, nobody},
+    certificates::Certificates,
+    demand::{Demand, DemandPort},
+};
+
+/// Whether nothing listens at this port. Why is told where it was read, by `service::uncertified`, or by [`problem`].
+pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort, certificates: &Certificates) -> bool {
+    demand.cloud.is_none()
+        && (demand.wishes.closed
+            || demand.sources() == nobody()
+            || is_uncertified(demand, wanted, certificates)
+            || is_open_to_others(demand, wanted))
+}
+
+/// TLS ends there, and none of its certificates was ever seen, or none of those who vouch for clients.
+fn is_uncertified(demand: &Demand, wanted: &DemandPort, certificates: &Certificates) -> bool {
+    if !demand.ends_tls(wanted) {
+        return false;
+    }
+    let namespace = &demand.service.meta.namespace;
+    let lacks = |it: &ObjectRef, part: fn(&Certificate) -> &Name| {
+        certificates.held(it).is_none_or(|it| part(it).is_empty()) && !certificates.is_withheld(it)
+    };
+    let clients = demand.wishes.tls.authorities.iter();
+    let mut clients = clients.map(|it| ObjectRef::new(Kind::Secret, namespace.clone(), it.clone()));
+    demand.secrets().iter().all(|it| lacks(it, |it| &it.chain))
+        || clients.any(|it| lacks(&it, |it| &it.authorities))
+}
+
+/// Clients have to show a certificate, and nobody would ask for it there.
+fn is_open_to_others(demand: &Demand, wanted: &DemandPort) -> bool {
+    if demand.cloud.is_some() || wanted.port.protocol != L4::Tcp || option(demand).is_none() {
+        return false;
+    }
+    let tls = &demand.wishes.tls;
+    if demand.ends_tls(wanted) {
+        return tls.authorities.is_none();
+    }
+    let is_sent_on = tls.redirect == Some(true)
+        && demand.tls_port().is_some()
+        && demand.protocol(&wanted.port) == Protocol::Http;
+    // Whoever names the ports means the others to be open.
+    let is_left_out = !tls.ports.is_empty() && !demand.secrets().is_empty();
+    !is_sent_on && !is_left_out
+}
+
+/// What says that clients have to show a certificate.
+fn option(demand: &Demand) -> Option<&'static str> {
+    let wishes = &demand.wishes;
+    let says = |option: &&str| wishes.written.contains_key(*option);
+    [AUTHORITIES, CLIENTS].into_iter().filter(|_| !wishes.tls.clients_optional).find(says)
+}
+
+/// What is told of ports that would be open to clients without a certificate.
+pub(crate) fn problem(demand: &Demand) -> Option<Problem> {
+    let option = option(demand)?;
+    let open: Vec<String> = (demand.ports.iter())
+        .filter(|it| is_open_to_others(demand, it))
+        .map(|it| it.id().to_string())
+        .collect();
+    if open.is_empty() {
+        return None;
+    }
+    let (why, fix) = match demand.wishes.tls.authorities {
+        Some(_) => (
+            "TLS does not end there",
+            "Name its certificate in seaway.dev/tls. For a port 80 beside others, set seaway.dev/https-redirect: \
+             \"true\", or name the ports where TLS ends in seaway.dev/tls-ports.",
+        ),
+        None => ("no authorities are named", "Name their Secret in seaway.dev/client-authorities."),
+    };
+    let message = format!(
+        "clients have to show a certificate, and {why}: no listener is opened at port {}",
+        open.join(", ")
+    );
+    let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
+    Some(problem.at(demand.wishes.field_of(option)).fix(fix))
+}

@@ -1,0 +1,201 @@
+//! Who may use which host name of the front door, where tenants share it: those that the configuration lists, or the namespace
+//! of the oldest object that claims the name.
+//!
+//! ```text
+//!     frontDoor.hostOwners ──► listed names ─┐
+//!     claims, the oldest first ──────────────┴─► whose(name): the nearest name or wildcard that has an owner
+//!                                                  ├─► rules of others for it are left out, and told
+//!                                                  ├─► a guard: what no rule of its owner wants is answered, not led elsewhere
+//!                                                  └─► certificates of others are not shown for it
+//! ```
+//!
+//! A wildcard owns the names below it, but for those that were claimed before it. Older is the object, not its claim: an old
+//! object that begins to claim a name comes before a younger one that has it. Where that matters, the configuration lists.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use seaway_model::{
+    Name, ObjectRef,
+    config::{FrontDoor as Settings, HostOwners, OtherHosts},
+    load_balancer::{Action, HostPattern, Match, Rule, TlsByName},
+};
+
+use super::owner;
+use crate::certificates::{Certificates, covers};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Whose {
+    Listed(Vec<Name>),
+    First(Name),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    are_kept: bool,
+    others: OtherHosts,
+    by_host: HashMap<HostPattern, Whose>,
+    /// Listed, or claimed by whoever may.
+    taken: BTreeSet<HostPattern>,
+}
+
+impl Owners {
+    /// `claims`: namespaces and host names, the oldest first.
+    pub(super) fn of<'g>(
+        settings: &HostOwners,
+        claims: impl Iterator<Item = (&'g Name, &'g HostPattern)>,
+    ) -> Owners {
+        let mut owners =
+            Owners { are_kept: settings.are_kept(), others: settings.others, ..Owners::default() };
+        if !owners.are_kept {
+            return owners;
+        }
+        for (host, namespaces) in &settings.names {
+            owners.by_host.insert(host.clone(), Whose::Listed(namespaces.clone()));
+            owners.taken.insert(host.clone());
+        }
+        for (namespace, host) in claims {
+            let is_owned = owners.whose(host).is_some();
+            if !owners.may(namespace, host) || !is_owned && owners.others == OtherHosts::Shared {
+                continue;
+            }
+            if !is_owned {
+                owners.by_host.insert(host.clone(), Whose::First(namespace.clone()));
+            }
+            owners.taken.insert(host.clone());
+        }
+        owners
+    }
+
+    pub(super) fn are_kept(&self) -> bool {
+        self.are_kept
+    }
+
+    /// By the name itself, or the nearest wildcard above it.
+    fn whose(&self, host: &HostPattern) -> Option<&Whose> {
+        if let Some(whose) = self.by_host.get(host) {
+            return Some(whose);
+        }
+        let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
+        let above = std::iter::successors(Some(name.as_str()), |name| Some(name.split_once('.')?.1)).skip(1);
+        above.into_iter().find_map(|it| self.by_host.get(&HostPattern::Under(it.into())))
+    }
+
+    /// Whether routes and certificates of a namespace may be for that name.
+    pub(super) fn may(&self, namespace: &Name, host: &HostPattern) -> bool {
+        match self.whose(host) {
+            Some(Whose::Listed(namespaces)) => namespaces.contains(namespace),
+            Some(Whose::First(first)) => first == namespace,
+            None => !self.are_kept || self.others != OtherHosts::Refused,
+        }
+    }
+
+    /// For people: whose a name is that somebody else claims.
+    pub(super) fn told(&self, host: &HostPattern) -> String {
+        match self.whose(host) {
+            Some(Whose::Listed(namespaces)) => {
+                let namespaces: Vec<&str> = namespaces.iter().map(Name::as_str).collect();
+                format!("{host} belongs to namespace {}", namespaces.join(", "))
+            }
+            Some(Whose::First(namespace)) => {
+                format!("{host} belongs to namespace {namespace}, whose object is older")
+            }
+            None => format!("{host} is no name that the configuration lists"),
+        }
+    }
+
+    /// A rule as far as its namespace may have it.
+    pub(super) fn allowed(&self, namespace: &Name, rule: &Arc<Rule>) -> Option<Arc<Rule>> {
+        let may = |host: &HostPattern| self.may(namespace, host);
+        if !self.are_kept || rule.hosts.iter().all(may) {
+            return Some(rule.clone());
+        }
+        let hosts: Vec<HostPattern> = rule.hosts.iter().filter(|it| may(it)).cloned().collect();
+        (!hosts.is_empty()).then(|| Arc::new(Rule { hosts, ..Rule::clone(rule) }))
+    }
+
+    /// Rules for what no rule of its owner wants: it is not for rules that are for all names, nor for wildcards of others.
+    /// Those that are as they were are the very same `Arc`.
+    pub(super) fn guards(
+        &self,
+        settings: &Settings,
+        before: &BTreeMap<HostPattern, Arc<Rule>>,
+    ) -> BTreeMap<HostPattern, Arc<Rule>> {
+        let answer = settings.unmatched.as_ref();
+        let body = answer.and_then(|it| it.page.clone()).unwrap_or_default();
+        let action = Action::Respond { code: answer.map_or(404, |it| it.code), body };
+        let guard = |host: &HostPattern| {
+            let known = before.get(host).filter(|it| it.action == action).cloned();
+            let made = || {
+                Arc::new(Rule {
+                    owner: owner(),
+                    hosts: vec![host.clone()],
+                    matches: vec![Match::default()],
+                    filters: Vec::new(),
+                    action: action.clone(),
+                    timeout: None,
+                    attempt_timeout: None,
+                    retries: None,
+                })
+            };
+            (host.clone(), known.unwrap_or_else(made))
+        };
+        self.taken.iter().map(guard).collect()
+    }
+
+    /// Certificates by the names that their namespaces own. Those that the operator chose are for all their names, and alone
+    /// for clients that ask for a name that nobody has.
+    pub(super) fn certify(
+        &self,
+        certificates: &Certificates,
+        objects: &[&ObjectRef],
+        chosen: &[ObjectRef],
+        through: impl Iterator<Item = HostPattern>,
+    ) -> TlsByName {
+        let (by_operator, of_tenants): (Vec<&ObjectRef>, Vec<&ObjectRef>) =
+            objects.iter().copied().partition(|it| chosen.contains(it));
+        let mut tls = certificates.by_name(&by_operator);
+        let mut shown: BTreeMap<HostPattern, Vec<ObjectRef>> = BTreeMap::new();
+        let mut wide: Vec<HostPattern> = through.filter(|it| matches!(it, HostPattern::Under(_))).collect();
+        for object in of_tenants {
+            for name in certificates.names_of(object) {
+                for host in self.certified(&object.namespace, name) {
+                    shown.entry(host).or_default().push(object.clone());
+                }
+                wide.extend(matches!(name, HostPattern::Under(_)).then(|| name.clone()));
+            }
+        }
+        for (host, objects) in shown {
+            let known = tls.by_name.get(&host).into_iter().flat_map(|it| it.iter());
+            let all: Vec<ObjectRef> = known.cloned().chain(objects).collect();
+            tls.by_name.insert(host, all.into());
+        }
+        // Without one of its own, a name is not shown by a wildcard of another.
+        let exact = self.taken.iter().filter(|it| matches!(it, HostPattern::Exact(_)) && !wide.is_empty());
+        for host in exact {
+            if !tls.by_name.contains_key(host) && wide.iter().any(|it| is_above(it, host)) {
+                let chosen = by_operator
+                    .iter()
+                    .filter(|it| certificates.names_of(it).iter().any(|name| covers(name, host)));
+                let chosen: Vec<ObjectRef> = chosen.map(|it| (*it).clone()).collect();
+                tls.by_name.insert(host.clone(), chosen.into());
+            }
+        }
+        tls
+    }
+
+    /// For which names a certificate is shown that is for this one.
+    fn certified(&self, namespace: &Name, name: &HostPattern) -> Vec<HostPattern> {
+        let mine = |host: &HostPattern| self.whose(host).is_some() && self.may(namespace, host);
+        let itself = mine(name).then(|| name.clone());
+        let below = self.taken.iter().filter(|host| *host != name && covers(name, host) && mine(host));
+        itself.into_iter().chain(below.cloned()).collect()
+    }
+}
+
+fn is_above(wildcard: &HostPattern, host: &HostPattern) -> bool {
+    let (HostPattern::Under(end), HostPattern::Exact(name)) = (wildcard, host) else { return false };
+    name.strip_suffix(end.as_str()).is_some_and(|it| it.ends_with('.'))
+}

@@ -1,0 +1,108 @@
+//! The front door of a cluster: who did not ask is not there, and nothing is told of what is not ours.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Change, Config, Fact, Kind, ObjectRef, Unit,
+    config::{Admission, FrontDoor, Opens, Routes},
+    fact::{Gateway, HostReport, HttpRoute},
+};
+use seaway_testkit::facts::{self, synced};
+
+use super::{routes::route_to, scene::*};
+use crate::{Roles, World, dry_run};
+
+fn gateway(namespace: &str, name: &str) -> Gateway {
+    Gateway { namespace: namespace.into(), name: name.into() }
+}
+
+fn in_cluster(opens: Opens, routes: Routes) -> Config {
+    with(FrontDoor { opens, routes, services: Admission::Annotated, ..FrontDoor::default() })
+}
+
+/// Of somebody else's Gateway, and wrong in every way that is told.
+fn foreign() -> HttpRoute {
+    let mut route = route_to("nowhere", 80);
+    route.parents = vec![gateway("istio-system", "mesh")];
+    route.meta.annotations.insert("seaway.dev/tls".into(), "My_Secret".into());
+    route.meta.annotations.insert("seaway.dev/nonsense".into(), "x".into());
+    route
+}
+
+#[test]
+fn routes_are_here_only_if_they_name_the_gateway_that_the_front_door_stands_for() {
+    let ours = Routes::Of(gateway("infra", "public"));
+    let web = service("web", &[80]);
+    for (opens, routes, parents, here) in [
+        (Opens::Always, ours.clone(), vec![gateway("infra", "public")], true),
+        (Opens::Always, ours.clone(), vec![gateway("other", "x"), gateway("infra", "public")], true),
+        (Opens::Always, ours.clone(), vec![gateway("other", "public")], false),
+        (Opens::Always, ours.clone(), vec![], false),
+        (Opens::Always, Routes::Never, vec![gateway("infra", "public")], false),
+        (Opens::Always, Routes::All, vec![], true),
+        (Opens::Never, ours, vec![gateway("infra", "public")], false),
+        (Opens::Never, Routes::All, vec![], false),
+    ] {
+        let mut route = route_to("web", 80);
+        route.parents = parents;
+        let config = in_cluster(opens, routes);
+        let world = world(config, [put(&web), backed(&web), put_route(&route)]);
+        let led = entrances(&world) == ["/ -> default/web:80"];
+        assert_eq!(led, here, "{opens:?} {:?}: {:?}", route.parents, entrances(&world));
+    }
+}
+
+#[test]
+fn nothing_is_done_for_what_is_not_ours_and_nothing_is_told_of_it() {
+    let silent = service("web", &[80]);
+    let other = service("other/web", &[80]);
+    for opens in [Opens::Never, Opens::Always] {
+        let config = in_cluster(opens, Routes::Of(gateway("infra", "public")));
+        let mut world = world(config, [put(&silent), put(&other), backed(&silent)]);
+        let dirt = world.apply(put_route(&foreign()));
+        assert_eq!(dirt, [], "{opens:?}");
+        assert_eq!((problems(&world), entrances(&world)), (vec![], vec![]), "{opens:?}");
+        for service in [&silent, &other] {
+            assert_eq!(world.status(&facts::owner(service)), None, "{opens:?}");
+        }
+        let object = ObjectRef::new(Kind::HTTPRoute, "default", "shop");
+        let owner = seaway_model::Owner::Object { object, uid: "uid-default-shop".into() };
+        assert!(!dirt.iter().any(|it| *it.unit() == Unit::Status(owner.clone())));
+    }
+}
+
+#[test]
+fn a_route_that_takes_another_parent_leaves() {
+    let web = service("web", &[80]);
+    let mut route = route_to("web", 80);
+    route.parents = vec![gateway("infra", "public")];
+    let config = in_cluster(Opens::Always, Routes::Of(gateway("infra", "public")));
+    let mut world = world(config.clone(), [put(&web), backed(&web), put_route(&route)]);
+    assert_eq!(entrances(&world).len(), 1);
+    route.parents = vec![gateway("infra", "internal")];
+    world.apply(put_route(&route));
+    assert_eq!(entrances(&world), [""; 0]);
+    let mut moved = config;
+    moved.front_door.routes = Routes::Of(gateway("infra", "internal"));
+    world.apply(Change::Config(Arc::new(moved)));
+    assert_eq!(entrances(&world).len(), 1);
+}
+
+#[test]
+fn a_controller_says_of_a_service_at_the_front_door_what_hosts_do_and_publishes_no_address() {
+    let asks = saying(service("web", &[80]), &[("seaway.dev/host", "shop.example")]);
+    let config = Arc::new(in_cluster(Opens::Always, Routes::Never));
+    let mut world = World::new(Roles::default(), Vec::new(), config);
+    dry_run(&mut world, [put(&asks), backed(&asks)].into_iter().chain(synced()));
+    let status = |world: &World| world.status(&facts::owner(&asks)).expect("it asked");
+    assert!(!status(&world).ready, "there is no host");
+    let report = |drain| {
+        let report = HostReport { host: "a".into(), drain, ..HostReport::default() };
+        Change::Put(Fact::Host(Arc::new(report)))
+    };
+    dry_run(&mut world, [report(false)]);
+    let told = status(&world);
+    assert!(told.ready && told.addresses.is_empty() && told.problems.is_empty(), "{told:?}");
+    dry_run(&mut world, [report(true)]);
+    assert!(!status(&world).ready, "it takes nobody new");
+}

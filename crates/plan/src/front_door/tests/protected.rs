@@ -1,0 +1,213 @@
+//! What protects a Service and is not understood, was never there, or cannot be had: nothing is open instead.
+
+use seaway_model::{
+    Config, Kind, ObjectRef,
+    fact::{Secret, Service, ServiceKind},
+    load_balancer::Action,
+};
+use seaway_testkit::facts;
+
+use super::scene::*;
+use crate::{
+    World,
+    certificates::tests::{secret, tls_secret},
+};
+
+/// A LoadBalancer of its own.
+fn own(ports: &[u16], say: &[(&str, &str)]) -> Service {
+    let mut shop = saying(service("shop", ports), say);
+    shop.kind = ServiceKind::LoadBalancer;
+    shop
+}
+
+fn authorities(name: &str) -> Secret {
+    let pem = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
+    Secret { kind: "Opaque".into(), ..secret(name, &[("ca.crt", pem)]) }
+}
+
+/// Ports that are listened at.
+fn open(world: &World, service: &Service) -> Vec<u16> {
+    match world.desire(&unit(&facts::owner(service))) {
+        seaway_model::Desired::LoadBalancer(it) => it.listeners.keys().map(|id| id.port).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_protects_and_is_not_understood_opens_no_listener() {
+    for (option, value) in [
+        ("seaway.dev/source-ranges", "10.0.0/8"),
+        ("service.beta.kubernetes.io/load-balancer-source-ranges", "office"),
+        ("seaway.dev/tls", ""),
+        ("seaway.dev/tls", "Own_Certificate"),
+        ("seaway.dev/tls-passthrough", "ture"),
+        ("seaway.dev/client-authorities", "My_CA"),
+        ("seaway.dev/client-certificates", "requird"),
+        ("seaway.dev/backend-tls", "ture"),
+        ("seaway.dev/backend-tls-name", "*.example"),
+        ("seaway.dev/backend-tls-authorities", "My_CA"),
+        ("seaway.dev/backend-tls-verify", "of"),
+        ("seaway.dev/proxy-protocol-from", "10.0.0/8"),
+    ] {
+        let shop = own(&[80, 443], &[(option, value)]);
+        let world =
+            world(Config::default(), [put(&shop), backed(&shop), told(&tls_secret("own", &["a.example"]))]);
+        assert_eq!(open(&world, &shop), [0; 0], "{option}: {value}");
+        let told = world.status(&facts::owner(&shop)).expect("it is ours");
+        let named = told.problems.iter().any(|it| it.field.contains(option) && it.fix.contains(':'));
+        assert!(named, "{option}: {told:?}");
+    }
+    // What does not protect leaves its default, as ever.
+    let shop = own(&[80], &[("seaway.dev/balance", "fastest")]);
+    let world = world(Config::default(), [put(&shop), backed(&shop)]);
+    assert_eq!(open(&world, &shop), [80]);
+}
+
+#[test]
+fn certificates_and_authorities_that_were_never_there_open_no_listener() {
+    let (tls, ca) = (("seaway.dev/tls", "own"), ("seaway.dev/client-authorities", "ca"));
+    let pair = || told(&tls_secret("own", &["a.example"]));
+    let wrong = || told(&secret("own", &[("tls.crt", "nonsense"), ("tls.key", "")]));
+    let vouching = || told(&authorities("ca"));
+    for (say, there, expected) in [
+        (vec![tls], vec![], vec![]),
+        (vec![tls], vec![wrong()], vec![]),
+        (vec![tls], vec![pair()], vec![443]),
+        (vec![tls, ca], vec![pair()], vec![]),
+        (vec![tls, ca], vec![vouching()], vec![]),
+        (vec![tls, ca], vec![pair(), vouching()], vec![443]),
+        (vec![tls, ca, ("seaway.dev/client-certificates", "optional")], vec![pair()], vec![]),
+        (vec![("seaway.dev/tls", "other,own")], vec![pair()], vec![443]),
+    ] {
+        let shop = own(&[443], &say);
+        let world = world(Config::default(), [put(&shop), backed(&shop)].into_iter().chain(there));
+        assert_eq!(open(&world, &shop), expected, "{say:?}");
+        let told = world.status(&facts::owner(&shop)).expect("it is ours").problems;
+        assert_eq!(told.is_empty(), expected == [443] && say[0].1 == "own", "{say:?}: {told:?}");
+    }
+}
+
+#[test]
+fn ports_where_nobody_asks_clients_for_their_certificate_are_not_opened() {
+    let (tls, ca) = (("seaway.dev/tls", "own"), ("seaway.dev/client-authorities", "ca"));
+    let (required, optional) =
+        (("seaway.dev/client-certificates", "required"), ("seaway.dev/client-certificates", "optional"));
+    for (say, expected) in [
+        (vec![ca], vec![]),
+        (vec![required], vec![]),
+        (vec![tls, required], vec![]),
+        (vec![tls, ca], vec![443]),
+        (vec![tls, ca, required], vec![443]),
+        (vec![tls, ca, ("seaway.dev/https-redirect", "true")], vec![80, 443]),
+        (vec![tls, ca, ("seaway.dev/tls-ports", "443")], vec![80, 443]),
+        (vec![tls, ca, optional], vec![80, 443]),
+        (vec![optional], vec![80, 443]),
+        (vec![tls], vec![80, 443]),
+    ] {
+        let shop = own(&[80, 443], &say);
+        let there = [told(&tls_secret("own", &["a.example"])), told(&authorities("ca"))];
+        let world = world(Config::default(), [put(&shop), backed(&shop)].into_iter().chain(there));
+        assert_eq!(open(&world, &shop), expected, "{say:?}");
+        let told = world.status(&facts::owner(&shop)).expect("it is ours").problems;
+        assert_eq!(told.is_empty(), expected.len() == 2, "{say:?}: {told:?}");
+    }
+}
+
+#[test]
+fn a_secret_that_vanishes_stays_in_use_until_nobody_names_it() {
+    let say = [("seaway.dev/tls", "own"), ("seaway.dev/client-authorities", "ca")];
+    let shop = own(&[443], &say);
+    let (pair, ca) = (tls_secret("own", &["a.example"]), authorities("ca"));
+    let mut world = world(Config::default(), [put(&shop), backed(&shop), told(&pair), told(&ca)]);
+    let held = |world: &World| match world.desire(&unit(&facts::owner(&shop))) {
+        seaway_model::Desired::LoadBalancer(it) => it.certificates.clone(),
+        other => panic!("{other:?}"),
+    };
+    let before = held(&world);
+    assert_eq!((open(&world, &shop), before.len(), problems(&world)), (vec![443], 2, vec![]));
+    world.apply(took(&pair));
+    world.apply(took(&ca));
+    assert_eq!((open(&world, &shop), held(&world)), (vec![443], before));
+    let told_of = world.status(&facts::owner(&shop)).expect("it is ours").problems;
+    let named: Vec<&str> = told_of.iter().map(|it| it.object.name.as_str()).collect();
+    assert_eq!(named, ["ca", "own"], "{told_of:?}");
+    assert!(told_of.iter().all(|it| it.message.contains("stays in use")), "{told_of:?}");
+    // An empty one in its place is no better.
+    world.apply(told(&Secret { kind: "Opaque".into(), ..secret("ca", &[("other", "")]) }));
+    assert_eq!(open(&world, &shop), [443]);
+    world.apply(told(&ca));
+    world.apply(told(&pair));
+    assert_eq!(problems(&world), [""; 0]);
+    world.apply(took(&pair));
+    world.apply(put(&own(&[443], &[])));
+    assert_eq!(problems(&world), [""; 0], "nobody names it any more");
+    world.apply(put(&shop));
+    assert_eq!(open(&world, &shop), [0; 0], "it was given up, and never there since");
+}
+
+#[test]
+fn a_vanished_secret_that_the_configuration_names_is_shown_on_and_others_are_not() {
+    let mut config = Config::default();
+    config.front_door.tls.certificates = vec![ObjectRef::new(Kind::Secret, "default", "own")];
+    let (named, other) = (tls_secret("own", &["a.example"]), tls_secret("other", &["b.example"]));
+    let shop = service("shop", &[80]);
+    let mut world = world(config, [put(&shop), backed(&shop), told(&named), told(&other)]);
+    let shown = |world: &World| -> Vec<String> {
+        load_balancer(world).expect("open").certificates.keys().map(|it| it.name.to_string()).collect()
+    };
+    assert_eq!(shown(&world), ["other", "own"]);
+    world.apply(took(&named));
+    world.apply(took(&other));
+    assert_eq!(shown(&world), ["own"]);
+    assert!(problems(&world)[0].contains("stays in use"), "{:?}", problems(&world));
+}
+
+#[test]
+fn what_protects_and_cannot_be_had_at_the_front_door_keeps_a_service_out() {
+    let (asks, host) = (("seaway.dev/front-door", "true"), ("seaway.dev/host", "a.example"));
+    for option in [
+        ("seaway.dev/client-authorities", "ca"),
+        ("seaway.dev/client-certificates", "required"),
+        ("seaway.dev/max-connections", "5"),
+        ("loadbalancer.openstack.org/connection-limit", "5"),
+        ("seaway.dev/max-new-connections-per-second", "5"),
+        ("seaway.dev/backend-tls-authorities", "My_CA"),
+        ("seaway.dev/source-ranges", "10.0.0/8"),
+    ] {
+        for say in
+            [vec![option], vec![option, asks], vec![option, host, ("seaway.dev/tls-passthrough", "true")]]
+        {
+            let shop = saying(service("shop", &[80]), &say);
+            let world = world(Config::default(), [put(&shop), backed(&shop), told(&authorities("ca"))]);
+            assert_eq!(entrances(&world), [""; 0], "{say:?}");
+            assert_ne!(problems(&world), [""; 0], "{say:?}");
+        }
+    }
+    for option in [("seaway.dev/max-connections", "0"), ("seaway.dev/client-certificates", "optional")] {
+        let shop = saying(service("shop", &[80]), &[option]);
+        let world = world(Config::default(), [put(&shop), backed(&shop)]);
+        assert_eq!((entrances(&world).len(), problems(&world)), (4, vec![]), "{option:?}");
+    }
+}
+
+#[test]
+fn a_route_that_asks_for_such_protection_answers_nobody() {
+    let web = service("web", &[80]);
+    let plain = super::routes::route_to("web", 80);
+    for (option, open) in [
+        (("seaway.dev/client-authorities", "ca"), false),
+        (("seaway.dev/max-connections", "5"), false),
+        (("seaway.dev/source-ranges", "10.0.0.0/8"), false),
+        (("seaway.dev/tls", ""), false),
+        (("seaway.dev/tls", "own"), true),
+    ] {
+        let mut route = plain.clone();
+        route.meta.annotations.insert(option.0.into(), option.1.into());
+        let pair = told(&tls_secret("own", &["a.example"]));
+        let world = world(Config::default(), [put(&web), backed(&web), put_route(&route), pair]);
+        let rules = listener(&world).rules.clone();
+        let its = rules.iter().find(|it| it.owner.object() == route.object()).expect("it is there");
+        assert_eq!(matches!(its.action, Action::Forward(_)), open, "{option:?}: {:?}", its.action);
+        assert_eq!(problems(&world).is_empty(), open, "{option:?}: {:?}", problems(&world));
+    }
+}

@@ -1,0 +1,192 @@
+//! Members that a tenant of a cluster names, and that would lead to the machines: they are left out and told.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Change, Config, Desired, Fact, Name, Problem, Reason, Unit,
+    config::{MemberRules, Tenants},
+    fact::{Endpoint, EndpointAddress, FactRef, HostReport, Meta, NameAnswer, Node, TargetPort},
+};
+use seaway_plan::{Roles, World, dry_run};
+use seaway_testkit::facts::{HOST, endpoint, host, ip, owner, put, put_slice, service, slice, synced};
+
+use crate::cluster::scene::{OnHost, held, unit};
+
+fn world(rules: MemberRules, changes: Vec<Change>) -> World {
+    let roles = Roles { allocate: false, host: Some(HOST.into()) };
+    let tenants = Tenants { members: rules, ..Tenants::default() };
+    let mut world =
+        World::new(roles, vec![Arc::new(OnHost)], Arc::new(Config { tenants, ..Config::default() }));
+    let first =
+        [host(&["192.0.2.5", "172.17.0.1"], &[]), node(HOST, &["192.0.2.5"]), node("b", &["192.0.2.6"])];
+    dry_run(&mut world, first.into_iter().chain(changes).chain(synced()));
+    world
+}
+
+const CLUSTER: MemberRules = MemberRules { machines: false, names: false };
+const WITH_NAMES: MemberRules = MemberRules { machines: false, names: true };
+
+fn node(name: &str, addresses: &[&str]) -> Change {
+    Change::Put(Fact::Node(Arc::new(Node {
+        meta: Meta { name: name.into(), ..Meta::default() },
+        addresses: addresses.iter().map(|it| ip(it)).collect(),
+        ready: true,
+        ..Node::default()
+    })))
+}
+
+fn shop() -> Change {
+    put(&service("shop", &[("", 80, TargetPort::Number(80))]))
+}
+
+fn on(node: &str, at: &str) -> Endpoint {
+    Endpoint { node: Some(node.into()), ..endpoint(at) }
+}
+
+fn named(name: &str) -> Endpoint {
+    Endpoint { at: EndpointAddress::Name(name.into()), ..endpoint("192.0.2.99") }
+}
+
+fn answered(name: &str, addresses: &[&str]) -> Change {
+    let addresses = addresses.iter().map(|it| ip(it)).collect();
+    Change::Put(Fact::Name(Arc::new(NameAnswer { name: name.into(), addresses })))
+}
+
+fn members(world: &World) -> Vec<String> {
+    match world.desire(&unit(&owner(&service("shop", &[])))) {
+        Desired::LoadBalancer(it) => {
+            it.pools.values().flat_map(|pool| &pool.members).map(|it| it.at.to_string()).collect()
+        }
+        other => panic!("no load balancer but {other:?}"),
+    }
+}
+
+fn barred(world: &World) -> Vec<Problem> {
+    world.problems().into_iter().filter(|it| it.reason == Reason::NotAllowed).collect()
+}
+
+#[test]
+fn an_address_that_is_the_machine_itself_is_no_member_whoever_names_it() {
+    let mine = service("vip", &[("", 443, TargetPort::Number(443))]);
+    for (at, told) in [
+        ("127.0.0.1", "a loopback address"),
+        ("127.8.8.8", "a loopback address"),
+        ("0.0.0.0", "a loopback address"),
+        ("::1", "a loopback address"),
+        ("::", "a loopback address"),
+        ("::ffff:127.0.0.1", "a loopback address"),
+        ("::127.0.0.1", "a loopback address"),
+        ("64:ff9b::7f00:1", "a loopback address"),
+        ("169.254.169.254", "a link-local address"),
+        ("64:ff9b::a9fe:a9fe", "a link-local address"),
+        ("fe80::a9fe:a9fe", "a link-local address"),
+        ("fd00:ec2::254", "a cloud's metadata service"),
+        ("224.0.0.1", "no address of a single machine"),
+        ("192.0.2.10", "an address that Seaway publishes"),
+        ("172.17.0.1", "an address of a host"),
+        ("192.0.2.5", "an address of Node edge-1, and the endpoint does not carry its nodeName"),
+        ("192.0.2.6", "an address of Node b, and the endpoint does not carry its nodeName"),
+    ] {
+        for by_name in [false, true] {
+            let naming = if by_name { named("evil.example") } else { endpoint(at) };
+            let mut its = slice("shop", ("", 9090), vec![naming, endpoint("10.0.0.1")]);
+            let vip = [put(&mine), held("192.0.2.10", &[&mine])];
+            let changes = [shop(), put_slice(&its), answered("evil.example", &[at])].into_iter().chain(vip);
+            let world = world(WITH_NAMES, changes.collect());
+            assert_eq!(members(&world), ["10.0.0.1:9090"], "{at} by name: {by_name}");
+            let problems = barred(&world);
+            let told = problems.len() == 1 && problems[0].message.contains(told);
+            assert!(told && !problems[0].fix.is_empty(), "{at} by name: {by_name}: {problems:?}");
+            // Alone, it leaves nobody.
+            its.endpoints.truncate(1);
+            let mut world = world;
+            dry_run(&mut world, vec![put_slice(&its)]);
+            assert_eq!(members(&world), [""; 0], "{at} by name: {by_name}");
+        }
+    }
+}
+
+#[test]
+fn pods_in_the_network_of_their_node_are_members_but_not_at_ports_that_are_the_nodes_own() {
+    for (number, there) in [
+        (9090, true),
+        (21, true),
+        (22, false),
+        (23, true),
+        (1936, false),
+        (2379, false),
+        (2380, false),
+        (6443, false),
+        (10_247, true),
+        (10_248, false),
+        (10_250, false),
+        (10_259, false),
+        (10_260, true),
+    ] {
+        let its = slice("shop", ("", number), vec![on("b", "192.0.2.6")]);
+        let world = world(CLUSTER, vec![shop(), put_slice(&its)]);
+        let expected = if there { vec![format!("192.0.2.6:{number}")] } else { Vec::new() };
+        assert_eq!(members(&world), expected);
+        assert_eq!(barred(&world).is_empty(), there, "{number}: {:?}", barred(&world));
+    }
+    let of_another = slice("shop", ("", 9090), vec![on(HOST, "192.0.2.6")]);
+    let world = world(CLUSTER, vec![shop(), put_slice(&of_another)]);
+    assert_eq!(members(&world), [""; 0], "it is not on that Node");
+}
+
+#[test]
+fn nodes_stay_members_at_their_node_ports() {
+    let mut shop = service("shop", &[("", 80, TargetPort::Number(80))]);
+    shop.ports[0].node_port = Some(30_080);
+    shop.meta.annotations.insert("seaway.dev/members".into(), "nodes".into());
+    let its = slice("shop", ("", 80), vec![on("b", "10.0.0.1")]);
+    let world = world(CLUSTER, vec![put(&shop), put_slice(&its)]);
+    assert_eq!(members(&world), ["192.0.2.5:30080", "192.0.2.6:30080"]);
+    assert_eq!(barred(&world), []);
+}
+
+#[test]
+fn a_member_is_looked_at_again_when_a_machine_gets_or_loses_its_address() {
+    let its = slice("shop", ("", 80), vec![endpoint("192.0.2.7")]);
+    let mut world = world(CLUSTER, vec![shop(), put_slice(&its)]);
+    let there = |world: &World| members(world).len();
+    assert_eq!(there(&world), 1);
+    dry_run(&mut world, vec![node("c", &["192.0.2.7"])]);
+    assert_eq!(there(&world), 0);
+    let gone = FactRef::Object(seaway_model::ObjectRef::new(seaway_model::Kind::Node, "", "c"));
+    dry_run(&mut world, vec![Change::Gone(gone)]);
+    assert_eq!(there(&world), 1);
+    let report = |addresses: &[&str]| {
+        let addresses = addresses.iter().map(|it| ip(it)).collect();
+        let report = HostReport { host: "outside".into(), addresses, ..HostReport::default() };
+        Change::Put(Fact::Host(Arc::new(report)))
+    };
+    dry_run(&mut world, vec![report(&["192.0.2.7"])]);
+    assert_eq!(there(&world), 0);
+    dry_run(&mut world, vec![report(&["192.0.2.8"])]);
+    assert_eq!(there(&world), 1);
+    let vip = service("vip", &[("", 443, TargetPort::Number(443))]);
+    dry_run(&mut world, vec![put(&vip), held("192.0.2.7", &[&vip])]);
+    assert_eq!(there(&world), 0, "{:?}", world.problems());
+}
+
+#[test]
+fn a_name_is_not_even_looked_up_where_the_configuration_does_not_allow_it() {
+    let its = slice("shop", ("", 80), vec![named("db.example")]);
+    let name = || Unit::Name(Name::from("db.example"));
+    let changes = || vec![shop(), put_slice(&its), answered("db.example", &["10.0.0.1"])];
+    let shut = world(CLUSTER, changes());
+    assert_eq!((members(&shut), shut.desire(&name())), (vec![], Desired::Absent));
+    let told = barred(&shut);
+    assert!(told.len() == 1 && told[0].fix.contains("membersByName"), "{told:?}");
+    let open = world(WITH_NAMES, changes());
+    assert_eq!(members(&open), ["10.0.0.1:80"]);
+    assert!(matches!(open.desire(&name()), Desired::Name(_)));
+}
+
+#[test]
+fn in_a_folder_the_machine_may_be_a_member() {
+    let its = slice("shop", ("", 9090), vec![endpoint("127.0.0.1"), endpoint("192.0.2.6")]);
+    let world = world(MemberRules::default(), vec![shop(), put_slice(&its)]);
+    assert_eq!((members(&world).len(), barred(&world)), (2, vec![]));
+}
