@@ -2,6 +2,7 @@
 
 mod adopt;
 mod cloud;
+mod pools;
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +20,7 @@ use crate::{
     name::{Name, ObjectRef},
 };
 
-pub use self::{adopt::*, cloud::*};
+pub use self::{adopt::*, cloud::*, pools::*};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -33,6 +34,7 @@ pub struct Config {
     pub orphans: Orphans,
     /// Which Services of clouds are adopted that another controller serves, and how fast.
     pub adopt: Adopt,
+    pub pools: PoolRules,
     /// `tcpServices` and `udpServices`, in their order.
     pub exposed: Vec<Exposed>,
     pub front_door: FrontDoor,
@@ -192,6 +194,7 @@ impl Default for Config {
             clouds: BTreeMap::new(),
             orphans: Orphans::Report,
             adopt: Adopt::default(),
+            pools: PoolRules::default(),
             exposed: Vec::new(),
             front_door: FrontDoor::default(),
             status_page: Vec::new(),

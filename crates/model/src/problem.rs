@@ -54,6 +54,10 @@ pub enum Reason {
     NoPool,
     /// Every address of the pools that may is taken.
     PoolExhausted,
+    /// The pool of an address cannot be seen; the address stays.
+    PoolMissing,
+    /// The pool of an address excludes it now; the address ends after a while.
+    AddressExcluded,
     /// The requested address is in no pool that this Service may use.
     AddressOutsidePools,
     /// The requested address is somebody else's.
@@ -119,6 +123,8 @@ impl Reason {
             Reason::NoSuchService => "NoSuchService",
             Reason::NoPool => "NoPool",
             Reason::PoolExhausted => "PoolExhausted",
+            Reason::PoolMissing => "PoolMissing",
+            Reason::AddressExcluded => "AddressExcluded",
             Reason::AddressOutsidePools => "AddressOutsidePools",
             Reason::AddressTaken => "AddressTaken",
             Reason::PortConflict => "PortConflict",

@@ -18,6 +18,7 @@ mod claim;
 mod decide;
 mod follow;
 mod holdings;
+mod keep;
 mod pools;
 mod refuse;
 mod runs;
@@ -32,8 +33,9 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Name, ObjectRef, Owner, Problem,
+    Address, AddressState, Name, ObjectRef, Owner, Problem, Time,
     address::PLAN_VERSION,
+    config::PoolRules,
     fact::{AddressPool, HostReport},
     load_balancer::Family,
 };
@@ -43,6 +45,7 @@ use self::{
     claim::Age,
     decide::{Decision, View, Waits},
     holdings::Holdings,
+    keep::Ends,
     pools::{Hosts, Pools, gives, merged, size},
 };
 
@@ -63,6 +66,10 @@ pub struct Ledger {
     hungry: BTreeSet<Age>,
     /// Who waits for somebody in particular to give something up.
     blocked: BTreeSet<Age>,
+    rules: PoolRules,
+    now: Option<Time>,
+    /// Owners of addresses that pools exclude.
+    ending: BTreeMap<Owner, Ends>,
 }
 
 /// An owner as it stands with us.
@@ -333,7 +340,16 @@ impl Ledger {
     /// Decides on one owner again. True if somebody else may get more by it.
     fn hear(&mut self, owner: &Owner, touched: &mut Touched) -> bool {
         let Some(standing) = self.owners.get(owner) else { return false };
-        let view = View { pools: &self.pools, holdings: &self.holdings, hosts: &self.hosts };
+        let none = Ends::new();
+        let view = View {
+            pools: &self.pools,
+            holdings: &self.holdings,
+            hosts: &self.hosts,
+            rules: self.rules,
+            now: self.now,
+            ends: self.ending.get(owner).unwrap_or(&none),
+            settling: self.settling,
+        };
         let had = standing.grant.as_ref();
         let decision =
             if self.follows { view.follow(&standing.claim, had) } else { view.decide(&standing.claim, had) };
@@ -342,7 +358,11 @@ impl Ledger {
 
     fn settle_on(&mut self, owner: &Owner, decision: Decision, touched: &mut Touched) -> bool {
         let Some(standing) = self.owners.get_mut(owner) else { return false };
-        let Decision { grant, problems, places, waits } = decision;
+        let Decision { grant, problems, places, waits, ends } = decision;
+        match ends.is_empty() {
+            true => self.ending.remove(owner),
+            false => self.ending.insert(owner.clone(), ends),
+        };
         if standing.grant != grant || standing.problems != problems {
             touched.owners.insert(owner.clone());
         }

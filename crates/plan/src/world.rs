@@ -142,7 +142,8 @@ fn is_for_one(unit: &Unit) -> bool {
 
 impl World {
     pub fn new(roles: Roles, placements: Vec<Arc<dyn Placement>>, config: Arc<Config>) -> World {
-        let ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
+        let mut ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
+        ledger.set_rules(config.pools);
         let mut index = Index::default();
         index.own.set_status_page(&config.status_page);
         World {
@@ -273,6 +274,7 @@ impl World {
             Change::Time(now) => {
                 self.age_deletions(now);
                 self.age_adoptions(now);
+                self.age_addresses(now);
                 self.age(now);
             }
         }

@@ -11,7 +11,8 @@ use std::{
 };
 
 use seaway_model::{
-    ListenerId, Name, Owner, Problem, Reason,
+    ListenerId, Name, Owner, Problem, Reason, Time,
+    config::PoolRules,
     fact::{AddressPool, FamilyPolicy},
     load_balancer::Family,
 };
@@ -19,6 +20,7 @@ use seaway_model::{
 use super::{
     claim::{Claim, Grant},
     holdings::{Bar, Holdings},
+    keep::{Ends, Stays},
     pools::{Hosts, Pools, buggy, gives, ranges},
     runs::succ,
 };
@@ -32,6 +34,12 @@ pub(super) struct View<'a> {
     pub(super) pools: &'a Pools,
     pub(super) holdings: &'a Holdings,
     pub(super) hosts: &'a Hosts,
+    pub(super) rules: PoolRules,
+    pub(super) now: Option<Time>,
+    /// When addresses of this owner end that its pools exclude.
+    pub(super) ends: &'a Ends,
+    /// What is written is being given back to those who had it.
+    pub(super) settling: bool,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +49,8 @@ pub(super) struct Decision {
     /// Our addresses, each with its pool; none where the grant is from hosts.
     pub(super) places: Vec<(IpAddr, Name)>,
     pub(super) waits: Waits,
+    /// Of `places`, those that are excluded.
+    pub(super) ends: Ends,
 }
 
 /// What could give an owner more than it has, beside a change of its claim, of pools and of hosts.
@@ -92,7 +102,7 @@ impl View<'_> {
             let families: Vec<Family> = wish.0[0].clone();
             let mut granted = self.granted(claim, &families, kept.clone(), true);
             let refused = self.refuse(claim, &wish, &kept, &candidates);
-            granted.problems = refused.problems;
+            granted.problems.extend(refused.problems);
             granted.waits = granted.waits.or(refused.waits);
             return granted;
         }
@@ -106,7 +116,10 @@ impl View<'_> {
     /// What it has and may keep. A port that others have at a shared address is no reason to move away from it.
     fn kept(&self, claim: &Claim, ours: &[IpAddr], candidates: &[&AddressPool], wish: &Wish) -> Places {
         let mut kept = Places::new();
-        for ip in ours.iter().copied().chain(self.holdings.formerly(&claim.owner)) {
+        let had = ours.iter().map(|ip| (*ip, true));
+        // What was withdrawn from it comes back only if a pool gives it.
+        let formerly = self.holdings.formerly(&claim.owner).map(|ip| (ip, self.settling));
+        for (ip, has) in had.chain(formerly) {
             let family = Family::of(ip);
             let as_asked = claim.requested_in(family).is_none_or(|requested| requested == ip);
             if kept.contains_key(&family) || !as_asked || !wish.wants(family) {
@@ -119,6 +132,8 @@ impl View<'_> {
             let giving = || candidates.iter().filter(|pool| gives(pool, ip));
             if let Some(pool) = giving().find(same).or_else(|| giving().next()) {
                 kept.insert(family, (ip, pool.object.name.clone()));
+            } else if has && self.stays(claim, ip).is_some() {
+                kept.insert(family, (ip, self.holdings.pool(ip).cloned().unwrap_or_default()));
             }
         }
         kept
@@ -213,6 +228,13 @@ impl View<'_> {
         let addresses = places.iter().map(|(ip, _)| *ip).collect();
         let pool = places.first().map(|(_, pool)| pool.clone()).unwrap_or_default();
         let mut granted = self.with_ports(claim, addresses, pool, false);
+        for (ip, _) in &places {
+            let Some(stays) = self.stayed(claim, *ip) else { continue };
+            granted.problems.push(stays.problem(claim, *ip));
+            if let Stays::Until(_, end) = stays {
+                granted.ends.insert(*ip, end);
+            }
+        }
         granted.places = places;
         granted.waits = if lacking { granted.waits.or(Waits::for_any(claim)) } else { granted.waits };
         granted

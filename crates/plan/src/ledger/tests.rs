@@ -1,6 +1,7 @@
 //! Tables of what the ledger gives, keeps and refuses, in sentences.
 
 mod hosts;
+mod keep;
 mod properties;
 mod sharing;
 mod stability;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Config, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Unit,
+    Address, AddressState, Config, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Time, Unit,
     address::PLAN_VERSION,
     fact::{Held, Service},
     outcome::UnitState,
@@ -45,6 +45,8 @@ impl World {
         self.config = config;
         self.index.own.set_status_page(&self.config.status_page);
         self.door.guests.forget_configuration();
+        let touched = self.ledger.set_rules(self.config.pools);
+        self.regrant(touched);
         if same || !self.settled || !self.roles.allocate {
             return self.refresh_all();
         }
@@ -53,6 +55,12 @@ impl World {
         self.ledger = before.turned(true, given.into_iter());
         self.refresh_all();
         self.hear_everybody_anew();
+    }
+
+    /// What pools exclude ends when its time has come.
+    pub(super) fn age_addresses(&mut self, now: Time) {
+        let touched = self.ledger.set_time(now);
+        self.regrant(touched);
     }
 
     fn hear_everybody_anew(&mut self) {

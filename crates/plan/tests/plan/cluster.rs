@@ -14,6 +14,7 @@ mod mistakes;
 mod nodes;
 mod orphans;
 mod pairs;
+mod pools;
 mod released;
 pub(crate) mod scene;
 mod selected;
