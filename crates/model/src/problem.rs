@@ -64,6 +64,8 @@ pub enum Reason {
     AddressTaken,
     /// The port is taken on that address by another Service.
     PortConflict,
+    /// The port is one that the machines need, and the address one of theirs.
+    PortReserved,
     /// A path or a host name that leads to somebody else already.
     RouteConflict,
     /// A process that is not ours listens there.
@@ -128,6 +130,7 @@ impl Reason {
             Reason::AddressOutsidePools => "AddressOutsidePools",
             Reason::AddressTaken => "AddressTaken",
             Reason::PortConflict => "PortConflict",
+            Reason::PortReserved => "PortReserved",
             Reason::RouteConflict => "RouteConflict",
             Reason::PortInUse => "PortInUse",
             Reason::BadCertificate => "BadCertificate",

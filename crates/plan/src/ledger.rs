@@ -18,6 +18,7 @@ mod claim;
 mod decide;
 mod follow;
 mod holdings;
+mod hosts;
 mod keep;
 mod pools;
 mod refuse;
@@ -40,13 +41,17 @@ use seaway_model::{
     load_balancer::Family,
 };
 
-pub use self::claim::{Claim, FamilyUse, Grant, PoolUse, Touched};
 use self::{
     claim::Age,
     decide::{Decision, View, Waits},
     holdings::Holdings,
+    hosts::Hosts,
     keep::Ends,
-    pools::{Hosts, Pools, gives, merged, size},
+    pools::{Pools, gives, merged, size},
+};
+pub use self::{
+    claim::{Claim, FamilyUse, Grant, PoolUse, Touched},
+    hosts::HostNode,
 };
 
 #[derive(Default)]
@@ -70,6 +75,8 @@ pub struct Ledger {
     now: Option<Time>,
     /// Owners of addresses that pools exclude.
     ending: BTreeMap<Owner, Ends>,
+    /// Hosts' own addresses that owners had before this process began.
+    remembered: BTreeMap<Owner, Vec<IpAddr>>,
 }
 
 /// An owner as it stands with us.
@@ -162,8 +169,10 @@ impl Ledger {
         }
         self.settling = true;
         let mut touched = Touched::default();
-        let (returning, new): (Vec<Age>, Vec<Age>) =
-            self.ages().into_iter().partition(|age| self.holdings.formerly(&age.owner).next().is_some());
+        let had = |age: &Age| {
+            self.remembered.contains_key(&age.owner) || self.holdings.formerly(&age.owner).next().is_some()
+        };
+        let (returning, new): (Vec<Age>, Vec<Age>) = self.ages().into_iter().partition(had);
         for age in &returning {
             self.hear(&age.owner, &mut touched);
         }
@@ -222,6 +231,7 @@ impl Ledger {
         let mut touched = Touched::default();
         let loosened = self.settle_on(owner, Decision::default(), &mut touched);
         self.owners.remove(owner);
+        self.remembered.remove(owner);
         touched.withdrawn.clear();
         if loosened {
             self.hear_waiting(None, &mut touched);
@@ -348,6 +358,7 @@ impl Ledger {
             rules: self.rules,
             now: self.now,
             ends: self.ending.get(owner).unwrap_or(&none),
+            remembered: &self.remembered,
             settling: self.settling,
         };
         let had = standing.grant.as_ref();

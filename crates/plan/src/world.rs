@@ -98,6 +98,8 @@ pub struct World {
     under_way: BTreeSet<IpAddr>,
     /// What statuses say, for whoever begins to give addresses out.
     published: HashMap<ServiceKey, Vec<IpAddr>>,
+    /// Of those, what Seaway wrote.
+    published_by_us: BTreeSet<ServiceKey>,
     holds: Holds,
     /// Written by rules that we do not know: what they said before goes on.
     unknown: BTreeMap<IpAddr, Arc<Address>>,
@@ -161,6 +163,7 @@ impl World {
             newest: 0,
             under_way: BTreeSet::new(),
             published: HashMap::new(),
+            published_by_us: BTreeSet::new(),
             holds: Holds::default(),
             unknown: BTreeMap::new(),
             owners: HashMap::new(),
@@ -348,6 +351,7 @@ impl World {
             FactRef::Object(object) if object.kind == Kind::Service => {
                 let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
                 self.published.remove(&key);
+                self.published_by_us.remove(&key);
                 let uid = self.index.service(&key).map(|it| it.meta.uid.clone());
                 for touched in self.index.remove(reference) {
                     self.follow(touched);
@@ -423,6 +427,7 @@ impl World {
         self.refresh_all();
         std::mem::take(&mut self.found).into_iter().for_each(|unit| self.find(unit));
         self.adopt_published();
+        self.remember_hosts();
         let touched = self.ledger.settle();
         self.regrant(touched);
         self.rewrite();

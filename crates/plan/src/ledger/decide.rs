@@ -20,8 +20,9 @@ use seaway_model::{
 use super::{
     claim::{Claim, Grant},
     holdings::{Bar, Holdings},
+    hosts::{Hosts, Partly},
     keep::{Ends, Stays},
-    pools::{Hosts, Pools, buggy, gives, ranges},
+    pools::{Pools, buggy, gives, ranges},
     runs::succ,
 };
 
@@ -38,6 +39,8 @@ pub(super) struct View<'a> {
     pub(super) now: Option<Time>,
     /// When addresses of this owner end that its pools exclude.
     pub(super) ends: &'a Ends,
+    /// Hosts' own addresses that owners had before this process began.
+    pub(super) remembered: &'a BTreeMap<Owner, Vec<IpAddr>>,
     /// What is written is being given back to those who had it.
     pub(super) settling: bool,
 }
@@ -79,14 +82,19 @@ impl View<'_> {
         if claim.hosts_only {
             return self.on_hosts(claim, had, wish);
         }
-        let candidates = self.pools.candidates(claim);
-        let from_hosts = had.filter(|had| had.from_hosts);
-        if let Some(had) = from_hosts
-            && candidates.iter().any(|pool| pool.hosts && pool.object.name == had.pool)
-        {
-            wish.prefer(had.addresses.iter().copied());
-            if let Some(granted) = self.publish_hosts(claim, &had.pool, &wish, Partly::Allowed) {
-                return granted;
+        let candidates = self.pools.candidates(claim, self.rules);
+        let before = had.is_none().then(|| self.remembered(claim, &candidates)).flatten();
+        let had = had.or(before.as_ref());
+        if let Some(had) = had.filter(|had| had.from_hosts) {
+            let pool = candidates.iter().find(|pool| pool.hosts && pool.object.name == had.pool);
+            if let Some(pool) = pool {
+                wish.prefer(had.addresses.iter().copied());
+                if let Some(granted) = self.publish_hosts(claim, pool, &wish, Partly::Allowed) {
+                    return granted;
+                }
+            }
+            if let Some(kept) = self.keep_hosts(claim, had, &wish, pool.is_some()) {
+                return kept;
             }
         }
         let ours = had.filter(|had| !had.from_hosts).map_or(&[][..], |had| &had.addresses[..]);
@@ -107,8 +115,7 @@ impl View<'_> {
             return granted;
         }
         let partly = candidates.iter().filter(|pool| self.usable(claim, pool, &kept)).find_map(|pool| {
-            let hosts = pool.hosts.then_some(&pool.object.name)?;
-            self.publish_hosts(claim, hosts, &wish, Partly::Allowed)
+            pool.hosts.then(|| self.publish_hosts(claim, pool, &wish, Partly::Allowed)).flatten()
         });
         partly.unwrap_or_else(|| self.refuse(claim, &wish, &kept, &candidates))
     }
@@ -166,7 +173,7 @@ impl View<'_> {
             if pool.hosts {
                 // Hosts' own addresses and pools' do not go together.
                 let only = Wish(vec![families.to_vec()]);
-                let whole = || self.publish_hosts(claim, &pool.object.name, &only, Partly::Refused);
+                let whole = || self.publish_hosts(claim, pool, &only, Partly::Refused);
                 if let Some(granted) = kept.is_empty().then(whole).flatten() {
                     return Some(granted);
                 }
@@ -260,56 +267,8 @@ impl View<'_> {
             .filter(|port| !lost.contains(port))
             .collect();
         let waits = if conflicts.is_empty() { Waits::Nothing } else { Waits::Holder };
-        let grant = Some(Grant { addresses, pool, from_hosts, ports, conflicts });
+        let grant = Some(Grant { addresses, pool, from_hosts, ports, conflicts, refused: BTreeSet::new() });
         Decision { grant, waits, ..Decision::default() }
-    }
-}
-
-/// Whether a grant of hosts may leave out ports that others have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Partly {
-    Allowed,
-    Refused,
-}
-
-/// Hosts' own addresses.
-impl View<'_> {
-    /// The configuration's ports.
-    fn on_hosts(&self, claim: &Claim, had: Option<&Grant>, mut wish: Wish) -> Decision {
-        wish.prefer(had.into_iter().flat_map(|had| had.addresses.iter().copied()));
-        let pool = self.pools.default();
-        self.publish_hosts(claim, &pool.object.name, &wish, Partly::Allowed)
-            .unwrap_or_else(|| self.refuse(claim, &wish, &Places::new(), &[pool]))
-    }
-
-    /// None if the hosts do not have such addresses.
-    fn publish_hosts(&self, claim: &Claim, pool: &Name, wish: &Wish, partly: Partly) -> Option<Decision> {
-        let addresses = match &*claim.exactly {
-            [] => wish.0.iter().find_map(|families| self.own(claim, families))?,
-            exactly => exactly.to_vec(),
-        };
-        let mut granted = self.with_ports(claim, addresses, pool.clone(), true);
-        let grant = granted.grant.as_mut()?;
-        if partly == Partly::Refused && !grant.conflicts.is_empty() {
-            return None;
-        }
-        // An address where others have every port is not published.
-        let served: BTreeSet<IpAddr> = grant.ports.iter().map(|(ip, _)| *ip).collect();
-        grant.addresses.retain(|ip| claim.ports.is_empty() || served.contains(ip));
-        Some(granted)
-    }
-
-    fn own(&self, claim: &Claim, families: &[Family]) -> Option<Vec<IpAddr>> {
-        // An address of our pools that is present on a host is not the host's own.
-        let own = |ip: &IpAddr| self.hosts.whose(*ip).is_some() && !self.holdings.contains(*ip);
-        let of = |family: &Family| {
-            let found: Vec<IpAddr> = match claim.requested_in(*family) {
-                Some(ip) => Some(ip).into_iter().filter(own).collect(),
-                None => self.hosts.published().filter(|ip| Family::of(*ip) == *family).filter(own).collect(),
-            };
-            (!found.is_empty()).then_some(found)
-        };
-        families.iter().map(of).collect::<Option<Vec<_>>>().map(|found| found.concat())
     }
 }
 
@@ -338,7 +297,7 @@ impl Wish {
             .fix("Ask for one address of each family that spec.ipFamilies names."))
     }
 
-    fn wants(&self, family: Family) -> bool {
+    pub(super) fn wants(&self, family: Family) -> bool {
         self.0.iter().any(|families| families.contains(&family))
     }
 
@@ -347,7 +306,7 @@ impl Wish {
     }
 
     /// What loses none of these comes before what does.
-    fn prefer(&mut self, kept: impl Iterator<Item = IpAddr>) {
+    pub(super) fn prefer(&mut self, kept: impl Iterator<Item = IpAddr>) {
         let kept: BTreeSet<Family> = kept.map(Family::of).collect();
         self.0.sort_by_key(|families| kept.iter().filter(|family| !families.contains(family)).count());
     }

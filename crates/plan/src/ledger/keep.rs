@@ -65,10 +65,14 @@ impl Ledger {
 impl View<'_> {
     /// Why the owner keeps this address of its own, which none of the pools gives it that it may use.
     pub(super) fn stays(&self, claim: &Claim, ip: IpAddr) -> Option<Stays> {
+        self.stays_from(claim, ip, self.holdings.pool(ip)?)
+    }
+
+    /// The same, of an address that is from this pool.
+    pub(super) fn stays_from(&self, claim: &Claim, ip: IpAddr, pool: &Name) -> Option<Stays> {
         if !self.rules.cluster {
             return None;
         }
-        let pool = self.holdings.pool(ip)?;
         let is_seen = |name: &Name| self.pools.ordered().any(|it| it.object.name == *name);
         match claim.pool.as_ref().filter(|asked| *asked != pool) {
             Some(asked) if is_seen(asked) => return None,
@@ -85,7 +89,7 @@ impl View<'_> {
 
     /// The same, of an address that it was granted.
     pub(super) fn stayed(&self, claim: &Claim, ip: IpAddr) -> Option<Stays> {
-        let allowed = || self.pools.candidates(claim).into_iter().any(|pool| gives(pool, ip));
+        let allowed = || self.pools.candidates(claim, self.rules).into_iter().any(|pool| gives(pool, ip));
         if !self.rules.cluster || allowed() { None } else { self.stays(claim, ip) }
     }
 }

@@ -4,7 +4,7 @@
 //! only: what it still holds, what it cannot serve.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
     sync::Arc,
 };
@@ -18,9 +18,49 @@ use seaway_model::{
 };
 
 use super::{World, owners::OwnerState};
-use crate::{index::is_excluded, members::members, service::beside_nodes};
+use crate::{
+    index::{is_control_plane, is_excluded},
+    ledger::HostNode,
+    members::members,
+    service::beside_nodes,
+};
 
 impl World {
+    /// What the cluster says of a host's Node: which of its addresses are published follows from it.
+    pub(super) fn note_host_node(&mut self, name: &Name) {
+        let node = self.index.node(name).map(|node| HostNode {
+            internal: node.addresses.iter().filter(|ip| !node.external.contains(ip)).copied().collect(),
+            external: node.external.clone(),
+            control_plane: is_control_plane(node),
+            excluded: is_excluded(node),
+        });
+        let touched = self.ledger.put_node(name, node);
+        self.regrant(touched);
+    }
+
+    /// Hosts' own addresses that Seaway published and that nothing is stored of: whoever has them keeps them.
+    pub(super) fn remember_hosts(&mut self) {
+        if !self.config.pools.cluster {
+            return;
+        }
+        let own: HashSet<IpAddr> = (self.index.hosts().flat_map(|it| &it.addresses))
+            .chain(self.index.nodes().flat_map(|it| &it.addresses))
+            .copied()
+            .collect();
+        for key in &self.published_by_us {
+            let Some(ips) = self.published.get(key).filter(|ips| ips.iter().any(|ip| own.contains(ip)))
+            else {
+                continue;
+            };
+            for owner in self.of_service.get(key).into_iter().flatten() {
+                if self.owners.get(owner).is_some_and(|it| it.claim.as_ref().is_some_and(|it| !it.hosts_only))
+                {
+                    self.ledger.remember(owner.clone(), ips.clone());
+                }
+            }
+        }
+    }
+
     /// Whose status may be another by it.
     pub(super) fn host_changed(&mut self, before: Option<&HostReport>, now: &HostReport) {
         let whole = |it: &HostReport| (it.addresses.clone(), it.drain);

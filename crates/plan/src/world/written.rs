@@ -66,6 +66,7 @@ impl World {
     fn hear_everybody_anew(&mut self) {
         if self.settled {
             self.adopt_published();
+            self.remember_hosts();
             self.ledger.settle();
         }
         let owners: Vec<Owner> = self.owners.keys().cloned().collect();
@@ -87,15 +88,29 @@ impl World {
     /// Keeps what its status says apart from the rest. (So is who holds it.)
     pub(super) fn note_published(&mut self, service: &Arc<Service>) -> Arc<Service> {
         let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+        match service.published_by_us {
+            true => self.published_by_us.insert(key.clone()),
+            false => self.published_by_us.remove(&key),
+        };
         match service.published.is_empty() {
             true => self.published.remove(&key),
             false => self.published.insert(key, service.published.clone()),
         };
-        if service.published.is_empty() && service.held == Held::No && service.other_write.is_none() {
+        if service.published.is_empty()
+            && !service.published_by_us
+            && service.held == Held::No
+            && service.other_write.is_none()
+        {
             return service.clone();
         }
         let (published, held) = (Vec::new(), Held::No);
-        Arc::new(Service { published, held, other_write: None, ..Service::clone(service) })
+        Arc::new(Service {
+            published,
+            held,
+            published_by_us: false,
+            other_write: None,
+            ..Service::clone(service)
+        })
     }
 
     /// Somebody else wrote our part of its status, perhaps one who led before us and was slow.
