@@ -66,6 +66,8 @@ pub enum Reason {
     PortConflict,
     /// The port is one that the machines need, and the address one of theirs.
     PortReserved,
+    /// No host may serve, as all are Nodes that are excluded from load balancers.
+    HostsExcluded,
     /// A path or a host name that leads to somebody else already.
     RouteConflict,
     /// A process that is not ours listens there.
@@ -131,6 +133,7 @@ impl Reason {
             Reason::AddressTaken => "AddressTaken",
             Reason::PortConflict => "PortConflict",
             Reason::PortReserved => "PortReserved",
+            Reason::HostsExcluded => "HostsExcluded",
             Reason::RouteConflict => "RouteConflict",
             Reason::PortInUse => "PortInUse",
             Reason::BadCertificate => "BadCertificate",

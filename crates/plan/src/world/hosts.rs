@@ -11,8 +11,8 @@ use std::{
 
 use seaway_model::{
     AddressState, Dirt, LoadBalancer, Name, Owner, Problem, Reason, Unit,
-    fact::{HostReport, HostSays, NotServed},
-    load_balancer::Bind,
+    fact::{FamilyPolicy, HostReport, HostSays, NotServed},
+    load_balancer::{Bind, Family},
     outcome::Serving,
     unit::Place,
 };
@@ -119,6 +119,40 @@ impl World {
         let at =
             |ip| load_balancer.listeners.keys().map(move |it| Serving { ip, protocol: it.l4, port: it.port });
         ips.flat_map(at).collect()
+    }
+
+    /// How many of its addresses are to be served before it is ready: nobody waits for hosts that are not to serve it, or
+    /// for the other family of a Service that only prefers to have both.
+    pub(super) fn wanted_binds(&self, state: &OwnerState, serving: &[Serving]) -> usize {
+        let binds = &state.planned.load_balancer.binds;
+        let Some(demand) = state.demand.as_ref().filter(|_| self.roles.host.is_none()) else {
+            return binds.len();
+        };
+        let hosts: Vec<&HostReport> = self.hosts_for(state).collect();
+        let may_serve = |bind: &Bind| match bind {
+            Bind::Host(ip) => hosts.iter().any(|host| host.addresses.contains(ip)),
+            Bind::Ledger(_) | Bind::Cloud(_) => true,
+        };
+        let is_served = |family: Family| serving.iter().any(|it| Family::of(it.ip) == family);
+        let prefers = demand.service.families.policy == FamilyPolicy::Prefer && !serving.is_empty();
+        let is_missed = |bind: &Bind| bind.ip().is_none_or(|ip| !prefers || is_served(Family::of(ip)));
+        binds.iter().filter(|bind| may_serve(bind) && is_missed(bind)).count()
+    }
+
+    /// That nobody serves it, as every host is a Node that is not to be sent anything.
+    pub(super) fn told_of_excluded_hosts(&self, state: &OwnerState) -> Option<Problem> {
+        let demand = state.demand.as_ref().filter(|it| self.roles.host.is_none() && it.cloud.is_none())?;
+        let is_excluded =
+            |host: &HostReport| self.index.node(&host.host).is_some_and(|node| is_excluded(node));
+        let mut hosts = self.index.hosts().filter(|it| !it.drain).peekable();
+        let first = hosts.peek()?.host.clone();
+        if state.planned.load_balancer.binds.is_empty() || !hosts.all(|host| is_excluded(host)) {
+            return None;
+        }
+        let label = "node.kubernetes.io/exclude-from-external-load-balancers";
+        let message = format!("no host serves it: every host is a Node with the label {label}");
+        let problem = Problem::new(demand.owner.object(), Reason::HostsExcluded, message);
+        Some(problem.fix(format!("To have a Node serve: kubectl label node {first} {label}-")))
     }
 
     /// What hosts beside the Nodes cannot do for it, as far as they do not plan it themselves.

@@ -59,7 +59,9 @@ impl World {
             true => self.cloud_addresses(owner, &serving),
             false => load_balancer.binds.iter().filter_map(Bind::ip).collect(),
         };
-        let wanted = load_balancer.binds.len() * state.demand.as_ref().map_or(0, |it| it.ports.len());
+        problems.extend(self.told_of_excluded_hosts(state));
+        let wanted =
+            self.wanted_binds(state, &serving) * state.demand.as_ref().map_or(0, |it| it.ports.len());
         Some(Status {
             owner: owner.clone(),
             addresses,

@@ -15,6 +15,7 @@ mod nodes;
 mod orphans;
 mod pairs;
 mod pools;
+mod readiness;
 mod released;
 pub(crate) mod scene;
 mod selected;
