@@ -46,7 +46,7 @@ use self::{
     decide::{Decision, View, Waits},
     holdings::Holdings,
     hosts::Hosts,
-    keep::Ends,
+    keep::{Ends, Reserved},
     pools::{Pools, gives, merged, size},
 };
 pub use self::{
@@ -77,6 +77,7 @@ pub struct Ledger {
     ending: BTreeMap<Owner, Ends>,
     /// Hosts' own addresses that owners had before this process began.
     remembered: BTreeMap<Owner, Vec<IpAddr>>,
+    reserved: Reserved,
 }
 
 /// An owner as it stands with us.
@@ -359,6 +360,7 @@ impl Ledger {
             now: self.now,
             ends: self.ending.get(owner).unwrap_or(&none),
             remembered: &self.remembered,
+            reserved: &self.reserved,
             settling: self.settling,
         };
         let had = standing.grant.as_ref();

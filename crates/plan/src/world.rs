@@ -14,6 +14,7 @@ mod own_listeners;
 mod owners;
 mod released;
 mod status;
+mod takeover;
 mod written;
 
 use std::{
@@ -100,6 +101,8 @@ pub struct World {
     published: HashMap<ServiceKey, Vec<IpAddr>>,
     /// Of those, what Seaway wrote.
     published_by_us: BTreeSet<ServiceKey>,
+    /// Of how many Addresses, as they are written.
+    holders: HashMap<Owner, usize>,
     holds: Holds,
     /// Written by rules that we do not know: what they said before goes on.
     unknown: BTreeMap<IpAddr, Arc<Address>>,
@@ -164,6 +167,7 @@ impl World {
             under_way: BTreeSet::new(),
             published: HashMap::new(),
             published_by_us: BTreeSet::new(),
+            holders: HashMap::new(),
             holds: Holds::default(),
             unknown: BTreeMap::new(),
             owners: HashMap::new(),
@@ -433,17 +437,6 @@ impl World {
         self.rewrite();
         self.presence_changed();
         self.look_at_all_released();
-    }
-
-    fn stand(&mut self, unit: Unit, what: Option<Name>) {
-        let before = match &what {
-            Some(what) => self.stands.insert(unit.clone(), what.clone()),
-            None => self.stands.remove(&unit),
-        };
-        if before != what {
-            let owners = self.unit_owners.get(&unit).into_iter().flatten();
-            self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
-        }
     }
 
     /// What became of a Unit.

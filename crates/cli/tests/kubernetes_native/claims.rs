@@ -71,6 +71,7 @@ fn addresses_are_given_as_services_and_pools_ask_and_say() {
     scene.cluster.kubectl(&[&["patch", "service", "old"], &by[..]].concat());
     scene.install();
     scene.configuration = "{defaultDriver: native, pools: {grace: 1s, metallbNamespace: default}, \
+                           adopt: {mode: all}, \
                            admin: {listen: [\"127.0.0.1:0\"]}}";
     scene.lead("controller");
     until_given(&scene, "old", &["203.0.113.1"]);

@@ -21,7 +21,7 @@ use super::{
     claim::{Claim, Grant},
     holdings::{Bar, Holdings},
     hosts::{Hosts, Partly},
-    keep::{Ends, Stays},
+    keep::{Ends, Reserved, Stays},
     pools::{Pools, buggy, gives, ranges},
     runs::succ,
 };
@@ -41,6 +41,8 @@ pub(super) struct View<'a> {
     pub(super) ends: &'a Ends,
     /// Hosts' own addresses that owners had before this process began.
     pub(super) remembered: &'a BTreeMap<Owner, Vec<IpAddr>>,
+    /// Addresses that another controller published.
+    pub(super) reserved: &'a Reserved,
     /// What is written is being given back to those who had it.
     pub(super) settling: bool,
 }
@@ -195,17 +197,17 @@ impl View<'_> {
         if let Some(requested) = claim.requested_in(family) {
             return Some(requested).filter(open);
         }
+        let published = self.reserved.of(&claim.owner).find(|ip| Family::of(*ip) == family && open(ip));
         let shared = || claim.sharing.iter().flat_map(|key| self.holdings.shared_by(key, family));
-        shared()
-            .take(SHARED_TRIED)
-            .find(open)
+        published
+            .or_else(|| shared().take(SHARED_TRIED).find(open))
             .or_else(|| self.first_free(pool, family))
             .or_else(|| shared().skip(SHARED_TRIED).find(open))
     }
 
     fn may_take(&self, ip: IpAddr, claim: &Claim) -> bool {
         let hosts_own = !self.holdings.contains(ip) && self.hosts.whose(ip).is_some();
-        !hosts_own && self.holdings.may_join(ip, claim).is_ok()
+        !hosts_own && self.reserved.allows(ip, &claim.owner) && self.holdings.may_join(ip, claim).is_ok()
     }
 
     fn first_free(&self, pool: &AddressPool, family: Family) -> Option<IpAddr> {
@@ -213,7 +215,8 @@ impl View<'_> {
             let mut from = range.first();
             loop {
                 let free = self.holdings.first_free(from, range.last())?;
-                if !(pool.avoid_buggy && buggy(free)) && self.hosts.whose(free).is_none() {
+                let is_taken = self.hosts.whose(free).is_some() || self.reserved.has(free);
+                if !(is_taken || pool.avoid_buggy && buggy(free)) {
                     return Some(free);
                 }
                 from = succ(free).filter(|next| *next <= range.last())?;

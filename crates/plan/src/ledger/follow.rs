@@ -66,6 +66,7 @@ impl Ledger {
             follows: !leads,
             rules: self.rules,
             now: self.now,
+            reserved: self.reserved,
             ..Ledger::default()
         }
     }

@@ -141,6 +141,13 @@ impl Ledger {
         if self.hosts.put_node(name, node) { self.hear_all() } else { Touched::default() }
     }
 
+    /// An address of a machine, as it reports or as its Node says.
+    pub fn is_hosts_own(&self, ip: IpAddr) -> bool {
+        let hosts = &self.hosts;
+        let of_node = |node: &HostNode| node.internal.contains(&ip) || node.external.contains(&ip);
+        hosts.whose(ip).is_some() || hosts.nodes.values().any(of_node)
+    }
+
     /// Hosts' own addresses that the owner had before this process began, for which nothing is stored.
     pub fn remember(&mut self, owner: Owner, addresses: Vec<IpAddr>) {
         if !self.settled {

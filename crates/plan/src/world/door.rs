@@ -223,6 +223,7 @@ impl World {
             pool: None,
             shown: seaway_model::outcome::Shown::default(),
             waits: None,
+            takes_over: true,
         })
     }
 
@@ -245,6 +246,7 @@ impl World {
                 pool: None,
                 shown: seaway_model::outcome::Shown::default(),
                 waits: None,
+                takes_over: true,
             }
         });
         let mut problems: BTreeSet<Problem> = status.problems.into_iter().collect();

@@ -4,7 +4,7 @@
 //! only: what it still holds, what it cannot serve.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::Arc,
 };
@@ -19,7 +19,7 @@ use seaway_model::{
 
 use super::{World, owners::OwnerState};
 use crate::{
-    index::{is_control_plane, is_excluded},
+    index::{ServiceKey, is_control_plane, is_excluded},
     ledger::HostNode,
     members::members,
     service::beside_nodes,
@@ -43,13 +43,8 @@ impl World {
         if !self.config.pools.cluster {
             return;
         }
-        let own: HashSet<IpAddr> = (self.index.hosts().flat_map(|it| &it.addresses))
-            .chain(self.index.nodes().flat_map(|it| &it.addresses))
-            .copied()
-            .collect();
         for key in &self.published_by_us {
-            let Some(ips) = self.published.get(key).filter(|ips| ips.iter().any(|ip| own.contains(ip)))
-            else {
+            let Some(ips) = self.published.get(key).filter(|_| self.had_hosts_addresses(key)) else {
                 continue;
             };
             for owner in self.of_service.get(key).into_iter().flatten() {
@@ -59,6 +54,12 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Whether Seaway published hosts' own addresses for it.
+    pub(super) fn had_hosts_addresses(&self, key: &ServiceKey) -> bool {
+        let published = || self.published.get(key).into_iter().flatten();
+        self.published_by_us.contains(key) && published().any(|ip| self.ledger.is_hosts_own(*ip))
     }
 
     /// Whose status may be another by it.

@@ -75,6 +75,9 @@ impl World {
         self.note_secrets(key);
         self.look_at_adoption(key);
         let demand = self.index.service(key).and_then(|it| Demand::of_held(it, self.held(key), &self.config));
+        let demand = demand.or_else(|| self.kept_native(key));
+        // What another controller serves is left to it.
+        let demand = demand.filter(|it| it.cloud.is_some() || self.awaits_adoption(&it.owner).is_none());
         // What a cloud serves is no host's business.
         let demand = demand.filter(|it| it.cloud.is_none() || self.roles.host.is_none());
         let known = self.of_service.get(key).cloned().unwrap_or_default();

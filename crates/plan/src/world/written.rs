@@ -94,8 +94,9 @@ impl World {
         };
         match service.published.is_empty() {
             true => self.published.remove(&key),
-            false => self.published.insert(key, service.published.clone()),
+            false => self.published.insert(key.clone(), service.published.clone()),
         };
+        self.look_at_adoption(&key);
         if service.published.is_empty()
             && !service.published_by_us
             && service.held == Held::No
@@ -156,6 +157,7 @@ impl World {
         }
         self.unknown.remove(&address.ip);
         let before = self.addresses.insert(address.ip, address.clone());
+        self.note_holders(before.as_deref(), Some(&*address));
         if let Some(before) = &before {
             self.by_version.remove(&before.version);
         }
@@ -181,6 +183,7 @@ impl World {
         let affected: BTreeSet<Owner> =
             before.iter().flat_map(|it| it.owners.clone()).chain(address.owners.iter().cloned()).collect();
         for owner in affected {
+            self.note_taken_over(&owner);
             self.replan(&owner);
         }
         self.presence_changed();
@@ -190,6 +193,7 @@ impl World {
     pub(super) fn remove_address(&mut self, ip: IpAddr) {
         self.unknown.remove(&ip);
         let Some(before) = self.addresses.remove(&ip) else { return };
+        self.note_holders(Some(&*before), None);
         self.by_version.remove(&before.version);
         self.ledger.unlearn(ip);
         let touched = self.ledger.follow(ip, None);

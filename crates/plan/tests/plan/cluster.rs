@@ -21,3 +21,4 @@ pub(crate) mod scene;
 mod selected;
 mod several;
 mod single_ports;
+mod takeover;

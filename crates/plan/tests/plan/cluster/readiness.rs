@@ -102,12 +102,6 @@ fn addresses_of_hosts_without_a_pool_that_an_excluded_node_has_are_no_reason_to_
         );
         assert!(told.ready && told.problems.iter().any(|it| it.reason == Reason::PoolMissing), "{told:?}");
     }
-    // What another controller published is nobody's of ours.
-    let others = Service { published_by_us: false, ..before };
-    changes.retain(|it| !matches!(it, Change::Put(Fact::Service(_))));
-    changes.push(put(&others));
-    let told = status(&leader(changes), &web());
-    assert_eq!((told.addresses.len(), told.problems[0].reason), (0, Reason::NoPool));
 }
 
 #[test]
