@@ -191,7 +191,7 @@ fn the_files_of_the_manifests_are_understood_with_every_line_in_force() {
         assert_eq!(cloud::refused(&settings), None);
         assert_eq!(settings.told, [""; 0]);
     }
-    for name in ["controller.yaml", "openstack.yaml"] {
+    for name in ["controller.yaml", "bare-metal.yaml", "openstack.yaml"] {
         let objects = manifest(name);
         let map = objects.iter().find(|it| it["kind"] == "ConfigMap").unwrap();
         let file = folder.path().join("seaway.yaml");

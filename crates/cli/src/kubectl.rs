@@ -42,7 +42,8 @@ pub(crate) fn run(arguments: &Kubectl) -> Result<ExitCode> {
 async fn connect(reach: &Reach) -> Result<Cluster> {
     let credentials = credentials(reach.kubeconfig.as_deref(), reach.context.as_deref());
     let namespace = Some(reach.system_namespace.as_str().into());
-    Ok(Cluster::connect(Access { credentials, namespace, ..Access::default() }).await?)
+    let metallb = settings::load(reach.config.as_deref())?.metallb;
+    Ok(Cluster::connect(Access { credentials, namespace, metallb, ..Access::default() }).await?)
 }
 
 /// As kubectl finds its cluster.

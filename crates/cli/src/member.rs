@@ -107,13 +107,13 @@ async fn next(conf: &mut Option<(Arc<Octavia>, mpsc::Receiver<()>)>) -> Option<(
     }
 }
 
-fn access(arguments: &Arguments) -> Access {
+fn access(arguments: &Arguments, settings: &Settings) -> Access {
     let credentials = match &arguments.kubeconfig {
         Some(path) => Credentials::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
         None => Credentials::Found,
     };
     let namespace = arguments.namespace.as_deref().map(Into::into);
-    Access { credentials, namespace, ..Access::default() }
+    Access { credentials, namespace, metallb: settings.metallb.clone(), ..Access::default() }
 }
 
 /// A process that is part of a cluster.
@@ -153,7 +153,7 @@ impl Member {
         if let Some(at) = arguments.pod.pod_address {
             bound = bound.also_for_reading(at)?;
         }
-        let cluster = Cluster::connect(access(arguments)).await?;
+        let cluster = Cluster::connect(access(arguments, &settings)).await?;
         let host = match part {
             Part::Node => {
                 let (name, named) = (settings.host.clone(), settings.addresses.clone());

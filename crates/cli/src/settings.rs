@@ -10,6 +10,7 @@ mod certificates;
 mod exposed;
 mod front_door;
 mod limits;
+mod pools;
 pub(crate) mod tenants;
 
 use std::{
@@ -18,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::Terms;
+use seaway_cluster::{Access, Terms};
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
     decode::{Fault, Faults, Field},
@@ -66,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) access_log: Option<AccessLog>,
     /// What clients may make the process hold.
     pub(crate) memory: MemoryLimits,
+    /// Where IPAddressPools are read.
+    pub(crate) metallb: Name,
     /// Everything in a cloud is looked at this often.
     pub(crate) audit: Duration,
     /// Load balancers of a cloud in ERROR that do not come back are made again.
@@ -98,6 +101,7 @@ impl Default for Settings {
             pems: Vec::new(),
             access_log: None,
             memory: MemoryLimits::default(),
+            metallb: Access::METALLB.into(),
             audit: Duration::from_secs(300),
             rebuild: false,
             by_default: None,
@@ -122,6 +126,7 @@ impl Settings {
             ("resolvers", self.resolvers != before.resolvers),
             ("lease", self.lease != before.lease),
             ("cloud.audit", self.audit != before.audit),
+            ("pools.metallbNamespace", self.metallb != before.metallb),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -197,6 +202,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     }
     cloud(&file.take("cloud"), &mut settings);
     settings.config.adopt = adopt::read(&file.take("adopt"));
+    pools::read(&file.take("pools"), &mut settings);
     let classes = file.take("loadBalancerClasses");
     if classes.is_set() {
         settings.config.classes = classes.texts().into_iter().map(Name::from).collect();

@@ -13,7 +13,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
     core::DynamicResourceScope,
 };
-use seaway_model::Name;
+use seaway_model::{Kind, Name};
 use tokio::{sync::watch, time::timeout};
 use tracing::{debug, warn};
 
@@ -25,12 +25,29 @@ use crate::{
 };
 
 /// How the API server is reached.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Access {
     pub credentials: Credentials,
     /// Where our Leases are; else the pod's own namespace, or `seaway-system`.
     pub namespace: Option<Name>,
+    /// MetalLB's own: IPAddressPools of others are not read, as MetalLB does not read them.
+    pub metallb: Name,
     pub pace: Pace,
+}
+
+impl Access {
+    pub const METALLB: &str = "metallb-system";
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access {
+            credentials: Credentials::default(),
+            namespace: None,
+            metallb: Access::METALLB.into(),
+            pace: Pace::default(),
+        }
+    }
 }
 
 /// Tokens in files are read again each minute, exec plugins asked again when what they gave expires; a kubeconfig is
@@ -142,8 +159,12 @@ impl Cluster {
         lock(&self.0.client).clone()
     }
 
+    /// All that are read of a kind.
     pub(crate) fn all(&self, watched: &Watched) -> Api<Told> {
-        Api::all_with(self.client(), &watched.resource())
+        match watched.kind {
+            Kind::IPAddressPool => self.within(watched, &self.0.access.metallb),
+            _ => Api::all_with(self.client(), &watched.resource()),
+        }
     }
 
     pub(crate) fn within(&self, watched: &Watched, namespace: &str) -> Api<Told> {

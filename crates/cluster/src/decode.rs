@@ -3,7 +3,7 @@
 use seaway_manifests::{
     FINALIZER,
     decode::{Fault, Faults, Field},
-    object::read_as,
+    object::read_accepted,
     tree::{Node, Value},
 };
 use seaway_model::{Fact, Kind, Name, ObjectRef, Problem, Reason};
@@ -21,6 +21,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Said {
     Fact(Fact),
+    /// What of it is understood; what is not is left out.
+    Partly(Fact, Vec<Problem>),
     /// It is not for us.
     Nothing,
     Broken(ObjectRef, Vec<Problem>),
@@ -34,8 +36,12 @@ pub(crate) fn read(kind: Kind, told: &Told) -> Said {
         Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => Said::Nothing,
         Kind::Address => judged(object(), tree, |root| address::read(root).map(Fact::Address)),
         Kind::LoadBalancerHost => judged(object(), tree, |root| host::read(root).map(Fact::Host)),
-        _ => match read_as(kind, tree) {
-            Some(Ok(read)) => read.facts.into_iter().next().map_or(Said::Nothing, Said::Fact),
+        _ => match read_accepted(kind, tree) {
+            Some(Ok(read)) => match read.object.facts.into_iter().next() {
+                None => Said::Nothing,
+                Some(fact) if read.left_out.is_empty() => Said::Fact(fact),
+                Some(fact) => Said::Partly(fact, left_out(&object(), read.left_out)),
+            },
             Some(Err(broken)) => {
                 let object = object();
                 Said::Broken(object.clone(), problems(&object, broken.faults))
@@ -59,6 +65,15 @@ fn problems(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
         Problem::new(object.clone(), Reason::Invalid, message)
             .at(field)
             .fix("until it is mended, what it said before goes on")
+    };
+    faults.into_iter().map(told).collect()
+}
+
+fn left_out(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
+    let told = |Fault { field, message, .. }| {
+        let message = format!("this field is not understood and is left out: {message}");
+        let fix = "The API server accepted it: upgrade Seaway. The rest of the object is followed.";
+        Problem::new(object.clone(), Reason::Invalid, message).at(field).fix(fix)
     };
     faults.into_iter().map(told).collect()
 }
@@ -143,11 +158,25 @@ pub(crate) mod tests {
 
     #[test]
     fn an_object_that_cannot_be_read_is_told_by_field() {
-        let told = told(r#"{"metadata": {"name": "a", "namespace": "x"}, "spec": {"ports": [{"port": 0}]}}"#);
-        let Said::Broken(object, problems) = read(Kind::Service, &told) else { panic!("is refused") };
-        assert_eq!(object, ObjectRef::new(Kind::Service, "x", "a"));
-        assert_eq!(&*problems[0].field, "spec.ports[0].port");
+        let told = told(r#"{"metadata": {"name": "a"}, "spec": {"addresses": ["here"]}}"#);
+        let Said::Broken(object, problems) = read(Kind::AddressPool, &told) else { panic!("is refused") };
+        assert_eq!(object, ObjectRef::new(Kind::AddressPool, "", "a"));
+        assert_eq!(&*problems[0].field, "spec.addresses[0]");
         assert!(problems[0].place.is_none(), "there is no file");
+    }
+
+    #[test]
+    fn a_service_that_the_api_server_accepted_is_followed_whatever_we_make_of_it() {
+        let told = told(
+            r#"{"metadata": {"name": "a", "namespace": "x"}, "spec": {"type": "LoadBalancer", "ports": [
+                {"name": "new", "port": 443, "protocol": "QUIC"}, {"name": "web", "port": 8080}]}}"#,
+        );
+        let Said::Partly(Fact::Service(service), problems) = read(Kind::Service, &told) else {
+            panic!("it is followed")
+        };
+        assert_eq!(service.ports.iter().map(|it| it.port).collect::<Vec<_>>(), [8080]);
+        assert_eq!((problems.len(), &*problems[0].field), (1, "spec.ports[0].protocol"));
+        assert!(problems[0].fix.contains("upgrade Seaway"), "{:?}", problems[0]);
     }
 
     #[test]

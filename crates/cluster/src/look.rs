@@ -186,10 +186,18 @@ impl Cluster {
 
 impl Sight {
     fn learn(&mut self, of: &Watched, told: &Told, pulse: &impl Fn(&str) -> Pulse) {
-        match decode::read(of.kind, told) {
-            Said::Nothing => {}
-            Said::Broken(object, problems) => self.changes.push(Change::Reported(object, problems)),
-            Said::Fact(Fact::Host(report)) => {
+        let fact = match decode::read(of.kind, told) {
+            Said::Nothing => return,
+            Said::Broken(object, problems) => return self.changes.push(Change::Reported(object, problems)),
+            Said::Fact(fact) => fact,
+            Said::Partly(fact, problems) => {
+                let object = problems.first().map(|it| it.object.clone());
+                self.changes.extend(object.map(|it| Change::Reported(it, problems)));
+                fact
+            }
+        };
+        match fact {
+            Fact::Host(report) => {
                 let pulse = pulse(&format!("{}{}", pulses::PREFIX, report.host));
                 let faults = Faults::default();
                 self.hosts
@@ -198,7 +206,7 @@ impl Sight {
                     self.changes.push(Change::Put(Fact::Host(report)));
                 }
             }
-            Said::Fact(fact) => {
+            fact => {
                 if let Fact::Service(service) = &fact {
                     let (namespace, name) = (service.meta.namespace.clone(), service.meta.name.clone());
                     self.services.push(decode::published(told).sight(namespace, name));

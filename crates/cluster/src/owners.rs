@@ -55,7 +55,7 @@ fn services() -> &'static Watched {
 /// What cannot be read is there all the same.
 fn read(told: &Told) -> Result<Arc<Service>, String> {
     match decode::read(Kind::Service, told) {
-        Said::Fact(Fact::Service(it)) => Ok(it),
+        Said::Fact(Fact::Service(it)) | Said::Partly(Fact::Service(it), _) => Ok(it),
         _ => Err(format!("{}/{} is there, and cannot be read", told.namespace(), told.name())),
     }
 }

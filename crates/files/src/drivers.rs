@@ -311,6 +311,7 @@ mod tests {
                 pool: None,
                 shown: seaway_model::outcome::Shown::default(),
                 waits: None,
+                takes_over: true,
             }))
         };
         let wanted = [status(1), status(2)];

@@ -4,6 +4,7 @@
 //! endpoints may be on the loopback, because here they run on this very machine, and an EndpointSlice must name its
 //! Service, because here nobody else could use it.
 
+mod accepted;
 mod addresses;
 mod endpoints;
 mod http_route;
@@ -18,6 +19,7 @@ pub(crate) mod words;
 use seaway_model::{Fact, Kind, Name, ObjectRef};
 
 pub use self::{
+    accepted::{Accepted, read_accepted},
     meta::{HONOURED, uid, uuid},
     service::{FINALIZER, MANAGER},
     things::unwritten_namespace,

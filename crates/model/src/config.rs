@@ -2,6 +2,7 @@
 
 mod adopt;
 mod cloud;
+mod pools;
 mod tenants;
 
 use std::{
@@ -20,7 +21,7 @@ use crate::{
     name::{Name, ObjectRef},
 };
 
-pub use self::{adopt::*, cloud::*, tenants::*};
+pub use self::{adopt::*, cloud::*, pools::*, tenants::*};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -34,6 +35,7 @@ pub struct Config {
     pub orphans: Orphans,
     /// Which Services of clouds are adopted that another controller serves, and how fast.
     pub adopt: Adopt,
+    pub pools: PoolRules,
     /// `tcpServices` and `udpServices`, in their order.
     pub exposed: Vec<Exposed>,
     pub front_door: FrontDoor,
@@ -198,6 +200,7 @@ impl Default for Config {
             clouds: BTreeMap::new(),
             orphans: Orphans::Report,
             adopt: Adopt::default(),
+            pools: PoolRules::default(),
             exposed: Vec::new(),
             front_door: FrontDoor::default(),
             status_page: Vec::new(),

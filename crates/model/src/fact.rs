@@ -86,6 +86,9 @@ pub struct Service {
     pub held: Held,
     /// What its status says already, whoever wrote that: heard when addresses are given out for the first time.
     pub published: Vec<IpAddr>,
+    /// Whether Seaway wrote that.
+    #[serde(default)]
+    pub published_by_us: bool,
     /// The last write by another cloud controller manager: kept apart, as `held` is.
     #[serde(default)]
     pub other_write: Option<OtherWrite>,
@@ -220,6 +223,12 @@ pub struct AddressPool {
     pub ranges: Vec<IpRange>,
     /// The serving hosts' own addresses, rather than ranges.
     pub hosts: bool,
+    /// In a cluster, those of control planes, too.
+    #[serde(default)]
+    pub control_planes: bool,
+    /// In a cluster, ports of the machines that Services may have at hosts' own addresses all the same.
+    #[serde(default)]
+    pub reserved_ports: BTreeSet<u16>,
     pub auto_assign: bool,
     pub avoid_buggy: bool,
     /// Lower is asked first; 0 is "no opinion" and comes last, as MetalLB has it.

@@ -120,6 +120,9 @@ pub struct Status {
     /// What it waits for, and since when: `load balancer 8c1f… is PENDING_CREATE since 12:03:00Z`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Name>,
+    /// What another controller published may be replaced by it.
+    #[serde(skip)]
+    pub takes_over: bool,
 }
 
 /// How addresses are told to whoever wants to reach them.

@@ -54,12 +54,20 @@ pub enum Reason {
     NoPool,
     /// Every address of the pools that may is taken.
     PoolExhausted,
+    /// The pool of an address cannot be seen; the address stays.
+    PoolMissing,
+    /// The pool of an address excludes it now; the address ends after a while.
+    AddressExcluded,
     /// The requested address is in no pool that this Service may use.
     AddressOutsidePools,
     /// The requested address is somebody else's.
     AddressTaken,
     /// The port is taken on that address by another Service.
     PortConflict,
+    /// The port is one that the machines need, and the address one of theirs.
+    PortReserved,
+    /// No host may serve, as all are Nodes that are excluded from load balancers.
+    HostsExcluded,
     /// A path or a host name that leads to somebody else already.
     RouteConflict,
     /// A process that is not ours listens there.
@@ -121,9 +129,13 @@ impl Reason {
             Reason::NoSuchService => "NoSuchService",
             Reason::NoPool => "NoPool",
             Reason::PoolExhausted => "PoolExhausted",
+            Reason::PoolMissing => "PoolMissing",
+            Reason::AddressExcluded => "AddressExcluded",
             Reason::AddressOutsidePools => "AddressOutsidePools",
             Reason::AddressTaken => "AddressTaken",
             Reason::PortConflict => "PortConflict",
+            Reason::PortReserved => "PortReserved",
+            Reason::HostsExcluded => "HostsExcluded",
             Reason::RouteConflict => "RouteConflict",
             Reason::PortInUse => "PortInUse",
             Reason::BadCertificate => "BadCertificate",

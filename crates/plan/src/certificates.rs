@@ -7,7 +7,7 @@
 //! One that cannot be read takes nothing away: what the Secret held before goes on. Whether a key is that of its
 //! certificate is found out by who uses it.
 
-mod calendar;
+pub(crate) mod calendar;
 pub(crate) mod pem;
 #[cfg(test)]
 pub(crate) mod tests;

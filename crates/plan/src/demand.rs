@@ -92,6 +92,13 @@ impl Demand {
         Some(demand)
     }
 
+    /// What a Service asks of our own data plane, whatever settings say.
+    pub(crate) fn of_native(service: &Arc<Service>, config: &Config) -> Demand {
+        let mut demand = Demand::new(whose(service), service, own_ports(service).collect(), config);
+        demand.problems.extend(demand.unknown_ports());
+        demand
+    }
+
     /// What is wanted of those ports of a Service that the front door leads to.
     pub(crate) fn at_front_door(service: &Arc<Service>, wanted: &BTreeSet<u16>, config: &Config) -> Demand {
         let led_to = |it: &DemandPort| it.port.protocol == L4::Tcp && wanted.contains(&it.listen);
@@ -335,7 +342,7 @@ fn released_by<'c>(
     config.clouds.iter().next().filter(|_| is_held)
 }
 
-fn is_native(service: &Service, config: &Config) -> bool {
+pub(crate) fn is_native(service: &Service, config: &Config) -> bool {
     match &service.class {
         Some(class) => config.classes.contains(class),
         None => config.classless,

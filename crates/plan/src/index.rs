@@ -216,12 +216,17 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 const FALSE: [&str; 6] = ["false", "False", "FALSE", "f", "F", "0"];
 /// The same, of old, whatever the value.
 const EXCLUDED_OF_OLD: &str = "alpha.service-controller.kubernetes.io/exclude-balancer";
+const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 pub(crate) fn is_excluded(node: &Node) -> bool {
     let labels = &node.meta.labels;
     labels.get(EXCLUDED).is_some_and(|it| !FALSE.contains(&it.as_str()))
         || labels.contains_key(EXCLUDED_OF_OLD)
+}
+
+pub(crate) fn is_control_plane(node: &Node) -> bool {
+    CONTROL_PLANE.iter().any(|it| node.meta.labels.contains_key(*it))
 }
 
 pub(crate) fn zone(node: &Node) -> Option<&Name> {
@@ -231,7 +236,7 @@ pub(crate) fn zone(node: &Node) -> Option<&Name> {
 /// What of a Node anything is planned from.
 fn used(node: &Node) -> impl PartialEq + '_ {
     let addresses = (&node.addresses, &node.external);
-    let state = (node.ready, node.unschedulable, node.leaving, is_excluded(node));
+    let state = (node.ready, node.unschedulable, node.leaving, is_excluded(node), is_control_plane(node));
     (addresses, state, zone(node), node.provider_id.as_ref())
 }
 

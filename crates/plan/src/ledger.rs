@@ -18,6 +18,8 @@ mod claim;
 mod decide;
 mod follow;
 mod holdings;
+mod hosts;
+mod keep;
 mod pools;
 mod refuse;
 mod runs;
@@ -32,18 +34,24 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Name, ObjectRef, Owner, Problem,
+    Address, AddressState, Name, ObjectRef, Owner, Problem, Time,
     address::PLAN_VERSION,
+    config::PoolRules,
     fact::{AddressPool, HostReport},
     load_balancer::Family,
 };
 
-pub use self::claim::{Claim, FamilyUse, Grant, PoolUse, Touched};
 use self::{
     claim::Age,
     decide::{Decision, View, Waits},
     holdings::Holdings,
-    pools::{Hosts, Pools, gives, merged, size},
+    hosts::Hosts,
+    keep::{Ends, Reserved},
+    pools::{Pools, gives, merged, size},
+};
+pub use self::{
+    claim::{Claim, FamilyUse, Grant, PoolUse, Touched},
+    hosts::HostNode,
 };
 
 #[derive(Default)]
@@ -63,6 +71,13 @@ pub struct Ledger {
     hungry: BTreeSet<Age>,
     /// Who waits for somebody in particular to give something up.
     blocked: BTreeSet<Age>,
+    rules: PoolRules,
+    now: Option<Time>,
+    /// Owners of addresses that pools exclude.
+    ending: BTreeMap<Owner, Ends>,
+    /// Hosts' own addresses that owners had before this process began.
+    remembered: BTreeMap<Owner, Vec<IpAddr>>,
+    reserved: Reserved,
 }
 
 /// An owner as it stands with us.
@@ -155,8 +170,10 @@ impl Ledger {
         }
         self.settling = true;
         let mut touched = Touched::default();
-        let (returning, new): (Vec<Age>, Vec<Age>) =
-            self.ages().into_iter().partition(|age| self.holdings.formerly(&age.owner).next().is_some());
+        let had = |age: &Age| {
+            self.remembered.contains_key(&age.owner) || self.holdings.formerly(&age.owner).next().is_some()
+        };
+        let (returning, new): (Vec<Age>, Vec<Age>) = self.ages().into_iter().partition(had);
         for age in &returning {
             self.hear(&age.owner, &mut touched);
         }
@@ -215,6 +232,7 @@ impl Ledger {
         let mut touched = Touched::default();
         let loosened = self.settle_on(owner, Decision::default(), &mut touched);
         self.owners.remove(owner);
+        self.remembered.remove(owner);
         touched.withdrawn.clear();
         if loosened {
             self.hear_waiting(None, &mut touched);
@@ -333,7 +351,18 @@ impl Ledger {
     /// Decides on one owner again. True if somebody else may get more by it.
     fn hear(&mut self, owner: &Owner, touched: &mut Touched) -> bool {
         let Some(standing) = self.owners.get(owner) else { return false };
-        let view = View { pools: &self.pools, holdings: &self.holdings, hosts: &self.hosts };
+        let none = Ends::new();
+        let view = View {
+            pools: &self.pools,
+            holdings: &self.holdings,
+            hosts: &self.hosts,
+            rules: self.rules,
+            now: self.now,
+            ends: self.ending.get(owner).unwrap_or(&none),
+            remembered: &self.remembered,
+            reserved: &self.reserved,
+            settling: self.settling,
+        };
         let had = standing.grant.as_ref();
         let decision =
             if self.follows { view.follow(&standing.claim, had) } else { view.decide(&standing.claim, had) };
@@ -342,7 +371,11 @@ impl Ledger {
 
     fn settle_on(&mut self, owner: &Owner, decision: Decision, touched: &mut Touched) -> bool {
         let Some(standing) = self.owners.get_mut(owner) else { return false };
-        let Decision { grant, problems, places, waits } = decision;
+        let Decision { grant, problems, places, waits, ends } = decision;
+        match ends.is_empty() {
+            true => self.ending.remove(owner),
+            false => self.ending.insert(owner.clone(), ends),
+        };
         if standing.grant != grant || standing.problems != problems {
             touched.owners.insert(owner.clone());
         }

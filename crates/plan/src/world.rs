@@ -14,6 +14,7 @@ mod own_listeners;
 mod owners;
 mod released;
 mod status;
+mod takeover;
 mod written;
 
 use std::{
@@ -98,6 +99,10 @@ pub struct World {
     under_way: BTreeSet<IpAddr>,
     /// What statuses say, for whoever begins to give addresses out.
     published: HashMap<ServiceKey, Vec<IpAddr>>,
+    /// Of those, what Seaway wrote.
+    published_by_us: BTreeSet<ServiceKey>,
+    /// Of how many Addresses, as they are written.
+    holders: HashMap<Owner, usize>,
     holds: Holds,
     /// Written by rules that we do not know: what they said before goes on.
     unknown: BTreeMap<IpAddr, Arc<Address>>,
@@ -142,7 +147,8 @@ fn is_for_one(unit: &Unit) -> bool {
 
 impl World {
     pub fn new(roles: Roles, placements: Vec<Arc<dyn Placement>>, config: Arc<Config>) -> World {
-        let ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
+        let mut ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
+        ledger.set_rules(config.pools);
         let mut index = Index::default();
         index.own.set_status_page(&config.status_page);
         index.own.set_rules(config.tenants.members);
@@ -163,6 +169,8 @@ impl World {
             newest: 0,
             under_way: BTreeSet::new(),
             published: HashMap::new(),
+            published_by_us: BTreeSet::new(),
+            holders: HashMap::new(),
             holds: Holds::default(),
             unknown: BTreeMap::new(),
             owners: HashMap::new(),
@@ -276,6 +284,7 @@ impl World {
             Change::Time(now) => {
                 self.age_deletions(now);
                 self.age_adoptions(now);
+                self.age_addresses(now);
                 self.age(now);
             }
         }
@@ -349,6 +358,7 @@ impl World {
             FactRef::Object(object) if object.kind == Kind::Service => {
                 let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
                 self.published.remove(&key);
+                self.published_by_us.remove(&key);
                 let uid = self.index.service(&key).map(|it| it.meta.uid.clone());
                 for touched in self.index.remove(reference) {
                     self.follow(touched);
@@ -424,22 +434,12 @@ impl World {
         self.refresh_all();
         std::mem::take(&mut self.found).into_iter().for_each(|unit| self.find(unit));
         self.adopt_published();
+        self.remember_hosts();
         let touched = self.ledger.settle();
         self.regrant(touched);
         self.rewrite();
         self.presence_changed();
         self.look_at_all_released();
-    }
-
-    fn stand(&mut self, unit: Unit, what: Option<Name>) {
-        let before = match &what {
-            Some(what) => self.stands.insert(unit.clone(), what.clone()),
-            None => self.stands.remove(&unit),
-        };
-        if before != what {
-            let owners = self.unit_owners.get(&unit).into_iter().flatten();
-            self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
-        }
     }
 
     /// What became of a Unit.

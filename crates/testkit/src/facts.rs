@@ -1,6 +1,10 @@
 //! Facts as sources would tell them, for tests of whatever reads facts.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use seaway_model::{
     Change, Fact, IpRange, Kind, L4, ObjectRef, Owner,
@@ -50,6 +54,7 @@ pub fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
         held: seaway_model::fact::Held::No,
         publish_not_ready: false,
         published: Vec::new(),
+        published_by_us: false,
         other_write: None,
     }
 }
@@ -102,6 +107,8 @@ pub fn pool(range: (&str, &str)) -> Change {
         created: None,
         ranges: vec![IpRange::new(ip(range.0), ip(range.1)).expect("a range")],
         hosts: false,
+        control_planes: false,
+        reserved_ports: BTreeSet::new(),
         auto_assign: true,
         avoid_buggy: false,
         priority: 0,

@@ -85,7 +85,8 @@ fn shown(arguments: &Plan, file: &Path) -> Result<ExitCode> {
 
 async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<Prospect>> {
     let credentials = credentials(arguments.kubeconfig.as_deref(), arguments.context.as_deref());
-    let cluster = Cluster::connect(Access { credentials, ..Access::default() }).await?;
+    let metallb = settings.metallb.clone();
+    let cluster = Cluster::connect(Access { credentials, metallb, ..Access::default() }).await?;
     let sight = cluster.look().await.map_err(|it| anyhow!(it.0.line()))?;
     for unseen in &sight.unseen {
         output::error(&format!("warning: {}", unseen.line()));

@@ -18,6 +18,7 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
         None if part == Part::Controller => cloud::without(settings),
         None => {}
     }
+    settings.config.pools.cluster = true;
     // Other programs may have ports 80 and 443 of a cluster's hosts.
     let opens = &mut settings.config.front_door.opens;
     if *opens == Opens::WhenNeeded {

@@ -9,8 +9,11 @@ use seaway_model::{
 pub(super) fn read(field: &Field<'_>) -> Adopt {
     let section = field.object();
     let modes = [("observe", AdoptMode::Observe), ("ask", AdoptMode::Ask), ("all", AdoptMode::All)];
+    let mode = section.take("mode").one_of(&modes);
     let adopt = Adopt {
-        mode: section.take("mode").one_of(&modes).unwrap_or_default(),
+        mode: mode.unwrap_or_default(),
+        // What another controller published is taken over only by a word.
+        native: mode.unwrap_or(AdoptMode::Observe),
         only: canary(&section.take("only")),
         per_minute: section.take("perMinute").within(1, 100_000),
         stop_after: section.take("stopAfter").within(1, 100_000),
@@ -84,7 +87,11 @@ mod tests {
             names: vec![("shop".into(), "web".into())],
         };
         let mode = AdoptMode::Ask;
-        assert_eq!(read, Adopt { mode, only, per_minute: Some(5), stop_after: Some(3), beside_occm: true });
+        assert_eq!(adopt("adopt: {perMinute: 5}").native, AdoptMode::Observe);
+        assert_eq!(
+            read,
+            Adopt { mode, native: mode, only, per_minute: Some(5), stop_after: Some(3), beside_occm: true }
+        );
     }
 
     #[test]

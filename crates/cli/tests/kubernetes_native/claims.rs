@@ -70,6 +70,9 @@ fn addresses_are_given_as_services_and_pools_ask_and_say() {
     let by = ["--subresource=status", "--type=merge", "--field-manager=metallb", "-p", left];
     scene.cluster.kubectl(&[&["patch", "service", "old"], &by[..]].concat());
     scene.install();
+    scene.configuration = "{defaultDriver: native, pools: {grace: 1s, metallbNamespace: default}, \
+                           adopt: {mode: all}, \
+                           admin: {listen: [\"127.0.0.1:0\"]}}";
     scene.lead("controller");
     until_given(&scene, "old", &["203.0.113.1"]);
     until_given(&scene, "newcomer", &["203.0.113.0"]);
@@ -200,18 +203,19 @@ fn pools(scene: &Scene) {
     let columns: Vec<&str> = table.lines().next().unwrap_or_default().split_whitespace().collect();
     assert_eq!(columns, ["NAME", "ADDRESSES", "USED", "FREE", "READY", "AGE"], "{table}");
 
-    // It shrinks: who lies outside loses it, and who does not keeps his.
+    // It shrinks: who lies outside loses it after a while, and who does not keeps his.
     scene.cluster.apply(&two.replace("198.51.100.1-198.51.100.2", "198.51.100.1/32"));
     until("it is withdrawn", || given(scene, "other").is_empty());
     until("it is told", || problems(scene, "default", "other").contains("pool two"));
     assert_eq!(given(scene, "one"), ["198.51.100.1"]);
-    // Deleted and made again: nobody steals, whoever waits.
+    // Deleted and made again: everybody keeps his, and nobody steals, whoever waits.
     scene.cluster.apply(&two);
     until("there is room again", || given(scene, "other").len() == 1);
     scene.cluster.kubectl(&["delete", "addresspool", "two"]);
     until("both are told", || {
-        ["one", "other"].iter().all(|it| problems(scene, "default", it).contains("two"))
+        ["one", "other"].iter().all(|it| problems(scene, "default", it).contains("pool two cannot be seen"))
     });
+    assert!(["one", "other"].iter().all(|it| given(scene, it).len() == 1), "and keep their addresses");
     scene.cluster.apply(&saying("thief", "default", "seaway.dev/address-pool: two", 80));
     until("it is told, too", || !problems(scene, "default", "thief").is_empty());
     scene.cluster.apply(&two);

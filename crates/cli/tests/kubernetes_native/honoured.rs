@@ -7,10 +7,10 @@ use std::{
 
 use seaway_testkit::{
     kubernetes::Node,
-    topology::{Namespace, until},
+    topology::{Namespace, until, until_within},
 };
 
-use crate::scene::{Scene, deployment, service};
+use crate::scene::{A_TERM, Scene, deployment, service};
 
 /// How long a client stays away before its pod is chosen anew; it must be longer than this machine stands still at times.
 const AFFINITY: Duration = Duration::from_secs(10);
@@ -329,18 +329,33 @@ fn beside(scene: &mut Scene) {
     scene.kill("bank");
 }
 
-/// Without a pool, hosts serve at their own addresses.
+/// Without a pool nothing is given; hosts serve at their own addresses where a pool says so, and keep them when it goes.
 fn on_hosts(scene: &Scene) {
     scene.cluster.kubectl(&["delete", "services", "--all"]);
     scene.cluster.kubectl(&["delete", "addresspool", "public"]);
     scene.cluster.apply(&service("homely", "selector: {app: shop}"));
     let own = &scene.nodes[0].addresses()[0];
     let told = || scene.field("service/homely", "{.status.loadBalancer.ingress[*].ip}");
-    until("hosts' own addresses are told", || told().split_whitespace().any(|it| it == own));
+    let problem = |part: &str| condition(scene, "homely", "Problems", "message").contains(part);
+    until("the pool to write is told", || problem("kind: AddressPool"));
+    assert_eq!(told(), "", "no address is published that nobody asked for");
+    scene.cluster.apply(
+        "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: ours}\nspec: {hosts: true}\n",
+    );
+    // Of the machines' addresses those alone that Nodes say are theirs; of the bank's, until it counts as dead.
+    let known: BTreeSet<&str> = scene.nodes.iter().map(|it| &*it.addresses()[0]).collect();
+    until_within(A_TERM, "hosts' own addresses are told", || {
+        told().split_whitespace().collect::<BTreeSet<_>>() == known
+    });
     until("they answer", || asked(scene, own).is_some());
     let owners = || scene.field("addresses", "{.items[*].spec.owners[*].name}");
     until("those who are gone have given theirs back", || {
         owners().split_whitespace().all(|it| it == "homely")
     });
     assert_eq!(owners(), "", "nothing is written for them");
+    let before = told();
+    scene.cluster.kubectl(&["delete", "addresspool", "ours"]);
+    until("it is told", || problem("the Service keeps them"));
+    assert_eq!(told(), before);
+    assert!(asked(scene, own).is_some());
 }

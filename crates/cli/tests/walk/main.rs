@@ -13,6 +13,7 @@ mod commands;
 mod demo;
 mod disk;
 mod endpoints;
+mod examples;
 mod folder;
 mod front_door;
 mod harness;

@@ -64,6 +64,7 @@ mod tests {
             pool: None,
             shown: Shown::default(),
             waits: None,
+            takes_over: true,
         }
     }
 }

@@ -87,7 +87,8 @@ impl Output {
         }
         let mut conditions = vec![ready(status)];
         conditions.extend(problems(&status.problems));
-        Output { ingress: published.rival().is_none().then_some(ingress), conditions }
+        let is_left = published.rival().is_some() || published.is_anothers() && !status.takes_over;
+        Output { ingress: (!is_left).then_some(ingress), conditions }
     }
 
     /// Nothing of ours.
@@ -187,6 +188,11 @@ impl Published {
             ready: ready.map(|it| (it.status, it.reason.clone(), it.message.clone())),
             problems: lines(&self.conditions).map(str::to_owned).collect(),
         }
+    }
+
+    /// Another controller gave it addresses, and we said nothing of it yet.
+    fn is_anothers(&self) -> bool {
+        !self.ours && self.other.is_some() && !self.ingress.is_empty()
     }
 
     fn says(&self, at: &str) -> bool {
@@ -314,6 +320,7 @@ mod tests {
             pool: None,
             shown: Shown::default(),
             waits: None,
+            takes_over: true,
         }
     }
 
@@ -396,6 +403,8 @@ mod tests {
         assert!(!taken.is_said_by(&metallb), "a VIP is made a Proxy");
         assert_eq!(taken.ingress.as_ref().map(Vec::len), Some(1));
         assert!(Output::none(&metallb).is_said_by(&metallb), "what we never wrote is not ours to clear");
+        let asked = Status { takes_over: false, ..wanted.clone() };
+        assert_eq!(Output::of(&asked, &metallb).ingress, None, "not without a word");
         let fought = Published { ours: true, ..metallb };
         assert_eq!(fought.rival().map(|it| &**it), Some("metallb"));
         assert_eq!(Output::of(&wanted, &fought).ingress, None);

@@ -254,33 +254,35 @@ impl Feed {
             }
             secrets.is_told_whole(&key);
         }
-        match decode::read(self.watched.kind, told) {
-            Said::Fact(fact) => {
-                let (rivalry, overwritten) = self.note(told, &fact);
-                let mut parting = self.known.put(&key, fact.reference());
-                if let Some(problem) = &rivalry {
-                    self.known.complain(&key, problem.object.clone());
-                    parting.mended = None;
-                }
-                self.part(parting).await?;
-                match &fact {
-                    // What a dead host said last is no news.
-                    Fact::Host(report) if !self.hosts.say(report.clone()) => {}
-                    _ => self.tell(Change::Put(fact)).await?,
-                }
-                if let Some(object) = overwritten {
-                    self.tell(Change::Overwritten(object)).await?;
-                }
-                match rivalry {
-                    Some(problem) => self.tell(Change::Reported(problem.object.clone(), vec![problem])).await,
-                    None => Ok(()),
-                }
-            }
-            Said::Nothing => self.remove(&key, told.version()).await,
+        let (fact, left_out) = match decode::read(self.watched.kind, told) {
+            Said::Fact(fact) => (fact, Vec::new()),
+            Said::Partly(fact, left_out) => (fact, left_out),
+            Said::Nothing => return self.remove(&key, told.version()).await,
             Said::Broken(object, problems) => {
                 self.known.complain(&key, object.clone());
-                self.tell(Change::Reported(object, problems)).await
+                return self.tell(Change::Reported(object, problems)).await;
             }
+        };
+        let (rivalry, overwritten) = self.note(told, &fact);
+        let mut parting = self.known.put(&key, fact.reference());
+        let problems: Vec<Problem> = rivalry.into_iter().chain(left_out).collect();
+        let complaint = problems.first().map(|it| it.object.clone());
+        if let Some(object) = &complaint {
+            self.known.complain(&key, object.clone());
+            parting.mended = None;
+        }
+        self.part(parting).await?;
+        match &fact {
+            // What a dead host said last is no news.
+            Fact::Host(report) if !self.hosts.say(report.clone()) => {}
+            _ => self.tell(Change::Put(fact)).await?,
+        }
+        if let Some(object) = overwritten {
+            self.tell(Change::Overwritten(object)).await?;
+        }
+        match complaint {
+            Some(object) => self.tell(Change::Reported(object, problems)).await,
+            None => Ok(()),
         }
     }
 

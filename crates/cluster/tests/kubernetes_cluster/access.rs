@@ -91,8 +91,8 @@ async fn wrong_credentials_and_none_are_told_with_their_mend() {
     let path = folder.path().join("kubeconfig");
     let access = |path: &std::path::Path| Access {
         credentials: Credentials::Kubeconfig { path: path.to_owned(), context: None },
-        namespace: None,
         pace: PACE,
+        ..Access::default()
     };
     let missing = Cluster::connect(access(&path)).await.err().expect("there is none");
     assert!(

@@ -116,7 +116,8 @@ impl Drop for Scene {
 
 pub(crate) async fn connect(kubeconfig: &Path, pace: Pace) -> Cluster {
     let credentials = Credentials::Kubeconfig { path: kubeconfig.to_owned(), context: None };
-    let access = Access { credentials, namespace: Some("default".into()), pace };
+    // Tests have namespaces of their own, all at once: pools of all are read.
+    let access = Access { credentials, namespace: Some("default".into()), metallb: "".into(), pace };
     Cluster::connect(access).await.expect("the kubeconfig is good")
 }
 

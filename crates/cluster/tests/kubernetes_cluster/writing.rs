@@ -153,6 +153,7 @@ impl Told {
             pool: None,
             shown: seaway_model::outcome::Shown::default(),
             waits: None,
+            takes_over: true,
         }))
     }
 

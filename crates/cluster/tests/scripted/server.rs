@@ -58,7 +58,7 @@ pub(crate) async fn server(
         ..Pace::default()
     };
     let credentials = Credentials::Kubeconfig { path, context: None };
-    let access = Access { credentials, namespace: Some("default".into()), pace };
+    let access = Access { credentials, namespace: Some("default".into()), metallb: "default".into(), pace };
     let cluster = Cluster::connect(access).await.expect("a kubeconfig");
     (cluster, asked, folder)
 }

@@ -280,7 +280,9 @@ fn pool(name: &str, version: &str) -> String {
 }
 
 async fn told_of_pools(answers: Vec<Answer>, told: &[&str]) {
-    let mut heard = begin_with(Kind::IPAddressPool, "/ipaddresspools?", &[], answers).await;
+    // Those of MetalLB's own namespace are asked for, and no others.
+    let path = "/namespaces/default/ipaddresspools?";
+    let mut heard = begin_with(Kind::IPAddressPool, path, &[], answers).await;
     for wanted in told {
         let next = heard.next().await;
         assert!(next.starts_with(wanted), "{next} where {wanted} was to be told");

@@ -175,6 +175,7 @@ mod tests {
             pool: None,
             shown: seaway_model::outcome::Shown::default(),
             waits: None,
+            takes_over: true,
         };
         (owner, Arc::new(status))
     }

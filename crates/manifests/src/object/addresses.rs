@@ -4,8 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::decode::Field;
 
-/// Refuses what no endpoint can be. The loopback may be one here, unlike in a cluster: a folder is about this machine.
-pub(super) fn endpoint(field: &Field<'_>, written: &str, ip: IpAddr) {
+/// Refuses what no endpoint can be, and tells whether it is one. The loopback may be one here, unlike in a cluster: a
+/// folder is about this machine.
+pub(super) fn endpoint(field: &Field<'_>, written: &str, ip: IpAddr) -> bool {
     let why = if ip.is_unspecified() {
         "may not be unspecified (0.0.0.0 or ::)"
     } else if link_local(ip) {
@@ -13,9 +14,10 @@ pub(super) fn endpoint(field: &Field<'_>, written: &str, ip: IpAddr) {
     } else if link_local_multicast(ip) {
         "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
     } else {
-        return;
+        return true;
     };
     field.invalid(written, why);
+    false
 }
 
 fn link_local(ip: IpAddr) -> bool {

@@ -52,7 +52,7 @@ fn subset(item: &Field<'_>) -> (Vec<EndpointPort>, Vec<Endpoint>) {
     let ports = list.items().filter_map(|port| {
         let name = ports::name(&port, several);
         ports::app_protocol(&port);
-        let protocol = ports::protocol(&port);
+        let protocol = ports::protocol(&port)?;
         Some(EndpointPort { name, protocol, port: Some(ports::number(&port)?) })
     });
     (ports.collect(), endpoints)

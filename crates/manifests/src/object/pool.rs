@@ -6,6 +6,8 @@
 //! metadata: {name: public}
 //! spec:
 //!   addresses: [192.0.2.0/28, 198.51.100.7-198.51.100.9, 2001:db8::5]   # or `hosts: true`
+//!   controlPlanes: false      # with `hosts`, in a cluster: those of control planes, too
+//!   reservedPorts: []         # with `hosts`, in a cluster: ports of the machines that Services may have
 //!   autoAssign: true          # used by Services that name no pool
 //!   avoidBuggyIPs: false      # leave out .0 and .255
 //!   priority: 0               # lower is asked first; 0 comes last
@@ -14,7 +16,7 @@
 //!   serviceSelectors: []
 //! ```
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use ipnet::IpNet;
 use seaway_model::{
@@ -40,7 +42,14 @@ pub(super) fn ours(root: &Field<'_>) -> Option<Vec<Fact>> {
         (true, 1..) => addresses.forbidden("may not be set when `hosts` is true"),
         _ => {}
     }
-    pool(&spec, &spec, naming.kind, meta, ranges, hosts)
+    let only_of_hosts = [spec.child("controlPlanes"), spec.child("reservedPorts")];
+    for field in only_of_hosts.iter().filter(|field| !hosts && field.is_set()) {
+        field.forbidden("may only be set when `hosts` is true");
+    }
+    let read = pool(&spec, &spec, naming.kind, meta, ranges)?;
+    let control_planes = only_of_hosts[0].bool().unwrap_or(false);
+    let reserved_ports = only_of_hosts[1].items().filter_map(|item| item.port()).collect();
+    Some(vec![Fact::AddressPool(Arc::new(AddressPool { hosts, control_planes, reserved_ports, ..read }))])
 }
 
 pub(super) fn metallb(root: &Field<'_>) -> Option<Vec<Fact>> {
@@ -52,7 +61,8 @@ pub(super) fn metallb(root: &Field<'_>) -> Option<Vec<Fact>> {
     if addresses.items().len() == 0 {
         addresses.required("pool has no prefixes defined");
     }
-    pool(&spec, &spec.child("serviceAllocation"), naming.kind, meta, ranges, false)
+    let read = pool(&spec, &spec.child("serviceAllocation"), naming.kind, meta, ranges)?;
+    Some(vec![Fact::AddressPool(Arc::new(read))])
 }
 
 /// `allocation`: where the fields stand that say who may use it.
@@ -62,8 +72,7 @@ fn pool(
     kind: Kind,
     meta: Option<Meta>,
     ranges: Vec<IpRange>,
-    hosts: bool,
-) -> Option<Vec<Fact>> {
+) -> Option<AddressPool> {
     let auto_assign = spec.child("autoAssign").bool().unwrap_or(true);
     let avoid_buggy = spec.child("avoidBuggyIPs").bool().unwrap_or(false);
     let priority = allocation.child("priority").within(0, i64::from(i32::MAX)).unwrap_or(0);
@@ -80,18 +89,20 @@ fn pool(
     let namespace_selectors = selectors(&allocation.child("namespaceSelectors"));
     let service_selectors = selectors(&allocation.child("serviceSelectors"));
     let meta = meta?;
-    Some(vec![Fact::AddressPool(Arc::new(AddressPool {
+    Some(AddressPool {
         object: ObjectRef::new(kind, meta.namespace, meta.name),
         created: meta.created,
         ranges,
-        hosts,
+        hosts: false,
+        control_planes: false,
+        reserved_ports: BTreeSet::new(),
         auto_assign,
         avoid_buggy,
         priority,
         namespaces,
         namespace_selectors,
         service_selectors,
-    }))])
+    })
 }
 
 fn ranges(list: &Field<'_>, single: bool) -> Vec<IpRange> {
@@ -188,6 +199,9 @@ mod tests {
         assert_eq!(told, ["192.0.2.0-192.0.2.3", "198.51.100.7-198.51.100.9", "2001:db8::5"]);
         assert_eq!((read.auto_assign, read.avoid_buggy, read.hosts, read.priority), (true, false, false, 0));
         assert!(pool(&format!("{OURS}spec: {{hosts: true, autoAssign: no}}\n")).hosts);
+        let open =
+            pool(&format!("{OURS}spec: {{hosts: true, controlPlanes: true, reservedPorts: [22, 6443]}}\n"));
+        assert_eq!((open.control_planes, open.reserved_ports), (true, [22, 6443].into()));
     }
 
     #[test]
@@ -213,6 +227,16 @@ mod tests {
                 OURS,
                 "spec: {hosts: true, addresses: [10.0.0.1]}\n",
                 "4 spec.addresses: Forbidden: may not be set when `hosts` is true",
+            ),
+            (
+                OURS,
+                "spec: {addresses: [10.0.0.1], controlPlanes: true}\n",
+                "4 spec.controlPlanes: Forbidden: may only be set when `hosts` is true",
+            ),
+            (
+                OURS,
+                "spec: {hosts: true, reservedPorts: [0]}\n",
+                "4 spec.reservedPorts[0]: Invalid value: 0: must be between 1 and 65535, inclusive",
             ),
             (
                 OURS,

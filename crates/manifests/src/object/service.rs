@@ -13,7 +13,7 @@ use seaway_model::{
 };
 
 pub use self::held::{FINALIZER, MANAGER};
-use self::held::{held, is_leaving, other_write};
+use self::held::{held, is_leaving, other_write, published_by_us};
 use super::{
     meta::{self, Naming, judge},
     words,
@@ -82,6 +82,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         leaving: is_leaving(root),
         held: held(root),
         published: published(root),
+        published_by_us: published_by_us(root),
         other_write: other_write(root),
     };
     Some(vec![Fact::Service(Arc::new(service))])

@@ -58,13 +58,14 @@ fn read_ports(list: &Field<'_>) -> Vec<EndpointPort> {
         list.too_many(list.items().len(), MOST_PORTS);
     }
     let mut ports: Vec<EndpointPort> = Vec::new();
-    for item in list.items().take(MOST_PORTS) {
+    for item in list.items() {
         let name = ports::name(&item, false);
         if ports.iter().any(|other| other.name == name) {
             item.child("name").duplicate(name.as_str());
         }
         ports::app_protocol(&item);
-        ports.push(EndpointPort { name, protocol: ports::protocol(&item), port: item.child("port").port() });
+        let Some(protocol) = ports::protocol(&item) else { continue };
+        ports.push(EndpointPort { name, protocol, port: item.child("port").port() });
     }
     ports
 }
@@ -72,7 +73,6 @@ fn read_ports(list: &Field<'_>) -> Vec<EndpointPort> {
 fn read_endpoints(list: &Field<'_>, kind: Option<Type>) -> Vec<Endpoint> {
     if list.items().len() > MOST_ENDPOINTS {
         list.too_many(list.items().len(), MOST_ENDPOINTS);
-        return Vec::new();
     }
     list.items().filter_map(|item| endpoint(&item, kind)).collect()
 }
@@ -120,8 +120,7 @@ fn address_of(field: &Field<'_>, kind: Option<Type>) -> Option<EndpointAddress> 
             return None;
         }
     };
-    addresses::endpoint(field, text, ip);
-    Some(EndpointAddress::Ip(ip))
+    addresses::endpoint(field, text, ip).then_some(EndpointAddress::Ip(ip))
 }
 
 #[cfg(test)]

@@ -5,10 +5,13 @@ use crate::{
     name::Name,
 };
 
-/// Which Services of clouds are adopted that Seaway does not serve yet. The default adopts all at once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Which Services are adopted that Seaway does not serve yet. The default adopts all of clouds at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adopt {
+    /// Of load balancers of clouds.
     pub mode: AdoptMode,
+    /// Of Services that our own data plane would serve. Where nothing is configured, none is adopted.
+    pub native: AdoptMode,
     pub only: Canary,
     /// So many adoptions begin in a minute; `None`: no limit.
     pub per_minute: Option<u32>,
@@ -16,6 +19,19 @@ pub struct Adopt {
     pub stop_after: Option<u32>,
     /// Load balancers are adopted and made although another cloud controller manager serves Services.
     pub beside_occm: bool,
+}
+
+impl Default for Adopt {
+    fn default() -> Adopt {
+        Adopt {
+            mode: AdoptMode::All,
+            native: AdoptMode::Observe,
+            only: Canary::default(),
+            per_minute: None,
+            stop_after: None,
+            beside_occm: false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

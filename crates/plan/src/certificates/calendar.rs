@@ -48,6 +48,12 @@ pub(super) fn day(at: Time) -> String {
     format!("{year:04}-{month:02}-{:02}", days + 1)
 }
 
+/// `2026-12-01T13:45:00Z`, as the API writes it.
+pub(crate) fn second(at: Time) -> String {
+    let seconds = at.0 % DAY / 1000;
+    format!("{}T{:02}:{:02}:{:02}Z", day(at), seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +74,7 @@ mod tests {
             assert_eq!(day(at), text);
         }
         assert_eq!(midnight(1950, 1, 1), Some(Time(0)));
+        assert_eq!(second(Time(1_795_219_200_000 + 45_296_789)), "2026-11-21T12:34:56Z");
         for (year, month, day) in [(2026, 2, 29), (2100, 2, 29), (2026, 13, 1), (2026, 0, 1), (2026, 1, 0)] {
             assert_eq!(midnight(year, month, day), None);
         }

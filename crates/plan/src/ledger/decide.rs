@@ -11,7 +11,8 @@ use std::{
 };
 
 use seaway_model::{
-    ListenerId, Name, Owner, Problem, Reason,
+    ListenerId, Name, Owner, Problem, Reason, Time,
+    config::PoolRules,
     fact::{AddressPool, FamilyPolicy},
     load_balancer::Family,
 };
@@ -19,7 +20,9 @@ use seaway_model::{
 use super::{
     claim::{Claim, Grant},
     holdings::{Bar, Holdings},
-    pools::{Hosts, Pools, buggy, gives, ranges},
+    hosts::{Hosts, Partly},
+    keep::{Ends, Reserved, Stays},
+    pools::{Pools, buggy, gives, ranges},
     runs::succ,
 };
 
@@ -32,6 +35,16 @@ pub(super) struct View<'a> {
     pub(super) pools: &'a Pools,
     pub(super) holdings: &'a Holdings,
     pub(super) hosts: &'a Hosts,
+    pub(super) rules: PoolRules,
+    pub(super) now: Option<Time>,
+    /// When addresses of this owner end that its pools exclude.
+    pub(super) ends: &'a Ends,
+    /// Hosts' own addresses that owners had before this process began.
+    pub(super) remembered: &'a BTreeMap<Owner, Vec<IpAddr>>,
+    /// Addresses that another controller published.
+    pub(super) reserved: &'a Reserved,
+    /// What is written is being given back to those who had it.
+    pub(super) settling: bool,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +54,8 @@ pub(super) struct Decision {
     /// Our addresses, each with its pool; none where the grant is from hosts.
     pub(super) places: Vec<(IpAddr, Name)>,
     pub(super) waits: Waits,
+    /// Of `places`, those that are excluded.
+    pub(super) ends: Ends,
 }
 
 /// What could give an owner more than it has, beside a change of its claim, of pools and of hosts.
@@ -69,14 +84,19 @@ impl View<'_> {
         if claim.hosts_only {
             return self.on_hosts(claim, had, wish);
         }
-        let candidates = self.pools.candidates(claim);
-        let from_hosts = had.filter(|had| had.from_hosts);
-        if let Some(had) = from_hosts
-            && candidates.iter().any(|pool| pool.hosts && pool.object.name == had.pool)
-        {
-            wish.prefer(had.addresses.iter().copied());
-            if let Some(granted) = self.publish_hosts(claim, &had.pool, &wish, Partly::Allowed) {
-                return granted;
+        let candidates = self.pools.candidates(claim, self.rules);
+        let before = had.is_none().then(|| self.remembered(claim, &candidates)).flatten();
+        let had = had.or(before.as_ref());
+        if let Some(had) = had.filter(|had| had.from_hosts) {
+            let pool = candidates.iter().find(|pool| pool.hosts && pool.object.name == had.pool);
+            if let Some(pool) = pool {
+                wish.prefer(had.addresses.iter().copied());
+                if let Some(granted) = self.publish_hosts(claim, pool, &wish, Partly::Allowed) {
+                    return granted;
+                }
+            }
+            if let Some(kept) = self.keep_hosts(claim, had, &wish, pool.is_some()) {
+                return kept;
             }
         }
         let ours = had.filter(|had| !had.from_hosts).map_or(&[][..], |had| &had.addresses[..]);
@@ -92,13 +112,12 @@ impl View<'_> {
             let families: Vec<Family> = wish.0[0].clone();
             let mut granted = self.granted(claim, &families, kept.clone(), true);
             let refused = self.refuse(claim, &wish, &kept, &candidates);
-            granted.problems = refused.problems;
+            granted.problems.extend(refused.problems);
             granted.waits = granted.waits.or(refused.waits);
             return granted;
         }
         let partly = candidates.iter().filter(|pool| self.usable(claim, pool, &kept)).find_map(|pool| {
-            let hosts = pool.hosts.then_some(&pool.object.name)?;
-            self.publish_hosts(claim, hosts, &wish, Partly::Allowed)
+            pool.hosts.then(|| self.publish_hosts(claim, pool, &wish, Partly::Allowed)).flatten()
         });
         partly.unwrap_or_else(|| self.refuse(claim, &wish, &kept, &candidates))
     }
@@ -106,7 +125,10 @@ impl View<'_> {
     /// What it has and may keep. A port that others have at a shared address is no reason to move away from it.
     fn kept(&self, claim: &Claim, ours: &[IpAddr], candidates: &[&AddressPool], wish: &Wish) -> Places {
         let mut kept = Places::new();
-        for ip in ours.iter().copied().chain(self.holdings.formerly(&claim.owner)) {
+        let had = ours.iter().map(|ip| (*ip, true));
+        // What was withdrawn from it comes back only if a pool gives it.
+        let formerly = self.holdings.formerly(&claim.owner).map(|ip| (ip, self.settling));
+        for (ip, has) in had.chain(formerly) {
             let family = Family::of(ip);
             let as_asked = claim.requested_in(family).is_none_or(|requested| requested == ip);
             if kept.contains_key(&family) || !as_asked || !wish.wants(family) {
@@ -119,6 +141,8 @@ impl View<'_> {
             let giving = || candidates.iter().filter(|pool| gives(pool, ip));
             if let Some(pool) = giving().find(same).or_else(|| giving().next()) {
                 kept.insert(family, (ip, pool.object.name.clone()));
+            } else if has && self.stays(claim, ip).is_some() {
+                kept.insert(family, (ip, self.holdings.pool(ip).cloned().unwrap_or_default()));
             }
         }
         kept
@@ -151,7 +175,7 @@ impl View<'_> {
             if pool.hosts {
                 // Hosts' own addresses and pools' do not go together.
                 let only = Wish(vec![families.to_vec()]);
-                let whole = || self.publish_hosts(claim, &pool.object.name, &only, Partly::Refused);
+                let whole = || self.publish_hosts(claim, pool, &only, Partly::Refused);
                 if let Some(granted) = kept.is_empty().then(whole).flatten() {
                     return Some(granted);
                 }
@@ -173,17 +197,17 @@ impl View<'_> {
         if let Some(requested) = claim.requested_in(family) {
             return Some(requested).filter(open);
         }
+        let published = self.reserved.of(&claim.owner).find(|ip| Family::of(*ip) == family && open(ip));
         let shared = || claim.sharing.iter().flat_map(|key| self.holdings.shared_by(key, family));
-        shared()
-            .take(SHARED_TRIED)
-            .find(open)
+        published
+            .or_else(|| shared().take(SHARED_TRIED).find(open))
             .or_else(|| self.first_free(pool, family))
             .or_else(|| shared().skip(SHARED_TRIED).find(open))
     }
 
     fn may_take(&self, ip: IpAddr, claim: &Claim) -> bool {
         let hosts_own = !self.holdings.contains(ip) && self.hosts.whose(ip).is_some();
-        !hosts_own && self.holdings.may_join(ip, claim).is_ok()
+        !hosts_own && self.reserved.allows(ip, &claim.owner) && self.holdings.may_join(ip, claim).is_ok()
     }
 
     fn first_free(&self, pool: &AddressPool, family: Family) -> Option<IpAddr> {
@@ -191,7 +215,8 @@ impl View<'_> {
             let mut from = range.first();
             loop {
                 let free = self.holdings.first_free(from, range.last())?;
-                if !(pool.avoid_buggy && buggy(free)) && self.hosts.whose(free).is_none() {
+                let is_taken = self.hosts.whose(free).is_some() || self.reserved.has(free);
+                if !(is_taken || pool.avoid_buggy && buggy(free)) {
                     return Some(free);
                 }
                 from = succ(free).filter(|next| *next <= range.last())?;
@@ -213,6 +238,13 @@ impl View<'_> {
         let addresses = places.iter().map(|(ip, _)| *ip).collect();
         let pool = places.first().map(|(_, pool)| pool.clone()).unwrap_or_default();
         let mut granted = self.with_ports(claim, addresses, pool, false);
+        for (ip, _) in &places {
+            let Some(stays) = self.stayed(claim, *ip) else { continue };
+            granted.problems.push(stays.problem(claim, *ip));
+            if let Stays::Until(_, end) = stays {
+                granted.ends.insert(*ip, end);
+            }
+        }
         granted.places = places;
         granted.waits = if lacking { granted.waits.or(Waits::for_any(claim)) } else { granted.waits };
         granted
@@ -238,56 +270,8 @@ impl View<'_> {
             .filter(|port| !lost.contains(port))
             .collect();
         let waits = if conflicts.is_empty() { Waits::Nothing } else { Waits::Holder };
-        let grant = Some(Grant { addresses, pool, from_hosts, ports, conflicts });
+        let grant = Some(Grant { addresses, pool, from_hosts, ports, conflicts, refused: BTreeSet::new() });
         Decision { grant, waits, ..Decision::default() }
-    }
-}
-
-/// Whether a grant of hosts may leave out ports that others have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Partly {
-    Allowed,
-    Refused,
-}
-
-/// Hosts' own addresses.
-impl View<'_> {
-    /// The configuration's ports.
-    fn on_hosts(&self, claim: &Claim, had: Option<&Grant>, mut wish: Wish) -> Decision {
-        wish.prefer(had.into_iter().flat_map(|had| had.addresses.iter().copied()));
-        let pool = self.pools.default();
-        self.publish_hosts(claim, &pool.object.name, &wish, Partly::Allowed)
-            .unwrap_or_else(|| self.refuse(claim, &wish, &Places::new(), &[pool]))
-    }
-
-    /// None if the hosts do not have such addresses.
-    fn publish_hosts(&self, claim: &Claim, pool: &Name, wish: &Wish, partly: Partly) -> Option<Decision> {
-        let addresses = match &*claim.exactly {
-            [] => wish.0.iter().find_map(|families| self.own(claim, families))?,
-            exactly => exactly.to_vec(),
-        };
-        let mut granted = self.with_ports(claim, addresses, pool.clone(), true);
-        let grant = granted.grant.as_mut()?;
-        if partly == Partly::Refused && !grant.conflicts.is_empty() {
-            return None;
-        }
-        // An address where others have every port is not published.
-        let served: BTreeSet<IpAddr> = grant.ports.iter().map(|(ip, _)| *ip).collect();
-        grant.addresses.retain(|ip| claim.ports.is_empty() || served.contains(ip));
-        Some(granted)
-    }
-
-    fn own(&self, claim: &Claim, families: &[Family]) -> Option<Vec<IpAddr>> {
-        // An address of our pools that is present on a host is not the host's own.
-        let own = |ip: &IpAddr| self.hosts.whose(*ip).is_some() && !self.holdings.contains(*ip);
-        let of = |family: &Family| {
-            let found: Vec<IpAddr> = match claim.requested_in(*family) {
-                Some(ip) => Some(ip).into_iter().filter(own).collect(),
-                None => self.hosts.published().filter(|ip| Family::of(*ip) == *family).filter(own).collect(),
-            };
-            (!found.is_empty()).then_some(found)
-        };
-        families.iter().map(of).collect::<Option<Vec<_>>>().map(|found| found.concat())
     }
 }
 
@@ -316,7 +300,7 @@ impl Wish {
             .fix("Ask for one address of each family that spec.ipFamilies names."))
     }
 
-    fn wants(&self, family: Family) -> bool {
+    pub(super) fn wants(&self, family: Family) -> bool {
         self.0.iter().any(|families| families.contains(&family))
     }
 
@@ -325,7 +309,7 @@ impl Wish {
     }
 
     /// What loses none of these comes before what does.
-    fn prefer(&mut self, kept: impl Iterator<Item = IpAddr>) {
+    pub(super) fn prefer(&mut self, kept: impl Iterator<Item = IpAddr>) {
         let kept: BTreeSet<Family> = kept.map(Family::of).collect();
         self.0.sort_by_key(|families| kept.iter().filter(|family| !families.contains(family)).count());
     }

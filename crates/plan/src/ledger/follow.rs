@@ -64,6 +64,9 @@ impl Ledger {
             owners: self.owners.into_iter().map(|(owner, it)| (owner, waiting(it))).collect(),
             learned: written.map(|it| (it.ip, it)).collect(),
             follows: !leads,
+            rules: self.rules,
+            now: self.now,
+            reserved: self.reserved,
             ..Ledger::default()
         }
     }

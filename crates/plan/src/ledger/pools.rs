@@ -1,4 +1,4 @@
-//! The pools, in the order in which they are asked, and the hosts' own addresses.
+//! The pools, in the order in which they are asked.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,29 +7,32 @@ use std::{
 };
 
 use seaway_model::{
-    IpRange, Kind, Name, ObjectRef, Problem, Reason,
-    fact::{AddressPool, HostReport},
-    load_balancer::Family,
+    IpRange, Kind, ObjectRef, Problem, Reason, config::PoolRules, fact::AddressPool, load_balancer::Family,
 };
 
 use super::claim::Claim;
+
+/// The pool that is there without being written, in a folder.
+pub(super) const HOSTS: &str = "hosts";
 
 #[derive(Debug)]
 pub(super) struct Pools {
     by_object: BTreeMap<ObjectRef, Arc<AddressPool>>,
     ordered: Vec<Arc<AddressPool>>,
     problems: Vec<Problem>,
-    /// Serves while there is no other.
+    /// In a folder it serves while there is no other.
     default: AddressPool,
 }
 
 impl Default for Pools {
     fn default() -> Pools {
         let default = AddressPool {
-            object: ObjectRef::new(Kind::AddressPool, "", "hosts"),
+            object: ObjectRef::new(Kind::AddressPool, "", HOSTS),
             created: None,
             ranges: Vec::new(),
             hosts: true,
+            control_planes: false,
+            reserved_ports: BTreeSet::new(),
             auto_assign: true,
             avoid_buggy: false,
             priority: 0,
@@ -67,8 +70,8 @@ impl Pools {
     }
 
     /// Those that may serve this claim, as they are asked.
-    pub(super) fn candidates(&self, claim: &Claim) -> Vec<&AddressPool> {
-        if self.ordered.is_empty() && claim.pool.is_none() {
+    pub(super) fn candidates(&self, claim: &Claim, rules: PoolRules) -> Vec<&AddressPool> {
+        if self.ordered.is_empty() && claim.pool.is_none() && !rules.cluster {
             return vec![&self.default];
         }
         let named = |pool: &&AddressPool| claim.pool.as_ref().is_none_or(|name| *name == pool.object.name);
@@ -189,61 +192,4 @@ fn overlaps<'a>(pools: impl Iterator<Item = &'a Arc<AddressPool>>) -> Vec<Proble
     }
     problems.sort();
     problems
-}
-
-/// What the serving hosts report of themselves.
-#[derive(Debug, Default)]
-pub(super) struct Hosts {
-    reports: BTreeMap<Name, Vec<IpAddr>>,
-    /// Each with the first host that has it.
-    addresses: BTreeMap<IpAddr, Name>,
-    /// Nobody new is to be sent there.
-    draining: BTreeSet<Name>,
-}
-
-impl Hosts {
-    /// False if nothing changed by it.
-    pub(super) fn put(&mut self, report: &HostReport) -> bool {
-        let earlier = self.reports.insert(report.host.clone(), report.addresses.clone());
-        let changed = earlier.is_none_or(|earlier| earlier != report.addresses);
-        let drained = match report.drain {
-            true => self.draining.insert(report.host.clone()),
-            false => self.draining.remove(&report.host),
-        };
-        self.arrange();
-        changed || drained
-    }
-
-    pub(super) fn remove(&mut self, host: &str) -> bool {
-        let changed = self.reports.remove(host).is_some();
-        self.draining.remove(host);
-        self.arrange();
-        changed
-    }
-
-    pub(super) fn whose(&self, ip: IpAddr) -> Option<&Name> {
-        self.addresses.get(&ip)
-    }
-
-    /// Where people may be sent. If all hosts drain, nobody could take over: what was published stays.
-    pub(super) fn published(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        let all = self.addresses.values().all(|host| self.draining.contains(host));
-        self.addresses
-            .iter()
-            .filter(move |(_, host)| all || !self.draining.contains(*host))
-            .map(|(ip, _)| *ip)
-    }
-
-    pub(super) fn within(&self, range: IpRange) -> impl Iterator<Item = IpAddr> + '_ {
-        self.addresses.range(range.first()..=range.last()).map(|(ip, _)| *ip)
-    }
-
-    fn arrange(&mut self) {
-        self.addresses.clear();
-        for (host, addresses) in &self.reports {
-            for ip in addresses {
-                self.addresses.entry(*ip).or_insert_with(|| host.clone());
-            }
-        }
-    }
 }

@@ -12,7 +12,8 @@ use super::{
     claim::Claim,
     decide::{Decision, Places, View, Waits, Wish},
     holdings::Bar,
-    pools::{gives, ranges, size},
+    hosts,
+    pools::{HOSTS, gives, ranges, size},
 };
 
 impl View<'_> {
@@ -46,6 +47,9 @@ impl View<'_> {
 
     fn no_pool(&self, claim: &Claim) -> Problem {
         let pools: Vec<String> = self.pools.ordered().map(|pool| pool.object.name.to_string()).collect();
+        if self.rules.cluster && pools.is_empty() {
+            return no_pool_at_all(claim);
+        }
         let named = claim.pool.as_ref().map(|name| (name, pools.iter().any(|pool| **pool == **name)));
         let message = match named {
             Some((name, false)) if pools.is_empty() => format!("there is no pool {name}, nor any other"),
@@ -61,7 +65,18 @@ impl View<'_> {
     fn refuse_requested(&self, claim: &Claim, ip: IpAddr, candidates: &[&AddressPool], into: &mut Decision) {
         let field = claim.requested_field.clone();
         let own = self.hosts.whose(ip).filter(|_| !self.holdings.contains(ip));
-        if own.is_some() && candidates.iter().any(|pool| pool.hosts) {
+        let of_hosts: Vec<&&AddressPool> = candidates.iter().filter(|pool| pool.hosts).collect();
+        if let Some(host) = own.filter(|_| !of_hosts.is_empty()) {
+            if of_hosts.iter().all(|pool| self.published_by(claim, pool).all(|it| it != ip))
+                && self.rules.cluster
+            {
+                let message = format!("{ip} is an address of host {host} that no pool publishes");
+                into.problems.push(
+                    problem(claim, Reason::AddressOutsidePools, message)
+                        .at(field)
+                        .fix("Ask for an address that the host's Node says is its own, or for none."),
+                );
+            }
             return;
         }
         if !candidates.iter().any(|pool| gives(pool, ip)) {
@@ -139,17 +154,20 @@ impl View<'_> {
         asked.retain(|family| !kept.contains_key(family));
         let require = claim.families.policy == FamilyPolicy::Require;
         let (served, unserved): (Vec<Family>, Vec<Family>) =
-            asked.iter().partition(|family| usable.iter().any(|pool| self.has(pool, **family)));
+            asked.iter().partition(|family| usable.iter().any(|pool| self.has(claim, pool, **family)));
         if !unserved.is_empty() && (require || served.is_empty()) {
             let families: Vec<&str> = unserved.iter().map(|family| word(*family)).collect();
-            let message = format!("no {} addresses in {}", families.join(" or "), names(usable));
+            let left_out = self.why_no_host(usable);
+            let (why, more) = left_out.unwrap_or_default();
+            let message = format!("no {} addresses in {}{why}", families.join(" or "), names(usable));
             let fix = if usable.iter().all(|pool| pool.hosts) {
                 "Such a pool publishes the serving hosts' own addresses: give the hosts one, or add an AddressPool \
                  with addresses."
             } else {
                 "Add a range of that family to a pool, or ask for the other family in spec.ipFamilies."
             };
-            into.problems.push(problem(claim, Reason::NoPool, message).fix(fix));
+            let fix = format!("{more} {fix}");
+            into.problems.push(problem(claim, Reason::NoPool, message).fix(fix.trim_start()));
         }
         let full: Vec<Family> =
             served.into_iter().filter(|family| !self.any_left(claim, usable, *family)).collect();
@@ -182,18 +200,31 @@ impl View<'_> {
         );
     }
 
-    fn has(&self, pool: &AddressPool, family: Family) -> bool {
+    fn has(&self, claim: &Claim, pool: &AddressPool, family: Family) -> bool {
         if pool.hosts {
-            return self.hosts.published().any(|ip| Family::of(ip) == family && !self.holdings.contains(ip));
+            return self.published_by(claim, pool).any(|ip| Family::of(ip) == family);
         }
         ranges(pool).any(|range| range.family() == family)
     }
 
     fn any_left(&self, claim: &Claim, usable: &[&AddressPool], family: Family) -> bool {
         usable.iter().any(|pool| {
-            if pool.hosts { self.has(pool, family) } else { self.one(claim, pool, family).is_some() }
+            if pool.hosts { self.has(claim, pool, family) } else { self.one(claim, pool, family).is_some() }
         })
     }
+}
+
+/// Of a cluster, where nothing is given that nobody wrote down.
+fn no_pool_at_all(claim: &Claim) -> Problem {
+    let asked = claim.pool.as_ref().map(|name| format!(" {name}, nor any other")).unwrap_or_default();
+    let message =
+        format!("there is no AddressPool{asked}, or none can be seen: nothing gives this Service an address");
+    let name = claim.pool.as_ref().map_or("public", |name| name.as_str());
+    problem(claim, Reason::NoPool, message).fix(format!(
+        "Apply one, with addresses that are routed to Seaway's hosts: {{apiVersion: seaway.dev/v1alpha1, kind: AddressPool, \
+         metadata: {{name: {name}}}, spec: {{addresses: [192.0.2.0/28]}}}}. To publish the hosts' own addresses instead: {}",
+        hosts::written(HOSTS, claim)
+    ))
 }
 
 fn on_request_only(claim: &Claim, candidates: &[&AddressPool]) -> Problem {

@@ -1,11 +1,13 @@
 //! Tables of what the ledger gives, keeps and refuses, in sentences.
 
 mod hosts;
+mod keep;
+mod node_addresses;
 mod properties;
 mod sharing;
 mod stability;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_model::{
     AddressState, IpRange, Kind, L4, ListenerId, Name, ObjectRef, Owner, Reason, Time,
@@ -32,6 +34,8 @@ fn pool(name: &str, ranges: &[&str]) -> AddressPool {
         created: None,
         ranges: ranges.iter().map(|text| range(text)).collect(),
         hosts: false,
+        control_planes: false,
+        reserved_ports: BTreeSet::new(),
         auto_assign: true,
         avoid_buggy: false,
         priority: 0,

@@ -37,7 +37,7 @@ const RUNNING: u64 = 10 * 60 * 1_000;
 pub(super) struct Adoptions {
     now: u64,
     /// UIDs of Services that we serve.
-    ours: HashSet<Name>,
+    pub(super) ours: HashSet<Name>,
     /// UIDs of those whose adoption this process began.
     begun: BTreeSet<Name>,
     /// All that clouds have of ours was listed.
@@ -245,7 +245,8 @@ impl World {
 
     /// One Service.
     pub(super) fn look_at_adoption(&mut self, key: &ServiceKey) {
-        if !self.settled || !self.adoption.gated && self.adoption.waits.is_empty() {
+        let may_wait = self.adoption.gated || self.config.pools.cluster || !self.adoption.waits.is_empty();
+        if !self.settled || !may_wait {
             return;
         }
         // Of one that is gone it is forgotten last: what it leaves behind depends on it.
@@ -255,18 +256,27 @@ impl World {
             Some(now) => self.adoption.waits.insert(key.clone(), now.clone()),
             None => self.adoption.waits.remove(key),
         };
+        let owner = whose(&service);
+        let is_native = cloud_of(&service, &self.config).is_none();
         if before == now {
+            if now.is_some() && is_native {
+                self.reserve_published(key, &owner);
+            }
             return;
         }
-        let owner = whose(&service);
         let units = self.owners.get(&owner).map(|it| it.units.clone()).unwrap_or_default();
         if !now.as_ref().is_some_and(|(_, it)| it.is_previewed()) {
             units.iter().for_each(|it| drop(self.adoption.previews.remove(it)));
         }
         self.groups_changed(&units);
         self.dirt.extend(units.into_iter().map(Dirt::Unit));
-        self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+        self.dirt.insert(Dirt::Unit(Unit::Status(owner.clone())));
         self.refresh_hold(key);
+        if is_native {
+            // Its claim finds what was published before anybody else may have it.
+            self.refresh_service(key);
+            self.reserve_published(key, &owner);
+        }
     }
 
     fn is_gated_by(&self, adopt: &Adopt) -> bool {
@@ -301,6 +311,9 @@ impl World {
     }
 
     fn not_adopted(&self, key: &ServiceKey, service: &Service) -> Option<NotAdopted> {
+        if let Some(why) = self.native_not_adopted(key, service) {
+            return Some(why);
+        }
         if !self.adoption.gated {
             return None;
         }

@@ -237,6 +237,7 @@ impl World {
             pool: None,
             shown: seaway_model::outcome::Shown::default(),
             waits: None,
+            takes_over: true,
         })
     }
 
@@ -260,6 +261,7 @@ impl World {
                 pool: None,
                 shown: seaway_model::outcome::Shown::default(),
                 waits: None,
+                takes_over: true,
             }
         });
         let mut problems: BTreeSet<Problem> = status.problems.into_iter().collect();

@@ -11,16 +11,57 @@ use std::{
 
 use seaway_model::{
     AddressState, Dirt, LoadBalancer, Name, Owner, Problem, Reason, Unit,
-    fact::{HostReport, HostSays, NotServed},
-    load_balancer::Bind,
+    fact::{FamilyPolicy, HostReport, HostSays, NotServed},
+    load_balancer::{Bind, Family},
     outcome::Serving,
     unit::Place,
 };
 
 use super::{World, owners::OwnerState};
-use crate::{index::is_excluded, members::members, service::beside_nodes};
+use crate::{
+    index::{ServiceKey, is_control_plane, is_excluded},
+    ledger::HostNode,
+    members::members,
+    service::beside_nodes,
+};
 
 impl World {
+    /// What the cluster says of a host's Node: which of its addresses are published follows from it.
+    pub(super) fn note_host_node(&mut self, name: &Name) {
+        let node = self.index.node(name).map(|node| HostNode {
+            internal: node.addresses.iter().filter(|ip| !node.external.contains(ip)).copied().collect(),
+            external: node.external.clone(),
+            control_plane: is_control_plane(node),
+            excluded: is_excluded(node),
+        });
+        let touched = self.ledger.put_node(name, node);
+        self.regrant(touched);
+    }
+
+    /// Hosts' own addresses that Seaway published and that nothing is stored of: whoever has them keeps them.
+    pub(super) fn remember_hosts(&mut self) {
+        if !self.config.pools.cluster {
+            return;
+        }
+        for key in &self.published_by_us {
+            let Some(ips) = self.published.get(key).filter(|_| self.had_hosts_addresses(key)) else {
+                continue;
+            };
+            for owner in self.of_service.get(key).into_iter().flatten() {
+                if self.owners.get(owner).is_some_and(|it| it.claim.as_ref().is_some_and(|it| !it.hosts_only))
+                {
+                    self.ledger.remember(owner.clone(), ips.clone());
+                }
+            }
+        }
+    }
+
+    /// Whether Seaway published hosts' own addresses for it.
+    pub(super) fn had_hosts_addresses(&self, key: &ServiceKey) -> bool {
+        let published = || self.published.get(key).into_iter().flatten();
+        self.published_by_us.contains(key) && published().any(|ip| self.ledger.is_hosts_own(*ip))
+    }
+
     /// Whose status may be another by it.
     pub(super) fn host_changed(&mut self, before: Option<&HostReport>, now: &HostReport) {
         let whole = |it: &HostReport| (it.addresses.clone(), it.drain);
@@ -79,6 +120,40 @@ impl World {
         let at =
             |ip| load_balancer.listeners.keys().map(move |it| Serving { ip, protocol: it.l4, port: it.port });
         ips.flat_map(at).collect()
+    }
+
+    /// How many of its addresses are to be served before it is ready: nobody waits for hosts that are not to serve it, or
+    /// for the other family of a Service that only prefers to have both.
+    pub(super) fn wanted_binds(&self, state: &OwnerState, serving: &[Serving]) -> usize {
+        let binds = &state.planned.load_balancer.binds;
+        let Some(demand) = state.demand.as_ref().filter(|_| self.roles.host.is_none()) else {
+            return binds.len();
+        };
+        let hosts: Vec<&HostReport> = self.hosts_for(state).collect();
+        let may_serve = |bind: &Bind| match bind {
+            Bind::Host(ip) => hosts.iter().any(|host| host.addresses.contains(ip)),
+            Bind::Ledger(_) | Bind::Cloud(_) => true,
+        };
+        let is_served = |family: Family| serving.iter().any(|it| Family::of(it.ip) == family);
+        let prefers = demand.service.families.policy == FamilyPolicy::Prefer && !serving.is_empty();
+        let is_missed = |bind: &Bind| bind.ip().is_none_or(|ip| !prefers || is_served(Family::of(ip)));
+        binds.iter().filter(|bind| may_serve(bind) && is_missed(bind)).count()
+    }
+
+    /// That nobody serves it, as every host is a Node that is not to be sent anything.
+    pub(super) fn told_of_excluded_hosts(&self, state: &OwnerState) -> Option<Problem> {
+        let demand = state.demand.as_ref().filter(|it| self.roles.host.is_none() && it.cloud.is_none())?;
+        let is_excluded =
+            |host: &HostReport| self.index.node(&host.host).is_some_and(|node| is_excluded(node));
+        let mut hosts = self.index.hosts().filter(|it| !it.drain).peekable();
+        let first = hosts.peek()?.host.clone();
+        if state.planned.load_balancer.binds.is_empty() || !hosts.all(|host| is_excluded(host)) {
+            return None;
+        }
+        let label = "node.kubernetes.io/exclude-from-external-load-balancers";
+        let message = format!("no host serves it: every host is a Node with the label {label}");
+        let problem = Problem::new(demand.owner.object(), Reason::HostsExcluded, message);
+        Some(problem.fix(format!("To have a Node serve: kubectl label node {first} {label}-")))
     }
 
     /// What hosts beside the Nodes cannot do for it, as far as they do not plan it themselves.

@@ -75,6 +75,9 @@ impl World {
         self.note_secrets(key);
         self.look_at_adoption(key);
         let demand = self.index.service(key).and_then(|it| Demand::of_held(it, self.held(key), &self.config));
+        let demand = demand.or_else(|| self.kept_native(key));
+        // What another controller serves is left to it.
+        let demand = demand.filter(|it| it.cloud.is_some() || self.awaits_adoption(&it.owner).is_none());
         // What a cloud serves is no host's business.
         let demand = demand.filter(|it| it.cloud.is_none() || self.roles.host.is_none());
         let known = self.of_service.get(key).cloned().unwrap_or_default();
@@ -197,12 +200,14 @@ impl World {
         self.listens(owner, grant.as_ref().map(|it| it.ports.clone()).unwrap_or_default());
         let Some(state) = self.owners.get(owner) else { return };
         let Some(demand) = &state.demand else { return };
-        let spoiled: BTreeSet<ListenerId> =
+        let mut spoiled: BTreeSet<ListenerId> =
             grant.iter().flat_map(|it| it.conflicts.iter().map(|(_, id, _)| *id)).collect();
+        spoiled.extend(grant.iter().flat_map(|it| &it.refused));
         let mut planned = plan(demand, binds, &spoiled, self.given(), &state.planned.load_balancer);
         planned.problems.append(&mut ledger_problems);
         if let Some(grant) = &grant {
             planned.problems.extend(conflicts(demand, grant));
+            planned.problems.extend(reserved(demand, grant));
         }
         let state = self.owners.get_mut(owner).expect("it was there a moment ago");
         let changed_grant = state.grant != grant;
@@ -313,6 +318,7 @@ impl World {
     pub(super) fn refresh_nodes(&mut self, node: &Name) {
         let addresses = self.index.node(node).map_or(Vec::new(), |it| it.addresses.clone());
         let dependents = self.index.own.set_node(node, &addresses);
+        self.note_host_node(node);
         let host = self.roles.host.as_ref();
         let nobody = self.index.nodes().next().is_none();
         let stands_in = |state: &OwnerState| {
@@ -396,13 +402,30 @@ pub(super) fn add(owners: &mut Vec<Owner>, owner: &Owner) {
     }
 }
 
+fn field_of(demand: &Demand, id: ListenerId) -> String {
+    let field = demand.ports.iter().find(|it| it.id() == id).map_or("spec.ports", |it| it.field.as_str());
+    if field.starts_with("spec.") { format!("{field}.port") } else { field.to_owned() }
+}
+
+/// Ports that the machines of a cluster need themselves.
+fn reserved(demand: &Demand, grant: &Grant) -> Vec<Problem> {
+    let told = |id: &ListenerId| {
+        let message =
+            format!("port {id} is reserved on hosts' own addresses: the machines need it themselves");
+        Problem::new(demand.owner.object(), Reason::PortReserved, message).at(field_of(demand, *id)).fix(format!(
+            "Choose another port, or take an address of an AddressPool with spec.addresses. To allow it all the same: \
+             spec.reservedPorts: [{}] of pool {}.",
+            id.port, grant.pool
+        ))
+    };
+    grant.refused.iter().map(told).collect()
+}
+
 /// Ports that somebody else has on the host's own addresses: only those listeners are spoiled.
 fn conflicts(demand: &Demand, grant: &Grant) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (ip, id, other) in &grant.conflicts {
-        let field =
-            demand.ports.iter().find(|it| it.id() == *id).map_or("spec.ports", |it| it.field.as_str());
-        let field = if field.starts_with("spec.") { format!("{field}.port") } else { field.to_owned() };
+        let field = field_of(demand, *id);
         problems.push(
             Problem::new(demand.owner.object(), Reason::PortConflict, format!("port {id} on {ip} belongs to {other}"))
                 .at(field)

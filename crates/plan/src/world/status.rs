@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_model::{
-    LoadBalancer, Owner, Problem, Status,
+    Dirt, LoadBalancer, Name, Owner, Problem, Status,
     load_balancer::{Bind, Family},
     outcome::Serving,
     unit::{Place, Unit},
@@ -21,12 +21,25 @@ pub struct Overview {
 }
 
 impl World {
+    /// What a Unit waits for, or nothing any more.
+    pub(super) fn stand(&mut self, unit: Unit, what: Option<Name>) {
+        let before = match &what {
+            Some(what) => self.stands.insert(unit.clone(), what.clone()),
+            None => self.stands.remove(&unit),
+        };
+        if before != what {
+            let owners = self.unit_owners.get(&unit).into_iter().flatten();
+            self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+        }
+    }
+
     /// What an owner is told now; nothing, if there is no such owner.
     pub fn status(&self, owner: &Owner) -> Option<Status> {
         if *owner == front_door::owner() {
             return self.door_status();
         }
-        self.guest_status(owner, self.own_status(owner))
+        let status = self.guest_status(owner, self.own_status(owner));
+        status.map(|it| self.with_permission(it))
     }
 
     fn own_status(&self, owner: &Owner) -> Option<Status> {
@@ -59,7 +72,9 @@ impl World {
             true => self.cloud_addresses(owner, &serving),
             false => load_balancer.binds.iter().filter_map(Bind::ip).collect(),
         };
-        let wanted = load_balancer.binds.len() * state.demand.as_ref().map_or(0, |it| it.ports.len());
+        problems.extend(self.told_of_excluded_hosts(state));
+        let wanted =
+            self.wanted_binds(state, &serving) * state.demand.as_ref().map_or(0, |it| it.ports.len());
         Some(Status {
             owner: owner.clone(),
             addresses,
@@ -74,6 +89,7 @@ impl World {
                 Some(why) => Some(format!("not adopted: {}", why.why()).into()),
                 None => state.units.iter().find_map(|unit| self.stands.get(unit)).cloned(),
             },
+            takes_over: true,
         })
     }
 

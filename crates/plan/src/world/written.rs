@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Config, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Unit,
+    Address, AddressState, Config, Dirt, Kind, ObjectRef, Owner, Problem, Reason, Time, Unit,
     address::PLAN_VERSION,
     fact::{Held, Service},
     outcome::UnitState,
@@ -47,6 +47,8 @@ impl World {
         self.index.own.set_rules(self.config.tenants.members);
         self.door.guests.configure(&self.config.front_door);
         self.give_up_vanished();
+        let touched = self.ledger.set_rules(self.config.pools);
+        self.regrant(touched);
         if same || !self.settled || !self.roles.allocate {
             return self.refresh_all();
         }
@@ -57,9 +59,16 @@ impl World {
         self.hear_everybody_anew();
     }
 
+    /// What pools exclude ends when its time has come.
+    pub(super) fn age_addresses(&mut self, now: Time) {
+        let touched = self.ledger.set_time(now);
+        self.regrant(touched);
+    }
+
     fn hear_everybody_anew(&mut self) {
         if self.settled {
             self.adopt_published();
+            self.remember_hosts();
             self.ledger.settle();
         }
         let owners: Vec<Owner> = self.owners.keys().cloned().collect();
@@ -81,15 +90,30 @@ impl World {
     /// Keeps what its status says apart from the rest. (So is who holds it.)
     pub(super) fn note_published(&mut self, service: &Arc<Service>) -> Arc<Service> {
         let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+        match service.published_by_us {
+            true => self.published_by_us.insert(key.clone()),
+            false => self.published_by_us.remove(&key),
+        };
         match service.published.is_empty() {
             true => self.published.remove(&key),
-            false => self.published.insert(key, service.published.clone()),
+            false => self.published.insert(key.clone(), service.published.clone()),
         };
-        if service.published.is_empty() && service.held == Held::No && service.other_write.is_none() {
+        self.look_at_adoption(&key);
+        if service.published.is_empty()
+            && !service.published_by_us
+            && service.held == Held::No
+            && service.other_write.is_none()
+        {
             return service.clone();
         }
         let (published, held) = (Vec::new(), Held::No);
-        Arc::new(Service { published, held, other_write: None, ..Service::clone(service) })
+        Arc::new(Service {
+            published,
+            held,
+            published_by_us: false,
+            other_write: None,
+            ..Service::clone(service)
+        })
     }
 
     /// Somebody else wrote our part of its status, perhaps one who led before us and was slow.
@@ -135,6 +159,7 @@ impl World {
         }
         self.unknown.remove(&address.ip);
         let before = self.addresses.insert(address.ip, address.clone());
+        self.note_holders(before.as_deref(), Some(&*address));
         if let Some(before) = &before {
             self.by_version.remove(&before.version);
         }
@@ -160,6 +185,7 @@ impl World {
         let affected: BTreeSet<Owner> =
             before.iter().flat_map(|it| it.owners.clone()).chain(address.owners.iter().cloned()).collect();
         for owner in affected {
+            self.note_taken_over(&owner);
             self.replan(&owner);
         }
         self.presence_changed();
@@ -169,6 +195,7 @@ impl World {
     pub(super) fn remove_address(&mut self, ip: IpAddr) {
         self.unknown.remove(&ip);
         let Some(before) = self.addresses.remove(&ip) else { return };
+        self.note_holders(Some(&*before), None);
         self.by_version.remove(&before.version);
         self.ledger.unlearn(ip);
         let touched = self.ledger.follow(ip, None);

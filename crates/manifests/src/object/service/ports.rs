@@ -36,9 +36,13 @@ pub(super) fn read(list: &Field<'_>, cluster_only: bool) -> Vec<ServicePort> {
     ports
 }
 
-/// The protocol of a port of a Service or of an endpoint.
-pub(in crate::object) fn protocol(port: &Field<'_>) -> L4 {
-    port.child("protocol").one_of(PROTOCOLS).unwrap_or(L4::Tcp)
+/// The protocol of a port of a Service or of an endpoint; nothing, if it is none that is known.
+pub(in crate::object) fn protocol(port: &Field<'_>) -> Option<L4> {
+    let field = port.child("protocol");
+    match field.one_of(PROTOCOLS) {
+        None if field.is_missing() => Some(L4::Tcp),
+        known => known,
+    }
 }
 
 pub(in crate::object) fn app_protocol(port: &Field<'_>) -> Option<Name> {
@@ -79,7 +83,7 @@ fn one(item: &Field<'_>, name_required: bool, cluster_only: bool) -> Option<Serv
     if cluster_only && node_port.is_some() {
         node_port_field.forbidden("may not be used when `type` is 'ClusterIP'");
     }
-    Some(ServicePort { name, protocol, port: port?, target: target?, node_port, app_protocol })
+    Some(ServicePort { name, protocol: protocol?, port: port?, target: target?, node_port, app_protocol })
 }
 
 /// Absent, 0 and empty all mean the Service's own port.

@@ -106,11 +106,15 @@ pub struct Waiting {
 impl World {
     /// How far adoption is; nothing, where no Service has to wait.
     pub fn adoption(&self) -> Option<Adoption> {
-        if !self.adoption.gated {
+        let owners = |key: &ServiceKey| self.of_service.contains_key(key);
+        let native = self.adoption.waits.iter().filter(|(key, _)| !owners(key));
+        let native: Vec<Waiting> =
+            native.filter_map(|(key, (_, why))| self.waits_for_native(key, *why)).collect();
+        if !self.adoption.gated && native.is_empty() {
             return None;
         }
         let in_cloud = self.owners.keys().filter(|it| self.is_in_cloud(it));
-        let (mut services, mut waiting) = (0, Vec::new());
+        let (mut services, mut waiting) = (native.len(), native);
         for owner in in_cloud {
             services += 1;
             let Some(why) = self.awaits_adoption(owner) else { continue };
@@ -129,7 +133,7 @@ impl World {
         waiting.sort_by(|a, b| a.service.cmp(&b.service));
         let troubled = self.troubled();
         Some(Adoption {
-            mode: self.config.adopt.mode,
+            mode: if self.adoption.gated { self.config.adopt.mode } else { self.config.adopt.native },
             services,
             adopted: services - waiting.len(),
             troubled,
@@ -137,6 +141,14 @@ impl World {
             waiting,
             beside: self.adoption.beside.clone(),
         })
+    }
+
+    /// A Service that our own data plane would serve, and what would be done.
+    fn waits_for_native(&self, key: &ServiceKey, why: NotAdopted) -> Option<Waiting> {
+        let published = self.published.get(key)?;
+        let ips: Vec<String> = published.iter().map(ToString::to_string).collect();
+        let step = format!("serve it instead of the controller that published {}", ips.join(", "));
+        Some(Waiting { service: key.clone(), why, steps: vec![step.into()], problems: Vec::new() })
     }
 
     /// A running controller, with what ends this.

@@ -1,0 +1,25 @@
+//! How addresses of pools are given out, and when one ends.
+
+use std::time::Duration;
+
+/// The default is that of a folder: its author is alone there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolRules {
+    /// Others share the cluster: nothing is given out that no pool allows, and an address stays while its pool cannot be
+    /// seen. In a folder hosts' own addresses serve without a pool, and what no pool allows ends at once.
+    pub cluster: bool,
+    /// In a cluster, an address that its pool excludes is withdrawn after this.
+    pub grace: Duration,
+}
+
+impl PoolRules {
+    pub const GRACE: Duration = Duration::from_secs(600);
+
+    pub const CLUSTER: PoolRules = PoolRules { cluster: true, grace: PoolRules::GRACE };
+}
+
+impl Default for PoolRules {
+    fn default() -> PoolRules {
+        PoolRules { cluster: false, grace: PoolRules::GRACE }
+    }
+}

@@ -1,0 +1,340 @@
+//! The serving hosts' own addresses: which of them are published, and at which ports.
+//!
+//! ```text
+//!     folder   all that the hosts report
+//!     cluster  Nodes: ExternalIPs if the host has any, else InternalIPs; none of excluded Nodes and of control planes
+//!              hosts that are no Nodes: all that they report
+//! ```
+//! A Node's machine has more addresses than the cluster knows: bridges, tunnels, virtual addresses of others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    ops::RangeInclusive,
+};
+
+use seaway_model::{
+    IpRange, ListenerId, Name, Owner, Problem, Reason, fact::AddressPool, fact::HostReport,
+    load_balancer::Family,
+};
+
+use super::{
+    Ledger, Touched,
+    claim::{Claim, Grant},
+    decide::{Decision, View, Wish},
+    keep::Stays,
+    pools::HOSTS,
+};
+
+/// What the cluster says of a host's Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostNode {
+    pub internal: Vec<IpAddr>,
+    pub external: Vec<IpAddr>,
+    pub control_plane: bool,
+    /// It is labelled `node.kubernetes.io/exclude-from-external-load-balancers`.
+    pub excluded: bool,
+}
+
+/// What the serving hosts report of themselves.
+#[derive(Debug, Default)]
+pub(super) struct Hosts {
+    reports: BTreeMap<Name, Vec<IpAddr>>,
+    /// Each with the first host that has it.
+    addresses: BTreeMap<IpAddr, Name>,
+    /// Nobody new is to be sent there.
+    draining: BTreeSet<Name>,
+    /// Those that are Nodes, or were.
+    nodes: BTreeMap<Name, HostNode>,
+}
+
+impl Hosts {
+    /// False if nothing changed by it.
+    pub(super) fn put(&mut self, report: &HostReport) -> bool {
+        let earlier = self.reports.insert(report.host.clone(), report.addresses.clone());
+        let changed = earlier.is_none_or(|earlier| earlier != report.addresses);
+        let drained = match report.drain {
+            true => self.draining.insert(report.host.clone()),
+            false => self.draining.remove(&report.host),
+        };
+        self.arrange();
+        changed || drained
+    }
+
+    pub(super) fn remove(&mut self, host: &str) -> bool {
+        let changed = self.reports.remove(host).is_some();
+        self.draining.remove(host);
+        self.arrange();
+        changed
+    }
+
+    /// False if nothing changed by it.
+    pub(super) fn put_node(&mut self, name: &Name, node: Option<HostNode>) -> bool {
+        // A machine whose Node is gone is no host outside of the cluster: nothing of it is published any more.
+        let node = match node {
+            Some(node) => node,
+            None if self.nodes.contains_key(name) => HostNode { excluded: true, ..HostNode::default() },
+            None => return false,
+        };
+        let earlier = self.nodes.insert(name.clone(), node.clone());
+        earlier.is_none_or(|earlier| earlier != node)
+    }
+
+    pub(super) fn whose(&self, ip: IpAddr) -> Option<&Name> {
+        self.addresses.get(&ip)
+    }
+
+    /// Where people may be sent by a pool; without one, at everything. If all hosts drain, nobody could take over: what was
+    /// published stays.
+    pub(super) fn published(&self, by: Option<&AddressPool>) -> impl Iterator<Item = IpAddr> + '_ {
+        let control_planes = by.is_some_and(|pool| pool.control_planes);
+        let may = |ip: &IpAddr, host: &Name| by.is_none() || self.is_published(*ip, host, control_planes);
+        let open: Vec<(IpAddr, &Name)> = (self.addresses.iter())
+            .filter(|(ip, host)| may(ip, host))
+            .map(|(ip, host)| (*ip, host))
+            .collect();
+        let all = open.iter().all(|(_, host)| self.draining.contains(*host));
+        open.into_iter().filter(move |(_, host)| all || !self.draining.contains(*host)).map(|(ip, _)| ip)
+    }
+
+    fn is_published(&self, ip: IpAddr, host: &Name, control_planes: bool) -> bool {
+        let Some(node) = self.nodes.get(host) else { return true };
+        let reported = self.reports.get(host).map_or(&[][..], Vec::as_slice);
+        // One that is translated on the way is none of the host's own: nobody could listen there.
+        let has_external = node.external.iter().any(|it| reported.contains(it));
+        let known = if has_external { &node.external } else { &node.internal };
+        !node.excluded && (control_planes || !node.control_plane) && known.contains(&ip)
+    }
+
+    /// Hosts that a pool leaves out as they are control planes.
+    fn control_planes(&self) -> usize {
+        let is_left_out = |host: &&Name| self.nodes.get(*host).is_some_and(|it| it.control_plane);
+        self.reports.keys().filter(is_left_out).count()
+    }
+
+    pub(super) fn within(&self, range: IpRange) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses.range(range.first()..=range.last()).map(|(ip, _)| *ip)
+    }
+
+    fn arrange(&mut self) {
+        self.addresses.clear();
+        for (host, addresses) in &self.reports {
+            for ip in addresses {
+                self.addresses.entry(*ip).or_insert_with(|| host.clone());
+            }
+        }
+    }
+}
+
+/// Ports that the machines of a cluster need: sshd, etcd, the API server, the kubelet and its neighbours, our status page,
+/// node ports. Whoever had one of them would have it before the machine's own process, when that is started again.
+const RESERVED: [RangeInclusive<u16>; 6] =
+    [22..=22, 1936..=1936, 2379..=2380, 6443..=6443, 10248..=10259, 30000..=32767];
+
+fn is_reserved(port: u16) -> bool {
+    RESERVED.iter().any(|range| range.contains(&port))
+}
+
+impl Ledger {
+    /// What the cluster says of the Node of this name; nothing, if it is gone.
+    pub fn put_node(&mut self, name: &Name, node: Option<HostNode>) -> Touched {
+        if self.hosts.put_node(name, node) { self.hear_all() } else { Touched::default() }
+    }
+
+    /// An address of a machine, as it reports or as its Node says.
+    pub fn is_hosts_own(&self, ip: IpAddr) -> bool {
+        let hosts = &self.hosts;
+        let of_node = |node: &HostNode| node.internal.contains(&ip) || node.external.contains(&ip);
+        hosts.whose(ip).is_some() || hosts.nodes.values().any(of_node)
+    }
+
+    /// Hosts' own addresses that the owner had before this process began, for which nothing is stored.
+    pub fn remember(&mut self, owner: Owner, addresses: Vec<IpAddr>) {
+        if !self.settled {
+            self.remembered.insert(owner, addresses);
+        }
+    }
+}
+
+/// Whether a grant of hosts may leave out ports that others have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Partly {
+    Allowed,
+    Refused,
+}
+
+impl View<'_> {
+    /// The configuration's ports.
+    pub(super) fn on_hosts(&self, claim: &Claim, had: Option<&Grant>, mut wish: Wish) -> Decision {
+        wish.prefer(had.into_iter().flat_map(|had| had.addresses.iter().copied()));
+        let pool = self.pools.default();
+        self.publish_hosts(claim, pool, &wish, Partly::Allowed)
+            .unwrap_or_else(|| self.refuse(claim, &wish, &super::decide::Places::new(), &[pool]))
+    }
+
+    /// None if the hosts do not have such addresses.
+    pub(super) fn publish_hosts(
+        &self,
+        claim: &Claim,
+        pool: &AddressPool,
+        wish: &Wish,
+        partly: Partly,
+    ) -> Option<Decision> {
+        let addresses = match &*claim.exactly {
+            [] => wish.0.iter().find_map(|families| self.own(claim, families, pool))?,
+            exactly => exactly.to_vec(),
+        };
+        let mut granted = self.with_ports(claim, addresses, pool.object.name.clone(), true);
+        let grant = granted.grant.as_mut()?;
+        if self.publishes_nodes(claim) {
+            let refused = |id: &ListenerId| is_reserved(id.port) && !pool.reserved_ports.contains(&id.port);
+            grant.refused = claim.ports.iter().copied().filter(refused).collect();
+            grant.ports.retain(|(_, id)| !grant.refused.contains(id));
+            grant.conflicts.retain(|(_, id, _)| !grant.refused.contains(id));
+        }
+        if partly == Partly::Refused && !(grant.conflicts.is_empty() && grant.refused.is_empty()) {
+            return None;
+        }
+        at_served_addresses(claim, grant);
+        Some(granted)
+    }
+
+    /// What a Service keeps of hosts' addresses, although none of the pools gives it these: the pool cannot be seen, or
+    /// excludes it and its time has not come, or no host is seen.
+    pub(super) fn keep_hosts(
+        &self,
+        claim: &Claim,
+        had: &Grant,
+        wish: &Wish,
+        allowed: bool,
+    ) -> Option<Decision> {
+        let has = |ip: &IpAddr| had.addresses.contains(ip);
+        if !self.rules.cluster || !claim.requested.iter().all(has) {
+            return None;
+        }
+        let addresses: Vec<IpAddr> =
+            had.addresses.iter().copied().filter(|ip| wish.wants(Family::of(*ip))).collect();
+        let first = *addresses.first()?;
+        let mut kept = self.with_ports(claim, addresses, had.pool.clone(), true);
+        if let Some(grant) = &mut kept.grant {
+            at_served_addresses(claim, grant);
+        }
+        if allowed {
+            let message = format!("no host is seen that pool {} publishes; the addresses stay", had.pool);
+            let problem = Problem::new(claim.owner.object(), Reason::PoolMissing, message);
+            kept.problems.push(problem.fix(
+                "See that seaway node runs: kubectl seaway status. Hosts without a sign of life are not counted.",
+            ));
+            return Some(kept);
+        }
+        match self.stays_from(claim, first, &had.pool)? {
+            Stays::Unseen(_) => kept.problems.push(implicit(claim, &had.pool)),
+            stays @ Stays::Until(..) => {
+                kept.problems.push(stays.problem(claim, first));
+                if let Stays::Until(_, end) = stays {
+                    kept.ends.insert(first, end);
+                }
+            }
+        }
+        Some(kept)
+    }
+
+    /// What was granted before this process began, as far as statuses tell.
+    pub(super) fn remembered(&self, claim: &Claim, candidates: &[&AddressPool]) -> Option<Grant> {
+        let addresses = self.remembered.get(&claim.owner).filter(|_| self.rules.cluster)?;
+        if claim.hosts_only || self.holdings.formerly(&claim.owner).next().is_some() {
+            return None;
+        }
+        let pool = candidates.iter().find(|pool| pool.hosts).map(|pool| pool.object.name.clone());
+        Some(Grant {
+            addresses: addresses.clone(),
+            pool: pool.unwrap_or_else(|| HOSTS.into()),
+            from_hosts: true,
+            ports: Vec::new(),
+            conflicts: Vec::new(),
+            refused: BTreeSet::new(),
+        })
+    }
+
+    fn own(&self, claim: &Claim, families: &[Family], pool: &AddressPool) -> Option<Vec<IpAddr>> {
+        let own: Vec<IpAddr> = self.published_by(claim, pool).collect();
+        let of = |family: &Family| {
+            let found: Vec<IpAddr> = match claim.requested_in(*family) {
+                Some(ip) => Some(ip).into_iter().filter(|ip| self.is_own(claim, *ip, &own)).collect(),
+                None => own.iter().copied().filter(|ip| Family::of(*ip) == *family).collect(),
+            };
+            (!found.is_empty()).then_some(found)
+        };
+        families.iter().map(of).collect::<Option<Vec<_>>>().map(|found| found.concat())
+    }
+
+    /// Whoever asks for one by name gets that of a host that drains, too.
+    fn is_own(&self, claim: &Claim, ip: IpAddr, published: &[IpAddr]) -> bool {
+        match self.publishes_nodes(claim) {
+            true => published.contains(&ip),
+            false => self.hosts.whose(ip).is_some() && !self.holdings.contains(ip),
+        }
+    }
+
+    /// Hosts' addresses that the pool publishes for this claim.
+    pub(super) fn published_by(
+        &self,
+        claim: &Claim,
+        pool: &AddressPool,
+    ) -> impl Iterator<Item = IpAddr> + '_ {
+        let by = self.publishes_nodes(claim).then_some(pool);
+        // An address of our pools that is present on a host is not the host's own.
+        let holdings = self.holdings;
+        self.hosts.published(by).filter(move |ip| !holdings.contains(*ip))
+    }
+
+    /// What the configuration listens on are all addresses of the machines.
+    fn publishes_nodes(&self, claim: &Claim) -> bool {
+        self.rules.cluster && !claim.hosts_only
+    }
+
+    /// Why a pool of hosts publishes nothing.
+    pub(super) fn why_no_host(&self, usable: &[&AddressPool]) -> Option<(String, String)> {
+        let count = self.hosts.control_planes();
+        let pool = usable.iter().find(|pool| pool.hosts && !pool.control_planes)?;
+        if !self.rules.cluster || count == 0 {
+            return None;
+        }
+        let message = format!("; {count} hosts are control planes, which it leaves out");
+        let fix = format!(
+            "To publish those of control planes, too: spec.controlPlanes: true of pool {}.",
+            pool.object.name
+        );
+        Some((message, fix))
+    }
+}
+
+/// An address where others have every port is not published.
+fn at_served_addresses(claim: &Claim, grant: &mut Grant) {
+    let served: BTreeSet<IpAddr> = grant.ports.iter().map(|(ip, _)| *ip).collect();
+    grant.addresses.retain(|ip| claim.ports.is_empty() || served.contains(ip));
+}
+
+/// A pool of hosts' addresses, in one line of YAML, that allows the claim what it has.
+pub(super) fn written(name: &str, claim: &Claim) -> String {
+    let reserved: BTreeSet<u16> =
+        claim.ports.iter().map(|id| id.port).filter(|it| is_reserved(*it)).collect();
+    let ports: Vec<String> = reserved.iter().map(u16::to_string).collect();
+    let ports = match ports.as_slice() {
+        [] => String::new(),
+        ports => format!(", reservedPorts: [{}]", ports.join(", ")),
+    };
+    format!(
+        "{{apiVersion: seaway.dev/v1alpha1, kind: AddressPool, metadata: {{name: {name}}}, spec: {{hosts: true{ports}}}}}"
+    )
+}
+
+fn implicit(claim: &Claim, pool: &Name) -> Problem {
+    let message = "it has hosts' own addresses, and no AddressPool with `hosts: true` is seen that allows it; the Service \
+                   keeps them";
+    Problem::new(claim.owner.object(), Reason::PoolMissing, message).fix(format!(
+        "To have it so for all Services, apply this AddressPool, with controlPlanes: true if addresses of control planes are \
+         to stay: {}",
+        written(pool, claim)
+    ))
+}

@@ -1,0 +1,181 @@
+//! What an owner keeps in a cluster although no pool gives it any more.
+//!
+//! ```text
+//!     the pool that the address is from ─┬─ cannot be seen ─────► it stays, and a Problem names the pool
+//!                                        ├─ excludes it ────────► it stays for the grace period, and a Problem says
+//!                                        │                        until when; a pool that allows it again cancels that
+//!     the Service asks for another pool ─┴──────────────────────► it ends at once
+//! ```
+//! A pool may be out of sight because it was deleted, because its definition is missing, because we may not list pools,
+//! or because it cannot be read: none of these says that its addresses are to be withdrawn.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use seaway_model::{Name, Owner, Problem, Reason, Time, config::PoolRules};
+
+use super::{
+    Ledger, Touched,
+    claim::{Age, Claim},
+    decide::View,
+    pools::gives,
+};
+use crate::certificates::calendar;
+
+/// When addresses end that their pools exclude; nothing, while nobody has told what time it is.
+pub(super) type Ends = BTreeMap<IpAddr, Option<Time>>;
+
+/// Why an address stays that no pool gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stays {
+    /// Its pool cannot be seen, or that which the Service asks for instead.
+    Unseen(Name),
+    /// Its pool excludes it, until then.
+    Until(Name, Option<Time>),
+}
+
+/// What another controller published for Services that may be adopted from it.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    by_owner: BTreeMap<Owner, Vec<IpAddr>>,
+    by_ip: BTreeMap<IpAddr, BTreeSet<Owner>>,
+}
+
+impl Reserved {
+    fn put(&mut self, owner: &Owner, ips: Vec<IpAddr>) {
+        let before = match ips.is_empty() {
+            true => self.by_owner.remove(owner),
+            false => self.by_owner.insert(owner.clone(), ips.clone()),
+        };
+        let before = before.unwrap_or_default();
+        for ip in before.iter().filter(|ip| !ips.contains(ip)) {
+            if let Some(owners) = self.by_ip.get_mut(ip) {
+                owners.remove(owner);
+                if owners.is_empty() {
+                    self.by_ip.remove(ip);
+                }
+            }
+        }
+        for ip in ips {
+            self.by_ip.entry(ip).or_default().insert(owner.clone());
+        }
+    }
+
+    pub(super) fn of(&self, owner: &Owner) -> impl Iterator<Item = IpAddr> + '_ {
+        self.by_owner.get(owner).into_iter().flatten().copied()
+    }
+
+    pub(super) fn has(&self, ip: IpAddr) -> bool {
+        self.by_ip.contains_key(&ip)
+    }
+
+    pub(super) fn allows(&self, ip: IpAddr, owner: &Owner) -> bool {
+        self.by_ip.get(&ip).is_none_or(|owners| owners.contains(owner))
+    }
+}
+
+impl Ledger {
+    /// Nobody else is given these.
+    pub fn reserve(&mut self, owner: &Owner, ips: Vec<IpAddr>) -> Touched {
+        let mut touched = Touched::default();
+        let before: Vec<IpAddr> = self.reserved.of(owner).collect();
+        self.reserved.put(owner, ips);
+        for ip in before {
+            if self.settled && !self.reserved.has(ip) {
+                self.hear_waiting(Some(ip), &mut touched);
+            }
+        }
+        touched
+    }
+
+    /// Which rules hold: to be told before anything is claimed, and again when the configuration changes.
+    pub fn set_rules(&mut self, rules: PoolRules) -> Touched {
+        if std::mem::replace(&mut self.rules, rules) == rules {
+            return Touched::default();
+        }
+        self.hear_all()
+    }
+
+    /// What time it is: what pools exclude ends when its time has come.
+    pub fn set_time(&mut self, now: Time) -> Touched {
+        self.now = Some(now);
+        let mut touched = Touched::default();
+        let is_due = |end: &Option<Time>| end.is_none_or(|end| end <= now);
+        let due = self.ending.iter().filter(|(_, ends)| ends.values().any(is_due));
+        let standing = due.filter_map(|(owner, _)| self.owners.get(owner));
+        let mut ages: Vec<Age> = standing.map(|it| it.claim.age()).collect();
+        ages.sort();
+        if !self.settled || ages.is_empty() {
+            return touched;
+        }
+        for age in ages {
+            self.hear(&age.owner, &mut touched);
+        }
+        self.hear_waiting(None, &mut touched);
+        touched
+    }
+}
+
+impl View<'_> {
+    /// Why the owner keeps this address of its own, which none of the pools gives it that it may use.
+    pub(super) fn stays(&self, claim: &Claim, ip: IpAddr) -> Option<Stays> {
+        self.stays_from(claim, ip, self.holdings.pool(ip)?)
+    }
+
+    /// The same, of an address that is from this pool.
+    pub(super) fn stays_from(&self, claim: &Claim, ip: IpAddr, pool: &Name) -> Option<Stays> {
+        if !self.rules.cluster {
+            return None;
+        }
+        let is_seen = |name: &Name| self.pools.ordered().any(|it| it.object.name == *name);
+        match claim.pool.as_ref().filter(|asked| *asked != pool) {
+            Some(asked) if is_seen(asked) => return None,
+            Some(unseen) => return Some(Stays::Unseen(unseen.clone())),
+            None if !is_seen(pool) => return Some(Stays::Unseen(pool.clone())),
+            None => {}
+        }
+        let known = self.ends.get(&ip).copied().flatten();
+        let grace = u64::try_from(self.rules.grace.as_millis()).unwrap_or(u64::MAX);
+        let end = known.or_else(|| self.now.map(|now| Time(now.0.saturating_add(grace))));
+        let is_over = end.is_some_and(|end| self.now.is_some_and(|now| end <= now));
+        (!is_over).then(|| Stays::Until(pool.clone(), end))
+    }
+
+    /// The same, of an address that it was granted.
+    pub(super) fn stayed(&self, claim: &Claim, ip: IpAddr) -> Option<Stays> {
+        let allowed = || self.pools.candidates(claim, self.rules).into_iter().any(|pool| gives(pool, ip));
+        if !self.rules.cluster || allowed() { None } else { self.stays(claim, ip) }
+    }
+}
+
+impl Stays {
+    pub(super) fn problem(&self, claim: &Claim, ip: IpAddr) -> Problem {
+        let object = claim.owner.object();
+        match self {
+            Stays::Unseen(pool) => {
+                let message = format!(
+                    "pool {pool} cannot be seen: it was deleted, or may not be listed, or cannot be read; the Service \
+                     keeps its address {ip}"
+                );
+                Problem::new(object, Reason::PoolMissing, message).fix(format!(
+                    "Create the pool {pool} again, or another one that has {ip}. To give the address back, delete the \
+                     Service, or have it ask for a pool that is there: seaway.dev/address-pool."
+                ))
+            }
+            Stays::Until(pool, end) => {
+                let when = match end {
+                    Some(end) => format!("at {}", calendar::second(*end)),
+                    None => "after the grace period".to_owned(),
+                };
+                let message = format!(
+                    "pool {pool} excludes {ip} now; the address is withdrawn from this Service {when}"
+                );
+                Problem::new(object, Reason::AddressExcluded, message).fix(format!(
+                    "To keep it, let pool {pool} have it again for this Service before that time."
+                ))
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! In a cluster: whose addresses a pool with `hosts: true` publishes, at which ports, and who keeps them.
+
+use seaway_model::config::PoolRules;
+
+use super::*;
+use crate::ledger::HostNode;
+
+fn hosts(name: &str) -> AddressPool {
+    AddressPool { hosts: true, ..pool(name, &[]) }
+}
+
+fn node(internal: &[&str], external: &[&str]) -> HostNode {
+    let ips = |all: &[&str]| all.iter().map(|text| ip(text)).collect();
+    HostNode { internal: ips(internal), external: ips(external), ..HostNode::default() }
+}
+
+/// Two workers, and machines with more addresses than the cluster knows.
+fn cluster(pools: &[AddressPool]) -> Ledger {
+    let mut ledger = Ledger::new();
+    ledger.set_rules(PoolRules::CLUSTER);
+    ledger.set_time(Time(0));
+    for pool in pools {
+        ledger.put_pool(Arc::new(pool.clone()));
+    }
+    ledger.put_host(&report("one", &["192.0.2.1", "172.17.0.1", "10.244.0.1"]));
+    ledger.put_host(&report("two", &["192.0.2.2", "172.17.0.1"]));
+    ledger.put_node(&"one".into(), Some(node(&["192.0.2.1"], &[])));
+    ledger.put_node(&"two".into(), Some(node(&["192.0.2.2"], &[])));
+    ledger.settle();
+    ledger
+}
+
+fn reasons(ledger: &Ledger, name: &str) -> Vec<Reason> {
+    ledger.told(name).into_iter().map(|(reason, _)| reason).collect()
+}
+
+fn fix(ledger: &Ledger, name: &str) -> String {
+    ledger.grant(&owner(name)).1.iter().map(|it| it.fix.as_str()).collect()
+}
+
+#[test]
+fn without_a_pool_nothing_is_given_and_the_pool_to_write_is_told() {
+    let mut ledger = cluster(&[]);
+    assert_eq!(ledger.ask(claim("a")), "NoPool");
+    let fix = fix(&ledger, "a");
+    for part in ["kind: AddressPool", "spec: {addresses: [192.0.2.0/28]}", "spec: {hosts: true}"] {
+        assert!(fix.contains(part), "{part}: {fix}");
+    }
+    assert_eq!(ledger.ask(Claim { pool: Some("gold".into()), ..claim("b") }), "NoPool");
+    assert!(ledger.told("b")[0].1.contains("no AddressPool gold"), "{:?}", ledger.told("b"));
+    ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+    assert_eq!(ledger.has("a"), ["10.0.0.0"]);
+}
+
+#[test]
+fn a_pool_of_hosts_publishes_what_the_cluster_knows_of_them_and_nothing_else() {
+    let mut ledger = cluster(&[hosts("ours")]);
+    assert_eq!(ledger.ask(claim("a")), "192.0.2.1 192.0.2.2", "no bridge, no tunnel");
+    assert_eq!(ledger.ask(asking("b", &["172.17.0.1"])), "AddressOutsidePools");
+    // An ExternalIP that the host has itself comes before InternalIPs; one that is translated on the way is none of its own.
+    ledger.put_host(&report("one", &["192.0.2.1", "198.51.100.1", "172.17.0.1"]));
+    ledger.put_node(&"one".into(), Some(node(&["192.0.2.1"], &["198.51.100.1"])));
+    ledger.put_node(&"two".into(), Some(node(&["192.0.2.2"], &["198.51.100.2"])));
+    assert_eq!(ledger.has("a"), ["192.0.2.2", "198.51.100.1"]);
+}
+
+#[test]
+fn excluded_nodes_and_control_planes_are_left_out_and_the_latter_may_be_asked_for() {
+    let mut ledger = cluster(&[hosts("ours")]);
+    ledger.ask(claim("a"));
+    let control_plane = |it: HostNode| HostNode { control_plane: true, ..it };
+    ledger.put_node(&"one".into(), Some(control_plane(node(&["192.0.2.1"], &[]))));
+    assert_eq!(ledger.has("a"), ["192.0.2.2"]);
+    ledger.put_pool(Arc::new(AddressPool { control_planes: true, ..hosts("ours") }));
+    assert_eq!(ledger.has("a"), ["192.0.2.1", "192.0.2.2"]);
+    ledger.put_node(&"one".into(), Some(HostNode { excluded: true, ..node(&["192.0.2.1"], &[]) }));
+    assert_eq!(ledger.has("a"), ["192.0.2.2"]);
+    // A machine whose Node is gone does not publish its bridges.
+    ledger.put_node(&"two".into(), None);
+    ledger.put_node(&"one".into(), Some(node(&["192.0.2.1"], &[])));
+    assert_eq!(ledger.has("a"), ["192.0.2.1"]);
+}
+
+#[test]
+fn a_cluster_of_control_planes_alone_is_told_how_to_publish_them() {
+    let mut ledger = cluster(&[hosts("ours")]);
+    for (name, at) in [("one", "192.0.2.1"), ("two", "192.0.2.2")] {
+        ledger.put_node(&name.into(), Some(HostNode { control_plane: true, ..node(&[at], &[]) }));
+    }
+    assert_eq!(ledger.ask(claim("a")), "NoPool");
+    assert!(ledger.told("a")[0].1.contains("2 hosts are control planes"), "{:?}", ledger.told("a"));
+    assert!(fix(&ledger, "a").contains("spec.controlPlanes: true of pool ours"));
+}
+
+#[test]
+fn ports_that_the_machines_need_are_refused_unless_the_pool_names_them() {
+    let mut ledger = cluster(&[hosts("ours")]);
+    for port in [22, 1936, 2379, 2380, 6443, 10248, 10250, 10259, 30000, 32767] {
+        let ports = [tcp(port), tcp(8000 + port % 100)].into();
+        let asked = ledger.ask(Claim { ports, ..claim("a") });
+        assert_eq!(asked, "192.0.2.1 192.0.2.2", "the other port is served");
+        let (grant, _) = ledger.grant(&owner("a"));
+        let grant = grant.unwrap();
+        assert_eq!(grant.refused, [tcp(port)].into());
+        assert!(grant.ports.iter().all(|(_, id)| *id != tcp(port)), "{port}");
+    }
+    assert_eq!(
+        ledger.ask(Claim { ports: [tcp(6443)].into(), ..claim("b") }),
+        "",
+        "no address where it serves nothing"
+    );
+    for port in [80, 443, 10247, 10260, 29999, 32768] {
+        ledger.ask(Claim { ports: [tcp(port)].into(), ..claim("c") });
+        assert!(ledger.grant(&owner("c")).0.unwrap().refused.is_empty(), "{port}");
+    }
+    ledger.put_pool(Arc::new(AddressPool { reserved_ports: [6443].into(), ..hosts("ours") }));
+    assert_eq!(ledger.grant(&owner("b")).0.unwrap().ports.len(), 2);
+    // An address of its own has all ports.
+    ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+    assert_eq!(ledger.ask(Claim { ports: [tcp(22)].into(), ..claim("d") }), "10.0.0.0");
+    // What the configuration listens on is the operator's word.
+    let entry = Claim {
+        hosts_only: true,
+        ports: [tcp(22)].into(),
+        ..Claim::new(Owner::Config("tcpServices[0]".into()))
+    };
+    ledger.claim(entry);
+    let ports = ledger.grant(&Owner::Config("tcpServices[0]".into())).0.unwrap().ports;
+    assert!(ports.contains(&(ip("172.17.0.1"), tcp(22))) && ports.len() == 4, "on all addresses: {ports:?}");
+}
+
+/// As one begins that is newer: Services have what a pool gave that is there no more.
+fn upgraded(pools: &[AddressPool], ports: &[u16]) -> Ledger {
+    let mut ledger = cluster(pools).turned(true, std::iter::empty());
+    ledger.claim(Claim { ports: ports.iter().map(|port| tcp(*port)).collect(), ..claim("a") });
+    ledger.claim(Claim { created: Some(Time(1)), ..claim("new") });
+    ledger.remember(owner("a"), vec![ip("192.0.2.1"), ip("172.17.0.1")]);
+    ledger.settle();
+    ledger
+}
+
+#[test]
+fn who_is_on_hosts_addresses_without_a_pool_keeps_them_and_is_told_the_pool() {
+    let mut ledger = upgraded(&[], &[80, 6443]);
+    assert_eq!(
+        (ledger.has("a").join(" ").as_str(), reasons(&ledger, "a")),
+        ("192.0.2.1 172.17.0.1", vec![Reason::PoolMissing])
+    );
+    assert_eq!(ledger.grant(&owner("a")).0.unwrap().ports.len(), 4, "what is served stays served");
+    let fix = fix(&ledger, "a");
+    assert!(fix.contains("metadata: {name: hosts}, spec: {hosts: true, reservedPorts: [6443]}"), "{fix}");
+    assert_eq!(reasons(&ledger, "new"), [Reason::NoPool]);
+    // Neither the first pool nor a host that goes moves it.
+    ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+    ledger.remove_host("one");
+    assert_eq!(
+        (ledger.has("a").join(" ").as_str(), ledger.has("new").join(" ").as_str()),
+        ("192.0.2.1 172.17.0.1", "10.0.0.0")
+    );
+    // It asks for something else, or goes.
+    assert_eq!(ledger.ask(Claim { pool: Some("p".into()), ..claim("a") }), "10.0.0.1");
+}
+
+#[test]
+fn the_pool_that_is_told_takes_them_over() {
+    let mut ledger = upgraded(&[], &[80, 6443]);
+    ledger.put_pool(Arc::new(AddressPool { reserved_ports: [6443].into(), ..hosts("hosts") }));
+    assert_eq!((ledger.has("a").join(" ").as_str(), ledger.told("a").len()), ("192.0.2.1 192.0.2.2", 0));
+}
+
+#[test]
+fn a_restart_moves_nobody_from_hosts_addresses_to_a_pools() {
+    let ledger = upgraded(&[pool("first", &["10.0.0.0/24"]), hosts("ours")], &[80]);
+    assert_eq!((ledger.has("a").join(" ").as_str(), ledger.told("a").len()), ("192.0.2.1 192.0.2.2", 0));
+}
+
+#[test]
+fn a_pool_of_hosts_that_goes_or_sees_no_host_takes_nothing_away() {
+    let mut ledger = cluster(&[hosts("ours")]);
+    ledger.ask(claim("a"));
+    ledger.remove_host("one");
+    assert_eq!(ledger.has("a"), ["192.0.2.2"]);
+    ledger.remove_host("two");
+    assert_eq!(
+        (ledger.has("a"), reasons(&ledger, "a")),
+        (vec!["192.0.2.2".into()], vec![Reason::PoolMissing])
+    );
+    ledger.put_host(&report("two", &["192.0.2.2"]));
+    assert_eq!(ledger.told("a"), []);
+    ledger.remove_pool(&hosts("ours").object);
+    assert_eq!(
+        (ledger.has("a"), reasons(&ledger, "a")),
+        (vec!["192.0.2.2".into()], vec![Reason::PoolMissing])
+    );
+    ledger.put_pool(Arc::new(AddressPool { namespaces: vec!["other".into()], ..hosts("ours") }));
+    assert_eq!(
+        (ledger.has("a"), reasons(&ledger, "a")),
+        (vec!["192.0.2.2".into()], vec![Reason::AddressExcluded])
+    );
+    ledger.set_time(Time(600_000));
+    assert_eq!(ledger.has("a").len(), 0);
+}
+
+#[test]
+fn a_folder_gives_hosts_addresses_without_a_pool_and_all_of_them() {
+    let mut ledger = Ledger::new();
+    ledger.put_host(&report("one", &["192.0.2.1", "172.17.0.1"]));
+    ledger.put_node(&"one".into(), Some(node(&["192.0.2.1"], &[])));
+    ledger.settle();
+    assert_eq!(ledger.ask(Claim { ports: [tcp(22)].into(), ..claim("a") }), "172.17.0.1 192.0.2.1");
+}

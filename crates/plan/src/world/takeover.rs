@@ -1,0 +1,139 @@
+//! Services of a cluster that another controller gave an address, and those that no setting gives to our own data plane
+//! any more.
+//!
+//! ```text
+//!     its status has addresses that Seaway did not write ─► left to whoever wrote them, until `adopt` chooses it;
+//!                                                           nobody else gets those addresses meanwhile
+//!     it has an Address of ours ──────────────────────────► served, whatever defaultDriver says now
+//! ```
+
+use std::net::IpAddr;
+
+use seaway_model::{
+    AddressState, Owner, Problem, Reason, Status,
+    config::AdoptMode,
+    fact::{Service, ServiceKind},
+};
+
+use super::{World, adopt::NotAdopted};
+use crate::{
+    annotations::asks_for_adoption,
+    demand::{Demand, cloud_of, is_native, whose},
+    index::ServiceKey,
+};
+
+impl World {
+    /// What a Service asks for that has an address of ours, though no setting gives it to us any more.
+    pub(super) fn kept_native(&self, key: &ServiceKey) -> Option<Demand> {
+        let service = self.index.service(key)?;
+        let kept = self.config.pools.cluster
+            && service.kind == ServiceKind::LoadBalancer
+            && service.class.is_none()
+            && cloud_of(service, &self.config).is_none()
+            && (self.holders.contains_key(&whose(service)) || self.had_hosts_addresses(key));
+        let mut demand = kept.then(|| Demand::of_native(service, &self.config))?;
+        let message = "it has an address of Seaway, and defaultDriver does not say native any more; it is served as before";
+        demand.problems.push(Problem::new(demand.owner.object(), Reason::Released, message).fix(
+            "To have it so for good: defaultDriver: native in seaway.yaml of controller and nodes. To end it, delete the \
+             Service, or change its type and change it back.",
+        ));
+        Some(demand)
+    }
+
+    /// Why a Service that our own data plane would serve is left to whoever published its addresses.
+    pub(super) fn native_not_adopted(&self, key: &ServiceKey, service: &Service) -> Option<NotAdopted> {
+        if !self.is_anothers(key, service) {
+            return None;
+        }
+        if self.roles.host.is_some() {
+            // Whoever leads decides; what it gives out is written.
+            return Some(NotAdopted::OtherController);
+        }
+        let adopt = &self.config.adopt;
+        match adopt.native {
+            _ if !adopt.only.chooses(&service.meta) => Some(NotAdopted::NotChosen),
+            AdoptMode::Observe => Some(NotAdopted::Observed),
+            AdoptMode::Ask if !asks_for_adoption(&service.meta.annotations) => Some(NotAdopted::NotAsked),
+            _ => Some(NotAdopted::Next),
+        }
+    }
+
+    fn is_anothers(&self, key: &ServiceKey, service: &Service) -> bool {
+        let owner = whose(service);
+        self.config.pools.cluster
+            && service.kind == ServiceKind::LoadBalancer
+            && cloud_of(service, &self.config).is_none()
+            && is_native(service, &self.config)
+            && self.is_published_by_another(key)
+            && !self.holders.contains_key(&owner)
+            && !self.adoption.ours.contains(&service.meta.uid)
+            && self.owners.get(&owner).is_none_or(|it| it.grant.is_none())
+    }
+
+    fn is_published_by_another(&self, key: &ServiceKey) -> bool {
+        self.published.contains_key(key) && !self.published_by_us.contains(key)
+    }
+
+    /// Whether what another controller published may be replaced by this status.
+    pub(super) fn takes_over(&self, owner: &Owner) -> bool {
+        let object = owner.object();
+        let key = ServiceKey::new(object.namespace, object.name);
+        if !self.config.pools.cluster || !self.is_published_by_another(&key) {
+            return true;
+        }
+        let Some(service) = self.index.service(&key) else { return true };
+        let adopt = &self.config.adopt;
+        let asks = match adopt.native {
+            AdoptMode::Observe => false,
+            AdoptMode::Ask => asks_for_adoption(&service.meta.annotations),
+            AdoptMode::All => true,
+        };
+        self.is_in_cloud(owner)
+            || self.adoption.ours.contains(&service.meta.uid)
+            || asks && adopt.only.chooses(&service.meta)
+    }
+
+    /// It has an Address now: whoever gives them out has taken it over.
+    pub(super) fn note_taken_over(&mut self, owner: &Owner) {
+        if self.awaits_adoption(owner).is_some() {
+            let object = owner.object();
+            self.look_at_adoption(&ServiceKey::new(object.namespace, object.name));
+        }
+    }
+
+    /// Nobody is given what another controller has given a Service that may be adopted; its Service finds it there.
+    pub(super) fn reserve_published(&mut self, key: &ServiceKey, owner: &Owner) {
+        let published: Vec<IpAddr> = match self.awaits_adoption(owner) {
+            Some(_) => self.published.get(key).cloned().unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let touched = self.ledger.reserve(owner, published);
+        self.regrant(touched);
+    }
+
+    /// Who holds an Address as it is written.
+    pub(super) fn note_holders(
+        &mut self,
+        before: Option<&seaway_model::Address>,
+        now: Option<&seaway_model::Address>,
+    ) {
+        let holders = |it: Option<&seaway_model::Address>| {
+            it.filter(|it| it.state == AddressState::Held).map(|it| it.owners.clone()).unwrap_or_default()
+        };
+        for owner in holders(now) {
+            *self.holders.entry(owner).or_default() += 1;
+        }
+        for owner in holders(before) {
+            if let Some(count) = self.holders.get_mut(&owner) {
+                *count -= 1;
+                if *count == 0 {
+                    self.holders.remove(&owner);
+                }
+            }
+        }
+    }
+
+    pub(super) fn with_permission(&self, status: Status) -> Status {
+        Status { takes_over: self.takes_over(&status.owner), ..status }
+    }
+}
