@@ -17,5 +17,7 @@ mod pairs;
 mod released;
 pub(crate) mod scene;
 mod selected;
+mod set_back;
 mod several;
+mod silent;
 mod single_ports;
