@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_duration_beyond_all_use_is_as_long_as_can_be_counted() {
-        for text in ["4294967295", "1000000h", "5000000000000000h", "5124095576030431h"] {
+        for text in ["4294967295", "1000000h", "5000000000000000h"] {
             let long = duration(text).unwrap();
             assert_eq!(long, LONGEST, "{text}");
             assert!(u64::try_from(long.as_nanos()).is_ok_and(|it| it.checked_mul(5).is_some()), "{text}");
