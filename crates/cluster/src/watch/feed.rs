@@ -189,14 +189,15 @@ impl Feed {
         loop {
             self.heard = version.parse().ok();
             let begun = Instant::now();
-            // A watch that ended may go on where nothing is to be heard any more.
+            // A watch that ended may go on where nothing is to be heard any more. An API server that has just begun refuses
+            // whatever it is asked, so it is asked before each watch, until it answers.
             let older = if cut { self.is_store_older().await } else { Ok(false) };
             let end = match older {
                 Ok(true) => return self.set_back().await,
                 Ok(false) => self.hear(&mut version).await?,
                 Err(answer) => Some(answer),
             };
-            cut = !end.as_ref().is_some_and(retry::is_lasting);
+            cut = true;
             match end {
                 _ if !self.is_needed() || self.belief.epoch() != self.epoch => return Ok(()),
                 None if begun.elapsed() < SHORT => sleep(self.cluster.pace().first_retry).await,

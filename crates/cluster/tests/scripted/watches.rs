@@ -338,6 +338,7 @@ async fn what_was_known_of_a_kind_goes_on_when_we_may_not_look_any_more_and_it_i
         forbidden(),
         forbidden(),
         forbidden(),
+        Answer::Whole(200, list("5", &[pool("p", "3")])),
         Answer::Stream(vec![event("ADDED", &pool("q", "7"))]),
     ];
     let refused = "NotPermitted: may not watch ipaddresspools.metallb.io: cannot watch it; what was known of them goes on";
