@@ -1,5 +1,7 @@
 //! What the kubelet asks is answered, whoever has the port of the status page.
 
+#![allow(clippy::unwrap_used)]
+
 use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use seaway_admin::{Binding, Bound, logging::LogHandle};

@@ -17,7 +17,6 @@ use super::{
     definition::Definition,
     known::{Key, Known, Parting},
     pulses::Hosts,
-    retry,
     secrets::Secrets,
     set_back::is_lower,
     troubles::Trouble,
