@@ -1,6 +1,6 @@
 //! What the kubelet asks is answered, whoever has the port of the status page.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::{net::TcpListener, sync::Arc, time::Duration};
 
