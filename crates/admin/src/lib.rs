@@ -46,6 +46,6 @@ mod page;
 mod process;
 
 pub use metrics::Counted;
-pub use server::{Admin, BindError, Binding, Bound, Look, Looking, Source, at_once};
+pub use server::{Admin, BindError, Binding, Bound, Closed, Look, Looking, Source, at_once};
 pub use signals::{Signal, Signals};
 pub use view::View;

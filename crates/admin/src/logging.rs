@@ -1,5 +1,6 @@
 //! Logs to standard error, one line each, with a level that can be changed at run time.
 
+mod escape;
 mod human;
 
 use std::{
@@ -98,10 +99,16 @@ where
 {
     let (level, filter) = filter(level)?;
     let (filter, handle) = reload::Layer::new(filter);
-    let lines = tracing_subscriber::fmt::layer::<Registry>().with_writer(writer);
+    let lines = tracing_subscriber::fmt::layer::<Registry>();
     let lines = match format {
-        Format::Human => lines.with_ansi(colour).with_timer(human::ShortTime).boxed(),
-        Format::Json => lines.json().flatten_event(true).with_current_span(false).boxed(),
+        Format::Human => {
+            let lines = lines.fmt_fields(escape::Fields).with_writer(writer);
+            lines.with_ansi(colour).with_timer(human::ShortTime).boxed()
+        }
+        Format::Json => {
+            let lines = lines.with_writer(escape::Json(writer));
+            lines.json().flatten_event(true).with_current_span(false).boxed()
+        }
     };
     let subscriber = Registry::default().with(lines.with_filter(filter));
     let handle = LogHandle {
@@ -188,6 +195,35 @@ mod tests {
         assert_eq!(lines[0]["message"], "two\nlines");
         assert_eq!((lines[1]["port"].as_u64(), lines[1]["level"].as_str()), (Some(80), Some("INFO")));
         assert!(lines[1]["timestamp"].as_str().is_some_and(|t| t.ends_with('Z')), "{}", lines[1]);
+    }
+
+    /// A tenant chooses names; a cloud, an API server and members choose what they answer.
+    #[test]
+    fn what_comes_from_outside_cannot_forge_a_line() {
+        let evil = "x\n12:00:00.000  INFO seaway: all is well\r\u{1b}[2K\u{85}\u{9b}31m\u{2028}\u{202e}";
+        let speak = |_: &LogHandle| {
+            tracing::warn!(name = evil, shown = %evil, debug = ?evil, "it says {evil}");
+            tracing::warn!(error = &io::Error::other(evil) as &dyn std::error::Error, "failed");
+        };
+        for format in [Format::Human, Format::Json] {
+            let text = written(format, "info", speak);
+            assert_eq!(text.lines().count(), 2, "{text}");
+            let forging: Vec<char> = text.chars().filter(|it| it.is_control() && *it != '\n').collect();
+            assert_eq!(forging, [], "{text}");
+            assert!(!text.contains(['\u{2028}', '\u{202e}']), "{text}");
+        }
+        let text = written(Format::Json, "info", speak);
+        let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).expect(&text);
+        assert_eq!(first["shown"], evil, "nothing is lost of it");
+    }
+
+    #[test]
+    fn fields_follow_the_message_as_before() {
+        let line = written(Format::Human, "info", |_| {
+            tracing::info!(member = "10.0.0.7:80", at = %"b c", count = 3, "member is {}", "down");
+        });
+        let told = "member is down member=\"10.0.0.7:80\" at=b c count=3\n";
+        assert!(line.ends_with(told), "{line}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The listening sockets, and who may hold how much of them.
 
+mod later;
 mod looks;
 mod places;
 mod routes;
@@ -10,7 +11,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -21,11 +22,17 @@ use thiserror::Error;
 use tokio::{
     net::{TcpListener, TcpStream},
     pin,
+    sync::watch,
     task::JoinSet,
     time,
 };
 
-use self::{places::Places, routes::Routes};
+pub use self::later::Closed;
+use self::{
+    later::Wanted,
+    places::{Place, Places},
+    routes::Routes,
+};
 use crate::{logging::LogHandle, metrics::Counted, view::View};
 
 pub const PORT: u16 = 1936;
@@ -81,6 +88,10 @@ pub enum BindError {
 /// Sockets that listen, before anybody answers.
 pub struct Bound {
     listeners: Vec<(TcpListener, Grants)>,
+    /// Opened when they can be; none of who does without no socket.
+    later: Vec<Wanted>,
+    is_patient: bool,
+    closed: Arc<watch::Sender<Vec<Closed>>>,
     counted: Vec<Counted>,
 }
 
@@ -96,30 +107,65 @@ enum Grants {
     /// What changes something, too, by whoever may.
     All,
     Reading,
+    /// Whether it lives and is ready, and nothing else.
+    Probes,
 }
 
 impl Bound {
     /// Needs a tokio runtime.
     pub fn bind(binding: &Binding) -> Result<Bound, BindError> {
-        let listeners = match binding {
+        Bound::nowhere(false).listening(binding)
+    }
+
+    /// As above; but what somebody else has is opened when he has gone, and until then told by [`Bound::closed`]: for who
+    /// has more to do than to show a page.
+    pub fn bind_now_or_later(binding: &Binding) -> Result<Bound, BindError> {
+        Bound::nowhere(true).listening(binding)
+    }
+
+    fn nowhere(is_patient: bool) -> Bound {
+        let closed = Arc::new(watch::Sender::new(Vec::new()));
+        Bound { listeners: Vec::new(), later: Vec::new(), is_patient, closed, counted: Vec::new() }
+    }
+
+    fn listening(mut self, binding: &Binding) -> Result<Bound, BindError> {
+        let grants = Grants::All;
+        match binding {
             Binding::Exactly(addresses) => {
                 // A socket for [::] takes IPv4 too, unless it is told that somebody else does.
                 let is_v4_on = |port| addresses.iter().any(|other| other.is_ipv4() && other.port() == port);
-                let listen = |&address: &SocketAddr| listen(address, is_v4_on(address.port()));
-                addresses.iter().map(listen).collect::<Result<_, _>>()?
+                for &address in addresses {
+                    self.open(Wanted { address, only_v6: is_v4_on(address.port()), grants })?;
+                }
             }
             Binding::Loopback => {
-                let mut listeners = vec![listen((Ipv4Addr::LOCALHOST, PORT).into(), false)?];
-                match listen((Ipv6Addr::LOCALHOST, PORT).into(), true) {
-                    Ok(listener) => listeners.push(listener),
+                let address = (Ipv4Addr::LOCALHOST, PORT).into();
+                self.open(Wanted { address, only_v6: false, grants })?;
+                let wanted = Wanted { address: (Ipv6Addr::LOCALHOST, PORT).into(), only_v6: true, grants };
+                match wanted.open() {
                     Err(BindError::Io { source, .. }) if is_family_absent(&source) => {}
-                    Err(error) => return Err(error),
+                    opened => self.note(wanted, opened)?,
                 }
-                listeners
             }
-        };
-        let listeners = listeners.into_iter().map(|it| (it, Grants::All)).collect();
-        Ok(Bound { listeners, counted: Vec::new() })
+        }
+        Ok(self)
+    }
+
+    fn open(&mut self, wanted: Wanted) -> Result<(), BindError> {
+        let opened = wanted.open();
+        self.note(wanted, opened)
+    }
+
+    fn note(&mut self, wanted: Wanted, opened: Result<TcpListener, BindError>) -> Result<(), BindError> {
+        match opened {
+            Ok(listener) => self.listeners.push((listener, wanted.grants)),
+            Err(error) if self.is_patient => {
+                self.closed.send_modify(|it| it.push(wanted.closed(&error)));
+                self.later.push(wanted);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// Listens there, too, at the same port, for whoever reads. Where it is listened already, that is enough: nobody
@@ -131,8 +177,19 @@ impl Bound {
             return Ok(self);
         }
         let port = addresses.first().map_or(PORT, SocketAddr::port);
-        self.listeners.push((listen((at, port).into(), true)?, Grants::Reading));
+        self.open(Wanted { address: (at, port).into(), only_v6: true, grants: Grants::Reading })?;
         Ok(self)
+    }
+
+    /// Answers `/live` and `/ready` there, and nothing else: whatever others do with the status page.
+    pub fn also_for_probes(mut self, at: SocketAddr) -> Result<Bound, BindError> {
+        self.open(Wanted { address: at, only_v6: true, grants: Grants::Probes })?;
+        Ok(self)
+    }
+
+    /// Where it is not listened though it should be, from now on.
+    pub fn closed(&self) -> watch::Receiver<Vec<Closed>> {
+        self.closed.subscribe()
     }
 
     /// Shows at `/metrics` what somebody else counts, too.
@@ -141,18 +198,36 @@ impl Bound {
         self
     }
 
+    /// Of the status page.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|(listener, _)| listener.local_addr().ok()).collect()
+        let pages = self.listeners.iter().filter(|(_, grants)| *grants != Grants::Probes);
+        pages.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
+    }
+
+    /// Of probes alone.
+    pub fn probed_at(&self) -> Vec<SocketAddr> {
+        let probes = self.listeners.iter().filter(|(_, grants)| *grants == Grants::Probes);
+        probes.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
     }
 
     /// Answers until the returned value is dropped.
     pub fn serve(self, source: Source, log: LogHandle) -> Admin {
         let addresses = self.addresses();
         let routes = Arc::new(Routes::new(source, log, self.counted));
-        let places = Places::new();
+        // Whoever fills the page does not fill the places of probes.
+        let (places, of_probes) = (Places::new(), Places::new());
+        let places_of = |grants| Arc::clone(if grants == Grants::Probes { &of_probes } else { &places });
         let mut tasks = JoinSet::new();
         for (listener, grants) in self.listeners {
-            tasks.spawn(accept(listener, grants, Arc::clone(&routes), Arc::clone(&places)));
+            tasks.spawn(accept(listener, grants, Arc::clone(&routes), places_of(grants)));
+        }
+        for wanted in self.later {
+            let (routes, places, closed) =
+                (Arc::clone(&routes), places_of(wanted.grants), Arc::clone(&self.closed));
+            tasks.spawn(async move {
+                let listener = wanted.open_later(closed).await;
+                accept(listener, wanted.grants, routes, places).await;
+            });
         }
         Admin { addresses, tasks }
     }
@@ -211,12 +286,8 @@ async fn accept(listener: TcpListener, grants: Grants, routes: Arc<Routes>, plac
             Ok((stream, peer)) => {
                 failing = false;
                 // Not queued: a queue full of whoever has too many would keep out all others.
-                let Some(place) = places.take(peer.ip()).await else { continue };
-                let routes = Arc::clone(&routes);
-                connections.spawn(async move {
-                    converse(stream, peer, grants, routes).await;
-                    drop(place);
-                });
+                let place = places.take(peer.ip());
+                connections.spawn(converse(stream, peer, grants, Arc::clone(&routes), place));
             }
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
@@ -229,10 +300,22 @@ async fn accept(listener: TcpListener, grants: Grants, routes: Arc<Routes>, plac
     }
 }
 
-async fn converse(stream: TcpStream, peer: SocketAddr, grants: Grants, routes: Arc<Routes>) {
+async fn converse(
+    stream: TcpStream,
+    peer: SocketAddr,
+    grants: Grants,
+    routes: Arc<Routes>,
+    mut place: Place,
+) {
+    let busy = place.busy();
     let service = service_fn(move |request| {
-        let routes = Arc::clone(&routes);
-        async move { Ok::<_, std::convert::Infallible>(routes.answer(peer, grants, request).await) }
+        let (routes, busy) = (Arc::clone(&routes), Arc::clone(&busy));
+        async move {
+            busy.store(true, Ordering::Relaxed);
+            let answer = routes.answer(peer, grants, request).await;
+            busy.store(false, Ordering::Relaxed);
+            Ok::<_, std::convert::Infallible>(answer)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -241,9 +324,15 @@ async fn converse(stream: TcpStream, peer: SocketAddr, grants: Grants, routes: A
         .max_headers(HEADERS)
         .serve_connection(TokioIo::new(stream), service);
     pin!(connection);
-    if time::timeout(LIFETIME, connection.as_mut()).await.is_err() {
-        connection.as_mut().graceful_shutdown();
-        // Whoever has not read its last answer by now never will.
-        _ = time::timeout(LAST_ANSWER, connection).await;
+    let whole = async {
+        if time::timeout(LIFETIME, connection.as_mut()).await.is_err() {
+            connection.as_mut().graceful_shutdown();
+            // Whoever has not read its last answer by now never will.
+            _ = time::timeout(LAST_ANSWER, connection).await;
+        }
+    };
+    tokio::select! {
+        () = whole => {}
+        () = place.lost() => {}
     }
 }

@@ -43,8 +43,8 @@ pub(crate) enum Command {
     /// Plans from what the cluster says, takes the addresses that were given out, and balances. It goes on with what it
     /// knew when the API server is gone.
     ///
-    /// --prepare needs to be root; the rest needs the capabilities NET_ADMIN, NET_BIND_SERVICE and NET_RAW. Whatever else
-    /// it is given, it drops.
+    /// --prepare needs to be root; the rest needs the capabilities NET_ADMIN and NET_BIND_SERVICE. Whatever else it is
+    /// given, it drops.
     Node(Node),
     /// Print what would exist, touching nothing
     ///
@@ -179,6 +179,9 @@ pub(crate) struct Pod {
     /// The pod's address: the status page is there, too, for reading alone
     #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
     pub(crate) pod_address: Option<IpAddr>,
+    /// A port for the kubelet's probes, /live and /ready, and nothing else: on loopback, and at the pod's address
+    #[arg(long, value_name = "PORT")]
+    pub(crate) probe_port: Option<u16>,
     /// The pod's name
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub(crate) pod_name: Option<String>,

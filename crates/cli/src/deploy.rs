@@ -128,15 +128,17 @@ fn bound(objects: &[Json]) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn controllers_have_the_same_roles_with_and_without_a_cloud_and_those_exist() {
+fn only_controllers_of_a_cloud_may_patch_services_and_all_roles_that_are_bound_exist() {
     let roles = names_of_roles();
-    let expected: BTreeMap<String, BTreeSet<String>> = [
-        ("ClusterRoleBinding", &["seaway-controller", "seaway-reader"][..]),
-        ("RoleBinding", &["seaway-lease-reader", "seaway-leases", "seaway-records"][..]),
-    ]
-    .map(|(kind, roles)| (kind.to_owned(), roles.iter().map(|it| (*it).to_owned()).collect()))
-    .into();
-    for file in ["controller.yaml", "openstack.yaml"] {
+    let inside = &["seaway-leader", "seaway-lease-reader", "seaway-records"][..];
+    for (file, everywhere) in [
+        ("controller.yaml", &["seaway-controller", "seaway-reader"][..]),
+        ("openstack.yaml", &["seaway-cloud", "seaway-controller", "seaway-reader"]),
+    ] {
+        let expected: BTreeMap<String, BTreeSet<String>> =
+            [("ClusterRoleBinding", everywhere), ("RoleBinding", inside)]
+                .map(|(kind, roles)| (kind.to_owned(), roles.iter().map(|it| (*it).to_owned()).collect()))
+                .into();
         let bound = bound(&manifest(file));
         assert_eq!(bound, expected, "{file}");
         assert!(bound.values().flatten().all(|it| roles.contains(it)), "{file}: {roles:?}");
@@ -147,6 +149,50 @@ fn controllers_have_the_same_roles_with_and_without_a_cloud_and_those_exist() {
 fn names_of_roles() -> BTreeSet<String> {
     let roles = seaway_cluster::crds::roles().split("\n---\n").map(|it| json(&tree::parse(it).unwrap()[0]));
     roles.map(|it| text(&it["metadata"]["name"]).to_owned()).collect()
+}
+
+#[test]
+fn probes_ask_where_they_are_answered_and_hosts_have_no_host_ports() {
+    for (files, host) in [(&NATIVE[..], true), (&OPENSTACK[..], false)] {
+        let objects = all(files);
+        for pod in pods(&objects) {
+            let container = &pod["containers"][0];
+            let member = match Cli::parse_from(line(container)).command {
+                Command::Controller(it) => it.member,
+                Command::Node(it) => it.member,
+                other => panic!("{other:?}"),
+            };
+            let port = u64::from(member.pod.probe_port.unwrap());
+            let in_network = pod["hostNetwork"] == true;
+            assert!(!in_network || host && container.get("ports").is_none(), "{container}");
+            let named = items(&container["ports"]).find(|it| it["name"] == "probes");
+            let has_address = items(&container["env"]).any(|it| it["name"] == "POD_IP");
+            for probe in ["livenessProbe", "readinessProbe"] {
+                let asked = &container[probe]["httpGet"];
+                let asked_at = named.map_or(&asked["port"], |it| &it["containerPort"]);
+                assert_eq!(*asked_at, json!(port), "{container}");
+                assert_eq!(asked["host"] == "127.0.0.1", !has_address, "{asked}");
+            }
+        }
+    }
+    let policy = &manifest("network-policy.yaml")[0];
+    let template = all(&NATIVE).into_iter().find(|it| it["kind"] == "Deployment").unwrap();
+    assert_eq!(policy["spec"]["podSelector"], template["spec"]["selector"]);
+}
+
+#[test]
+fn pods_have_no_rights_that_nothing_uses_and_a_limit_of_memory() {
+    let objects = all(&NATIVE);
+    let mut added = BTreeSet::new();
+    for pod in pods(&objects) {
+        for container in items(&pod["containers"]) {
+            assert!(container["resources"]["limits"]["memory"].is_string(), "{container}");
+            let capabilities = &container["securityContext"]["capabilities"];
+            assert_eq!(capabilities["drop"], json!(["ALL"]), "{container}");
+            added.extend(items(&capabilities["add"]).map(|it| text(it).to_owned()));
+        }
+    }
+    assert_eq!(added, ["NET_ADMIN", "NET_BIND_SERVICE"].map(str::to_owned).into());
 }
 
 #[test]
@@ -164,7 +210,7 @@ fn a_controller_of_a_cloud_is_run_as_one_without_but_for_its_secret() {
     assert_eq!(secret["secret"]["defaultMode"], 0o440, "{secret}");
     let container = &mut pod["containers"][0];
     container["volumeMounts"].as_array_mut().unwrap().pop();
-    container["args"].as_array_mut().unwrap().truncate(3);
+    container["args"].as_array_mut().unwrap().truncate(5);
     assert_eq!(clouded, plain);
 }
 

@@ -19,7 +19,7 @@ use seaway_plan::{Overview, RELEASED, Roles, World};
 use tokio::task::JoinSet;
 
 use crate::{
-    args::kubectl::{Host, Kubectl, KubectlCommand, Reach},
+    args::kubectl::{Host, HostCommand, Kubectl, KubectlCommand, Reach},
     control::now,
     member::{Part, cloud::CLASS, in_cluster},
     output,
@@ -34,6 +34,7 @@ pub(crate) fn run(arguments: &Kubectl) -> Result<ExitCode> {
             KubectlCommand::Explain(arguments) => explain::run(arguments).await,
             KubectlCommand::Drain(arguments) => drain(arguments, true).await,
             KubectlCommand::Undrain(arguments) => drain(arguments, false).await,
+            KubectlCommand::Host(HostCommand::Forget(arguments)) => forget(arguments).await,
             KubectlCommand::Release(arguments) => release::run(arguments).await,
         }
     })
@@ -68,6 +69,31 @@ async fn drain(arguments: &Host, drain: bool) -> Result<ExitCode> {
         }
         false => format!("{host} serves again"),
     });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Only what is not heard of any more.
+async fn forget(arguments: &Host) -> Result<ExitCode> {
+    let (cluster, host) = (connect(&arguments.reach).await?, &arguments.host);
+    let pulse = cluster.pulse(host).await;
+    let pulse = pulse.map_err(|why| anyhow!("the Lease of {host} cannot be read: {why}"))?;
+    if pulse == Pulse::Alive {
+        bail!(
+            "{host} lives: its Lease is renewed. Take it out with kubectl seaway drain {host}, and stop it first."
+        );
+    }
+    if let Err(why) = cluster.forget_host(host).await {
+        let may = match why.to_string() {
+            why if why.contains("forbidden") => {
+                "\nWhoever forgets hosts may `delete` `loadbalancerhosts`: an administrator allows it."
+            }
+            _ => may_patch(&why.to_string()),
+        };
+        bail!("loadbalancerhosts.seaway.dev {host}: {why}{may}");
+    }
+    output::line(&format!(
+        "{host} is forgotten: addresses that it may hold are others' once they are released"
+    ));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod cloud;
 mod hear;
 mod in_cluster;
 mod lead;
+mod pages;
 mod recall;
 mod records;
 mod refused;
@@ -13,7 +14,7 @@ mod report;
 mod serve;
 
 use std::{
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     process::ExitCode,
     sync::{
         Arc,
@@ -25,7 +26,7 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, Bound, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
-    Access, Addresses, Campaign, Cluster, Credentials, Holds, HostReports, LEADER, PoolReports, Pulses,
+    Access, Addresses, Campaign, Cluster, Credentials, Holds, HostReports, LEADER, Pace, PoolReports, Pulses,
     Records, Running, Statuses, Terms, Watch,
 };
 use seaway_drivers::{
@@ -113,7 +114,8 @@ fn access(arguments: &Arguments, settings: &Settings) -> Access {
         None => Credentials::Found,
     };
     let namespace = arguments.namespace.as_deref().map(Into::into);
-    Access { credentials, namespace, metallb: settings.metallb.clone(), ..Access::default() }
+    let pace = Pace { quarantine: settings.quarantine, ..Pace::default() };
+    Access { credentials, namespace, metallb: settings.metallb.clone(), pace }
 }
 
 /// A process that is part of a cluster.
@@ -147,11 +149,18 @@ struct Member {
 impl Member {
     async fn start(arguments: &Arguments, settings: Settings, part: Part, log: LogHandle) -> Result<Member> {
         let binding = settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
-        let mut bound = Bound::bind(&binding)?;
+        // No page is worth an outage: whoever has its port is told.
+        let mut bound = Bound::bind_now_or_later(&binding)?;
         // What may only be read is anybody's; and a controller sends nobody anywhere.
         let status_page = if part == Part::Node { bound.addresses() } else { Vec::new() };
         if let Some(at) = arguments.pod.pod_address {
             bound = bound.also_for_reading(at)?;
+        }
+        if let Some(port) = arguments.pod.probe_port {
+            // The kubelet of a pod that has the machine's network comes by loopback, that of another to the pod's address.
+            for at in [Some(Ipv4Addr::LOCALHOST.into()), arguments.pod.pod_address].into_iter().flatten() {
+                bound = bound.also_for_probes((at, port).into())?;
+            }
         }
         let cluster = Cluster::connect(access(arguments, &settings)).await?;
         let host = match part {
@@ -249,6 +258,7 @@ impl Member {
                 None
             }
         };
+        tokio::spawn(pages::tell(bound.closed(), changes.clone()));
         let hearing = tokio::spawn(Hearing { changes: changes.clone(), me, memory }.run(heard));
         let pems = match &host {
             Some(_) => Some(serve::certificates(&settings, &tell).await?),

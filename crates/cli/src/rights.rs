@@ -10,9 +10,8 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Who serves: ports below 1024; addresses on `lo` and the ARP settings; packets as they are on the wire.
-pub(crate) const SERVING: CapabilitySet =
-    CapabilitySet::NET_BIND_SERVICE.union(CapabilitySet::NET_ADMIN).union(CapabilitySet::NET_RAW);
+/// Who serves: ports below 1024; addresses on `lo`, the ARP settings, clients' addresses. (Nothing sends raw packets yet.)
+pub(crate) const SERVING: CapabilitySet = CapabilitySet::NET_BIND_SERVICE.union(CapabilitySet::NET_ADMIN);
 /// Who asks an API server alone.
 pub(crate) const NONE: CapabilitySet = CapabilitySet::empty();
 

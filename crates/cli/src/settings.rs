@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::{Access, Terms};
+use seaway_cluster::{Access, Pace, Terms};
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
     decode::{Fault, Faults, Field},
@@ -61,6 +61,8 @@ pub(crate) struct Settings {
     pub(crate) drain: Duration,
     /// How long a controller that leads and is silent is waited for.
     pub(crate) lease: Duration,
+    /// What a silent host may hold is nobody else's for so long.
+    pub(crate) quarantine: Duration,
     /// Certificates in files.
     pub(crate) pems: Vec<PemFiles>,
     /// `None`: nobody wants to know who asked for what.
@@ -98,6 +100,7 @@ impl Default for Settings {
             resolvers: Vec::new(),
             drain: Duration::from_secs(30),
             lease: Terms::LEADER.term,
+            quarantine: Pace::default().quarantine,
             pems: Vec::new(),
             access_log: None,
             memory: MemoryLimits::default(),
@@ -125,6 +128,7 @@ impl Settings {
             ("log.format", self.log_json != before.log_json),
             ("resolvers", self.resolvers != before.resolvers),
             ("lease", self.lease != before.lease),
+            ("quarantine", self.quarantine != before.quarantine),
             ("cloud.audit", self.audit != before.audit),
             ("pools.metallbNamespace", self.metallb != before.metallb),
         ];
@@ -190,6 +194,9 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     settings.resolvers = sockets(&file.take("resolvers"), 53);
     if let Some(drain) = file.take("drain").duration() {
         settings.drain = drain;
+    }
+    if let Some(quarantine) = file.take("quarantine").duration() {
+        settings.quarantine = quarantine;
     }
     let lease = file.take("lease");
     match lease.duration() {

@@ -53,7 +53,10 @@ impl Answer {
             // A version of the future: the store was set back to an older state.
             (_, "Timeout") if why.contains("Too large resource version") => Answer::Expired,
             (400 | 405 | 413 | 415 | 422, _) => Answer::Invalid(why),
-            (code, _) => Answer::Busy { code, why, after: after.map(Duration::from_secs) },
+            (code, _) => {
+                let after = after.map(|it| Duration::from_secs(it).min(LONGEST_PATIENCE));
+                Answer::Busy { code, why, after }
+            }
         }
     }
 
@@ -75,7 +78,11 @@ impl Answer {
             }
             Answer::Forbidden(why) => {
                 let message = format!("may not {verb} {kinds}: {why}");
-                told(Reason::NotPermitted, message).fix(format!("As an administrator: {INSTALL}"))
+                let fix = match watched.kind {
+                    Kind::Secret => BIND_CERTIFICATES.to_owned(),
+                    _ => format!("As an administrator: {INSTALL}"),
+                };
+                told(Reason::NotPermitted, message).fix(fix)
             }
             Answer::NotFound => {
                 let api = watched.resource().api_version;
@@ -132,6 +139,14 @@ impl From<Answer> for Failure {
         }
     }
 }
+
+/// Which no part of Seaway is by default, and nobody asks before an object names a Secret.
+const BIND_CERTIFICATES: &str = "A Service, a route or the configuration names a certificate in a Secret. As an administrator: \
+     kubectl apply -f deploy/kubernetes/certificates.yaml, which binds the ClusterRole seaway-certificates; or let nothing \
+     name a Secret.";
+
+/// Whatever it asks for, it is asked again after this.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
 
 const TRIED_AGAIN: &str = "It is tried again; what it said last goes on.";
 

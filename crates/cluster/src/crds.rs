@@ -5,8 +5,9 @@ pub fn definitions() -> &'static str {
     include_str!("../../../deploy/kubernetes/crds.yaml")
 }
 
-/// ClusterRoles: `seaway-reader` for all, `seaway-controller` and `seaway-node` beside it, `seaway-records` for controllers
-/// in their namespace, `seaway-certificates` where Secrets are used; `seaway-viewer` and `seaway-counters` for people.
+/// ClusterRoles: `seaway-reader` for all, `seaway-controller` and `seaway-node` beside it, `seaway-cloud` for controllers of a
+/// cloud; in their namespace `seaway-leader` and `seaway-records` for controllers, `seaway-leases` for hosts;
+/// `seaway-certificates` where Secrets are used; `seaway-viewer` and `seaway-counters` for people.
 pub fn roles() -> &'static str {
     include_str!("../../../deploy/kubernetes/roles.yaml")
 }
@@ -21,7 +22,7 @@ mod tests {
     use super::*;
     use crate::{
         address, host,
-        kinds::{Need, WATCHED},
+        kinds::{Need, WATCHED, Watched},
         pools,
     };
 
@@ -161,22 +162,48 @@ mod tests {
             }
             assert!(it.need != Need::Required || role == "seaway-reader");
         }
-        uses("seaway-reader", "", "namespaces", &["get"]);
+        uses("seaway-reader", "apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);
         uses("seaway-certificates", "", "secrets", &["get"]);
         uses("seaway-controller", "seaway.dev", "addresses", &["create", "delete", "get", "update"]);
         uses("seaway-controller", "seaway.dev", "addresspools/status", &["patch"]);
         uses("seaway-controller", "", "services/status", &["patch"]);
-        uses("seaway-controller", "", "services", &["get", "patch"]);
+        uses("seaway-cloud", "", "services", &["get", "patch"]);
+        uses("seaway-cloud", "", "namespaces", &["get"]);
         uses("seaway-controller", "events.k8s.io", "events", &["create"]);
         uses("seaway-node", "seaway.dev", "loadbalancerhosts", &["create"]);
         uses("seaway-node", "seaway.dev", "loadbalancerhosts/status", &["patch"]);
         // Of no role that is bound in the whole cluster, where Nodes and others have theirs.
+        uses("seaway-leader", "coordination.k8s.io", "leases", &["create", "get", "update"]);
         uses("seaway-leases", "coordination.k8s.io", "leases", &["create", "get", "update"]);
         uses("seaway-lease-reader", "coordination.k8s.io", "leases", &["list"]);
         uses("seaway-lease-reader", "", "configmaps", &["get"]);
         uses("seaway-records", "", "configmaps", &["create", "get", "update"]);
         uses("seaway-counters", "", "pods/proxy", &["get"]);
         assert_eq!(allowed(), used);
+    }
+
+    #[test]
+    fn who_leads_writes_one_lease_and_policies_know_the_names_of_all_that_is_written() {
+        let rule = roles().lines().find(|it| it.contains("resourceNames: [seaway-controller]"));
+        assert!(rule.is_some_and(|it| it.contains("[leases]")) && crate::LEADER == "seaway-controller");
+        let policies = include_str!("../../../deploy/kubernetes/policies.yaml");
+        assert_eq!(documents(policies).len(), 4);
+        let prefix = format!("'{}' + variables.host", crate::watch::pulses::PREFIX);
+        for named in [prefix.as_str(), seaway_manifests::FINALIZER, crate::status::ADDRESS] {
+            assert!(policies.contains(named), "{named}");
+        }
+    }
+
+    /// So that a kind that is absent is asked for as soon as it is defined, and of no other definition anything is read.
+    #[test]
+    fn of_definitions_those_that_are_watched_for_are_read() {
+        let rule =
+            roles().lines().find(|it| it.contains("customresourcedefinitions")).expect("there is a rule");
+        let named = rule.split("resourceNames: [").nth(1).and_then(|it| it.split(']').next()).expect("names");
+        let named: BTreeSet<&str> = named.split(", ").collect();
+        let foreign = ["metallb.io", "gateway.networking.k8s.io", "seaway.dev"];
+        let watched = WATCHED.iter().filter(|it| foreign.contains(&it.group)).map(Watched::qualified);
+        assert_eq!(named, watched.collect::<Vec<_>>().iter().map(String::as_str).collect());
     }
 
     /// To create cannot be limited to a name.

@@ -14,6 +14,10 @@ use crate::{
     seen::Published,
 };
 
+/// Who serves without a cloud has no right to patch Services.
+const BIND: &str =
+    "and bind the ClusterRole seaway-cloud to the controller (deploy/kubernetes/openstack.yaml)";
+
 /// Writes the finalizer of Services, while it leads.
 pub struct Holds {
     cluster: Cluster,
@@ -112,7 +116,7 @@ impl Driver for Holds {
         );
         let problem = Problem::new(owner.object(), Reason::NotPermitted, message);
         Conclusion {
-            problems: vec![(owner.clone(), problem.fix(format!("As an administrator: {INSTALL}")))],
+            problems: vec![(owner.clone(), problem.fix(format!("As an administrator: {INSTALL}, {BIND}")))],
             again: Some(crate::status::TRY_AGAIN),
             ..Conclusion::default()
         }

@@ -65,6 +65,10 @@ impl Watched {
     pub(crate) const LEASES: Watched =
         Watched::new(Kind::Config, "coordination.k8s.io", "v1", "leases", Need::Offered);
 
+    /// What the kinds that are not of the core are defined by, one by one.
+    pub(crate) const DEFINITIONS: Watched =
+        Watched::new(Kind::Config, "apiextensions.k8s.io", "v1", "customresourcedefinitions", Need::Foreign);
+
     pub(crate) fn of(kind: Kind) -> Option<&'static Watched> {
         WATCHED.iter().find(|it| it.kind == kind)
     }
@@ -109,7 +113,8 @@ pub struct Pace {
     pub first_retry: Duration,
     /// … up to this.
     pub longest_retry: Duration,
-    /// How often a kind that was not there, or not for us, is looked for.
+    /// A kind that is absent or forbidden is asked for at most this often, after the first few times; it is asked for at once
+    /// when its definition comes, or when another kind that was forbidden is permitted.
     pub look_for: Duration,
     /// An API server sends a bookmark each minute or so. A watch that says nothing for longer is half open.
     pub silence: Duration,
@@ -117,6 +122,8 @@ pub struct Pace {
     pub answer: Duration,
     /// How often hosts' Leases are looked at.
     pub pulse: Duration,
+    /// A host that is silent for so long after the term of its Lease is gone for good: what it held may be others'.
+    pub quarantine: Duration,
 }
 
 impl Default for Pace {
@@ -124,10 +131,11 @@ impl Default for Pace {
         Pace {
             first_retry: Duration::from_millis(500),
             longest_retry: Duration::from_secs(30),
-            look_for: Duration::from_secs(10),
+            look_for: Duration::from_secs(60),
             silence: Duration::from_secs(90),
             answer: Duration::from_secs(30),
             pulse: Duration::from_secs(5),
+            quarantine: Duration::from_secs(3_600),
         }
     }
 }

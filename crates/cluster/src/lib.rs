@@ -21,6 +21,7 @@ mod claims;
 mod connect;
 pub mod crds;
 mod decode;
+mod forget;
 mod hold;
 mod host;
 mod kinds;

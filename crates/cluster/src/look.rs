@@ -77,7 +77,7 @@ impl Pulse {
         matches!(self, Pulse::Alive | Pulse::Unknown)
     }
 
-    fn of(lease: Option<&Lease>, now: Timestamp) -> Pulse {
+    pub(crate) fn of(lease: Option<&Lease>, now: Timestamp) -> Pulse {
         let Some(spec) = lease.and_then(|it| it.spec.as_ref()) else { return Pulse::Unknown };
         if spec.holder_identity.as_ref().is_none_or(String::is_empty) {
             return Pulse::Resigned;

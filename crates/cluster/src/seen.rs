@@ -1,12 +1,12 @@
 //! What the watches saw of the objects that drivers write, as little as tells whether there is something to write.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use seaway_model::{Address, Name};
+use seaway_model::{Address, Kind, Name};
 
 /// Written by watches before they tell the World, and by drivers after they wrote: a driver never knows less than the
 /// plan that it works for.
@@ -14,6 +14,9 @@ use seaway_model::{Address, Name};
 pub(crate) struct Seen {
     addresses: Mutex<HashMap<IpAddr, Claim>>,
     services: Mutex<HashMap<(Name, Name), Published>>,
+    /// Of a time before the store was set back: whatever is told of them is newer.
+    old_addresses: Mutex<HashSet<IpAddr>>,
+    old_services: Mutex<HashSet<(Name, Name)>>,
 }
 
 /// An Address object.
@@ -97,10 +100,20 @@ impl Seen {
         lock(&self.addresses).get(&ip).cloned()
     }
 
+    /// The store was set back: the versions of what was seen of this kind are compared with no others.
+    pub(crate) fn set_back(&self, kind: Kind) {
+        match kind {
+            Kind::Address => lock(&self.old_addresses).extend(lock(&self.addresses).keys()),
+            Kind::Service => lock(&self.old_services).extend(lock(&self.services).keys().cloned()),
+            _ => {}
+        }
+    }
+
     /// A watch may tell what a driver has overwritten meanwhile.
     pub(crate) fn put_address(&self, claim: Claim) {
         let mut addresses = lock(&self.addresses);
         let before = addresses.get(&claim.address.ip);
+        let before = before.filter(|_| !lock(&self.old_addresses).remove(&claim.address.ip));
         if before.is_none_or(|before| claim.version.follows(&before.version)) {
             addresses.insert(claim.address.ip, claim);
         }
@@ -109,7 +122,8 @@ impl Seen {
     /// Deleted at this version; not if it was made again since.
     pub(crate) fn remove_address(&self, ip: IpAddr, at: &Version) {
         let mut addresses = lock(&self.addresses);
-        if addresses.get(&ip).is_some_and(|it| at.follows(&it.version)) {
+        let was_old = lock(&self.old_addresses).remove(&ip);
+        if addresses.get(&ip).is_some_and(|it| was_old || at.follows(&it.version)) {
             addresses.remove(&ip);
         }
     }
@@ -128,7 +142,8 @@ impl Seen {
         let mut services = lock(&self.services);
         let key = (namespace.clone(), name.clone());
         let before = services.get(&key);
-        if before.is_some_and(|before| !published.version.follows(&before.version)) {
+        let was_old = lock(&self.old_services).remove(&key);
+        if before.is_some_and(|before| !was_old && !published.version.follows(&before.version)) {
             return false;
         }
         let as_before = before.is_none_or(|it| it.uid != published.uid || published.says_as(it));
@@ -176,5 +191,33 @@ mod tests {
         assert!(seen.address(ip).is_some());
         seen.remove_address(ip, &Version("11".into()));
         assert!(seen.address(ip).is_none());
+    }
+
+    #[test]
+    fn what_is_told_after_a_store_was_set_back_counts_though_its_version_is_lower() {
+        let seen = Seen::default();
+        let ip = [192, 0, 2, 1].into();
+        seen.put_address(claim("500", "b"));
+        seen.set_back(Kind::Address);
+        seen.put_address(claim("80", "a"));
+        assert_eq!(seen.address(ip), Some(claim("80", "a")));
+        seen.put_address(claim("79", "late"));
+        assert_eq!(seen.address(ip), Some(claim("80", "a")), "and from then on as always");
+        seen.put_address(claim("500", "b"));
+        seen.set_back(Kind::Address);
+        seen.remove_address(ip, &Version("81".into()));
+        assert_eq!(seen.address(ip), None, "no list has it any more");
+
+        let published = |version: &str, uid: &str| Published {
+            version: Version(version.into()),
+            uid: uid.into(),
+            ..Published::default()
+        };
+        let (namespace, name) = ("default".into(), "shop".into());
+        seen.put_service(&namespace, &name, published("500", "u"));
+        seen.set_back(Kind::Service);
+        seen.put_service(&namespace, &name, published("80", "u"));
+        let version = seen.service(&namespace, &name).map(|it| it.version);
+        assert_eq!(version, Some(Version("80".into())), "what it said since is said again");
     }
 }

@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Reason, Status, Unit};
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 pub(crate) use self::{
     annotation::ADDRESS,
@@ -158,7 +158,12 @@ impl Statuses {
                 said.published = published;
                 Ok(())
             }
-            Err(answer @ (Answer::Forbidden(_) | Answer::Invalid(_))) => {
+            // A controller without a cloud may not, and its status says all that is needed.
+            Err(Answer::Forbidden(why)) => {
+                debug!(%object, why, "its address is not annotated");
+                Ok(())
+            }
+            Err(answer @ Answer::Invalid(_)) => {
                 said.trouble = Some(answer);
                 Ok(())
             }

@@ -11,10 +11,13 @@
 //! Nothing is kept of an object but its name; what drivers compare with goes into [`Seen`](crate::seen::Seen).
 
 mod belief;
+mod definition;
 mod feed;
 mod known;
 pub(crate) mod pulses;
+mod retry;
 mod secrets;
+mod set_back;
 mod troubles;
 
 use std::sync::Arc;
@@ -42,7 +45,8 @@ pub struct Wishes(watch::Sender<Wanted>);
 
 impl Wishes {
     /// Which Secrets are told with what they hold; of all others only that they are there. At first those are that
-    /// were known before. What becomes wanted is fetched, what no longer is is dropped.
+    /// were known before. What becomes wanted is fetched, what no longer is is dropped. While none is wanted, the API server
+    /// is not asked for Secrets at all.
     pub fn secrets(&self, wanted: Wanted) {
         self.0.send_if_modified(|before| {
             let changed = *before != wanted;

@@ -22,6 +22,12 @@ pub enum Change {
     Missing(FactRef),
     /// A source has told all it knows of a kind; nothing is planned before every required kind has.
     Synced(Kind),
+    /// Nobody asked the source for objects of this kind, for nobody needs one: it is not known which there are.
+    NotAsked(Kind),
+    /// The source was set back to an older state: all it knows is told again, as at the start, down to the last `Synced`.
+    SetBack,
+    /// A host that was told is not heard of any more. It may still serve and hold what it did, until it is told as gone.
+    Silent(Name),
     /// What a source could not read: replaces its earlier problems about that object. Empty clears them.
     Reported(ObjectRef, Vec<Problem>),
     /// What we say of this object was written by somebody else, who may have led before us: it is looked at again.

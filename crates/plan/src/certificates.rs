@@ -41,6 +41,8 @@ pub(crate) struct Certificates {
     /// Those that are in use although their Secret is gone.
     vanished: BTreeSet<ObjectRef>,
     now: Option<Time>,
+    /// Which Secrets there are is not known, for nobody needed one so far.
+    not_asked: bool,
 }
 
 #[derive(Debug)]
@@ -213,9 +215,19 @@ impl Certificates {
         chosen.find(is_pair).or_else(|| oldest().filter(|_| settings.secrets == Secrets::All))
     }
 
-    /// It is there, and what it holds is on its way, if somebody names it.
+    /// It is there, and what it holds is on its way, if somebody names it; or whether it is there will be known soon.
     pub(crate) fn is_withheld(&self, object: &ObjectRef) -> bool {
-        self.known.get(object).is_some_and(|it| it.held.is_none() && it.broken.is_none())
+        let withheld = |it: &Known| it.held.is_none() && it.broken.is_none();
+        self.known.get(object).map_or_else(|| self.not_known_yet(object), withheld)
+    }
+
+    fn not_known_yet(&self, object: &ObjectRef) -> bool {
+        self.not_asked && object.kind == Kind::Secret && !self.known.contains_key(object)
+    }
+
+    /// Whether it is another than before.
+    pub(crate) fn note_asked(&mut self, asked: bool) -> bool {
+        std::mem::replace(&mut self.not_asked, !asked) == asked
     }
 
     pub(crate) fn names_of(&self, object: &ObjectRef) -> &[HostPattern] {
@@ -313,7 +325,7 @@ impl Certificates {
                 .at(field)
                 .fix("Write the Secret, or name another.")
         };
-        let pair = |it: &ObjectRef| self.known.get(it).is_some_and(Known::is_pair);
+        let pair = |it: &ObjectRef| self.known.get(it).is_some_and(Known::is_pair) || self.not_known_yet(it);
         let named = settings.certificates.iter().enumerate();
         let missing = named.filter(|(_, it)| it.kind == Kind::Secret && !pair(it));
         let mut problems: Vec<Problem> = missing
@@ -321,7 +333,7 @@ impl Certificates {
             .collect();
         let clients = settings.terms.clients.iter().map(|it| &it.authorities);
         let unvouched = clients
-            .filter(|it| it.kind == Kind::Secret)
+            .filter(|it| it.kind == Kind::Secret && !self.not_known_yet(it))
             .filter(|it| self.held(it).is_none_or(|held| held.authorities.is_empty()));
         let field = "frontDoor.tls.clients.secret";
         problems.extend(unvouched.map(|it| problem(it, "ca.crt, so no client is let in", field.into())));
@@ -337,7 +349,8 @@ impl Certificates {
         hosts: &[HostPattern],
     ) -> Vec<Problem> {
         let mut problems: Vec<Problem> = named.iter().flat_map(|it| self.problems_of(it)).collect();
-        for missing in named.iter().filter(|it| !self.known.contains_key(*it)) {
+        let missing = |it: &&ObjectRef| !self.known.contains_key(*it) && !self.not_known_yet(it);
+        for missing in named.iter().filter(missing) {
             let what = format!("there is no {missing} with a certificate");
             let fix = "Write the Secret, of type kubernetes.io/tls, with tls.crt and tls.key. Until then clients that \
                        ask for TLS are refused.";

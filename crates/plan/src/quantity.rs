@@ -5,8 +5,16 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use ipnet::IpNet;
 use seaway_model::{IpRange, Name, load_balancer::ProbeKind};
 
+/// What is longer is as long as this, a hundred years: whoever adds it to a moment, or counts it in nanoseconds, does not
+/// come out at a number beyond all numbers, which would be a short time, or a panic.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+
 /// `300ms`, `5s`, `1m30s`, `1.5h`, as Go writes durations, or plain seconds (`5`).
 pub fn duration(text: &str) -> Result<Duration, String> {
+    exact(text).map(|it| it.min(LONGEST))
+}
+
+fn exact(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration; write one like 500ms, 5s, 1m30s or 1h");
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(Duration::from_secs(seconds.into()));
@@ -190,6 +198,17 @@ mod tests {
         ] {
             assert!(duration(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_duration_beyond_all_use_is_as_long_as_can_be_counted() {
+        for text in ["4294967295", "1000000h", "5000000000000000h"] {
+            let long = duration(text).unwrap();
+            assert_eq!(long, LONGEST, "{text}");
+            assert!(u64::try_from(long.as_nanos()).is_ok_and(|it| it.checked_mul(5).is_some()), "{text}");
+            assert!(std::time::Instant::now().checked_add(long * 2).is_some(), "{text}");
+        }
+        assert_eq!(duration("99999h"), Ok(Duration::from_secs(99_999 * 3_600)), "the longest of Gateway API");
     }
 
     #[test]

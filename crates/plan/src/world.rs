@@ -13,6 +13,8 @@ mod orphans;
 mod own_listeners;
 mod owners;
 mod released;
+mod settle;
+mod silent;
 mod status;
 mod takeover;
 mod written;
@@ -30,6 +32,7 @@ use seaway_model::{
 
 use self::{
     adopt::Adoptions, clouds::Holds, door::Door, freed::Freed, orphans::Deletions, owners::OwnerState,
+    silent::Silent,
 };
 pub use self::{
     adopt::{Adoption, NotAdopted, Waiting},
@@ -112,6 +115,7 @@ pub struct World {
     unit_owners: HashMap<Unit, Vec<Owner>>,
     outcomes: HashMap<Unit, Outcome>,
     freed: Freed,
+    silent: Silent,
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
     /// Those that wait for something.
     stands: HashMap<Unit, Name>,
@@ -123,6 +127,9 @@ pub struct World {
     found: BTreeSet<Unit>,
     synced: HashSet<Kind>,
     settled: bool,
+    was_set_back: bool,
+    /// What changed while all is listed again.
+    meanwhile: Vec<Touched>,
     failures: u64,
     dirt: BTreeSet<Dirt>,
     /// Whose members may be listeners of our own now, or no more.
@@ -179,6 +186,7 @@ impl World {
             unit_owners: HashMap::new(),
             outcomes: HashMap::new(),
             freed: Freed::default(),
+            silent: Silent::default(),
             reported: BTreeMap::new(),
             stands: HashMap::new(),
             released: BTreeMap::new(),
@@ -187,6 +195,8 @@ impl World {
             found: BTreeSet::new(),
             synced: HashSet::new(),
             settled: false,
+            was_set_back: false,
+            meanwhile: Vec::new(),
             failures: 0,
             dirt: BTreeSet::new(),
             dependents_to_replan: BTreeSet::new(),
@@ -248,13 +258,23 @@ impl World {
                 {
                     self.note_deleted(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
                 }
+                if let FactRef::Host(host) = &reference {
+                    self.end_silence(host);
+                }
                 self.remove(&reference);
             }
             Change::Missing(reference) => self.remove(&reference),
             Change::Synced(kind) => {
                 self.synced.insert(kind);
+                if kind == Kind::Secret {
+                    self.note_asked(true);
+                }
                 self.settle();
             }
+            Change::Silent(host) => self.fall_silent(&host),
+            Change::SetBack => self.begin_again(),
+            Change::NotAsked(Kind::Secret) => self.note_asked(false),
+            Change::NotAsked(_) => {}
             Change::Reported(object, problems) => self.report(object, problems),
             Change::Overwritten(object) => self.say_again(&object),
             Change::Outcome(outcome) => self.conclude(outcome),
@@ -305,6 +325,7 @@ impl World {
                 if is_ours && before.as_ref().is_some_and(|it| report.applied < it.applied) {
                     return;
                 }
+                self.end_silence(&report.host);
                 let touched = self.ledger.put_host(report);
                 if !self.index.put(fact).is_empty() {
                     self.regrant(touched);
@@ -386,6 +407,7 @@ impl World {
     }
 
     fn follow(&mut self, touched: Touched) {
+        let Some(touched) = self.unless_settling(touched) else { return };
         match touched {
             Touched::Nothing | Touched::Host => {}
             Touched::Service(key) => self.refresh_service(&key),
@@ -419,27 +441,6 @@ impl World {
                 self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
             }
         }
-    }
-
-    /// Once everything is told: claims in the order of age, so that all who decide alike decide the same.
-    fn settle(&mut self) {
-        // Who is alone knows all of itself. A controller has to know who may hold an address, a host whether it drains.
-        let alone = self.roles.host.is_some() && self.roles.allocate;
-        let hosts = alone || self.synced.contains(&Kind::LoadBalancerHost);
-        if self.settled || !hosts || !REQUIRED.iter().all(|kind| self.synced.contains(kind)) {
-            return;
-        }
-        self.settled = true;
-        self.look_at_adoptions();
-        self.refresh_all();
-        std::mem::take(&mut self.found).into_iter().for_each(|unit| self.find(unit));
-        self.adopt_published();
-        self.remember_hosts();
-        let touched = self.ledger.settle();
-        self.regrant(touched);
-        self.rewrite();
-        self.presence_changed();
-        self.look_at_all_released();
     }
 
     /// What became of a Unit.

@@ -30,6 +30,7 @@
 //! It needs root and what `rig/kubernetes/install` makes. It knows nothing of Seaway.
 
 mod access;
+mod backup;
 mod cluster;
 mod fields;
 mod gate;
@@ -40,6 +41,7 @@ mod plane;
 mod pool;
 
 pub use access::{client, nodes_ready};
+pub use backup::Backup;
 pub use cluster::{Cluster, Options};
 pub use gate::Gate;
 pub use metallb::METALLB;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use seaway_model::{
-    Change, Fact, Kind, ObjectRef, Problem,
+    Change, Fact, Kind, Name, ObjectRef, Problem,
     fact::{FactRef, Service},
 };
 
@@ -12,6 +12,8 @@ pub struct Told {
     pub facts: BTreeMap<FactRef, Fact>,
     pub problems: BTreeMap<ObjectRef, Vec<Problem>>,
     pub gone: Vec<FactRef>,
+    /// Hosts that are not heard of any more.
+    pub silent: Vec<Name>,
     pub synced: Vec<Kind>,
     /// Objects that somebody else wrote over.
     pub overwritten: Vec<ObjectRef>,
@@ -26,10 +28,13 @@ impl Told {
         match change {
             Change::Put(fact) => {
                 self.puts += 1;
+                self.silent.retain(|it| fact.reference() != FactRef::Host(it.clone()));
                 self.facts.insert(fact.reference(), fact);
             }
             Change::Gone(reference) | Change::Missing(reference) => {
-                let there = self.facts.remove(&reference).is_some();
+                let silent = self.silent.len();
+                self.silent.retain(|it| reference != FactRef::Host(it.clone()));
+                let there = self.facts.remove(&reference).is_some() || self.silent.len() < silent;
                 assert!(there, "what was never there is gone: {reference:?}");
                 self.gone.push(reference);
             }
@@ -43,6 +48,13 @@ impl Told {
                 assert!(!self.synced.contains(&kind), "{kind} is told twice");
                 self.synced.push(kind);
             }
+            Change::Silent(host) => {
+                let there = self.facts.remove(&FactRef::Host(host.clone())).is_some();
+                assert!(there, "what was never there is silent: {host}");
+                self.silent.push(host);
+            }
+            Change::SetBack => self.synced.clear(),
+            Change::NotAsked(kind) => self.synced.retain(|it| *it != kind),
             Change::Overwritten(object) => self.overwritten.push(object),
             other => panic!("no source says {other:?}"),
         }

@@ -1,70 +1,133 @@
-//! How many connections are held at once, and by whom: whoever is elsewhere cannot keep this machine out.
+//! How many connections are held at once, and by whom.
+//!
+//! Nobody is kept waiting, and nobody can keep others out by holding connections: where all places are held, whoever comes
+//! takes the place of one that is idle, of the source that has most. So the kubelet's question whether the process lives,
+//! which is asked and answered in no time, is answered however many connections others hold.
 
 use std::{
-    collections::HashMap,
+    cmp::Reverse,
+    collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
-/// For this machine, over all sockets. Others of it wait.
+/// For this machine, over all sockets.
 const OWN: usize = 128;
-/// For all who are elsewhere, over all sockets. Others of them are closed at once.
+/// For all who are elsewhere, over all sockets.
 const STRANGERS: usize = 64;
 /// For one who is elsewhere: more than a browser opens.
 const EACH: usize = 8;
 
 pub(super) struct Places {
-    own: Arc<Semaphore>,
-    strangers: Mutex<HashMap<IpAddr, usize>>,
+    held: Mutex<Held>,
 }
 
-/// Held as long as a connection is.
-pub(super) enum Place {
-    Own { _permit: OwnedSemaphorePermit },
-    Stranger { of: IpAddr, places: Arc<Places> },
+#[derive(Default)]
+struct Held {
+    /// In the order in which they came.
+    all: BTreeMap<u64, Holder>,
+    next: u64,
+}
+
+struct Holder {
+    source: Source,
+    busy: Arc<AtomicBool>,
+    /// Its place is somebody else's now.
+    lost: oneshot::Sender<()>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Of this machine, whose processes cannot be told apart.
+    Own,
+    Stranger(IpAddr),
+}
+
+/// Held as long as a connection is, or until it is taken away.
+pub(super) struct Place {
+    id: u64,
+    places: Arc<Places>,
+    busy: Arc<AtomicBool>,
+    lost: oneshot::Receiver<()>,
 }
 
 impl Places {
     pub(super) fn new() -> Arc<Places> {
-        Arc::new(Places { own: Arc::new(Semaphore::new(OWN)), strangers: Mutex::default() })
+        Arc::new(Places { held: Mutex::default() })
     }
 
-    /// None of whoever has too many already, or comes when others have all.
-    pub(super) async fn take(self: &Arc<Places>, peer: IpAddr) -> Option<Place> {
+    pub(super) fn take(self: &Arc<Places>, peer: IpAddr) -> Place {
         let peer = peer.to_canonical();
-        if peer.is_loopback() {
-            let permit = Arc::clone(&self.own).acquire_owned().await.ok()?;
-            return Some(Place::Own { _permit: permit });
-        }
-        let of = whole(peer);
-        let mut strangers = self.strangers();
-        let all: usize = strangers.values().sum();
-        let held = strangers.get(&of).copied().unwrap_or_default();
-        if all >= STRANGERS || held >= EACH {
-            return None;
-        }
-        strangers.insert(of, held + 1);
-        Some(Place::Stranger { of, places: Arc::clone(self) })
+        let source = if peer.is_loopback() { Source::Own } else { Source::Stranger(whole(peer)) };
+        let mut held = self.held();
+        held.make_room(source);
+        let id = held.next;
+        held.next += 1;
+        let (tell, lost) = oneshot::channel();
+        let busy = Arc::new(AtomicBool::new(false));
+        held.all.insert(id, Holder { source, busy: Arc::clone(&busy), lost: tell });
+        Place { id, places: Arc::clone(self), busy, lost }
     }
 
     /// Nothing is left half done under it.
-    fn strangers(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn count(&self, counts: impl Fn(Source) -> bool) -> usize {
+        self.all.values().filter(|it| counts(it.source)).count()
+    }
+
+    fn make_room(&mut self, source: Source) {
+        let is_stranger = |it: Source| it != Source::Own;
+        match source {
+            Source::Own if self.count(|it| it == source) >= OWN => self.displace(|it| it == source),
+            Source::Stranger(_) if self.count(|it| it == source) >= EACH => {
+                self.displace(|it| it == source);
+            }
+            Source::Stranger(_) if self.count(is_stranger) >= STRANGERS => self.displace(is_stranger),
+            _ => {}
+        }
+    }
+
+    /// Of these: one of the source that has most; rather one that is idle; the oldest.
+    fn displace(&mut self, of: impl Fn(Source) -> bool) {
+        let those = self.all.iter().filter(|(_, it)| of(it.source));
+        let first = those.min_by_key(|(id, it)| {
+            let share = self.count(|other| other == it.source);
+            (Reverse(share), it.busy.load(Ordering::Relaxed), **id)
+        });
+        let Some(id) = first.map(|(id, _)| *id) else { return };
+        if let Some(holder) = self.all.remove(&id) {
+            // Its connection may have ended by itself.
+            let _ = holder.lost.send(());
+        }
+    }
+}
+
+impl Place {
+    /// While a request is being answered.
+    pub(super) fn busy(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.busy)
+    }
+
+    /// Returns when somebody else has it.
+    pub(super) async fn lost(&mut self) {
+        // Its sender is dropped by nobody but who takes it away, or at the end of this place.
+        let _ = (&mut self.lost).await;
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Place::Stranger { of, places } = self else { return };
-        let mut strangers = places.strangers();
-        if let Some(held) = strangers.get_mut(of) {
-            *held -= 1;
-            if *held == 0 {
-                strangers.remove(of);
-            }
-        }
+        self.places.held().all.remove(&self.id);
     }
 }
 
@@ -80,23 +143,59 @@ fn whole(peer: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn one_who_is_elsewhere_has_a_few_places_and_all_of_them_not_those_of_this_machine() {
+    fn is_lost(place: &mut Place) -> bool {
+        place.lost.try_recv().is_ok()
+    }
+
+    fn take(places: &Arc<Places>, peer: &str) -> Place {
+        places.take(peer.parse().unwrap())
+    }
+
+    fn lost(held: &mut [Place]) -> Vec<usize> {
+        (0..held.len()).filter(|it| is_lost(&mut held[*it])).collect()
+    }
+
+    #[test]
+    fn whoever_has_too_many_takes_them_from_himself() {
         let places = Places::new();
-        let take = async |peer: String| places.take(peer.parse().unwrap()).await;
-        let mut held = Vec::new();
-        for _ in 0..EACH {
-            held.push(take("2001:db8::1".to_owned()).await.unwrap());
+        let mut others = [take(&places, "192.0.2.1"), take(&places, "127.0.0.1")];
+        let mut held: Vec<Place> = (0..EACH).map(|_| take(&places, "2001:db8::1")).collect();
+        held[0].busy().store(true, Ordering::Relaxed);
+        // The same /64.
+        let _more = take(&places, "2001:db8::2:1");
+        assert_eq!(lost(&mut held), [1], "the oldest that is idle");
+        assert_eq!(lost(&mut others), [0; 0]);
+    }
+
+    /// Eight pods that hold eight connections each made controllers fail their probes.
+    #[test]
+    fn the_kubelet_is_let_in_however_many_connections_others_hold() {
+        let places = Places::new();
+        let hold = |it: usize| take(&places, &format!("192.0.2.{}", it / EACH + 1));
+        let mut held: Vec<Place> = (0..STRANGERS).map(hold).collect();
+        let mut kubelet = take(&places, "198.51.100.1");
+        assert_eq!(lost(&mut held), [0]);
+        for round in 0..1_000 {
+            held.push(take(&places, &format!("192.0.2.{}", round % EACH + 1)));
+            assert!(!is_lost(&mut kubelet), "who has one place keeps it: {round}");
         }
-        assert!(take("2001:db8::2:1".to_owned()).await.is_none(), "the same /64");
-        while held.len() < STRANGERS {
-            held.push(take(format!("192.0.2.{}", held.len())).await.unwrap());
-        }
-        assert!(take("198.51.100.1".to_owned()).await.is_none(), "all have all");
-        let _own = take("::ffff:127.0.0.1".to_owned()).await.unwrap();
-        held.remove(0);
-        assert!(take("2001:db8::2:1".to_owned()).await.is_some(), "who left gave its place back");
-        held.clear();
-        assert!(places.strangers().is_empty());
+    }
+
+    #[test]
+    fn a_probe_of_this_machine_is_let_in_too_and_those_elsewhere_take_none_of_its_places() {
+        let places = Places::new();
+        let mut own: Vec<Place> = (0..OWN).map(|_| take(&places, "::ffff:127.0.0.1")).collect();
+        let _strangers: Vec<Place> =
+            (0..STRANGERS + 9).map(|it| take(&places, &format!("192.0.2.{it}"))).collect();
+        assert_eq!(lost(&mut own), [0; 0]);
+        let _probe = take(&places, "127.0.0.1");
+        assert_eq!(lost(&mut own), [0]);
+    }
+
+    #[test]
+    fn who_leaves_gives_its_place_back() {
+        let places = Places::new();
+        drop((0..3 * STRANGERS).map(|it| take(&places, &format!("192.0.2.{it}"))).collect::<Vec<_>>());
+        assert!(places.held().all.is_empty());
     }
 }

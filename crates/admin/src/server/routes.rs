@@ -46,6 +46,8 @@ const HELP: &str = "\
            curl -X PUT --data info,seaway_proxy=debug http://localhost:1936/log
 ";
 
+const PROBES: &str = "Here are /live and /ready alone. The status page is at another port.\n";
+
 pub(super) struct Routes {
     looks: Looks,
     log: LogHandle,
@@ -117,13 +119,16 @@ impl Routes {
         request: Request<Incoming>,
     ) -> Answer {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-        let mut answer = match (Route::of(path, query), request.method()) {
+        let route = Route::of(path, query);
+        let probed = matches!(route, Some(Route::Live | Route::Ready));
+        let mut answer = match (route, request.method()) {
+            _ if grants == Grants::Probes && !probed => text(StatusCode::NOT_FOUND, PROBES),
             (None, _) => {
                 text(StatusCode::NOT_FOUND, format!("There is nothing at this path. There is:\n\n{HELP}"))
             }
             // hyper sends the head alone where that was asked.
             (Some(route), &Method::GET | &Method::HEAD) => self.show(route, &Filter::of(query), peer).await,
-            (Some(_), _) if grants == Grants::Reading => {
+            (Some(_), _) if grants != Grants::All => {
                 // Or a proxy that is still sending it finds a broken connection instead of an answer.
                 let body = Limited::new(request.into_body(), BODY_BYTES).collect();
                 let _ = time::timeout(BODY_TIMEOUT, body).await;

@@ -17,8 +17,9 @@ use super::Output;
 ///     kubectl seaway drain node-7              nobody new there; who is connected may finish
 ///
 ///     kubectl seaway release shop              give up the load balancer of a cloud that no setting wants any more
+///     kubectl seaway host forget node-7        that machine is off for good: what it held may be others'
 ///
-/// Nothing is written but by `drain`, `undrain` and `release`. The ClusterRole seaway-viewer allows what the others read.
+/// Nothing is written but by `drain`, `undrain`, `release` and `host forget`. The ClusterRole seaway-viewer allows what the others read.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-seaway",
@@ -59,6 +60,9 @@ pub(crate) enum KubectlCommand {
     Drain(Host),
     /// Let a host serve again
     Undrain(Host),
+    /// Hosts that are not heard of any more
+    #[command(subcommand)]
+    Host(HostCommand),
     /// Stop holding Services whose load balancer in a cloud no setting wants any more
     ///
     /// Such a Service has the Problem "Released": after `defaultDriver: octavia` was taken away, its load balancer and its
@@ -74,6 +78,17 @@ pub(crate) enum KubectlCommand {
     ///     kubectl seaway release --all --yes       all of them, in all namespaces
     #[command(verbatim_doc_comment)]
     Release(Release),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostCommand {
+    /// Forget a host that is off for good: what it may hold may be others' from then on
+    ///
+    /// A host that is not heard of any more may have lost its way to the API server alone, and go on serving clients. So its
+    /// addresses, once they are released, are given to no other Service before it answers, its Node is deleted or the
+    /// quarantine is over (an hour, a setting). This deletes its LoadBalancerHost, and ends that. A host that lives is not
+    /// forgotten: it would write itself again.
+    Forget(Host),
 }
 
 #[derive(Debug, Args)]

@@ -80,6 +80,10 @@ impl Me {
                 self.reports.rewrite();
                 self.wish(false)
             }
+            Change::SetBack => {
+                self.reports.rewrite();
+                vec![change]
+            }
             _ => vec![change],
         }
     }

@@ -29,6 +29,7 @@ mod refusals;
 mod restarts;
 mod rolling;
 mod scene;
+mod set_back;
 mod sharing;
 mod snapshot;
 mod tenants;

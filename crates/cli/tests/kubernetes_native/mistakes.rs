@@ -91,7 +91,7 @@ fn what_a_cluster_lacks_is_named_with_its_mend_and_then_found() {
 /// A role of that name: what controllers may, but for this.
 fn allow(scene: &Scene, name: &str, but: Option<(&str, &str)>) {
     let [mut role, leases, reader] =
-        ["seaway-controller", "seaway-leases", "seaway-lease-reader"].map(|it| {
+        ["seaway-controller", "seaway-leader", "seaway-lease-reader"].map(|it| {
             let role = scene.cluster.kubectl(&["get", "clusterrole", it, "-o", "json"]);
             serde_json::from_str::<Value>(&role).expect("is JSON")
         });

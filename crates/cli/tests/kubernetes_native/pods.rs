@@ -39,7 +39,8 @@ fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
     let Some(mut scene) = Scene::bare() else { return };
     scene.nodes = ["a", "b"].into_iter().map(|name| scene.cluster.node(name)).collect();
     scene.cluster.define(&manifest("crds.yaml"));
-    for name in ["roles.yaml", "controller.yaml", "node.yaml", "certificates.yaml"] {
+    // Without certificates.yaml, for nobody names any.
+    for name in ["roles.yaml", "controller.yaml", "node.yaml", "policies.yaml", "network-policy.yaml"] {
         // As bare-metal.yaml says: applied by itself it would come after the first pods have read the other.
         scene.cluster.apply(&manifest(name).replace("defaultDriver: none", "defaultDriver: native"));
     }
@@ -89,18 +90,19 @@ fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
         assert_eq!(settings.expect("is read").stdout, b"1\n");
     }
 
-    for (account, namespace, may) in [
-        ("seaway-node", SYSTEM, true),
-        ("seaway-controller", SYSTEM, true),
+    for (account, what, namespace, may) in [
+        ("seaway-node", "leases", SYSTEM, true),
+        ("seaway-controller", "leases/seaway-controller", SYSTEM, true),
+        // Those of hosts.
+        ("seaway-controller", "leases", SYSTEM, false),
         // Where whoever writes decides which Nodes live, and who leads the cluster's own controllers.
-        ("seaway-node", "kube-node-lease", false),
-        ("seaway-controller", "kube-system", false),
+        ("seaway-node", "leases", "kube-node-lease", false),
+        ("seaway-controller", "leases", "kube-system", false),
     ] {
         let who = format!("--as=system:serviceaccount:{SYSTEM}:{account}");
         // It fails where the answer is no.
-        let told =
-            scene.cluster.try_kubectl(&["auth", "can-i", "update", "leases", &who, "-n", namespace], "");
-        assert_eq!(told.is_ok(), may, "{account} in {namespace}: {told:?}");
+        let told = scene.cluster.try_kubectl(&["auth", "can-i", "update", what, &who, "-n", namespace], "");
+        assert_eq!(told.is_ok(), may, "{account}, {what} in {namespace}: {told:?}");
     }
 
     scene.cluster.apply(&deployment("shop", 2));
@@ -155,7 +157,8 @@ fn our_manifest_for_openstack_makes_controllers_that_know_their_cloud_and_may_do
         ("create", "configmaps", true),
         ("update", "configmaps/seaway", false),
         ("get", "secrets/seaway-cloud", false),
-        ("update", "leases", true),
+        ("update", "leases/seaway-controller", true),
+        ("patch", "services", true),
     ] {
         let told = scene.cluster.try_kubectl(&["auth", "can-i", verb, what, &who, "-n", SYSTEM], "");
         assert_eq!(told.is_ok(), may, "{verb} {what}: {told:?}");

@@ -184,9 +184,15 @@ impl Scene {
     pub(crate) fn bind(&self, who: &str, role: &str) {
         let (_, name) = who.rsplit_once(['=', ':']).expect("--user=NAME or the like");
         let everywhere = [role, "seaway-reader", "seaway-certificates"].map(|it| ("clusterrolebinding", it));
-        let leases = ["seaway-leases", "seaway-lease-reader"].map(|it| ("rolebinding", it));
-        let records = Some(("rolebinding", "seaway-records")).filter(|_| role == CONTROLLER);
-        for (kind, role) in everywhere.into_iter().chain(leases).chain(records) {
+        let reader = ("rolebinding", "seaway-lease-reader");
+        let of_part = match role {
+            CONTROLLER => &["seaway-leader", "seaway-records"][..],
+            _ => &["seaway-leases"],
+        };
+        let of_part = of_part.iter().map(|it| ("rolebinding", *it));
+        // Some scenes get a cloud later.
+        let cloud = Some(("clusterrolebinding", "seaway-cloud")).filter(|_| role == CONTROLLER);
+        for (kind, role) in everywhere.into_iter().chain([reader]).chain(of_part).chain(cloud) {
             let (binding, role) = (format!("{name}-{role}"), format!("--clusterrole={role}"));
             self.cluster.kubectl(&["create", kind, &binding, &role, who]);
         }

@@ -40,7 +40,7 @@ fn members(told: &str, name: &str) -> Vec<String> {
 fn it_starts_with_the_rights_and_the_system_calls_that_its_units_leave_it() {
     for (unit, capabilities) in [
         ("seaway.service", "net_admin,+net_bind_service"),
-        ("seaway-node.service", "net_admin,+net_bind_service,+net_raw"),
+        ("seaway-node.service", "net_admin,+net_bind_service"),
     ] {
         let Some(allowed) = allowed(unit) else {
             return seaway_testkit::skip(Some("SEAWAY_NET_TESTS"), "there is no systemd-analyze");

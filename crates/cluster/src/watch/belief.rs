@@ -5,25 +5,65 @@
 //! once it has listed what we cannot do without, which is defined and permitted in the same manifests as the rest.
 
 use seaway_model::Kind;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 /// What must have been listed.
 pub(super) const WITNESS: Kind = Kind::Address;
 
 #[derive(Default)]
-pub(super) struct Belief(watch::Sender<bool>);
+pub(super) struct Belief {
+    earned: watch::Sender<bool>,
+    /// Somebody was permitted what was forbidden before: the same hand may have permitted more.
+    permitted: watch::Sender<()>,
+    /// How often the store was set back.
+    pub(super) epoch: watch::Sender<u64>,
+    /// Held by whoever tells that it was.
+    pub(super) telling: Mutex<()>,
+}
 
 impl Belief {
     pub(super) fn earn(&self) {
-        self.0.send_if_modified(|earned| !std::mem::replace(earned, true));
+        self.earned.send_if_modified(|earned| !std::mem::replace(earned, true));
     }
 
     pub(super) fn is_earned(&self) -> bool {
-        *self.0.borrow()
+        *self.earned.borrow()
     }
 
     pub(super) async fn earned(&self) {
         // The sender is ours, so it waits for ever rather than fail.
-        let _ = self.0.subscribe().wait_for(|it| *it).await;
+        let _ = self.earned.subscribe().wait_for(|it| *it).await;
+    }
+
+    pub(super) fn permit(&self) {
+        self.permitted.send_replace(());
+    }
+
+    /// Returns when something else is permitted from now on that was forbidden.
+    pub(super) async fn permitted(&self) {
+        let _ = self.permitted.subscribe().changed().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::ready, pin::pin, time::Duration};
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_refused_hears_that_another_is_permitted_from_now_on() {
+        let belief = Belief::default();
+        belief.permit();
+        let mut permitted = pin!(belief.permitted());
+        tokio::select! {
+            biased;
+            () = &mut permitted => panic!("that was before"),
+            () = ready(()) => {}
+        }
+        belief.permit();
+        timeout(Duration::from_secs(1), permitted).await.expect("it is heard");
     }
 }

@@ -1,7 +1,6 @@
 //! One kind of objects: listed, watched, told.
 
 use std::{
-    hash::{DefaultHasher, Hash, Hasher},
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -9,16 +8,17 @@ use std::{
 
 use futures::StreamExt;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use seaway_engine::backoff;
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, fact::FactRef};
 use tokio::{sync::mpsc, time::sleep};
-use tracing::{debug, info};
+use tracing::info;
 
 use super::{
     belief::{Belief, WITNESS},
+    definition::Definition,
     known::{Key, Known, Parting},
     pulses::Hosts,
     secrets::Secrets,
+    set_back::is_lower,
     troubles::Trouble,
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     answer::Answer,
     connect::Cluster,
     decode::{self, Said},
-    kinds::{Need, Watched},
+    kinds::Watched,
     seen::{Claim, Version},
     status::rivalry,
     told::Told,
@@ -38,27 +38,32 @@ const PAGE: u32 = 500;
 const LIST_ANEW: u32 = 5;
 /// An API server ends watches by itself after a while; one that ends sooner than this is better not begun at once.
 const SHORT: Duration = Duration::from_secs(1);
-/// An API server that has just begun may know no definitions yet: so often in a row it has to say that there is none.
-const NO_SUCH_KIND: u32 = 3;
 
 pub(super) struct Feed {
     pub(super) cluster: Cluster,
     pub(super) watched: &'static Watched,
     changes: mpsc::Sender<Change>,
-    troubles: mpsc::Sender<Trouble>,
+    pub(super) troubles: mpsc::Sender<Trouble>,
     pub(super) known: Known,
     /// Only of the watch of Secrets.
     pub(super) secrets: Option<Secrets>,
     hosts: Arc<Hosts>,
-    belief: Arc<Belief>,
+    pub(super) belief: Arc<Belief>,
+    pub(super) definition: Definition,
     /// What the API server refuses now was asked when it had earned it.
-    believed: bool,
-    synced: bool,
+    pub(super) believed: bool,
+    pub(super) synced: bool,
     /// In a row.
-    failures: u32,
+    pub(super) failures: u32,
     /// So often in a row it was not there.
-    missing: u32,
-    troubled: bool,
+    pub(super) missing: u32,
+    pub(super) troubled: bool,
+    /// It was refused last.
+    pub(super) forbidden: bool,
+    /// Of the store, before and after it was set back.
+    pub(super) epoch: u64,
+    /// The version up to which all was heard.
+    pub(super) heard: Option<u64>,
 }
 
 /// Nobody listens any more.
@@ -83,11 +88,15 @@ impl Feed {
             secrets,
             hosts,
             belief,
+            definition: Definition::default(),
             believed: false,
             synced: false,
             failures: 0,
             missing: 0,
             troubled: false,
+            forbidden: false,
+            epoch: 0,
+            heard: None,
         }
     }
 
@@ -107,9 +116,13 @@ impl Feed {
     /// Runs until nobody listens any more.
     pub(super) async fn run(mut self) {
         loop {
+            if self.until_needed().await.is_err() {
+                return;
+            }
             let Ok(listed) = self.list().await else { return };
             let went_on = match listed {
-                Ok(version) => self.follow(version).await,
+                Ok(Some(version)) => self.follow(version).await,
+                Ok(None) => Ok(()),
                 Err(answer) => self.fail("list", answer).await,
             };
             if went_on.is_err() {
@@ -118,8 +131,9 @@ impl Feed {
         }
     }
 
-    /// All there is, and the version that this is as of.
-    async fn list(&mut self) -> Result<Result<String, Answer>, Over> {
+    /// All there is, and the version that this is as of; nothing, if it is to be listed again.
+    async fn list(&mut self) -> Result<Result<Option<String>, Answer>, Over> {
+        self.enter_epoch();
         self.known.begin();
         self.believed = self.belief.is_earned();
         let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
@@ -129,6 +143,12 @@ impl Feed {
                 Ok(page) => page,
                 Err(answer) => return Ok(Err(answer)),
             };
+            let version = page.metadata.resource_version.unwrap_or_default();
+            let older = page.items.iter().any(|it| self.known.was_newer(&key(it), it.version()));
+            if older || is_lower(&version, self.heard) {
+                self.set_back().await?;
+                return Ok(Ok(None));
+            }
             for told in page.items {
                 self.known.list(key(&told));
                 if self.watched.kind == Kind::Address {
@@ -139,7 +159,7 @@ impl Feed {
             }
             params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
             if params.continue_token.is_none() {
-                break page.metadata.resource_version.unwrap_or_default();
+                break version;
             }
         };
         // A host says up to which version it has applied them, so what is older comes first.
@@ -155,18 +175,30 @@ impl Feed {
         }
         self.well().await?;
         self.sync().await?;
-        Ok(Ok(version))
+        Ok(Ok(Some(version)))
     }
 
-    fn selection(&self) -> ListParams {
+    pub(super) fn selection(&self) -> ListParams {
         ListParams { field_selector: self.watched.fields.map(str::to_owned), ..ListParams::default() }
     }
 
     /// Hears of changes, watch after watch, until all has to be listed again.
     async fn follow(&mut self, mut version: String) -> Result<(), Over> {
+        let mut cut = false;
         loop {
+            self.heard = version.parse().ok();
             let begun = Instant::now();
-            match self.hear(&mut version).await? {
+            // A watch that ended may go on where nothing is to be heard any more. An API server that has just begun refuses
+            // whatever it is asked, so it is asked before each watch, until it answers.
+            let older = if cut { self.is_store_older().await } else { Ok(false) };
+            let end = match older {
+                Ok(true) => return self.set_back().await,
+                Ok(false) => self.hear(&mut version).await?,
+                Err(answer) => Some(answer),
+            };
+            cut = true;
+            match end {
+                _ if !self.is_needed() || self.belief.epoch() != self.epoch => return Ok(()),
                 None if begun.elapsed() < SHORT => sleep(self.cluster.pace().first_retry).await,
                 None => {}
                 Some(Answer::Expired) => {
@@ -204,7 +236,11 @@ impl Feed {
             let next = tokio::select! {
                 biased;
                 () = &mut anew => return Ok(None),
+                () = self.belief.left(self.epoch) => return Ok(None),
                 () = Secrets::stirred(&mut self.secrets) => {
+                    if !self.is_needed() {
+                        return Ok(None);
+                    }
                     self.look_at_secrets().await?;
                     continue;
                 }
@@ -248,6 +284,7 @@ impl Feed {
 
     pub(super) async fn put(&mut self, told: &Told) -> Result<(), Over> {
         let key = key(told);
+        self.known.note(&key, told.version());
         if let Some(secrets) = &mut self.secrets {
             if !secrets.wants(&key) {
                 return self.withhold(&key).await;
@@ -348,7 +385,11 @@ impl Feed {
         }
     }
 
-    async fn sync(&mut self) -> Result<(), Over> {
+    pub(super) async fn sync(&mut self) -> Result<(), Over> {
+        // What was listed is of a time that never was.
+        if self.belief.epoch() != self.epoch {
+            return Ok(());
+        }
         match std::mem::replace(&mut self.synced, true) {
             true => Ok(()),
             false => self.tell(Change::Synced(self.watched.kind)).await,
@@ -359,73 +400,14 @@ impl Feed {
         self.changes.send(change).await.map_err(|_| Over)
     }
 
-    async fn well(&mut self) -> Result<(), Over> {
+    pub(super) async fn well(&mut self) -> Result<(), Over> {
         (self.failures, self.missing) = (0, 0);
+        if std::mem::take(&mut self.forbidden) {
+            self.belief.permit();
+        }
         match std::mem::replace(&mut self.troubled, false) {
             true => self.troubles.send((self.watched.kind, None)).await.map_err(|_| Over),
             false => Ok(()),
-        }
-    }
-
-    /// Tells what is wrong, and waits until it is worth to ask again.
-    async fn fail(&mut self, verb: &str, answer: Answer) -> Result<(), Over> {
-        self.failures += 1;
-        self.missing = if answer == Answer::NotFound { self.missing + 1 } else { 0 };
-        let watched = self.watched;
-        let mut problem = answer.problem(watched, verb);
-        let missing = matches!(answer, Answer::NotFound | Answer::Forbidden(_));
-        let goes_on = matches!(answer, Answer::Forbidden(_)) || watched.need == Need::Required;
-        if missing && goes_on && !self.known.is_empty() {
-            problem.message = format!("{}; what was known of them goes on", problem.message);
-        }
-        let passing = answer.passes();
-        if matches!((&answer, watched.need), (Answer::NotFound, Need::Foreign)) {
-            debug!("{}", problem.message);
-            // It answers, which it may not have done before.
-            let (failures, missing) = (self.failures, self.missing);
-            self.well().await?;
-            (self.failures, self.missing) = (failures, missing);
-        // A watch that was cut once is begun again, and nobody need know.
-        } else if self.failures > 1 || !self.synced || !passing {
-            debug!("{}", problem.message);
-            self.troubled = true;
-            self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| Over)?;
-        }
-        // What is not there, or not for us, counts as empty. What was known once goes on where we may not look; but where
-        // the kind is no more, none is left.
-        let optional = missing && watched.need != Need::Required;
-        if optional && self.believed {
-            if self.missing >= NO_SUCH_KIND {
-                self.known.begin();
-                for key in self.known.finish() {
-                    self.remove(&key, "").await?;
-                }
-            }
-            self.sync().await?;
-        }
-        let pause = sleep(self.pause(&answer, missing));
-        if optional && !self.believed {
-            tokio::select! {
-                () = self.belief.earned() => self.believed = true,
-                () = pause => {}
-            }
-        } else {
-            pause.await;
-        }
-        Ok(())
-    }
-
-    fn pause(&self, answer: &Answer, missing: bool) -> Duration {
-        let pace = self.cluster.pace();
-        // Hosts, and kinds within one, do not come back all at once.
-        let mut hasher = DefaultHasher::new();
-        (self.watched.plural, std::process::id(), Instant::now().elapsed().subsec_nanos()).hash(&mut hasher);
-        let seed = hasher.finish();
-        let longest = if missing { pace.look_for.min(pace.longest_retry) } else { pace.longest_retry };
-        let pause = backoff(self.failures, pace.first_retry, longest, seed);
-        match answer {
-            Answer::Busy { after: Some(after), .. } => pause.max(*after),
-            _ => pause,
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Known {
     broken: HashMap<Key, ObjectRef>,
     /// While a list is being read: what it has.
     listed: HashSet<Key>,
+    /// As they were heard last.
+    versions: HashMap<Key, u64>,
 }
 
 /// What is to be told of an object that is no more.
@@ -58,7 +60,31 @@ impl Known {
     }
 
     pub(crate) fn remove(&mut self, key: &Key) -> Parting {
+        self.versions.remove(key);
         Parting { gone: self.told.remove(key), mended: self.broken.remove(key) }
+    }
+
+    /// Heard at this version.
+    pub(crate) fn note(&mut self, key: &Key, version: &str) {
+        if let Ok(version) = version.parse() {
+            self.versions.insert(key.clone(), version);
+        }
+    }
+
+    /// It was newer when it was heard before, which no store makes of itself.
+    pub(crate) fn was_newer(&self, key: &Key, version: &str) -> bool {
+        let known = self.versions.get(key);
+        known.zip(version.parse::<u64>().ok()).is_some_and(|(known, now)| now < *known)
+    }
+
+    /// What was changed last.
+    pub(crate) fn newest(&self) -> Option<&Key> {
+        self.versions.iter().max_by_key(|(_, version)| **version).map(|(key, _)| key)
+    }
+
+    /// Versions count from lower now.
+    pub(crate) fn forget_versions(&mut self) {
+        self.versions.clear();
     }
 
     pub(crate) fn is_empty(&self) -> bool {

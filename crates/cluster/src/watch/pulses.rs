@@ -1,8 +1,14 @@
 //! Which hosts are alive, by their Leases and our own clock.
 //!
-//! A host is told as gone when its Lease did not change for its whole term, as the API server itself says, asked again
-//! and again. Time in which it does not answer does not count, for then no host can renew anything. One whose object was
-//! never followed by a Lease is told as it is.
+//! ```text
+//!     its Lease changes ─► lives ── a whole term unchanged ─► silent ── quarantine ─► gone
+//!                            ▲                                  │
+//!                            └────────── changes ───────────────┘     its object is deleted, or it ended in order ─► gone
+//! ```
+//! A host counts as silent when its Lease did not change for its whole term, as the API server itself says, asked again
+//! and again. Time in which it does not answer does not count, for then no host can renew anything. A silent host may have
+//! lost its way to the API server alone, and answer clients at its addresses: these are nobody else's until it is gone. A
+//! host without a Lease is silent after a term, too, so that a report that nobody renews holds nothing for ever.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +36,16 @@ pub(super) struct Hosts(Mutex<BTreeMap<Name, Host>>);
 
 struct Host {
     report: Arc<HostReport>,
-    told: bool,
+    told: Life,
+}
+
+/// What a host is told as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Lives,
+    /// It may be there.
+    Silent,
+    Gone,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -43,8 +58,13 @@ struct Pulse {
 }
 
 impl Pulse {
-    fn lives(&self) -> bool {
-        !self.given_back && self.unchanged < self.term
+    fn life(&self, quarantine: Duration) -> Life {
+        match self.unchanged {
+            _ if self.given_back => Life::Gone,
+            unchanged if unchanged < self.term => Life::Lives,
+            unchanged if unchanged < self.term.saturating_add(quarantine) => Life::Silent,
+            _ => Life::Gone,
+        }
     }
 }
 
@@ -52,25 +72,35 @@ impl Hosts {
     /// A host said something: whether that is to be told.
     pub(super) fn say(&self, report: Arc<HostReport>) -> bool {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = hosts.get(&report.host).is_none_or(|it| it.told);
+        let told = hosts.get(&report.host).map_or(Life::Lives, |it| it.told);
         hosts.insert(report.host.clone(), Host { report, told });
-        told
+        told == Life::Lives
     }
 
     /// Its object is gone: whether that is to be told.
     pub(super) fn remove(&self, host: &str) -> bool {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.remove(host).is_some_and(|it| it.told)
+        hosts.remove(host).is_some_and(|it| it.told != Life::Gone)
+    }
+
+    fn names(&self) -> Vec<Name> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
     /// What is to be told, now that it lives or does not.
-    fn live(&self, host: &str, lives: bool) -> Option<Change> {
+    fn live(&self, host: &str, life: Life) -> Option<Change> {
         let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = hosts.get_mut(host).filter(|it| it.told != lives)?;
-        host.told = lives;
-        Some(match lives {
-            true => Change::Put(Fact::Host(host.report.clone())),
-            false => Change::Gone(FactRef::Host(host.report.host.clone())),
+        let host = hosts.get_mut(host).filter(|it| it.told != life)?;
+        // One that is gone is known by nobody, and cannot be silent.
+        let told = std::mem::replace(&mut host.told, life);
+        Some(match life {
+            Life::Lives => Change::Put(Fact::Host(host.report.clone())),
+            Life::Silent if told == Life::Gone => {
+                host.told = told;
+                return None;
+            }
+            Life::Silent => Change::Silent(host.report.host.clone()),
+            Life::Gone => Change::Gone(FactRef::Host(host.report.host.clone())),
         })
     }
 }
@@ -80,7 +110,7 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
     let mut pulses: BTreeMap<Name, Pulse> = BTreeMap::new();
     let mut failing = false;
     let mut answered: Option<Instant> = None;
-    let pulse = cluster.pace().pulse;
+    let (pulse, quarantine) = (cluster.pace().pulse, cluster.pace().quarantine);
     loop {
         match leases(&cluster).await {
             Ok(leases) => {
@@ -88,11 +118,14 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
                 // We may have been stopped for a while, and the API server with us.
                 let passed = answered.map_or(Duration::ZERO, |it| it.elapsed().min(pulse * 2));
                 answered = Some(Instant::now());
-                for (host, lives) in feel(&mut pulses, leases, passed) {
-                    let Some(change) = hosts.live(&host, lives) else { continue };
-                    match lives {
-                        true => info!(%host, "lives again"),
-                        false => warn!(%host, "is dead: its Lease has ended"),
+                for (host, life) in feel(&mut pulses, leases, &hosts.names(), passed, quarantine) {
+                    let Some(change) = hosts.live(&host, life) else { continue };
+                    match life {
+                        Life::Lives => info!(%host, "lives again"),
+                        Life::Silent => {
+                            warn!(?quarantine, %host, "is dead: its Lease has ended; what it may hold is nobody else's for a while");
+                        }
+                        Life::Gone => warn!(%host, "is dead: its Lease has ended"),
                     }
                     if changes.send(change).await.is_err() {
                         return;
@@ -114,8 +147,14 @@ async fn leases(cluster: &Cluster) -> Result<Vec<Lease>, Answer> {
     Ok(cluster.ask(api.list(&ListParams::default())).await?.items)
 }
 
-/// Who lives and who does not; so much time has passed since the list before this one.
-fn feel(pulses: &mut BTreeMap<Name, Pulse>, leases: Vec<Lease>, passed: Duration) -> Vec<(Name, bool)> {
+/// Who lives and who does not; so much time has passed since the list before this one. `hosts`: those that said something.
+fn feel(
+    pulses: &mut BTreeMap<Name, Pulse>,
+    leases: Vec<Lease>,
+    hosts: &[Name],
+    passed: Duration,
+    quarantine: Duration,
+) -> Vec<(Name, Life)> {
     let (mut told, mut listed) = (Vec::new(), BTreeSet::new());
     for lease in leases {
         let name = lease.metadata.name.unwrap_or_default();
@@ -126,23 +165,30 @@ fn feel(pulses: &mut BTreeMap<Name, Pulse>, leases: Vec<Lease>, passed: Duration
         let term = term.map_or(Terms::HOST.term, Duration::from_secs);
         let given_back = spec.holder_identity.is_none_or(|it| it.is_empty());
         let unchanged = match pulses.get(&host) {
-            Some(before) if before.version == version => before.unchanged + passed,
+            Some(before) if before.version == version => before.unchanged.saturating_add(passed),
             _ => Duration::ZERO,
         };
         let pulse = Pulse { version, unchanged, term, given_back };
-        told.push((host.clone(), pulse.lives()));
+        told.push((host.clone(), pulse.life(quarantine)));
         pulses.insert(host.clone(), pulse);
         listed.insert(host);
     }
-    // A Lease that somebody deleted is a silent one: its host may be there and write it again, or never.
-    pulses.retain(|host, pulse| {
-        if listed.contains(host) {
-            return true;
+    // A Lease that somebody deleted is a silent one: its host may be there and write it again, or never. So is one that
+    // never was.
+    for host in hosts.iter().filter(|it| !listed.contains(*it)) {
+        let never = || Pulse {
+            version: String::new(),
+            unchanged: Duration::ZERO,
+            term: Terms::HOST.term,
+            given_back: false,
+        };
+        match pulses.get_mut(host) {
+            Some(pulse) => pulse.unchanged = pulse.unchanged.saturating_add(passed),
+            None => _ = pulses.insert(host.clone(), never()),
         }
-        pulse.unchanged += passed;
-        told.push((host.clone(), pulse.lives()));
-        pulse.lives()
-    });
+        told.extend(pulses.get(host).map(|it| (host.clone(), it.life(quarantine))));
+    }
+    pulses.retain(|host, _| listed.contains(host) || hosts.contains(host));
     told
 }
 
@@ -167,46 +213,68 @@ mod tests {
         }
     }
 
+    const QUARANTINE: Duration = Duration::from_secs(3_600);
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
     #[test]
-    fn a_host_is_dead_when_a_list_has_its_lease_unchanged_for_a_term() {
+    fn a_host_is_silent_when_a_list_has_its_lease_unchanged_for_a_term_and_gone_after_the_quarantine() {
         let mut pulses = BTreeMap::new();
-        let mut after = |seconds, version: &str, holder| {
+        let mut after = |passed, version: &str, holder| {
             let leases = vec![lease("a", version, holder), lease("b", "7", None), Lease::default()];
-            feel(&mut pulses, leases, Duration::from_secs(seconds))
+            let told = feel(&mut pulses, leases, &["a".into(), "b".into()], seconds(passed), QUARANTINE);
+            assert_eq!(told[1], ("b".into(), Life::Gone), "who ended in order holds nothing");
+            told[0].1
         };
-        let b = (Name::from("b"), false);
-        assert_eq!(after(0, "1", Some("x")), [("a".into(), true), b.clone()], "given back is dead");
-        assert_eq!(after(39, "1", Some("x")), [("a".into(), true), b.clone()]);
+        assert_eq!(after(0, "1", Some("x")), Life::Lives);
+        assert_eq!(after(39, "1", Some("x")), Life::Lives);
         // Nobody knows how long it was until this list came.
-        assert_eq!(after(0, "1", Some("x")), [("a".into(), true), b.clone()]);
-        assert_eq!(after(1, "1", Some("x")), [("a".into(), false), b.clone()]);
-        assert_eq!(after(5, "2", Some("x")), [("a".into(), true), b]);
+        assert_eq!(after(0, "1", Some("x")), Life::Lives);
+        assert_eq!(after(1, "1", Some("x")), Life::Silent);
+        assert_eq!(after(5, "2", Some("x")), Life::Lives, "it answers");
+        assert_eq!(after(3_639, "2", Some("x")), Life::Silent);
+        assert_eq!(after(1, "2", Some("x")), Life::Gone, "the quarantine is over");
+        assert_eq!(after(1, "2", None), Life::Gone);
     }
 
     #[test]
-    fn a_host_whose_lease_was_deleted_is_dead_after_its_term() {
-        let mut pulses = BTreeMap::new();
-        let mut after = |seconds, leases: Vec<Lease>| feel(&mut pulses, leases, Duration::from_secs(seconds));
-        after(0, vec![lease("a", "1", Some("x"))]);
-        assert_eq!(after(30, Vec::new()), [("a".into(), true)], "it may be there");
-        assert_eq!(after(10, Vec::new()), [("a".into(), false)]);
-        assert_eq!(after(10, Vec::new()), [], "it is forgotten");
-        assert_eq!(after(0, vec![lease("a", "2", Some("x"))]), [("a".into(), true)]);
+    fn a_report_without_a_lease_holds_nothing_for_ever() {
+        for first in [vec![lease("a", "1", Some("x"))], Vec::new()] {
+            let mut pulses = BTreeMap::new();
+            let mut after = |passed, leases: Vec<Lease>, hosts: &[Name]| {
+                let told = feel(&mut pulses, leases, hosts, seconds(passed), QUARANTINE);
+                told.first().map(|it| it.1)
+            };
+            let known = ["a".into()];
+            after(0, first, &known);
+            assert_eq!(after(30, Vec::new(), &known), Some(Life::Lives), "it may be there");
+            assert_eq!(after(10, Vec::new(), &known), Some(Life::Silent));
+            assert_eq!(after(3_600, Vec::new(), &known), Some(Life::Gone));
+            assert_eq!(after(0, vec![lease("a", "2", Some("x"))], &known), Some(Life::Lives));
+            assert_eq!(after(10, Vec::new(), &[]), None, "its object was deleted: it is forgotten");
+        }
     }
 
     #[test]
-    fn what_a_dead_host_says_is_told_once_it_lives() {
+    fn what_a_silent_host_says_is_told_once_it_lives() {
         let hosts = Hosts::default();
         let report = |applied| Arc::new(HostReport { host: "a".into(), applied, ..HostReport::default() });
         assert!(hosts.say(report(1)));
-        assert!(hosts.live("a", true).is_none());
-        assert!(matches!(hosts.live("a", false), Some(Change::Gone(FactRef::Host(_)))));
+        assert!(hosts.live("a", Life::Lives).is_none());
+        assert!(matches!(hosts.live("a", Life::Silent), Some(Change::Silent(_))));
         assert!(!hosts.say(report(2)));
-        match hosts.live("a", true) {
+        match hosts.live("a", Life::Lives) {
             Some(Change::Put(Fact::Host(it))) => assert_eq!(it.applied, 2),
             other => panic!("{other:?}"),
         }
-        assert!(hosts.live("a", false).is_some());
+        assert!(hosts.live("a", Life::Silent).is_some());
+        assert!(matches!(hosts.live("a", Life::Gone), Some(Change::Gone(_))));
+        assert!(hosts.live("a", Life::Silent).is_none(), "nobody knows it any more");
         assert!(!hosts.remove("a"), "it was told already");
+        hosts.say(report(3));
+        hosts.live("a", Life::Silent);
+        assert!(hosts.remove("a"), "somebody deleted it: what it held is free");
     }
 }

@@ -1,5 +1,8 @@
 //! Of Secrets, what they hold is told only if somebody names them; of all others, that they are there.
 //!
+//! While nobody names one, and nobody wants all, the API server is not asked for any: whoever serves no certificates needs no
+//! right to read Secrets, and nobody finds refused requests in his audit log.
+//!
 //! The watch brings those of type `kubernetes.io/tls`. What becomes named is fetched. One of another type (certificates of
 //! authorities) no watch brings: it is looked at again now and then.
 
@@ -64,6 +67,27 @@ impl Secrets {
         }
     }
 
+    fn is_needed(wanted: &Wanted) -> bool {
+        !matches!(wanted, Wanted::These(these) if these.is_empty())
+    }
+
+    /// Returns when none is wanted any more. Never, for what is needed always.
+    pub(super) async fn not_needed(secrets: &Option<Secrets>) {
+        let Some(secrets) = secrets else { return pending().await };
+        if secrets.wanted.clone().wait_for(|it| !Secrets::is_needed(it)).await.is_err() {
+            pending().await
+        }
+    }
+
+    /// A list begins, with what is wanted now; what it does not have is fetched after it.
+    fn begin(&mut self) {
+        self.now = self.wanted.borrow_and_update().clone();
+        if let Wanted::These(these) = &self.now {
+            self.missing.extend(these.iter().cloned());
+        }
+        self.look_again = Instant::now();
+    }
+
     /// It was told before this began.
     pub(super) fn recall(&mut self, secret: &Secret) {
         let object = secret.object.clone();
@@ -111,6 +135,33 @@ fn object(key: &Key) -> ObjectRef {
 }
 
 impl Feed {
+    /// Whether this kind may be asked for.
+    pub(super) fn is_needed(&self) -> bool {
+        self.secrets.as_ref().is_none_or(|it| Secrets::is_needed(&it.wanted.borrow()))
+    }
+
+    /// Returns when it may be. Until then it is told that nobody knows which there are, rather than that there are none.
+    pub(super) async fn until_needed(&mut self) -> Result<(), Over> {
+        if self.is_needed() {
+            return Ok(());
+        }
+        self.tell(Change::NotAsked(self.watched.kind)).await?;
+        self.synced = false;
+        self.known.begin();
+        for key in self.known.finish() {
+            self.remove(&key, "").await?;
+        }
+        self.well().await?;
+        let Some(secrets) = &mut self.secrets else { return Ok(()) };
+        secrets.fetched.clear();
+        secrets.missing.clear();
+        if secrets.wanted.wait_for(Secrets::is_needed).await.is_err() {
+            pending().await
+        }
+        secrets.begin();
+        Ok(())
+    }
+
     pub(super) async fn look_at_secrets(&mut self) -> Result<(), Over> {
         let told = self.known.told();
         let Some(secrets) = &mut self.secrets else { return Ok(()) };

@@ -28,6 +28,7 @@ pub(crate) const PACE: Pace = Pace {
     silence: Duration::from_secs(90),
     answer: Duration::from_secs(10),
     pulse: Duration::from_millis(200),
+    quarantine: Duration::from_secs(3_600),
 };
 
 /// Whoever adds kinds of others to the cluster that all share, or takes them away, holds this.

@@ -34,6 +34,24 @@ pub(crate) enum Answer {
 pub(crate) async fn server(
     scripts: Vec<(&'static str, Vec<Answer>)>,
 ) -> (Cluster, mpsc::UnboundedReceiver<String>, tempfile::TempDir) {
+    server_at(pace(), scripts).await
+}
+
+pub(crate) fn pace() -> Pace {
+    Pace {
+        first_retry: Duration::from_millis(20),
+        longest_retry: Duration::from_millis(60),
+        look_for: Duration::from_millis(60),
+        silence: Duration::from_secs(4),
+        ..Pace::default()
+    }
+}
+
+/// Asked by somebody of this patience.
+pub(crate) async fn server_at(
+    pace: Pace,
+    scripts: Vec<(&'static str, Vec<Answer>)>,
+) -> (Cluster, mpsc::UnboundedReceiver<String>, tempfile::TempDir) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("is bound");
     let scripts = scripts.into_iter().map(|(of, answers)| (of, answers.into()));
@@ -51,12 +69,6 @@ pub(crate) async fn server(
          clusters: [{{name: x, cluster: {{server: 'http://{at}'}}}}]\nusers: [{{name: x, user: {{token: x}}}}]\n"
     );
     std::fs::write(&path, kubeconfig).expect("is written");
-    let pace = Pace {
-        first_retry: Duration::from_millis(20),
-        longest_retry: Duration::from_millis(60),
-        silence: Duration::from_secs(4),
-        ..Pace::default()
-    };
     let credentials = Credentials::Kubeconfig { path, context: None };
     let access = Access { credentials, namespace: Some("default".into()), metallb: "default".into(), pace };
     let cluster = Cluster::connect(access).await.expect("a kubeconfig");

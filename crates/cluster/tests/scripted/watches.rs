@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_cluster::{Pulses, Wanted, Watch};
+use seaway_cluster::{Pace, Pulses, Wanted, Watch};
 use seaway_model::{
     Change, Fact, Kind, ObjectRef,
     fact::{FactRef, HostReport, Secret, TLS_SECRET},
@@ -13,13 +13,13 @@ use tokio::{
     time::{interval, timeout},
 };
 
-use crate::server::{Answer, event, list, server, status};
+use crate::server::{Answer, event, list, pace, server_at, status};
 
-struct Heard {
+pub(crate) struct Heard {
     changes: mpsc::Receiver<Change>,
-    asked: mpsc::UnboundedReceiver<String>,
+    pub(crate) asked: mpsc::UnboundedReceiver<String>,
     kind: Kind,
-    watch: Watch,
+    pub(crate) watch: Watch,
     _folder: tempfile::TempDir,
 }
 
@@ -36,7 +36,16 @@ async fn begin_with(kind: Kind, of: &'static str, known: &[Fact], script: Vec<An
 }
 
 async fn begin_with_all(kind: Kind, known: &[Fact], scripts: Vec<(&'static str, Vec<Answer>)>) -> Heard {
-    let (cluster, asked, folder) = server(scripts).await;
+    begin_at(pace(), kind, known, scripts).await
+}
+
+pub(crate) async fn begin_at(
+    pace: Pace,
+    kind: Kind,
+    known: &[Fact],
+    scripts: Vec<(&'static str, Vec<Answer>)>,
+) -> Heard {
+    let (cluster, asked, folder) = server_at(pace, scripts).await;
     let (tell, changes) = mpsc::channel(64);
     let watch = cluster.watch_from(known.iter(), tell, Pulses::Unheeded);
     Heard { changes, asked, kind, watch, _folder: folder }
@@ -44,7 +53,7 @@ async fn begin_with_all(kind: Kind, known: &[Fact], scripts: Vec<(&'static str, 
 
 impl Heard {
     /// The next thing that is told of objects of that kind.
-    async fn next(&mut self) -> String {
+    pub(crate) async fn next(&mut self) -> String {
         let kind = self.kind;
         loop {
             let change = timeout(Duration::from_secs(90), self.changes.recv()).await;
@@ -72,6 +81,8 @@ impl Heard {
                     }
                 }
                 Change::Synced(it) if it == kind => return "synced".to_owned(),
+                Change::SetBack => return "set back".to_owned(),
+                Change::NotAsked(it) if it == kind => return "not asked".to_owned(),
                 Change::Reported(_, problems) => {
                     return problems
                         .first()
@@ -82,7 +93,7 @@ impl Heard {
         }
     }
 
-    async fn asked(&mut self) -> String {
+    pub(crate) async fn asked(&mut self) -> String {
         timeout(Duration::from_secs(90), self.asked.recv())
             .await
             .expect("is asked in time")
@@ -155,14 +166,18 @@ async fn a_watch_that_is_cut_goes_on_where_a_bookmark_left_it() {
             "{}\n{{\"type\":\"ADD",
             event("BOOKMARK", r#"{"kind":"Service","apiVersion":"v1","metadata":{"resourceVersion":"77"}}"#)
         )),
+        // Whether the store is as new as it was.
+        Answer::Whole(200, list("77", &[service("a", "3")])),
         Answer::Stream(vec![event("ADDED", &service("b", "78"))]),
     ])
     .await;
     for wanted in ["put a", "synced", "put b"] {
         assert_eq!(heard.next().await, wanted);
     }
-    heard.asked().await;
-    heard.asked().await;
+    for _ in 0..2 {
+        heard.asked().await;
+    }
+    assert!(heard.asked().await.contains("fieldSelector=metadata.name%3Da"));
     assert!(heard.asked().await.contains("resourceVersion=77"));
 }
 
@@ -174,6 +189,7 @@ async fn garbage_and_errors_change_nothing_and_are_told_in_words() {
         Answer::Whole(200, "<html>a proxy's page</html>".to_owned()),
         Answer::Whole(200, list("5", &[service("a", "3")])),
         Answer::Stream(vec!["<html>".to_owned(), event("ADDED", &service("b", "6"))]),
+        Answer::Whole(200, list("5", &[service("a", "3")])),
         Answer::Stream(vec![event("ADDED", &service("b", "6"))]),
     ])
     .await;
@@ -199,6 +215,7 @@ async fn a_trouble_is_taken_back_by_the_first_event_of_a_busy_watch() {
         Answer::Whole(200, list("5", &[service("a", "3")])),
         trouble(),
         trouble(),
+        Answer::Whole(200, list("5", &[service("a", "3")])),
         Answer::Drip(busy.collect()),
     ])
     .await;
@@ -215,18 +232,20 @@ async fn a_trouble_is_taken_back_by_the_first_event_of_a_busy_watch() {
 #[tokio::test]
 async fn a_watch_that_is_half_open_is_noticed_however_often_others_are_wanted() {
     let silent = || Answer::Stream(Vec::new());
-    let answers = vec![Answer::Whole(200, list("5", &[])), silent(), silent()];
+    let listed = || Answer::Whole(200, list("5", &[certificate("3")]));
+    let answers = vec![listed(), silent(), listed(), silent()];
     let mut heard = begin_with(Kind::Secret, "/secrets?", &[], answers).await;
     let wishes = heard.watch.wishes();
+    let one = ObjectRef::new(Kind::Secret, "default", "c");
     let begun_anew = async {
         let mut often = interval(Duration::from_millis(100));
         let (mut asked, mut every) = (0, false);
-        while asked < 3 {
+        while asked < 4 {
             tokio::select! {
                 _ = heard.asked.recv() => asked += 1,
                 _ = often.tick() => {
                     every = !every;
-                    wishes.secrets(if every { Wanted::Every } else { Wanted::These([].into()) });
+                    wishes.secrets(if every { Wanted::Every } else { Wanted::These([one.clone()].into()) });
                 }
             }
         }
@@ -234,7 +253,7 @@ async fn a_watch_that_is_half_open_is_noticed_however_often_others_are_wanted() 
     timeout(Duration::from_secs(90), begun_anew).await.expect("it is begun anew");
 }
 
-fn certificate(version: &str) -> String {
+pub(crate) fn certificate(version: &str) -> String {
     format!(
         r#"{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"c","namespace":"default","uid":"u","resourceVersion":"{version}"}},"type":"kubernetes.io/tls","data":{{"tls.crt":"YQ==","tls.key":"YQ=="}}}}"#
     )
@@ -244,10 +263,17 @@ fn certificate(version: &str) -> String {
 async fn no_key_is_told_before_somebody_names_it_but_those_that_were_known() {
     let object = ObjectRef::new(Kind::Secret, "default", "c");
     let listed = || Answer::Whole(200, list("5", &[certificate("3")]));
-    let answers = vec![listed(), Answer::Stream(Vec::new()), Answer::Whole(200, certificate("3"))];
+    let another = Answer::Whole(404, status(404, "NotFound", "no other"));
+    let answers = vec![listed(), Answer::Stream(Vec::new()), another, Answer::Whole(200, certificate("3"))];
     let mut heard = begin_with(Kind::Secret, "/secrets", &[], answers).await;
+    assert_eq!(heard.next().await, "not asked");
+    heard.watch.wishes().secrets(Wanted::These([ObjectRef::new(Kind::Secret, "default", "other")].into()));
     for wanted in ["put c without its key", "synced"] {
         assert_eq!(heard.next().await, wanted);
+    }
+    // All, the watch, and the one that is not there.
+    for _ in 0..3 {
+        heard.asked().await;
     }
     heard.watch.wishes().secrets(Wanted::These([object.clone()].into()));
     assert_eq!(heard.next().await, "put c");
@@ -273,7 +299,7 @@ async fn addresses_are_told_in_the_order_in_which_they_were_written() {
     }
 }
 
-fn pool(name: &str, version: &str) -> String {
+pub(crate) fn pool(name: &str, version: &str) -> String {
     format!(
         r#"{{"apiVersion":"metallb.io/v1beta1","kind":"IPAddressPool","metadata":{{"name":"{name}","namespace":"default","uid":"u","resourceVersion":"{version}"}},"spec":{{"addresses":["192.0.2.0/28"]}}}}"#
     )
@@ -314,6 +340,7 @@ async fn what_was_known_of_a_kind_goes_on_when_we_may_not_look_any_more_and_it_i
         forbidden(),
         forbidden(),
         forbidden(),
+        Answer::Whole(200, list("5", &[pool("p", "3")])),
         Answer::Stream(vec![event("ADDED", &pool("q", "7"))]),
     ];
     let refused = "NotPermitted: may not watch ipaddresspools.metallb.io: cannot watch it; what was known of them goes on";

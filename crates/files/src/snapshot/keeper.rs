@@ -87,7 +87,9 @@ impl Keeper {
             },
             Change::Gone(reference) | Change::Missing(reference) => sheet.facts.remove(reference).is_some(),
             Change::Drains(drains) => std::mem::replace(&mut sheet.drains, *drains) != *drains,
-            Change::Synced(kind) => sheet.missing.remove(kind) && sheet.missing.is_empty(),
+            Change::Synced(kind) | Change::NotAsked(kind) => {
+                sheet.missing.remove(kind) && sheet.missing.is_empty()
+            }
             _ => false,
         };
         if changed {

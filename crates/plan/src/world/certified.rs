@@ -55,6 +55,19 @@ impl World {
         }
     }
 
+    /// Whether Secrets were asked for. Until then nobody is told that one is missing.
+    pub(super) fn note_asked(&mut self, asked: bool) {
+        if !self.certificates.note_asked(asked) {
+            return;
+        }
+        let named: Vec<ObjectRef> = self.named().cloned().collect();
+        for object in named {
+            let before = self.shown_before(&object);
+            self.certificate_changed(&object, Changed { content: true, names: false }, &before);
+        }
+        self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+    }
+
     /// Time has passed: some certificates may have come near their end.
     pub(super) fn age(&mut self, now: Time) {
         for object in self.certificates.set_time(now) {
@@ -73,10 +86,15 @@ impl World {
         if !self.settled || door.opens != Opens::Never && door.tls.secrets == Secrets::All {
             return None;
         }
+        Some(self.named().filter(|it| it.kind == Kind::Secret).cloned().collect())
+    }
+
+    /// Secrets and files that an object or the configuration names.
+    fn named(&self) -> impl Iterator<Item = &ObjectRef> {
+        let door = &self.config.front_door;
         let authorities = door.tls.terms.clients.iter().map(|it| &it.authorities);
         let configured = door.tls.certificates.iter().chain(authorities);
-        let named = self.certified.keys().chain(self.door.guests.certificates_named()).chain(configured);
-        Some(named.filter(|it| it.kind == Kind::Secret).cloned().collect())
+        self.certified.keys().chain(self.door.guests.certificates_named()).chain(configured)
     }
 
     fn is_shown(&self, object: &ObjectRef) -> bool {

@@ -95,9 +95,31 @@ impl World {
     /// Some host has it, or has not heard yet that it should not. (Those that are not alive were told as gone.)
     fn may_be_held(&self, ip: IpAddr) -> bool {
         let version = self.addresses.get(&ip).map_or(0, |it| it.version);
+        if self.silent.may_hold(ip, version) {
+            return true;
+        }
         self.index
             .hosts()
-            .any(|host| host.holds.contains(&ip) || !self.tells_all(host) && host.applied < version)
+            .any(|host| host.holds.contains(&ip) || !self.tells_all(host) && self.applied(host) < version)
+    }
+
+    /// Once the store was set back, a host that says to be further than anything that was written may tell of the time
+    /// before, or have heard of more than we did by now: until that is known, it has applied nothing.
+    fn applied(&self, host: &HostReport) -> u64 {
+        if self.was_set_back && host.applied > self.newest { 0 } else { host.applied }
+    }
+
+    /// Something newer was written than all before: what hosts said to have applied may count from now on.
+    pub(super) fn note_newest(&mut self, version: u64) {
+        let before = self.newest;
+        self.newest = before.max(version);
+        if self.was_set_back
+            && before < version
+            && self.settled
+            && self.index.hosts().any(|it| it.applied > before)
+        {
+            self.look_at_all_released();
+        }
     }
 }
 

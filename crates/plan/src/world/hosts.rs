@@ -198,6 +198,10 @@ impl World {
 
     /// Nothing, if this is no host.
     pub fn said(&self) -> Option<HostSays> {
+        // While all is told again, nobody knows what is an exception.
+        if !self.settled {
+            return None;
+        }
         let own = self.index.host(self.roles.host.as_ref()?)?;
         let wanted = self.present();
         let mut said =

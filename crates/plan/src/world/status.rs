@@ -119,6 +119,7 @@ impl World {
         let mut all: BTreeSet<Problem> = self.reported.values().flatten().cloned().collect();
         all.extend(self.ledger.problems());
         all.extend(self.newer());
+        all.extend(self.told_of_silent());
         all.extend(self.released_problems());
         all.extend(self.orphan_problems());
         all.extend(self.adoption_problems());

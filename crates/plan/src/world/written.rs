@@ -152,7 +152,7 @@ impl World {
 
     /// An Address was written (or read at the start): who it belongs to may use it now.
     pub(super) fn put_address(&mut self, address: Arc<Address>) {
-        self.newest = self.newest.max(address.version);
+        self.note_newest(address.version);
         if !self.roles.allocate && address.plan_version > PLAN_VERSION {
             self.unknown.insert(address.ip, address);
             return;
@@ -160,6 +160,9 @@ impl World {
         self.unknown.remove(&address.ip);
         let before = self.addresses.insert(address.ip, address.clone());
         self.note_holders(before.as_deref(), Some(&*address));
+        if before.is_none() && self.settled {
+            self.silent.note_written(address.ip, address.version);
+        }
         if let Some(before) = &before {
             self.by_version.remove(&before.version);
         }
@@ -196,6 +199,7 @@ impl World {
         self.unknown.remove(&ip);
         let Some(before) = self.addresses.remove(&ip) else { return };
         self.note_holders(Some(&*before), None);
+        self.silent.note_removed(ip);
         self.by_version.remove(&before.version);
         self.ledger.unlearn(ip);
         let touched = self.ledger.follow(ip, None);

@@ -19,6 +19,8 @@ mod readiness;
 mod released;
 pub(crate) mod scene;
 mod selected;
+mod set_back;
 mod several;
+mod silent;
 mod single_ports;
 mod takeover;

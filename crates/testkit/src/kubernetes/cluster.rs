@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use nix::sys::signal::Signal;
+use nix::{sys::signal::Signal, unistd::Pid};
 
 use super::{
     Node, NodeOptions,
@@ -233,6 +233,11 @@ impl Cluster {
     #[track_caller]
     pub fn start_api(&self) {
         self.plane().begin(&[]);
+    }
+
+    #[track_caller]
+    pub(super) fn signal(&self, process: &str, signal: Signal) -> Pid {
+        self.plane().signal(process, signal)
     }
 
     pub(super) fn network(&self) -> &Arc<Namespace> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use seaway_model::{
     AddressState, Change, Config, Desired, Dirt, Fact, Kind, Reason, Time, Unit,
     config::Opens,
-    fact::{HostReport, Secret, Service, TargetPort},
+    fact::{FactRef, HostReport, Secret, Service, TargetPort},
 };
 use seaway_plan::{Roles, World};
 use seaway_testkit::facts::{ip, owner, pool, put, service, shop, synced};
@@ -253,6 +253,14 @@ fn secrets_are_wanted_while_somebody_names_them() {
     shop.meta.annotations.clear();
     world.apply(put(&shop));
     assert_eq!(world.secrets(), Some([].into()));
+    // Nobody asks while nobody needs one: whoever names the first is not told that there is none before it was asked for.
+    world.apply(Change::Gone(FactRef::Object(secret("shop-tls"))));
+    world.apply(Change::NotAsked(Kind::Secret));
+    shop.meta.annotations.insert("seaway.dev/tls".into(), "shop-tls".into());
+    world.apply(put(&shop));
+    assert!(!reasons(&world).contains(&Reason::NoSuchSecret), "{:?}", world.problems());
+    world.apply(Change::Synced(Kind::Secret));
+    assert!(reasons(&world).contains(&Reason::NoSuchSecret), "{:?}", world.problems());
     // A front door that shows all certificates wants them all.
     world.apply(Change::Config(config(Opens::WhenNeeded)));
     assert_eq!(world.secrets(), None);

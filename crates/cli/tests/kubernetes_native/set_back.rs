@@ -1,0 +1,72 @@
+//! etcd is set back to a backup while every process of Seaway runs.
+
+use std::collections::BTreeSet;
+
+use seaway_testkit::topology::{until, until_within};
+
+use crate::scene::{A_TERM, Scene, deployment, service};
+
+fn owners(scene: &Scene) -> BTreeSet<String> {
+    let path = "jsonpath={range .items[*]}{.spec.address}={.spec.owners[*].name} {end}";
+    // The API server may be away.
+    let told = scene.cluster.try_kubectl(&["get", "addresses", "-o", path], "").unwrap_or_default();
+    told.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_etcd_set_back_is_survived_without_restarts_and_nothing_is_given_twice() {
+    let Some(scene) = Scene::up(2) else { return };
+    scene.cluster.apply(&deployment("shop", 2));
+    let of_shop = "selector: {app: shop}, ipFamilyPolicy: SingleStack, ipFamilies: [IPv4]";
+    scene.cluster.apply(&service("shop", of_shop));
+    scene.cluster.apply(&service("gone", of_shop));
+    scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "180s"]);
+    let shop = scene.answering("shop").ip().to_string();
+    let gone = scene.address("gone");
+    let asked = |at: &str| scene.outside.curl(&format!("http://{at}/"));
+    let answers = |at: &str| asked(at).is_ok_and(|it| it.starts_with("shop-"));
+    until("both answer", || answers(&shop) && answers(&gone));
+
+    let backup = scene.cluster.back_up();
+    // What happens from now on never was: one goes, another has its address, and there are more versions than before.
+    scene.cluster.kubectl(&["delete", "service", "gone"]);
+    until_within(A_TERM, "its address is free", || {
+        scene.is_gone(&format!("address/{}", gone.replace('.', "-")))
+    });
+    for at in 0..3 {
+        scene.cluster.apply(&service(&format!("late-{at}"), of_shop));
+    }
+    let late: Vec<String> = (0..3).map(|at| scene.address(&format!("late-{at}"))).collect();
+    assert!(late.contains(&gone), "the lowest that is free: {late:?}");
+    until("all answer", || late.iter().all(|it| answers(it)));
+
+    scene.cluster.set_back(&backup);
+    let wanted: BTreeSet<String> = [format!("{shop}=shop"), format!("{gone}=gone")].into();
+    until_within(A_TERM, "addresses are whose they were", || owners(&scene) == wanted);
+    until_within(A_TERM, "what was told in time is served", || answers(&shop) && answers(&gone));
+    for at in late.iter().filter(|it| **it != gone) {
+        until_within(A_TERM, &format!("{at} is served no more"), || asked(at).is_err());
+    }
+    let ready = "{.status.conditions[?(@.type==\"seaway.dev/Ready\")].status}";
+    for name in ["shop", "gone"] {
+        until_within(A_TERM, &format!("{name} is ready"), || {
+            scene.field(&format!("service/{name}"), ready) == "True"
+        });
+    }
+    // Life goes on: one more has an address of its own, which hosts serve.
+    scene.cluster.apply(&service("next", of_shop));
+    let next = scene.address("next");
+    assert!(next != shop && next != gone, "{next} was given twice");
+    until_within(A_TERM, "hosts say how far they are by the versions of now", || {
+        let newest = scene.field("addresses", "{.items[*].metadata.resourceVersion}");
+        let newest = newest.split_whitespace().filter_map(|it| it.parse::<u64>().ok()).max();
+        let applied = scene.field("loadbalancerhosts", "{.items[*].status.applied}");
+        let applied: Vec<u64> = applied.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+        applied.len() == 2 && applied.iter().all(|it| Some(*it) == newest)
+    });
+    for process in ["controller", "a", "b"] {
+        let log = scene.log(process);
+        assert_eq!(log.matches("seaway starts").count(), 1, "{process} was not started again");
+        assert!(log.contains("was set back to an older state"), "{process}: {log}");
+    }
+}

@@ -1,0 +1,40 @@
+//! A host that is off for good: what it said is deleted, so that what it held may be others'.
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, api::DeleteParams};
+use seaway_model::Kind;
+
+use crate::{
+    Pulse,
+    answer::Answer,
+    connect::{Cluster, Unanswered},
+    kinds::Watched,
+    watch::pulses,
+};
+
+impl Cluster {
+    /// By its Lease and this machine's clock.
+    pub async fn pulse(&self, host: &str) -> Result<Pulse, Unanswered> {
+        let name = format!("{}{host}", pulses::PREFIX);
+        match self.ask(self.leases().get_opt(&name)).await {
+            Ok(lease) => Ok(Pulse::of(lease.as_ref(), Timestamp::now())),
+            Err(answer) => Err(Unanswered(answer)),
+        }
+    }
+
+    /// Deletes the LoadBalancerHost of a host, and its Lease, if that may be: it holds nothing without the other.
+    pub async fn forget_host(&self, host: &str) -> Result<(), Unanswered> {
+        let of = Watched::of(Kind::LoadBalancerHost).expect("hosts are in the table of kinds");
+        self.ask(self.all(of).delete(host, &DeleteParams::default())).await.map_err(Unanswered)?;
+        let name = format!("{}{host}", pulses::PREFIX);
+        match self.ask(self.leases().delete(&name, &DeleteParams::default())).await {
+            Ok(_) | Err(Answer::NotFound | Answer::Forbidden(_)) => Ok(()),
+            Err(answer) => Err(Unanswered(answer)),
+        }
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.client(), self.namespace())
+    }
+}

@@ -1,0 +1,156 @@
+//! What it means that a list or a watch failed, and when it is asked for again: the schedule is pure, so that it is tested
+//! without waiting for it.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::{Duration, Instant},
+};
+
+use seaway_engine::backoff;
+use tokio::time::sleep;
+use tracing::debug;
+
+use super::{
+    feed::{Feed, Over},
+    secrets::Secrets,
+};
+use crate::{
+    answer::Answer,
+    kinds::{Need, Pace},
+};
+
+/// An API server that has just begun may know no definitions yet: so often in a row it has to say that there is none.
+const NO_SUCH_KIND: u32 = 3;
+
+/// The pause after so many failures in a row. `seed` spreads hosts, and the kinds of one host.
+///
+/// What is absent or forbidden stays so until an administrator acts. It is asked for soon at first, for definitions may be
+/// on their way; then once in [`Pace::look_for`] and up to a quarter more, never more often.
+pub(super) fn pause(pace: &Pace, answer: &Answer, failures: u32, seed: u64) -> Duration {
+    if !is_lasting(answer) {
+        let pause = backoff(failures, pace.first_retry, pace.longest_retry, seed);
+        return match answer {
+            Answer::Busy { after: Some(after), .. } => pause.max(*after),
+            _ => pause,
+        };
+    }
+    let pause = backoff(failures, pace.first_retry, Duration::MAX / 2, seed);
+    if pause < pace.look_for { pause } else { pace.look_for + jitter(pace.look_for / 4, seed) }
+}
+
+impl Feed {
+    /// Tells what is wrong, and waits until it is worth to ask again.
+    pub(super) async fn fail(&mut self, verb: &str, answer: Answer) -> Result<(), Over> {
+        self.failures += 1;
+        self.missing = if answer == Answer::NotFound { self.missing + 1 } else { 0 };
+        let watched = self.watched;
+        let mut problem = answer.problem(watched, verb);
+        let missing = matches!(answer, Answer::NotFound | Answer::Forbidden(_));
+        let goes_on = matches!(answer, Answer::Forbidden(_)) || watched.need == Need::Required;
+        if missing && goes_on && !self.known.is_empty() {
+            problem.message = format!("{}; what was known of them goes on", problem.message);
+        }
+        let passing = answer.passes();
+        if matches!((&answer, watched.need), (Answer::NotFound, Need::Foreign)) {
+            debug!("{}", problem.message);
+            // It answers, which it may not have done before.
+            let (failures, missing) = (self.failures, self.missing);
+            self.well().await?;
+            (self.failures, self.missing) = (failures, missing);
+        // A watch that was cut once is begun again, and nobody need know.
+        } else if self.failures > 1 || !self.synced || !passing {
+            debug!("{}", problem.message);
+            self.troubled = true;
+            self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| Over)?;
+        }
+        // What is not there, or not for us, counts as empty. What was known once goes on where we may not look; but where
+        // the kind is no more, none is left.
+        let optional = missing && watched.need != Need::Required;
+        if optional && self.believed {
+            if self.missing >= NO_SUCH_KIND {
+                self.known.begin();
+                for key in self.known.finish() {
+                    self.remove(&key, "").await?;
+                }
+            }
+            self.sync().await?;
+        }
+        self.forbidden = matches!(answer, Answer::Forbidden(_));
+        let absent = answer == Answer::NotFound;
+        let pause = sleep(self.pause(&answer));
+        let defined = tokio::select! {
+            () = self.belief.earned(), if optional && !self.believed => {
+                self.believed = true;
+                false
+            }
+            () = self.definition.changed(&self.cluster, self.watched), if absent => true,
+            () = self.belief.permitted(), if self.forbidden => true,
+            () = Secrets::not_needed(&self.secrets) => false,
+            // All kinds are told again, those as well of which there are none.
+            () = self.belief.left(self.epoch) => true,
+            () = pause => false,
+        };
+        if defined {
+            self.failures = 0;
+        }
+        Ok(())
+    }
+
+    fn pause(&self, answer: &Answer) -> Duration {
+        // Hosts, and kinds within one, do not come back all at once.
+        let mut hasher = DefaultHasher::new();
+        (self.watched.plural, std::process::id(), Instant::now().elapsed().subsec_nanos()).hash(&mut hasher);
+        pause(&self.cluster.pace(), answer, self.failures, hasher.finish())
+    }
+}
+
+/// Nothing that passes by itself: an administrator has to define or to permit it.
+pub(super) fn is_lasting(answer: &Answer) -> bool {
+    matches!(answer, Answer::NotFound | Answer::Forbidden(_))
+}
+
+fn jitter(most: Duration, seed: u64) -> Duration {
+    let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    most * ((mixed >> 32) % 1_000) as u32 / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn pauses(answer: &Answer, seed: u64) -> Vec<Duration> {
+        (1..40).map(|failures| pause(&Pace::default(), answer, failures, seed)).collect()
+    }
+
+    #[test]
+    fn what_is_absent_or_forbidden_is_asked_for_soon_at_first_and_then_once_a_minute_at_most() {
+        let minute = Duration::from_secs(60);
+        for answer in [Answer::NotFound, Answer::Forbidden("no".to_owned())] {
+            for seed in [0, 7, 4711, u64::MAX] {
+                let pauses = pauses(&answer, seed);
+                assert!(pauses[0] < Duration::from_secs(1), "{pauses:?}");
+                assert!(pauses.iter().all(|it| *it < minute * 5 / 4), "{pauses:?}");
+                assert!(pauses[8..].iter().all(|it| *it >= minute), "{pauses:?}");
+                assert!(pauses.windows(2).all(|it| it[0] <= it[1]), "never sooner than before: {pauses:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn hosts_that_wait_for_the_same_do_not_ask_at_the_same_moment() {
+        let once = |seed| pause(&Pace::default(), &Answer::NotFound, 20, seed).as_millis();
+        let different: BTreeSet<u128> = (0..100).map(once).collect();
+        assert!(different.len() > 50, "{different:?}");
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_asked_for_more_often_and_as_the_server_wishes() {
+        let unreachable = pauses(&Answer::Unreachable("away".to_owned()), 3);
+        assert!(unreachable.iter().all(|it| *it <= Pace::default().longest_retry * 5 / 4), "{unreachable:?}");
+        let after = Some(Duration::from_secs(300));
+        let busy = Answer::Busy { code: 429, why: "later".to_owned(), after };
+        assert_eq!(pause(&Pace::default(), &busy, 1, 0), Duration::from_secs(300));
+    }
+}

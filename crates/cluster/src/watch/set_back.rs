@@ -1,0 +1,128 @@
+//! A store that was set back to a backup: versions count from lower, and a watch that went on from its own would hear
+//! nothing until they are as high again.
+//!
+//! ```text
+//!     a watch was cut ─► one small list: is its version, or that of what was changed last, lower than what was heard?
+//!     a whole list    ─► is any object of it older than it was heard?
+//!                              │ yes, once for all kinds
+//!                              ▼
+//!          Change::SetBack ─► every kind is listed again and told as Synced, as after a start
+//! ```
+//! No store makes an object older, and no answer that asks for the newest is older than what was heard before: a restored
+//! backup alone does. (One restored with greater versions, `--bump-revision`, is known by its objects; where none of them is
+//! older, versions only grew, and nothing has to be learned again.)
+
+use kube::api::ListParams;
+use seaway_model::Change;
+use tracing::warn;
+
+use super::{
+    belief::Belief,
+    feed::{Feed, Over, key},
+};
+use crate::answer::Answer;
+
+/// Names are unique in a namespace alone.
+const OF_ONE_NAME: u32 = 500;
+
+/// Lower than what was heard, as far as both are numbers.
+pub(super) fn is_lower(version: &str, heard: Option<u64>) -> bool {
+    heard.zip(version.parse().ok()).is_some_and(|(heard, now): (u64, u64)| now < heard)
+}
+
+impl Belief {
+    pub(super) fn epoch(&self) -> u64 {
+        *self.epoch.borrow()
+    }
+
+    /// Returns when it is another.
+    pub(super) async fn left(&self, epoch: u64) {
+        let _ = self.epoch.subscribe().wait_for(|it| *it != epoch).await;
+    }
+}
+
+impl Feed {
+    /// Asked before a watch that was cut goes on where it was.
+    pub(super) async fn is_store_older(&self) -> Result<bool, Answer> {
+        let mut params = ListParams { limit: Some(OF_ONE_NAME), ..self.selection() };
+        if let Some(newest) = self.known.newest() {
+            let name = format!("metadata.name={}", newest.name);
+            let fields = params.field_selector.map_or(name.clone(), |it| format!("{it},{name}"));
+            params.field_selector = Some(fields);
+        }
+        let page = self.cluster.ask(self.cluster.all(self.watched).list(&params)).await?;
+        let version = page.metadata.resource_version.unwrap_or_default();
+        let older = page.items.iter().any(|it| self.known.was_newer(&key(it), it.version()));
+        Ok(older || is_lower(&version, self.heard))
+    }
+
+    /// Tells it, unless another kind did.
+    pub(super) async fn set_back(&mut self) -> Result<(), Over> {
+        let belief = self.belief.clone();
+        let _turn = belief.telling.lock().await;
+        if belief.epoch() == self.epoch {
+            warn!(
+                kind = %self.watched.kind,
+                "the cluster's store was set back to an older state: all is listed again, as after a start"
+            );
+            self.tell(Change::SetBack).await?;
+            belief.epoch.send_modify(|it| *it += 1);
+        }
+        Ok(())
+    }
+
+    /// A list begins: what was heard before the store was set back is nothing to compare it with.
+    pub(super) fn enter_epoch(&mut self) {
+        let epoch = self.belief.epoch();
+        if std::mem::replace(&mut self.epoch, epoch) != epoch {
+            self.synced = false;
+            self.heard = None;
+            self.known.forget_versions();
+            self.cluster.seen().set_back(self.watched.kind);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::known::{Key, Known};
+
+    #[test]
+    fn a_store_is_older_when_its_version_is_lower_and_whatever_cannot_be_compared_is_not() {
+        for (now, heard, older) in [
+            ("80", Some(500), true),
+            ("500", Some(500), false),
+            ("501", Some(500), false),
+            ("80", None, false),
+            ("", Some(500), false),
+            ("opaque", Some(500), false),
+        ] {
+            assert_eq!(is_lower(now, heard), older, "{now} {heard:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_older_than_it_was_heard_tells_it_though_versions_are_higher_now() {
+        let key = |name: &str| Key { namespace: "default".into(), name: name.into() };
+        let mut known = Known::default();
+        known.note(&key("a"), "70");
+        known.note(&key("b"), "90");
+        assert_eq!(known.newest(), Some(&key("b")));
+        assert!(known.was_newer(&key("b"), "80") && !known.was_newer(&key("b"), "90"));
+        assert!(!known.was_newer(&key("new"), "3"), "nobody heard of it");
+        known.remove(&key("b"));
+        assert_eq!(known.newest(), Some(&key("a")));
+        known.forget_versions();
+        assert!(!known.was_newer(&key("a"), "3"));
+    }
+
+    #[tokio::test]
+    async fn all_kinds_hear_of_it() {
+        let belief = Belief::default();
+        let before = belief.epoch();
+        belief.epoch.send_modify(|it| *it += 1);
+        belief.left(before).await;
+        assert_ne!(belief.epoch(), before);
+    }
+}

@@ -1,0 +1,72 @@
+//! The moment at which everything was told: at the start, and after the cluster's store was set back to a backup.
+//!
+//! What was known may then be of a time that never was: versions count from lower, addresses are others', objects are gone
+//! that nobody deleted. So all is learned as at a start, and only then planned; what is served goes on meanwhile.
+
+use std::{mem, sync::Arc};
+
+use seaway_model::{Fact, Kind, fact::HostReport};
+
+use super::{REQUIRED, World};
+use crate::index::Touched;
+
+impl World {
+    /// Once everything is told: claims in the order of age, so that all who decide alike decide the same.
+    pub(super) fn settle(&mut self) {
+        // Who is alone knows all of itself. A controller has to know who may hold an address, a host whether it drains.
+        let alone = self.roles.host.is_some() && self.roles.allocate;
+        let hosts = alone || self.synced.contains(&Kind::LoadBalancerHost);
+        if self.settled || !hosts || !REQUIRED.iter().all(|kind| self.synced.contains(kind)) {
+            return;
+        }
+        self.settled = true;
+        // What was planned for is gone before anything is given out.
+        for touched in std::mem::take(&mut self.meanwhile) {
+            self.follow(touched);
+        }
+        self.look_at_adoptions();
+        self.refresh_all();
+        std::mem::take(&mut self.found).into_iter().for_each(|unit| self.find(unit));
+        self.adopt_published();
+        self.remember_hosts();
+        let touched = self.ledger.settle();
+        self.regrant(touched);
+        self.rewrite();
+        self.presence_changed();
+        self.look_at_all_released();
+    }
+
+    /// All is about to be told again, and nothing is planned before it was.
+    pub(super) fn begin_again(&mut self) {
+        self.was_set_back = true;
+        self.synced.clear();
+        self.newest = 0;
+        self.silent.forget_versions();
+        self.under_way.clear();
+        if !mem::replace(&mut self.settled, false) {
+            return;
+        }
+        let ledger = mem::take(&mut self.ledger);
+        self.ledger = ledger.turned(self.roles.allocate, std::iter::empty());
+        // How far this host is, is told by versions of before: it begins at the lowest. (0 says that it tells all it holds.)
+        let own = self.roles.host.as_ref().and_then(|host| self.index.host(host)).cloned();
+        if let Some(own) = own {
+            let applied = own.applied.min(1);
+            self.index.put(&Fact::Host(Arc::new(HostReport { applied, ..HostReport::clone(&own) })));
+        }
+    }
+
+    /// What changes while all is listed again is looked at afterwards: then it is known what is gone.
+    pub(super) fn unless_settling(&mut self, touched: Touched) -> Option<Touched> {
+        let waits = !self.settled && matches!(touched, Touched::Service(_) | Touched::Route(_));
+        if waits && self.has_planned() {
+            self.meanwhile.push(touched);
+            return None;
+        }
+        Some(touched)
+    }
+
+    fn has_planned(&self) -> bool {
+        !self.owners.is_empty() || !self.door.units.is_empty()
+    }
+}

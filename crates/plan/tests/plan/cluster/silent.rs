@@ -1,0 +1,99 @@
+//! Hosts that are not heard of any more: they may go on serving, and nobody can tell.
+
+use seaway_model::{AddressState, Change, Kind, ObjectRef, Unit, fact::FactRef};
+use seaway_plan::World;
+use seaway_testkit::facts::{ip, owner, pool, put, service, shop};
+
+use super::scene::{PUBLIC, applied, controller, heard, written};
+
+const AT: &str = "192.0.2.10";
+
+fn is_free(world: &World) -> bool {
+    world.desire(&Unit::Address(ip(AT))).is_absent()
+}
+
+/// The shop's address is served by `a` and `b`; `b` falls silent, the shop is deleted, and `a` has let go.
+fn released() -> World {
+    let mut world =
+        controller(vec![pool(PUBLIC), put(&shop()), written(AT, &[&shop()], AddressState::Held, 5)]);
+    for change in [
+        Change::Leads(true),
+        heard(applied("a", 5)),
+        heard(applied("b", 5)),
+        Change::Silent("b".into()),
+        Change::Gone(FactRef::Object(owner(&shop()).object())),
+        written(AT, &[], AddressState::Releasing, 7),
+        heard(applied("a", 7)),
+    ] {
+        world.apply(change);
+    }
+    world
+}
+
+#[test]
+fn what_a_silent_host_may_hold_is_nobody_s_before_it_answers_or_is_gone() {
+    let answers = heard(applied("b", 7));
+    // Its Node or its object was deleted, somebody said so, or the quarantine is over.
+    let gone = Change::Gone(FactRef::Host("b".into()));
+    for end in [answers, gone] {
+        let mut world = released();
+        assert!(!is_free(&world));
+        let other = service("other", &[]);
+        world.apply(put(&other));
+        let owners = |at: &str| match world.desire(&Unit::Address(ip(at))) {
+            seaway_model::Desired::Address(it) => it.owners.clone(),
+            _ => Vec::new(),
+        };
+        assert_eq!((owners(AT), owners("192.0.2.11")), (vec![], vec![owner(&other)]), "it gets another");
+        let object = ObjectRef::new(Kind::LoadBalancerHost, "", "b");
+        let told = world.problems().into_iter().find(|it| it.object == object).expect("it is told");
+        assert!(
+            told.message.contains("1 addresses") && told.fix.contains("kubectl seaway host forget b"),
+            "{told}"
+        );
+        world.apply(end);
+        assert!(is_free(&world));
+        assert!(world.problems().iter().all(|it| it.object != object));
+    }
+}
+
+#[test]
+fn a_silent_host_that_answers_and_has_not_let_go_keeps_it_back_as_any_other() {
+    let mut world = released();
+    world.apply(heard(applied("b", 5)));
+    assert!(!is_free(&world), "it has not heard of the release yet");
+    world.apply(heard(applied("b", 7)));
+    assert!(is_free(&world));
+}
+
+#[test]
+fn a_silent_host_serves_nobody_as_far_as_is_told() {
+    let mut world =
+        controller(vec![pool(PUBLIC), put(&shop()), written(AT, &[&shop()], AddressState::Held, 5)]);
+    world.apply(Change::Leads(true));
+    world.apply(heard(applied("b", 5)));
+    assert_eq!(world.who_serves(&owner(&shop())), ["b".into()]);
+    world.apply(Change::Silent("b".into()));
+    assert_eq!(world.who_serves(&owner(&shop())), []);
+}
+
+/// Else each address that comes and goes while a host is away would be lost for an hour.
+#[test]
+fn what_was_given_out_after_a_host_fell_silent_it_never_had() {
+    let mut world = controller(vec![pool(PUBLIC)]);
+    for change in [
+        Change::Leads(true),
+        heard(applied("a", 5)),
+        heard(applied("b", 5)),
+        Change::Silent("b".into()),
+        put(&shop()),
+        written(AT, &[&shop()], AddressState::Held, 6),
+        heard(applied("a", 6)),
+        Change::Gone(FactRef::Object(owner(&shop()).object())),
+        written(AT, &[], AddressState::Releasing, 7),
+        heard(applied("a", 7)),
+    ] {
+        world.apply(change);
+    }
+    assert!(is_free(&world));
+}
