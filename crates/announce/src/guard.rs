@@ -7,10 +7,13 @@
 //!     nft table inet seaway-addresses, before anything is translated (a node port would be):
 //!       from lo ──────────────────────────────────────────► passes, as does all that is for other addresses
 //!       ICMP (echo, path MTU, neighbours), later fragments ─► pass
-//!       the socket there is for all addresses ─────────────► dropped
+//!       the socket there is for all addresses ─────────────► refused
 //!       a socket of that address, or a connection of it ───► passes
-//!       no socket ─────────────────────────────────────────► dropped
+//!       no socket ─────────────────────────────────────────► refused
 //! ```
+//!
+//! Refused is what the kernel itself says where nothing listens: a reset, or that the port is unreachable. So clients of a host
+//! that drains or has died go on to another at once. Where the kernel cannot refuse there, packets are dropped.
 //!
 //! Sockets are looked up, connections are not tracked: answers to connections that the machine makes from such an address find
 //! their socket as well.
@@ -28,6 +31,7 @@ use crate::{Error, Links};
 const TABLE: &[u8] = b"seaway-addresses\0";
 const CHAIN: &[u8] = b"arrivals\0";
 const CHECK: &[u8] = b"check\0";
+const REFUSE: &[u8] = b"refuse\0";
 const DOING: &str = "keeping other ports of this machine from answering at addresses of pools";
 /// Before `divert`, and before anything is translated.
 const PRIORITY: i32 = -160;
@@ -48,6 +52,9 @@ mod nft {
     pub(super) const SOCKET_TRANSPARENT: u32 = 0;
     pub(super) const SOCKET_WILDCARD: u32 = 2;
     pub(super) const DROP: u32 = 0;
+    pub(super) const REJECT_TCP_RESET: u32 = 1;
+    pub(super) const REJECT_UNREACHABLE: u32 = 2;
+    pub(super) const PORT_UNREACHABLE: u8 = 1;
     pub(super) const JUMP: u32 = -3_i32 as u32;
 }
 
@@ -72,6 +79,11 @@ pub struct Guard;
 impl Guard {
     /// For these addresses and no others, whatever was there before.
     pub fn set(addresses: &[IpAddr]) -> Result<(), Error> {
+        // Kernels before 5.9 refuse nothing before routing, and some are built without.
+        Guard::set_with(addresses, Refusal::Answer).or_else(|_| Guard::set_with(addresses, Refusal::Silence))
+    }
+
+    fn set_with(addresses: &[IpAddr], refusal: Refusal) -> Result<(), Error> {
         let loopback = Links::open()?.loopback()?;
         let first = &addresses[..addresses.len().min(AT_ONCE)];
         let mut changes = vec![
@@ -82,8 +94,10 @@ impl Guard {
         changes
             .extend(FAMILIES.iter().zip(1_u32..).map(|(family, id)| (set(family, id), libc::NLM_F_CREATE)));
         changes.extend(elements(nft::NEW_ELEMENT, first).map(|it| (it, libc::NLM_F_CREATE)));
-        changes.extend([(chain(CHECK), libc::NLM_F_CREATE), (arrivals(), libc::NLM_F_CREATE)]);
+        let chains = [chain(REFUSE), chain(CHECK), arrivals()];
+        changes.extend(chains.map(|it| (it, libc::NLM_F_CREATE)));
         let append = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
+        changes.extend(refuse(refusal).into_iter().map(|it| (rule(REFUSE, &it), append)));
         changes.extend(check().into_iter().map(|it| (rule(CHECK, &it), append)));
         changes.extend(chosen(loopback).into_iter().map(|it| (rule(CHAIN, &it), append)));
         change(changes)?;
@@ -107,6 +121,13 @@ impl Guard {
     pub fn clear() -> Result<(), Error> {
         gone(change(vec![(table(nf::DELETE_TABLE), 0)]))
     }
+}
+
+/// What a client hears where nothing of ours listens.
+#[derive(Clone, Copy)]
+enum Refusal {
+    Answer,
+    Silence,
 }
 
 fn gone(done: Result<(), Error>) -> Result<(), Error> {
@@ -222,11 +243,23 @@ fn check() -> Vec<Vec<Vec<u8>>> {
             compare(nft::EQUAL, &[44]),
             accept(),
         ],
-        vec![socket(nft::SOCKET_WILDCARD), compare(nft::EQUAL, &[1]), verdict(nft::DROP, None)],
+        vec![socket(nft::SOCKET_WILDCARD), compare(nft::EQUAL, &[1]), verdict(nft::JUMP, Some(REFUSE))],
         // Whatever it says: where there is no socket, it says nothing and the rule does not match.
         vec![socket(nft::SOCKET_TRANSPARENT), compare(nft::NOT_EQUAL, &[2]), accept()],
-        vec![verdict(nft::DROP, None)],
+        vec![verdict(nft::JUMP, Some(REFUSE))],
     ]
+}
+
+fn refuse(refusal: Refusal) -> Vec<Vec<Vec<u8>>> {
+    let answer =
+        |kind: u32, code: u8| expression(b"reject\0", &[value(1, &kind.to_be_bytes()), value(2, &[code])]);
+    match refusal {
+        Refusal::Answer => vec![
+            vec![meta(nft::META_L4PROTO), compare(nft::EQUAL, &[6]), answer(nft::REJECT_TCP_RESET, 0)],
+            vec![answer(nft::REJECT_UNREACHABLE, nft::PORT_UNREACHABLE)],
+        ],
+        Refusal::Silence => vec![vec![verdict(nft::DROP, None)]],
+    }
 }
 
 const REGISTER: [u8; 4] = 1_u32.to_be_bytes();

@@ -78,16 +78,16 @@ fn a_controller_that_may_not_ask_for_services_deletes_nothing_and_says_which_rig
     scene.lead("begin");
     scene.address("shop");
     // The roles of the version before.
-    let without = r#"[{"op": "test", "path": "/rules/3/resources/0", "value": "services"},
-        {"op": "replace", "path": "/rules/3/verbs", "value": ["patch"]}]"#;
-    scene.cluster.kubectl(&["patch", "clusterrole", "seaway-controller", "--type=json", "-p", without]);
+    let without = r#"[{"op": "test", "path": "/rules/0/resources/0", "value": "services"},
+        {"op": "replace", "path": "/rules/0/verbs", "value": ["patch"]}]"#;
+    scene.cluster.kubectl(&["patch", "clusterrole", "seaway-cloud", "--type=json", "-p", without]);
     scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
     until("it says what it waits for", || {
         scene.log("begin").contains("is not removed before the API server says")
     });
     assert_eq!((project.balancers().len(), project.floating().len()), (1, 1));
     let back = without.replace(r#"["patch"]"#, r#"["get", "patch"]"#);
-    scene.cluster.kubectl(&["patch", "clusterrole", "seaway-controller", "--type=json", "-p", &back]);
+    scene.cluster.kubectl(&["patch", "clusterrole", "seaway-cloud", "--type=json", "-p", &back]);
     until("nothing is left", || scene.is_gone("service/shop") && project.balancers().is_empty());
 }
 

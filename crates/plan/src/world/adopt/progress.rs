@@ -7,7 +7,11 @@ use seaway_model::{
     unit::Place,
 };
 
-use crate::{index::ServiceKey, world::World};
+use crate::{
+    demand::{cloud_of, is_native},
+    index::ServiceKey,
+    world::World,
+};
 
 /// What waits for the cloud is looked at sooner than this; what is done, later.
 const UNDER_WAY: Duration = Duration::from_secs(60);
@@ -145,6 +149,11 @@ impl World {
 
     /// A Service that our own data plane would serve, and what would be done.
     fn waits_for_native(&self, key: &ServiceKey, why: NotAdopted) -> Option<Waiting> {
+        // One that a cloud would serve and that is being deleted has no owner either: its cloud's controller removes it.
+        let service = self.index.service(key)?;
+        if cloud_of(service, &self.config).is_some() || !is_native(service, &self.config) {
+            return None;
+        }
         let published = self.published.get(key)?;
         let ips: Vec<String> = published.iter().map(ToString::to_string).collect();
         let step = format!("serve it instead of the controller that published {}", ips.join(", "));

@@ -381,3 +381,13 @@ fn what_would_be_done_is_told_with_why_it_is_not() {
     assert_eq!(status.waits.as_deref(), Some("not adopted: adopt.mode is observe"));
     assert_eq!(world.balancers_in_clouds(), 0, "it is none of ours");
 }
+
+#[test]
+fn what_its_own_controller_deletes_is_no_longer_reported() {
+    let shop = theirs("shop");
+    let mut world = world(observe(), &[&shop], &[]);
+    assert_eq!(world.adoption().expect("it waits").waiting.len(), 1);
+    world.apply(put(&Service { leaving: true, ..shop.clone() }));
+    let adoption = world.adoption();
+    assert!(adoption.as_ref().is_none_or(|it| it.waiting.is_empty()), "{adoption:?}");
+}
