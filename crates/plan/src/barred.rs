@@ -8,14 +8,17 @@
 //! ```
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
 use seaway_model::{Member, Name, Problem, Reason, config::MemberRules};
 
-use crate::demand::{Demand, DemandPort};
+use crate::{
+    address_map::AddressMap,
+    demand::{Demand, DemandPort},
+};
 
 /// Of the machines: sshd, etcd, the API server, the kubelet with kube-proxy, scheduler and controller manager, and the status
 /// page.
@@ -30,8 +33,7 @@ pub(crate) fn is_reserved(port: u16) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Machines {
     rules: MemberRules,
-    nodes: HashMap<IpAddr, BTreeSet<Name>>,
-    of_node: HashMap<Name, Vec<IpAddr>>,
+    nodes: AddressMap<Name>,
 }
 
 /// What a member may not be.
@@ -64,24 +66,7 @@ impl Machines {
     /// A Node has these addresses from now on. Tells which came or went.
     pub(crate) fn set_node(&mut self, node: &Name, now: &[IpAddr]) -> Vec<IpAddr> {
         let now: Vec<IpAddr> = now.iter().copied().map(plain).collect();
-        let before = match now.is_empty() {
-            true => self.of_node.remove(node),
-            false => self.of_node.insert(node.clone(), now.clone()),
-        };
-        let before = before.unwrap_or_default();
-        for ip in before.iter().filter(|ip| !now.contains(ip)) {
-            if let Some(nodes) = self.nodes.get_mut(ip) {
-                nodes.remove(node);
-                if nodes.is_empty() {
-                    self.nodes.remove(ip);
-                }
-            }
-        }
-        for ip in now.iter().filter(|ip| !before.contains(ip)) {
-            self.nodes.entry(*ip).or_default().insert(node.clone());
-        }
-        let gone = before.iter().filter(|ip| !now.contains(ip));
-        gone.chain(now.iter().filter(|ip| !before.contains(ip))).copied().collect()
+        self.nodes.put(node, now)
     }
 
     /// `of_host`, `published`: whether an address is a host's, or one that we publish.
@@ -98,7 +83,7 @@ impl Machines {
         if let Some(what) = special(ip) {
             return Some(Barred::Special(what));
         }
-        if let Some(nodes) = self.nodes.get(&ip) {
+        if let Some(nodes) = self.nodes.owners(ip) {
             let named = member.node.as_ref().filter(|it| nodes.contains(*it));
             return match named {
                 None => nodes.first().cloned().map(Barred::OfNode),
@@ -191,7 +176,7 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, barred: &[BarredMemb
     Some(problem.at(wanted.field.as_str()).fix(fix))
 }
 
-/// What is told about names that nobody looks up.
+/// The Problem of names that are not looked up.
 pub(crate) fn names_problem(demand: &Demand, wanted: &DemandPort, names: &BTreeSet<Name>) -> Option<Problem> {
     let first = names.first()?;
     let message = format!(

@@ -461,7 +461,9 @@ fn vanished(object: &ObjectRef) -> Problem {
         "it was deleted, or cannot be seen any more, and is still named: what it held last stays in use";
     let what = if object.kind == Kind::File { "file" } else { "Secret" };
     let problem = Problem::new(object.clone(), Reason::NoSuchSecret, message);
-    problem.fix(format!("Write the {what} again, or name another. It is given up once nobody names it."))
+    problem.fix(format!(
+        "Create the {what} again, or name another one. It stays in use until no object names it."
+    ))
 }
 
 fn broken(object: &ObjectRef, key: &str, why: String) -> Problem {

@@ -46,13 +46,14 @@ use self::{
     decide::{Decision, View, Waits},
     holdings::Holdings,
     hosts::Hosts,
-    keep::{Ends, Reserved},
+    keep::Ends,
     pools::{Pools, gives, merged, size},
 };
 pub use self::{
     claim::{Claim, FamilyUse, Grant, PoolUse, Touched},
     hosts::HostNode,
 };
+use crate::address_map::AddressMap;
 
 #[derive(Default)]
 pub struct Ledger {
@@ -77,7 +78,8 @@ pub struct Ledger {
     ending: BTreeMap<Owner, Ends>,
     /// Hosts' own addresses that owners had before this process began.
     remembered: BTreeMap<Owner, Vec<IpAddr>>,
-    reserved: Reserved,
+    /// What another controller published for Services that may be adopted from it: others are not given it.
+    reserved: AddressMap<Owner>,
 }
 
 /// An owner as it stands with us.

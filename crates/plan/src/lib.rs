@@ -14,6 +14,7 @@
 //! no clock, no I/O, no randomness, and no driver: each driver's mapping from owners to Units (a [`Placement`]) is
 //! handed in.
 
+mod address_map;
 pub mod annotations;
 mod barred;
 pub mod base64;

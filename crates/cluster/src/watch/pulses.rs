@@ -123,7 +123,7 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
                     match life {
                         Life::Lives => info!(%host, "lives again"),
                         Life::Silent => {
-                            warn!(?quarantine, %host, "is dead: its Lease has ended; what it may hold is nobody else's for a while");
+                            warn!(?quarantine, %host, "its Lease has expired; its addresses are given to no other Service during the quarantine");
                         }
                         Life::Gone => warn!(%host, "is dead: its Lease has ended"),
                     }

@@ -48,7 +48,7 @@ impl Feed {
         let missing = matches!(answer, Answer::NotFound | Answer::Forbidden(_));
         let goes_on = matches!(answer, Answer::Forbidden(_)) || watched.need == Need::Required;
         if missing && goes_on && !self.known.is_empty() {
-            problem.message = format!("{}; what was known of them goes on", problem.message);
+            problem.message = format!("{}; the last known state stays in use", problem.message);
         }
         let passing = answer.passes();
         if matches!((&answer, watched.need), (Answer::NotFound, Need::Foreign)) {

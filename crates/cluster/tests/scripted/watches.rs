@@ -343,7 +343,7 @@ async fn what_was_known_of_a_kind_goes_on_when_we_may_not_look_any_more_and_it_i
         Answer::Whole(200, list("5", &[pool("p", "3")])),
         Answer::Stream(vec![event("ADDED", &pool("q", "7"))]),
     ];
-    let refused = "NotPermitted: may not watch ipaddresspools.metallb.io: cannot watch it; what was known of them goes on";
+    let refused = "NotPermitted: may not watch ipaddresspools.metallb.io: cannot watch it; the last known state stays in use";
     let mut heard = begin_with(Kind::IPAddressPool, "/ipaddresspools?", &[], answers).await;
     let mut told = Vec::new();
     while told.last().is_none_or(|it| it != "put q") {
@@ -367,7 +367,7 @@ async fn a_host_known_before_is_not_gone_because_we_may_not_look_but_because_a_l
     while told.last().is_none_or(|it| it != "gone a") {
         told.push(heard.next().await);
     }
-    let refused = "NotPermitted: may not list loadbalancerhosts.seaway.dev: cannot list it; what was known of them goes on";
+    let refused = "NotPermitted: may not list loadbalancerhosts.seaway.dev: cannot list it; the last known state stays in use";
     // What is wrong is told beside what there is, in no order.
     told.retain(|it| it != "well" && it != refused);
     assert_eq!(told, ["synced", "gone a"]);

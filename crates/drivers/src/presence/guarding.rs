@@ -59,7 +59,7 @@ impl Guarding {
         if state.since.is_some()
             && let Err(error) = Guard::remove(ip)
         {
-            warn!(address = %ip, %error, "it stays guarded");
+            warn!(address = %ip, %error, "cannot remove the address from the nftables table seaway-addresses");
         }
     }
 

@@ -106,7 +106,7 @@ impl FrontDoor {
         }
         let problem = |(field, told): (&Name, BTreeSet<String>)| {
             let told = told.into_iter().collect::<Vec<_>>().join("; ");
-            let message = format!("{told}: what is asked for there is not led here");
+            let message = format!("{told}: requests for it are not sent to this object");
             let problem = Problem::new(guest.owner.object(), Reason::NotAllowed, message).at(field.clone());
             problem.fix("Claim another host name, or have this namespace listed in frontDoor.hostOwners.")
         };

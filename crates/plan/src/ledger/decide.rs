@@ -21,10 +21,11 @@ use super::{
     claim::{Claim, Grant},
     holdings::{Bar, Holdings},
     hosts::{Hosts, Partly},
-    keep::{Ends, Reserved, Stays},
+    keep::{Ends, Stays},
     pools::{Pools, buggy, gives, ranges},
     runs::succ,
 };
+use crate::address_map::AddressMap;
 
 /// How many shared addresses are tried before a free one is preferred: where thousands share one key and all want
 /// the same port, walking over all of them for each would never end.
@@ -42,7 +43,7 @@ pub(super) struct View<'a> {
     /// Hosts' own addresses that owners had before this process began.
     pub(super) remembered: &'a BTreeMap<Owner, Vec<IpAddr>>,
     /// Addresses that another controller published.
-    pub(super) reserved: &'a Reserved,
+    pub(super) reserved: &'a AddressMap<Owner>,
     /// What is written is being given back to those who had it.
     pub(super) settling: bool,
 }
@@ -197,7 +198,8 @@ impl View<'_> {
         if let Some(requested) = claim.requested_in(family) {
             return Some(requested).filter(open);
         }
-        let published = self.reserved.of(&claim.owner).find(|ip| Family::of(*ip) == family && open(ip));
+        let published =
+            self.reserved.of(&claim.owner).iter().copied().find(|ip| Family::of(*ip) == family && open(ip));
         let shared = || claim.sharing.iter().flat_map(|key| self.holdings.shared_by(key, family));
         published
             .or_else(|| shared().take(SHARED_TRIED).find(open))
@@ -207,7 +209,9 @@ impl View<'_> {
 
     fn may_take(&self, ip: IpAddr, claim: &Claim) -> bool {
         let hosts_own = !self.holdings.contains(ip) && self.hosts.whose(ip).is_some();
-        !hosts_own && self.reserved.allows(ip, &claim.owner) && self.holdings.may_join(ip, claim).is_ok()
+        !hosts_own
+            && self.reserved.owners(ip).is_none_or(|it| it.contains(&claim.owner))
+            && self.holdings.may_join(ip, claim).is_ok()
     }
 
     fn first_free(&self, pool: &AddressPool, family: Family) -> Option<IpAddr> {
@@ -215,7 +219,7 @@ impl View<'_> {
             let mut from = range.first();
             loop {
                 let free = self.holdings.first_free(from, range.last())?;
-                let is_taken = self.hosts.whose(free).is_some() || self.reserved.has(free);
+                let is_taken = self.hosts.whose(free).is_some() || self.reserved.owners(free).is_some();
                 if !(is_taken || pool.avoid_buggy && buggy(free)) {
                     return Some(free);
                 }

@@ -25,6 +25,7 @@ use super::{
     keep::Stays,
     pools::HOSTS,
 };
+use crate::barred;
 
 /// What the cluster says of a host's Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,13 +127,12 @@ impl Hosts {
     }
 }
 
-/// Ports that the machines of a cluster need: sshd, etcd, the API server, the kubelet and its neighbours, our status page,
-/// node ports. Whoever had one of them would have it before the machine's own process, when that is started again.
-const RESERVED: [RangeInclusive<u16>; 6] =
-    [22..=22, 1936..=1936, 2379..=2380, 6443..=6443, 10248..=10259, 30000..=32767];
+/// Where node ports are, unless the API server says otherwise.
+const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
 
+/// Whoever had such a port would have it before the machine's own process, when that is started again.
 fn is_reserved(port: u16) -> bool {
-    RESERVED.iter().any(|range| range.contains(&port))
+    barred::is_reserved(port) || NODE_PORTS.contains(&port)
 }
 
 impl Ledger {

@@ -9,10 +9,7 @@
 //! A pool may be out of sight because it was deleted, because its definition is missing, because we may not list pools,
 //! or because it cannot be read: none of these says that its addresses are to be withdrawn.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
-};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use seaway_model::{Name, Owner, Problem, Reason, Time, config::PoolRules};
 
@@ -36,54 +33,12 @@ pub(super) enum Stays {
     Until(Name, Option<Time>),
 }
 
-/// What another controller published for Services that may be adopted from it.
-#[derive(Debug, Default)]
-pub(super) struct Reserved {
-    by_owner: BTreeMap<Owner, Vec<IpAddr>>,
-    by_ip: BTreeMap<IpAddr, BTreeSet<Owner>>,
-}
-
-impl Reserved {
-    fn put(&mut self, owner: &Owner, ips: Vec<IpAddr>) {
-        let before = match ips.is_empty() {
-            true => self.by_owner.remove(owner),
-            false => self.by_owner.insert(owner.clone(), ips.clone()),
-        };
-        let before = before.unwrap_or_default();
-        for ip in before.iter().filter(|ip| !ips.contains(ip)) {
-            if let Some(owners) = self.by_ip.get_mut(ip) {
-                owners.remove(owner);
-                if owners.is_empty() {
-                    self.by_ip.remove(ip);
-                }
-            }
-        }
-        for ip in ips {
-            self.by_ip.entry(ip).or_default().insert(owner.clone());
-        }
-    }
-
-    pub(super) fn of(&self, owner: &Owner) -> impl Iterator<Item = IpAddr> + '_ {
-        self.by_owner.get(owner).into_iter().flatten().copied()
-    }
-
-    pub(super) fn has(&self, ip: IpAddr) -> bool {
-        self.by_ip.contains_key(&ip)
-    }
-
-    pub(super) fn allows(&self, ip: IpAddr, owner: &Owner) -> bool {
-        self.by_ip.get(&ip).is_none_or(|owners| owners.contains(owner))
-    }
-}
-
 impl Ledger {
     /// Nobody else is given these.
     pub fn reserve(&mut self, owner: &Owner, ips: Vec<IpAddr>) -> Touched {
         let mut touched = Touched::default();
-        let before: Vec<IpAddr> = self.reserved.of(owner).collect();
-        self.reserved.put(owner, ips);
-        for ip in before {
-            if self.settled && !self.reserved.has(ip) {
+        for ip in self.reserved.put(owner, ips) {
+            if self.settled && self.reserved.owners(ip).is_none() {
                 self.hear_waiting(Some(ip), &mut touched);
             }
         }

@@ -1,4 +1,4 @@
-//! Hosts that are not heard of any more, and what they may still hold.
+//! Hosts that stopped reporting, and what they may still hold.
 //!
 //! A host whose way to the API server is cut may go on serving clients at its addresses, and nobody here can tell. So what it
 //! may hold is given to no other Service until it answers, is told as gone (its Node or its object was deleted, it ended in
@@ -83,8 +83,8 @@ impl World {
         hosts.map(move |it| (it, waiting(it))).filter(|(_, count)| *count > 0).map(|(host, count)| {
             let object = ObjectRef::new(Kind::LoadBalancerHost, "", host.host.clone());
             let what = format!(
-                "it is not heard of any more, and may still answer clients: {count} addresses that were released are \
-                 given to nobody else until it answers, its Node is deleted or the quarantine is over"
+                "it stopped reporting and may still answer clients: {count} addresses that were released are given to no other \
+                 Service until it reports again, its Node is deleted or the quarantine ends"
             );
             let fix = format!("If that machine is off for good: kubectl seaway host forget {}", host.host);
             Problem::new(object, Reason::Unreachable, what).fix(fix)
