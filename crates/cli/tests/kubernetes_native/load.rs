@@ -116,7 +116,7 @@ fn ask_on(
 fn ask(at: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&at, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n")?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let whole = answer.starts_with("HTTP/1.1 200") && answer.ends_with('\n');

@@ -1,0 +1,64 @@
+//! Addresses of others, and ports of the machines.
+
+use crate::{
+    cluster::{MACHINE, Shared},
+    scene::service,
+};
+
+fn with(name: &str, annotations: &str, spec: &str) -> String {
+    let named = format!("name: {name}");
+    service(name, spec).replacen(&named, &format!("{named}, annotations: {{{annotations}}}"), 1)
+}
+
+pub(crate) fn tries(shared: &Shared) {
+    let shop = shared.shop.ip();
+    let pods = "selector: {app: evil}";
+    let wants = format!("seaway.dev/address: {shop}");
+    let shares = "seaway.dev/share: shop, seaway.dev/share-across-namespaces: \"*\"";
+    let other_port = with("shares", &format!("{wants}, {shares}"), pods).replace("port: 80", "port: 81");
+    let all = [
+        with("takes", &wants, pods),
+        other_port,
+        service("asks", &format!("loadBalancerIP: {shop}, {pods}")),
+        // Of an address of its own, where the machine listens on all addresses.
+        service("sshd", pods).replace("port: 80", "port: 22, targetPort: 80"),
+        with(
+            "forged",
+            "seaway.dev/transparent: \"true\", seaway.dev/proxy-protocol-from: 0.0.0.0/0",
+            &format!("externalTrafficPolicy: Local, {pods}"),
+        ),
+        with("typo", "seaway.dev/source-ranges: 10.0.0/8", pods),
+        with("authority", "seaway.dev/client-authorities: My_CA", pods),
+        with("stolen", "seaway.dev/tls: shop/certificate", pods),
+        with("absent", "seaway.dev/tls: certificate", pods),
+    ];
+    shared.applies(&all.join("---"));
+    for name in ["takes", "shares", "asks"] {
+        shared.is_refused(name, &shop.to_string());
+    }
+    shared.is_refused("forged", "transparentFrom");
+    shared.is_refused("typo", "no client may connect until this is corrected");
+    for name in ["authority", "stolen"] {
+        shared.is_refused(name, "no listener is opened");
+    }
+    shared.is_refused("absent", "certificate");
+}
+
+/// Nothing of it moved an address, or opened what is closed.
+pub(crate) fn hold(shared: &Shared, before: &str) {
+    assert_eq!(shared.published(), before, "no address of the shop moves");
+    let shop = shared.shop.ip().to_string();
+    let node = shared.door.ip().to_string();
+    for port in MACHINE {
+        assert_eq!(shared.asks(&node, port).as_deref(), Ok("the machine"), "the machine has its port {port}");
+        assert!(shared.asks(&shop, port).is_err(), "nobody answers at port {port} of the shop's address");
+    }
+    assert!(shared.asks(&shop, 81).is_err(), "nobody else is at the shop's address");
+    for name in ["typo", "authority", "stolen", "absent"] {
+        // It may have none, as nobody serves it.
+        let at = shared.address_now("evil", name);
+        for port in [80, 443].into_iter().filter(|_| !at.is_empty()) {
+            assert!(shared.asks(&at, port).is_err(), "{name} is closed");
+        }
+    }
+}
