@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::alone::Members;
-use super::{Bench, Metric, Sample, Target};
+use super::{Bench, Effort, Metric, Sample, Target};
 use crate::contender::Running;
 use crate::contender::seaway::{
     self,
@@ -61,7 +61,7 @@ pub fn sample(bench: &mut Bench) -> Result<Sample> {
         kept.iter().try_for_each(|it| scene.plane.keep_in(it))?;
     }
     // Controllers of Kubernetes, which have just begun, go through all of it first.
-    settle_below(RIG_REST, scene.plane.controllers()?)?;
+    settle_below(RIG_REST, scene.plane.controllers()?, bench.effort)?;
     let mut figures = Vec::new();
     let mut note = |found: Found| {
         let words: Vec<String> =
@@ -208,13 +208,13 @@ impl Scene<'_> {
     }
 
     fn restart_controller(&self, old: Running) -> Result<(Running, Found)> {
-        settle(&old)?;
+        settle(&old, self.bench.effort)?;
         drop(old);
         let mark = self.plane.mark()?;
         let controller = self.start(Part::Controller)?;
         let ready = controller.wait_until(PATIENCE, || seaway::is_ready_at(Part::Controller.admin()))?;
         // Ready is not yet at rest: who leads begins after that.
-        settle(&controller)?;
+        settle(&controller, self.bench.effort)?;
         let found = vec![
             (Metric::Restarted, ready.as_secs_f64()),
             (Metric::RestartCpu, cpu(&controller)?),
@@ -229,7 +229,7 @@ impl Scene<'_> {
         let mark = self.plane.mark()?;
         let host = self.start(Part::Node)?;
         let ready = host.wait_until(PATIENCE, || seaway::is_ready_at(Part::Node.admin()))?;
-        settle(&host)?;
+        settle(&host, self.bench.effort)?;
         self.until_silent()?;
         self.prove(told)?;
         let found = vec![
@@ -297,7 +297,7 @@ impl Scene<'_> {
 
     fn rest(&self, controller: &Running, host: &Running) -> Result<Found> {
         for running in [controller, host] {
-            settle(running)?;
+            settle(running, self.bench.effort)?;
         }
         thread::sleep(self.bench.effort.until_audits());
         let (mark, before) = (self.plane.mark()?, (cpu(controller)?, cpu(host)?));
@@ -325,7 +325,7 @@ impl Scene<'_> {
         let spent = cpu(controller)? + cpu(host)?;
         self.beat(2, 1_000)?;
         for running in [controller, host] {
-            settle(running)?;
+            settle(running, self.bench.effort)?;
         }
         let spent = cpu(controller)? + cpu(host)? - spent;
         Ok(vec![(Metric::HeartbeatUnits, (marked()? - before) as f64), (Metric::HeartbeatCpu, spent)])
@@ -372,12 +372,15 @@ fn process(running: &Running) -> Result<u32> {
 }
 
 /// Waits until it does nothing more.
-fn settle(running: &Running) -> Result<()> {
-    settle_below(REST, process(running)?)
+fn settle(running: &Running, effort: Effort) -> Result<()> {
+    settle_below(REST, process(running)?, effort)
 }
 
-/// Waits until it takes less of a core than this.
-fn settle_below(rest: f64, process: u32) -> Result<()> {
+/// Waits until it takes less of a core than this. A trial, whose figures mean nothing, does not wait.
+fn settle_below(rest: f64, process: u32, effort: Effort) -> Result<()> {
+    if effort.is_a_trial() {
+        return Ok(());
+    }
     let cpu = || cores::cpu_time(process).context("it has ended");
     let begin = Instant::now();
     let mut before = cpu()?;
