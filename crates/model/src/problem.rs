@@ -54,6 +54,8 @@ pub enum Reason {
     NoPool,
     /// Every address of the pools that may is taken.
     PoolExhausted,
+    /// More than one namespace, or one Service, may have.
+    LimitReached,
     /// The pool of an address cannot be seen; the address stays.
     PoolMissing,
     /// The pool of an address excludes it now; the address ends after a while.
@@ -129,6 +131,7 @@ impl Reason {
             Reason::NoSuchService => "NoSuchService",
             Reason::NoPool => "NoPool",
             Reason::PoolExhausted => "PoolExhausted",
+            Reason::LimitReached => "LimitReached",
             Reason::PoolMissing => "PoolMissing",
             Reason::AddressExcluded => "AddressExcluded",
             Reason::AddressOutsidePools => "AddressOutsidePools",

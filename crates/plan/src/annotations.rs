@@ -32,7 +32,9 @@ pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PRO
 pub use ports::OfPorts;
 pub use protecting::CLIENTS;
 pub(crate) use protecting::Protection;
-pub use table::{BALANCE, CHECK, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row, SOURCE_RANGES, TRANSPARENT};
+pub use table::{
+    BALANCE, CHECK, CHECK_INTERVAL, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row, SOURCE_RANGES, TRANSPARENT,
+};
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
 /// All that is honoured, in the order in which it is read.

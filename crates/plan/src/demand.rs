@@ -19,6 +19,7 @@ use crate::{
     http::{Spoken, spoken},
     index::{Index, ServiceKey},
     members::is_served,
+    tenant_limits,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,8 @@ pub struct Demand {
     pub cloud: Option<(Name, Arc<CloudDefaults>)>,
     /// No setting chooses that cloud for it any more, and what the cloud has for it is left as it is.
     pub released: bool,
+    /// Of one of its ports, from each host of ours.
+    pub checks_per_second: Option<u32>,
     pub problems: Vec<Problem>,
 }
 
@@ -148,6 +151,9 @@ impl Demand {
         let object = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone()).object();
         let mut wishes = Wishes::of(&config.defaults);
         let mut problems = wishes.read(&object, &service.meta.annotations);
+        if cloud.is_none() {
+            problems.extend(tenant_limits::hold(&object, &mut wishes, &config.tenants.limits));
+        }
         if let Some(text) = &service.load_balancer_ip {
             match text.parse() {
                 Ok(ip) if wishes.requested.is_empty() => {
@@ -210,6 +216,7 @@ impl Demand {
             address: None,
             cloud,
             released: false,
+            checks_per_second: config.tenants.limits.checks_per_second,
             problems,
         }
     }

@@ -18,6 +18,7 @@ mod owners;
 mod route;
 mod served;
 mod service;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod told;
@@ -30,7 +31,7 @@ use std::{
 };
 
 use seaway_model::{
-    Listener, Name, ObjectRef, Owner, Pool, PoolId,
+    Config, Listener, Name, ObjectRef, Owner, Pool, PoolId,
     config::{FrontDoor as Settings, HostOwners, Opens, Routes},
     fact::HttpRoute,
     load_balancer::{Certificate, HostPattern, Rule, TlsByName},
@@ -42,6 +43,7 @@ use self::{
     guest::{Guest, Rank},
     owners::Owners,
     served::Served,
+    shares::{Shares, Weight},
 };
 pub use self::{
     told::Lost,
@@ -79,6 +81,7 @@ pub(crate) struct FrontDoor {
     /// Those who pass on TLS.
     passing: BTreeSet<Rank>,
     claims: Claims,
+    shares: Shares,
     /// What the configuration says of host names.
     host_owners: HostOwners,
     /// Which ports of a Service are led to, and by whom.
@@ -172,7 +175,9 @@ impl FrontDoor {
     }
 
     /// Who is sent to TLS may be sent elsewhere, and host names may belong to others.
-    pub(crate) fn configure(&mut self, settings: &Settings) {
+    pub(crate) fn configure(&mut self, config: &Config) {
+        let settings = &config.front_door;
+        self.shares.set_limits(config.tenants.limits);
         self.guests.values_mut().for_each(Guest::forget_where);
         if self.host_owners != settings.owners {
             self.host_owners = settings.owners.clone();
@@ -220,6 +225,10 @@ impl FrontDoor {
         let mut touched = BTreeSet::new();
         let left = before.and_then(|rank| Some((self.guests.remove(&rank)?, rank)));
         let mut stirred: BTreeSet<Rank> = BTreeSet::new();
+        let weight = seated.as_ref().map(|(rank, guest)| (rank, Weight::of(guest)));
+        let gone = left.as_ref().filter(|(_, rank)| weight.is_none_or(|(now, _)| now != rank));
+        let mut shares = gone.map(|(_, rank)| self.shares.set(rank, None)).unwrap_or_default();
+        shares.extend(weight.into_iter().flat_map(|(rank, weight)| self.shares.set(rank, Some(weight))));
         if let Some((guest, rank)) = &left {
             self.ranks.remove(object);
             self.passing.remove(rank);
@@ -274,6 +283,15 @@ impl FrontDoor {
             effects.told.insert(guest.owner.clone());
             self.ranks.insert(object.clone(), rank.clone());
             self.guests.insert(rank, guest);
+        }
+        if !shares.is_empty() {
+            // Others may have what they claim, and lose it to them.
+            let guests = shares.iter().filter_map(|rank| self.guests.get(rank));
+            let claims = guests.flat_map(|guest| guest.claims.keys());
+            let others: Vec<Rank> = claims.flat_map(|claim| self.claims.of(claim).cloned()).collect();
+            stirred.extend(shares.into_iter().chain(others));
+            effects.shape = true;
+            self.forget_certificates();
         }
         effects.told.extend(stirred.iter().filter_map(|rank| Some(self.guests.get(rank)?.owner.clone())));
         let named = self.ranks.get(object).and_then(|rank| self.guests.get(rank));
@@ -388,7 +406,7 @@ impl FrontDoor {
 
     /// The first who claims it and may have it.
     fn holder(&self, claim: &Claim) -> Option<&Rank> {
-        self.claims.of(claim).find(|rank| self.may(rank, claim))
+        self.claims.of(claim).find(|rank| self.may(rank, claim) && !self.shares.is_beyond(rank))
     }
 
     /// Whether it is to be open.

@@ -34,6 +34,7 @@ pub mod quantity;
 mod service;
 mod sources;
 pub mod spelling;
+mod tenant_limits;
 mod unheeded;
 mod uses;
 mod world;

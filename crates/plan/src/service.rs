@@ -27,7 +27,7 @@ use crate::{
     http::{speaks_tls, spoken},
     index::Given,
     members::{Members, members},
-    own_listeners, sources,
+    own_listeners, sources, tenant_limits,
     unheeded::unheeded,
 };
 
@@ -339,6 +339,7 @@ pub(crate) fn pool(
         (check.kind, check.port) = (CheckKind::http(), Some(port));
     }
     if let Some(check) = &mut health {
+        check.interval = tenant_limits::interval(check.interval, found.list.len(), demand.checks_per_second);
         check.kind = check.kind.for_transport(port.protocol);
         // Whoever says anything of it wants it made: all its annotations begin with this one's name.
         let asked = wishes.written.keys().any(|it| it.starts_with(CHECK));

@@ -160,7 +160,7 @@ impl World {
         index.own.set_status_page(&config.status_page);
         index.own.set_rules(config.tenants.members);
         let mut door = Door::default();
-        door.guests.configure(&config.front_door);
+        door.guests.configure(&config);
         World {
             roles,
             placements,

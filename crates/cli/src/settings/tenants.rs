@@ -4,7 +4,9 @@
 use seaway_manifests::{decode::Field, tree::Value};
 use seaway_model::{
     Config, Name,
-    config::{Admission, FrontDoor, HostOwners, OtherHosts, Routes, Secrets, Tenants},
+    config::{
+        Admission, FrontDoor, HostOwners, OtherHosts, PoolRules, Routes, Secrets, TenantLimits, Tenants,
+    },
     fact::Gateway,
 };
 use seaway_plan::{host_pattern, quantity::network};
@@ -18,6 +20,17 @@ pub(crate) struct Said {
     pub(super) secrets: bool,
     parent: bool,
     other_hosts: bool,
+    pub(super) per_namespace: bool,
+    limits: LimitsSaid,
+}
+
+/// Of `tenants.limits`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LimitsSaid {
+    rules: bool,
+    expressions: bool,
+    check_interval: bool,
+    checks_per_second: bool,
 }
 
 pub(super) fn read(field: &Field<'_>, tenants: &mut Tenants, said: &mut Said) {
@@ -38,6 +51,31 @@ pub(super) fn read(field: &Field<'_>, tenants: &mut Tenants, said: &mut Said) {
         }
         tenants.sources = Some(networks);
     }
+    limits(&section.take("limits"), &mut tenants.limits, &mut said.limits);
+    section.finish();
+}
+
+/// `tenants.limits`; 0 is no limit.
+fn limits(field: &Field<'_>, limits: &mut TenantLimits, said: &mut LimitsSaid) {
+    let section = field.object();
+    let number = |key: &'static str| {
+        let number: u32 = section.take(key).within(0, u32::MAX.into())?;
+        Some(Some(number).filter(|it| *it > 0))
+    };
+    if let Some(most) = number("rules") {
+        (limits.rules, said.rules) = (most, true);
+    }
+    if let Some(most) = number("expressions") {
+        (limits.expressions, said.expressions) = (most, true);
+    }
+    if let Some(shortest) = section.take("checkInterval").duration() {
+        (limits.check_interval, said.check_interval) = (shortest, true);
+    }
+    if let Some(most) = number("checksPerSecond") {
+        (limits.checks_per_second, said.checks_per_second) = (most, true);
+    }
+    limits.connections = number("connections").flatten();
+    limits.new_per_second = number("newConnectionsPerSecond").flatten();
     section.finish();
 }
 
@@ -88,6 +126,24 @@ pub(crate) fn close(config: &mut Config, said: Said) {
     if !said.transparent_from {
         tenants.sources = Some(Vec::new());
     }
+    let usual = TenantLimits::CLUSTER;
+    if !said.limits.rules {
+        tenants.limits.rules = usual.rules;
+    }
+    if !said.limits.expressions {
+        tenants.limits.expressions = usual.expressions;
+    }
+    if !said.limits.check_interval {
+        // What the configuration itself asks for all Services is allowed.
+        let asked = config.defaults.health.as_ref().map(|it| it.interval);
+        tenants.limits.check_interval = usual.check_interval.min(asked.unwrap_or(usual.check_interval));
+    }
+    if !said.limits.checks_per_second {
+        tenants.limits.checks_per_second = usual.checks_per_second;
+    }
+    if !said.per_namespace {
+        config.pools.per_namespace = PoolRules::CLUSTER.per_namespace;
+    }
     if !said.services {
         door.services = Admission::Annotated;
     }
@@ -104,7 +160,7 @@ pub(crate) fn close(config: &mut Config, said: Said) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::{path::Path, time::Duration};
 
     use super::super::{Settings, parse};
     use super::*;
@@ -113,7 +169,9 @@ mod tests {
         parse(text, Path::new("")).expect("it is right")
     }
 
-    const ALL: &str = "tenants: {membersByName: true, transparentFrom: [192.0.2.0/24]}\nfrontDoor:\n  services: all\n  \
+    const ALL: &str = "tenants:\n  membersByName: true\n  transparentFrom: [192.0.2.0/24]\n  limits: {rules: 10, \
+                       expressions: 0, checkInterval: 5ms, checksPerSecond: 7, connections: 8, newConnectionsPerSecond: \
+                       9}\npools: {perNamespace: 0}\nfrontDoor:\n  services: all\n  \
                        tls: {secrets: all}\n  parentRef: infra/public\n  hostOwners:\n    names: {shop.example: shop, \
                        '*.Shop.example': [shop, cart]}\n    others: refuse\n";
 
@@ -123,8 +181,10 @@ mod tests {
         assert!(folder.tenants.members.machines && folder.tenants.members.names);
         assert_eq!((folder.tenants.sources.clone(), folder.front_door.routes.clone()), (None, Routes::All));
         assert!(!folder.front_door.owners.are_kept());
+        assert_eq!((folder.tenants.limits, folder.pools.per_namespace), (TenantLimits::default(), None));
         let mut cluster = folder;
         close(&mut cluster, Said::default());
+        assert_eq!((cluster.tenants.limits, cluster.pools.per_namespace), (TenantLimits::CLUSTER, Some(256)));
         assert!(!cluster.tenants.members.machines && !cluster.tenants.members.names);
         assert_eq!(cluster.tenants.sources, Some(Vec::new()));
         let door = cluster.front_door;
@@ -144,6 +204,15 @@ mod tests {
             cluster.front_door.routes,
             Routes::Of(Gateway { namespace: "infra".into(), name: "public".into() })
         );
+        let limits = TenantLimits {
+            rules: Some(10),
+            expressions: None,
+            check_interval: Duration::from_millis(5),
+            checks_per_second: Some(7),
+            connections: Some(8),
+            new_per_second: Some(9),
+        };
+        assert_eq!((cluster.tenants.limits, cluster.pools.per_namespace), (limits, None));
         let owners: Vec<String> = (cluster.front_door.owners.names.iter())
             .map(|(host, its)| {
                 format!("{host} {}", its.iter().map(Name::as_str).collect::<Vec<_>>().join(" "))
@@ -154,9 +223,20 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_the_configuration_asks_for_all_services_is_allowed_to_each() {
+        let settings = read("defaults: {healthCheck: {kind: tcp, interval: 100ms}}");
+        let mut cluster = settings.config.clone();
+        close(&mut cluster, settings.said);
+        assert_eq!(cluster.tenants.limits.check_interval, Duration::from_millis(100));
+    }
+
+    #[test]
     fn mistakes_are_told_at_their_places() {
         for (text, expected) in [
             ("tenants: {membersByNames: true}", "tenants.membersByNames: unknown field"),
+            ("tenants: {limits: {rule: 1}}", "tenants.limits.rule: unknown field"),
+            ("tenants: {limits: {rules: -1}}", "tenants.limits.rules: Invalid value"),
+            ("pools: {perNamespace: many}", "pools.perNamespace: Invalid value"),
             ("tenants: {transparentFrom: [everybody]}", "tenants.transparentFrom[0]: Invalid value"),
             ("frontDoor: {parentRef: public}", "frontDoor.parentRef: Invalid value"),
             (

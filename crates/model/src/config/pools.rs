@@ -10,16 +10,21 @@ pub struct PoolRules {
     pub cluster: bool,
     /// In a cluster, an address that its pool excludes is withdrawn after this.
     pub grace: Duration,
+    /// So many addresses of pools one namespace may have. Those that it has already stay.
+    pub per_namespace: Option<u32>,
 }
 
 impl PoolRules {
     pub const GRACE: Duration = Duration::from_secs(600);
 
-    pub const CLUSTER: PoolRules = PoolRules { cluster: true, grace: PoolRules::GRACE };
+    pub const PER_NAMESPACE: u32 = 256;
+
+    pub const CLUSTER: PoolRules =
+        PoolRules { cluster: true, grace: PoolRules::GRACE, per_namespace: Some(PoolRules::PER_NAMESPACE) };
 }
 
 impl Default for PoolRules {
     fn default() -> PoolRules {
-        PoolRules { cluster: false, grace: PoolRules::GRACE }
+        PoolRules { cluster: false, grace: PoolRules::GRACE, per_namespace: None }
     }
 }

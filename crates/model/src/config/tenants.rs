@@ -1,7 +1,7 @@
 //! What those may do who write Services and routes. A folder has one owner, who may do everything; a cluster has tenants,
 //! who can harm neither each other nor the machines.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use ipnet::IpNet;
 
@@ -12,6 +12,34 @@ pub struct Tenants {
     pub members: MemberRules,
     /// Networks whose PROXY protocol may say which address members see of a client (`seaway.dev/transparent`). `None`: all.
     pub sources: Option<Vec<IpNet>>,
+    pub limits: TenantLimits,
+}
+
+/// How much one namespace, or one Service of it, may take of what all share. `None`: as much as it asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantLimits {
+    /// Matches of a namespace's rules at the front door, each counted for each of its host names.
+    pub rules: Option<u32>,
+    /// Regular expressions in them.
+    pub expressions: Option<u32>,
+    /// The shortest time between two health checks of one member; zero: any.
+    pub check_interval: Duration,
+    /// Health checks of one port of a Service in a second, from each host.
+    pub checks_per_second: Option<u32>,
+    /// What a Service may set for one of its ports, and has if it sets nothing.
+    pub connections: Option<u32>,
+    pub new_per_second: Option<u32>,
+}
+
+impl TenantLimits {
+    pub const CLUSTER: TenantLimits = TenantLimits {
+        rules: Some(5_000),
+        expressions: Some(64),
+        check_interval: Duration::from_millis(500),
+        checks_per_second: Some(1_000),
+        connections: None,
+        new_per_second: None,
+    };
 }
 
 /// Which members may be named.

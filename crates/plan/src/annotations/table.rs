@@ -22,6 +22,8 @@ pub const BALANCE: &str = "seaway.dev/balance";
 pub const TRANSPARENT: &str = "seaway.dev/transparent";
 /// What kind of health check.
 pub const CHECK: &str = "seaway.dev/health-check";
+/// How often.
+pub const CHECK_INTERVAL: &str = "seaway.dev/health-check-interval";
 /// Which clients may connect.
 pub const SOURCE_RANGES: &str = "seaway.dev/source-ranges";
 /// How many connections there may be.
@@ -222,7 +224,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/health-check-interval"],
+        names: &[CHECK_INTERVAL],
         help: "a duration, such as 2s",
         set: |wishes, text| {
             wishes.check().interval = positive(text)?;

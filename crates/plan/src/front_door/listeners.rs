@@ -12,7 +12,12 @@ use seaway_model::{
     load_balancer::{Action, Certificate, HostPattern, Match, Protocol, Rule, TlsByName},
 };
 
-use super::{FRONT_DOOR, FrontDoor, claims::Claim, owner};
+use super::{
+    FRONT_DOOR, FrontDoor,
+    claims::Claim,
+    guest::{Guest, Rank},
+    owner,
+};
 use crate::{index::Given, service::to_https};
 
 impl FrontDoor {
@@ -107,6 +112,10 @@ impl FrontDoor {
         guards
     }
 
+    fn within_limits(&self) -> impl Iterator<Item = (&Rank, &Guest)> {
+        self.guests.iter().filter(|(rank, _)| !self.shares.is_beyond(rank))
+    }
+
     fn put_together(&self, given: Given<'_>) -> Vec<Arc<Listener>> {
         let Given { config, certificates, .. } = given;
         let settings = &config.front_door;
@@ -133,7 +142,7 @@ impl FrontDoor {
             false => Arc::new(TlsByName { through, ..TlsByName::clone(names) }),
         });
         let secure = tls.map(|tls| {
-            let rules = self.guests.iter().flat_map(|(rank, guest)| {
+            let rules = self.within_limits().flat_map(|(rank, guest)| {
                 guest.rules.iter().filter_map(move |rule| owners.allowed(rank.namespace(), rule))
             });
             let rules = rules.chain(guards.values().cloned()).chain(unmatched(settings)).collect();
@@ -142,7 +151,7 @@ impl FrontDoor {
         // Who only passes on has nobody to be sent to.
         let secure_for_all = secure.as_ref().filter(|_| names.ends_here());
         let mut rules: Vec<Arc<Rule>> = Vec::new();
-        for (rank, guest) in &self.guests {
+        for (rank, guest) in self.within_limits() {
             let sent_on = secure_for_all.is_some() && guest.redirect.unwrap_or(settings.tls.redirect);
             let its = match sent_on {
                 true => guest.sent_on(|| to_https(settings.tls.port)),

@@ -7,7 +7,7 @@ use seaway_model::{
     load_balancer::{Action, Filter, Match, PathMatch, Rule, TextMatch},
 };
 
-use super::guest::Guest;
+use super::{guest::Guest, shares::expressions};
 use crate::{
     annotations::{Protection, Wishes},
     index::{Given, Index, ServiceKey},
@@ -15,6 +15,26 @@ use crate::{
 
 /// What `snapshot` lets a compiled pattern take.
 const PATTERN_SIZE: usize = 1 << 20;
+/// Where many share the front door: compiling one takes a few milliseconds at most.
+const SHARED_PATTERN_SIZE: usize = 1 << 18;
+
+/// What regular expressions may take.
+#[derive(Clone, Copy)]
+struct Compiled {
+    size: usize,
+    /// They are not looked at: the route has more than its namespace may have, and is not served.
+    too_many: bool,
+}
+
+impl Compiled {
+    fn of(route: &HttpRoute, given: Given<'_>) -> Compiled {
+        let Some(most) = given.config.tenants.limits.expressions else {
+            return Compiled { size: PATTERN_SIZE, too_many: false };
+        };
+        let all: usize = route.rules.iter().flat_map(|rule| &rule.matches).map(expressions).sum();
+        Compiled { size: SHARED_PATTERN_SIZE, too_many: all > most as usize }
+    }
+}
 
 pub(super) fn guest(route: &HttpRoute, given: Given<'_>) -> Guest {
     let index = given.index;
@@ -22,11 +42,12 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>) -> Guest {
     let mut wishes = Wishes::of(&given.config.defaults);
     guest.problems = wishes.read(&route.object(), &route.meta.annotations);
     guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given.certificates);
+    let compiled = Compiled::of(route, given);
     let protection = wishes.protection();
     guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));
     for (number, written) in route.rules.iter().enumerate() {
         let field = format!("spec.rules[{number}]");
-        let mut rule = Reader { route, index, guest: &mut guest }.rule(written, &field);
+        let mut rule = Reader { route, index, compiled, guest: &mut guest }.rule(written, &field);
         if protection.is_some() {
             (rule.filters, rule.action) = (Vec::new(), broken());
         }
@@ -49,6 +70,7 @@ fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Op
 struct Reader<'a> {
     route: &'a HttpRoute,
     index: &'a Index,
+    compiled: Compiled,
     guest: &'a mut Guest,
 }
 
@@ -168,6 +190,9 @@ impl Reader<'_> {
 
     /// Whether all patterns of a match are regular expressions.
     fn patterns(&mut self, asked: &Match, field: &str) -> bool {
+        if self.compiled.too_many {
+            return true;
+        }
         let path = match &asked.path {
             Some(PathMatch::Regex(pattern)) => Some((format!("{field}.path.value"), pattern)),
             _ => None,
@@ -181,7 +206,7 @@ impl Reader<'_> {
         });
         let mut right = true;
         for (field, pattern) in path.into_iter().chain(texts) {
-            if let Err(why) = pattern_of(pattern) {
+            if let Err(why) = pattern_of(pattern, self.compiled.size) {
                 right = false;
                 self.tell(
                     Reason::Invalid,
@@ -212,9 +237,9 @@ fn broken() -> Action {
     Action::Respond { code: 500, body: Name::default() }
 }
 
-fn pattern_of(pattern: &str) -> Result<(), String> {
+fn pattern_of(pattern: &str, size: usize) -> Result<(), String> {
     // As `snapshot` compiles it: it speaks of the whole text.
-    let compiled = RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(PATTERN_SIZE).build();
+    let compiled = RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(size).build();
     compiled.map(drop).map_err(|error| {
         let text = error.to_string();
         text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()

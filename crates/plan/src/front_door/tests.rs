@@ -2,6 +2,7 @@
 
 mod claims;
 mod cluster;
+mod limits;
 mod names;
 mod owners;
 mod protected;

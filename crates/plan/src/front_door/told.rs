@@ -58,6 +58,7 @@ impl FrontDoor {
             problems.extend(guest.problems.iter().cloned());
             problems.extend(self.lost(rank, guest).iter().map(|lost| lost.problem(&guest.owner)));
             problems.extend(self.refused(rank, guest));
+            problems.extend(self.shares.problem(rank, guest));
         }
         let members = seated.map_or_else(
             || served.map_or(0, Served::members),
@@ -76,7 +77,8 @@ impl FrontDoor {
     /// By who has them, and by the field that makes them.
     pub(super) fn lost(&self, rank: &Rank, guest: &Guest) -> Vec<Lost> {
         let mut lost: Vec<Lost> = Vec::new();
-        for (claim, field) in &guest.claims {
+        // Who is left out is told that.
+        for (claim, field) in guest.claims.iter().filter(|_| !self.shares.is_beyond(rank)) {
             let Some(holder) = self.holder(claim).filter(|holder| *holder != rank) else { continue };
             if !self.may(rank, claim) {
                 continue;

@@ -195,16 +195,32 @@ impl View<'_> {
     /// One address of one pool, if it has one for this claim.
     pub(super) fn one(&self, claim: &Claim, pool: &AddressPool, family: Family) -> Option<IpAddr> {
         let open = |ip: &IpAddr| gives(pool, *ip) && self.may_take(*ip, claim);
+        let may_have = |ip: &IpAddr| self.is_within_limit(claim, *ip);
         if let Some(requested) = claim.requested_in(family) {
-            return Some(requested).filter(open);
+            return Some(requested).filter(|ip| open(ip) && may_have(ip));
         }
         let published =
             self.reserved.of(&claim.owner).iter().copied().find(|ip| Family::of(*ip) == family && open(ip));
         let shared = || claim.sharing.iter().flat_map(|key| self.holdings.shared_by(key, family));
+        let may_share = |ip: &IpAddr| open(ip) && may_have(ip);
         published
-            .or_else(|| shared().take(SHARED_TRIED).find(open))
-            .or_else(|| self.first_free(pool, family))
-            .or_else(|| shared().skip(SHARED_TRIED).find(open))
+            .or_else(|| shared().take(SHARED_TRIED).find(may_share))
+            .or_else(|| self.first_free(pool, family).filter(may_have))
+            .or_else(|| shared().skip(SHARED_TRIED).find(may_share))
+    }
+
+    /// Whether its namespace may have this address, beside those that it has. What another controller published for the owner
+    /// is not a new one.
+    fn is_within_limit(&self, claim: &Claim, ip: IpAddr) -> bool {
+        !self.is_full(claim)
+            || self.holdings.is_of_namespace(ip, &claim.namespace)
+            || self.reserved.of(&claim.owner).contains(&ip)
+    }
+
+    /// Whether its namespace has all the addresses that it may have.
+    pub(super) fn is_full(&self, claim: &Claim) -> bool {
+        let most = self.rules.per_namespace;
+        most.is_some_and(|most| self.holdings.of_namespace(&claim.namespace) >= most as usize)
     }
 
     fn may_take(&self, ip: IpAddr, claim: &Claim) -> bool {

@@ -1,7 +1,7 @@
 //! Who holds which address, and which port of it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
     sync::Arc,
 };
@@ -26,6 +26,8 @@ pub(super) struct Holdings {
     formerly: BTreeMap<Owner, BTreeSet<IpAddr>>,
     /// Of our addresses and of hosts'.
     ports: BTreeMap<(IpAddr, ListenerId), Owner>,
+    /// How many addresses a namespace has, alone or with others.
+    by_namespace: HashMap<Name, usize>,
 }
 
 /// An address that is not free. Without owners it is being released.
@@ -68,6 +70,16 @@ impl Holdings {
     pub(super) fn company(&self, ip: IpAddr, owner: &Owner) -> (bool, bool) {
         let Some(holding) = self.held.get(&ip) else { return (true, false) };
         (holding.owners.keys().all(|it| it == owner), !holding.owners.is_empty())
+    }
+
+    /// How many addresses a namespace has.
+    pub(super) fn of_namespace(&self, namespace: &Name) -> usize {
+        self.by_namespace.get(namespace).copied().unwrap_or_default()
+    }
+
+    /// Whether a namespace has this one, alone or with others.
+    pub(super) fn is_of_namespace(&self, ip: IpAddr, namespace: &Name) -> bool {
+        self.held.get(&ip).is_some_and(|holding| holding.has(namespace))
     }
 
     pub(super) fn first_free(&self, from: IpAddr, to: IpAddr) -> Option<IpAddr> {
@@ -183,6 +195,9 @@ impl Holdings {
         let holding = self.held.entry(ip).or_default();
         let mut changed = holding.pool != *pool || holding.sharing != claim.sharing;
         holding.pool = pool.clone();
+        if !holding.has(&claim.namespace) {
+            *self.by_namespace.entry(claim.namespace.clone()).or_default() += 1;
+        }
         match holding.owners.insert(claim.owner.clone(), claim.clone()) {
             Some(earlier) => holding.part(&earlier),
             None => changed = true,
@@ -201,6 +216,14 @@ impl Holdings {
         let Some(holding) = self.held.get_mut(&ip) else { return };
         let Some(claim) = holding.owners.remove(owner) else { return };
         holding.part(&claim);
+        if !holding.has(&claim.namespace)
+            && let Some(count) = self.by_namespace.get_mut(&claim.namespace)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.by_namespace.remove(&claim.namespace);
+            }
+        }
         if holding.owners.is_empty() {
             self.releasing.insert(ip);
             holding.former.insert(owner.clone());
@@ -272,6 +295,10 @@ impl Holdings {
 }
 
 impl Holding {
+    fn has(&self, namespace: &Name) -> bool {
+        self.parties.keys().any(|party| party.namespace == *namespace)
+    }
+
     fn part(&mut self, claim: &Claim) {
         self.local -= usize::from(claim.local_only);
         let party = claim.party();

@@ -33,6 +33,11 @@ impl View<'_> {
                 self.refuse_requested(claim, *ip, candidates, &mut decision);
             }
         }
+        if decision.problems.is_empty() && self.is_full(claim) {
+            decision.problems.push(self.full(claim));
+            decision.waits = Waits::for_any(claim);
+            return decision;
+        }
         if decision.problems.is_empty() {
             let usable: Vec<&AddressPool> =
                 candidates.iter().copied().filter(|pool| self.usable(claim, pool, kept)).collect();
@@ -43,6 +48,19 @@ impl View<'_> {
             self.refuse_families(claim, wish, kept, &usable, &mut decision);
         }
         decision
+    }
+
+    fn full(&self, claim: &Claim) -> Problem {
+        let has = self.holdings.of_namespace(&claim.namespace);
+        let message = format!(
+            "namespace {} has {has} addresses, and may have {}",
+            claim.namespace,
+            self.rules.per_namespace.unwrap_or_default()
+        );
+        problem(claim, Reason::LimitReached, message).fix(
+            "Delete a Service that has one, let Services share one (seaway.dev/share), or have pools.perNamespace raised \
+             in the configuration.",
+        )
     }
 
     fn no_pool(&self, claim: &Claim) -> Problem {

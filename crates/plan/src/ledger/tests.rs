@@ -2,6 +2,7 @@
 
 mod hosts;
 mod keep;
+mod limits;
 mod node_addresses;
 mod properties;
 mod sharing;

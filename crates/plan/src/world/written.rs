@@ -45,7 +45,7 @@ impl World {
         self.config = config;
         self.index.own.set_status_page(&self.config.status_page);
         self.index.own.set_rules(self.config.tenants.members);
-        self.door.guests.configure(&self.config.front_door);
+        self.door.guests.configure(&self.config);
         self.give_up_vanished();
         let touched = self.ledger.set_rules(self.config.pools);
         self.regrant(touched);

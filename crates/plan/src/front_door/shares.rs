@@ -1,0 +1,142 @@
+//! How much of the front door each namespace takes. What is beyond its limit is left out, the youngest objects first, so that
+//! one namespace makes neither requests of others slow nor memory short.
+//!
+//! Counted are matches (for each of their host names) and regular expressions. An object is served whole or not at all.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use seaway_model::{
+    Name, Problem, Reason,
+    config::TenantLimits,
+    load_balancer::{Match, PathMatch, TextMatch},
+};
+
+use super::guest::{Guest, Rank};
+
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    limits: TenantLimits,
+    by_namespace: HashMap<Name, Share>,
+}
+
+#[derive(Debug, Default)]
+struct Share {
+    guests: BTreeMap<Rank, Weight>,
+    all: Weight,
+    beyond: BTreeSet<Rank>,
+}
+
+/// What of a guest counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Weight {
+    rules: usize,
+    expressions: usize,
+}
+
+impl Weight {
+    pub(super) fn of(guest: &Guest) -> Weight {
+        let rules = guest.rules.iter();
+        let each = rules.map(|rule| Weight {
+            rules: rule.matches.len().max(1) * rule.hosts.len().max(1),
+            expressions: rule.matches.iter().map(expressions).sum(),
+        });
+        each.fold(Weight::default(), Weight::plus)
+    }
+
+    fn plus(self, other: Weight) -> Weight {
+        Weight { rules: self.rules + other.rules, expressions: self.expressions + other.expressions }
+    }
+
+    fn minus(self, other: Weight) -> Weight {
+        Weight { rules: self.rules - other.rules, expressions: self.expressions - other.expressions }
+    }
+
+    fn is_within(self, limits: TenantLimits) -> bool {
+        let fits = |count: usize, most: Option<u32>| most.is_none_or(|most| count <= most as usize);
+        fits(self.rules, limits.rules) && fits(self.expressions, limits.expressions)
+    }
+}
+
+/// How many regular expressions it has.
+pub(super) fn expressions(asked: &Match) -> usize {
+    let texts = asked.headers.iter().chain(&asked.query);
+    usize::from(matches!(asked.path, Some(PathMatch::Regex(_))))
+        + texts.filter(|(_, text)| matches!(text, TextMatch::Regex(_))).count()
+}
+
+impl Shares {
+    /// Other limits; nobody is told here, as after other changes of the configuration.
+    pub(super) fn set_limits(&mut self, limits: TenantLimits) {
+        self.limits = limits;
+        self.by_namespace.values_mut().for_each(|share| share.beyond = share.left_out(limits));
+    }
+
+    /// A guest comes, changes or goes (`None`). Says which guests are left out, or served, other than before.
+    pub(super) fn set(&mut self, rank: &Rank, weight: Option<Weight>) -> BTreeSet<Rank> {
+        let share = self.by_namespace.entry(rank.namespace().clone()).or_default();
+        let before = match weight {
+            Some(weight) => share.guests.insert(rank.clone(), weight),
+            None => share.guests.remove(rank),
+        };
+        share.all = share.all.plus(weight.unwrap_or_default()).minus(before.unwrap_or_default());
+        let beyond = match share.all.is_within(self.limits) {
+            true => BTreeSet::new(),
+            false => share.left_out(self.limits),
+        };
+        let changed = share.beyond.symmetric_difference(&beyond).cloned().collect();
+        share.beyond = beyond;
+        if share.guests.is_empty() {
+            self.by_namespace.remove(rank.namespace());
+        }
+        changed
+    }
+
+    /// Whether it is left out.
+    pub(super) fn is_beyond(&self, rank: &Rank) -> bool {
+        self.by_namespace.get(rank.namespace()).is_some_and(|share| share.beyond.contains(rank))
+    }
+
+    /// What the owner of a guest that is left out is told.
+    pub(super) fn problem(&self, rank: &Rank, guest: &Guest) -> Option<Problem> {
+        if !self.is_beyond(rank) {
+            return None;
+        }
+        let all = self.by_namespace.get(rank.namespace())?.all;
+        let limit = |count: usize, most: Option<u32>, what: &str| {
+            let most = most.filter(|most| count > *most as usize)?;
+            Some(format!("{count} {what} (the limit is {most})"))
+        };
+        let over = [
+            limit(all.rules, self.limits.rules, "rules"),
+            limit(all.expressions, self.limits.expressions, "regular expressions"),
+        ];
+        let over: Vec<String> = over.into_iter().flatten().collect();
+        let message = format!(
+            "namespace {} has {} at the front door: no requests are sent to this object",
+            rank.namespace(),
+            over.join(" and ")
+        );
+        let problem = Problem::new(guest.owner.object(), Reason::LimitReached, message);
+        Some(problem.fix(
+            "Remove rules of this namespace, or have tenants.limits raised in the configuration. The oldest objects are \
+             served first.",
+        ))
+    }
+}
+
+impl Share {
+    /// The oldest come first; one that is too large does not keep out a smaller one behind it.
+    fn left_out(&self, limits: TenantLimits) -> BTreeSet<Rank> {
+        let mut all = Weight::default();
+        let mut beyond = BTreeSet::new();
+        for (rank, weight) in &self.guests {
+            let with = all.plus(*weight);
+            if with.is_within(limits) {
+                all = with;
+            } else {
+                beyond.insert(rank.clone());
+            }
+        }
+        beyond
+    }
+}

@@ -1,0 +1,118 @@
+//! One namespace takes no more of the front door than it may.
+
+use seaway_model::{
+    Change, Config, Reason, Time,
+    config::{TenantLimits, Tenants},
+    fact::{FactRef, HttpRoute},
+    load_balancer::{HostPattern, Match, PathMatch},
+};
+
+use super::{routes, scene::*};
+use crate::World;
+
+fn limited(rules: u32, expressions: u32) -> Config {
+    let limits =
+        TenantLimits { rules: Some(rules), expressions: Some(expressions), ..TenantLimits::default() };
+    Config { tenants: Tenants { limits, ..Tenants::default() }, ..Config::default() }
+}
+
+/// With one match for each pattern, at a host of its own.
+fn patterns(name: &str, at: u64, patterns: &[&str]) -> HttpRoute {
+    let (namespace, plain) = name.split_once('/').expect("namespace/name");
+    let mut route = routes::route_at(namespace, plain, "/");
+    route.meta.created = Some(Time(at));
+    route.hosts = vec![HostPattern::Exact(format!("{plain}.example").into())];
+    let asked = |text: &&str| Match { path: Some(PathMatch::Regex((*text).into())), ..Match::default() };
+    route.rules[0].matches = patterns.iter().map(asked).collect();
+    route
+}
+
+fn gone(route: &HttpRoute) -> Change {
+    Change::Gone(FactRef::Object(route.object()))
+}
+
+/// The host names that lead somewhere.
+fn served(world: &World) -> Vec<String> {
+    let mut hosts: Vec<String> =
+        listener(world).rules.iter().flat_map(|rule| &rule.hosts).map(ToString::to_string).collect();
+    hosts.sort();
+    hosts
+}
+
+fn limits_told(world: &World) -> Vec<String> {
+    let all = world.problems().into_iter().filter(|it| it.reason == Reason::LimitReached);
+    all.map(|it| format!("{}/{}", it.object.namespace, it.object.name)).collect()
+}
+
+#[test]
+fn the_oldest_routes_of_a_namespace_are_served_and_those_of_others_too() {
+    let a = [
+        patterns("a/first", 1, &["/1", "/2"]),
+        patterns("a/second", 2, &["/3", "/4"]),
+        patterns("a/small", 3, &["/5"]),
+    ];
+    let b = patterns("b/other", 9, &["/6", "/7", "/8"]);
+    let all: Vec<Change> = a.iter().chain([&b]).map(put_route).collect();
+    let mut orders = [all.clone(), all.clone(), all];
+    orders[1].reverse();
+    orders[2].rotate_left(2);
+    for order in orders {
+        let mut world = world(limited(100, 3), order);
+        assert_eq!(served(&world), ["first.example", "other.example", "small.example"]);
+        assert_eq!(limits_told(&world), ["a/second"]);
+        // Room for the next one, in the place of which the smaller one was served.
+        let told = world.apply(gone(&a[0]));
+        assert_eq!(served(&world), ["other.example", "second.example", "small.example"]);
+        assert!(limits_told(&world).is_empty() && !told.is_empty());
+    }
+}
+
+#[test]
+fn rules_count_for_each_of_their_host_names() {
+    let mut wide = patterns("a/wide", 1, &["/1", "/2"]);
+    wide.hosts = ["x.example", "y.example"].map(|it| HostPattern::Exact(it.into())).into();
+    let narrow = patterns("a/narrow", 2, &["/3"]);
+    for (most, expected) in [
+        (5, &["narrow.example", "x.example", "y.example"][..]),
+        (4, &["x.example", "y.example"]),
+        (3, &["narrow.example"]),
+    ] {
+        let world = world(limited(most, 100), [put_route(&wide), put_route(&narrow)]);
+        assert_eq!(served(&world), expected, "{most}");
+    }
+}
+
+#[test]
+fn what_is_left_out_takes_nothing_from_others() {
+    let mut greedy = patterns("a/greedy", 1, &["/1", "/2", "/3", "/4"]);
+    let mut other = patterns("b/other", 2, &["/1"]);
+    greedy.hosts = vec![HostPattern::Exact("shared.example".into())];
+    other.hosts.clone_from(&greedy.hosts);
+    let mut world = world(limited(100, 3), [put_route(&greedy), put_route(&other)]);
+    let owners = |world: &World| -> Vec<String> {
+        listener(world).rules.iter().map(|rule| rule.owner.object().namespace.to_string()).collect()
+    };
+    assert_eq!(owners(&world), ["b"]);
+    assert_eq!(limits_told(&world), ["a/greedy"]);
+    assert!(problems(&world).iter().all(|it| !it.contains("already")), "{:?}", problems(&world));
+    // As soon as it is within the limit, it is the elder again.
+    greedy.rules[0].matches.truncate(1);
+    world.apply(put_route(&greedy));
+    assert_eq!(owners(&world), ["a", "b"]);
+    assert!(problems(&world).iter().any(|it| it.contains("b/other") && it.contains("already")));
+}
+
+#[test]
+fn expressions_that_are_too_many_or_too_large_are_not_compiled() {
+    let broken = patterns("a/broken", 1, &["(", "(", "("]);
+    let large = patterns("b/large", 1, &[r"\w{1,20}"]);
+    let world = world(limited(100, 2), [put_route(&broken), put_route(&large)]);
+    let of = |namespace: &str| -> Vec<Reason> {
+        let all = world.problems().into_iter().filter(|it| &*it.object.namespace == namespace);
+        all.map(|it| it.reason).collect()
+    };
+    assert_eq!(of("a"), [Reason::LimitReached], "nobody looked whether they are right");
+    assert_eq!(of("b"), [Reason::Invalid]);
+    let alone = super::scene::world(Config::default(), [put_route(&large)]);
+    assert!(alone.problems().is_empty(), "in a folder it may be as large: {:?}", problems(&alone));
+}

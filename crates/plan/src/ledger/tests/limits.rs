@@ -1,0 +1,68 @@
+//! How many addresses one namespace may have.
+
+use seaway_model::config::PoolRules;
+
+use super::*;
+
+fn limited(most: u32) -> Ledger {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/28"])]);
+    limit(&mut ledger, most);
+    ledger
+}
+
+fn limit(ledger: &mut Ledger, most: u32) {
+    ledger.set_rules(PoolRules { per_namespace: Some(most), ..PoolRules::CLUSTER });
+}
+
+fn elsewhere(name: &str) -> Claim {
+    Claim { namespace: "other".into(), ..claim(name) }
+}
+
+#[test]
+fn a_namespace_has_no_more_addresses_than_it_may_and_others_have_theirs() {
+    let mut ledger = limited(2);
+    assert_eq!((ledger.ask(claim("a")), ledger.ask(claim("b"))), ("10.0.0.0".into(), "10.0.0.1".into()));
+    assert_eq!(ledger.ask(claim("c")), "LimitReached");
+    assert_eq!(ledger.told("c")[0].1, "namespace default has 2 addresses, and may have 2");
+    assert_eq!(ledger.ask(asking("named", &["10.0.0.9"])), "LimitReached");
+    assert_eq!(ledger.ask(elsewhere("x")), "10.0.0.2");
+    // Who waits has the next one.
+    ledger.release_fully("a");
+    assert_eq!((ledger.has("c"), ledger.has("named")), (vec!["10.0.0.0".to_owned()], vec![]));
+}
+
+#[test]
+fn an_address_that_services_of_a_namespace_share_counts_once() {
+    let mut ledger = limited(1);
+    let sharing =
+        |name: &str, port| Claim { sharing: Some("key".into()), ports: [tcp(port)].into(), ..claim(name) };
+    assert_eq!(ledger.ask(sharing("a", 80)), "10.0.0.0");
+    assert_eq!(ledger.ask(sharing("b", 81)), "10.0.0.0");
+    assert_eq!(ledger.ask(sharing("c", 80)), "LimitReached");
+    ledger.release_fully("a");
+    assert_eq!(ledger.ask(claim("alone")), "LimitReached", "b has it still");
+    ledger.release_fully("b");
+    assert_eq!(ledger.has("c"), ["10.0.0.0"]);
+}
+
+#[test]
+fn a_limit_takes_nothing_away() {
+    let mut ledger = limited(3);
+    for name in ["a", "b", "c"] {
+        ledger.ask(claim(name));
+    }
+    limit(&mut ledger, 1);
+    assert_eq!(["a", "b", "c"].map(|name| ledger.has(name).len()), [1, 1, 1]);
+    assert_eq!(ledger.ask(claim("b")), "10.0.0.1", "nor does another look at it");
+    assert_eq!(ledger.ask(claim("d")), "LimitReached");
+    limit(&mut ledger, 4);
+    assert_eq!(ledger.has("d"), ["10.0.0.3"]);
+}
+
+#[test]
+fn what_another_controller_published_is_no_new_address() {
+    let mut ledger = limited(1);
+    assert_eq!(ledger.ask(claim("a")), "10.0.0.0");
+    ledger.reserve(&owner("theirs"), vec![ip("10.0.0.7")]);
+    assert_eq!(ledger.ask(claim("theirs")), "10.0.0.7");
+}
