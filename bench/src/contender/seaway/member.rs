@@ -18,7 +18,8 @@ pub enum Part {
 }
 
 /// As many log lines as there are Services would be measured, too. All else is as usual.
-const CONFIG: &str = "dataPlane:\n  workers: 1\ndefaultDriver: native\nlog:\n  level: warn\n";
+const CONFIG: &str =
+    "dataPlane:\n  workers: 1\ndefaultDriver: native\npools:\n  perNamespace: 0\nlog:\n  level: warn\n";
 
 /// Where their Leases are.
 pub const NAMESPACE: &str = "seaway-system";

@@ -1,5 +1,7 @@
 //! Addresses of others, and ports of the machines.
 
+use seaway_testkit::topology::until;
+
 use crate::{
     cluster::{MACHINE, Shared},
     scene::service,
@@ -42,17 +44,27 @@ pub(crate) fn tries(shared: &Shared) {
         shared.is_refused(name, "no listener is opened");
     }
     shared.is_refused("absent", "certificate");
+    // The pool has 16.
+    let many: Vec<String> = (0..16).map(|at| service(&format!("many-{at}"), pods)).collect();
+    shared.applies(&many.join("---"));
+    shared.is_refused("many-15", "may have 13");
+    shared.admin("shop", &service("later", "selector: {app: shop}"));
 }
 
 /// Nothing of it moved an address, or opened what is closed.
 pub(crate) fn hold(shared: &Shared, before: &str) {
-    assert_eq!(shared.published(), before, "no address of the shop moves");
+    let now = shared.published();
+    assert!(before.split(' ').all(|it| now.contains(it)), "no address of the shop moves: {before}; {now}");
     let shop = shared.shop.ip().to_string();
     let node = shared.door.ip().to_string();
     for port in MACHINE {
         assert_eq!(shared.asks(&node, port).as_deref(), Ok("the machine"), "the machine has its port {port}");
         assert!(shared.asks(&shop, port).is_err(), "nobody answers at port {port} of the shop's address");
     }
+    let later = shared.scene_address("shop", "later");
+    until("a Service that the shop makes later is served", || {
+        shared.asks(&later, 80).is_ok_and(|it| it.starts_with("shop-"))
+    });
     assert!(shared.asks(&shop, 81).is_err(), "nobody else is at the shop's address");
     for name in ["typo", "authority", "stolen", "absent"] {
         // It may have none, as nobody serves it.

@@ -10,6 +10,7 @@ const DEFINITIONS: &str = include_str!("../../../cluster/tests/corpus/definition
 const CONFIGURATION: &str = "
 defaultDriver: native
 admin: {listen: [\"127.0.0.1:0\"]}
+pools: {perNamespace: 13}
 frontDoor: {enabled: true, port: 8000, tls: {port: 8443}, parentRef: infra/public}
 ";
 /// Where programs of the machine listen, as sshd does, and another.
@@ -82,7 +83,7 @@ spec: {ports: [{port: 80}], selector: {app: shop}}
 
     /// What an administrator writes.
     #[track_caller]
-    fn admin(&self, namespace: &str, manifest: &str) {
+    pub(crate) fn admin(&self, namespace: &str, manifest: &str) {
         let applied = self.scene.cluster.try_kubectl(&["-n", namespace, "apply", "-f", "-"], manifest);
         applied.unwrap_or_else(|error| panic!("{error}\n{manifest}"));
     }
