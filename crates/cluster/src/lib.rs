@@ -27,6 +27,7 @@ mod host;
 mod kinds;
 mod lease;
 mod look;
+mod metallb;
 mod owners;
 mod pools;
 mod records;

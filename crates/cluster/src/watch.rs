@@ -31,7 +31,10 @@ use tracing::error;
 
 pub use self::secrets::Wanted;
 use self::{belief::Belief, feed::Feed, pulses::Hosts, secrets::Secrets};
-use crate::{connect::Cluster, kinds::WATCHED};
+use crate::{
+    connect::Cluster,
+    kinds::{Need, WATCHED, Watched},
+};
 
 /// A cluster that is being watched, until this is dropped.
 pub struct Watch {
@@ -87,7 +90,7 @@ impl Cluster {
         let (wanted, wishes) = watch::channel(Wanted::These(whole.collect()));
         let (complain, troubles) = mpsc::channel(WATCHED.len());
         let mut tasks = JoinSet::new();
-        for watched in &WATCHED {
+        for watched in watched_by(pulses) {
             let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
             let shared = (hosts.clone(), belief.clone());
             let mut feed =
@@ -101,6 +104,11 @@ impl Cluster {
         tasks.spawn(troubles::fold(troubles, changes));
         Watch { wanted, tasks }
     }
+}
+
+/// What is only reported is for controllers to report: a host asks for nothing that changes nothing that it does.
+fn watched_by(pulses: Pulses) -> impl Iterator<Item = &'static Watched> {
+    WATCHED.iter().filter(move |it| it.need != Need::Reported || pulses == Pulses::Felt)
 }
 
 impl Watch {
@@ -127,6 +135,18 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_do_not_watch_what_only_controllers_report() {
+        let kinds = |pulses| watched_by(pulses).map(|it| it.kind).collect::<Vec<_>>();
+        for kind in [Kind::L2Advertisement, Kind::BGPAdvertisement, Kind::BGPPeer] {
+            assert!(
+                !kinds(Pulses::Unheeded).contains(&kind) && kinds(Pulses::Felt).contains(&kind),
+                "{kind}"
+            );
+        }
+        assert_eq!(kinds(Pulses::Unheeded), crate::kinds::kinds().collect::<Vec<_>>());
+    }
 
     #[tokio::test]
     async fn a_watch_that_dies_is_noticed_while_the_others_go_on() {
