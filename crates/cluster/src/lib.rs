@@ -48,4 +48,4 @@ pub use look::{Pulse, ServiceSight, Sight, Unseen};
 pub use pools::{Counted, PoolReports, PoolSays};
 pub use records::{RECORDS, Recorded, Records, TOLD};
 pub use status::{Herald, PENDING, StatusStep, Statuses};
-pub use watch::{Pulses, Wanted, Watch, Wishes};
+pub use watch::{Pulses, Wanted, Watch, Wishes, selectors_of_host};

@@ -65,7 +65,7 @@ impl Feed {
             self.well().await?;
             (self.failures, self.missing) = (failures, missing);
         // A watch that was cut once is begun again, and nobody need know.
-        } else if self.failures > 1 || !self.synced || !passing {
+        } else if self.part.speaks_for_its_kind() && (self.failures > 1 || !self.synced || !passing) {
             debug!("{}", problem.message);
             self.troubled = true;
             self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| Over)?;

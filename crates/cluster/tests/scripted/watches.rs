@@ -61,6 +61,14 @@ pub(crate) async fn begin_as(
     Heard { changes, asked, kind, watch, _folder: folder }
 }
 
+/// As the host `me` does.
+pub(crate) async fn begin_as_host(scripts: Vec<(&'static str, Vec<Answer>)>) -> Heard {
+    let (cluster, asked, folder) = server_at(pace(), scripts).await;
+    let (tell, changes) = mpsc::channel(64);
+    let watch = cluster.watch_as_host(&"me".into(), std::iter::empty(), tell);
+    Heard { changes, asked, kind: Kind::LoadBalancerHost, watch, _folder: folder }
+}
+
 impl Heard {
     /// The next thing that is told of objects of that kind.
     pub(crate) async fn next(&mut self) -> String {
