@@ -223,12 +223,15 @@ impl Member {
             changes.send(change).await.context("the engine ended")?;
         }
         let (tell, heard) = mpsc::channel(1_024);
-        let pulses = if part == Part::Controller { Pulses::Felt } else { Pulses::Unheeded };
         let recall = match &host {
             Some(host) => Some(Recall::of(&cluster, &host.name, settings.snapshot.clone()).await),
             None => None,
         };
-        let watch = cluster.watch_from(recall.iter().flat_map(Recall::facts), tell.clone(), pulses);
+        let known = recall.iter().flat_map(Recall::facts);
+        let watch = match &host {
+            Some(host) => cluster.watch_as_host(&host.name, known, tell.clone()),
+            None => cluster.watch_from(known, tell.clone(), Pulses::Felt),
+        };
         let drains = recall.as_ref().is_some_and(Recall::drains);
         let memory = match recall {
             Some(recall) => recall.tell(&changes).await,

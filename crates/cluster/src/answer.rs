@@ -91,7 +91,7 @@ impl Answer {
                     watched.kind
                 );
                 match watched.need {
-                    Need::Foreign => told(Reason::NotInstalled, message),
+                    Need::Foreign | Need::Reported => told(Reason::NotInstalled, message),
                     _ => told(Reason::NotInstalled, message).fix(format!("As an administrator: {INSTALL}")),
                 }
             }

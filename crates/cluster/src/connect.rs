@@ -13,13 +13,14 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
     core::DynamicResourceScope,
 };
-use seaway_model::{Kind, Name};
+use seaway_model::Name;
 use tokio::{sync::watch, time::timeout};
 use tracing::{debug, warn};
 
 use crate::{
     answer::Answer,
     kinds::{Pace, Watched},
+    metallb,
     seen::Seen,
     told::Told,
 };
@@ -162,7 +163,7 @@ impl Cluster {
     /// All that are read of a kind.
     pub(crate) fn all(&self, watched: &Watched) -> Api<Told> {
         match watched.kind {
-            Kind::IPAddressPool => self.within(watched, &self.0.access.metallb),
+            kind if metallb::is_of_metallb(kind) => self.within(watched, &self.0.access.metallb),
             _ => Api::all_with(self.client(), &watched.resource()),
         }
     }

@@ -152,17 +152,20 @@ mod tests {
             used.extend(verbs.iter().map(|verb| [role, group, resource, verb].map(str::to_owned)));
         };
         for it in &WATCHED {
-            let role = match it.kind {
-                Kind::Secret => "seaway-certificates",
+            let role = match (it.kind, it.need) {
+                (Kind::Secret, _) => "seaway-certificates",
+                (_, Need::Reported) => "seaway-controller",
                 _ => "seaway-reader",
             };
             uses(role, it.group, it.plural, &["list", "watch"]);
-            if it.kind != Kind::Secret {
+            if it.kind != Kind::Secret && it.need != Need::Reported {
                 uses("seaway-viewer", it.group, it.plural, &["list"]);
             }
             assert!(it.need != Need::Required || role == "seaway-reader");
         }
-        uses("seaway-reader", "apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);
+        for role in ["seaway-reader", "seaway-controller"] {
+            uses(role, "apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);
+        }
         uses("seaway-certificates", "", "secrets", &["get"]);
         uses("seaway-controller", "seaway.dev", "addresses", &["create", "delete", "get", "update"]);
         uses("seaway-controller", "seaway.dev", "addresspools/status", &["patch"]);
@@ -197,10 +200,9 @@ mod tests {
     /// So that a kind that is absent is asked for as soon as it is defined, and of no other definition anything is read.
     #[test]
     fn of_definitions_those_that_are_watched_for_are_read() {
-        let rule =
-            roles().lines().find(|it| it.contains("customresourcedefinitions")).expect("there is a rule");
-        let named = rule.split("resourceNames: [").nth(1).and_then(|it| it.split(']').next()).expect("names");
-        let named: BTreeSet<&str> = named.split(", ").collect();
+        let rules = roles().lines().filter(|it| it.contains("customresourcedefinitions"));
+        let names = |rule: &'static str| rule.split("resourceNames: [").nth(1)?.split(']').next();
+        let named: BTreeSet<&str> = rules.flat_map(|rule| names(rule).expect("names").split(", ")).collect();
         let foreign = ["metallb.io", "gateway.networking.k8s.io", "seaway.dev"];
         let watched = WATCHED.iter().filter(|it| foreign.contains(&it.group)).map(Watched::qualified);
         assert_eq!(named, watched.collect::<Vec<_>>().iter().map(String::as_str).collect());

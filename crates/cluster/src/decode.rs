@@ -6,12 +6,12 @@ use seaway_manifests::{
     object::read_accepted,
     tree::{Node, Value},
 };
-use seaway_model::{Fact, Kind, Name, ObjectRef, Problem, Reason};
+use seaway_model::{Fact, Kind, Name, ObjectRef, Problem, Reason, announced::ConditionStatus};
 
 use crate::{
     address,
     connect::MANAGER,
-    host,
+    host, metallb,
     seen::{Condition, Ingress, Published, Version},
     status::{ADDRESS, PREFIX},
     told::Told,
@@ -25,6 +25,7 @@ pub(crate) enum Said {
     Partly(Fact, Vec<Problem>),
     /// It is not for us.
     Nothing,
+    /// Nothing of it is followed.
     Broken(ObjectRef, Vec<Problem>),
 }
 
@@ -34,6 +35,7 @@ pub(crate) fn read(kind: Kind, told: &Told) -> Said {
     match kind {
         // A slice that belongs to no Service is somebody else's.
         Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => Said::Nothing,
+        _ if metallb::is_announcement(kind) => Said::Broken(object(), vec![metallb::not_acted_on(object())]),
         Kind::Address => judged(object(), tree, |root| address::read(root).map(Fact::Address)),
         Kind::LoadBalancerHost => judged(object(), tree, |root| host::read(root).map(Fact::Host)),
         _ => match read_accepted(kind, tree) {
@@ -90,7 +92,7 @@ pub(crate) fn published(told: &Told) -> Published {
         let kind = name(it, "type").filter(|kind| kind.starts_with(PREFIX))?;
         Some(Condition {
             kind,
-            status: name(it, "status").is_some_and(|it| *it == *"True"),
+            status: ConditionStatus::of(text(it, "status").unwrap_or_default()),
             reason: name(it, "reason").unwrap_or_default(),
             message: name(it, "message").unwrap_or_default(),
             since: name(it, "lastTransitionTime").unwrap_or_default(),

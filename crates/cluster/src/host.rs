@@ -99,11 +99,20 @@ impl Drop for HostReports {
 
 async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: watch::Receiver<Said>) {
     let (mut written, mut failures) = (None, 0);
+    // What other hosts have heard of.
+    let mut known = None;
     while heard.changed().await.is_ok() {
         let said = heard.borrow_and_update().clone();
         let Some(says) = said.says.as_ref().filter(|_| written.as_ref() != Some(&said)) else { continue };
         let next = Instant::now() + AT_MOST;
-        match write(&cluster, &host, status(&running, says)).await {
+        let addresses = Some((says.addresses.clone(), said.lost));
+        let changed = known != addresses;
+        match write(&cluster, &host, status(&running, says, changed)).await {
+            // They have heard it by then; from now on they need not hear what else is written.
+            Ok(()) if changed => {
+                (known, failures) = (addresses, 0);
+                heard.mark_changed();
+            }
             Ok(()) => (written, failures) = (Some(said), 0),
             Err(answer) => {
                 warn!(host, why = answer.told(), "what this host says of itself cannot be written");
@@ -159,7 +168,8 @@ fn api_version() -> String {
     format!("{OURS}/{OUR_VERSION}")
 }
 
-fn status(running: &Running, says: &HostSays) -> Value {
+/// `changed`: its addresses are others than before, which other hosts select by (`watch/part.rs`).
+fn status(running: &Running, says: &HostSays, changed: bool) -> Value {
     let not_served: Vec<Value> = (says.not_served.iter())
         .map(|it| json!({ "address": it.address, "reason": it.reason.as_str(), "message": it.message }))
         .collect();
@@ -171,6 +181,9 @@ fn status(running: &Running, says: &HostSays) -> Value {
         "held": says.held,
         "notServed": not_served,
     });
+    if changed {
+        status["addressesChanged"] = true.into();
+    }
     if let Some(page) = &running.page {
         status["page"] = json!({ "namespace": page.namespace, "pod": page.pod, "port": page.port });
     }
@@ -229,7 +242,7 @@ pub(crate) mod tests {
 
     /// All that a status may have.
     pub(crate) fn full() -> Value {
-        status(&running(), &says())
+        status(&running(), &says(), true)
     }
 
     fn running() -> Running {
@@ -257,7 +270,7 @@ pub(crate) mod tests {
     #[test]
     fn what_a_host_says_reads_back() {
         let says = says();
-        let object = json!({ "metadata": { "name": "a" }, "spec": { "drain": true }, "status": status(&running(), &says) });
+        let object = json!({ "metadata": { "name": "a" }, "spec": { "drain": true }, "status": status(&running(), &says, false) });
         let node: Node = serde_json::from_value(object).expect("is a tree");
         let faults = Faults::default();
         let report = read(&Field::root(&node, &faults)).expect("is a host");

@@ -25,12 +25,14 @@ pub(crate) enum Need {
     Offered,
     /// Somebody else's: a cluster without it has none, and nobody misses any.
     Foreign,
+    /// Somebody else's that Seaway does not act on, which controllers report. Who may not list it reports nothing.
+    Reported,
 }
 
 pub(crate) const OURS: &str = "seaway.dev";
 pub(crate) const OUR_VERSION: &str = "v1alpha1";
 
-pub(crate) const WATCHED: [Watched; 10] = [
+pub(crate) const WATCHED: [Watched; 13] = [
     Watched::new(Kind::Service, "", "v1", "services", Need::Required),
     Watched::new(Kind::EndpointSlice, "discovery.k8s.io", "v1", "endpointslices", Need::Required),
     Watched::new(Kind::Node, "", "v1", "nodes", Need::Required),
@@ -39,6 +41,9 @@ pub(crate) const WATCHED: [Watched; 10] = [
     Watched::new(Kind::AddressPool, OURS, OUR_VERSION, "addresspools", Need::Offered),
     Watched::new(Kind::LoadBalancerHost, OURS, OUR_VERSION, "loadbalancerhosts", Need::Offered),
     Watched::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Need::Foreign),
+    Watched::new(Kind::L2Advertisement, "metallb.io", "v1beta1", "l2advertisements", Need::Reported),
+    Watched::new(Kind::BGPAdvertisement, "metallb.io", "v1beta1", "bgpadvertisements", Need::Reported),
+    Watched::new(Kind::BGPPeer, "metallb.io", "v1beta2", "bgppeers", Need::Reported),
     Watched::new(Kind::HTTPRoute, "gateway.networking.k8s.io", "v1", "httproutes", Need::Foreign),
     Watched {
         fields: Some("type=kubernetes.io/tls"),
@@ -96,9 +101,9 @@ impl Watched {
     }
 }
 
-/// What is told of a cluster.
+/// What is told of a cluster, to hosts and controllers.
 pub fn kinds() -> impl Iterator<Item = Kind> {
-    WATCHED.iter().map(|it| it.kind)
+    WATCHED.iter().filter(|it| it.need != Need::Reported).map(|it| it.kind)
 }
 
 /// Without these nothing is planned.

@@ -10,7 +10,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use seaway_manifests::decode::{Faults, Field};
-use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, fact::Meta};
+use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, announced::ConditionStatus, fact::Meta};
 use serde_json::json;
 
 use crate::{
@@ -55,6 +55,8 @@ pub struct ServiceSight {
     pub addresses: Vec<Name>,
     /// Our condition: whether, and why not.
     pub ready: Option<(bool, Name, Name)>,
+    /// Whether its addresses are announced, and by what.
+    pub announced: Option<(ConditionStatus, Name, Name)>,
     /// A line each.
     pub problems: Vec<String>,
 }
@@ -99,7 +101,7 @@ pub struct Unseen(pub Problem);
 impl Cluster {
     /// Lists everything once. What is required and cannot be listed is an error that names the verb that is missing.
     pub async fn look(&self) -> Result<Sight, Unseen> {
-        let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret);
+        let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret && it.need != Need::Reported);
         let lists = join_all(kinds.map(async |of| (of, self.list(of).await)));
         let leases: Api<Lease> = Api::namespaced(self.client(), self.namespace());
         let parameters = ListParams::default();

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use seaway_model::{Address, Kind, Name};
+use seaway_model::{Address, Kind, Name, announced::ConditionStatus};
 
 /// Written by watches before they tell the World, and by drivers after they wrote: a driver never knows less than the
 /// plan that it works for.
@@ -56,7 +56,7 @@ pub(crate) struct Ingress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) kind: Name,
-    pub(crate) status: bool,
+    pub(crate) status: ConditionStatus,
     pub(crate) reason: Name,
     pub(crate) message: Name,
     /// As it is written.

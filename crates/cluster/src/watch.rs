@@ -14,6 +14,7 @@ mod belief;
 mod definition;
 mod feed;
 mod known;
+mod part;
 pub(crate) mod pulses;
 mod retry;
 mod secrets;
@@ -22,16 +23,19 @@ mod troubles;
 
 use std::sync::Arc;
 
-use seaway_model::{Change, Fact, Kind};
+use seaway_model::{Change, Fact, Kind, Name};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
 };
 use tracing::error;
 
-pub use self::secrets::Wanted;
-use self::{belief::Belief, feed::Feed, pulses::Hosts, secrets::Secrets};
-use crate::{connect::Cluster, kinds::WATCHED};
+use self::{belief::Belief, feed::Feed, part::Part, pulses::Hosts, secrets::Secrets};
+pub use self::{part::selectors_of_host, secrets::Wanted};
+use crate::{
+    connect::Cluster,
+    kinds::{Need, WATCHED, Watched},
+};
 
 /// A cluster that is being watched, until this is dropped.
 pub struct Watch {
@@ -78,6 +82,26 @@ impl Cluster {
         changes: mpsc::Sender<Change>,
         pulses: Pulses,
     ) -> Watch {
+        self.watch_as(None, known, changes, pulses)
+    }
+
+    /// As above, for the host of this name: of other hosts it hears what it needs, when that changes.
+    pub fn watch_as_host<'f>(
+        &self,
+        host: &Name,
+        known: impl Iterator<Item = &'f Fact> + Clone,
+        changes: mpsc::Sender<Change>,
+    ) -> Watch {
+        self.watch_as(Some(host), known, changes, Pulses::Unheeded)
+    }
+
+    fn watch_as<'f>(
+        &self,
+        host: Option<&Name>,
+        known: impl Iterator<Item = &'f Fact> + Clone,
+        changes: mpsc::Sender<Change>,
+        pulses: Pulses,
+    ) -> Watch {
         let (hosts, belief) = (Arc::new(Hosts::default()), Arc::new(Belief::default()));
         // Nobody said yet who is named: those that are known whole go on, and no other key is told.
         let whole = known.clone().filter_map(|fact| match fact {
@@ -87,19 +111,34 @@ impl Cluster {
         let (wanted, wishes) = watch::channel(Wanted::These(whole.collect()));
         let (complain, troubles) = mpsc::channel(WATCHED.len());
         let mut tasks = JoinSet::new();
-        for watched in &WATCHED {
-            let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
-            let shared = (hosts.clone(), belief.clone());
-            let mut feed =
-                Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, shared);
-            known.clone().for_each(|fact| feed.recall(fact));
-            tasks.spawn(feed.run());
+        for watched in watched_by(pulses) {
+            for part in parts(watched.kind, host) {
+                let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
+                let shared = (hosts.clone(), belief.clone());
+                let feed =
+                    Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, shared);
+                let mut feed = feed.about(part);
+                known.clone().for_each(|fact| feed.recall(fact));
+                tasks.spawn(feed.run());
+            }
         }
         if pulses == Pulses::Felt {
             tasks.spawn(pulses::listen(self.clone(), hosts, changes.clone()));
         }
         tasks.spawn(troubles::fold(troubles, changes));
         Watch { wanted, tasks }
+    }
+}
+
+/// What is only reported is for controllers to report: a host asks for nothing that changes nothing that it does.
+fn watched_by(pulses: Pulses) -> impl Iterator<Item = &'static Watched> {
+    WATCHED.iter().filter(move |it| it.need != Need::Reported || pulses == Pulses::Felt)
+}
+
+fn parts(kind: Kind, host: Option<&Name>) -> Vec<Part> {
+    match (kind, host) {
+        (Kind::LoadBalancerHost, Some(host)) => vec![Part::Own(host.clone()), Part::others(host.clone())],
+        _ => vec![Part::All],
     }
 }
 
@@ -127,6 +166,18 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_do_not_watch_what_only_controllers_report() {
+        let kinds = |pulses| watched_by(pulses).map(|it| it.kind).collect::<Vec<_>>();
+        for kind in [Kind::L2Advertisement, Kind::BGPAdvertisement, Kind::BGPPeer] {
+            assert!(
+                !kinds(Pulses::Unheeded).contains(&kind) && kinds(Pulses::Felt).contains(&kind),
+                "{kind}"
+            );
+        }
+        assert_eq!(kinds(Pulses::Unheeded), crate::kinds::kinds().collect::<Vec<_>>());
+    }
 
     #[tokio::test]
     async fn a_watch_that_dies_is_noticed_while_the_others_go_on() {

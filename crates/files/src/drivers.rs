@@ -309,6 +309,7 @@ mod tests {
                 ready: false,
                 problems: Vec::new(),
                 pool: None,
+                announced: None,
                 shown: seaway_model::outcome::Shown::default(),
                 waits: None,
                 takes_over: true,

@@ -220,6 +220,17 @@ impl Field<'_> {
         self.fault(format!("Unsupported value: {value:?}: supported values: {}", supported.join(", ")));
     }
 
+    /// As [`Field::unsupported`], with the value that was probably meant.
+    pub fn unsupported_near(&self, value: &str, supported: &[&str]) {
+        let quoted: Vec<String> = supported.iter().map(|name| format!("{name:?}")).collect();
+        let near = nearest(value, supported).map(|near| format!(" (did you mean {near:?}?)"));
+        let supported = quoted.join(", ");
+        self.fault(format!(
+            "Unsupported value: {value:?}: supported values: {supported}{}",
+            near.unwrap_or_default()
+        ));
+    }
+
     pub fn duplicate(&self, value: impl Shown) {
         self.fault(format!("Duplicate value: {}", value.shown()));
     }

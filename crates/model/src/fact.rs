@@ -21,7 +21,7 @@ pub use self::{
     secret::{Secret, TLS_SECRET},
 };
 use crate::{
-    Address, IpRange,
+    Address, Announce, IpRange,
     load_balancer::{Family, L4},
     name::{Kind, Name, ObjectRef, Time},
     problem::Reason,
@@ -229,6 +229,9 @@ pub struct AddressPool {
     /// In a cluster, ports of the machines that Services may have at hosts' own addresses all the same.
     #[serde(default)]
     pub reserved_ports: BTreeSet<u16>,
+    /// Who announces its addresses, where somebody said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announce: Option<Announce>,
     pub auto_assign: bool,
     pub avoid_buggy: bool,
     /// Lower is asked first; 0 is "no opinion" and comes last, as MetalLB has it.

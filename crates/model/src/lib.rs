@@ -10,6 +10,7 @@
 //! by value. The crate knows no I/O, no clock, no Kubernetes client and no driver; [`Time`] is handed in.
 
 pub mod address;
+pub mod announced;
 mod beside;
 pub mod config;
 pub mod fact;
@@ -21,6 +22,7 @@ pub mod problem;
 pub mod unit;
 
 pub use address::{Address, AddressState, IpRange};
+pub use announced::{Announce, Announced};
 pub use beside::beside;
 pub use config::Config;
 pub use fact::Fact;

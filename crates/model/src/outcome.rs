@@ -5,6 +5,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    announced::Announced,
     config::Config,
     fact::{Fact, FactRef},
     load_balancer::L4,
@@ -121,6 +122,9 @@ pub struct Status {
     pub problems: Vec<Problem>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<Name>,
+    /// Whether its addresses are announced; nothing where that is no question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced: Option<Announced>,
     #[serde(default)]
     pub shown: Shown,
     /// What it waits for, and since when: `load balancer 8c1f… is PENDING_CREATE since 12:03:00Z`.

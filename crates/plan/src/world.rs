@@ -1,6 +1,7 @@
 //! Index, ledger and last outcomes in one value. Its owner is one task; it alone decides which Units exist.
 
 mod adopt;
+mod announced;
 mod certified;
 mod clouds;
 mod desire;
@@ -312,10 +313,7 @@ impl World {
 
     fn put(&mut self, fact: &Fact) {
         match fact {
-            Fact::AddressPool(pool) => {
-                let touched = self.ledger.put_pool(pool.clone());
-                self.regrant(touched);
-            }
+            Fact::AddressPool(pool) => self.put_pool(pool),
             Fact::Address(address) => self.put_address(address.clone()),
             Fact::Secret(secret) => self.put_secret(secret),
             Fact::Host(report) => {
@@ -370,8 +368,7 @@ impl World {
     fn remove(&mut self, reference: &FactRef) {
         match reference {
             FactRef::Object(object) if matches!(object.kind, Kind::AddressPool | Kind::IPAddressPool) => {
-                let touched = self.ledger.remove_pool(object);
-                self.regrant(touched);
+                self.remove_pool(object);
             }
             FactRef::Object(object) if matches!(object.kind, Kind::Secret | Kind::File) => {
                 self.remove_secret(object);

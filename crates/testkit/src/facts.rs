@@ -109,6 +109,7 @@ pub fn pool(range: (&str, &str)) -> Change {
         hosts: false,
         control_planes: false,
         reserved_ports: BTreeSet::new(),
+        announce: None,
         auto_assign: true,
         avoid_buggy: false,
         priority: 0,

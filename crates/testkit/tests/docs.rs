@@ -123,6 +123,100 @@ fn sources() -> String {
     text
 }
 
+/// A rule of RBAC: role, API group, resources, names of objects, verbs.
+type Rule = (String, String, BTreeSet<String>, BTreeSet<String>, BTreeSet<String>);
+
+#[test]
+fn the_page_of_rights_has_each_rule_of_the_roles_and_why() {
+    let page = fs::read_to_string(root().join("docs/security.md")).expect("the page");
+    let rows = page.lines().filter(|line| line.starts_with("| `seaway-"));
+    let written: BTreeSet<Rule> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let [role, group, resources, names, verbs, why] = cells[..] else {
+                panic!("six cells: {row}");
+            };
+            assert!(!why.is_empty(), "it does not say why: {row}");
+            let group = group.trim_matches('`').replace("core", "");
+            (role.trim_matches('`').to_owned(), group, quoted(resources), quoted(names), quoted(verbs))
+        })
+        .collect();
+    let given = rules();
+    assert!(given.len() > 20, "{given:?}");
+    let missing: Vec<&Rule> = given.difference(&written).collect();
+    let gone: Vec<&Rule> = written.difference(&given).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "docs/security.md lacks {missing:#?}, and has what no role has: {gone:#?}"
+    );
+}
+
+#[test]
+fn the_page_of_rights_has_each_capability_that_the_manifests_give() {
+    let page = fs::read_to_string(root().join("docs/security.md")).expect("the page");
+    let mut given = BTreeSet::new();
+    for (path, text) in deployed() {
+        for line in text.lines().filter(|it| !it.trim_start().starts_with('#')) {
+            let units = line.split(|it: char| !it.is_ascii_uppercase() && it != '_');
+            given.extend(units.filter_map(|it| it.strip_prefix("CAP_")).map(str::to_owned));
+            if line.contains("capabilities:") {
+                given.extend(flow(line, "add").unwrap_or_default());
+            }
+            for word in ["privileged: true", "hostNetwork: true"].iter().filter(|it| line.contains(**it)) {
+                given.extend(word.split(':').next().map(str::to_owned));
+            }
+        }
+        assert!(!text.contains("SYS_ADMIN"), "{}", path.display());
+    }
+    assert!(given.contains("NET_ADMIN") && given.contains("hostNetwork"), "{given:?}");
+    let rows: Vec<&str> = page.lines().filter(|it| it.starts_with("| `")).collect();
+    let missing: Vec<&String> =
+        given.iter().filter(|it| !rows.iter().any(|row| row.starts_with(&format!("| `{it}` |")))).collect();
+    assert!(missing.is_empty(), "docs/security.md does not say what these are for: {missing:?}");
+}
+
+/// Of all roles of the manifests.
+fn rules() -> BTreeSet<Rule> {
+    let mut all = BTreeSet::new();
+    for (path, text) in deployed() {
+        let documents = text.split("\n---\n");
+        let is_role =
+            |it: &&str| it.lines().any(|it| matches!(it.trim_end(), "kind: ClusterRole" | "kind: Role"));
+        for document in documents.filter(is_role) {
+            let name = document.lines().find_map(|it| it.trim().strip_prefix("name: ")).expect("a name");
+            let lines = document.lines().skip_while(|it| *it != "rules:").skip(1);
+            for line in lines.filter(|it| !it.trim_start().starts_with('#') && !it.trim().is_empty()) {
+                assert!(line.starts_with("  - {apiGroups:"), "one rule a line: {}: {line}", path.display());
+                let of = |key| flow(line, key).unwrap_or_default();
+                for group in of("apiGroups") {
+                    let names = of("resourceNames");
+                    all.insert((name.to_owned(), group, of("resources"), names, of("verbs")));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What a line of YAML has under a key: `verbs: [list, watch]`.
+fn flow(line: &str, key: &str) -> Option<BTreeSet<String>> {
+    let (_, rest) = line.split_once(&format!("{key}: ["))?;
+    let (list, _) = rest.split_once(']')?;
+    Some(list.split(',').map(|it| it.trim().trim_matches('\'').to_owned()).collect())
+}
+
+/// Words in backticks.
+fn quoted(cell: &str) -> BTreeSet<String> {
+    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn deployed() -> Vec<(PathBuf, String)> {
+    let folders = ["deploy", "deploy/kubernetes"].map(|it| root().join(it));
+    let entries = folders.iter().flat_map(|it| fs::read_dir(it).expect("manifests"));
+    let paths = entries.map(|it| it.expect("readable").path()).filter(|it| it.is_file());
+    paths.map(|it| (it.clone(), fs::read_to_string(&it).expect("readable"))).collect()
+}
+
 #[test]
 fn every_link_of_a_page_leads_to_a_file_or_a_heading() {
     let mut faults = Vec::new();

@@ -5,7 +5,7 @@ use std::{fmt::Write, process::ExitCode};
 use anyhow::{Result, bail};
 use seaway_admin::{View, view::MemberState};
 use seaway_cluster::{HostSight, Pulse};
-use seaway_model::{Name, Reason};
+use seaway_model::{Name, Reason, announced::ConditionStatus};
 use seaway_plan::{Overview, ServiceKey, explain::explain_but};
 
 use super::{Glance, connect, connections, is_of_cloud};
@@ -76,6 +76,14 @@ fn said(glance: &Glance, key: &ServiceKey) -> String {
     }
     if let Some((ready, reason, message)) = &said.ready {
         let _ = writeln!(text, "Status: {}, {reason}: {message}", if *ready { "ready" } else { "not ready" });
+    }
+    if let Some((status, reason, message)) = &said.announced {
+        let is = match status {
+            ConditionStatus::True => "announced",
+            ConditionStatus::False => "not announced",
+            ConditionStatus::Unknown => "not known whether it is announced",
+        };
+        let _ = writeln!(text, "Announced: {is}, {reason}: {message}");
     }
     for line in &said.problems {
         let _ = writeln!(text, "  {line}");

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use seaway_cluster::{HostSight, PENDING, Pulse, ServiceSight};
-use seaway_model::{Name, Owner, Reason};
+use seaway_model::{Name, Owner, Reason, announced::ConditionStatus};
 use seaway_plan::Overview;
 use serde_json::{Value, json};
 
@@ -41,9 +41,18 @@ struct Row {
     addresses: Vec<String>,
     hosts: Vec<Name>,
     ready: Option<(bool, Name, Name)>,
+    announced: Option<(ConditionStatus, Name, Name)>,
     /// Of all hosts together that tell.
     connections: Option<Connections>,
     problems: Vec<String>,
+}
+
+impl Row {
+    /// Hosts serve it, and nothing that is known sends clients there.
+    fn is_served_in_vain(&self) -> bool {
+        let is_served = self.ready.as_ref().is_some_and(|it| it.0);
+        is_served && self.announced.as_ref().is_some_and(|it| it.0 == ConditionStatus::False)
+    }
 }
 
 fn services(glance: &Glance, namespace: Option<&str>) -> Vec<Row> {
@@ -78,6 +87,7 @@ fn row(glance: &Glance, overview: &Overview) -> Row {
             None => seen(overview),
         },
         ready: said.ready,
+        announced: said.announced,
         namespace: object.namespace,
         name: object.name,
     }
@@ -135,12 +145,32 @@ fn table(glance: &Glance, services: &[Row]) -> String {
         text.push_str("\nAdoption of load balancers:\n");
         glance.sight.adoption.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
     }
+    text.push_str(&not_announced(services));
     let problems = problems(glance, services);
     if !problems.is_empty() {
         text.push_str("\nProblems:\n");
         problems.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
     }
     text
+}
+
+/// The ways to announce them: for a few, as they are the same for all of a pool.
+fn not_announced(services: &[Row]) -> String {
+    const MOST: usize = 5;
+    let lines = services.iter().filter(|row| row.is_served_in_vain()).filter_map(|row| {
+        let (_, _, message) = row.announced.as_ref()?;
+        Some(format!("  {}/{}: {message}\n", row.namespace, row.name))
+    });
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let more = match lines.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!("  and {more} more: kubectl seaway explain service NAME\n"),
+    };
+    let shown: String = lines.iter().take(MOST).map(String::as_str).collect();
+    format!("\nServed, not announced:\n{shown}{more}")
 }
 
 fn problems(glance: &Glance, services: &[Row]) -> Vec<String> {
@@ -157,6 +187,7 @@ fn problems(glance: &Glance, services: &[Row]) -> Vec<String> {
 
 fn service_cells(row: &Row) -> Vec<String> {
     let ready = match &row.ready {
+        Some((true, ..)) if row.is_served_in_vain() => "served, not announced".to_owned(),
         Some((true, ..)) => "yes".to_owned(),
         Some((false, reason, message)) if **reason == *PENDING => message.to_string(),
         Some((false, reason, _)) => reason.to_string(),
@@ -240,6 +271,9 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
             "ready": row.ready.as_ref().map(|it| it.0),
             "reason": row.ready.as_ref().map(|it| &it.1),
             "message": row.ready.as_ref().map(|it| &it.2),
+            "announced": row.announced.as_ref().map(|(status, reason, message)| {
+                json!({ "status": status.as_str(), "reason": reason, "message": message })
+            }),
             "connections": row.connections.map(counted),
             "problems": row.problems,
         })
@@ -274,4 +308,46 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
         "adoption": glance.sight.adoption,
         "notes": glance.notes(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, ready: bool, announced: Option<ConditionStatus>) -> Row {
+        let told = |message: &str| (Name::from("Reason"), Name::from(message));
+        let because = |status, (reason, message)| (status, reason, message);
+        Row {
+            namespace: "default".into(),
+            name: name.into(),
+            class: None,
+            cloud: None,
+            addresses: vec!["192.0.2.1".to_owned()],
+            hosts: Vec::new(),
+            ready: Some((ready, "Reason".into(), "message".into())),
+            announced: announced.map(|status| because(status, told("set announce: static"))),
+            connections: None,
+            problems: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_served_and_not_announced_says_so_and_how_to_mend_it() {
+        let ready = |row: &Row| service_cells(row)[4].clone();
+        for (ready_is, announced, told) in [
+            (true, Some(ConditionStatus::False), "served, not announced"),
+            (true, Some(ConditionStatus::True), "yes"),
+            (true, Some(ConditionStatus::Unknown), "yes"),
+            (true, None, "yes"),
+            (false, Some(ConditionStatus::False), "Reason"),
+        ] {
+            assert_eq!(ready(&row("shop", ready_is, announced)), told, "{announced:?}");
+        }
+        assert_eq!(not_announced(&[row("shop", true, None)]), "");
+        let many: Vec<Row> =
+            (0..8).map(|it| row(&format!("s{it}"), true, Some(ConditionStatus::False))).collect();
+        let text = not_announced(&many);
+        assert!(text.starts_with("\nServed, not announced:\n  default/s0: set announce: static\n"), "{text}");
+        assert!(text.ends_with("and 3 more: kubectl seaway explain service NAME\n"), "{text}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_cluster::HostReports;
-use seaway_model::{Change, Fact, Name, fact::FactRef};
+use seaway_model::{Change, Fact, Kind, Name, fact::FactRef};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
@@ -84,7 +84,7 @@ impl Me {
                 self.reports.rewrite();
                 vec![change]
             }
-            _ => vec![change],
+            _ => gone_with_its_node(&change, &self.host).into_iter().chain([change]).collect(),
         }
     }
 
@@ -95,5 +95,29 @@ impl Me {
         info!(drains, "somebody changed spec.drain of this host");
         self.drains = drains;
         vec![Change::Drains(drains)]
+    }
+}
+
+/// Of a Node that is deleted, the LoadBalancerHost goes, too, and of deletions of these a host does not hear.
+fn gone_with_its_node(change: &Change, own: &Name) -> Option<Change> {
+    let Change::Gone(FactRef::Object(object)) = change else { return None };
+    let is_other = object.kind == Kind::Node && object.name != *own;
+    is_other.then(|| Change::Gone(FactRef::Host(object.name.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::ObjectRef;
+
+    use super::*;
+
+    #[test]
+    fn a_host_whose_node_is_deleted_is_gone_for_all_other_hosts() {
+        let gone = |kind, name: &str| Change::Gone(FactRef::Object(ObjectRef::new(kind, "", name)));
+        let own = Name::from("a");
+        let told = gone_with_its_node(&gone(Kind::Node, "b"), &own);
+        assert!(matches!(told, Some(Change::Gone(FactRef::Host(host))) if *host == *"b"));
+        assert!(gone_with_its_node(&gone(Kind::Node, "a"), &own).is_none(), "it lives, and says so itself");
+        assert!(gone_with_its_node(&gone(Kind::AddressPool, "b"), &own).is_none());
     }
 }

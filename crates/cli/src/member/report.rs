@@ -7,7 +7,7 @@ use std::{
 
 use seaway_cluster::{Counted, HostReports, PoolReports, PoolSays, Wanted, Wishes};
 use seaway_engine::{Handle, Phase};
-use seaway_plan::World;
+use seaway_model::fact::HostSays;
 use tokio::time::{sleep, timeout};
 
 const SAID_AFTER: Duration = Duration::from_millis(50);
@@ -27,11 +27,16 @@ pub(super) async fn say(reports: Arc<HostReports>, handle: Handle) {
     if let Ok(Err(_)) = timeout(SAID_FIRST, phase.wait_for(|it| *it == Phase::Serving)).await {
         return;
     }
+    let mut last: Option<HostSays> = None;
     loop {
         moved.mark_unchanged();
         let begin = Instant::now();
-        match handle.ask(World::said).await {
-            Some(Some(said)) => reports.say(said),
+        let before = last.clone();
+        match handle.ask(move |world| world.said_after(before.as_ref())).await {
+            Some(Some(said)) => {
+                reports.say(said.clone());
+                last = Some(said);
+            }
             Some(None) => {}
             None => return,
         }

@@ -108,12 +108,12 @@ impl Crashes {
                 .unwrap_or_else(|error| panic!("{of}: {method} {path}: {error}"));
         };
         ask(self, "POST", SERVICES, Some(service("shop", 80)));
-        let served = format!("{v4} Served=True NoEndpoints=True");
+        let served = format!("{v4} Served=True NoEndpoints=True NotAnnounced=False");
         self.comes_to(&format!("{of}: it is created"), &[(v4, "Held shop")], &[("shop", &served)]);
 
         let ports = json!({ "spec": { "ports": [{ "port": 81 }], "ipFamilyPolicy": "PreferDualStack" } });
         ask(self, "PATCH", &format!("{SERVICES}/shop"), Some(ports));
-        let both = format!("{v4} {v6} Served=True NoEndpoints=True");
+        let both = format!("{v4} {v6} Served=True NoEndpoints=True NotAnnounced=False");
         let addresses = [(v4, "Held shop"), (v6, "Held shop")];
         self.comes_to(&format!("{of}: it is changed"), &addresses, &[("shop", &both)]);
 

@@ -190,7 +190,7 @@ fn what_a_deposed_leader_has_sent_and_comes_late_changes_nothing() {
     let asks = |ip: &str| json!({ "seaway.dev/address": ip });
     let moved = json!({ "metadata": { "annotations": asks(other) } });
     let path = |name: &str| format!("{SERVICES}/{name}");
-    let served = |ip: &str| format!("{ip} Served=True NoEndpoints=True");
+    let served = |ip: &str| format!("{ip} Served=True NoEndpoints=True NotAnnounced=False");
     let create = |name: &str, ip: &str| rivals.ask("POST", SERVICES, Some(service(name, asks(ip))));
 
     // What the leader begins to write, what is done meanwhile, and what has to come of it.

@@ -137,6 +137,8 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
         let service = &seen["services"][0];
         let pools = seen["pools"].as_array().cloned().unwrap_or_default();
         service["connections"]["open"] == 1
+            && service["ready"] == true
+            && service["announced"]["reason"] == "NotAnnounced"
             && service["problems"] == serde_json::json!([])
             && seen["hosts"][0]["alive"] == "yes"
             && pools.iter().any(|it| it["ipv4"]["assigned"] == 1)
@@ -152,7 +154,16 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     let pools = seen["pools"].as_array().expect("a list");
     assert!(pools.iter().any(|it| it["name"] == "public" && it["ipv4"]["assigned"] == 1), "{seen}");
     let (table, noted) = plugin.run(&viewer, "status");
-    for part in ["default/echo", &ip, "a,b", "yes", "1 of 16", "given out by controller"] {
+    let not_announced = "announce: static in AddressPool public";
+    for part in [
+        "default/echo",
+        &ip,
+        "a,b",
+        "served, not announced",
+        not_announced,
+        "1 of 16",
+        "given out by controller",
+    ] {
         assert!(table.contains(part), "no {part}: {table}");
     }
     assert!(noted.contains("host b tells no counters: it runs in no pod"), "{noted}");
@@ -164,6 +175,14 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     for part in [&format!("{ip}  from pool public"), "a  serves it", "1 open", "  up, ", "Status: ready"] {
         assert!(told.contains(part), "no {part}: {told}");
     }
+    // The operator has given a router a route.
+    let says = r#"{"spec":{"announce":"static"}}"#;
+    scene.cluster.kubectl(&["patch", "addresspool", "public", "--type=merge", "-p", says]);
+    let announced = || plugin.status(&viewer)["services"][0]["announced"]["reason"].clone();
+    until("the Service says that it is announced", || announced() == "StaticRoute");
+    let (table, _) = plugin.run(&viewer, "status");
+    assert!(table.contains("yes") && !table.contains("not announced"), "{table}");
+
     let misspelt = plugin.try_run(&viewer, "explain ecko");
     assert!(String::from_utf8_lossy(&misspelt.stderr).contains("did you mean default/echo"), "{misspelt:?}");
 

@@ -47,7 +47,7 @@ fn a_controller_that_starts_anew_writes_nothing_and_nobody_notices_a_dead_api_se
 
     // Whoever starts anew does what was left undone.
     for name in ["shop", "second", "third", "later"] {
-        until("all is told of it", || told(name, "conditions[*].reason") == ["Served"]);
+        until("all is told of it", || told(name, "conditions[*].reason") == ["Served", "NotAnnounced"]);
     }
     scene.kill("controller");
     let before = ["services", "addresses"].map(|kind| versions(&scene, kind));

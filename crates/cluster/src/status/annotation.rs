@@ -62,6 +62,7 @@ mod tests {
             members: 0,
             problems: Vec::new(),
             pool: None,
+            announced: None,
             shown: Shown::default(),
             waits: None,
             takes_over: true,

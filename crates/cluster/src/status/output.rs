@@ -1,8 +1,13 @@
 //! What a Service should say of itself, folded from its Status and from what it says; pure.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
-use seaway_model::{Name, ObjectRef, Problem, Reason, Status, outcome::Shown};
+use seaway_model::{
+    Announced, Name, ObjectRef, Problem, Reason, Status, announced::ConditionStatus, outcome::Shown,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,6 +19,7 @@ use crate::{
 pub(crate) const PREFIX: &str = "seaway.dev/";
 const READY: &str = "seaway.dev/Ready";
 const PROBLEMS: &str = "seaway.dev/Problems";
+const ANNOUNCED: &str = "seaway.dev/Announced";
 /// With `VIP`, the API's default, kube-proxy on every node takes the address over before our socket sees it.
 const PROXY: &str = "Proxy";
 const VIP: &str = "VIP";
@@ -86,7 +92,9 @@ impl Output {
             ingress.extend(published.ingress.iter().filter(|it| is_shown(&status.shown, it)).cloned());
         }
         let mut conditions = vec![ready(status)];
+        // As [`Output::is_said_by`] compares them: their kinds the other way round.
         conditions.extend(problems(&status.problems));
+        conditions.extend(status.announced.as_ref().map(announced));
         let is_left = published.rival().is_some() || published.is_anothers() && !status.takes_over;
         Output { ingress: (!is_left).then_some(ingress), conditions }
     }
@@ -153,7 +161,7 @@ impl Output {
                     before.conditions.iter().find(|old| old.kind == it.kind && old.status == it.status);
                 json!({
                     "type": it.kind,
-                    "status": if it.status { "True" } else { "False" },
+                    "status": it.status.as_str(),
                     "reason": it.reason,
                     "message": it.message,
                     "lastTransitionTime": same.map_or(now, |old| &*old.since),
@@ -180,12 +188,14 @@ impl Output {
 impl Published {
     /// For people.
     pub(crate) fn sight(&self, namespace: Name, name: Name) -> ServiceSight {
-        let ready = self.conditions.iter().find(|it| *it.kind == *READY);
+        let said = |kind: &str| self.conditions.iter().find(|it| *it.kind == *kind);
+        let (ready, announced) = (said(READY), said(ANNOUNCED));
         ServiceSight {
             namespace,
             name,
             addresses: self.ingress.iter().map(|it| it.at.clone()).collect(),
-            ready: ready.map(|it| (it.status, it.reason.clone(), it.message.clone())),
+            ready: ready.map(|it| (it.status.is_true(), it.reason.clone(), it.message.clone())),
+            announced: announced.map(|it| (it.status, it.reason.clone(), it.message.clone())),
             problems: lines(&self.conditions).map(str::to_owned).collect(),
         }
     }
@@ -264,9 +274,19 @@ fn ready(status: &Status) -> Condition {
     };
     Condition {
         kind: READY.into(),
-        status: status.ready,
+        status: status.ready.into(),
         reason: reason.into(),
         message: message.into(),
+        since: Name::default(),
+    }
+}
+
+fn announced(announced: &Announced) -> Condition {
+    Condition {
+        kind: ANNOUNCED.into(),
+        status: announced.status,
+        reason: announced.reason.as_str().into(),
+        message: announced.message.as_str().into(),
         since: Name::default(),
     }
 }
@@ -287,188 +307,9 @@ fn problems(problems: &[Problem]) -> Option<Condition> {
     }
     Some(Condition {
         kind: PROBLEMS.into(),
-        status: true,
+        status: ConditionStatus::True,
         reason: first.reason.as_str().into(),
         message: message.into(),
         since: Name::default(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use seaway_model::{Kind, L4, Owner, outcome::Serving};
-
-    use super::*;
-    use crate::seen::Version;
-
-    fn object() -> ObjectRef {
-        ObjectRef::new(Kind::Service, "default", "shop")
-    }
-
-    fn status(addresses: &[&str], serving: &[&str], problems: &[&str]) -> Status {
-        let ip = |text: &&str| text.parse().expect("an address");
-        Status {
-            owner: Owner::Object { object: object(), uid: "u".into() },
-            addresses: addresses.iter().map(ip).collect(),
-            serving: serving.iter().map(|it| Serving { ip: ip(it), protocol: L4::Tcp, port: 80 }).collect(),
-            members: 2,
-            ready: addresses.len() == serving.len() && !addresses.is_empty(),
-            problems: problems
-                .iter()
-                .map(|it| Problem::new(object(), Reason::NoEndpoints, *it).fix("mend\nit"))
-                .collect(),
-            pool: None,
-            shown: Shown::default(),
-            waits: None,
-            takes_over: true,
-        }
-    }
-
-    /// As it reads once `output` was written.
-    fn written(output: &Output, before: &Published) -> Published {
-        let body = output.body(&object(), "u", before, "now");
-        let node = serde_json::json!({
-            "metadata": {
-                "name": "shop", "namespace": "default", "uid": "u", "resourceVersion": "2",
-                "managedFields": [{"manager": "seaway", "fieldsV1": {"f:status": {}}}],
-            },
-            "status": body["status"],
-        });
-        crate::decode::published(&crate::decode::tests::told(&node.to_string()))
-    }
-
-    #[test]
-    fn an_address_is_published_once_it_is_served_and_stays_when_hosts_vanish() {
-        let nothing = Published { uid: "u".into(), ..Published::default() };
-        let waiting = Output::of(&status(&["192.0.2.1"], &[], &[]), &nothing);
-        assert_eq!(waiting.ingress, Some(vec![]));
-        let said = written(&waiting, &nothing);
-        assert!(waiting.is_said_by(&said));
-        let served = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &said);
-        assert!(!served.is_said_by(&said));
-        let notes: Vec<String> = served.notes(&said).iter().map(ToString::to_string).collect();
-        assert_eq!(notes, ["AddressPublished: reachable at 192.0.2.1"]);
-        let said = written(&served, &said);
-        assert_eq!(said.ingress, [Ingress { at: "192.0.2.1".into(), mode: Some("Proxy".into()) }]);
-        assert!(served.is_said_by(&said) && served.notes(&said).is_empty());
-        let vanished = Output::of(&status(&["192.0.2.1"], &[], &[]), &said);
-        assert_eq!(vanished.ingress.map(|it| it[0].at.clone()), Some("192.0.2.1".into()));
-        assert_eq!((vanished.conditions[0].status, &*vanished.conditions[0].reason), (false, "NotServed"));
-        let gone = Output::none(&said);
-        assert!(!gone.is_said_by(&said));
-        assert_eq!(gone.notes(&said).len(), 1);
-        assert!(gone.is_said_by(&written(&gone, &said)));
-    }
-
-    #[test]
-    fn members_that_come_and_go_are_no_reason_to_write() {
-        let nothing = Published { uid: "u".into(), ..Published::default() };
-        let mut served = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
-        let said = written(&Output::of(&served, &nothing), &nothing);
-        served.members += 1;
-        assert!(Output::of(&served, &said).is_said_by(&said));
-    }
-
-    #[test]
-    fn each_problem_is_told_once_and_not_again_after_a_restart() {
-        let nothing = Published { uid: "u".into(), ..Published::default() };
-        let one = Output::of(&status(&[], &[], &["first"]), &nothing);
-        assert_eq!(
-            one.notes(&nothing).iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["NoEndpoints: Service default/shop: first mend it"]
-        );
-        let said = written(&one, &nothing);
-        assert!(one.is_said_by(&said), "{said:?}");
-        let two = Output::of(&status(&[], &[], &["first", "second"]), &said);
-        assert_eq!(two.notes(&said).len(), 1);
-        let none = Output::of(&status(&[], &[], &[]), &written(&two, &said));
-        assert_eq!(none.conditions.len(), 1);
-        assert_eq!(none.notes(&written(&two, &said)), []);
-    }
-
-    #[test]
-    fn what_others_wrote_first_is_taken_over_and_what_they_write_after_us_is_left_to_them() {
-        let metallb = Published {
-            address: None,
-            uid: "u".into(),
-            version: Version("1".into()),
-            ingress: vec![Ingress { at: "192.0.2.1".into(), mode: Some("VIP".into()) }],
-            conditions: Vec::new(),
-            ours: false,
-            held: false,
-            other: Some("metallb".into()),
-        };
-        let wanted = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
-        let taken = Output::of(&wanted, &metallb);
-        assert!(!taken.is_said_by(&metallb), "a VIP is made a Proxy");
-        assert_eq!(taken.ingress.as_ref().map(Vec::len), Some(1));
-        assert!(Output::none(&metallb).is_said_by(&metallb), "what we never wrote is not ours to clear");
-        let asked = Status { takes_over: false, ..wanted.clone() };
-        assert_eq!(Output::of(&asked, &metallb).ingress, None, "not without a word");
-        let fought = Published { ours: true, ..metallb };
-        assert_eq!(fought.rival().map(|it| &**it), Some("metallb"));
-        assert_eq!(Output::of(&wanted, &fought).ingress, None);
-    }
-
-    #[test]
-    fn a_cluster_that_knows_no_mode_is_not_written_to_for_ever_and_is_told() {
-        let nothing = Published { uid: "u".into(), ..Published::default() };
-        let wanted = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &nothing);
-        let mut said = written(&wanted, &nothing);
-        assert!(!lacks_the_mode(&status(&[], &[], &[]), &said));
-        // As an API server before 1.29 reads back what it was sent.
-        said.ingress[0].mode = None;
-        assert!(lacks_the_mode(&status(&[], &[], &[]), &said));
-        assert!(wanted.is_said_by(&said), "it would be dropped again");
-        let others = Published { ours: false, ..said };
-        assert!(
-            !lacks_the_mode(&status(&[], &[], &[]), &others),
-            "what somebody else wrote is no complaint of ours"
-        );
-    }
-
-    #[test]
-    fn an_address_is_told_as_the_service_wants_it_and_stays_so_while_nobody_has_asked() {
-        let nothing = Published { uid: "u".into(), ..Published::default() };
-        let suffix = || Shown::Suffixed("nip.io".into());
-        for (how, told) in [
-            (Shown::Proxy, r#"[{"ip":"192.0.2.1","ipMode":"Proxy"}]"#),
-            (Shown::Vip, r#"[{"ip":"192.0.2.1","ipMode":"VIP"}]"#),
-            (Shown::Name("shop.example".into()), r#"[{"hostname":"shop.example"}]"#),
-            (suffix(), r#"[{"hostname":"192.0.2.1.nip.io"}]"#),
-        ] {
-            let mut wanted = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
-            wanted.shown = how.clone();
-            let output = Output::of(&wanted, &nothing);
-            let body = output.body(&object(), "u", &nothing, "now");
-            assert_eq!(body["status"]["loadBalancer"]["ingress"].to_string(), told);
-            let said = written(&output, &nothing);
-            assert!(output.is_said_by(&said), "{how:?}");
-            if !matches!(how, Shown::Proxy | Shown::Vip) {
-                let restarted = Status { addresses: Vec::new(), serving: Vec::new(), ..wanted.clone() };
-                let kept = Output::of(&restarted, &said).ingress;
-                assert_eq!(kept.map(|it| it.len()), Some(1), "{how:?}");
-            }
-            // And from one to another.
-            let other = Status { shown: Shown::Name("other.example".into()), ..wanted };
-            assert!(!Output::of(&other, &said).is_said_by(&said));
-        }
-        let mut vip = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
-        vip.shown = Shown::Vip;
-        let mut said = written(&Output::of(&vip, &nothing), &nothing);
-        said.ingress[0].mode = None;
-        assert!(!lacks_the_mode(&vip, &said), "it is the API's default");
-    }
-
-    #[test]
-    fn a_condition_that_stays_keeps_its_moment() {
-        let nothing = Published { uid: "u".into(), ..Published::default() };
-        let first = Output::of(&status(&["192.0.2.1"], &[], &[]), &nothing);
-        let said = written(&first, &nothing);
-        let body = first.body(&object(), "u", &said, "later");
-        assert_eq!(body["status"]["conditions"][0]["lastTransitionTime"], "now");
-        let served = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &said);
-        let body = served.body(&object(), "u", &said, "later");
-        assert_eq!(body["status"]["conditions"][0]["lastTransitionTime"], "later");
-    }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::StreamExt;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{ListParams, WatchEvent};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, fact::FactRef};
 use tokio::{sync::mpsc, time::sleep};
 use tracing::info;
@@ -16,6 +16,7 @@ use super::{
     belief::{Belief, WITNESS},
     definition::Definition,
     known::{Key, Known, Parting},
+    part::Part,
     pulses::Hosts,
     secrets::Secrets,
     set_back::is_lower,
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     address,
-    answer::Answer,
+    answer::{Answer, INSTALL},
     connect::Cluster,
     decode::{self, Said},
     kinds::Watched,
@@ -42,6 +43,7 @@ const SHORT: Duration = Duration::from_secs(1);
 pub(super) struct Feed {
     pub(super) cluster: Cluster,
     pub(super) watched: &'static Watched,
+    pub(super) part: Part,
     changes: mpsc::Sender<Change>,
     pub(super) troubles: mpsc::Sender<Trouble>,
     pub(super) known: Known,
@@ -82,6 +84,7 @@ impl Feed {
         Feed {
             cluster,
             watched,
+            part: Part::All,
             changes,
             troubles,
             known,
@@ -100,10 +103,16 @@ impl Feed {
         }
     }
 
+    pub(super) fn about(self, part: Part) -> Feed {
+        Feed { part, ..self }
+    }
+
     /// What was told before this began: it is gone if no list has it. What is of another kind is another's.
     pub(super) fn recall(&mut self, fact: &Fact) {
         let reference = fact.reference();
-        let Some(key) = key_of(self.watched.kind, &reference) else { return };
+        let Some(key) = key_of(self.watched.kind, &reference).filter(|key| self.part.has(key)) else {
+            return;
+        };
         if let Fact::Host(report) = fact {
             self.hosts.say(report.clone());
         }
@@ -136,6 +145,7 @@ impl Feed {
         self.enter_epoch();
         self.known.begin();
         self.believed = self.belief.is_earned();
+        self.part.note_list();
         let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
         let mut addresses = Vec::new();
         let version = loop {
@@ -178,10 +188,6 @@ impl Feed {
         Ok(Ok(Some(version)))
     }
 
-    pub(super) fn selection(&self) -> ListParams {
-        ListParams { field_selector: self.watched.fields.map(str::to_owned), ..ListParams::default() }
-    }
-
     /// Hears of changes, watch after watch, until all has to be listed again.
     async fn follow(&mut self, mut version: String) -> Result<(), Over> {
         let mut cut = false;
@@ -198,7 +204,13 @@ impl Feed {
             };
             cut = true;
             match end {
-                _ if !self.is_needed() || self.belief.epoch() != self.epoch => return Ok(()),
+                _ if !self.is_needed() || self.belief.epoch() != self.epoch || self.part.is_due() => {
+                    return Ok(());
+                }
+                Some(Answer::Invalid(why)) if self.part.widen() => {
+                    info!(kind = %self.watched.kind, why, "all changes are watched, for definitions are older: {INSTALL}");
+                    return Ok(());
+                }
                 None if begun.elapsed() < SHORT => sleep(self.cluster.pace().first_retry).await,
                 None => {}
                 Some(Answer::Expired) => {
@@ -218,8 +230,7 @@ impl Feed {
 
     /// One watch, to its end: nothing, if it ended as watches do.
     async fn hear(&mut self, version: &mut String) -> Result<Option<Answer>, Over> {
-        let selection = self.selection();
-        let params = WatchParams { field_selector: selection.field_selector, ..WatchParams::default() };
+        let params = self.watched_from_now_on();
         let api = self.cluster.all(self.watched);
         let stream = match self.cluster.ask(api.watch(&params, version)).await {
             Ok(stream) => stream,
@@ -270,6 +281,7 @@ impl Feed {
                     told.version().clone_into(version);
                     self.put(&told).await?;
                 }
+                WatchEvent::Deleted(told) if self.part.is_narrow() => told.version().clone_into(version),
                 WatchEvent::Deleted(told) => {
                     told.version().clone_into(version);
                     self.remove(&key(&told), told.version()).await?;
@@ -284,6 +296,9 @@ impl Feed {
 
     pub(super) async fn put(&mut self, told: &Told) -> Result<(), Over> {
         let key = key(told);
+        if !self.part.has(&key) {
+            return Ok(());
+        }
         self.known.note(&key, told.version());
         if let Some(secrets) = &mut self.secrets {
             if !secrets.wants(&key) {
@@ -387,7 +402,7 @@ impl Feed {
 
     pub(super) async fn sync(&mut self) -> Result<(), Over> {
         // What was listed is of a time that never was.
-        if self.belief.epoch() != self.epoch {
+        if self.belief.epoch() != self.epoch || !self.part.speaks_for_its_kind() {
             return Ok(());
         }
         match std::mem::replace(&mut self.synced, true) {

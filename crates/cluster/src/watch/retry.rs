@@ -51,14 +51,21 @@ impl Feed {
             problem.message = format!("{}; the last known state stays in use", problem.message);
         }
         let passing = answer.passes();
-        if matches!((&answer, watched.need), (Answer::NotFound, Need::Foreign)) {
+        let is_missed = match watched.need {
+            Need::Required | Need::Offered => true,
+            Need::Foreign => answer != Answer::NotFound,
+            Need::Reported => !missing,
+        };
+        if !is_missed {
             debug!("{}", problem.message);
             // It answers, which it may not have done before.
             let (failures, missing) = (self.failures, self.missing);
+            // To be refused again is no permission, by which others would ask at once.
+            self.forbidden &= !matches!(answer, Answer::Forbidden(_));
             self.well().await?;
             (self.failures, self.missing) = (failures, missing);
         // A watch that was cut once is begun again, and nobody need know.
-        } else if self.failures > 1 || !self.synced || !passing {
+        } else if self.part.speaks_for_its_kind() && (self.failures > 1 || !self.synced || !passing) {
             debug!("{}", problem.message);
             self.troubled = true;
             self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| Over)?;

@@ -4,6 +4,7 @@ mod access;
 mod equal;
 mod hosts;
 mod leases;
+mod many_hosts;
 mod policies;
 mod restarts;
 mod scene;

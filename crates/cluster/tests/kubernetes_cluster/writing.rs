@@ -151,6 +151,7 @@ impl Told {
             ready: served,
             problems: problems.collect(),
             pool: None,
+            announced: None,
             shown: seaway_model::outcome::Shown::default(),
             waits: None,
             takes_over: true,

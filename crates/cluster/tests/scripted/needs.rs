@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{Pace, Wanted};
+use seaway_cluster::{Pace, Pulses, Wanted};
 use seaway_model::{Kind, ObjectRef};
 
 use crate::{
     server::{Answer, event, list, pace, status},
-    watches::{begin_at, certificate, pool},
+    watches::{begin_as, begin_as_host, begin_at, certificate, pool},
 };
 
 /// Longer than any test.
@@ -91,6 +91,108 @@ async fn a_kind_that_is_absent_is_asked_for_as_soon_as_it_is_defined() {
     }
     let of_definition = asked.iter().filter(|it| it.contains("metadata.name%3Dipaddresspools.metallb.io"));
     assert_eq!(of_definition.count(), 2, "{asked:?}");
+}
+
+/// An L2Advertisement, as MetalLB has it.
+fn advertisement(name: &str, version: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"metallb.io/v1beta1","kind":"L2Advertisement","metadata":{{"name":"{name}","namespace":"default","uid":"u","resourceVersion":"{version}"}},"spec":{{"ipAddressPools":["p"]}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn announcements_of_metallb_are_reported_once_each_while_they_are_there() {
+    let events =
+        vec![event("MODIFIED", &advertisement("lan", "14")), event("DELETED", &advertisement("lan", "15"))];
+    let scripts = vec![(
+        "/l2advertisements?",
+        vec![Answer::Whole(200, list("13", &[advertisement("lan", "13")])), Answer::Stream(events)],
+    )];
+    let mut heard = begin_as(Pulses::Felt, pace(), Kind::L2Advertisement, &[], scripts).await;
+    let told = "Unsupported: Seaway does not act on it";
+    assert!(heard.next().await.starts_with(told));
+    assert_eq!(heard.next().await, "synced");
+    assert!(heard.next().await.starts_with(told), "the same, for it was changed");
+    assert_eq!(heard.next().await, "well", "it was deleted");
+    assert!(heard.asked().await.contains("/namespaces/default/"), "as MetalLB reads its own namespace only");
+}
+
+#[tokio::test]
+async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldom() {
+    let missing = || Answer::Whole(404, status(404, "NotFound", "page not found"));
+    let mut answers: Vec<Answer> = (0..20).map(|_| forbidden()).collect();
+    answers.extend([missing(), missing(), Answer::Whole(200, list("13", &[advertisement("lan", "13")]))]);
+    let scripts = vec![("/l2advertisements?", answers), ("/bgppeers?", vec![forbidden()])];
+    let mut heard = begin_as(Pulses::Felt, pace(), Kind::L2Advertisement, &[], scripts).await;
+    assert_eq!(heard.next().await, "synced", "what may not be seen counts as none");
+    assert!(heard.next().await.starts_with("Unsupported"), "and no refusal was told before");
+
+    // One refusal does not have the other kind ask at once, and again.
+    let patient = Pace { first_retry: NEVER, look_for: NEVER, ..pace() };
+    let refused = || (0..9).map(|_| forbidden()).collect();
+    let scripts = vec![("/l2advertisements?", refused()), ("/bgppeers?", refused())];
+    let mut heard = begin_as(Pulses::Felt, patient, Kind::BGPPeer, &[], scripts).await;
+    assert_eq!(heard.next().await, "synced");
+    let mut asked = vec![heard.asked().await];
+    asked.extend(std::iter::from_fn(|| heard.asked.try_recv().ok()));
+    let most = asked.iter().filter(|it| it.contains("bgppeers")).count();
+    assert!(most <= 2, "before the API server was believed, and after: {asked:?}");
+}
+
+fn host(name: &str, version: &str, address: &str) -> String {
+    format!(
+        r#"{{"apiVersion":"seaway.dev/v1alpha1","kind":"LoadBalancerHost","metadata":{{"name":"{name}","resourceVersion":"{version}"}},"status":{{"addresses":["{address}"],"applied":"{version}"}}}}"#
+    )
+}
+
+/// What the host `me` is told of itself: nothing.
+fn of_itself() -> (&'static str, Vec<Answer>) {
+    ("metadata.name%3Dme", vec![Answer::Whole(200, list("5", &[])), Answer::Stream(Vec::new())])
+}
+
+#[tokio::test]
+async fn a_host_hears_of_others_when_their_addresses_change_and_of_nothing_else() {
+    let events = vec![
+        event("ADDED", &host("b", "6", "10.0.0.2")),
+        // It matches no more: that is no deletion.
+        event("DELETED", &host("b", "7", "10.0.0.2")),
+        event("ADDED", &host("c", "8", "10.0.0.3")),
+    ];
+    let known = [host("b", "3", "10.0.0.1"), host("me", "4", "10.0.0.9")];
+    let scripts = vec![
+        of_itself(),
+        ("status.addressesChanged%3Dtrue", vec![Answer::Stream(events)]),
+        ("/loadbalancerhosts?", vec![Answer::Whole(200, list("5", &known))]),
+    ];
+    let mut heard = begin_as_host(scripts).await;
+    for told in ["put b", "synced", "put b", "put c"] {
+        assert_eq!(heard.next().await, told);
+    }
+    let mut asked = Vec::new();
+    for _ in 0..4 {
+        asked.push(heard.asked().await);
+    }
+    let watches = asked.iter().filter(|it| it.contains("watch=true"));
+    assert_eq!(watches.clone().count(), 2, "of itself and of others: {asked:?}");
+    assert!(watches.clone().all(|it| it.contains("fieldSelector=")), "{asked:?}");
+}
+
+#[tokio::test]
+async fn where_definitions_are_older_a_host_hears_of_all_that_others_say() {
+    let unknown = r#"field label not supported: status.addressesChanged"#;
+    let known = || Answer::Whole(200, list("5", &[host("b", "3", "10.0.0.1")]));
+    let scripts = vec![
+        of_itself(),
+        ("status.addressesChanged%3Dtrue", vec![Answer::Whole(400, status(400, "BadRequest", unknown))]),
+        (
+            "/loadbalancerhosts?",
+            vec![known(), known(), Answer::Stream(vec![event("DELETED", &host("b", "9", "10.0.0.1"))])],
+        ),
+    ];
+    let mut heard = begin_as_host(scripts).await;
+    for told in ["put b", "synced", "put b", "gone b"] {
+        assert_eq!(heard.next().await, told);
+    }
 }
 
 fn service(name: &str, version: u64) -> String {

@@ -45,10 +45,28 @@ pub(crate) async fn begin_at(
     known: &[Fact],
     scripts: Vec<(&'static str, Vec<Answer>)>,
 ) -> Heard {
+    begin_as(Pulses::Unheeded, pace, kind, known, scripts).await
+}
+
+pub(crate) async fn begin_as(
+    pulses: Pulses,
+    pace: Pace,
+    kind: Kind,
+    known: &[Fact],
+    scripts: Vec<(&'static str, Vec<Answer>)>,
+) -> Heard {
     let (cluster, asked, folder) = server_at(pace, scripts).await;
     let (tell, changes) = mpsc::channel(64);
-    let watch = cluster.watch_from(known.iter(), tell, Pulses::Unheeded);
+    let watch = cluster.watch_from(known.iter(), tell, pulses);
     Heard { changes, asked, kind, watch, _folder: folder }
+}
+
+/// As the host `me` does.
+pub(crate) async fn begin_as_host(scripts: Vec<(&'static str, Vec<Answer>)>) -> Heard {
+    let (cluster, asked, folder) = server_at(pace(), scripts).await;
+    let (tell, changes) = mpsc::channel(64);
+    let watch = cluster.watch_as_host(&"me".into(), std::iter::empty(), tell);
+    Heard { changes, asked, kind: Kind::LoadBalancerHost, watch, _folder: folder }
 }
 
 impl Heard {

@@ -173,6 +173,7 @@ mod tests {
             ready: true,
             problems: Vec::new(),
             pool: None,
+            announced: None,
             shown: seaway_model::outcome::Shown::default(),
             waits: None,
             takes_over: true,

@@ -8,6 +8,7 @@
 //!   addresses: [192.0.2.0/28, 198.51.100.7-198.51.100.9, 2001:db8::5]   # or `hosts: true`
 //!   controlPlanes: false      # with `hosts`, in a cluster: those of control planes, too
 //!   reservedPorts: []         # with `hosts`, in a cluster: ports of the machines that Services may have
+//!   announce: static          # not with `hosts`: a router has a route to hosts, or another program announces them
 //!   autoAssign: true          # used by Services that name no pool
 //!   avoidBuggyIPs: false      # leave out .0 and .255
 //!   priority: 0               # lower is asked first; 0 comes last
@@ -20,7 +21,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ipnet::IpNet;
 use seaway_model::{
-    Fact, IpRange, Kind, Name, ObjectRef,
+    Announce, Fact, IpRange, Kind, Name, ObjectRef,
     fact::{AddressPool, Meta, Selector, Term},
 };
 
@@ -46,10 +47,32 @@ pub(super) fn ours(root: &Field<'_>) -> Option<Vec<Fact>> {
     for field in only_of_hosts.iter().filter(|field| !hosts && field.is_set()) {
         field.forbidden("may only be set when `hosts` is true");
     }
+    let announce = announce(&spec.child("announce"), hosts);
     let read = pool(&spec, &spec, naming.kind, meta, ranges)?;
     let control_planes = only_of_hosts[0].bool().unwrap_or(false);
     let reserved_ports = only_of_hosts[1].items().filter_map(|item| item.port()).collect();
-    Some(vec![Fact::AddressPool(Arc::new(AddressPool { hosts, control_planes, reserved_ports, ..read }))])
+    Some(vec![Fact::AddressPool(Arc::new(AddressPool {
+        hosts,
+        control_planes,
+        reserved_ports,
+        announce,
+        ..read
+    }))])
+}
+
+/// Hosts answer for their own addresses: there is nothing to say.
+fn announce(field: &Field<'_>, hosts: bool) -> Option<Announce> {
+    let word = field.name()?;
+    if hosts {
+        field.forbidden("may not be set when `hosts` is true: hosts answer for their own addresses");
+        return None;
+    }
+    let found = Announce::WORDS.iter().find(|(name, _)| *name == word);
+    if found.is_none() {
+        let words: Vec<&str> = Announce::WORDS.iter().map(|(name, _)| *name).collect();
+        field.unsupported_near(word, &words);
+    }
+    found.map(|(_, announce)| *announce)
 }
 
 pub(super) fn metallb(root: &Field<'_>) -> Option<Vec<Fact>> {
@@ -96,6 +119,7 @@ fn pool(
         hosts: false,
         control_planes: false,
         reserved_ports: BTreeSet::new(),
+        announce: None,
         auto_assign,
         avoid_buggy,
         priority,
@@ -202,6 +226,8 @@ mod tests {
         let open =
             pool(&format!("{OURS}spec: {{hosts: true, controlPlanes: true, reservedPorts: [22, 6443]}}\n"));
         assert_eq!((open.control_planes, open.reserved_ports), (true, [22, 6443].into()));
+        let routed = pool(&format!("{OURS}spec: {{addresses: [10.0.0.1], announce: static}}\n"));
+        assert_eq!((routed.announce, read.announce), (Some(Announce::Static), None));
     }
 
     #[test]
@@ -232,6 +258,21 @@ mod tests {
                 OURS,
                 "spec: {addresses: [10.0.0.1], controlPlanes: true}\n",
                 "4 spec.controlPlanes: Forbidden: may only be set when `hosts` is true",
+            ),
+            (
+                OURS,
+                "spec: {addresses: [10.0.0.1], announce: statc}\n",
+                "4 spec.announce: Unsupported value: \"statc\": supported values: \"static\" (did you mean \"static\"?)",
+            ),
+            (
+                OURS,
+                "spec: {addresses: [10.0.0.1], announce: bgp}\n",
+                "4 spec.announce: Unsupported value: \"bgp\": supported values: \"static\"",
+            ),
+            (
+                OURS,
+                "spec: {hosts: true, announce: static}\n",
+                "4 spec.announce: Forbidden: may not be set when `hosts` is true: hosts answer for their own addresses",
             ),
             (
                 OURS,

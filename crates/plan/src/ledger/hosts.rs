@@ -141,6 +141,11 @@ impl Ledger {
         if self.hosts.put_node(name, node) { self.hear_all() } else { Touched::default() }
     }
 
+    /// A serving host reports it as its own.
+    pub fn is_of_host(&self, ip: IpAddr) -> bool {
+        self.hosts.whose(ip).is_some()
+    }
+
     /// An address of a machine, as it reports or as its Node says.
     pub fn is_hosts_own(&self, ip: IpAddr) -> bool {
         let hosts = &self.hosts;

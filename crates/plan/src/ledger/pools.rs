@@ -10,7 +10,7 @@ use seaway_model::{
     IpRange, Kind, ObjectRef, Problem, Reason, config::PoolRules, fact::AddressPool, load_balancer::Family,
 };
 
-use super::claim::Claim;
+use super::{Ledger, claim::Claim};
 
 /// The pool that is there without being written, in a folder.
 pub(super) const HOSTS: &str = "hosts";
@@ -33,6 +33,7 @@ impl Default for Pools {
             hosts: true,
             control_planes: false,
             reserved_ports: BTreeSet::new(),
+            announce: None,
             auto_assign: true,
             avoid_buggy: false,
             priority: 0,
@@ -96,6 +97,13 @@ impl Pools {
             (last, pool.priority, for_all, pool.created, pool.object.name.clone(), pool.object.clone())
         });
         self.problems = overlaps(self.by_object.values());
+    }
+}
+
+impl Ledger {
+    /// Ours and MetalLB's.
+    pub fn pools_called<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a AddressPool> {
+        self.pools.ordered().filter(move |pool| pool.object.name.as_str() == name)
     }
 }
 

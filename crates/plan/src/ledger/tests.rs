@@ -37,6 +37,7 @@ fn pool(name: &str, ranges: &[&str]) -> AddressPool {
         hosts: false,
         control_planes: false,
         reserved_ports: BTreeSet::new(),
+        announce: None,
         auto_assign: true,
         avoid_buggy: false,
         priority: 0,

@@ -8,7 +8,7 @@ use seaway_model::{
     outcome::Serving,
 };
 
-use super::World;
+use super::{World, announced::by_hosts};
 use crate::{
     front_door::{self, Effects, FrontDoor, FrontDoorView},
     index::{Given, ServiceKey},
@@ -235,6 +235,7 @@ impl World {
             members: self.door.guests.pools().values().map(|pool| pool.members.len()).sum(),
             problems: problems.into_iter().collect(),
             pool: None,
+            announced: Some(by_hosts()),
             shown: seaway_model::outcome::Shown::default(),
             waits: None,
             takes_over: true,
@@ -259,6 +260,7 @@ impl World {
                 members: told.members,
                 problems: self.reported.get(&owner.object()).into_iter().flatten().cloned().collect(),
                 pool: None,
+                announced: told.leads.then(by_hosts),
                 shown: seaway_model::outcome::Shown::default(),
                 waits: None,
                 takes_over: true,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use seaway_model::{
-    AddressState, Dirt, LoadBalancer, Name, Owner, Problem, Reason, Unit,
+    Address, AddressState, Dirt, LoadBalancer, Name, Owner, Problem, Reason, Unit,
     fact::{FamilyPolicy, HostReport, HostSays, NotServed},
     load_balancer::{Bind, Family},
     outcome::Serving,
@@ -223,6 +223,25 @@ impl World {
             }
         }
         Some(said)
+    }
+
+    /// As [`World::said`]; or as it was said `before`, where this host is only further than it was and nobody waits for that:
+    /// no address that it serves was written since, and none that is being released.
+    pub fn said_after(&self, before: Option<&HostSays>) -> Option<HostSays> {
+        let said = self.said()?;
+        let Some(before) = before else { return Some(said) };
+        let is_further = before.applied != 0
+            && before.applied < said.applied
+            && HostSays { applied: said.applied, ..before.clone() } == said;
+        if !is_further {
+            return Some(said);
+        }
+        let serves = |address: &Address| address.owners.iter().any(|owner| !self.is_away(owner));
+        let is_waited_for = |ip: IpAddr| {
+            self.addresses.get(&ip).is_some_and(|it| it.state == AddressState::Releasing || serves(it))
+        };
+        let waited_for = self.written_between(before.applied, said.applied).any(is_waited_for);
+        Some(if waited_for { said } else { before.clone() })
     }
 
     fn serves_here(&self, owner: &Owner, ip: IpAddr) -> bool {

@@ -73,6 +73,8 @@ impl World {
             false => load_balancer.binds.iter().filter_map(Bind::ip).collect(),
         };
         problems.extend(self.told_of_excluded_hosts(state));
+        let is_object = matches!(owner, Owner::Object { .. });
+        let announced = is_object.then(|| self.announced(state, &addresses, is_in_cloud));
         let wanted =
             self.wanted_binds(state, &serving) * state.demand.as_ref().map_or(0, |it| it.ports.len());
         Some(Status {
@@ -84,6 +86,7 @@ impl World {
             members: state.planned.members,
             problems: problems.into_iter().collect(),
             pool: state.grant.as_ref().map(|it| it.pool.clone()),
+            announced,
             shown: state.demand.as_ref().map(|it| it.shown()).unwrap_or_default(),
             waits: match self.awaits_adoption(owner) {
                 Some(why) => Some(format!("not adopted: {}", why.why()).into()),

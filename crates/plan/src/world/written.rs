@@ -235,9 +235,15 @@ impl World {
         }
     }
 
+    /// It is served by other hosts alone, whose pods it has.
+    pub(super) fn is_away(&self, owner: &Owner) -> bool {
+        self.owners.get(owner).is_some_and(|it| it.planned.nobody_here)
+    }
+
     pub(super) fn present(&self) -> Present {
-        let away = |owner: &Owner| self.owners.get(owner).is_some_and(|it| it.planned.nobody_here);
-        let held = |it: &&Arc<Address>| it.state == AddressState::Held && !it.owners.iter().all(away);
+        let held = |it: &&Arc<Address>| {
+            it.state == AddressState::Held && !it.owners.iter().all(|owner| self.is_away(owner))
+        };
         let addresses = self.addresses.values().filter(held).map(|it| (it.ip, it.owners.clone())).collect();
         // What is not understood is not applied, nor is what came after it known to be.
         let unknown = self.unknown.values().map(|it| it.version.saturating_sub(1)).min();

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod adoption;
+mod announced;
 mod cloud_defaults;
 mod clouds;
 mod draining;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     Change, Config, Desired, Dirt, Fact, Name, Outcome, Reason, Unit,
+    announced::{AnnouncedReason, ConditionStatus},
     config::{CloudDefaults, CloudPlace, FloatingSubnet, Orphans},
     fact::{Endpoint, Meta, Node, Service},
     load_balancer::{Balance, Bind, Family, LoadBalancer, Outside, Protocol},
@@ -212,6 +213,8 @@ fn its_address_is_what_the_cloud_gave_and_none_of_our_pools() {
     let dirt = world.apply(Change::Outcome(outcome));
     assert!(dirt.contains(&Dirt::Unit(Unit::Status(owner(&shop)))), "{dirt:?}");
     assert_eq!((status(&world).addresses, status(&world).ready), (vec![ip("203.0.113.10")], true));
+    let announced = status(&world).announced.map(|it| (it.status, it.reason));
+    assert_eq!(announced, Some((ConditionStatus::True, AnnouncedReason::Cloud)), "by the cloud");
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use seaway_model::{
     Address, AddressState, Change, Desired, Dirt, Fact, L4, ListenerId, Outcome, Problem, Reason, Time, Unit,
-    fact::{FactRef, HostReport, HostSays, Service, TargetPort},
+    fact::{Endpoint, FactRef, HostReport, HostSays, Service, TargetPort},
     load_balancer::Bind,
     outcome::{Serving, UnitState},
 };
 use seaway_plan::World;
-use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, service, shop};
+use seaway_testkit::facts::{HOST, endpoint, host, ip, owner, pool, put, put_slice, service, shop, slice};
 
 use super::scene::{PUBLIC, heard, held, on_host, present, unit, written};
 
@@ -167,4 +167,47 @@ fn what_was_looked_up_before_the_last_change_is_not_believed_after_it() {
     world.apply(at(8, &["192.0.2.17"]));
     let said = world.said().expect("a host");
     assert_eq!((said.applied, said.held), (9, vec![]));
+}
+
+/// 500 hosts do not write 500 times that they do not serve something.
+#[test]
+fn a_host_that_is_only_further_writes_nothing_while_nobody_waits_for_it() {
+    let near = Service { local_only: true, ..service("near", &[("", 80, TargetPort::Number(80))]) };
+    let elsewhere = Endpoint { node: Some("b".into()), ..endpoint("10.244.1.7") };
+    let pods = put_slice(&slice("near", ("", 80), vec![elsewhere]));
+    let mut world = on_host(vec![pool(PUBLIC), put(&near), pods, host(&["10.0.0.5"], &[])]);
+    let applied = |applied| {
+        let addresses = vec![ip("10.0.0.5")];
+        heard(HostReport { host: HOST.into(), addresses, applied, ..HostReport::default() })
+    };
+    world.apply(applied(5));
+    let said = world.said().expect("a host");
+    assert_eq!(said.applied, 5);
+
+    world.apply(written("192.0.2.18", &[&near], AddressState::Held, 6));
+    assert_eq!(present(&world), [""; 0], "no pod of it is here");
+    world.apply(applied(6));
+    assert_eq!(world.said().map(|it| it.applied), Some(6));
+    assert_eq!(world.said_after(Some(&said)), Some(said.clone()), "and nobody has to know");
+    assert_eq!(world.said_after(None).map(|it| it.applied), Some(6), "at the first time all is said");
+
+    // Whoever gives it to another Service waits for all hosts.
+    world.apply(written("192.0.2.18", &[], AddressState::Releasing, 7));
+    world.apply(applied(7));
+    assert_eq!(world.said_after(Some(&said)).map(|it| it.applied), Some(7));
+
+    // What it serves is waited for.
+    let shop = shop();
+    world.apply(put(&shop));
+    world.apply(written("192.0.2.17", &[&shop], AddressState::Held, 8));
+    let said = world.said_after(Some(&said)).expect("a host");
+    let holds = [ip("192.0.2.17")].into();
+    let addresses = vec![ip("10.0.0.5")];
+    let now = HostReport { host: HOST.into(), addresses, holds, applied: 8, ..HostReport::default() };
+    world.apply(heard(now));
+    let serving = vec![Serving { ip: ip("192.0.2.17"), protocol: L4::Tcp, port: 8080 }];
+    let unit = unit(&owner(&shop));
+    let outcome = Outcome { unit, state: UnitState::Done, facts: vec![], problems: vec![], serving };
+    world.apply(Change::Outcome(outcome));
+    assert_eq!(world.said_after(Some(&said)).map(|it| it.applied), Some(8));
 }

@@ -42,6 +42,7 @@ fn of_hosts(controls: bool) -> Change {
         hosts: true,
         control_planes: controls,
         reserved_ports: [].into(),
+        announce: None,
         auto_assign: true,
         avoid_buggy: false,
         priority: 0,

@@ -1,0 +1,137 @@
+//! Which objects of a kind one watch is about. A host hears of its own LoadBalancerHost whatever changes in it, and of those of
+//! other hosts only when their addresses change: what else they say changes with every Address, and 500 hosts that hear of
+//! 500 others would be told 250,000 times of each.
+//!
+//! ```text
+//!     another host has other addresses ─► it writes addressesChanged: true ─► ADDED      its addresses are told
+//!                                         … and takes it back a second later ─► DELETED  nothing new
+//! ```
+//! A deletion is not heard in this way. What hosts say that are gone stays known until their Node is deleted, or until all
+//! is listed again, after an hour at most: no member may be at their addresses meanwhile.
+
+use std::time::{Duration, Instant};
+
+use kube::api::{ListParams, WatchParams};
+use seaway_model::Name;
+
+use super::{feed::Feed, known::Key};
+
+/// What a host writes for a moment.
+const CHANGED: &str = "status.addressesChanged=true";
+/// All is listed again after this: deletions are noticed then.
+const WHOLE: Duration = Duration::from_secs(3_600);
+
+#[derive(Debug, Default)]
+pub(crate) enum Part {
+    /// All of a kind.
+    #[default]
+    All,
+    /// The object of this host.
+    Own(Name),
+    /// Those of all hosts but this one.
+    Others {
+        own: Name,
+        /// The API server can select them by a field of their status.
+        narrow: bool,
+        listed: Option<Instant>,
+    },
+}
+
+impl Part {
+    pub(super) fn others(own: Name) -> Part {
+        Part::Others { own, narrow: true, listed: None }
+    }
+
+    pub(super) fn has(&self, key: &Key) -> bool {
+        match self {
+            Part::All => true,
+            Part::Own(own) => key.name == *own,
+            Part::Others { own, .. } => key.name != *own,
+        }
+    }
+
+    /// Its watch hears only of what matches, and of what matches no more as if it were deleted.
+    pub(super) fn is_narrow(&self) -> bool {
+        matches!(self, Part::Others { narrow: true, .. })
+    }
+
+    /// The API server does not know the field by which it was asked to select: true if it is asked for all from now on.
+    pub(super) fn widen(&mut self) -> bool {
+        match self {
+            Part::Others { narrow, .. } => std::mem::take(narrow),
+            _ => false,
+        }
+    }
+
+    /// Another watch tells of the kind as a whole: that it is told, and what is wrong with it.
+    pub(super) fn speaks_for_its_kind(&self) -> bool {
+        !matches!(self, Part::Own(_))
+    }
+
+    pub(super) fn note_list(&mut self) {
+        if let Part::Others { listed, .. } = self {
+            *listed = Some(Instant::now());
+        }
+    }
+
+    /// Deletions may have been missed for too long.
+    pub(super) fn is_due(&self) -> bool {
+        match self {
+            Part::Others { narrow: true, listed: Some(listed), .. } => listed.elapsed() > WHOLE,
+            _ => false,
+        }
+    }
+}
+
+/// By which fields a host watches LoadBalancerHosts: its own, and those of others.
+pub fn selectors_of_host(host: &Name) -> [String; 2] {
+    [of_name(host), CHANGED.to_owned()]
+}
+
+fn of_name(name: &Name) -> String {
+    format!("metadata.name={name}")
+}
+
+impl Feed {
+    /// What is listed.
+    pub(super) fn selection(&self) -> ListParams {
+        let fields = match &self.part {
+            Part::Own(name) => Some(of_name(name)),
+            Part::All | Part::Others { .. } => self.watched.fields.map(str::to_owned),
+        };
+        ListParams { field_selector: fields, ..ListParams::default() }
+    }
+
+    /// What is watched from then on.
+    pub(super) fn watched_from_now_on(&self) -> WatchParams {
+        let fields = match self.part.is_narrow() {
+            true => Some(CHANGED.to_owned()),
+            false => self.selection().field_selector,
+        };
+        WatchParams { field_selector: fields, ..WatchParams::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_hears_of_its_own_object_by_one_watch_and_of_all_others_by_the_other() {
+        let key = |name: &str| Key { namespace: Name::default(), name: name.into() };
+        let (own, others) = (Part::Own("a".into()), Part::others("a".into()));
+        for (name, is_own) in [("a", true), ("b", false)] {
+            assert_eq!((own.has(&key(name)), others.has(&key(name))), (is_own, !is_own), "{name}");
+            assert!(Part::All.has(&key(name)));
+        }
+        assert!(others.speaks_for_its_kind() && !own.speaks_for_its_kind());
+    }
+
+    #[test]
+    fn where_the_field_is_not_known_all_is_watched() {
+        let mut others = Part::others("a".into());
+        assert!(others.is_narrow() && others.widen());
+        assert!(!others.is_narrow() && !others.widen(), "that is no news then");
+        assert!(!Part::All.widen());
+    }
+}

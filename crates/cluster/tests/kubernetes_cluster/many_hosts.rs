@@ -1,0 +1,286 @@
+//! What one more Service costs where there are many hosts: writes, and events of watches, as the API server counts them.
+//!
+//! Each of the simulated hosts watches what a host watches of LoadBalancerHosts and Addresses, and writes what it has applied
+//! as a host does. Counts are asserted; the CPU is printed.
+
+use std::{
+    collections::HashMap,
+    fs,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use futures::StreamExt;
+use kube::{
+    Api, Client,
+    api::{PostParams, WatchEvent, WatchParams},
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use seaway_cluster::{HostReports, Pulses, Running, selectors_of_host};
+use seaway_model::{Change, Fact, Name, fact::HostSays};
+use seaway_testkit::{kubernetes, skip};
+use serde_json::json;
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
+
+use crate::scene::{PACE, PATIENCE, Scene, connect, eventually};
+
+const HOSTS: usize = 500;
+const SERVICES: usize = 2;
+
+fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("seaway.dev", "v1alpha1", kind);
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+}
+
+/// What the API server counts.
+async fn counters(client: &Client) -> HashMap<String, f64> {
+    let request = http::Request::get("/metrics").body(Vec::new()).expect("a request");
+    let text = client.request_text(request).await.expect("it tells its counters");
+    let lines = text.lines().filter(|it| !it.starts_with('#'));
+    lines
+        .filter_map(|it| it.rsplit_once(' '))
+        .filter_map(|(of, it)| Some((of.to_owned(), it.parse().ok()?)))
+        .collect()
+}
+
+fn sum(counters: &HashMap<String, f64>, name: &str, words: &[&str]) -> f64 {
+    let of = |it: &str| it.starts_with(name) && words.iter().all(|word| it.contains(word));
+    counters.iter().filter(|(it, _)| of(it)).map(|(_, count)| count).sum()
+}
+
+fn writes(counters: &HashMap<String, f64>) -> f64 {
+    let verbs = ["APPLY", "CREATE", "POST", "PATCH", "PUT", "UPDATE"];
+    let of = |verb: &str| {
+        sum(counters, "apiserver_request_total{", &["loadbalancerhosts", &format!("verb=\"{verb}\"")])
+    };
+    verbs.into_iter().map(of).sum()
+}
+
+fn events(counters: &HashMap<String, f64>, resource: &str) -> f64 {
+    sum(counters, "apiserver_watch_events_total{", &["seaway.dev", &format!("\"{resource}\"")])
+}
+
+/// Of this process, in seconds.
+fn cpu() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("Linux tells it");
+    let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+    let ticks = |at: usize| fields[at].parse::<f64>().expect("a number");
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+fn open_files() -> usize {
+    let limits = fs::read_to_string("/proc/self/limits").expect("Linux tells it");
+    let line = limits.lines().find(|it| it.starts_with("Max open files")).expect("a limit");
+    line.split_whitespace().nth(3).and_then(|it| it.parse().ok()).unwrap_or(usize::MAX)
+}
+
+/// Passes on what a watch tells, and begins it again where it was when it ends.
+async fn follow(
+    of: Api<DynamicObject>,
+    fields: Option<String>,
+    mut version: String,
+    tell: mpsc::UnboundedSender<u64>,
+) {
+    loop {
+        let params = WatchParams { field_selector: fields.clone(), ..WatchParams::default() };
+        let Ok(stream) = of.watch(&params, &version).await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let mut stream = std::pin::pin!(stream);
+        while let Some(Ok(event)) = stream.next().await {
+            match event {
+                WatchEvent::Added(it) | WatchEvent::Modified(it) | WatchEvent::Deleted(it) => {
+                    version = it.metadata.resource_version.unwrap_or_default();
+                    let _ = tell.send(version.parse().unwrap_or_default());
+                }
+                WatchEvent::Bookmark(it) => version = it.metadata.resource_version,
+                WatchEvent::Error(error) => panic!("a watch: {error:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none_of_the_others() {
+    if open_files() < 8 * HOSTS {
+        return skip(None, "500 hosts need 4000 open files: ulimit -n");
+    }
+    let Some(scene) = Scene::alone() else { return };
+    scene.cluster.define(seaway_cluster::crds::definitions());
+    let client = kubernetes::client(&scene.kubeconfig).await;
+    let began = Instant::now();
+
+    // They say for the first time who they are, and are silent then.
+    let cluster = scene.connect().await;
+    let says = |host: usize, applied| HostSays {
+        applied,
+        addresses: vec![IpAddr::from([10, 0, (host / 250) as u8, (host % 250) as u8])],
+        ..HostSays::default()
+    };
+    let name = |host: usize| format!("host-{host}");
+    let mut reports = Vec::new();
+    for host in 0..HOSTS {
+        let writer = HostReports::start(&cluster, &name(host), Running::default());
+        writer.say(says(host, 1));
+        reports.push(writer);
+        if host % 50 == 49 {
+            eventually("these have written", async || {
+                let listed = api(&client, "LoadBalancerHost").list(&Default::default()).await.ok()?;
+                let calm = |it: &DynamicObject| {
+                    it.data["status"]["applied"] == "1" && it.data["status"]["addressesChanged"].is_null()
+                };
+                (listed.items.iter().filter(|it| calm(it)).count() == host + 1).then_some(())
+            })
+            .await;
+        }
+    }
+    println!("{HOSTS} hosts have written after {:.1?}", began.elapsed());
+
+    // What they watch: their own object, others' addresses, and Addresses.
+    let listed = api(&client, "LoadBalancerHost").list(&Default::default()).await.expect("is listed");
+    let version = listed.metadata.resource_version.expect("a version");
+    let (own, mut of_own) = mpsc::unbounded_channel();
+    let (other, mut of_others) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for (host, writer) in reports.into_iter().enumerate() {
+        let [itself, others] = selectors_of_host(&Name::from(name(host)));
+        let hosts = || api(&client, "LoadBalancerHost");
+        tasks.spawn(follow(hosts(), Some(itself), version.clone(), own.clone()));
+        tasks.spawn(follow(hosts(), Some(others), version.clone(), other.clone()));
+        let (tell, mut addresses) = mpsc::unbounded_channel();
+        tasks.spawn(follow(api(&client, "Address"), None, version.clone(), tell));
+        tasks.spawn(async move {
+            while let Some(version) = addresses.recv().await {
+                writer.say(says(host, version));
+            }
+        });
+    }
+    // And a controller.
+    let (tell, mut changes) = mpsc::channel(1_024);
+    let _controller = cluster.watch(tell, Pulses::Unheeded);
+    let mut applied: HashMap<Name, u64> = HashMap::new();
+    let mut hear = async |at_least: u64| {
+        while applied.values().filter(|it| **it >= at_least).count() < HOSTS {
+            match timeout(PATIENCE, changes.recv()).await.expect("hosts say it in time") {
+                Some(Change::Put(Fact::Host(report))) => {
+                    _ = applied.insert(report.host.clone(), report.applied)
+                }
+                Some(_) => {}
+                None => panic!("the watch goes on"),
+            }
+        }
+    };
+    hear(1).await;
+    eventually("all watches have begun", async || {
+        let there = counters(&client).await;
+        let watching = |kind: &str| {
+            sum(
+                &there,
+                "apiserver_longrunning_requests{",
+                &[&format!("resource=\"{kind}\""), "verb=\"WATCH\""],
+            )
+        };
+        (watching("loadbalancerhosts") >= 2.0 * HOSTS as f64 && watching("addresses") >= HOSTS as f64)
+            .then_some(())
+    })
+    .await;
+
+    for service in 0..SERVICES {
+        let before = (counters(&client).await, cpu(), Instant::now());
+        let at = format!("203.0.113.{service}");
+        let address: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "seaway.dev/v1alpha1", "kind": "Address",
+            "metadata": { "name": at.replace('.', "-") }, "spec": { "address": at, "pool": "public" },
+        }))
+        .expect("is an object");
+        let created =
+            api(&client, "Address").create(&PostParams::default(), &address).await.expect("is created");
+        hear(created.metadata.resource_version.and_then(|it| it.parse().ok()).expect("a version")).await;
+        for _ in 0..HOSTS {
+            timeout(PATIENCE, of_own.recv()).await.expect("each host hears what it wrote").expect("goes on");
+        }
+        let after = counters(&client).await;
+        let written = writes(&after) - writes(&before.0);
+        let told = |kind: &str| events(&after, kind) - events(&before.0, kind);
+        let (of_hosts, of_addresses) = (told("loadbalancerhosts"), told("addresses"));
+        let server = |it| sum(it, "process_cpu_seconds_total", &[]);
+        println!(
+            "Service {service}: {written} writes, {of_hosts} events of hosts, {of_addresses} of Addresses; CPU of the API \
+             server {:.2} s, of the hosts and this test {:.2} s, in {:.1?}",
+            server(&after) - server(&before.0),
+            cpu() - before.1,
+            before.2.elapsed(),
+        );
+        let hosts = HOSTS as f64;
+        // One that was not answered in time is written again.
+        assert!(
+            written >= hosts && written <= 2.0 * hosts,
+            "one write of each host that serves it: {written}"
+        );
+        // Each hears its own, and the controller all of them.
+        // Each hears its own, and the controller all of them, as does the garbage collector of Kubernetes.
+        let (least, most) = (2.0 * hosts, 8.0 * hosts);
+        assert!(
+            of_hosts >= least && of_hosts <= most,
+            "{of_hosts} events; where each hears of all others, 250,000"
+        );
+        let (least, most) = (hosts, 4.0 * hosts);
+        assert!(of_addresses >= least && of_addresses <= most, "one for each that serves it: {of_addresses}");
+    }
+    assert!(of_others.try_recv().is_err(), "no host was told of another");
+    println!("all of it took {:.1?}", began.elapsed());
+}
+
+/// As hosts do it: by their own watches, of an API server that selects by a field of the status.
+#[tokio::test]
+async fn hosts_hear_of_each_others_addresses_and_not_of_what_else_they_say() {
+    let Some(scene) = Scene::up("others") else { return };
+    let cluster = connect(&scene.kubeconfig, PACE).await;
+    let [a, b] = ["a", "b"].map(|it| Name::from(format!("{}-{it}", scene.namespace)));
+    let says = |applied, address: [u8; 4]| HostSays {
+        applied,
+        addresses: vec![address.into()],
+        ..HostSays::default()
+    };
+    let writer = HostReports::start(&cluster, &b, Running::default());
+    writer.say(says(7, [10, 9, 9, 1]));
+    let is = async |applied: &str, calm: bool| {
+        let path = "jsonpath={.status.applied} {.status.addressesChanged}";
+        let told = scene.try_kubectl(&["get", "lbhost", &b, "-o", path], "").unwrap_or_default();
+        (told.trim() == if calm { applied.to_owned() } else { format!("{applied} true") }).then_some(())
+    };
+    eventually("it is written, and no change any more", async || is("7", true).await).await;
+
+    let (tell, mut changes) = mpsc::channel(1_024);
+    let _watch = cluster.watch_as_host(&a, std::iter::empty(), tell);
+    let mut next = async || loop {
+        match timeout(PATIENCE, changes.recv()).await.expect("it is told in time").expect("it goes on") {
+            Change::Put(Fact::Host(it)) if it.host == b => return (it.applied, it.addresses.clone()),
+            _ => {}
+        }
+    };
+    assert_eq!(next().await, (7, vec![IpAddr::from([10, 9, 9, 1])]), "as it is listed");
+    writer.say(says(8, [10, 9, 9, 1]));
+    eventually("how far it is is written", async || is("8", true).await).await;
+    writer.say(says(9, [10, 9, 9, 2]));
+    assert_eq!(
+        next().await,
+        (9, vec![IpAddr::from([10, 9, 9, 2])]),
+        "of its other address, and of nothing between"
+    );
+
+    // Its own object it hears whatever changes there.
+    let own = HostReports::start(&cluster, &a, Running::default());
+    own.say(says(1, [10, 9, 9, 3]));
+    eventually("it is written", async || scene.try_kubectl(&["get", "lbhost", &a], "").ok()).await;
+    scene.kubectl(&["patch", "lbhost", &a, "--type=merge", "-p", r#"{"spec":{"drain":true}}"#]);
+    loop {
+        match timeout(PATIENCE, changes.recv()).await.expect("it is told in time").expect("it goes on") {
+            Change::Put(Fact::Host(it)) if it.host == a && it.drain => break,
+            _ => {}
+        }
+    }
+    drop((writer, own));
+    scene.kubectl(&["delete", "lbhost", &a, &b]);
+}

@@ -1,0 +1,120 @@
+//! Whether the addresses of a Service are announced: whether the network sends packets for them to hosts that serve it.
+//! That a host serves it is another question, which [`Status::ready`](crate::Status::ready) answers.
+
+use serde::{Deserialize, Serialize};
+
+/// What an AddressPool says of the way to its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Announce {
+    /// A router has a route to hosts that serve them, or another program announces them.
+    Static,
+}
+
+/// The status of a condition, as Kubernetes has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ConditionStatus {
+    True,
+    Unknown,
+    False,
+}
+
+/// Whether the addresses of an owner are announced, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announced {
+    pub status: ConditionStatus,
+    pub reason: AnnouncedReason,
+    pub message: String,
+}
+
+/// Stable: the reason of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum AnnouncedReason {
+    /// The hosts' own addresses: hosts answer for them anyway.
+    HostAddress,
+    /// The pool says that a router has a route.
+    StaticRoute,
+    /// The load balancer of a cloud has them.
+    Cloud,
+    /// There is none yet.
+    NoAddress,
+    /// They are from a pool of MetalLB, whose speaker may announce them.
+    #[serde(rename = "MetalLB")]
+    Metallb,
+    /// Their pool cannot be seen.
+    PoolMissing,
+    /// Nothing that Seaway knows of announces them.
+    NotAnnounced,
+}
+
+impl Announced {
+    pub fn new(reason: AnnouncedReason, message: impl Into<String>) -> Announced {
+        Announced { status: reason.status(), reason, message: message.into() }
+    }
+}
+
+impl AnnouncedReason {
+    pub fn status(self) -> ConditionStatus {
+        match self {
+            AnnouncedReason::HostAddress | AnnouncedReason::StaticRoute | AnnouncedReason::Cloud => {
+                ConditionStatus::True
+            }
+            AnnouncedReason::NoAddress | AnnouncedReason::Metallb | AnnouncedReason::PoolMissing => {
+                ConditionStatus::Unknown
+            }
+            AnnouncedReason::NotAnnounced => ConditionStatus::False,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AnnouncedReason::HostAddress => "HostAddress",
+            AnnouncedReason::StaticRoute => "StaticRoute",
+            AnnouncedReason::Cloud => "Cloud",
+            AnnouncedReason::NoAddress => "NoAddress",
+            AnnouncedReason::Metallb => "MetalLB",
+            AnnouncedReason::PoolMissing => "PoolMissing",
+            AnnouncedReason::NotAnnounced => "NotAnnounced",
+        }
+    }
+}
+
+impl ConditionStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ConditionStatus::True => "True",
+            ConditionStatus::False => "False",
+            ConditionStatus::Unknown => "Unknown",
+        }
+    }
+
+    /// As a condition's `status` says it. What is neither `True` nor `False` is not known.
+    pub fn of(text: &str) -> ConditionStatus {
+        match text {
+            "True" => ConditionStatus::True,
+            "False" => ConditionStatus::False,
+            _ => ConditionStatus::Unknown,
+        }
+    }
+
+    pub fn is_true(self) -> bool {
+        self == ConditionStatus::True
+    }
+}
+
+impl From<bool> for ConditionStatus {
+    fn from(is_so: bool) -> ConditionStatus {
+        if is_so { ConditionStatus::True } else { ConditionStatus::False }
+    }
+}
+
+impl Announce {
+    /// What a pool may say.
+    pub const WORDS: [(&'static str, Announce); 1] = [("static", Announce::Static)];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Announce::Static => "static",
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Whether the addresses of an owner are announced, and who says so.
+//!
+//! ```text
+//!     of a host itself, or loopback ──────────────► HostAddress   True
+//!     of a cloud ─────────────────────────────────► Cloud         True
+//!     of an AddressPool with `announce: static` ──► StaticRoute   True
+//!     of an AddressPool without ──────────────────► NotAnnounced  False
+//!     of MetalLB's IPAddressPool ─────────────────► MetalLB       Unknown: its speaker may announce them
+//!     of a pool that cannot be seen ──────────────► PoolMissing   Unknown
+//!     none yet ───────────────────────────────────► NoAddress     Unknown
+//! ```
+//! Of several addresses the worst counts. Whether a host serves them is another question: `Status::ready`.
+
+use std::{net::IpAddr, sync::Arc};
+
+use seaway_model::{
+    Announced, Dirt, Kind, Name, ObjectRef, Unit, announced::AnnouncedReason, fact::AddressPool,
+    load_balancer::Bind,
+};
+
+use super::{World, owners::OwnerState};
+
+/// Of hosts' own addresses.
+pub(super) fn by_hosts() -> Announced {
+    Announced::new(AnnouncedReason::HostAddress, "the addresses are the hosts' own")
+}
+
+impl World {
+    pub(super) fn announced(&self, state: &OwnerState, addresses: &[IpAddr], is_in_cloud: bool) -> Announced {
+        if addresses.is_empty() {
+            return Announced::new(AnnouncedReason::NoAddress, "it has no address");
+        }
+        if is_in_cloud {
+            let message = "the load balancer of the cloud has the addresses";
+            return Announced::new(AnnouncedReason::Cloud, message);
+        }
+        let of_state = state.grant.as_ref().map(|it| &it.pool);
+        let ways = state.planned.load_balancer.binds.iter().filter_map(|bind| match bind {
+            Bind::Host(ip) => Some((AnnouncedReason::HostAddress, None, *ip)),
+            Bind::Ledger(ip) => {
+                let pool = self.addresses.get(ip).map(|it| &it.pool).or(of_state);
+                Some((self.way_to(*ip, pool), pool, *ip))
+            }
+            Bind::Cloud(_) => None,
+        });
+        let ways: Vec<(AnnouncedReason, Option<&Name>, IpAddr)> = ways.collect();
+        let worst = ways.iter().max_by_key(|(reason, ..)| (reason.status(), *reason));
+        let Some((reason, pool, _)) = worst else { return by_hosts() };
+        let ips = ways.iter().filter(|(other, ..)| other == reason).map(|(_, _, ip)| ip.to_string());
+        let ips = ips.collect::<Vec<_>>().join(", ");
+        let pool = pool.map_or("", |it| it.as_str());
+        Announced::new(*reason, told(*reason, &ips, pool))
+    }
+
+    fn way_to(&self, ip: IpAddr, pool: Option<&Name>) -> AnnouncedReason {
+        if ip.is_loopback() || self.ledger.is_of_host(ip) {
+            return AnnouncedReason::HostAddress;
+        }
+        pool.map_or(AnnouncedReason::PoolMissing, |pool| self.way_of_pool(pool))
+    }
+
+    /// Of several pools of one name, the one that knows most of the way.
+    fn way_of_pool(&self, name: &Name) -> AnnouncedReason {
+        let ways = self.ledger.pools_called(name).map(way_of);
+        ways.min_by_key(|it| it.status()).unwrap_or(AnnouncedReason::PoolMissing)
+    }
+
+    pub(super) fn put_pool(&mut self, pool: &Arc<AddressPool>) {
+        let name = pool.object.name.clone();
+        let before = self.way_of_pool(&name);
+        let touched = self.ledger.put_pool(pool.clone());
+        self.regrant(touched);
+        self.refresh_announced(&name, before);
+    }
+
+    pub(super) fn remove_pool(&mut self, object: &ObjectRef) {
+        let before = self.way_of_pool(&object.name);
+        let touched = self.ledger.remove_pool(object);
+        self.regrant(touched);
+        self.refresh_announced(&object.name, before);
+    }
+
+    /// Its owners are told, if the pool says another thing of the way to its addresses than before.
+    fn refresh_announced(&mut self, pool: &Name, before: AnnouncedReason) {
+        if self.way_of_pool(pool) == before {
+            return;
+        }
+        let is_of_pool = |ip: IpAddr| self.addresses.get(&ip).is_some_and(|it| it.pool == *pool);
+        let concerned = self.owners.iter().filter(|(_, state)| {
+            let granted = state.grant.as_ref().is_some_and(|grant| grant.pool == *pool);
+            // Of two families, each may be of another pool.
+            granted || state.planned.load_balancer.binds.iter().filter_map(Bind::ip).any(is_of_pool)
+        });
+        self.dirt.extend(concerned.map(|(owner, _)| Dirt::Unit(Unit::Status(owner.clone()))));
+    }
+}
+
+fn way_of(pool: &AddressPool) -> AnnouncedReason {
+    match (pool.announce, pool.object.kind) {
+        (Some(_), _) => AnnouncedReason::StaticRoute,
+        (None, _) if pool.hosts => AnnouncedReason::HostAddress,
+        (None, Kind::IPAddressPool) => AnnouncedReason::Metallb,
+        (None, _) => AnnouncedReason::NotAnnounced,
+    }
+}
+
+fn told(reason: AnnouncedReason, ips: &str, pool: &str) -> String {
+    match reason {
+        AnnouncedReason::HostAddress => by_hosts().message,
+        AnnouncedReason::StaticRoute => {
+            format!("AddressPool {pool} says that a router has a route to the hosts (announce: static)")
+        }
+        AnnouncedReason::Metallb => format!(
+            "{ips}: of MetalLB's IPAddressPool {pool}; Seaway does not know whether MetalLB's speaker announces it"
+        ),
+        AnnouncedReason::PoolMissing => {
+            format!("{ips}: pool {pool} cannot be seen, so it is not known whether a router has a route")
+        }
+        AnnouncedReason::NotAnnounced => format!(
+            "{ips}: on the loopback interface of hosts only, and Seaway announces no addresses yet. If a router has a route \
+             to hosts that serve it, or another program announces it (MetalLB's speaker, a BGP daemon), set announce: static \
+             in AddressPool {pool}. Addresses of a pool with hosts: true need neither"
+        ),
+        AnnouncedReason::Cloud | AnnouncedReason::NoAddress => String::new(),
+    }
+}
