@@ -7,6 +7,7 @@
 //! ```
 
 mod slab;
+mod sweeps;
 mod token;
 mod wheel;
 
@@ -18,6 +19,7 @@ use std::{
 };
 
 pub(crate) use slab::Slab;
+pub(crate) use sweeps::Sweeps;
 pub(crate) use token::{Kind, Token};
 pub(crate) use wheel::{Link, Wheel};
 
@@ -65,7 +67,7 @@ pub(crate) enum Command {
     Open(Arc<RunningListener>, Arc<OwnedFd>),
     /// Stop accepting there; what runs goes on.
     Close(Arc<RunningListener>),
-    /// At that time, end what was to be drained by then.
+    /// At that time, end what was to be drained by then. Comes after the change by which a member leaves.
     SweepAt(u64),
     /// All listeners. Dropped by everybody who has let in who waited.
     StopAccepting(mpsc::Sender<()>),
