@@ -49,6 +49,8 @@
 mod access;
 mod descriptors;
 mod doors;
+#[cfg(test)]
+mod failing;
 mod health;
 mod hops;
 mod http;

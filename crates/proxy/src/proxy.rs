@@ -11,6 +11,7 @@ use std::{
 };
 
 use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_balancer::Certificate};
+use seaway_watchdog::Part;
 
 use crate::{
     access::{AccessError, AccessLog},
@@ -53,6 +54,7 @@ struct Engine {
     shared: Arc<Shared>,
     prober: Prober,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    parts: Vec<Part>,
 }
 
 /// What runs for one load balancer.
@@ -76,12 +78,16 @@ impl Proxy {
         let mailboxes: Vec<_> =
             (0..workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let shared = Arc::new(Shared::new(mailboxes.clone()));
-        let mut ready = Vec::new();
+        let (mut ready, mut parts) = (Vec::new(), Vec::new());
         for (index, mailbox) in mailboxes.into_iter().enumerate() {
-            ready.push(Worker::new(index, mailbox, shared.clone())?);
+            let (worker, part) = Worker::new(index, mailbox, shared.clone())?.watched();
+            ready.push(worker);
+            parts.push(part);
         }
-        let prober = Prober::start()?;
-        let engine = Arc::new(Engine { shared, prober, threads: Mutex::default() });
+        let known = shared.clone();
+        let prober = Prober::start(move || known.registry.pools())?;
+        parts.push(prober.part());
+        let engine = Arc::new(Engine { shared, prober, threads: Mutex::default(), parts });
         for (index, worker) in ready.into_iter().enumerate() {
             let pin = settings.pin;
             let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
@@ -97,6 +103,11 @@ impl Proxy {
             engine.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
         Ok(Proxy { engine })
+    }
+
+    /// For the watchdog: the workers and the prober.
+    pub fn parts(&self) -> Vec<Part> {
+        self.engine.parts.clone()
     }
 
     /// `None`: nothing runs for it, and nothing of it goes on.
@@ -282,6 +293,12 @@ impl Proxy {
             self.shared().tell_all(&Command::Cut);
         }
         Drained { cut }
+    }
+
+    /// Has the prober fail as a test wants it.
+    #[cfg(test)]
+    pub(crate) fn make_prober(&self, fail: impl FnOnce() + Send + 'static) {
+        self.engine.prober.make(fail);
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

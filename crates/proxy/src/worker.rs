@@ -18,6 +18,8 @@ use std::{
     thread,
 };
 
+use seaway_watchdog::{Heartbeat, Part};
+
 pub(crate) use slab::Slab;
 pub(crate) use sweeps::Sweeps;
 pub(crate) use token::{Kind, Token};
@@ -82,6 +84,9 @@ pub(crate) enum Command {
     /// A predecessor's flows have come.
     Inherit,
     Quit,
+    /// Has a worker fail as a test wants it.
+    #[cfg(test)]
+    Do(Arc<dyn Fn() + Send + Sync>),
 }
 
 /// How commands reach a worker.
@@ -110,6 +115,7 @@ pub(crate) struct Worker {
     mailbox: Arc<Mailbox>,
     alarm: Alarm,
     turn: Turn,
+    heartbeat: Option<Heartbeat>,
 }
 
 /// Made on the worker's own thread, which they never leave.
@@ -131,12 +137,21 @@ impl Worker {
         epoll.watch_edges(alarm.fd(), Token::new(Kind::Alarm, 0, 0).into())?;
         let buffer = vec![0; BUFFER].into_boxed_slice();
         let turn = Turn { now: sys::millis(), number: 0, epoll, buffer, worker: index, shared };
-        Ok(Worker { mailbox, alarm, turn })
+        Ok(Worker { mailbox, alarm, turn, heartbeat: None })
+    }
+
+    /// For the watchdog: each turn is a beat, and who is idle has one when it is woken.
+    pub(crate) fn watched(mut self) -> (Worker, Part) {
+        let (heartbeat, part) = Heartbeat::new(format!("worker {} of the data plane", self.turn.worker));
+        self.heartbeat = Some(heartbeat);
+        let mailbox = self.mailbox.clone();
+        (self, part.woken_by(move || mailbox.waker.wake()))
     }
 
     pub(crate) fn run(mut self) {
         let mut events = Events::with_room_for(BATCH);
         sys::sleep_exactly();
+        self.heartbeat.iter().for_each(Heartbeat::enter);
         let mut sources = Sources::new(&self.turn);
         loop {
             if let Err(error) = self.wait(&sources, &mut events)
@@ -146,6 +161,7 @@ impl Worker {
                 tracing::error!(worker = self.turn.worker, %error, "a worker cannot wait for events and ends");
                 return;
             }
+            self.heartbeat.iter().for_each(Heartbeat::beat);
             self.turn.now = sys::millis();
             self.turn.number += 1;
             let mut only_datagrams = true;
@@ -191,8 +207,11 @@ impl Worker {
             }
             sources.all().into_iter().for_each(|source| source.command(&command, &mut self.turn));
             // Who waited is let in, and counts: see `Shared::stop_accepting`.
-            if let Command::StopAccepting(working) = command {
-                drop(working);
+            match command {
+                Command::StopAccepting(working) => drop(working),
+                #[cfg(test)]
+                Command::Do(it) => it(),
+                _ => {}
             }
         }
         true
