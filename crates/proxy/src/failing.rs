@@ -60,7 +60,7 @@ fn a_worker_that_hangs_is_found_while_the_others_serve_on() {
     order(&proxy, 0, move || _ = wait.lock().unwrap().recv());
     assert_eq!(told.recv_timeout(PATIENCE), Ok(fault("worker 0 of the data plane", true)));
     let (tell, done) = channel();
-    order(&proxy, 1, move || drop(tell.send(())));
+    order(&proxy, 1, move || _ = tell.send(()));
     done.recv_timeout(PATIENCE).expect("the other worker has its turns");
     drop(release);
 }

@@ -10,7 +10,8 @@ use std::{
     time::Instant,
 };
 
-use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_balancer::Certificate};
+use seaway_announce::Steering;
+use seaway_model::{L4, LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_balancer::Certificate};
 use seaway_watchdog::Part;
 
 use crate::{
@@ -191,6 +192,31 @@ impl Proxy {
 
     /// Listens at `ip`, which need not be on this host (yet), or adopts the socket of a predecessor.
     pub fn open(&self, key: &LbKey, ip: IpAddr, listener: Arc<Listener>) -> Result<(), OpenError> {
+        self.open_by(key, ip, listener, None)
+    }
+
+    /// The same at an address of a pool: a port that the machine needs, or has, is served by a socket elsewhere.
+    pub fn open_at_pool_address(
+        &self,
+        key: &LbKey,
+        ip: IpAddr,
+        listener: Arc<Listener>,
+    ) -> Result<(), OpenError> {
+        self.open_by(key, ip, listener, self.shared().steering.get().map(Arc::as_ref))
+    }
+
+    /// From now on, for addresses of pools. Said once.
+    pub fn steer_by(&self, steering: Arc<Steering>) {
+        let _ = self.shared().steering.set(steering);
+    }
+
+    fn open_by(
+        &self,
+        key: &LbKey,
+        ip: IpAddr,
+        listener: Arc<Listener>,
+        steering: Option<&Steering>,
+    ) -> Result<(), OpenError> {
         let (id, at) = (listener.id(), SocketAddr::new(ip, listener.port));
         let known = self
             .shared()
@@ -209,7 +235,12 @@ impl Proxy {
         let workers = &self.shared().workers;
         self.shared().closing.wait(at, id.l4);
         let wide = &self.shared().wide;
-        let sockets = open::sockets(at, id.l4, workers.len(), adopted, wide)?;
+        let adopts = !adopted.is_empty();
+        let open = || open::sockets(at, id.l4, workers.len(), adopted, wide);
+        let sockets = match steering.filter(|_| id.l4 == L4::Tcp && !adopts) {
+            Some(steering) => open::sockets_past_the_machine(at, workers.len(), steering, open)?,
+            None => open()?,
+        };
         let sockets: Vec<_> = sockets.into_iter().map(Arc::new).collect();
         wide.add(at, id.l4, &sockets);
         let mut registry = self.shared().registry.lock();
@@ -240,6 +271,10 @@ impl Proxy {
         let Some(state) = registry.get_mut(key) else { return };
         state.forget_finished();
         let Some(running) = state.listeners.remove(&(ip, id)) else { return };
+        // Before its sockets go: then nobody waits in them who is not let in.
+        if let Some(Err(error)) = self.shared().steering.get().map(|it| it.remove(running.at)) {
+            tracing::warn!(listener = %running.at, %error, "cannot be removed from the nftables table seaway-addresses");
+        }
         self.shared().closing.add(running.at, id.l4, &running.close(now));
         let drain = running.tuned().listener.timeouts.drain;
         state.closed.push(running.clone());
