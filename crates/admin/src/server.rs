@@ -58,6 +58,9 @@ pub enum Look {
     Whole,
 }
 
+/// Why this process is not well, if it is not.
+type Fault = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// A source that has nobody to ask.
 pub fn at_once(look: impl Fn() -> Arc<View> + Send + Sync + 'static) -> Source {
     Arc::new(move |_| Box::pin(ready(look())))
@@ -93,6 +96,7 @@ pub struct Bound {
     is_patient: bool,
     closed: Arc<watch::Sender<Vec<Closed>>>,
     counted: Vec<Counted>,
+    fault: Fault,
 }
 
 impl fmt::Debug for Bound {
@@ -125,7 +129,8 @@ impl Bound {
 
     fn nowhere(is_patient: bool) -> Bound {
         let closed = Arc::new(watch::Sender::new(Vec::new()));
-        Bound { listeners: Vec::new(), later: Vec::new(), is_patient, closed, counted: Vec::new() }
+        let fault: Fault = Arc::new(|| None);
+        Bound { listeners: Vec::new(), later: Vec::new(), is_patient, closed, counted: Vec::new(), fault }
     }
 
     fn listening(mut self, binding: &Binding) -> Result<Bound, BindError> {
@@ -198,6 +203,12 @@ impl Bound {
         self
     }
 
+    /// `/live` asks whether a part of this process hangs or has ended.
+    pub fn living_unless(mut self, fault: impl Fn() -> Option<String> + Send + Sync + 'static) -> Bound {
+        self.fault = Arc::new(fault);
+        self
+    }
+
     /// Of the status page.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let pages = self.listeners.iter().filter(|(_, grants)| *grants != Grants::Probes);
@@ -213,7 +224,7 @@ impl Bound {
     /// Answers until the returned value is dropped.
     pub fn serve(self, source: Source, log: LogHandle) -> Admin {
         let addresses = self.addresses();
-        let routes = Arc::new(Routes::new(source, log, self.counted));
+        let routes = Arc::new(Routes::new(source, log, self.counted, self.fault));
         // Whoever fills the page does not fill the places of probes.
         let (places, of_probes) = (Places::new(), Places::new());
         let places_of = |grants| Arc::clone(if grants == Grants::Probes { &of_probes } else { &places });

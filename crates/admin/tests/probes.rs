@@ -58,3 +58,22 @@ fn probes_have_a_port_of_their_own_where_nothing_else_is_told() {
     }
     runtime.block_on(admin.stop());
 }
+
+#[test]
+fn a_process_of_which_a_part_hangs_is_not_live() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let fault = Arc::new(std::sync::OnceLock::<String>::new());
+    let known = fault.clone();
+    let (admin, at) = runtime.block_on(async {
+        let loopback = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
+        let bound = Bound::bind(&loopback).unwrap().also_for_probes("127.0.0.1:0".parse().unwrap()).unwrap();
+        let [at] = bound.probed_at()[..] else { panic!("{bound:?}") };
+        let bound = bound.living_unless(move || known.get().cloned());
+        (bound.serve(seaway_admin::at_once(|| Arc::new(view::at(1000))), LogHandle::detached()), at)
+    });
+    assert_eq!(ask(at, "/live").status, 200);
+    fault.set("the engine hangs".to_owned()).unwrap();
+    let answer = ask(at, "/live");
+    assert_eq!((answer.status, answer.body.trim_end()), (503, "the engine hangs"));
+    runtime.block_on(admin.stop());
+}

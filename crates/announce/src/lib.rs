@@ -6,6 +6,7 @@
 //!   Watch ── wait ─────► Event: an address or a link came, changed, went ┘
 //!   Arp   ── observe, enforce ──► settings that do not hold                 /proc/sys
 //!   Guard ── set, add, remove ─► our addresses answer at our ports alone       NETLINK_NETFILTER
+//!   Steering ─ add, remove ───► sockets elsewhere serve them, and take no port     NETLINK_NETFILTER
 //!   divert ─ replies to clients' addresses come to our sockets                 NETLINK_NETFILTER
 //!   Sockets ── all, listeners ──► who listens where ──► conflicts           NETLINK_SOCK_DIAG
 //!   Process ── owners ──► which process has a socket                        /proc/*/fd
@@ -28,6 +29,7 @@ mod guard;
 mod links;
 mod netlink;
 mod process;
+mod steering;
 mod watch;
 
 pub use arp::{Arp, Enforced, Setting, Unmet};
@@ -38,4 +40,5 @@ pub use error::Error;
 pub use guard::Guard;
 pub use links::{Added, Assigned, Held, LABEL, Link, Links, MARK, Observed, Removed};
 pub use process::Process;
+pub use steering::{MOST_STEERED, Steered, Steering};
 pub use watch::{Event, Watch};

@@ -25,13 +25,19 @@ use seaway_files::{
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
 use seaway_node::{AddressWatch, Host};
 use seaway_plan::{Adoption, NotAdopted, Roles, World};
+use seaway_watchdog::{Heartbeat, Watching};
 use tokio::{
     sync::{mpsc::Sender, watch},
     task::JoinHandle,
 };
 use tracing::{info, warn};
 
-use crate::{run::Process, settings::Settings, version};
+use crate::{
+    run::Process,
+    settings::Settings,
+    version,
+    watchdog::{spawn, spawn_engine},
+};
 
 pub(crate) struct Control {
     handle: Handle,
@@ -45,6 +51,7 @@ pub(crate) struct Control {
     admin: Admin,
     stopping: Arc<AtomicBool>,
     was_ready: bool,
+    watching: Watching,
     /// Where this process answers itself.
     status_page: Vec<SocketAddr>,
     /// Locked for as long as anything of it may be written; so it goes last.
@@ -60,7 +67,9 @@ pub(crate) struct Draining {
 impl Control {
     pub(crate) async fn start(process: &Process, host: &Arc<Host>) -> Result<Control> {
         let binding = process.settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
-        let bound = Bound::bind(&binding)?;
+        let watchdog = process.watchdog.clone();
+        let bound =
+            Bound::bind(&binding)?.living_unless(move || watchdog.fault().map(|fault| fault.to_string()));
         let state = StateDir::open(&process.state_dir)?;
         let (ledger, held, problems) = Ledger::open(&state)?;
         let (folder, manifests) = Folder::open(&process.manifests, Some(state.path()))?;
@@ -76,7 +85,8 @@ impl Control {
             let _ = status_trouble.send(Change::Reported(object, problems));
         })
         .context("status.json cannot be written")?;
-        let (early, sink) = std::sync::mpsc::channel::<Vec<Change>>();
+        // Who finds more changes than the engine takes waits for it.
+        let (early, sink) = std::sync::mpsc::sync_channel::<Vec<Change>>(MOST_EARLY);
         let renewed = early.clone();
         let watching = folder.watch(move |changes| {
             // As above.
@@ -95,7 +105,8 @@ impl Control {
             .with(names);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         let (stop, stopped) = watch::channel(false);
-        let engine = tokio::spawn(engine.run(stopped));
+        let mut parts = vec![watching.part(), pems.part()];
+        let engine = spawn_engine(&mut parts, engine, stopped);
 
         let changes = handle.changes();
         let report = host.report().context("this host's addresses cannot be listed")?;
@@ -109,7 +120,11 @@ impl Control {
             changes.send(change).await.context("the engine ended")?;
         }
         let tell = changes.clone();
+        let (heartbeat, part) = Heartbeat::new("the queue of changes");
+        parts.push(part);
         std::thread::Builder::new().name("changes".into()).spawn(move || {
+            // It waits for others all the time; only its end is a fault.
+            let _heartbeat = heartbeat;
             while let Ok(batch) = sink.recv() {
                 for change in batch {
                     told.log(&change);
@@ -119,7 +134,7 @@ impl Control {
                 }
             }
         })?;
-        let clock = tokio::spawn(tell_time(changes.clone(), TELL_TIME));
+        let clock = spawn("the clock", &mut parts, tell_time(changes.clone(), TELL_TIME));
         let tell = changes.clone();
         tokio::spawn(async move {
             let mut told = Told::default();
@@ -136,6 +151,7 @@ impl Control {
         });
         let addresses =
             addresses.inspect_err(|error| warn!(%error, "changes of addresses are not noticed")).ok();
+        parts.extend(addresses.iter().map(AddressWatch::part));
         let stopping = Arc::new(AtomicBool::new(false));
         let source = source(&handle, Some(host), Some(&places), &process.settings, &stopping);
         let admin = bound.serve(source, process.log.clone());
@@ -153,6 +169,7 @@ impl Control {
             admin,
             stopping,
             was_ready: false,
+            watching: process.watchdog.watch(parts),
             status_page,
             state,
         })
@@ -181,6 +198,8 @@ impl Control {
     /// Ends whatever could change what is served; the pages go on.
     pub(crate) async fn finish_planning(self) -> Draining {
         self.stopping.store(true, Ordering::Relaxed);
+        // From here on they may end.
+        drop(self.watching);
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);
@@ -198,6 +217,9 @@ impl Control {
 pub(crate) fn beside(status_page: &[SocketAddr], config: Config) -> Config {
     Config { status_page: status_page.to_vec(), ..config }
 }
+
+/// Looks at the folder, each with all that it found.
+const MOST_EARLY: usize = 64;
 
 /// Certificates age by the day; an hour is soon enough.
 pub(crate) const TELL_TIME: Duration = Duration::from_secs(3600);

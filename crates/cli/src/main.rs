@@ -29,6 +29,7 @@ mod rights;
 mod run;
 mod settings;
 mod version;
+mod watchdog;
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -38,6 +38,7 @@ use seaway_files::pem::PemWatch;
 use seaway_model::{Change, Fact};
 use seaway_node::{AddressWatch, Host};
 use seaway_plan::{Placement, Roles, World};
+use seaway_watchdog::Watching;
 use tokio::{
     sync::{mpsc, watch},
     task::{JoinError, JoinHandle},
@@ -57,7 +58,7 @@ use crate::{
     rights,
     run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
     settings::Settings,
-    version,
+    version, watchdog,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +121,8 @@ fn access(arguments: &Arguments, settings: &Settings) -> Access {
 
 /// A process that is part of a cluster.
 struct Member {
+    /// All parts, which may end once this is dropped.
+    watching: Watching,
     settings: Settings,
     host: Option<Arc<Host>>,
     handle: Handle,
@@ -162,6 +165,10 @@ impl Member {
                 bound = bound.also_for_probes((at, port).into())?;
             }
         }
+        let watchdog = watchdog::start().context("the watchdog cannot start")?;
+        let dog = watchdog.clone();
+        bound = bound.living_unless(move || dog.fault().map(|fault| fault.to_string()));
+        let mut parts = vec![watchdog::runtime()];
         let cluster = Cluster::connect(access(arguments, &settings)).await?;
         let host = match part {
             Part::Node => {
@@ -212,7 +219,7 @@ impl Member {
         let records = Records::new(cluster.clone(), campaign.leading());
         let engine = engine.asking(Arc::new(cluster.clone())).limiting(Arc::new(records.clone()));
         let (stop, stopped) = watch::channel(false);
-        let engine = tokio::spawn(engine.run(stopped));
+        let engine = watchdog::spawn_engine(&mut parts, engine, stopped);
         let changes = handle.changes();
         let report = match &host {
             Some(host) => Some(host.report().context("this host's addresses cannot be listed")?),
@@ -262,7 +269,8 @@ impl Member {
             }
         };
         tokio::spawn(pages::tell(bound.closed(), changes.clone()));
-        let hearing = tokio::spawn(Hearing { changes: changes.clone(), me, memory }.run(heard));
+        let hearing = Hearing { changes: changes.clone(), me, memory }.run(heard);
+        let hearing = watchdog::spawn("the queue of changes", &mut parts, hearing);
         let pems = match &host {
             Some(_) => Some(serve::certificates(&settings, &tell).await?),
             None => None,
@@ -270,7 +278,7 @@ impl Member {
         drop(tell);
         tokio::spawn(want(watch.wishes(), handle.clone()));
         let period = if part == Part::Controller { TELL_TIME_OFTEN } else { TELL_TIME };
-        let clock = tokio::spawn(tell_time(changes.clone(), period));
+        let clock = watchdog::spawn("the clock", &mut parts, tell_time(changes.clone(), period));
         let addresses = host.as_ref().and_then(|host| {
             let addresses = host.watch_addresses(move |report| {
                 // The engine may have ended; then nobody needs to know.
@@ -278,12 +286,17 @@ impl Member {
             });
             addresses.inspect_err(|error| warn!(%error, "changes of addresses are not noticed")).ok()
         });
+        parts.extend(watch.parts());
+        parts.extend(pems.iter().map(PemWatch::part));
+        parts.extend(addresses.iter().map(AddressWatch::part));
+        parts.extend(host.iter().flat_map(|host| host.proxy.parts()));
         let stopping = Arc::new(AtomicBool::new(false));
         let admin = bound.serve(source(&handle, host.as_ref(), None, &settings, &stopping), log.clone());
         for at in admin.addresses() {
             info!("status page at http://{at}/");
         }
         Ok(Member {
+            watching: watchdog.watch(parts),
             settings,
             host,
             handle,
@@ -402,6 +415,8 @@ impl Member {
         info!(patience = ?self.settings.drain, "stopping");
         self.notifier.stopping("draining");
         self.stopping.store(true, Ordering::Relaxed);
+        // From here on they may end.
+        drop(self.watching);
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);

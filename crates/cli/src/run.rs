@@ -14,6 +14,7 @@ use seaway_admin::{
     notify::Notifier,
 };
 use seaway_proxy::Proxy;
+use seaway_watchdog::Watchdog;
 use tracing::{error, info, warn};
 
 use self::serving::serve;
@@ -21,7 +22,7 @@ use crate::{
     args::{Common, LogFormat, Logging, Run},
     rights,
     settings::{self, Settings},
-    version,
+    version, watchdog,
 };
 
 /// What a process is run with: the configuration, with what flags say instead.
@@ -32,6 +33,7 @@ pub(crate) struct Process {
     pub(crate) log: LogHandle,
     pub(crate) notifier: Notifier,
     pub(crate) began: Instant,
+    pub(crate) watchdog: Watchdog,
 }
 
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
@@ -46,6 +48,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
         log,
         notifier: Notifier::from_env(),
         began,
+        watchdog: watchdog::start().context("the watchdog cannot start")?,
     };
     info!(version = version::LONG, host = %process.settings.host, "seaway starts");
     info!("{rights}");
@@ -57,7 +60,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
-        .thread_name("control")
+        .thread_name(watchdog::CONTROL_THREADS)
         .enable_all()
         .build()
         .context("the runtime cannot start")

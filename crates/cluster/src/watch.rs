@@ -24,6 +24,7 @@ mod troubles;
 use std::sync::Arc;
 
 use seaway_model::{Change, Fact, Kind, Name};
+use seaway_watchdog::{self as watchdog, Heartbeat};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -41,6 +42,7 @@ use crate::{
 pub struct Watch {
     wanted: watch::Sender<Wanted>,
     tasks: JoinSet<()>,
+    parts: Vec<watchdog::Part>,
 }
 
 /// Says what is wanted of Secrets.
@@ -110,7 +112,7 @@ impl Cluster {
         });
         let (wanted, wishes) = watch::channel(Wanted::These(whole.collect()));
         let (complain, troubles) = mpsc::channel(WATCHED.len());
-        let mut tasks = JoinSet::new();
+        let mut watch = Watch { wanted, tasks: JoinSet::new(), parts: Vec::new() };
         for watched in watched_by(pulses) {
             for part in parts(watched.kind, host) {
                 let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
@@ -119,14 +121,14 @@ impl Cluster {
                     Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, shared);
                 let mut feed = feed.about(part);
                 known.clone().for_each(|fact| feed.recall(fact));
-                tasks.spawn(feed.run());
+                watch.spawn(format!("the watch of {}", watched.kind), feed.run());
             }
         }
         if pulses == Pulses::Felt {
-            tasks.spawn(pulses::listen(self.clone(), hosts, changes.clone()));
+            watch.spawn("the watch of hosts", pulses::listen(self.clone(), hosts, changes.clone()));
         }
-        tasks.spawn(troubles::fold(troubles, changes));
-        Watch { wanted, tasks }
+        watch.spawn("the report on watches", troubles::fold(troubles, changes));
+        watch
     }
 }
 
@@ -143,6 +145,17 @@ fn parts(kind: Kind, host: Option<&Name>) -> Vec<Part> {
 }
 
 impl Watch {
+    fn spawn(&mut self, name: impl Into<Box<str>>, task: impl Future<Output = ()> + Send + 'static) {
+        let (heartbeat, part) = Heartbeat::new(name);
+        self.tasks.spawn(heartbeat.watch(task));
+        self.parts.push(part);
+    }
+
+    /// For the watchdog.
+    pub fn parts(&self) -> Vec<watchdog::Part> {
+        self.parts.clone()
+    }
+
     /// What is wanted of Secrets can be said from elsewhere.
     pub fn wishes(&self) -> Wishes {
         Wishes(self.wanted.clone())
@@ -165,6 +178,8 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use seaway_watchdog::{Fault, Watchdog};
+
     use super::*;
 
     #[test]
@@ -184,9 +199,34 @@ mod tests {
         let mut tasks = JoinSet::new();
         tasks.spawn(std::future::pending());
         tasks.spawn(async { panic!("a test has this watch die") });
-        let mut watch = Watch { wanted: watch::channel(Wanted::Every).0, tasks };
+        let mut watch = Watch { wanted: watch::channel(Wanted::Every).0, tasks, parts: Vec::new() };
         watch.ended().await;
         assert_eq!(watch.tasks.len(), 1);
         watch.stop().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_watch_that_hangs_or_dies_is_found_by_the_watchdog() {
+        for hangs in [true, false] {
+            let wanted = watch::channel(Wanted::Every).0;
+            let mut watch = Watch { wanted, tasks: JoinSet::new(), parts: Vec::new() };
+            let (release, wait) = std::sync::mpsc::channel::<()>();
+            watch.spawn("the watch of tests", async move {
+                assert!(hangs, "a test has this watch die");
+                _ = wait.recv();
+            });
+            let (tell, mut told) = mpsc::channel(1);
+            let pace = seaway_watchdog::Pace {
+                look: std::time::Duration::from_millis(20),
+                limit: std::time::Duration::from_millis(400),
+            };
+            let watchdog = Watchdog::start(pace, move |fault| drop(tell.blocking_send(fault.clone())));
+            let watchdog = watchdog.expect("a thread");
+            let _watching = watchdog.watch(watch.parts());
+            let found = Fault { part: "the watch of tests".into(), hangs };
+            assert_eq!(told.recv().await, Some(found));
+            drop(release);
+            watch.stop().await;
+        }
     }
 }

@@ -13,7 +13,9 @@ use std::{
 use seaway_engine::{Conclusion, Driver, Failure, chain};
 use seaway_model::{
     Desired, Kind, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
-    load_balancer::Certificate, outcome::Serving, unit::LbKey,
+    load_balancer::{Bind, Certificate},
+    outcome::Serving,
+    unit::LbKey,
 };
 use seaway_plan::{Demand, FRONT_DOOR, Placement};
 use seaway_proxy::{KeyError, OpenError, Proxy, Running};
@@ -62,6 +64,8 @@ pub struct Observed {
     pub spoiled: BTreeMap<(IpAddr, ListenerId), (Owner, Problem)>,
     /// Certificates that cannot be used.
     pub unusable: BTreeMap<ObjectRef, Problem>,
+    /// Addresses of pools, at which no port is taken from the machine.
+    pub pooled: BTreeSet<IpAddr>,
     /// Why clients' addresses cannot be shown to members, where that is wanted.
     pub unseen: Option<Unseen>,
 }
@@ -92,7 +96,11 @@ impl Native {
     }
 
     fn open(&self, key: &LbKey, ip: IpAddr, listener: &Arc<seaway_model::Listener>, observed: &mut Observed) {
-        match self.proxy.open(key, ip, listener.clone()) {
+        let opened = match observed.pooled.contains(&ip) {
+            true => self.proxy.open_at_pool_address(key, ip, listener.clone()),
+            false => self.proxy.open(key, ip, listener.clone()),
+        };
+        match opened {
             Ok(()) => {
                 let at = Serving { ip, protocol: listener.l4, port: listener.port };
                 info!(listener = %listener.name, %at, "serving");
@@ -130,7 +138,11 @@ impl Driver for Native {
             Desired::LoadBalancer(wanted) if shows(wanted) => self.answers.lead_back().err(),
             _ => None,
         };
-        Ok(Observed { running, unseen, ..Observed::default() })
+        let pooled = match desired {
+            Desired::LoadBalancer(wanted) => pooled(wanted),
+            _ => BTreeSet::new(),
+        };
+        Ok(Observed { running, unseen, pooled, ..Observed::default() })
     }
 
     async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
@@ -205,6 +217,11 @@ impl Driver for Native {
     }
 }
 
+fn pooled(wanted: &LoadBalancer) -> BTreeSet<IpAddr> {
+    let of_pools = |bind: &Bind| matches!(bind, Bind::Ledger(_)).then(|| bind.ip()).flatten();
+    wanted.binds.iter().filter_map(of_pools).collect()
+}
+
 /// At the key of a Secret, or at the file, that holds it.
 pub fn bad_certificate(object: &ObjectRef, error: &KeyError) -> Problem {
     let message = format!("it cannot be used for TLS: {}", chain(error));
@@ -238,6 +255,11 @@ fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> 
             Reason::NotPermitted,
             "Ports below 1024 need a capability: setcap cap_net_bind_service,cap_net_admin+ep seaway, \
              or AmbientCapabilities=CAP_NET_BIND_SERVICE CAP_NET_ADMIN in its unit."
+                .to_owned(),
+        ),
+        OpenError::Reserved { .. } => (
+            Reason::NotPermitted,
+            "Choose another port; or give seaway the capability NET_ADMIN on a kernel with nft_tproxy (modprobe nft_tproxy)."
                 .to_owned(),
         ),
         OpenError::Exhausted { .. } => (

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_announce::{Added, Arp, Error, Held, Links, Observed as Kernel, Unmet};
+use seaway_announce::{Added, Arp, Error, Held, Links, Observed as Kernel, Steering, Unmet};
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport, unit::Present};
 use tracing::{info, warn};
@@ -103,10 +103,10 @@ impl Presence {
         }
     }
 
-    /// From the first address on, they answer at our ports alone.
+    /// From the first address on, they answer at our ports alone, and at some by a socket that is bound elsewhere.
     #[must_use]
-    pub fn guarded(self) -> Presence {
-        Presence { guarding: Some(Guarding::default()), ..self }
+    pub fn guarded(self, steering: Arc<Steering>) -> Presence {
+        Presence { guarding: Some(Guarding::new(steering)), ..self }
     }
 
     /// What this host says of itself now.

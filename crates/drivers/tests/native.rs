@@ -7,6 +7,7 @@ use std::{
 };
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
+use seaway_announce::Steering;
 use seaway_drivers::native::{Native, OnHost, Step, steps};
 use seaway_engine::Driver;
 use seaway_model::{
@@ -97,6 +98,30 @@ async fn native_passes_the_suite_of_all_drivers() {
 fn made() -> Arc<Certificate> {
     let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).expect("a certificate");
     certificate(&made.cert.pem(), &made.signing_key.serialize_pem())
+}
+
+#[tokio::test]
+async fn ports_that_the_machine_needs_are_left_alone_at_addresses_of_pools_where_nothing_can_be_steered() {
+    let ip = Ipv4Addr::new(127, 62, (std::process::id() >> 8) as u8, std::process::id() as u8);
+    let [reserved, other, _] = PORTS;
+    let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
+    proxy.steer_by(Arc::new(Steering::impossible(|port| port == PORTS[0], "it is a test")));
+    let driver = Native::new(proxy.clone(), "edge-1".into());
+    let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), LbKey::Of(owner()));
+    for (bind, served) in [(Bind::Ledger(ip.into()), 1), (Bind::Host(ip.into()), 2)] {
+        let mut wanted = load_balancer(&[], &[(reserved, None), (other, None)], &[(80, 1)]);
+        wanted.binds = vec![bind];
+        let desired = Desired::LoadBalancer(Arc::new(wanted));
+        let mut observed = driver.observe(&unit, &desired).await.expect("observed");
+        for step in driver.steps(&desired, &observed) {
+            driver.apply(&unit, &step, &mut observed).await.expect("applied");
+        }
+        let told = driver.conclude(&unit, &desired, &observed);
+        assert_eq!((told.serving.len(), told.problems.len()), (served, 2 - served), "{:?}", told.problems);
+        let reasons = told.problems.iter().map(|(_, it)| it.reason);
+        assert!(reasons.into_iter().all(|it| it == Reason::NotPermitted), "{:?}", told.problems);
+        assert!(told.problems.iter().all(|(_, it)| it.message.contains("reserved for the machine itself")));
+    }
 }
 
 #[tokio::test]

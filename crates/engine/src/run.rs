@@ -12,6 +12,7 @@ use std::{
 
 use seaway_model::{Change, Dirt, Name, Outcome, Unit, outcome::UnitState};
 use seaway_plan::World;
+use seaway_watchdog::Pulse;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{Id, JoinError, JoinSet},
@@ -123,6 +124,7 @@ pub struct Engine {
     moved: watch::Sender<()>,
     marked: Arc<AtomicU64>,
     adoptions: Pace,
+    pulse: Option<Pulse>,
 }
 
 impl Engine {
@@ -155,6 +157,7 @@ impl Engine {
             moved,
             marked,
             adoptions: Pace::default(),
+            pulse: None,
         };
         (engine, handle)
     }
@@ -173,10 +176,18 @@ impl Engine {
         self
     }
 
+    /// Each turn of its loop beats: one poll may have many.
+    #[must_use]
+    pub fn beating(mut self, pulse: Pulse) -> Engine {
+        self.pulse = Some(pulse);
+        self
+    }
+
     /// Runs until `stop` says so or nobody can tell anything any more; then what is being worked on is finished.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> World {
         let mut batch = Vec::new();
         loop {
+            self.pulse.iter().for_each(Pulse::beat);
             let adoption = self.adopt();
             self.dispatch();
             self.tell_phase();

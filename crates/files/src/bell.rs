@@ -3,24 +3,41 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, PoisonError,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use seaway_model::{Change, ObjectRef, Problem};
+use seaway_watchdog::Pulse;
 
 pub(crate) struct Bell {
     event: EventFd,
     stopping: AtomicBool,
     reports: Mutex<HashMap<ObjectRef, Vec<Problem>>>,
+    pulse: OnceLock<Pulse>,
 }
 
 impl Bell {
     pub(crate) fn new() -> nix::Result<Bell> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        Ok(Bell { event, stopping: AtomicBool::new(false), reports: Mutex::default() })
+        Ok(Bell {
+            event,
+            stopping: AtomicBool::new(false),
+            reports: Mutex::default(),
+            pulse: OnceLock::new(),
+        })
+    }
+
+    /// Beats for the thread that watches.
+    pub(crate) fn beats(&self, pulse: Pulse) {
+        // There is one such thread.
+        let _ = self.pulse.set(pulse);
+    }
+
+    pub(crate) fn beat(&self) {
+        self.pulse.get().into_iter().for_each(Pulse::beat);
     }
 
     pub(crate) fn stop(&self) {

@@ -262,6 +262,7 @@ impl Folder {
         now: Instant,
         touched: &mut BTreeSet<ObjectRef>,
     ) {
+        self.bell.beat();
         let before = self.files.get(name);
         if stamp.is_some() && before.is_some_and(|file| file.stamp == stamp && file.trouble.is_none()) {
             return;

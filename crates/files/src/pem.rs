@@ -25,6 +25,7 @@ use seaway_model::{
     Change, Fact, Kind, Name, ObjectRef, Problem, Reason,
     fact::{FactRef, Secret, TLS_SECRET},
 };
+use seaway_watchdog::{Heartbeat, Part};
 
 use crate::{bell::Bell, folder::listing::Stamp};
 
@@ -124,6 +125,7 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
 /// Files that are watched, until this is dropped.
 pub struct PemWatch {
     shared: Arc<Shared>,
+    part: Part,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -140,12 +142,20 @@ impl PemWatch {
     ) -> io::Result<(PemWatch, Vec<Change>)> {
         let shared = Arc::new(Shared { bell: Bell::new()?, wanted: Mutex::default() });
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
-        let mut watcher = Watcher { shared: shared.clone(), inotify, known: Vec::new(), sink };
+        let (heartbeat, part) = Heartbeat::new("the watch of certificates in files");
+        let ring = shared.clone();
+        let part = part.woken_by(move || ring.bell.ring());
+        let mut watcher = Watcher { shared: shared.clone(), inotify, known: Vec::new(), sink, heartbeat };
         watcher.follow(files.to_vec());
         let first = read(files);
         let thread =
             std::thread::Builder::new().name("certificates".to_owned()).spawn(move || watcher.run())?;
-        Ok((PemWatch { shared, thread: Some(thread) }, first))
+        Ok((PemWatch { shared, part, thread: Some(thread) }, first))
+    }
+
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.part.clone()
     }
 
     /// Other files from now on.
@@ -169,11 +179,14 @@ struct Watcher<S> {
     inotify: Option<Inotify>,
     known: Vec<(PemFiles, Vec<Option<Stamp>>)>,
     sink: S,
+    heartbeat: Heartbeat,
 }
 
 impl<S: FnMut(Vec<Change>)> Watcher<S> {
     fn run(mut self) {
+        self.heartbeat.enter();
         while !self.shared.bell.is_stopping() {
+            self.heartbeat.beat();
             if self.wait() {
                 std::thread::sleep(SETTLE);
                 self.drain();
@@ -183,7 +196,8 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
             let mut changes = wanted.map(|files| self.replace(files)).unwrap_or_default();
             changes.extend(self.look());
             if !changes.is_empty() {
-                (self.sink)(changes);
+                // Whoever takes them may be slow.
+                self.heartbeat.waiting(|| (self.sink)(changes));
             }
         }
     }

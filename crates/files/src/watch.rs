@@ -27,6 +27,7 @@ use nix::{
     sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor},
 };
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
+use seaway_watchdog::{Heartbeat, Part};
 
 use self::pending::Pending;
 use crate::{
@@ -42,6 +43,7 @@ const LOOK_UNWATCHED: Duration = Duration::from_secs(1);
 pub struct Watch {
     folder: Arc<Mutex<Folder>>,
     bell: Arc<Bell>,
+    part: Part,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -63,20 +65,30 @@ impl Folder {
     ) -> Result<Watch, FolderError> {
         let (dir, bell) = (self.dir.clone(), self.bell.clone());
         let folder = Arc::new(Mutex::new(self));
-        let mut watcher = Watcher { folder: folder.clone(), bell: bell.clone(), eye, dir: dir.clone(), sink };
+        let (heartbeat, part) = Heartbeat::new("the watch of the folder of manifests");
+        bell.beats(heartbeat.pulse());
+        let ring = bell.clone();
+        let part = part.woken_by(move || ring.ring());
+        let (of, by) = (folder.clone(), bell.clone());
+        let mut watcher = Watcher { folder: of, bell: by, eye, dir: dir.clone(), sink, heartbeat };
         // From when this returns, the kernel tells of everything.
         let first = watcher.look(&HashSet::new(), Instant::now());
         let thread = std::thread::Builder::new()
             .name("manifests".to_owned())
             .spawn(move || watcher.run(first))
             .map_err(|source| FolderError::Watch { dir, source })?;
-        Ok(Watch { folder, bell, thread: Some(thread) })
+        Ok(Watch { folder, bell, part, thread: Some(thread) })
     }
 }
 
 impl Watch {
     pub fn places(&self) -> Places {
         Places(self.folder.clone())
+    }
+
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.part.clone()
     }
 }
 
@@ -113,10 +125,12 @@ struct Watcher<S> {
     eye: Eye,
     dir: PathBuf,
     sink: S,
+    heartbeat: Heartbeat,
 }
 
 impl<S: FnMut(Vec<Change>)> Watcher<S> {
     fn run(mut self, first: Look) {
+        self.heartbeat.enter();
         let mut pending = Pending::default();
         let mut look_again = first.again;
         self.tell(|_| first.changes);
@@ -127,6 +141,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
                 tracing::error!(%error, "the folder of manifests is watched no more");
                 return;
             }
+            self.heartbeat.beat();
             self.tell(|it| it.bell.answer());
             for event in self.eye.events() {
                 self.note(&event, &mut pending);
@@ -191,7 +206,8 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
     fn tell(&mut self, changes: impl FnOnce(&Self) -> Vec<Change>) {
         let changes = changes(self);
         if !changes.is_empty() {
-            (self.sink)(changes);
+            // Whoever takes them may be slow.
+            self.heartbeat.waiting(|| (self.sink)(changes));
         }
     }
 

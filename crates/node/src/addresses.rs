@@ -12,6 +12,7 @@ use std::{
 use seaway_announce::Watch;
 use seaway_drivers::presence::{Presence, rest};
 use seaway_model::fact::HostReport;
+use seaway_watchdog::{Heartbeat, Part};
 use tracing::warn;
 
 /// How soon the thread notices that it should end.
@@ -24,6 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Watches until it is dropped.
 pub struct AddressWatch {
     ended: Arc<AtomicBool>,
+    part: Part,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -35,16 +37,24 @@ impl AddressWatch {
     ) -> std::io::Result<AddressWatch> {
         let ended = Arc::new(AtomicBool::new(false));
         let end = ended.clone();
+        let (heartbeat, part) = Heartbeat::new("the watch of this host's addresses");
         let watch = move || {
+            heartbeat.enter();
             while !end.load(Ordering::Relaxed) {
-                if let Err(error) = follow(&presence, &tell, &end) {
+                if let Err(error) = follow(&presence, &tell, &end, &heartbeat) {
                     warn!(%error, "changes of addresses cannot be watched; trying again");
                     thread::park_timeout(PAUSE);
+                    heartbeat.beat();
                 }
             }
         };
         let thread = thread::Builder::new().name("addresses".into()).spawn(watch)?;
-        Ok(AddressWatch { ended, thread: Some(thread) })
+        Ok(AddressWatch { ended, part, thread: Some(thread) })
+    }
+
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.part.clone()
     }
 }
 
@@ -63,12 +73,16 @@ fn follow(
     presence: &Presence,
     tell: &impl Fn(HostReport),
     ended: &AtomicBool,
+    heartbeat: &Heartbeat,
 ) -> Result<(), seaway_announce::Error> {
     let mut watch = Watch::open()?;
+    // Whoever takes it may be slow.
+    let tell = |report| heartbeat.waiting(|| tell(report));
     // Whatever happened while nobody watched.
     tell(presence.report()?);
     let mut pause = Duration::ZERO;
     while !ended.load(Ordering::Relaxed) {
+        heartbeat.beat();
         if !watch.wait(PATIENCE)?.is_empty() {
             // Thousands may come and go at once: they are not all looked at after each.
             thread::park_timeout(TOGETHER.max(pause));
@@ -79,4 +93,25 @@ fn follow(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use seaway_watchdog::{Fault, Pace, Watchdog};
+
+    use super::*;
+
+    #[test]
+    fn a_watch_of_addresses_that_dies_is_found() {
+        let presence = Arc::new(Presence::new("a".into(), Vec::new(), []));
+        let watch = AddressWatch::start(presence, |_| panic!("a test has this watch die")).expect("a thread");
+        let (tell, told) = channel();
+        let pace = Pace { look: Duration::from_millis(20), ..Pace::default() };
+        let watchdog = Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).expect("a thread");
+        let _watching = watchdog.watch([watch.part()]);
+        let found = Fault { part: "the watch of this host's addresses".into(), hangs: false };
+        assert_eq!(told.recv_timeout(Duration::from_secs(120)), Ok(found));
+    }
 }

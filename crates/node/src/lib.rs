@@ -20,14 +20,14 @@ use std::{
 };
 
 use seaway_admin::view::MemoryView;
-use seaway_announce::{Arp, Enforced, Links};
+use seaway_announce::{Arp, Enforced, Links, Steering};
 use seaway_drivers::{
     native::{Native, OnHost},
     presence::Presence,
 };
 use seaway_engine::Drivers;
 use seaway_model::{Name, fact::HostReport};
-use seaway_plan::{Overview, Placement};
+use seaway_plan::{Overview, Placement, is_reserved_port};
 use seaway_proxy::{Drained, Proxy};
 
 pub use addresses::AddressWatch;
@@ -75,9 +75,12 @@ impl Host {
         Host { name, proxy, presence }
     }
 
-    /// A host of a cluster: its addresses of pools answer at our ports alone, whatever else listens on the machine.
+    /// A host of a cluster: its addresses of pools answer at our ports alone, whatever else listens on the machine, and take no
+    /// port from it that it needs.
     pub fn of_cluster(name: Name, proxy: Proxy, named: Vec<IpAddr>) -> Host {
-        let presence = Arc::new(Presence::new(name.clone(), named, []).guarded());
+        let steering = Arc::new(Steering::new(is_reserved_port));
+        proxy.steer_by(steering.clone());
+        let presence = Arc::new(Presence::new(name.clone(), named, []).guarded(steering));
         Host { name, proxy, presence }
     }
 

@@ -25,7 +25,8 @@ use crate::{
 pub(crate) const RESERVED: [std::ops::RangeInclusive<u16>; 5] =
     [22..=22, 2379..=2380, 6443..=6443, 10_248..=10_259, 1936..=1936];
 
-pub(crate) fn is_reserved(port: u16) -> bool {
+/// Whether a machine of a cluster needs the port for itself.
+pub fn is_reserved(port: u16) -> bool {
     RESERVED.iter().any(|it| it.contains(&port))
 }
 

@@ -39,6 +39,7 @@ mod unheeded;
 mod uses;
 mod world;
 
+pub use barred::is_reserved as is_reserved_port;
 pub use certificates::CertificateCounts;
 pub use cloud::RELEASED;
 pub use demand::Demand;

@@ -17,15 +17,20 @@ mod ward;
 use std::{
     io,
     net::SocketAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
 };
 
 use seaway_model::{LbKey, PoolId};
+use seaway_watchdog::{Heartbeat, Part};
 
 pub use self::changes::{HealthChange, HealthChanges};
 use self::{changes::Subscribers, rounds::Rounds};
-use crate::{running::RunningPool, sys::Waker};
+use crate::{
+    running::RunningPool,
+    sys::{Waker, millis},
+};
 
 /// Checks that are under way at once: enough for 20,000 members on a local network, few enough to leave
 /// descriptors to those who pay.
@@ -34,21 +39,30 @@ const MOST_OPEN: usize = 512;
 /// The one thread of a process that looks after members. Dropping it ends the thread.
 pub(crate) struct Prober {
     desk: Arc<Desk>,
+    part: Part,
     thread: Option<JoinHandle<()>>,
 }
 
+/// A prober that dies sooner than this, so many times in a row, is not started again: the process is.
+const SHORT_LIFE: u64 = 60_000;
+const MOST_SHORT_LIVES: u32 = 5;
+
 impl Prober {
-    pub(crate) fn start() -> io::Result<Prober> {
+    /// `pools`: all there are, should the prober have to begin again.
+    pub(crate) fn start(pools: impl Fn() -> Vec<Arc<RunningPool>> + Send + 'static) -> io::Result<Prober> {
         let bell = Waker::new()?;
         let desk = Arc::new(Desk { bell, requests: Mutex::default(), subscribers: Subscribers::default() });
-        let rounds_desk = desk.clone();
+        let (rounds_desk, bell) = (desk.clone(), desk.clone());
+        let (heartbeat, part) = Heartbeat::new("the prober");
+        let part = part.woken_by(move || bell.bell.wake());
         // What the thread works with is not shared, so it is made there; whether that succeeded comes back.
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("prober".into()).spawn(move || {
-            match Rounds::new(rounds_desk, MOST_OPEN) {
+            heartbeat.enter();
+            match Rounds::new(rounds_desk.clone(), MOST_OPEN) {
                 Ok(rounds) => {
                     let _ = tell.send(Ok(()));
-                    rounds.run();
+                    keep_running(rounds, &rounds_desk, &pools, &heartbeat);
                 }
                 Err(error) => {
                     let _ = tell.send(Err(error));
@@ -56,7 +70,12 @@ impl Prober {
             }
         })?;
         told.recv().unwrap_or_else(|_| Err(io::Error::other("the prober ended before it began")))?;
-        Ok(Prober { desk, thread: Some(thread) })
+        Ok(Prober { desk, part, thread: Some(thread) })
+    }
+
+    /// For the watchdog.
+    pub(crate) fn part(&self) -> Part {
+        self.part.clone()
     }
 
     /// A pool is new, changed or gone: the prober looks for itself.
@@ -65,9 +84,42 @@ impl Prober {
         self.desk.ask(Request::Watch(pool.clone()));
     }
 
+    #[cfg(test)]
+    pub(crate) fn make(&self, fail: impl FnOnce() + Send + 'static) {
+        self.desk.ask(Request::Do(Box::new(fail)));
+    }
+
     /// What changes from now on.
     pub(crate) fn changes(&self) -> HealthChanges {
         self.desk.subscribers.subscribe()
+    }
+}
+
+/// Runs until it is told to end. After a panic all pools are looked at from the start; members keep their state meanwhile.
+fn keep_running(
+    mut rounds: Rounds,
+    desk: &Arc<Desk>,
+    pools: &impl Fn() -> Vec<Arc<RunningPool>>,
+    heartbeat: &Heartbeat,
+) {
+    let mut short_lives = 0;
+    loop {
+        let began = millis();
+        if catch_unwind(AssertUnwindSafe(|| rounds.run(heartbeat))).is_ok() {
+            return;
+        }
+        short_lives = if millis() - began < SHORT_LIFE { short_lives + 1 } else { 1 };
+        if short_lives > MOST_SHORT_LIVES {
+            return tracing::error!("the prober fails again and again");
+        }
+        tracing::error!("the prober has failed and begins again");
+        rounds = match Rounds::new(desk.clone(), MOST_OPEN) {
+            Ok(rounds) => rounds,
+            Err(error) => return tracing::error!(%error, "the prober cannot begin again"),
+        };
+        pools().into_iter().for_each(|pool| desk.ask(Request::Watch(pool)));
+        // What was asked of the one before may have rung already.
+        desk.bell.wake();
     }
 }
 
@@ -100,6 +152,9 @@ enum Request {
         reason: String,
     },
     Stop,
+    /// Has the prober fail as a test wants it.
+    #[cfg(test)]
+    Do(Box<dyn FnOnce() + Send>),
 }
 
 impl Desk {

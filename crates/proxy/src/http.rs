@@ -88,8 +88,6 @@ pub(crate) struct Http {
     hall: Rc<Hall>,
     tasks: Slab<Task>,
     wheel: Wheel,
-    /// When drains end.
-    sweeps: Vec<u64>,
 }
 
 struct Task {
@@ -102,12 +100,7 @@ struct Task {
 
 impl Http {
     pub(crate) fn new(turn: &Turn) -> Http {
-        Http {
-            hall: Hall::new(turn),
-            tasks: Slab::default(),
-            wheel: Wheel::new(turn.now),
-            sweeps: Vec::new(),
-        }
+        Http { hall: Hall::new(turn), tasks: Slab::default(), wheel: Wheel::new(turn.now) }
     }
 
     fn accept(&mut self, token: Token, turn: &mut Turn) {
@@ -230,13 +223,14 @@ impl Http {
     }
 
     fn sweep(&mut self, now: u64) {
-        if !self.sweeps.iter().any(|at| *at <= now) {
+        if !self.hall.sweeps().are_due(now) {
             return;
         }
-        self.sweeps.retain(|at| *at > now);
         for index in self.tasks.indexes() {
-            if self.tasks.get_mut(index).is_some_and(|task| task.own.is_drained(now)) {
-                self.end(index);
+            match self.tasks.get_mut(index).and_then(|task| task.own.drained_at()) {
+                Some(at) if at <= now => self.end(index),
+                Some(at) => self.hall.sweeps().at(at),
+                None => {}
             }
         }
     }
@@ -328,7 +322,7 @@ impl Source for Http {
                 self.close_doors(turn, |_: &Arc<RunningListener>| true);
             }
             Command::SweepAt(at) => {
-                self.sweeps.push(*at);
+                self.hall.sweeps().at(*at);
                 self.hall.forget_gone();
             }
             Command::Cut => {
@@ -356,7 +350,7 @@ impl Source for Http {
     }
 
     fn patience(&self, now: u64) -> Option<u64> {
-        let sweep = self.sweeps.iter().min().map(|at| at.saturating_sub(now));
+        let sweep = self.hall.sweeps().patience(now);
         [self.wheel.patience(now), sweep, self.hall.patience(now)].into_iter().flatten().min()
     }
 }

@@ -49,6 +49,8 @@
 mod access;
 mod descriptors;
 mod doors;
+#[cfg(test)]
+mod failing;
 mod health;
 mod hops;
 mod http;
@@ -72,7 +74,7 @@ pub use access::{AccessError, AccessForm, AccessLog, AccessTo};
 pub use health::{HealthChange, HealthChanges};
 pub use http::fuzz;
 pub use memory::MemoryLimits;
-pub use open::OpenError;
+pub use open::{OpenError, SteerError};
 pub use proxy::{Drained, Proxy, Running, Settings, StartError};
 pub use running::{Health, Refusal, Story};
 pub use seaway_snapshot::Standing;

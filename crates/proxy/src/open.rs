@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::{Conflict, Process, Sockets, Wanted};
+use seaway_announce::{Conflict, MOST_STEERED, Process, Sockets, Steering, Wanted};
 use seaway_model::L4;
 
 use crate::sys::{self, KernelAddress};
@@ -30,6 +30,13 @@ pub enum OpenError {
     /// Whoever it is has to go, or the listener; worth another attempt later.
     #[error("{at} is taken by {holder}")]
     Foreign { at: SocketAddr, holder: String },
+    /// The machine needs it, and clients cannot be steered to a socket elsewhere.
+    #[error("port {} is reserved for the machine itself, and clients of {at} cannot be steered past it", at.port())]
+    Reserved {
+        at: SocketAddr,
+        #[source]
+        source: SteerError,
+    },
     #[error("{at} may not be opened by this user: ports below 1024 need CAP_NET_BIND_SERVICE")]
     Denied { at: SocketAddr },
     #[error("this machine has no addresses of the family of {at}")]
@@ -42,6 +49,17 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
+}
+
+/// Why clients cannot be steered to a socket elsewhere.
+#[derive(Debug, thiserror::Error)]
+pub enum SteerError {
+    #[error("{0}")]
+    Impossible(String),
+    #[error(transparent)]
+    Rules(#[from] seaway_announce::Error),
+    #[error(transparent)]
+    Socket(#[from] io::Error),
 }
 
 /// Sockets that a predecessor has passed on, by what they listen to.
@@ -129,6 +147,59 @@ pub(crate) fn sockets(
         }
     }
     Ok(sockets)
+}
+
+/// A socket for each worker at a port of loopback, to which clients of an address of a pool are steered from then on.
+pub(crate) fn steered(
+    at: SocketAddr,
+    workers: usize,
+    steering: &Steering,
+) -> Result<Vec<OwnedFd>, SteerError> {
+    steering.possible().map_err(|why| SteerError::Impossible(why.to_owned()))?;
+    if steering.is_full() {
+        return Err(SteerError::Impossible(format!("{MOST_STEERED} listeners are steered already")));
+    }
+    let mut place = SocketAddr::new(Steering::place(at.ip()), 0);
+    let mut sockets: Vec<OwnedFd> = Vec::new();
+    while sockets.len() < workers {
+        let socket = bound(place, L4::Tcp, !sockets.is_empty())?;
+        place =
+            sys::local_address(socket.as_fd()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // The kernel steers to no others.
+        sys::set_transparent(socket.as_fd(), &place.into())?;
+        sockets.push(socket);
+    }
+    for socket in &sockets {
+        sys::listen(socket.as_fd(), BACKLOG)?;
+    }
+    steering.add(at, place.port())?;
+    Ok(sockets)
+}
+
+/// Whoever has it has it for all addresses: clients of a single one can be steered past.
+fn only_wide(at: SocketAddr) -> bool {
+    let wide = |conflict: &Conflict| conflict.listener.at.ip().is_unspecified();
+    conflicts(at, L4::Tcp).is_ok_and(|all| !all.is_empty() && all.iter().all(wide))
+}
+
+/// Sockets at an address of a pool: elsewhere, where the machine needs the port or has it already.
+pub(crate) fn sockets_past_the_machine(
+    at: SocketAddr,
+    workers: usize,
+    steering: &Steering,
+    open: impl FnOnce() -> Result<Vec<OwnedFd>, OpenError>,
+) -> Result<Vec<OwnedFd>, OpenError> {
+    let elsewhere = || steered(at, workers, steering);
+    if steering.is_reserved(at.port()) {
+        return elsewhere().map_err(|source| OpenError::Reserved { at, source });
+    }
+    match open() {
+        Err(OpenError::Foreign { at, holder }) if only_wide(at) => elsewhere().map_err(|why| {
+            tracing::debug!(%at, %why, "clients cannot be steered to a socket elsewhere");
+            OpenError::Foreign { at, holder }
+        }),
+        opened => opened,
+    }
 }
 
 fn bound(at: SocketAddr, l4: L4, joins: bool) -> io::Result<OwnedFd> {
@@ -231,6 +302,26 @@ mod tests {
         let again = opened((Ipv4Addr::UNSPECIFIED, port).into(), &wide).expect("the other way round");
         drop((single, again));
         assert!(!wide.covers((OWN, port).into(), L4::Tcp), "it is closed");
+    }
+
+    #[test]
+    fn without_steering_reserved_ports_are_left_alone_and_others_are_opened_as_ever() {
+        let steering = Steering::impossible(|port| port == 22, "it is a test");
+        let past = |port: u16| {
+            let at = SocketAddr::from((OWN, port));
+            let wide = Wide::default();
+            let open = || sockets(at, L4::Tcp, 1, Vec::new(), &wide);
+            sockets_past_the_machine(at, 1, &steering, open).map(|_| ())
+        };
+        let refused = past(22).expect_err("it is the machine's");
+        assert_eq!(
+            refused.to_string(),
+            "port 22 is reserved for the machine itself, and clients of 127.19.83.1:22 cannot be steered past it"
+        );
+        past(0).expect("opened");
+        let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("bound");
+        let port = taken.local_addr().expect("bound").port();
+        assert!(matches!(past(port), Err(OpenError::Foreign { .. })), "as before");
     }
 
     #[test]

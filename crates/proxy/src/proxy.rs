@@ -10,7 +10,9 @@ use std::{
     time::Instant,
 };
 
-use seaway_model::{LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_balancer::Certificate};
+use seaway_announce::Steering;
+use seaway_model::{L4, LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_balancer::Certificate};
+use seaway_watchdog::Part;
 
 use crate::{
     access::{AccessError, AccessLog},
@@ -53,6 +55,7 @@ struct Engine {
     shared: Arc<Shared>,
     prober: Prober,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    parts: Vec<Part>,
 }
 
 /// What runs for one load balancer.
@@ -76,12 +79,16 @@ impl Proxy {
         let mailboxes: Vec<_> =
             (0..workers).map(|_| Mailbox::new().map(Arc::new)).collect::<io::Result<_>>()?;
         let shared = Arc::new(Shared::new(mailboxes.clone()));
-        let mut ready = Vec::new();
+        let (mut ready, mut parts) = (Vec::new(), Vec::new());
         for (index, mailbox) in mailboxes.into_iter().enumerate() {
-            ready.push(Worker::new(index, mailbox, shared.clone())?);
+            let (worker, part) = Worker::new(index, mailbox, shared.clone())?.watched();
+            ready.push(worker);
+            parts.push(part);
         }
-        let prober = Prober::start()?;
-        let engine = Arc::new(Engine { shared, prober, threads: Mutex::default() });
+        let known = shared.clone();
+        let prober = Prober::start(move || known.registry.pools())?;
+        parts.push(prober.part());
+        let engine = Arc::new(Engine { shared, prober, threads: Mutex::default(), parts });
         for (index, worker) in ready.into_iter().enumerate() {
             let pin = settings.pin;
             let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
@@ -97,6 +104,11 @@ impl Proxy {
             engine.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
         Ok(Proxy { engine })
+    }
+
+    /// For the watchdog: the workers and the prober.
+    pub fn parts(&self) -> Vec<Part> {
+        self.engine.parts.clone()
     }
 
     /// `None`: nothing runs for it, and nothing of it goes on.
@@ -180,6 +192,31 @@ impl Proxy {
 
     /// Listens at `ip`, which need not be on this host (yet), or adopts the socket of a predecessor.
     pub fn open(&self, key: &LbKey, ip: IpAddr, listener: Arc<Listener>) -> Result<(), OpenError> {
+        self.open_by(key, ip, listener, None)
+    }
+
+    /// The same at an address of a pool: a port that the machine needs, or has, is served by a socket elsewhere.
+    pub fn open_at_pool_address(
+        &self,
+        key: &LbKey,
+        ip: IpAddr,
+        listener: Arc<Listener>,
+    ) -> Result<(), OpenError> {
+        self.open_by(key, ip, listener, self.shared().steering.get().map(Arc::as_ref))
+    }
+
+    /// From now on, for addresses of pools. Said once.
+    pub fn steer_by(&self, steering: Arc<Steering>) {
+        let _ = self.shared().steering.set(steering);
+    }
+
+    fn open_by(
+        &self,
+        key: &LbKey,
+        ip: IpAddr,
+        listener: Arc<Listener>,
+        steering: Option<&Steering>,
+    ) -> Result<(), OpenError> {
         let (id, at) = (listener.id(), SocketAddr::new(ip, listener.port));
         let known = self
             .shared()
@@ -198,7 +235,12 @@ impl Proxy {
         let workers = &self.shared().workers;
         self.shared().closing.wait(at, id.l4);
         let wide = &self.shared().wide;
-        let sockets = open::sockets(at, id.l4, workers.len(), adopted, wide)?;
+        let adopts = !adopted.is_empty();
+        let open = || open::sockets(at, id.l4, workers.len(), adopted, wide);
+        let sockets = match steering.filter(|_| id.l4 == L4::Tcp && !adopts) {
+            Some(steering) => open::sockets_past_the_machine(at, workers.len(), steering, open)?,
+            None => open()?,
+        };
         let sockets: Vec<_> = sockets.into_iter().map(Arc::new).collect();
         wide.add(at, id.l4, &sockets);
         let mut registry = self.shared().registry.lock();
@@ -229,6 +271,10 @@ impl Proxy {
         let Some(state) = registry.get_mut(key) else { return };
         state.forget_finished();
         let Some(running) = state.listeners.remove(&(ip, id)) else { return };
+        // Before its sockets go: then nobody waits in them who is not let in.
+        if let Some(Err(error)) = self.shared().steering.get().map(|it| it.remove(running.at)) {
+            tracing::warn!(listener = %running.at, %error, "cannot be removed from the nftables table seaway-addresses");
+        }
         self.shared().closing.add(running.at, id.l4, &running.close(now));
         let drain = running.tuned().listener.timeouts.drain;
         state.closed.push(running.clone());
@@ -282,6 +328,12 @@ impl Proxy {
             self.shared().tell_all(&Command::Cut);
         }
         Drained { cut }
+    }
+
+    /// Has the prober fail as a test wants it.
+    #[cfg(test)]
+    pub(crate) fn make_prober(&self, fail: impl FnOnce() + Send + 'static) {
+        self.engine.prober.make(fail);
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

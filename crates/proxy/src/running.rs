@@ -64,6 +64,10 @@ impl Registry {
         self.load_balancers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn pools(&self) -> Vec<Arc<RunningPool>> {
+        self.lock().values().flat_map(|state| state.pools.values().cloned()).collect()
+    }
+
     pub(crate) fn listeners(&self) -> Vec<Arc<RunningListener>> {
         self.lock().values().flat_map(|state| state.listeners.values().cloned()).collect()
     }

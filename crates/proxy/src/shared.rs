@@ -4,12 +4,14 @@ use std::{
     hash::{BuildHasher, RandomState},
     net::SocketAddr,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc, Condvar, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
         mpsc,
     },
     time::{Duration, Instant},
 };
+
+use seaway_announce::Steering;
 
 use crate::{
     access::Access,
@@ -43,6 +45,8 @@ pub(crate) struct Shared {
     /// Sockets of listeners that were closed, as long as a worker has not let go of them.
     pub(crate) closing: Closing,
     pub(crate) wide: Wide,
+    /// How addresses of pools take no port from the machine, where that is asked for.
+    pub(crate) steering: OnceLock<Arc<Steering>>,
     /// What we have sent ourselves.
     pub(crate) own_sockets: Arc<OwnSockets>,
     pub(crate) descriptors: Arc<Descriptors>,
@@ -73,6 +77,7 @@ impl Shared {
             adopted: Mutex::default(),
             closing: Closing::default(),
             wide: Wide::default(),
+            steering: OnceLock::new(),
             memory: Arc::new(MemoryBudget::new(MemoryLimits::default())),
             inheritance: Inheritance::default(),
             own_sockets: Arc::default(),

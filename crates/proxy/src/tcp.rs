@@ -25,7 +25,7 @@ use crate::{
     reach::Cursors,
     running::{Refusal, RunningListener},
     sys::{self, Event},
-    worker::{Command, Kind, Link, Slab, Source, Token, Turn, Wheel},
+    worker::{Command, Kind, Link, Slab, Source, Sweeps, Token, Turn, Wheel},
 };
 
 pub(crate) struct Tcp {
@@ -36,8 +36,7 @@ pub(crate) struct Tcp {
     unfinished: Vec<Token>,
     pipes: Pipes,
     cursors: Cursors,
-    /// When drains end.
-    sweeps: Vec<u64>,
+    sweeps: Sweeps,
 }
 
 impl Tcp {
@@ -49,7 +48,7 @@ impl Tcp {
             unfinished: Vec::new(),
             pipes: Pipes::default(),
             cursors: Cursors::new(worker),
-            sweeps: Vec::new(),
+            sweeps: Sweeps::default(),
         }
     }
 
@@ -116,13 +115,14 @@ impl Tcp {
 
     /// Ends connections whose time to drain is over.
     fn sweep(&mut self, turn: &mut Turn) {
-        if !self.sweeps.iter().any(|at| *at <= turn.now) {
+        if !self.sweeps.are_due(turn.now) {
             return;
         }
-        self.sweeps.retain(|at| *at > turn.now);
         for index in self.connections.indexes() {
-            if self.connections.get_mut(index).is_some_and(|connection| connection.is_drained(turn.now)) {
-                self.end(index, End::Close, turn);
+            match self.connections.get_mut(index).and_then(|connection| connection.drained_at()) {
+                Some(at) if at <= turn.now => self.end(index, End::Close, turn),
+                Some(at) => self.sweeps.at(at),
+                None => {}
             }
         }
     }
@@ -199,7 +199,7 @@ impl Source for Tcp {
             Command::Relinquish => self.doors.leave(turn),
             Command::StopAccepting(_) => self.close_doors(turn, |_: &Arc<RunningListener>| true),
             Command::SweepAt(at) => {
-                self.sweeps.push(*at);
+                self.sweeps.at(*at);
                 self.cursors.forget_gone();
             }
             Command::Cut => {
@@ -229,7 +229,7 @@ impl Source for Tcp {
         if !self.unfinished.is_empty() {
             return Some(0);
         }
-        let sweep = self.sweeps.iter().min().map(|at| at.saturating_sub(now));
-        [self.wheel.patience(now), sweep, self.doors.patience(now)].into_iter().flatten().min()
+        let patiences = [self.wheel.patience(now), self.sweeps.patience(now), self.doors.patience(now)];
+        patiences.into_iter().flatten().min()
     }
 }

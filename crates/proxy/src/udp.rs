@@ -31,7 +31,7 @@ use self::{
 use crate::{
     running::{RunningListener, RunningPool},
     sys::{self, Event, Inbox, Outbox},
-    worker::{Command, Kind, Slab, Source, Token, Turn},
+    worker::{Command, Kind, Slab, Source, Sweeps, Token, Turn},
 };
 
 /// Flows of a process. Each has a descriptor and a few hundred bytes, in the kernel about two thousand.
@@ -53,7 +53,7 @@ pub(crate) struct Udp {
     doors: Slab<Door>,
     flows: Flows<Flow>,
     cursors: HashMap<usize, Cursor>,
-    sweeps: Vec<u64>,
+    sweeps: Sweeps,
     pace: Pace,
     /// Datagrams of this turn.
     handled: u32,
@@ -77,7 +77,7 @@ impl Udp {
             doors: Slab::default(),
             flows: Flows::new(now),
             cursors: HashMap::new(),
-            sweeps: Vec::new(),
+            sweeps: Sweeps::default(),
             pace: Pace::default(),
             handled: 0,
             accepts: true,
@@ -193,18 +193,18 @@ impl Udp {
     /// for long, what is on its way back still arrives.
     fn sweep(&mut self, turn: &mut Turn) {
         let now = turn.now;
-        let before = self.sweeps.len();
-        self.sweeps.retain(|at| *at > now);
-        if self.sweeps.len() == before {
+        if !self.sweeps.are_due(now) {
             return;
         }
         let mut over = Vec::new();
-        for (id, entry) in self.flows.iter_mut() {
-            let Some(since) = entry.flow.member.leaving_since() else { continue };
-            let drain = entry.flow.listener.tuned().listener.timeouts.drain.as_millis() as u64;
-            if since + drain <= now && !entry.flow.moves {
-                entry.flow.moves = true;
-                over.push(id);
+        for (id, entry) in self.flows.iter_mut().filter(|(_, entry)| !entry.flow.moves) {
+            match entry.flow.drained_at() {
+                Some(at) if at <= now => {
+                    entry.flow.moves = true;
+                    over.push(id);
+                }
+                Some(at) => self.sweeps.at(at),
+                None => {}
             }
         }
         for id in over {
@@ -264,7 +264,7 @@ impl Source for Udp {
             }
             Command::Close(listener) if listener.id.l4 == L4::Udp => self.close(listener, turn),
             Command::Open(..) | Command::Close(_) => {}
-            Command::SweepAt(at) => self.sweeps.push(*at),
+            Command::SweepAt(at) => self.sweeps.at(*at),
             Command::StopAccepting(_) => self.accepts = false,
             Command::Cut => self.end_where(turn, |_, _| true),
             Command::Freeze(export) => {
@@ -281,6 +281,8 @@ impl Source for Udp {
                 self.wake_doors(turn);
             }
             Command::Quit => {}
+            #[cfg(test)]
+            Command::Do(_) => {}
         }
     }
 
@@ -294,17 +296,15 @@ impl Source for Udp {
         for slot in self.flows.expired(turn.now) {
             self.end(slot, turn);
         }
-        if !self.sweeps.is_empty() {
-            self.sweep(turn);
-        }
+        self.sweep(turn);
     }
 
     fn patience(&self, now: u64) -> Option<u64> {
         if self.frozen {
             return None;
         }
-        let next = self.sweeps.iter().copied().chain(self.flows.wake_at()).min()?;
-        Some(next.saturating_sub(now))
+        let flows = self.flows.wake_at().map(|at| at.saturating_sub(now));
+        self.sweeps.patience(now).into_iter().chain(flows).min()
     }
 }
 

@@ -7,6 +7,7 @@
 //! ```
 
 mod slab;
+mod sweeps;
 mod token;
 mod wheel;
 
@@ -17,7 +18,10 @@ use std::{
     thread,
 };
 
+use seaway_watchdog::{Heartbeat, Part};
+
 pub(crate) use slab::Slab;
+pub(crate) use sweeps::Sweeps;
 pub(crate) use token::{Kind, Token};
 pub(crate) use wheel::{Link, Wheel};
 
@@ -65,7 +69,7 @@ pub(crate) enum Command {
     Open(Arc<RunningListener>, Arc<OwnedFd>),
     /// Stop accepting there; what runs goes on.
     Close(Arc<RunningListener>),
-    /// At that time, end what was to be drained by then.
+    /// At that time, end what was to be drained by then. Comes after the change by which a member leaves.
     SweepAt(u64),
     /// All listeners. Dropped by everybody who has let in who waited.
     StopAccepting(mpsc::Sender<()>),
@@ -80,6 +84,9 @@ pub(crate) enum Command {
     /// A predecessor's flows have come.
     Inherit,
     Quit,
+    /// Has a worker fail as a test wants it.
+    #[cfg(test)]
+    Do(Arc<dyn Fn() + Send + Sync>),
 }
 
 /// How commands reach a worker.
@@ -108,6 +115,7 @@ pub(crate) struct Worker {
     mailbox: Arc<Mailbox>,
     alarm: Alarm,
     turn: Turn,
+    heartbeat: Option<Heartbeat>,
 }
 
 /// Made on the worker's own thread, which they never leave.
@@ -129,12 +137,21 @@ impl Worker {
         epoll.watch_edges(alarm.fd(), Token::new(Kind::Alarm, 0, 0).into())?;
         let buffer = vec![0; BUFFER].into_boxed_slice();
         let turn = Turn { now: sys::millis(), number: 0, epoll, buffer, worker: index, shared };
-        Ok(Worker { mailbox, alarm, turn })
+        Ok(Worker { mailbox, alarm, turn, heartbeat: None })
+    }
+
+    /// For the watchdog: each turn is a beat, and who is idle has one when it is woken.
+    pub(crate) fn watched(mut self) -> (Worker, Part) {
+        let (heartbeat, part) = Heartbeat::new(format!("worker {} of the data plane", self.turn.worker));
+        self.heartbeat = Some(heartbeat);
+        let mailbox = self.mailbox.clone();
+        (self, part.woken_by(move || mailbox.waker.wake()))
     }
 
     pub(crate) fn run(mut self) {
         let mut events = Events::with_room_for(BATCH);
         sys::sleep_exactly();
+        self.heartbeat.iter().for_each(Heartbeat::enter);
         let mut sources = Sources::new(&self.turn);
         loop {
             if let Err(error) = self.wait(&sources, &mut events)
@@ -144,6 +161,7 @@ impl Worker {
                 tracing::error!(worker = self.turn.worker, %error, "a worker cannot wait for events and ends");
                 return;
             }
+            self.heartbeat.iter().for_each(Heartbeat::beat);
             self.turn.now = sys::millis();
             self.turn.number += 1;
             let mut only_datagrams = true;
@@ -189,8 +207,11 @@ impl Worker {
             }
             sources.all().into_iter().for_each(|source| source.command(&command, &mut self.turn));
             // Who waited is let in, and counts: see `Shared::stop_accepting`.
-            if let Command::StopAccepting(working) = command {
-                drop(working);
+            match command {
+                Command::StopAccepting(working) => drop(working),
+                #[cfg(test)]
+                Command::Do(it) => it(),
+                _ => {}
             }
         }
         true

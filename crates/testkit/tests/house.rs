@@ -19,7 +19,7 @@ use source::Source;
 
 /// From the top floor to the ground: a crate may use only crates below it. What is named here and not built yet has
 /// its place already.
-const FLOORS: [&str; 18] = [
+const FLOORS: [&str; 19] = [
     "cli",
     "controller",
     "node",
@@ -33,6 +33,7 @@ const FLOORS: [&str; 18] = [
     "admin",
     "testkit",
     "engine",
+    "watchdog",
     "manifests",
     "snapshot",
     "wire",

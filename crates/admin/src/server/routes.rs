@@ -19,7 +19,7 @@ use tokio::time;
 
 use self::answer::{Answer, html, json, text};
 use super::{
-    Grants, Source,
+    Fault, Grants, Source,
     looks::{Looks, Seen},
 };
 use crate::{
@@ -40,7 +40,7 @@ const HELP: &str = "\
 /state     the same as JSON; ?q=TEXT&limit=N
 /;csv      HAProxy's statistics as CSV; also /stats;csv and /haproxy?stats;csv
 /metrics   for Prometheus
-/live      200 while the process runs
+/live      200 while the process runs and all its parts do, otherwise 503 and which does not
 /ready     200 once the first plan is being served, otherwise 503 and why
 /log       GET shows the log level; PUT from this machine sets it:
            curl -X PUT --data info,seaway_proxy=debug http://localhost:1936/log
@@ -54,6 +54,7 @@ pub(super) struct Routes {
     page: Page,
     sampler: Mutex<Sampler>,
     metrics: Mutex<Metrics>,
+    fault: Fault,
 }
 
 /// What `/state` tells.
@@ -102,13 +103,14 @@ impl Route {
 }
 
 impl Routes {
-    pub(super) fn new(source: Source, log: LogHandle, counted: Vec<Counted>) -> Routes {
+    pub(super) fn new(source: Source, log: LogHandle, counted: Vec<Counted>, fault: Fault) -> Routes {
         Routes {
             looks: Looks::new(source),
             log,
             page: Page::new(),
             sampler: Mutex::default(),
             metrics: Mutex::new(Metrics::new(counted)),
+            fault,
         }
     }
 
@@ -158,7 +160,10 @@ impl Routes {
                 let metrics = lock(&self.metrics).render(&view, Usage::now());
                 answer::open_metrics(metrics)
             }
-            Route::Live => text(StatusCode::OK, "live\n"),
+            Route::Live => match (self.fault)() {
+                None => text(StatusCode::OK, "live\n"),
+                Some(fault) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{fault}\n")),
+            },
             Route::Ready => match self.looks.readiness().await.readiness.why_not() {
                 None => text(StatusCode::OK, "ready\n"),
                 Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),

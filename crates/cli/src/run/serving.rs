@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use seaway_admin::{Signal, Signals};
 use seaway_node::Host;
 use seaway_proxy::{HandOver, TakenOver, Turn};
+use seaway_watchdog::Watching;
 use tokio::{
     sync::{mpsc, oneshot},
     time::Instant as Moment,
@@ -18,7 +19,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{Process, follow, load, start_proxy};
-use crate::{args::Run, control::Control};
+use crate::{args::Run, control::Control, watchdog};
 
 pub(super) async fn serve(process: Process, arguments: &Run) -> Result<ExitCode> {
     let signals = Signals::listen().context("signals cannot be listened to")?;
@@ -39,7 +40,9 @@ pub(super) async fn serve(process: Process, arguments: &Run) -> Result<ExitCode>
         recorded.iter().map(|it| it.ip),
     ));
     let control = Control::start(&process, &host).await?;
-    let mut serving = Serving { process, host, signals, taken };
+    let parts = host.proxy.parts().into_iter().chain([watchdog::runtime()]);
+    let watching = Some(process.watchdog.watch(parts));
+    let mut serving = Serving { watching, process, host, signals, taken };
     let mut hand_over = None;
     let code = serving.until_the_end(control, arguments, &mut hand_over).await?;
     if let Some(hand_over) = hand_over {
@@ -54,6 +57,8 @@ fn hand_over_path(process: &Process) -> PathBuf {
 
 /// A process that serves, through reloads, hand-overs and its end.
 struct Serving {
+    /// The data plane and the runtime, which may end once this is dropped.
+    watching: Option<Watching>,
     process: Process,
     host: Arc<Host>,
     signals: Signals,
@@ -257,6 +262,7 @@ impl Serving {
     }
 
     async fn drain(&mut self, drain: impl FnOnce() -> usize + Send + 'static) -> Result<ExitCode> {
+        self.watching = None;
         let mut draining = tokio::task::spawn_blocking(drain);
         tokio::select! {
             _ = self.signals.next() => {

@@ -14,6 +14,7 @@ mod demo;
 mod disk;
 mod endpoints;
 mod examples;
+mod failing;
 mod folder;
 mod front_door;
 mod harness;

@@ -3,19 +3,22 @@
 
 use std::{
     net::IpAddr,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use seaway_announce::{Error, Guard};
+use seaway_announce::{Error, Guard, Steering};
 use seaway_model::{Problem, Reason, unit::Present};
 use tracing::{info, warn};
 
 /// Somebody may have cleaned up what he did not know, as a firewall that is loaded again does.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-#[derive(Debug, Default)]
-pub(super) struct Guarding(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Guarding {
+    state: Mutex<State>,
+    steering: Arc<Steering>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -26,21 +29,25 @@ struct State {
 }
 
 impl Guarding {
+    pub(super) fn new(steering: Arc<Steering>) -> Guarding {
+        Guarding { state: Mutex::default(), steering }
+    }
+
     /// All of ours are guarded; nothing is done where there are none.
     pub(super) fn keep(&self, ours: impl Iterator<Item = IpAddr>) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since.is_some_and(|it| it.elapsed() < LOOK_AGAIN) {
             return;
         }
         let ours: Vec<IpAddr> = ours.collect();
         if !ours.is_empty() {
-            state.note(Guard::set(&ours));
+            state.note(self.steering.guard(&ours));
         }
     }
 
     /// Before an address is put on `lo`, beside those that are there.
     pub(super) fn begin(&self, ip: IpAddr, ours: impl Iterator<Item = IpAddr>) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.failed.is_some() {
             // All of them are tried together when they are looked at next.
             return;
@@ -49,13 +56,13 @@ impl Guarding {
         let added = state.since.is_some() && Guard::add(ip).is_ok();
         if !added {
             let all: Vec<IpAddr> = ours.chain([ip]).collect();
-            state.note(Guard::set(&all));
+            state.note(self.steering.guard(&all));
         }
     }
 
     /// After it was taken away, or was found to be somebody else's.
     pub(super) fn end(&self, ip: IpAddr) {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since.is_some()
             && let Err(error) = Guard::remove(ip)
         {
@@ -64,7 +71,7 @@ impl Guarding {
     }
 
     pub(super) fn clear(&self) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since.take().is_some()
             && let Err(error) = Guard::clear()
         {
@@ -74,7 +81,7 @@ impl Guarding {
 
     /// What is told of an address that is not guarded.
     pub(super) fn problems(&self, wanted: &Present) -> Vec<(seaway_model::Owner, Problem)> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(why) = &state.failed else { return Vec::new() };
         let all = wanted.addresses.iter().flat_map(|(ip, owners)| owners.iter().map(move |it| (ip, it)));
         let problem = |(ip, owner): (&IpAddr, &seaway_model::Owner)| {

@@ -11,6 +11,7 @@ use std::{
 };
 
 use seaway_model::{LbKey, PoolId};
+use seaway_watchdog::Heartbeat;
 
 use super::{
     Desk, Request,
@@ -36,7 +37,11 @@ pub(super) struct Rounds {
     most_open: usize,
     random: Jitter,
     lacking: bool,
+    /// When so many are due, those that nobody wants any more are dropped.
+    compact_at: usize,
 }
+
+const COMPACT_AT: usize = 4_096;
 
 struct Open {
     probe: Probe,
@@ -82,10 +87,11 @@ impl Rounds {
             most_open: most_open.max(1),
             random: Jitter::new(),
             lacking: false,
+            compact_at: COMPACT_AT,
         })
     }
 
-    pub(super) fn run(mut self) {
+    pub(super) fn run(mut self, heartbeat: &Heartbeat) {
         let mut events = Events::with_room_for(256);
         loop {
             match self.epoll.wait(&mut events, self.patience()) {
@@ -96,6 +102,7 @@ impl Rounds {
                     return;
                 }
             }
+            heartbeat.beat();
             for index in 0..events.len() {
                 match events.at(index).token {
                     WOKEN => {
@@ -136,6 +143,8 @@ impl Rounds {
                     self.out.push(Reverse((until, key, pool, member)));
                 }
                 Request::Stop => return false,
+                #[cfg(test)]
+                Request::Do(it) => it(),
             }
         }
         true
@@ -150,6 +159,20 @@ impl Rounds {
             let first = now + self.random.below(interval.max(1));
             self.due.push(Reverse((first, Due::Check(visit))));
         }
+        self.compact();
+    }
+
+    /// A pool that changes all the time leaves a check behind with each change, for as long as its interval.
+    fn compact(&mut self) {
+        if self.due.len() < self.compact_at {
+            return;
+        }
+        let ward = &self.ward;
+        self.due.retain(|Reverse((_, due))| {
+            let (Due::Check(visit) | Due::TimeUp(visit)) = due;
+            ward.target(visit.slot as usize, visit.generation).is_some()
+        });
+        self.compact_at = COMPACT_AT.max(2 * self.due.len());
     }
 
     fn visit(&self, slot: usize) -> Option<Visit> {
@@ -257,5 +280,41 @@ impl Jitter {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Mutex, time::Duration};
+
+    use seaway_model::load_balancer::{CheckKind, HealthCheck};
+    use seaway_testkit::balancing;
+
+    use super::*;
+    use crate::{health::Subscribers, running::RunningPool, sys::Waker};
+
+    #[test]
+    fn a_pool_that_changes_all_the_time_leaves_a_bounded_number_of_checks_behind() {
+        let bell = Waker::new().unwrap();
+        let desk = Arc::new(Desk { bell, requests: Mutex::default(), subscribers: Subscribers::default() });
+        let mut rounds = Rounds::new(desk, 1).unwrap();
+        let running = Arc::new(RunningPool::empty(LbKey::Whole, balancing::pool_id()));
+        for port in 1..20_000 {
+            let mut pool = balancing::pool(&[([127, 0, 0, 1], port).into()]);
+            pool.health = Some(HealthCheck {
+                kind: CheckKind::Tcp,
+                port: None,
+                interval: Duration::from_secs(86_400),
+                timeout: Duration::from_secs(1),
+                rise: 1,
+                fall: 1,
+                while_used: false,
+            });
+            running.put(Some(Arc::new(pool)), u64::from(port));
+            let awake = rounds.ward.admit(&running, u64::from(port));
+            assert_eq!(awake.len(), 1);
+            rounds.take_up(awake, u64::from(port));
+            assert!(rounds.due.len() <= COMPACT_AT);
+        }
     }
 }

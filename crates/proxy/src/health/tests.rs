@@ -51,7 +51,7 @@ impl Ward {
         });
         change(&mut pool);
         let running = Arc::new(RunningPool::empty(LbKey::Whole, pool.id.clone()));
-        let ward = Ward { prober: Prober::start().unwrap(), pool, running };
+        let ward = Ward { prober: Prober::start(Vec::new).unwrap(), pool, running };
         ward.put(ward.pool.clone());
         ward
     }

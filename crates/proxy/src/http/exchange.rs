@@ -254,7 +254,7 @@ async fn forward(
             client.who.listener.refuse(Refusal::NoMember);
             return refuse(client, scratch, 503).await;
         };
-        client.own.engage(Some(member.clone()));
+        client.hall.engage(&client.own, &member);
         let (result, reused) = if many {
             let (result, reused) = trunk::ask(client, scratch, short, pool, &member, fresh_only).await;
             (result.map(|end| MemberAnswer { end, is_whole: true, next: NextUse::Closed }), reused)
@@ -360,7 +360,7 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
     let mut tried = Vec::new();
     while tried.len() <= RETRIES {
         let Some(member) = choose(&client.hall, client.who.peer.ip(), &pool, &tried) else { break };
-        client.own.engage(Some(member.clone()));
+        client.hall.engage(&client.own, &member);
         client.allow(client.timeout(|it| it.connect));
         match connect(&client.hall, &client.own, &client.who, &pool, &member, false).await {
             Ok(stream) => {

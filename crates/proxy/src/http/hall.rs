@@ -29,7 +29,7 @@ use crate::{
     running::{RunningListener, RunningMember},
     shared::Shared,
     sys::{Epoll, Event},
-    worker::{Kind, Slab, Token, Turn},
+    worker::{Kind, Slab, Sweeps, Token, Turn},
 };
 
 pub(super) struct Hall {
@@ -57,6 +57,7 @@ pub(super) struct Hall {
     sheets: RefCell<Vec<Vec<u8>>>,
     /// The task that runs.
     current: RefCell<Option<Rc<Own>>>,
+    sweeps: RefCell<Sweeps>,
     stopping: Cell<bool>,
     turns: Cell<u64>,
     /// Tasks that had more to do than is fair in one turn.
@@ -91,7 +92,8 @@ pub(super) struct Own {
     memory: OnceCell<Rc<ConnectionMemory>>,
     /// The client whose stream this is, by the place of its memory.
     client: Option<usize>,
-    began: u64,
+    /// When it began, or was last led to a member.
+    engaged: Cell<u64>,
     /// How often what it is about has come through here.
     passes: u8,
 }
@@ -118,7 +120,7 @@ impl Own {
             waits_at: Cell::new(None),
             memory: OnceCell::new(),
             client: None,
-            began: now,
+            engaged: Cell::new(now),
             passes: 0,
         }
     }
@@ -191,13 +193,14 @@ impl Own {
         }
     }
 
-    /// Its listener was closed, or its member removed, and the time to finish is over.
-    pub(super) fn is_drained(&self, now: u64) -> bool {
+    /// When its time to finish is over, if its listener was closed, or its member leaves.
+    pub(super) fn drained_at(&self) -> Option<u64> {
+        let listener = self.listener.as_ref()?;
         let member = self.member.borrow().as_ref().and_then(|member| member.leaving_since());
-        let Some(listener) = &self.listener else { return false };
-        let since = [member.map(|since| since.max(self.began)), listener.closed_at()];
+        let since = [member.map(|since| since.max(self.engaged.get())), listener.closed_at()];
+        let since = since.into_iter().flatten().min()?;
         let drain = listener.tuned().listener.timeouts.drain.as_millis() as u64;
-        since.into_iter().flatten().any(|since| since.saturating_add(drain) <= now)
+        Some(since.saturating_add(drain))
     }
 }
 
@@ -229,6 +232,7 @@ impl Hall {
             page: RefCell::new(vec![0; PAGE]),
             sheets: RefCell::default(),
             current: RefCell::new(None),
+            sweeps: RefCell::default(),
             stopping: Cell::new(false),
             turns: Cell::new(0),
             unfinished: RefCell::default(),
@@ -251,6 +255,17 @@ impl Hall {
 
     pub(super) fn cursors(&self) -> RefMut<'_, Cursors> {
         self.cursors.borrow_mut()
+    }
+
+    pub(super) fn sweeps(&self) -> RefMut<'_, Sweeps> {
+        self.sweeps.borrow_mut()
+    }
+
+    /// The task is on this member from now on, which may be leaving as all others are.
+    pub(super) fn engage(&self, own: &Own, member: &Arc<RunningMember>) {
+        own.engaged.set(self.now());
+        own.engage(Some(member.clone()));
+        own.drained_at().into_iter().for_each(|at| self.sweeps().at(at));
     }
 
     pub(super) fn identities(&self) -> RefMut<'_, Identities> {

@@ -48,7 +48,7 @@ fn closing(question: &[u8]) -> Vec<u8> {
 async fn send(hall: Rc<Hall>, own: Rc<Own>, who: Rc<Who>, pool: Arc<RunningPool>, question: Vec<u8>) {
     let _held = who.memory.reserve(question.capacity());
     let Some(member) = choose(&hall, who.peer.ip(), &pool, &[]) else { return };
-    own.engage(Some(member.clone()));
+    hall.engage(&own, &member);
     own.set_deadline(hall.now() + who.timeout(|it| it.connect));
     let Ok(End::Wire(stream)) = connect(&hall, &own, &who, &pool, &member, true).await else { return };
     own.set_deadline(hall.now() + who.timeout(|it| it.answer));

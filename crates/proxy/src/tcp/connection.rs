@@ -241,12 +241,13 @@ impl Connection {
         self.active_at.saturating_add(time.as_millis() as u64)
     }
 
-    /// Its listener was closed, or its member removed, and the time to finish is over.
-    pub(super) fn is_drained(&self, now: u64) -> bool {
+    /// When its time to finish is over, if its listener was closed, or its member leaves.
+    pub(super) fn drained_at(&self) -> Option<u64> {
         let member = self.target.as_ref().and_then(|member| member.leaving_since());
         let since = [member.map(|since| since.max(self.began)), self.listener.closed_at()];
+        let since = since.into_iter().flatten().min()?;
         let drain = self.listener.tuned().listener.timeouts.drain.as_millis() as u64;
-        since.into_iter().flatten().any(|since| since.saturating_add(drain) <= now)
+        Some(since.saturating_add(drain))
     }
 
     pub(super) fn count(&mut self, from: Side, bytes: u64, now: u64) {

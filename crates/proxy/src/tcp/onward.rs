@@ -53,6 +53,8 @@ impl Tcp {
                     connection.active_at = turn.now;
                     member.engage();
                     connection.target = Some(member);
+                    // The only members that are left may be leaving themselves.
+                    connection.drained_at().into_iter().for_each(|at| self.sweeps.at(at));
                     break;
                 }
                 Err(error) if sys::out_of_descriptors(&error) => {

@@ -42,6 +42,8 @@ pub(super) struct Flow {
     coalesces: bool,
     busy: u8,
     last_turn: u64,
+    /// When it was led to its member.
+    engaged: u64,
 }
 
 type Arrival<'a> = (Peer, &'a [u8], Option<u16>);
@@ -69,7 +71,15 @@ impl Flow {
             coalesces: false,
             busy: 0,
             last_turn: 0,
+            engaged: 0,
         }
+    }
+
+    /// When its time to finish is over, if its member leaves.
+    pub(super) fn drained_at(&self) -> Option<u64> {
+        let since = self.member.leaving_since()?.max(self.engaged);
+        let drain = self.listener.tuned().listener.timeouts.drain.as_millis() as u64;
+        Some(since.saturating_add(drain))
     }
 
     /// Replies come in every turn.
@@ -202,12 +212,15 @@ impl Udp {
                 header,
                 header_is_due,
                 trusted,
+                engaged: turn.now,
                 ..Flow::new(listener.clone(), pool.clone(), member, dialled.socket)
             }
         });
         match opened {
             Ok(flow) => {
                 turn.shared.flow_began();
+                // The only members that are left may be leaving themselves.
+                flow.drained_at().into_iter().for_each(|at| self.sweeps.at(at));
                 let idle = tuned.listener.timeouts.udp_idle.as_millis() as u64;
                 Ok((self.flows.insert(key, turn.now, idle.max(1), flow).slot, bytes))
             }
@@ -290,6 +303,8 @@ impl Udp {
         entry.flow.socket = dialled.socket;
         entry.flow.coalesces = false;
         entry.flow.header_is_due = entry.flow.header.is_some();
+        entry.flow.engaged = turn.now;
+        entry.flow.drained_at().into_iter().for_each(|at| self.sweeps.at(at));
     }
 
     fn dial(

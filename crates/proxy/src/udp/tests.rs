@@ -175,6 +175,24 @@ fn a_flow_of_a_removed_member_goes_on_until_the_drain_is_over() {
 }
 
 #[test]
+fn flows_that_begin_at_a_member_that_leaves_drain_as_well() {
+    let member = UdpSocket::bind((FAMILIES[0], 0)).unwrap();
+    member.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let rig = Rig::new(1);
+    let mut leaving = pool(&[member.local_addr().unwrap()]);
+    leaving.members[0].state = seaway_model::load_balancer::MemberState::Draining;
+    rig.put(leaving);
+    let listener = rig.open(FAMILIES[0], |listener| listener.timeouts.drain = Duration::from_millis(100));
+    let client = Client::of(listener.at);
+    let seen = || {
+        client.0.send(b"x").unwrap();
+        member.recv_from(&mut [0; 64]).unwrap().1
+    };
+    let first = seen();
+    until("its flow has ended, and another has begun", || seen() != first);
+}
+
+#[test]
 fn who_may_not_come_gets_nothing() {
     for ip in FAMILIES {
         let backend = Backend::new(ip);

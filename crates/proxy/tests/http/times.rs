@@ -76,6 +76,27 @@ fn a_clean_stop_ends_idle_connections_and_lets_busy_ones_finish() {
 }
 
 #[test]
+fn requests_that_begin_at_a_member_that_leaves_drain_as_well() {
+    let member = Member::new(|_, _| {
+        std::thread::park_timeout(PATIENCE);
+        None
+    });
+    let stage = Stage::new();
+    let mut leaving = pool(&[member.at()]);
+    leaving.members[0].state = seaway_model::load_balancer::MemberState::Draining;
+    stage.put(leaving);
+    let (at, _) = stage.open(HERE, |listener| {
+        listener.protocol = seaway_model::load_balancer::Protocol::Http;
+        listener.timeouts.drain = Duration::from_millis(100);
+    });
+    for _ in 0..2 {
+        let mut client = Client::new(at);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(client.is_over(), "it does not wait for the answer");
+    }
+}
+
+#[test]
 fn a_closed_listener_ends_its_idle_connections_alone() {
     let member = Member::saying("x");
     let (stage, at) = front(&[member.at()]);

@@ -1,5 +1,6 @@
 use std::{
     collections::BTreeMap,
+    io::Read,
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -182,6 +183,25 @@ fn a_client_keeps_its_member_while_the_pool_changes() {
     for (was, is) in before.iter().zip(&after) {
         assert!(*is != b'a' && (*was == b'a' || was == is));
     }
+}
+
+#[test]
+fn connections_that_begin_at_a_member_that_leaves_drain_as_well() {
+    let (stage, backend) = (Stage::new(), Backend::named(b'a'));
+    let mut leaving = pool(&[backend.at]);
+    leaving.members[0].state = MemberState::Draining;
+    stage.put(leaving);
+    // By the time they come, everybody who was there when it began to leave would have been ended.
+    let (at, _) = stage.open(HERE, |listener| listener.timeouts.drain = Duration::from_millis(100));
+    for _ in 0..3 {
+        let mut held = connect(at);
+        let mut heard = Vec::new();
+        // An end, or a reset where the greeting was still on its way: it does not go on until it is idle.
+        let _ = held.read_to_end(&mut heard).inspect_err(|error| {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+        });
+    }
+    eventually("nothing is left", || stage.member(backend.at).traffic.current == 0);
 }
 
 #[test]

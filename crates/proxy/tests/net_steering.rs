@@ -1,0 +1,254 @@
+//! A Service at a port that the machine has, or needs: both answer, and both may be started again.
+//!
+//! They need root. Elsewhere they say that they were skipped; with `CI=true` or
+//! `SEAWAY_NET_TESTS=required` they fail instead.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use seaway_announce::{Guard, Links, Steering};
+use seaway_model::{LbKey, load_balancer::ProxyVersion};
+use seaway_proxy::{OpenError, Proxy, Settings};
+use seaway_testkit::{
+    balancing,
+    topology::{Namespace, in_a_network_of_its_own, until},
+};
+
+const V4: &str = "203.0.113.7";
+const V6: &str = "2001:db8:113::7";
+const KEY: LbKey = LbKey::Whole;
+const SSH: u16 = 22;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn at(address: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(ip(address), port)
+}
+
+/// A machine with two addresses of pools on `lo`, and a client that has routes to them.
+struct Scene {
+    client: Namespace,
+    machine: Namespace,
+}
+
+/// A data plane with what it steers.
+struct Seaway {
+    proxy: Proxy,
+    steering: Arc<Steering>,
+}
+
+/// In the place of sshd: says its name to everybody who comes, until it is stopped.
+struct Sshd {
+    stop: SocketAddr,
+    machine: Arc<Scene>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scene {
+    fn new() -> Arc<Scene> {
+        let (client, machine) = (Namespace::create("client"), Namespace::create("machine"));
+        client.cable("v0", &machine, "v1");
+        for (whose, link, addresses) in
+            [(&client, "v0", ["10.9.0.1/24", "fd09::1/64"]), (&machine, "v1", ["10.9.0.2/24", "fd09::2/64"])]
+        {
+            addresses.iter().for_each(|it| whose.address(link, it));
+        }
+        client.route(V4, "10.9.0.2");
+        client.route(V6, "fd09::2");
+        machine.run(|| {
+            let mut links = Links::open().unwrap();
+            [V4, V6].iter().for_each(|it| _ = links.add(ip(it)).unwrap());
+        });
+        Arc::new(Scene { client, machine })
+    }
+
+    fn guard(&self, seaway: &Seaway) {
+        self.machine.run(|| seaway.steering.guard(&[ip(V4), ip(V6)])).unwrap();
+    }
+
+    /// The data plane, with one member that says what it was told of the client.
+    fn seaway(&self) -> Seaway {
+        self.machine.run(|| {
+            let member = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let address = member.local_addr().unwrap();
+            thread::spawn(move || {
+                for mut stream in member.incoming().flatten() {
+                    thread::spawn(move || {
+                        let mut header = [0; 64];
+                        // A header of PROXY v1 is one line, which comes with the first byte of the client.
+                        let count = stream.read(&mut header).unwrap_or(0);
+                        let _ = stream.write_all(&header[..count]);
+                    });
+                }
+            });
+            let proxy = Proxy::start(Settings { workers: 2, pin: false }).unwrap();
+            let steering = Arc::new(Steering::new(|port| port == SSH));
+            proxy.steer_by(steering.clone());
+            let mut pool = balancing::pool(&[address]);
+            pool.proxy = Some(ProxyVersion::V1);
+            proxy.put_pool(&KEY, Arc::new(pool));
+            Seaway { proxy, steering }
+        })
+    }
+
+    fn open(&self, seaway: &Seaway, address: &str, port: u16) -> Result<(), OpenError> {
+        let listener = Arc::new(balancing::listener(port));
+        self.machine.run(|| seaway.proxy.open_at_pool_address(&KEY, ip(address), listener))
+    }
+
+    fn sshd(self: &Arc<Scene>, port: u16) -> std::io::Result<Sshd> {
+        let listener = self.machine.run(|| TcpListener::bind(SocketAddr::new(ip("::"), port)))?;
+        let thread = thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                if stream.write_all(b"sshd").is_err() {
+                    return;
+                }
+                let mut stop = [0];
+                stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                if stream.read(&mut stop).is_ok_and(|count| count == 1 && stop == *b"!") {
+                    return;
+                }
+            }
+        });
+        Ok(Sshd { stop: at("10.9.0.2", port), machine: self.clone(), thread: Some(thread) })
+    }
+
+    fn asked(&self, from: &Namespace, at: SocketAddr) -> Option<String> {
+        from.run(|| {
+            let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(20)).ok()?;
+            stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+            stream.write_all(b"?").ok()?;
+            let mut text = [0; 128];
+            let count = stream.read(&mut text).ok()?;
+            Some(String::from_utf8_lossy(&text[..count]).into_owned())
+        })
+    }
+
+    /// The Service answers there, and knows who asked for what.
+    fn serves(&self, address: &str, port: u16) {
+        let (family, client) = if ip(address).is_ipv4() { ("TCP4", "10.9.0.1") } else { ("TCP6", "fd09::1") };
+        let heard = self.asked(&self.client, at(address, port)).unwrap_or_default();
+        assert!(heard.starts_with(&format!("PROXY {family} {client} {address} ")), "{address}: {heard}");
+        assert!(heard.contains(&format!(" {port}\r\n")), "{address}: {heard}");
+        // Who asks from the machine itself gets the Service as well.
+        let heard = self.asked(&self.machine, at(address, port)).unwrap_or_default();
+        assert!(heard.starts_with(&format!("PROXY {family} ")), "{address}, from the machine: {heard}");
+    }
+
+    fn answers_itself(&self, port: u16) {
+        for address in ["10.9.0.2", "fd09::2"] {
+            assert_eq!(self.asked(&self.client, at(address, port)).as_deref(), Some("sshd"), "{address}");
+        }
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let mut stream = self.machine.client.run(|| TcpStream::connect(self.stop)).unwrap();
+        stream.write_all(b"!").unwrap();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn sshd_and_a_service_at_its_port_both_answer_and_both_start_again_in_either_order() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        let sshd = scene.sshd(SSH).unwrap();
+        let first = scene.seaway();
+        let both = |seaway: &Seaway| {
+            for address in [V4, V6] {
+                scene.open(seaway, address, SSH).unwrap();
+            }
+            scene.guard(seaway);
+            [V4, V6].iter().for_each(|address| scene.serves(address, SSH));
+            scene.answers_itself(SSH);
+        };
+        both(&first);
+        // A client of the Service that is connected keeps neither from starting again.
+        let mut held = scene.client.run(|| TcpStream::connect(at(V4, SSH))).unwrap();
+        held.write_all(b"?").unwrap();
+        drop(sshd);
+        [V4, V6].iter().for_each(|address| scene.serves(address, SSH));
+        let sshd = scene.sshd(SSH).expect("sshd starts beside the Service");
+        scene.answers_itself(SSH);
+        // The process ends, and the next one begins, while sshd runs.
+        drop((held, first));
+        for address in [V4, V6] {
+            let heard = scene.asked(&scene.client, at(address, SSH));
+            assert_ne!(heard.as_deref(), Some("sshd"), "what the machine says is not for {address}");
+        }
+        let next = scene.seaway();
+        both(&next);
+        drop((sshd, next));
+    });
+}
+
+#[test]
+fn a_port_that_the_machine_took_first_is_served_and_one_that_nobody_has_is_opened_as_ever() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        let (seaway, taken) = (scene.seaway(), scene.sshd(8_080).unwrap());
+        scene.guard(&seaway);
+        let proxy = &seaway.proxy;
+        for port in [8_080, 8_081] {
+            scene.open(&seaway, V4, port).unwrap();
+            scene.serves(V4, port);
+        }
+        scene.answers_itself(8_080);
+        let steered = |port: u16| {
+            let listed = scene.machine.command("nft").args(["list", "ruleset"]).output().unwrap();
+            String::from_utf8(listed.stdout).unwrap().contains(&format!("{V4} . {port} :"))
+        };
+        assert!(steered(8_080) && !steered(8_081), "a socket of its own is simpler where nobody minds");
+        let listener = balancing::listener(8_080);
+        let mut held = scene.client.run(|| TcpStream::connect(at(V4, 8_080))).unwrap();
+        until("it is let in", || proxy.statistics().listeners.iter().any(|it| it.traffic.current == 1));
+        scene.machine.run(|| proxy.close(&KEY, ip(V4), listener.id()));
+        assert!(!steered(8_080));
+        held.write_all(b"?").unwrap();
+        let mut heard = [0; 128];
+        let count = held.read(&mut heard).unwrap();
+        assert!(heard[..count].starts_with(b"PROXY TCP4 10.9.0.1 "), "who is in goes on");
+        until("nobody else comes in", || scene.asked(&scene.client, at(V4, 8_080)).is_none());
+        drop(taken);
+    });
+}
+
+#[test]
+fn what_a_firewall_flushed_is_made_again_with_all_that_is_steered() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        let (seaway, sshd) = (scene.seaway(), scene.sshd(SSH).unwrap());
+        scene.open(&seaway, V4, SSH).unwrap();
+        scene.guard(&seaway);
+        let others = "add table ip others; add chain ip others in { type filter hook prerouting priority mangle; }; \
+                      add rule ip others in meta mark set 7";
+        assert!(scene.machine.command("nft").arg(others).status().unwrap().success());
+        scene.serves(V4, SSH);
+        assert!(scene.machine.command("nft").args(["flush", "ruleset"]).status().unwrap().success());
+        assert_eq!(
+            scene.asked(&scene.client, at(V4, SSH)).as_deref(),
+            Some("sshd"),
+            "nothing is guarded now"
+        );
+        scene.guard(&seaway);
+        scene.serves(V4, SSH);
+        // With the addresses goes all that was made for them.
+        scene.machine.run(Guard::clear).unwrap();
+        let left = scene.machine.command("nft").args(["list", "ruleset"]).output().unwrap();
+        assert_eq!(String::from_utf8(left.stdout).unwrap().trim(), "");
+        drop(sshd);
+    });
+}

@@ -1,0 +1,32 @@
+//! A task of a runtime as a part.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use crate::Heartbeat;
+
+/// A future whose polls beat.
+pub struct Watched<F> {
+    heartbeat: Heartbeat,
+    future: Pin<Box<F>>,
+}
+
+impl Heartbeat {
+    /// The part is this future: it hangs when one of its polls does, and has ended when it is ready or dropped.
+    pub fn watch<F: Future>(self, future: F) -> Watched<F> {
+        Watched { heartbeat: self, future: Box::pin(future) }
+    }
+}
+
+impl<F: Future> Future for Watched<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.heartbeat.enter();
+        let polled = self.future.as_mut().poll(context);
+        self.heartbeat.leave();
+        polled
+    }
+}
