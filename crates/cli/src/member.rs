@@ -3,6 +3,7 @@
 
 mod adoption;
 pub(crate) mod cloud;
+mod copies;
 mod hear;
 mod in_cluster;
 mod lead;
@@ -108,14 +109,16 @@ async fn next(conf: &mut Option<(Arc<Octavia>, mpsc::Receiver<()>)>) -> Option<(
     }
 }
 
-fn access(arguments: &Arguments, settings: &Settings) -> Access {
+fn access(arguments: &Arguments, settings: &Settings, part: Part) -> Access {
     let credentials = match &arguments.kubeconfig {
         Some(path) => Credentials::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
         None => Credentials::Found,
     };
     let namespace = arguments.namespace.as_deref().map(Into::into);
     let pace = Pace { quarantine: settings.quarantine, ..Pace::default() };
-    Access { credentials, namespace, metallb: settings.metallb.clone(), pace }
+    // Controllers read Secrets themselves, and copy them.
+    let copies = settings.copies.clone().filter(|_| part == Part::Node);
+    Access { credentials, namespace, metallb: settings.metallb.clone(), copies, pace }
 }
 
 /// A process that is part of a cluster.
@@ -162,7 +165,7 @@ impl Member {
                 bound = bound.also_for_probes((at, port).into())?;
             }
         }
-        let cluster = Cluster::connect(access(arguments, &settings)).await?;
+        let cluster = Cluster::connect(access(arguments, &settings, part)).await?;
         let host = match part {
             Part::Node => {
                 let (name, named) = (settings.host.clone(), settings.addresses.clone());
@@ -255,6 +258,9 @@ impl Member {
                 }
                 let reports = PoolReports::start(&cluster, campaign.leading());
                 tokio::spawn(count(reports, handle.clone()));
+                if let Some(namespace) = settings.copies.clone() {
+                    tokio::spawn(copies::keep(&cluster, campaign.leading(), namespace, handle.clone()));
+                }
                 None
             }
         };

@@ -25,7 +25,10 @@ use seaway_manifests::{
     decode::{Fault, Faults, Field},
     tree,
 };
-use seaway_model::{Config, L4, Name, config::Orphans};
+use seaway_model::{
+    Config, L4, Name,
+    config::{Orphans, Secrets},
+};
 use seaway_proxy::{AccessLog, MemoryLimits};
 
 use self::tenants::Said;
@@ -71,6 +74,8 @@ pub(crate) struct Settings {
     pub(crate) memory: MemoryLimits,
     /// Where IPAddressPools are read.
     pub(crate) metallb: Name,
+    /// Where hosts of a cluster read certificates, as copies that the leader keeps.
+    pub(crate) copies: Option<Name>,
     /// Everything in a cloud is looked at this often.
     pub(crate) audit: Duration,
     /// Load balancers of a cloud in ERROR that do not come back are made again.
@@ -105,6 +110,7 @@ impl Default for Settings {
             access_log: None,
             memory: MemoryLimits::default(),
             metallb: Access::METALLB.into(),
+            copies: None,
             audit: Duration::from_secs(300),
             rebuild: false,
             by_default: None,
@@ -131,6 +137,7 @@ impl Settings {
             ("quarantine", self.quarantine != before.quarantine),
             ("cloud.audit", self.audit != before.audit),
             ("pools.metallbNamespace", self.metallb != before.metallb),
+            ("certificateCopies", self.copies != before.copies),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -210,6 +217,8 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     cloud(&file.take("cloud"), &mut settings);
     settings.config.adopt = adopt::read(&file.take("adopt"));
     pools::read(&file.take("pools"), &mut settings);
+    let copies = file.take("certificateCopies");
+    settings.copies = copies.name().map(Name::from);
     let classes = file.take("loadBalancerClasses");
     if classes.is_set() {
         settings.config.classes = classes.texts().into_iter().map(Name::from).collect();
@@ -226,6 +235,9 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     settings.config.exposed = exposed;
     let door = &mut settings.config.front_door;
     front_door::read(&file.take("frontDoor"), beside, door, &mut settings.pems, &mut settings.said);
+    if copies.is_set() && settings.said.secrets && settings.config.front_door.tls.secrets == Secrets::All {
+        copies.fault("must not stand beside `frontDoor.tls.secrets: all`: what nothing names is not copied");
+    }
     tenants::read(&file.take("tenants"), &mut settings.config.tenants, &mut settings.said);
     balancing::read(&file.take("defaults"), beside, &mut settings.config.defaults);
     file.finish();
@@ -363,6 +375,15 @@ mod tests {
             "admin:\n  listen: [nowhere]\ntcpServices: [mysql, {port: 3306}]\ndrain: soon\nlease: 10ms\n",
         );
         assert_eq!(told.len(), 5, "{told:?}");
+    }
+
+    #[test]
+    fn copies_of_certificates_are_of_those_that_are_named() {
+        let settings = parse("certificateCopies: seaway-certificates").expect("right");
+        assert_eq!(settings.copies.as_deref(), Some("seaway-certificates"));
+        let all = "certificateCopies: a\nfrontDoor: {tls: {secrets: all}}";
+        assert!(faults(all)[0].contains("certificateCopies: must not stand beside"), "{:?}", faults(all));
+        assert!(parse(&all.replace("all", "named")).is_ok());
     }
 
     #[test]

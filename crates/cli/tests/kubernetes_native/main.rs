@@ -6,6 +6,7 @@
 mod claims;
 mod cloud_config;
 mod cloud_crashes;
+mod copies;
 mod crashes;
 mod credentials;
 mod deaths;
