@@ -7,6 +7,7 @@ mod copies;
 mod hear;
 mod in_cluster;
 mod lead;
+mod metrics;
 mod pages;
 mod recall;
 mod records;
@@ -166,6 +167,7 @@ impl Member {
             }
         }
         let cluster = Cluster::connect(access(arguments, &settings, part)).await?;
+        bound = metrics::guarded(bound, &settings, &cluster)?;
         let host = match part {
             Part::Node => {
                 let (name, named) = (settings.host.clone(), settings.addresses.clone());

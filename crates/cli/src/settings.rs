@@ -10,6 +10,7 @@ mod certificates;
 mod exposed;
 mod front_door;
 mod limits;
+mod metrics;
 mod pools;
 pub(crate) mod tenants;
 
@@ -31,6 +32,7 @@ use seaway_model::{
 };
 use seaway_proxy::{AccessLog, MemoryLimits};
 
+pub(crate) use self::metrics::Metrics;
 use self::tenants::Said;
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
@@ -57,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) pin: bool,
     /// `None`: loopback, where there is one.
     pub(crate) admin: Option<Vec<SocketAddr>>,
+    /// `None`: metrics are shown with the status page alone.
+    pub(crate) metrics: Option<Metrics>,
     pub(crate) log_json: bool,
     pub(crate) log_level: String,
     pub(crate) resolvers: Vec<SocketAddr>,
@@ -100,6 +104,7 @@ impl Default for Settings {
             workers: None,
             pin: false,
             admin: None,
+            metrics: None,
             log_json: false,
             log_level: "info".to_owned(),
             resolvers: Vec::new(),
@@ -130,7 +135,7 @@ impl Settings {
             ("stateDir", self.state_dir != before.state_dir),
             ("snapshot", self.snapshot != before.snapshot),
             ("dataPlane", self.workers != before.workers || self.pin != before.pin),
-            ("admin", self.admin != before.admin),
+            ("admin", self.admin != before.admin || self.metrics != before.metrics),
             ("log.format", self.log_json != before.log_json),
             ("resolvers", self.resolvers != before.resolvers),
             ("lease", self.lease != before.lease),
@@ -193,7 +198,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     settings.snapshot = file.take("snapshot").name().map(PathBuf::from);
     data_plane(&file.take("dataPlane"), &mut settings);
     let admin = file.take("admin");
-    admin_section(&admin, &mut settings);
+    admin_section(&admin, beside, &mut settings);
     let log = file.take("log");
     log_section(&log, &mut settings);
     settings.access_log = access_log::read(&file.take("accessLog"), beside);
@@ -260,12 +265,13 @@ fn data_plane(field: &Field<'_>, settings: &mut Settings) {
     section.finish();
 }
 
-fn admin_section(field: &Field<'_>, settings: &mut Settings) {
+fn admin_section(field: &Field<'_>, beside: &Path, settings: &mut Settings) {
     let section = field.object();
     let listen = section.take("listen");
     if listen.is_set() {
         settings.admin = Some(sockets(&listen, 1936));
     }
+    settings.metrics = metrics::read(&section.take("metrics"), beside);
     section.finish();
 }
 

@@ -20,6 +20,7 @@ mod looking;
 mod lost_settings;
 mod making;
 mod mending;
+mod metrics;
 mod mistakes;
 mod occm;
 mod octavia;
