@@ -11,6 +11,8 @@
 //!                                          ├─ readiness /live /ready
 //!                                          └─ logging   /log         read and set the level
 //!
+//!     Prometheus ──► guarded: /metrics by TLS, for those with a token that may
+//!
 //!     kernel ──► signals ──► Stop, StopNow, Reload          notify ──► systemd
 //! ```
 //!
@@ -46,6 +48,7 @@ mod page;
 mod process;
 
 pub use metrics::Counted;
+pub use server::guarded::{CertificateError, Guard, Judge, Judging, Verdict};
 pub use server::{Admin, BindError, Binding, Bound, Closed, Look, Looking, Source, at_once};
 pub use signals::{Signal, Signals};
 pub use view::View;

@@ -1,5 +1,6 @@
 //! The listening sockets, and who may hold how much of them.
 
+pub(crate) mod guarded;
 mod later;
 mod looks;
 mod places;
@@ -15,7 +16,11 @@ use std::{
     time::Duration,
 };
 
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::{
+    rt::{Read, Write},
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
@@ -26,9 +31,11 @@ use tokio::{
     task::JoinSet,
     time,
 };
+use tokio_rustls::TlsAcceptor;
 
 pub use self::later::Closed;
 use self::{
+    guarded::Guard,
     later::Wanted,
     places::{Place, Places},
     routes::Routes,
@@ -97,6 +104,7 @@ pub struct Bound {
     closed: Arc<watch::Sender<Vec<Closed>>>,
     counted: Vec<Counted>,
     fault: Fault,
+    guard: Option<Guard>,
 }
 
 impl fmt::Debug for Bound {
@@ -113,6 +121,14 @@ enum Grants {
     Reading,
     /// Whether it lives and is ready, and nothing else.
     Probes,
+    /// `/metrics`, for who may, and nothing else.
+    Metrics,
+}
+
+impl Grants {
+    fn are_of_the_page(self) -> bool {
+        matches!(self, Grants::All | Grants::Reading)
+    }
 }
 
 impl Bound {
@@ -129,8 +145,15 @@ impl Bound {
 
     fn nowhere(is_patient: bool) -> Bound {
         let closed = Arc::new(watch::Sender::new(Vec::new()));
-        let fault: Fault = Arc::new(|| None);
-        Bound { listeners: Vec::new(), later: Vec::new(), is_patient, closed, counted: Vec::new(), fault }
+        Bound {
+            listeners: Vec::new(),
+            later: Vec::new(),
+            is_patient,
+            closed,
+            counted: Vec::new(),
+            fault: Arc::new(|| None),
+            guard: None,
+        }
     }
 
     fn listening(mut self, binding: &Binding) -> Result<Bound, BindError> {
@@ -192,6 +215,16 @@ impl Bound {
         Ok(self)
     }
 
+    /// Answers `/metrics` there by TLS, for whoever may read them, and nothing else.
+    pub fn also_for_metrics(mut self, at: &[SocketAddr], guard: Guard) -> Result<Bound, BindError> {
+        self.guard = Some(guard);
+        for &address in at {
+            let only_v6 = at.iter().any(|other| other.is_ipv4() && other.port() == address.port());
+            self.open(Wanted { address, only_v6, grants: Grants::Metrics })?;
+        }
+        Ok(self)
+    }
+
     /// Where it is not listened though it should be, from now on.
     pub fn closed(&self) -> watch::Receiver<Vec<Closed>> {
         self.closed.subscribe()
@@ -211,7 +244,7 @@ impl Bound {
 
     /// Of the status page.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        let pages = self.listeners.iter().filter(|(_, grants)| *grants != Grants::Probes);
+        let pages = self.listeners.iter().filter(|(_, grants)| grants.are_of_the_page());
         pages.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
     }
 
@@ -221,13 +254,25 @@ impl Bound {
         probes.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
     }
 
+    /// Of metrics by TLS.
+    pub fn guarded_at(&self) -> Vec<SocketAddr> {
+        let guarded = self.listeners.iter().filter(|(_, grants)| *grants == Grants::Metrics);
+        guarded.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
+    }
+
     /// Answers until the returned value is dropped.
     pub fn serve(self, source: Source, log: LogHandle) -> Admin {
         let addresses = self.addresses();
-        let routes = Arc::new(Routes::new(source, log, self.counted, self.fault));
-        // Whoever fills the page does not fill the places of probes.
-        let (places, of_probes) = (Places::new(), Places::new());
-        let places_of = |grants| Arc::clone(if grants == Grants::Probes { &of_probes } else { &places });
+        let routes = Arc::new(Routes::new(source, log, self.counted, self.fault, self.guard));
+        // Whoever fills the page, or shakes hands without end, does not fill the places of probes.
+        let (places, of_probes, of_metrics) = (Places::new(), Places::new(), Places::new());
+        let places_of = |grants| {
+            Arc::clone(match grants {
+                Grants::Probes => &of_probes,
+                Grants::Metrics => &of_metrics,
+                Grants::All | Grants::Reading => &places,
+            })
+        };
         let mut tasks = JoinSet::new();
         for (listener, grants) in self.listeners {
             tasks.spawn(accept(listener, grants, Arc::clone(&routes), places_of(grants)));
@@ -318,6 +363,29 @@ async fn converse(
     routes: Arc<Routes>,
     mut place: Place,
 ) {
+    let tls = if grants == Grants::Metrics { routes.tls() } else { None };
+    match tls {
+        Some(tls) => {
+            let shaken = tokio::select! {
+                shaken = time::timeout(HEADER_TIMEOUT, TlsAcceptor::from(tls).accept(stream)) => shaken,
+                () = place.lost() => return,
+            };
+            if let Ok(Ok(stream)) = shaken {
+                talk(TokioIo::new(stream), peer, grants, routes, place).await;
+            }
+        }
+        None if grants == Grants::Metrics => {}
+        None => talk(TokioIo::new(stream), peer, grants, routes, place).await,
+    }
+}
+
+async fn talk<S: Read + Write + Unpin>(
+    stream: S,
+    peer: SocketAddr,
+    grants: Grants,
+    routes: Arc<Routes>,
+    mut place: Place,
+) {
     let busy = place.busy();
     let service = service_fn(move |request| {
         let (routes, busy) = (Arc::clone(&routes), Arc::clone(&busy));
@@ -333,7 +401,7 @@ async fn converse(
         .header_read_timeout(HEADER_TIMEOUT)
         .max_buf_size(HEADER_BYTES)
         .max_headers(HEADERS)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(stream, service);
     pin!(connection);
     let whole = async {
         if time::timeout(LIFETIME, connection.as_mut()).await.is_err() {

@@ -117,9 +117,15 @@ struct Glance {
 
 impl Glance {
     /// `sought`: the one Service whose counters matter.
-    async fn at(reach: &Reach, cluster: &Cluster, sought: Option<&str>) -> Result<Glance> {
+    /// `namespace`: what is told of who may look at no other.
+    async fn at(
+        reach: &Reach,
+        cluster: &Cluster,
+        namespace: Option<&str>,
+        sought: Option<&str>,
+    ) -> Result<Glance> {
         let mut settings = settings::load(reach.config.as_deref())?;
-        let mut sight = cluster.look().await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
+        let mut sight = cluster.look(namespace).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
         let by_default = *settings.by_default.get_or_insert_with(|| serves_classless(&sight));
         in_cluster(&mut settings, Part::Controller, None)?;
         let mut config = settings.config;
@@ -141,6 +147,12 @@ impl Glance {
     /// What else somebody should know who looks.
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.sight.unseen.iter().map(at_length).collect();
+        notes.extend(self.sight.only.as_ref().map(|namespace| {
+            format!(
+                "you may look at the namespace {namespace} alone: hosts, pools and who gives addresses out are not \
+                 shown. The ClusterRole seaway-viewer allows to see them."
+            )
+        }));
         let unread = |(host, page): (&Name, &Result<View, String>)| {
             page.as_ref().err().map(|why| format!("host {host} tells no counters: {why}"))
         };
@@ -183,7 +195,7 @@ fn at_length(problem: &Problem) -> String {
         }
         false => {
             "And let whoever looks see it: kubectl create clusterrolebinding NAME --clusterrole=seaway-viewer \
-             --user=WHO"
+             --user=WHO; or look at one namespace alone: -n NAMESPACE"
         }
     };
     let lines = [problem.message.as_str(), &problem.fix];

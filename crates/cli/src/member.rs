@@ -3,9 +3,11 @@
 
 mod adoption;
 pub(crate) mod cloud;
+mod copies;
 mod hear;
 mod in_cluster;
 mod lead;
+mod metrics;
 mod pages;
 mod recall;
 mod records;
@@ -109,14 +111,16 @@ async fn next(conf: &mut Option<(Arc<Octavia>, mpsc::Receiver<()>)>) -> Option<(
     }
 }
 
-fn access(arguments: &Arguments, settings: &Settings) -> Access {
+fn access(arguments: &Arguments, settings: &Settings, part: Part) -> Access {
     let credentials = match &arguments.kubeconfig {
         Some(path) => Credentials::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
         None => Credentials::Found,
     };
     let namespace = arguments.namespace.as_deref().map(Into::into);
     let pace = Pace { quarantine: settings.quarantine, ..Pace::default() };
-    Access { credentials, namespace, metallb: settings.metallb.clone(), pace }
+    // Controllers read Secrets themselves, and copy them.
+    let copies = settings.copies.clone().filter(|_| part == Part::Node);
+    Access { credentials, namespace, metallb: settings.metallb.clone(), copies, pace }
 }
 
 /// A process that is part of a cluster.
@@ -169,7 +173,8 @@ impl Member {
         let dog = watchdog.clone();
         bound = bound.living_unless(move || dog.fault().map(|fault| fault.to_string()));
         let mut parts = vec![watchdog::runtime()];
-        let cluster = Cluster::connect(access(arguments, &settings)).await?;
+        let cluster = Cluster::connect(access(arguments, &settings, part)).await?;
+        bound = metrics::guarded(bound, &settings, &cluster)?;
         let host = match part {
             Part::Node => {
                 let (name, named) = (settings.host.clone(), settings.addresses.clone());
@@ -265,6 +270,9 @@ impl Member {
                 }
                 let reports = PoolReports::start(&cluster, campaign.leading());
                 tokio::spawn(count(reports, handle.clone()));
+                if let Some(namespace) = settings.copies.clone() {
+                    tokio::spawn(copies::keep(&cluster, campaign.leading(), namespace, handle.clone()));
+                }
                 None
             }
         };

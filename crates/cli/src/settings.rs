@@ -10,6 +10,7 @@ mod certificates;
 mod exposed;
 mod front_door;
 mod limits;
+mod metrics;
 mod pools;
 pub(crate) mod tenants;
 
@@ -25,9 +26,13 @@ use seaway_manifests::{
     decode::{Fault, Faults, Field},
     tree,
 };
-use seaway_model::{Config, L4, Name, config::Orphans};
+use seaway_model::{
+    Config, L4, Name,
+    config::{Orphans, Secrets},
+};
 use seaway_proxy::{AccessLog, MemoryLimits};
 
+pub(crate) use self::metrics::Metrics;
 use self::tenants::Said;
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
@@ -54,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) pin: bool,
     /// `None`: loopback, where there is one.
     pub(crate) admin: Option<Vec<SocketAddr>>,
+    /// `None`: metrics are shown with the status page alone.
+    pub(crate) metrics: Option<Metrics>,
     pub(crate) log_json: bool,
     pub(crate) log_level: String,
     pub(crate) resolvers: Vec<SocketAddr>,
@@ -71,6 +78,8 @@ pub(crate) struct Settings {
     pub(crate) memory: MemoryLimits,
     /// Where IPAddressPools are read.
     pub(crate) metallb: Name,
+    /// Where hosts of a cluster read certificates, as copies that the leader keeps.
+    pub(crate) copies: Option<Name>,
     /// Everything in a cloud is looked at this often.
     pub(crate) audit: Duration,
     /// Load balancers of a cloud in ERROR that do not come back are made again.
@@ -95,6 +104,7 @@ impl Default for Settings {
             workers: None,
             pin: false,
             admin: None,
+            metrics: None,
             log_json: false,
             log_level: "info".to_owned(),
             resolvers: Vec::new(),
@@ -105,6 +115,7 @@ impl Default for Settings {
             access_log: None,
             memory: MemoryLimits::default(),
             metallb: Access::METALLB.into(),
+            copies: None,
             audit: Duration::from_secs(300),
             rebuild: false,
             by_default: None,
@@ -124,13 +135,14 @@ impl Settings {
             ("stateDir", self.state_dir != before.state_dir),
             ("snapshot", self.snapshot != before.snapshot),
             ("dataPlane", self.workers != before.workers || self.pin != before.pin),
-            ("admin", self.admin != before.admin),
+            ("admin", self.admin != before.admin || self.metrics != before.metrics),
             ("log.format", self.log_json != before.log_json),
             ("resolvers", self.resolvers != before.resolvers),
             ("lease", self.lease != before.lease),
             ("quarantine", self.quarantine != before.quarantine),
             ("cloud.audit", self.audit != before.audit),
             ("pools.metallbNamespace", self.metallb != before.metallb),
+            ("certificateCopies", self.copies != before.copies),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
@@ -186,7 +198,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     settings.snapshot = file.take("snapshot").name().map(PathBuf::from);
     data_plane(&file.take("dataPlane"), &mut settings);
     let admin = file.take("admin");
-    admin_section(&admin, &mut settings);
+    admin_section(&admin, beside, &mut settings);
     let log = file.take("log");
     log_section(&log, &mut settings);
     settings.access_log = access_log::read(&file.take("accessLog"), beside);
@@ -210,6 +222,8 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     cloud(&file.take("cloud"), &mut settings);
     settings.config.adopt = adopt::read(&file.take("adopt"));
     pools::read(&file.take("pools"), &mut settings);
+    let copies = file.take("certificateCopies");
+    settings.copies = copies.name().map(Name::from);
     let classes = file.take("loadBalancerClasses");
     if classes.is_set() {
         settings.config.classes = classes.texts().into_iter().map(Name::from).collect();
@@ -226,6 +240,9 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     settings.config.exposed = exposed;
     let door = &mut settings.config.front_door;
     front_door::read(&file.take("frontDoor"), beside, door, &mut settings.pems, &mut settings.said);
+    if copies.is_set() && settings.said.secrets && settings.config.front_door.tls.secrets == Secrets::All {
+        copies.fault("must not stand beside `frontDoor.tls.secrets: all`: what nothing names is not copied");
+    }
     tenants::read(&file.take("tenants"), &mut settings.config.tenants, &mut settings.said);
     balancing::read(&file.take("defaults"), beside, &mut settings.config.defaults);
     file.finish();
@@ -248,12 +265,13 @@ fn data_plane(field: &Field<'_>, settings: &mut Settings) {
     section.finish();
 }
 
-fn admin_section(field: &Field<'_>, settings: &mut Settings) {
+fn admin_section(field: &Field<'_>, beside: &Path, settings: &mut Settings) {
     let section = field.object();
     let listen = section.take("listen");
     if listen.is_set() {
         settings.admin = Some(sockets(&listen, 1936));
     }
+    settings.metrics = metrics::read(&section.take("metrics"), beside);
     section.finish();
 }
 
@@ -363,6 +381,15 @@ mod tests {
             "admin:\n  listen: [nowhere]\ntcpServices: [mysql, {port: 3306}]\ndrain: soon\nlease: 10ms\n",
         );
         assert_eq!(told.len(), 5, "{told:?}");
+    }
+
+    #[test]
+    fn copies_of_certificates_are_of_those_that_are_named() {
+        let settings = parse("certificateCopies: seaway-certificates").expect("right");
+        assert_eq!(settings.copies.as_deref(), Some("seaway-certificates"));
+        let all = "certificateCopies: a\nfrontDoor: {tls: {secrets: all}}";
+        assert!(faults(all)[0].contains("certificateCopies: must not stand beside"), "{:?}", faults(all));
+        assert!(parse(&all.replace("all", "named")).is_ok());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
     core::DynamicResourceScope,
 };
-use seaway_model::Name;
+use seaway_model::{Kind, Name};
 use tokio::{sync::watch, time::timeout};
 use tracing::{debug, warn};
 
@@ -33,6 +33,8 @@ pub struct Access {
     pub namespace: Option<Name>,
     /// MetalLB's own: IPAddressPools of others are not read, as MetalLB does not read them.
     pub metallb: Name,
+    /// Certificates are read as copies in this namespace, and no other Secrets are watched. For hosts.
+    pub copies: Option<Name>,
     pub pace: Pace,
 }
 
@@ -46,6 +48,7 @@ impl Default for Access {
             credentials: Credentials::default(),
             namespace: None,
             metallb: Access::METALLB.into(),
+            copies: None,
             pace: Pace::default(),
         }
     }
@@ -152,6 +155,11 @@ impl Cluster {
         self.0.access.pace
     }
 
+    /// Where copies of certificates are read, instead of Secrets.
+    pub(crate) fn copies(&self) -> Option<&Name> {
+        self.0.access.copies.as_ref()
+    }
+
     pub(crate) fn seen(&self) -> &Seen {
         &self.0.seen
     }
@@ -162,8 +170,9 @@ impl Cluster {
 
     /// All that are read of a kind.
     pub(crate) fn all(&self, watched: &Watched) -> Api<Told> {
-        match watched.kind {
-            kind if metallb::is_of_metallb(kind) => self.within(watched, &self.0.access.metallb),
+        match (watched.kind, self.copies()) {
+            (kind, _) if metallb::is_of_metallb(kind) => self.within(watched, &self.0.access.metallb),
+            (Kind::Secret, Some(copies)) => self.within(watched, copies),
             _ => Api::all_with(self.client(), &watched.resource()),
         }
     }

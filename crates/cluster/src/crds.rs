@@ -7,7 +7,8 @@ pub fn definitions() -> &'static str {
 
 /// ClusterRoles: `seaway-reader` for all, `seaway-controller` and `seaway-node` beside it, `seaway-cloud` for controllers of a
 /// cloud; in their namespace `seaway-leader` and `seaway-records` for controllers, `seaway-leases` for hosts;
-/// `seaway-certificates` where Secrets are used; `seaway-viewer` and `seaway-counters` for people.
+/// `seaway-certificates`, `seaway-copies` and `seaway-copies-reader` where Secrets are used; `seaway-viewer` and `seaway-counters` for people;
+/// `seaway-reviewer` where metrics are shown by TLS, `seaway-metrics-reader` for who reads them.
 pub fn roles() -> &'static str {
     include_str!("../../../deploy/kubernetes/roles.yaml")
 }
@@ -167,6 +168,9 @@ mod tests {
             uses(role, "apiextensions.k8s.io", "customresourcedefinitions", &["list", "watch"]);
         }
         uses("seaway-certificates", "", "secrets", &["get"]);
+        // Of the namespace of copies alone.
+        uses("seaway-copies", "", "secrets", &["create", "delete", "list", "update"]);
+        uses("seaway-copies-reader", "", "secrets", &["get", "list", "watch"]);
         uses("seaway-controller", "seaway.dev", "addresses", &["create", "delete", "get", "update"]);
         uses("seaway-controller", "seaway.dev", "addresspools/status", &["patch"]);
         uses("seaway-controller", "", "services/status", &["patch"]);
@@ -182,6 +186,8 @@ mod tests {
         uses("seaway-lease-reader", "", "configmaps", &["get"]);
         uses("seaway-records", "", "configmaps", &["create", "get", "update"]);
         uses("seaway-counters", "", "pods/proxy", &["get"]);
+        uses("seaway-reviewer", "authentication.k8s.io", "tokenreviews", &["create"]);
+        uses("seaway-reviewer", "authorization.k8s.io", "subjectaccessreviews", &["create"]);
         assert_eq!(allowed(), used);
     }
 

@@ -7,6 +7,7 @@
 //!         │                               │                               ▼
 //!         └── Address, status, Event ◄────┴───── Addresses, Statuses ◄── engine
 //!         └── finalizer ◄─────────────────────── Holds ◄─────────────────┤
+//!         └── copies of certificates ◄────────── Keeper ◄────────────────┤
 //!         └── Lease, LoadBalancerHost ◄───────── Leadership, HostReports
 //! ```
 //! The sister of `files`: the same objects become the same facts by the same code. What is read is trimmed at this edge
@@ -19,6 +20,7 @@ mod address;
 mod answer;
 mod claims;
 mod connect;
+mod copies;
 pub mod crds;
 mod decode;
 mod forget;
@@ -32,6 +34,7 @@ mod owners;
 mod pools;
 mod records;
 mod requests;
+mod reviews;
 mod seen;
 mod status;
 mod told;
@@ -40,6 +43,7 @@ mod watch;
 pub use answer::api_server;
 pub use claims::{AddressStep, Addresses};
 pub use connect::{Access, AccessError, Cluster, Credentials, Unanswered};
+pub use copies::{CopyPace, Keeper, Named};
 pub use hold::{HoldStep, Holds};
 pub use host::{HostReports, HostSight, Running, StatusPage};
 pub use kinds::{Pace, kinds, required_kinds};
@@ -47,5 +51,6 @@ pub use lease::{Campaign, LEADER, Leading, Terms};
 pub use look::{Pulse, ServiceSight, Sight, Unseen};
 pub use pools::{Counted, PoolReports, PoolSays};
 pub use records::{RECORDS, Recorded, Records, TOLD};
+pub use reviews::{Review, Reviews};
 pub use status::{Herald, PENDING, StatusStep, Statuses};
 pub use watch::{Pulses, Wanted, Watch, Wishes, selectors_of_host};

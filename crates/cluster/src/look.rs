@@ -45,6 +45,8 @@ pub struct Sight {
     pub adoption: Vec<String>,
     /// Whoever gives addresses out, where that may be known.
     pub leader: Option<(Name, Pulse)>,
+    /// No more than this namespace may be looked at: hosts, pools and who leads are not known.
+    pub only: Option<Name>,
 }
 
 /// What a Service's status says.
@@ -99,10 +101,11 @@ impl Pulse {
 pub struct Unseen(pub Problem);
 
 impl Cluster {
-    /// Lists everything once. What is required and cannot be listed is an error that names the verb that is missing.
-    pub async fn look(&self) -> Result<Sight, Unseen> {
+    /// Lists everything once. What is required and cannot be listed is an error that names the verb that is missing. Who may
+    /// not list Services of the whole cluster sees those of `namespace`, if that is named, and what may be seen beside.
+    pub async fn look(&self, namespace: Option<&str>) -> Result<Sight, Unseen> {
         let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret && it.need != Need::Reported);
-        let lists = join_all(kinds.map(async |of| (of, self.list(of).await)));
+        let lists = join_all(kinds.map(async |of| (of, self.list(of, namespace).await)));
         let leases: Api<Lease> = Api::namespaced(self.client(), self.namespace());
         let parameters = ListParams::default();
         let leases = self.ask(leases.list(&parameters));
@@ -110,8 +113,12 @@ impl Cluster {
         // Who may not look at Leases either is told of those.
         let recorded = recorded.unwrap_or_default();
         let mut sight = Sight { orphans: recorded.orphans, adoption: recorded.adoption, ..Sight::default() };
+        let is_one = lists.iter().any(|(of, it)| of.kind == Kind::Service && matches!(it, Ok((_, true))));
+        sight.only = namespace.filter(|_| is_one).map(Name::from);
         let leases = leases.map(|it| it.items).unwrap_or_else(|answer| {
-            sight.unseen.push(answer.problem(&Watched::LEASES, "list"));
+            if sight.only.is_none() {
+                sight.unseen.push(answer.problem(&Watched::LEASES, "list"));
+            }
             Vec::new()
         });
         let now = Timestamp::now();
@@ -121,9 +128,11 @@ impl Cluster {
         };
         for (of, listed) in lists {
             match listed {
-                Ok(all) => all.iter().for_each(|told| sight.learn(of, told, &pulse)),
+                Ok((all, _)) => all.iter().for_each(|told| sight.learn(of, told, &pulse)),
                 // Somebody else's, and not there: nobody misses it.
                 Err(Answer::NotFound) if of.need == Need::Foreign => {}
+                // That is told once.
+                Err(Answer::Forbidden(_)) if sight.only.is_some() => {}
                 Err(answer) if of.need == Need::Required => return Err(Unseen(answer.problem(of, "list"))),
                 Err(answer) => sight.unseen.push(answer.problem(of, "list")),
             }
@@ -139,11 +148,23 @@ impl Cluster {
         Ok(sight)
     }
 
-    async fn list(&self, of: &Watched) -> Result<Vec<Told>, Answer> {
+    /// All; of one namespace alone where all may not be listed, which is told.
+    async fn list(&self, of: &Watched, namespace: Option<&str>) -> Result<(Vec<Told>, bool), Answer> {
+        let namespace =
+            namespace.filter(|_| matches!(of.kind, Kind::Service | Kind::EndpointSlice | Kind::HTTPRoute));
+        match (self.list_by(&self.all(of)).await, namespace) {
+            (Err(Answer::Forbidden(_)), Some(namespace)) => {
+                Ok((self.list_by(&self.within(of, namespace)).await?, true))
+            }
+            (all, _) => Ok((all?, false)),
+        }
+    }
+
+    async fn list_by(&self, api: &Api<Told>) -> Result<Vec<Told>, Answer> {
         let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
         let mut all = Vec::new();
         loop {
-            let page = self.ask(self.all(of).list(&params)).await?;
+            let page = self.ask(api.list(&params)).await?;
             all.extend(page.items);
             params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
             if params.continue_token.is_none() {

@@ -29,6 +29,11 @@ impl Told {
         self.meta.uid.as_deref().unwrap_or_default()
     }
 
+    /// From now on.
+    pub(crate) fn call(&mut self, namespace: &str, name: &str) {
+        (self.meta.namespace, self.meta.name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+    }
+
     pub(crate) fn version(&self) -> &str {
         self.meta.resource_version.as_deref().unwrap_or_default()
     }

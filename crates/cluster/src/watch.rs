@@ -11,9 +11,11 @@
 //! Nothing is kept of an object but its name; what drivers compare with goes into [`Seen`](crate::seen::Seen).
 
 mod belief;
+mod copied;
 mod definition;
 mod feed;
 mod known;
+mod namespaces;
 mod part;
 pub(crate) mod pulses;
 mod retry;

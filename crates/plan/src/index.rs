@@ -184,6 +184,10 @@ impl Index {
         self.answers.get(name)
     }
 
+    pub(crate) fn has_namespace(&self, name: &str) -> bool {
+        self.namespaces.contains_key(name)
+    }
+
     pub fn namespace_labels(&self, name: &str) -> Labels {
         self.namespaces.get(name).map(|it| it.labels.clone()).unwrap_or_default()
     }

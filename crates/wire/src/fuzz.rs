@@ -1,6 +1,13 @@
 //! What must hold for any bytes whatever: one plain function per parser, which panics when it does
 //! not. cargo-fuzz, the seeds test on stable Rust and a curious reader call the same functions.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    reason = "it is to panic"
+)]
+
 use crate::{
     hello::{self, Hello},
     http::{self, Body, Chunks, Field, Limits, Method, Piece, Reading, Request, Response, Status},

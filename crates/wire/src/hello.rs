@@ -58,13 +58,13 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
         if length == 0 || length > RECORD {
             return Err("a record of no size that is allowed");
         }
-        let part = &after[..length.min(after.len())];
+        let (part, behind) = after.split_at_checked(length).unwrap_or((after, &[]));
         message.extend_from_slice(part);
         if message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
             return Err("it does not begin with a hello");
         }
         if let [_, a, b, c, ..] = message[..] {
-            let whole = 4 + usize::from(a) * 65_536 + usize::from(b) * 256 + usize::from(c);
+            let whole = (u32::from_be_bytes([0, a, b, c]) as usize).saturating_add(4);
             if whole > LARGEST {
                 return Err("a hello that is too large");
             }
@@ -79,7 +79,7 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
         if part.len() < length {
             return Ok(None);
         }
-        rest = &after[length..];
+        rest = behind;
     }
 }
 
@@ -120,7 +120,7 @@ fn asked(message: &[u8]) -> Result<Asked, &'static str> {
 fn name(mut content: Part<'_>) -> Result<String, &'static str> {
     const WRONG: &str = "a server name that is none";
     let mut list = content.long().filter(|_| content.0.is_empty()).ok_or(WRONG)?;
-    let kind = list.take(1).ok_or(WRONG)?[0];
+    let kind = list.byte().ok_or(WRONG)?;
     let name = list.long().filter(|_| list.0.is_empty() && kind == HOST_NAME).ok_or(WRONG)?;
     let text = std::str::from_utf8(name.0).map_err(|_| WRONG)?;
     let label = |it: &str| {
@@ -146,14 +146,17 @@ impl<'b> Part<'b> {
         Some(taken)
     }
 
+    fn byte(&mut self) -> Option<u8> {
+        self.take(1)?.first().copied()
+    }
+
     fn number(&mut self) -> Option<u16> {
-        let bytes = self.take(2)?;
-        Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+        self.take(2)?.first_chunk().copied().map(u16::from_be_bytes)
     }
 
     /// With its length in one byte.
     fn short(&mut self) -> Option<Part<'b>> {
-        let length = self.take(1)?[0];
+        let length = self.byte()?;
         self.take(length.into()).map(Part)
     }
 

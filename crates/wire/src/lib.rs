@@ -12,6 +12,9 @@
 //! What this crate does not know: sockets, timers, who is trusted to send a PROXY header, and what
 //! happens to a connection whose header is invalid.
 
+// Every byte here is somebody else's: what could end the process is asked for by `get` and checked, or has its reason.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 pub mod fuzz;
 pub mod hello;
 pub mod http;

@@ -23,6 +23,8 @@ pub struct Closed {
     pub why: String,
     /// For probes alone, not the status page.
     pub probes: bool,
+    /// For metrics by TLS alone.
+    pub metrics: bool,
 }
 
 impl Wanted {
@@ -35,7 +37,12 @@ impl Wanted {
             BindError::InUse(_) => "another process listens there".to_owned(),
             BindError::Io { source, .. } => source.to_string(),
         };
-        Closed { address: self.address, why, probes: self.grants == Grants::Probes }
+        Closed {
+            address: self.address,
+            why,
+            probes: self.grants == Grants::Probes,
+            metrics: self.grants == Grants::Metrics,
+        }
     }
 
     /// Returns when it could be opened.

@@ -1,6 +1,6 @@
 //! Which path is answered by what, and the rules that hold for all of them.
 
-mod answer;
+pub(super) mod answer;
 
 use std::{
     net::SocketAddr,
@@ -14,12 +14,14 @@ use hyper::{
     body::Incoming,
     header::{self, HeaderValue},
 };
+use rustls::ServerConfig;
 use serde::Serialize;
 use tokio::time;
 
 use self::answer::{Answer, html, json, text};
 use super::{
     Fault, Grants, Source,
+    guarded::Guard,
     looks::{Looks, Seen},
 };
 use crate::{
@@ -48,6 +50,8 @@ const HELP: &str = "\
 
 const PROBES: &str = "Here are /live and /ready alone. The status page is at another port.\n";
 
+const METRICS: &str = "Here is /metrics alone, for those who may.\n";
+
 pub(super) struct Routes {
     looks: Looks,
     log: LogHandle,
@@ -55,6 +59,7 @@ pub(super) struct Routes {
     sampler: Mutex<Sampler>,
     metrics: Mutex<Metrics>,
     fault: Fault,
+    guard: Option<Guard>,
 }
 
 /// What `/state` tells.
@@ -103,7 +108,13 @@ impl Route {
 }
 
 impl Routes {
-    pub(super) fn new(source: Source, log: LogHandle, counted: Vec<Counted>, fault: Fault) -> Routes {
+    pub(super) fn new(
+        source: Source,
+        log: LogHandle,
+        counted: Vec<Counted>,
+        fault: Fault,
+        guard: Option<Guard>,
+    ) -> Routes {
         Routes {
             looks: Looks::new(source),
             log,
@@ -111,6 +122,27 @@ impl Routes {
             sampler: Mutex::default(),
             metrics: Mutex::new(Metrics::new(counted)),
             fault,
+            guard,
+        }
+    }
+
+    pub(super) fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.guard.as_ref().map(|it| it.tls.clone())
+    }
+
+    /// Where who asks has to be somebody who may.
+    async fn guarded(&self, route: Option<Route>, peer: SocketAddr, request: &Request<Incoming>) -> Answer {
+        let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
+        let Some(guard) = self.guard.as_ref().filter(|_| matches!(route, Some(Route::Metrics))) else {
+            return text(StatusCode::NOT_FOUND, METRICS);
+        };
+        if !is_reading {
+            return refuse_method(Route::Metrics.methods());
+        }
+        let refused = guard.refuse(request.headers(), peer.ip().to_canonical()).await;
+        match refused {
+            Some(answer) => answer,
+            None => self.show(Route::Metrics, &Filter::of(""), peer).await,
         }
     }
 
@@ -124,6 +156,7 @@ impl Routes {
         let route = Route::of(path, query);
         let probed = matches!(route, Some(Route::Live | Route::Ready));
         let mut answer = match (route, request.method()) {
+            _ if grants == Grants::Metrics => self.guarded(route, peer, &request).await,
             _ if grants == Grants::Probes && !probed => text(StatusCode::NOT_FOUND, PROBES),
             (None, _) => {
                 text(StatusCode::NOT_FOUND, format!("There is nothing at this path. There is:\n\n{HELP}"))

@@ -14,11 +14,18 @@ use crate::{args::kubectl::Explain, output};
 pub(super) async fn run(arguments: &Explain) -> Result<ExitCode> {
     let cluster = connect(&arguments.reach).await?;
     let key = key(&arguments.what, arguments.namespace.as_deref(), || cluster.default_namespace())?;
-    let glance = Glance::at(&arguments.reach, &cluster, Some(&key.name)).await?;
+    let glance = Glance::at(&arguments.reach, &cluster, Some(&key.namespace), Some(&key.name)).await?;
     let is_told = is_told(&glance, &key);
     // Secrets were not looked at: none of them is missing. And the configuration of a cloud is its controller's to know.
     let unknown = |it: &seaway_model::Problem| it.reason == Reason::NoSuchSecret || is_told;
     match explain_but(&glance.world, &key, unknown) {
+        // What follows from what may not be seen is not so.
+        Ok(_) if glance.sight.only.is_some() => match said(&glance, &key) {
+            text if text.is_empty() => {
+                output::line(&format!("Nothing was written to {}/{} yet.", key.namespace, key.name));
+            }
+            text => output::line(text.trim_end()),
+        },
         Ok(text) => output::line(format!("{text}{}{}", said(&glance, &key), hosts(&glance, &key)).trim_end()),
         Err(why) => bail!("{why}"),
     }

@@ -19,7 +19,7 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
             Some(explain::key(&arguments.what, arguments.namespace.as_deref(), default)?)
         }
     };
-    let sight = cluster.look().await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
+    let sight = cluster.look(None).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
     let services = sight.changes.iter().filter_map(|change| match change {
         Change::Put(Fact::Service(it)) => Some(it),
         _ => None,

@@ -16,7 +16,7 @@ use crate::{
 
 pub(super) async fn run(arguments: &Status) -> Result<ExitCode> {
     let cluster = connect(&arguments.reach).await?;
-    let glance = Glance::at(&arguments.reach, &cluster, None).await?;
+    let glance = Glance::at(&arguments.reach, &cluster, arguments.namespace.as_deref(), None).await?;
     let services = services(&glance, arguments.namespace.as_deref());
     match arguments.output {
         Output::Table => {
@@ -84,6 +84,8 @@ fn row(glance: &Glance, overview: &Overview) -> Row {
         // Whoever leads knows more; nobody may have led yet.
         problems: match &said.ready {
             Some(_) => said.problems,
+            // What is missing may only not be seen.
+            None if glance.sight.only.is_some() => Vec::new(),
             None => seen(overview),
         },
         ready: said.ready,
@@ -112,6 +114,21 @@ fn table(glance: &Glance, services: &[Row]) -> String {
         let header = ["SERVICE", "CLASS", "ADDRESSES", "HOSTS", "READY", "OPEN", "TOTAL", "PROBLEMS"];
         text.push_str(&output::table(&header, &services.iter().map(service_cells).collect::<Vec<_>>()));
     }
+    if glance.sight.only.is_none() {
+        text.push_str(&surroundings(glance, services));
+    }
+    text.push_str(&not_announced(services));
+    let problems = problems(glance, services);
+    if !problems.is_empty() {
+        text.push_str("\nProblems:\n");
+        problems.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
+    }
+    text
+}
+
+/// Hosts, pools, and who leads.
+fn surroundings(glance: &Glance, services: &[Row]) -> String {
+    let mut text = String::new();
     let hosts: Vec<Vec<String>> =
         glance.sight.hosts.iter().map(|(it, pulse)| host_cells(glance, it, *pulse)).collect();
     text.push('\n');
@@ -144,12 +161,6 @@ fn table(glance: &Glance, services: &[Row]) -> String {
     if !glance.sight.adoption.is_empty() {
         text.push_str("\nAdoption of load balancers:\n");
         glance.sight.adoption.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
-    }
-    text.push_str(&not_announced(services));
-    let problems = problems(glance, services);
-    if !problems.is_empty() {
-        text.push_str("\nProblems:\n");
-        problems.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
     }
     text
 }
@@ -306,6 +317,7 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
         "leader": glance.sight.leader.as_ref().map(|(who, pulse)| json!({ "name": who, "alive": alive(*pulse) })),
         "orphans": glance.sight.orphans,
         "adoption": glance.sight.adoption,
+        "only": glance.sight.only,
         "notes": glance.notes(),
     })
 }

@@ -87,7 +87,7 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     let credentials = credentials(arguments.kubeconfig.as_deref(), arguments.context.as_deref());
     let metallb = settings.metallb.clone();
     let cluster = Cluster::connect(Access { credentials, metallb, ..Access::default() }).await?;
-    let sight = cluster.look().await.map_err(|it| anyhow!(it.0.line()))?;
+    let sight = cluster.look(None).await.map_err(|it| anyhow!(it.0.line()))?;
     for unseen in &sight.unseen {
         output::error(&format!("warning: {}", unseen.line()));
     }

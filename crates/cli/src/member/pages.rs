@@ -29,11 +29,16 @@ fn object() -> ObjectRef {
 }
 
 fn problem(closed: &Closed) -> Problem {
-    let Closed { address, why, probes } = closed;
+    let Closed { address, why, probes, metrics } = closed;
     let (what, fix) = match probes {
         true => (
             "probes are not answered",
             "Stop that process, or name another port: --probe-port PORT, and the same in the probes of the pod.",
+        ),
+        false if *metrics => (
+            "metrics are not shown",
+            "Stop that process, or name another port in the configuration: admin: {metrics: {listen: [\"[::]:PORT\"]}}. \
+             Services are served all the same.",
         ),
         false => (
             "the status page is not shown",
@@ -51,7 +56,8 @@ mod tests {
     #[tokio::test]
     async fn a_port_that_is_taken_is_a_problem_until_it_is_free() {
         let at = "127.0.0.1:1936".parse().unwrap();
-        let taken = Closed { address: at, why: "another process listens there".to_owned(), probes: false };
+        let why = "another process listens there".to_owned();
+        let taken = Closed { address: at, why, probes: false, metrics: false };
         let (say, heard) = watch::channel(vec![taken]);
         let (changes, mut told) = mpsc::channel(4);
         let telling = tokio::spawn(tell(heard, changes));

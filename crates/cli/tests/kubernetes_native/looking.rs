@@ -105,6 +105,26 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     assert!(!refused.status.success() && why.contains("may not list services"), "{why}");
     assert!(why.contains("--clusterrole=seaway-viewer"), "{why}");
 
+    // Of one namespace, who may look at no other sees what is written there, and nothing that only seems missing.
+    let bind =
+        ["create", "rolebinding", "t", "--clusterrole=seaway-viewer", "--user=tenant", "-n", "default"];
+    scene.cluster.kubectl(&bind);
+    let tenant = scene.cluster.kubeconfig_of("tenant", &[]);
+    until("it is ready, and the tenant sees it", || {
+        let seen = plugin.try_run(&tenant, "status -n default");
+        seen.status.success() && String::from_utf8_lossy(&seen.stdout).contains("yes")
+    });
+    let (seen, noted) = plugin.run(&tenant, "status -n default");
+    assert!(seen.contains("default/echo") && seen.contains(&ip), "{seen}");
+    for missing in ["HOST  ", "POOL", "Nobody gives", "No host serves", "Problems"] {
+        assert!(!seen.contains(missing), "{missing}: {seen}");
+    }
+    assert!(noted.contains("the namespace default alone") && noted.lines().count() == 1, "{noted}");
+    let (why, _) = plugin.run(&tenant, "explain service echo -n default");
+    assert!(why.contains(&format!("Published: {ip}")) && !why.contains("No host"), "{why}");
+    assert!(!plugin.try_run(&tenant, "status").status.success());
+    assert!(!plugin.try_run(&tenant, "status -n kube-system").status.success());
+
     // A role that has no verb but `list`: whatever is seen was seen without a write.
     scene.cluster.kubectl(&[
         "create",

@@ -6,6 +6,7 @@
 mod claims;
 mod cloud_config;
 mod cloud_crashes;
+mod copies;
 mod crashes;
 mod credentials;
 mod deaths;
@@ -19,6 +20,7 @@ mod looking;
 mod lost_settings;
 mod making;
 mod mending;
+mod metrics;
 mod mistakes;
 mod occm;
 mod octavia;

@@ -132,6 +132,7 @@ impl Feed {
             let went_on = match listed {
                 Ok(Some(version)) => self.follow(version).await,
                 Ok(None) => Ok(()),
+                Err(answer @ Answer::Forbidden(_)) => self.follow_namespaces(answer).await,
                 Err(answer) => self.fail("list", answer).await,
             };
             if went_on.is_err() {
@@ -154,12 +155,14 @@ impl Feed {
                 Err(answer) => return Ok(Err(answer)),
             };
             let version = page.metadata.resource_version.unwrap_or_default();
-            let older = page.items.iter().any(|it| self.known.was_newer(&key(it), it.version()));
+            let items: Vec<Told> = page.items.into_iter().filter_map(|it| self.meant(it)).collect();
+            let older = items.iter().any(|it| self.known.was_newer(&key(it), it.version()));
             if older || is_lower(&version, self.heard) {
                 self.set_back().await?;
                 return Ok(Ok(None));
             }
-            for told in page.items {
+            for told in items {
+                self.arrives(&key(&told));
                 self.known.list(key(&told));
                 if self.watched.kind == Kind::Address {
                     addresses.push(told);
@@ -279,12 +282,17 @@ impl Feed {
             match event {
                 WatchEvent::Added(told) | WatchEvent::Modified(told) => {
                     told.version().clone_into(version);
-                    self.put(&told).await?;
+                    if let Some(told) = self.meant(told) {
+                        self.arrives(&key(&told));
+                        self.put(&told).await?;
+                    }
                 }
                 WatchEvent::Deleted(told) if self.part.is_narrow() => told.version().clone_into(version),
                 WatchEvent::Deleted(told) => {
                     told.version().clone_into(version);
-                    self.remove(&key(&told), told.version()).await?;
+                    if let Some(told) = self.meant(told) {
+                        self.remove(&key(&told), told.version()).await?;
+                    }
                 }
                 WatchEvent::Bookmark(mark) => *version = mark.metadata.resource_version,
                 WatchEvent::Error(status) => return Ok(Some(Answer::of(&kube::Error::Api(status)))),

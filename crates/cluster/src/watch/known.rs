@@ -77,6 +77,11 @@ impl Known {
         known.zip(version.parse::<u64>().ok()).is_some_and(|(known, now)| now < *known)
     }
 
+    /// It was heard as another object, whose versions are not this one's.
+    pub(crate) fn forget_version(&mut self, key: &Key) {
+        self.versions.remove(key);
+    }
+
     /// What was changed last.
     pub(crate) fn newest(&self) -> Option<&Key> {
         self.versions.iter().max_by_key(|(_, version)| **version).map(|(key, _)| key)

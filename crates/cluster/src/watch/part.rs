@@ -12,9 +12,10 @@
 use std::time::{Duration, Instant};
 
 use kube::api::{ListParams, WatchParams};
-use seaway_model::Name;
+use seaway_model::{Kind, Name};
 
 use super::{feed::Feed, known::Key};
+use crate::copies;
 
 /// What a host writes for a moment.
 const CHANGED: &str = "status.addressesChanged=true";
@@ -97,6 +98,9 @@ impl Feed {
     pub(super) fn selection(&self) -> ListParams {
         let fields = match &self.part {
             Part::Own(name) => Some(of_name(name)),
+            Part::All if self.watched.kind == Kind::Secret && self.cluster.copies().is_some() => {
+                Some(copies::SELECTION.to_owned())
+            }
             Part::All | Part::Others { .. } => self.watched.fields.map(str::to_owned),
         };
         ListParams { field_selector: fields, ..ListParams::default() }

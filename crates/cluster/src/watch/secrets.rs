@@ -5,12 +5,14 @@
 //!
 //! The watch brings those of type `kubernetes.io/tls`. What becomes named is fetched. One of another type (certificates of
 //! authorities) no watch brings: it is looked at again now and then.
+//!
+//! A host may watch copies instead (copied.rs): then the watch brings all that is named.
 
 use std::{collections::BTreeSet, future::pending, time::Duration};
 
 use seaway_manifests::tree::Value;
 use seaway_model::{
-    Change, Fact, Kind, ObjectRef,
+    Change, Fact, Kind, Name, ObjectRef,
     fact::{Secret, TLS_SECRET},
 };
 use tokio::{
@@ -45,6 +47,8 @@ pub(super) struct Secrets {
     look_again: Instant,
     /// Told without what they hold.
     withheld: BTreeSet<ObjectRef>,
+    /// Where copies are watched: Secrets themselves were asked for, and that was refused.
+    pub(super) refused: bool,
 }
 
 impl Secrets {
@@ -57,6 +61,7 @@ impl Secrets {
             missing: BTreeSet::new(),
             look_again: Instant::now() + LOOK_AGAIN,
             withheld: BTreeSet::new(),
+            refused: false,
         }
     }
 
@@ -64,6 +69,14 @@ impl Secrets {
         match &self.now {
             Wanted::Every => true,
             Wanted::These(these) => these.contains(&object(key)),
+        }
+    }
+
+    /// Of those that are named.
+    pub(super) fn namespaces(&self) -> BTreeSet<Name> {
+        match &*self.wanted.borrow() {
+            Wanted::Every => BTreeSet::new(),
+            Wanted::These(these) => these.iter().map(|it| it.namespace.clone()).collect(),
         }
     }
 
@@ -86,6 +99,17 @@ impl Secrets {
             self.missing.extend(these.iter().cloned());
         }
         self.look_again = Instant::now();
+        self.refused = false;
+    }
+
+    /// Named, and not there.
+    pub(super) fn misses(&mut self, object: &ObjectRef) {
+        self.missing.insert(object.clone());
+    }
+
+    /// The watch brings it.
+    pub(super) fn arrives(&mut self, key: &Key) {
+        self.fetched.remove(&object(key));
     }
 
     /// It was told before this began.
@@ -124,7 +148,8 @@ impl Secrets {
         self.missing.retain(|it| these.contains(it));
         let whole = told.iter().filter(|it| !self.withheld.contains(&object(it)));
         let known: BTreeSet<ObjectRef> = whole.clone().map(object).collect();
-        let look = these.iter().filter(|it| !known.contains(*it) || self.fetched.contains(*it));
+        let by_look = |it: &ObjectRef| self.fetched.contains(it) || self.missing.contains(it);
+        let look = these.iter().filter(|it| !known.contains(*it) || by_look(it));
         let drop = whole.filter(|it| !these.contains(&object(it)));
         (look.cloned().collect(), drop.cloned().collect())
     }
@@ -190,25 +215,53 @@ impl Feed {
 
     /// What a whole list does not have is gone, unless the list never had it.
     pub(super) async fn not_listed(&mut self, key: &Key, version: &str) -> Result<(), Over> {
+        if self.is_without_copy(key) {
+            return Ok(());
+        }
         let fetched = self.secrets.as_ref().is_some_and(|it| it.fetched.contains(&object(key)));
         if fetched { self.fetch(&object(key)).await } else { self.miss(key, version).await }
     }
 
+    /// A copy that is named and missing says nothing of the Secret that it was a copy of: what that held goes on.
+    fn is_without_copy(&mut self, key: &Key) -> bool {
+        let copies = self.cluster.copies().is_some();
+        let Some(secrets) = self.secrets.as_mut().filter(|it| copies && it.wants(key)) else { return false };
+        secrets.missing.insert(object(key));
+        true
+    }
+
     /// Only the API server's own word that it is not there takes one away.
     async fn fetch(&mut self, object: &ObjectRef) -> Result<(), Over> {
+        if self.fetch_copy(object).await? {
+            return Ok(());
+        }
+        let copies = self.cluster.copies().is_some();
+        let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
         let api = self.cluster.within(self.watched, &object.namespace);
         match self.cluster.ask(api.get(&object.name)).await {
             Ok(told) => {
                 if let Some(secrets) = &mut self.secrets {
-                    match is_watched(&told) {
+                    match is_watched(&told) && !copies {
                         true => secrets.fetched.remove(object),
                         false => secrets.fetched.insert(object.clone()),
                     };
                 }
-                self.put(&told).await
+                self.put(&told).await?;
+                if copies {
+                    self.known.forget_version(&key);
+                }
+                Ok(())
+            }
+            // As hosts should be refused: its copy will come.
+            Err(Answer::Forbidden(_)) if copies => {
+                if let Some(secrets) = &mut self.secrets {
+                    secrets.refused = true;
+                    secrets.fetched.remove(object);
+                    secrets.missing.insert(object.clone());
+                }
+                Ok(())
             }
             Err(Answer::NotFound) => {
-                let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
                 if let Some(secrets) = &mut self.secrets {
                     secrets.fetched.remove(object);
                 }

@@ -46,13 +46,14 @@ impl Feed {
     pub(super) async fn is_store_older(&self) -> Result<bool, Answer> {
         let mut params = ListParams { limit: Some(OF_ONE_NAME), ..self.selection() };
         if let Some(newest) = self.known.newest() {
-            let name = format!("metadata.name={}", newest.name);
+            let name = format!("metadata.name={}", self.name_of(newest));
             let fields = params.field_selector.map_or(name.clone(), |it| format!("{it},{name}"));
             params.field_selector = Some(fields);
         }
         let page = self.cluster.ask(self.cluster.all(self.watched).list(&params)).await?;
         let version = page.metadata.resource_version.unwrap_or_default();
-        let older = page.items.iter().any(|it| self.known.was_newer(&key(it), it.version()));
+        let mut items = page.items.into_iter().filter_map(|it| self.meant(it));
+        let older = items.any(|it| self.known.was_newer(&key(&it), it.version()));
         Ok(older || is_lower(&version, self.heard))
     }
 

@@ -1,6 +1,7 @@
 //! A real API server, what it tells, and what is written there.
 
 mod access;
+mod copies;
 mod equal;
 mod hosts;
 mod leases;

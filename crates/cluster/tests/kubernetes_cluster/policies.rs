@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 
 use crate::scene::{PACE, Scene, eventually};
 
-const SYSTEM: &str = "seaway-system";
+pub(crate) const SYSTEM: &str = "seaway-system";
 
-fn manifest(name: &str) -> String {
+pub(crate) fn manifest(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes");
     fs::read_to_string(folder.join(name)).expect("is there")
 }
 
 /// With all that our manifests make; without Nodes no pod of it runs.
-fn installed() -> Option<Scene> {
+pub(crate) fn installed() -> Option<Scene> {
     let scene = Scene::alone()?;
     scene.cluster.define(seaway_cluster::crds::definitions());
     for name in ["roles.yaml", "openstack.yaml", "node.yaml", "policies.yaml"] {
@@ -36,7 +36,7 @@ fn installed() -> Option<Scene> {
 }
 
 /// A kubeconfig with a token of that account, bound to what is named, as a pod's is to its Node.
-fn by_token(scene: &Scene, folder: &Path, account: &str, bound: &[&str]) -> PathBuf {
+pub(crate) fn by_token(scene: &Scene, folder: &Path, account: &str, bound: &[&str]) -> PathBuf {
     let token = scene.kubectl(&[&["create", "token", account, "-n", SYSTEM], bound].concat());
     let good = fs::read_to_string(&scene.kubeconfig).expect("a kubeconfig");
     let is_of_user = |line: &&str| !line.trim_start().starts_with("client-");
@@ -48,7 +48,7 @@ fn by_token(scene: &Scene, folder: &Path, account: &str, bound: &[&str]) -> Path
     path
 }
 
-async fn connect(kubeconfig: &Path) -> Cluster {
+pub(crate) async fn connect(kubeconfig: &Path) -> Cluster {
     let credentials = Credentials::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     let access = Access { credentials, namespace: Some(SYSTEM.into()), pace: PACE, ..Access::default() };
     Cluster::connect(access).await.expect("the kubeconfig is good")
@@ -72,7 +72,7 @@ fn lease(name: &str) -> Lease {
 
 /// What the API server says to who may not.
 #[track_caller]
-fn refused<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> String {
+pub(crate) fn refused<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> String {
     match answer {
         Err(kube::Error::Api(status)) if status.code == 403 => status.message.clone(),
         other => panic!("it is not refused: {other:?}"),

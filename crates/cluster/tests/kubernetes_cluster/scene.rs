@@ -118,7 +118,8 @@ impl Drop for Scene {
 pub(crate) async fn connect(kubeconfig: &Path, pace: Pace) -> Cluster {
     let credentials = Credentials::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     // Tests have namespaces of their own, all at once: pools of all are read.
-    let access = Access { credentials, namespace: Some("default".into()), metallb: "".into(), pace };
+    let namespace = Some("default".into());
+    let access = Access { credentials, namespace, metallb: "".into(), copies: None, pace };
     Cluster::connect(access).await.expect("the kubeconfig is good")
 }
 

@@ -1,5 +1,6 @@
 //! Answers that no real API server gives on demand, given by a scripted one.
 
+mod copies;
 mod needs;
 mod reports;
 mod server;

@@ -20,7 +20,8 @@ fn forbidden() -> Answer {
 #[tokio::test]
 async fn no_secret_is_asked_for_while_nobody_names_one_and_nothing_is_wrong_then() {
     let listed = Answer::Whole(200, list("5", &[certificate("3")]));
-    let scripts = vec![("/secrets?", vec![forbidden(), listed])];
+    // In the whole cluster, and in the namespace of the one that is named.
+    let scripts = vec![("/secrets?", vec![forbidden(), forbidden(), listed])];
     let mut heard = begin_at(pace(), Kind::Secret, &[], scripts).await;
     assert_eq!(heard.next().await, "not asked");
     let wishes = heard.watch.wishes();

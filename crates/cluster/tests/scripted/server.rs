@@ -52,6 +52,15 @@ pub(crate) async fn server_at(
     pace: Pace,
     scripts: Vec<(&'static str, Vec<Answer>)>,
 ) -> (Cluster, mpsc::UnboundedReceiver<String>, tempfile::TempDir) {
+    server_with(pace, None, scripts).await
+}
+
+/// Asked by somebody who reads certificates as copies in that namespace.
+pub(crate) async fn server_with(
+    pace: Pace,
+    copies: Option<&str>,
+    scripts: Vec<(&'static str, Vec<Answer>)>,
+) -> (Cluster, mpsc::UnboundedReceiver<String>, tempfile::TempDir) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let at = listener.local_addr().expect("is bound");
     let scripts = scripts.into_iter().map(|(of, answers)| (of, answers.into()));
@@ -70,7 +79,8 @@ pub(crate) async fn server_at(
     );
     std::fs::write(&path, kubeconfig).expect("is written");
     let credentials = Credentials::Kubeconfig { path, context: None };
-    let access = Access { credentials, namespace: Some("default".into()), metallb: "default".into(), pace };
+    let (namespace, copies) = (Some("default".into()), copies.map(Into::into));
+    let access = Access { credentials, namespace, metallb: "default".into(), copies, pace };
     let cluster = Cluster::connect(access).await.expect("a kubeconfig");
     (cluster, asked, folder)
 }

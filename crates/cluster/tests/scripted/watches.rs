@@ -13,7 +13,7 @@ use tokio::{
     time::{interval, timeout},
 };
 
-use crate::server::{Answer, event, list, pace, server_at, status};
+use crate::server::{Answer, event, list, pace, server_at, server_with, status};
 
 pub(crate) struct Heard {
     changes: mpsc::Receiver<Change>,
@@ -67,6 +67,18 @@ pub(crate) async fn begin_as_host(scripts: Vec<(&'static str, Vec<Answer>)>) -> 
     let (tell, changes) = mpsc::channel(64);
     let watch = cluster.watch_as_host(&"me".into(), std::iter::empty(), tell);
     Heard { changes, asked, kind: Kind::LoadBalancerHost, watch, _folder: folder }
+}
+
+/// By a host that reads copies in that namespace.
+pub(crate) async fn begin_copied(
+    pace: Pace,
+    copies: &str,
+    scripts: Vec<(&'static str, Vec<Answer>)>,
+) -> Heard {
+    let (cluster, asked, folder) = server_with(pace, Some(copies), scripts).await;
+    let (tell, changes) = mpsc::channel(64);
+    let watch = cluster.watch(tell, Pulses::Unheeded);
+    Heard { changes, asked, kind: Kind::Secret, watch, _folder: folder }
 }
 
 impl Heard {

@@ -1,6 +1,9 @@
 //! Certificates in the World: who is to hear of one that came, changed, grew old or went.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use seaway_model::{
     Dirt, Kind, ObjectRef, Time, Unit,
@@ -87,6 +90,24 @@ impl World {
             return None;
         }
         Some(self.named().filter(|it| it.kind == Kind::Secret).cloned().collect())
+    }
+
+    /// The same with what each holds; nothing of one that was not seen yet, or was not there when this began.
+    pub fn named_certificates(&self) -> Option<BTreeMap<ObjectRef, Option<Arc<Certificate>>>> {
+        let held = |it: ObjectRef| {
+            let held = self.certificates.held(&it).cloned();
+            (it, held)
+        };
+        Some(self.secrets()?.into_iter().map(held).collect())
+    }
+
+    /// Whatever may name a Secret was told, and nothing is wrong with who tells it.
+    pub fn sees_all_that_names(&self, source: &ObjectRef) -> bool {
+        self.settled && self.synced.contains(&Kind::HTTPRoute) && !self.reported.contains_key(source)
+    }
+
+    pub fn knows_namespace(&self, name: &str) -> bool {
+        self.index.has_namespace(name)
     }
 
     /// Secrets and files that an object or the configuration names.

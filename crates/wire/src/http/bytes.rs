@@ -1,5 +1,11 @@
 //! Which bytes may stand where.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "tables of 256 places are made by the compiler, and indexed by bytes"
+)]
+
 const TOKEN: u8 = 1;
 const VALUE: u8 = 2;
 const TARGET: u8 = 4;
@@ -90,7 +96,7 @@ pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
         return None;
     }
     bytes.iter().try_fold(0_u64, |sum, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        let digit = byte.checked_sub(b'0').filter(|it| *it < 10).map(u64::from)?;
         sum.checked_mul(10)?.checked_add(digit)
     })
 }
@@ -98,8 +104,8 @@ pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
 pub(crate) fn trimmed(bytes: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let start = bytes.iter().position(|byte| !is_space(byte)).unwrap_or(bytes.len());
-    let end = bytes.iter().rposition(|byte| !is_space(byte)).map_or(start, |last| last + 1);
-    &bytes[start..end]
+    let end = bytes.iter().rposition(|byte| !is_space(byte)).map_or(start, |last| last.saturating_add(1));
+    bytes.get(start..end).unwrap_or_default()
 }
 
 /// The members of a comma-separated list; empty ones are skipped (RFC 9110, section 5.6.1).

@@ -58,17 +58,17 @@ impl Chunks {
     pub fn next(&mut self, bytes: &[u8], limits: &Limits) -> Piece {
         let mut skip = 0;
         loop {
-            let rest = &bytes[skip..];
+            let rest = bytes.get(skip..).unwrap_or_default();
             match self.state {
                 State::Size => match size_line(rest) {
                     Ok(None) => return Piece::More { skip },
                     Ok(Some((0, length))) => {
                         self.state = State::Trailers;
-                        skip += length;
+                        skip = skip.saturating_add(length);
                     }
                     Ok(Some((size, length))) => {
                         self.state = State::Data(size);
-                        skip += length;
+                        skip = skip.saturating_add(length);
                     }
                     Err(refusal) => return Piece::Refused(refusal),
                 },
@@ -77,14 +77,14 @@ impl Chunks {
                         return Piece::More { skip };
                     }
                     let length = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
-                    let left = left - length as u64;
+                    let left = left.saturating_sub(length as u64);
                     self.state = if left == 0 { State::Break } else { State::Data(left) };
                     return Piece::Data { skip, length };
                 }
                 State::Break => match rest {
                     [b'\r', b'\n', ..] => {
                         self.state = State::Size;
-                        skip += 2;
+                        skip = skip.saturating_add(2);
                     }
                     [] | [b'\r'] => return Piece::More { skip },
                     _ => return Piece::Refused(Refusal::bad("a chunk longer than its size")),
@@ -97,7 +97,7 @@ impl Chunks {
     /// The fields after the last chunk, up to the empty line.
     fn end(&mut self, rest: &[u8], skip: usize, limits: &Limits) -> Piece {
         if rest.starts_with(b"\r\n") {
-            return Piece::End { length: skip + 2 };
+            return Piece::End { length: skip.saturating_add(2) };
         }
         // The bytes in front go first, so that places in the trailers stay true.
         if skip > 0 {
@@ -111,7 +111,7 @@ impl Chunks {
         if end > limits.head {
             return Piece::Refused(too_long);
         }
-        match Lines::new(&rest[..end], 0).fields(&mut self.trailers, limits) {
+        match Lines::new(rest.get(..end).unwrap_or_default(), 0).fields(&mut self.trailers, limits) {
             Ok(()) => Piece::End { length: end },
             Err(refusal) => Piece::Refused(refusal),
         }
@@ -120,28 +120,28 @@ impl Chunks {
 
 /// A chunk's size, and the length of its line.
 fn size_line(bytes: &[u8]) -> Result<Option<(u64, usize)>, Refusal> {
-    let seen = &bytes[..bytes.len().min(LINE)];
+    let seen = bytes.get(..LINE).unwrap_or(bytes);
     let Some(end) = memchr::memchr(b'\n', seen) else {
         return match seen.len() {
             LINE => Err(Refusal::bad("a chunk's size line that is too long")),
             _ => Ok(None),
         };
     };
-    let line =
-        seen[..end].strip_suffix(b"\r").ok_or(Refusal::bad("a chunk's size line that ends with LF alone"))?;
+    let line = seen.get(..end).and_then(|line| line.strip_suffix(b"\r"));
+    let line = line.ok_or(Refusal::bad("a chunk's size line that ends with LF alone"))?;
     let digits = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
     let wrong = Refusal::bad("no proper size of a chunk");
     // 16 digits are 64 bits.
     if digits == 0 || digits > 16 {
         return Err(wrong);
     }
-    if !is_extension(&line[digits..]) {
+    let (digits, extension) = line.split_at_checked(digits).ok_or(wrong)?;
+    if !is_extension(extension) {
         return Err(wrong);
     }
-    let size = line[..digits]
-        .iter()
-        .fold(0_u64, |sum, digit| sum << 4 | (*digit as char).to_digit(16).map_or(0, u64::from));
-    Ok(Some((size, end + 1)))
+    let size =
+        digits.iter().fold(0_u64, |sum, digit| sum << 4 | (*digit as char).to_digit(16).map_or(0, u64::from));
+    Ok(Some((size, end.saturating_add(1))))
 }
 
 /// Nothing, or `;` and what may stand in a field. White space before it is an invitation to disagree.

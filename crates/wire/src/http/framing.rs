@@ -31,9 +31,10 @@ pub(super) struct Says {
 
 impl Says {
     /// Reads all fields that frame, and marks those that `Connection` names as for one hop.
+    #[allow(clippy::indexing_slicing, reason = "`at` runs over the fields, and others are marked meanwhile")]
     pub(super) fn of(head: &[u8], fields: &mut [Field], version: Version) -> Result<Says, Refusal> {
         let mut says = Says::default();
-        let mut codings = 0;
+        let mut codings = 0_usize;
         let (mut upgrades, mut hides, mut wants_upgrade) = (false, false, false);
         for at in 0..fields.len() {
             let value = fields[at].value.of(head);
@@ -46,7 +47,7 @@ impl Says {
                     says.length = Some(bytes::number(value).ok_or(Refusal::bad("no proper Content-Length"))?);
                 }
                 Known::TransferEncoding => {
-                    codings += 1;
+                    codings = codings.saturating_add(1);
                     says.chunked = value.eq_ignore_ascii_case(b"chunked");
                     if !says.chunked {
                         // Known codings in front of it are merely not done here.

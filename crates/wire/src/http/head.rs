@@ -10,8 +10,9 @@ pub struct Span {
 }
 
 impl Span {
+    /// A head is far below 4 GiB; what is not is nowhere.
     pub(super) fn new(start: usize, end: usize) -> Span {
-        let narrow = |it: usize| u32::try_from(it).expect("a head is far below 4 GiB");
+        let narrow = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
         Span { start: narrow(start), end: narrow(end) }
     }
 
@@ -85,13 +86,14 @@ impl Search {
     /// Where the empty line ends, whether or not its lines end as they must.
     pub(super) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         while let Some(found) = memchr::memchr(b'\n', bytes.get(self.searched..)?) {
-            let at = self.searched + found;
-            let line = bytes[..at].strip_suffix(b"\r").unwrap_or(&bytes[..at]);
+            let at = self.searched.saturating_add(found);
+            let line = bytes.get(..at)?;
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
             // The first line may be empty (RFC 9112, section 2.2); then the head is still to come.
             if line.ends_with(b"\n") && !line.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
-                return Some(at + 1);
+                return Some(at.saturating_add(1));
             }
-            self.searched = at + 1;
+            self.searched = at.saturating_add(1);
         }
         self.searched = bytes.len();
         None
@@ -113,9 +115,10 @@ impl<'b> Lines<'b> {
     pub(super) fn next(&mut self) -> Result<(usize, &'b [u8]), Refusal> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let end = memchr::memchr(b'\n', rest).ok_or(Refusal::bad("a line without an end"))?;
-        let line = rest[..end].strip_suffix(b"\r").ok_or(Refusal::bad("a line that ends with LF alone"))?;
+        let line = rest.get(..end).and_then(|line| line.strip_suffix(b"\r"));
+        let line = line.ok_or(Refusal::bad("a line that ends with LF alone"))?;
         let start = self.at;
-        self.at += end + 1;
+        self.at = self.at.saturating_add(end).saturating_add(1);
         Ok((start, line))
     }
 
@@ -134,18 +137,18 @@ impl<'b> Lines<'b> {
     }
 }
 
+#[allow(clippy::arithmetic_side_effects, reason = "places within one head, which the value is a part of")]
 fn field(start: usize, line: &[u8]) -> Result<Field, Refusal> {
-    if matches!(line[0], b' ' | b'\t') {
+    if matches!(line, [b' ' | b'\t', ..]) {
         return Err(Refusal::bad("a field folded over two lines"));
     }
     let length = bytes::token_length(line);
-    let name = &line[..length];
-    match line.get(length) {
-        Some(b':') if length > 0 => {}
-        Some(b' ' | b'\t') => return Err(Refusal::bad("white space before a colon")),
+    let (name, rest) = line.split_at_checked(length).unwrap_or_default();
+    let value = match rest {
+        [b':', value @ ..] if length > 0 => bytes::trimmed(value),
+        [b' ' | b'\t', ..] => return Err(Refusal::bad("white space before a colon")),
         _ => return Err(Refusal::bad("a field without a proper name")),
-    }
-    let value = bytes::trimmed(&line[length + 1..]);
+    };
     if !bytes::is_value(value) {
         return Err(Refusal::bad("a control byte in a field"));
     }

@@ -84,31 +84,34 @@ impl Request {
         if end > limits.head {
             return Reading::Refused(too_long(bytes));
         }
-        match self.understand(&bytes[..end], limits) {
+        match self.understand(bytes.get(..end).unwrap_or_default(), limits) {
             Ok(()) => Reading::Whole,
             Err(refusal) => Reading::Refused(refusal),
         }
     }
 
     fn understand(&mut self, head: &[u8], limits: &Limits) -> Result<(), Refusal> {
-        let start = if head.starts_with(b"\r\n") { 2 } else { 0 };
+        let start: usize = if head.starts_with(b"\r\n") { 2 } else { 0 };
         let mut lines = Lines::new(head, start);
         let (_, line) = lines.next()?;
         let length = bytes::token_length(line);
         let (name, rest) = line.split_at(length);
         let rest = rest.strip_prefix(b" ").filter(|_| length > 0).ok_or(Refusal::bad("no request line"))?;
         let space = memchr::memrchr(b' ', rest).ok_or(Refusal::bad("no request line"))?;
-        if is_another_protocol(name, &rest[..space], &rest[space + 1..]) {
+        let (asked, version) = rest.split_at_checked(space).ok_or(Refusal::bad("no request line"))?;
+        let version = version.strip_prefix(b" ").unwrap_or_default();
+        if is_another_protocol(name, asked, version) {
             return Err(Refusal::ANOTHER_PROTOCOL);
         }
-        self.version = head::version(&rest[space + 1..])?;
+        self.version = head::version(version)?;
         if space > limits.target {
             return Err(Refusal::new(414, "a target that is too long"));
         }
         self.method = Method::of(name);
-        self.method_name = Span::new(start, start + length);
-        let at = start + length + 1;
-        self.target = target::target(head, Span::new(at, at + space), self.method)?;
+        let end = start.saturating_add(length);
+        self.method_name = Span::new(start, end);
+        let at = end.saturating_add(1);
+        self.target = target::target(head, Span::new(at, at.saturating_add(space)), self.method)?;
         self.fields.clear();
         lines.fields(&mut self.fields, limits)?;
         self.length = head.len();
@@ -168,7 +171,7 @@ impl Request {
     /// Without its `?`.
     pub fn query(&self) -> Span {
         let Span { end, .. } = self.target.path;
-        Span { start: (self.target.path_end + 1).min(end), end }
+        Span { start: self.target.path_end.saturating_add(1).min(end), end }
     }
 
     /// The value of the first field of that kind.

@@ -40,7 +40,7 @@ impl Response {
         if end > limits.head {
             return too_long();
         }
-        match self.understand(&bytes[..end], method, limits) {
+        match self.understand(bytes.get(..end).unwrap_or_default(), method, limits) {
             Ok(()) => Reading::Whole,
             Err(refusal) => Reading::Refused(refusal),
         }
@@ -59,7 +59,8 @@ impl Response {
             return Err(wrong);
         }
         self.status = code as u16;
-        self.reason = Span::new((line.len() - reason.len() + 1).min(line.len()), line.len());
+        let at = line.len().saturating_sub(reason.len()).saturating_add(1);
+        self.reason = Span::new(at.min(line.len()), line.len());
         self.fields.clear();
         lines.fields(&mut self.fields, limits)?;
         self.length = head.len();

@@ -1,5 +1,7 @@
 //! The start of an answer, which is all that a health check reads.
 
+use super::bytes::number;
+
 /// What the start of an HTTP/1 answer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -17,25 +19,27 @@ pub const STATUS_LINE_MAX: usize = 1024;
 /// or a two-digit status would fail its real clients too.
 pub fn status(bytes: &[u8]) -> Status {
     const START: &[u8] = b"HTTP/1.";
-    let common = bytes.len().min(START.len());
-    if bytes[..common] != START[..common] {
+    if bytes.iter().zip(START).any(|(is, wanted)| is != wanted) {
         return Status::Invalid;
     }
-    let bytes = &bytes[..bytes.len().min(STATUS_LINE_MAX)];
+    let bytes = bytes.get(..STATUS_LINE_MAX).unwrap_or(bytes);
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
         return if bytes.len() < STATUS_LINE_MAX { Status::Partial } else { Status::Invalid };
     };
-    let Some(line) = bytes[..end].strip_suffix(b"\r").and_then(|line| line.strip_prefix(START)) else {
+    let line = bytes.get(..end).and_then(|line| line.strip_suffix(b"\r"));
+    let Some(line) = line.and_then(|line| line.strip_prefix(START)) else {
         return Status::Invalid;
     };
     let [minor, b' ', a, b, c, rest @ ..] = line else { return Status::Invalid };
     let text = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f);
-    let reason_fits = rest.is_empty() || (rest[0] == b' ' && rest.iter().all(text));
-    if !minor.is_ascii_digit() || ![a, b, c].iter().all(|digit| digit.is_ascii_digit()) || !reason_fits {
+    let reason_fits = matches!(rest, [] | [b' ', ..]) && rest.iter().all(text);
+    if !minor.is_ascii_digit() || !reason_fits {
         return Status::Invalid;
     }
-    let code = [a, b, c].iter().fold(0, |sum, digit| sum * 10 + u16::from(**digit - b'0'));
-    if code >= 100 { Status::Code(code) } else { Status::Invalid }
+    match number(&[*a, *b, *c]).map(u16::try_from) {
+        Some(Ok(code @ 100..)) => Status::Code(code),
+        _ => Status::Invalid,
+    }
 }
 
 #[cfg(test)]

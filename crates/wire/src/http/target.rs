@@ -39,14 +39,15 @@ pub(super) fn target(head: &[u8], at: Span, method: Method) -> Result<Target, Re
                 return Err(Refusal::bad("a target of another scheme"));
             }
             let length = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
-            if !is_authority(&rest[..length], false) {
+            if !is_authority(rest.get(..length).unwrap_or_default(), false) {
                 return Err(Refusal::bad("a target whose host is none"));
             }
-            let from = start + scheme.len() + 3;
-            whole(Some(Span::new(from, from + length)), Span::new(from + length, at.end as usize))
+            let from = start.saturating_add(scheme.len()).saturating_add(3);
+            let end = from.saturating_add(length);
+            whole(Some(Span::new(from, end)), Span::new(end, at.end as usize))
         }
     };
-    if has_dot_segments(&head[found.path.start as usize..found.path_end as usize]) {
+    if has_dot_segments(Span { end: found.path_end, ..found.path }.of(head)) {
         return Err(Refusal::bad("dot segments in the path"));
     }
     Ok(found)
@@ -54,12 +55,13 @@ pub(super) fn target(head: &[u8], at: Span, method: Method) -> Result<Target, Re
 
 fn end_of_path(head: &[u8], path: Span) -> u32 {
     let length = path.of(head).iter().position(|byte| *byte == b'?');
-    length.map_or(path.end, |length| path.start + length as u32)
+    length.map_or(path.end, |length| path.start.saturating_add(length as u32))
 }
 
 fn split<'b>(text: &'b [u8], by: &[u8]) -> Option<(&'b [u8], &'b [u8])> {
     let at = text.windows(by.len()).position(|window| window == by)?;
-    Some((&text[..at], &text[at + by.len()..]))
+    let (before, rest) = text.split_at_checked(at)?;
+    Some((before, rest.strip_prefix(by)?))
 }
 
 /// `.` and `..`, also as `%2e`: browsers resolve them before they send; who does not wants to be somewhere else than a
@@ -68,7 +70,7 @@ fn has_dot_segments(path: &[u8]) -> bool {
     if !path.contains(&b'.') && !path.contains(&b'%') {
         return false;
     }
-    let (mut dots, mut others, mut rest) = (0, false, path);
+    let (mut dots, mut others, mut rest) = (0_usize, false, path);
     let is_dots = |dots: usize, others: bool| !others && (dots == 1 || dots == 2);
     loop {
         let (byte, length) = match rest {
@@ -83,12 +85,12 @@ fn has_dot_segments(path: &[u8]) -> bool {
         match byte {
             b'/' if is_dots(dots, others) => return true,
             b'/' => (dots, others) = (0, false),
-            b'.' => dots += 1,
+            b'.' => dots = dots.saturating_add(1),
             // Parameters of a segment: `..;x` is `..` to some.
             b';' if is_dots(dots, others) => return true,
             _ => others = true,
         }
-        rest = &rest[length..];
+        rest = rest.get(length..).unwrap_or_default();
     }
 }
 
@@ -105,8 +107,8 @@ pub(super) fn is_authority(text: &[u8], with_port: bool) -> bool {
                 _ => return false,
             }
         }
-        _ => match text.iter().position(|byte| *byte == b':') {
-            Some(at) => (bytes::is_reg_name(&text[..at]), Some(&text[at + 1..])),
+        _ => match split(text, b":") {
+            Some((host, port)) => (bytes::is_reg_name(host), Some(port)),
             None => (bytes::is_reg_name(text), None),
         },
     };

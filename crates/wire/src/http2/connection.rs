@@ -318,9 +318,9 @@ impl<S> Connection<S> {
         if self.is_server || self.is_used_up() || !self.takes_more() {
             return None;
         }
-        self.last = if self.last == 0 { 1 } else { self.last + 2 };
+        self.last = if self.last == 0 { 1 } else { self.last.saturating_add(2) };
         let key = self.streams.insert(self.last, self.stream(with));
-        self.open += 1;
+        self.open = self.open.saturating_add(1);
         self.say(key, ends, put);
         Some(key)
     }
@@ -352,16 +352,19 @@ impl<S> Connection<S> {
         put(&mut block);
         stream.is_bodiless |= block.asks_head;
         let end_stream = if ends { flag::END_STREAM } else { 0 };
-        let length = self.out.len() - start - HEAD;
+        let begins = start.saturating_add(HEAD);
+        let length = self.out.len().saturating_sub(begins);
         if length <= LARGEST {
-            let size = (length as u32).to_be_bytes();
-            self.out[start..start + 3].copy_from_slice(&size[1..]);
-            self.out[start + 4] = flag::END_HEADERS | end_stream;
+            let [_, size @ ..] = (length as u32).to_be_bytes();
+            if let Some([a, b, c, _, flags, ..]) = self.out.get_mut(start..) {
+                [*a, *b, *c] = size;
+                *flags = flag::END_HEADERS | end_stream;
+            }
         } else {
-            let block = self.out.split_off(start + HEAD);
+            let block = self.out.split_off(begins);
             self.out.truncate(start);
             let pieces = block.chunks(LARGEST);
-            let last = pieces.len() - 1;
+            let last = pieces.len().saturating_sub(1);
             for (at, piece) in pieces.enumerate() {
                 let (kind, first) =
                     if at == 0 { (kind::HEADERS, end_stream) } else { (kind::CONTINUATION, 0) };
@@ -405,7 +408,7 @@ impl<S> Connection<S> {
     fn close(&mut self, key: Key) {
         if let Some(stream) = self.streams.of_mut(key).filter(|stream| !stream.is_closed) {
             stream.is_closed = true;
-            self.open -= 1;
+            self.open = self.open.saturating_sub(1);
         }
     }
 

@@ -39,12 +39,14 @@ impl Decoder {
                 0x20..0x40 => return Err(Garbled),
                 0x40..0x80 => {
                     let name = self.literal(&mut rest, 6)?;
-                    each(&self.field[..name], &self.field[name..]);
+                    let (said, value) = self.field.split_at_checked(name).ok_or(Garbled)?;
+                    each(said, value);
                     self.table.remember(&self.field, name);
                 }
                 ..0x20 => {
                     let name = self.literal(&mut rest, 4)?;
-                    each(&self.field[..name], &self.field[name..]);
+                    let (said, value) = self.field.split_at_checked(name).ok_or(Garbled)?;
+                    each(said, value);
                 }
             }
             begun = true;
@@ -70,6 +72,7 @@ impl Decoder {
 }
 
 /// RFC 7541, section 5.1. Nothing that is meant here needs more than 28 bits.
+#[allow(clippy::arithmetic_side_effects, reason = "`prefix` is 4 to 7, and no more than 28 bits are added")]
 fn integer(rest: &mut &[u8], prefix: u32) -> Result<usize, Garbled> {
     let (first, mut bytes) = rest.split_first().ok_or(Garbled)?;
     let most = (1 << prefix) - 1;
@@ -132,7 +135,7 @@ impl<'o> Block<'o> {
             404 => 13,
             500 => 14,
             _ => {
-                let digits = [100, 10, 1].map(|place| b'0' + (status / place % 10) as u8);
+                let digits = digits(status);
                 return self.named(8, &digits);
             }
         };
@@ -188,7 +191,7 @@ impl<'o> Block<'o> {
                 put_integer(self.out, 7, 0, name.len());
                 let start = self.out.len();
                 self.out.extend_from_slice(name);
-                self.out[start..].make_ascii_lowercase();
+                self.out.get_mut(start..).unwrap_or_default().make_ascii_lowercase();
             }
         }
         self.text(value);
@@ -207,6 +210,16 @@ impl<'o> Block<'o> {
     }
 }
 
+/// Three.
+#[allow(clippy::arithmetic_side_effects, reason = "a digit is below 10, and nothing is divided by 0")]
+pub(super) fn digits(status: u16) -> [u8; 3] {
+    [100, 10, 1].map(|place| b'0' + (status / place % 10) as u8)
+}
+
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "`prefix` is 4 to 7, and `number` no less than `most` then"
+)]
 fn put_integer(out: &mut Vec<u8>, prefix: u32, high: u8, number: usize) {
     let most = (1 << prefix) - 1;
     if number < most {

@@ -116,7 +116,7 @@ pub(super) fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: 
 }
 
 pub(super) fn put_settings(out: &mut Vec<u8>, settings: &[(u16, u32)]) {
-    put_head(out, 6 * settings.len(), kind::SETTINGS, 0, 0);
+    put_head(out, settings.len().saturating_mul(6), kind::SETTINGS, 0, 0);
     for (which, value) in settings {
         out.extend_from_slice(&which.to_be_bytes());
         out.extend_from_slice(&value.to_be_bytes());

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::table::OVERHEAD;
+use super::{fields::digits, table::OVERHEAD};
 use crate::http::bytes;
 
 /// Reads one head. What is wrong with it is known at its end, for the tables must hear all of it.
@@ -76,7 +76,9 @@ impl Head {
     }
 
     pub(super) fn take(&mut self, name: &[u8], value: &[u8]) {
-        self.facts.size = self.facts.size.saturating_add(name.len() + value.len() + OVERHEAD);
+        self.facts.size = [name.len(), value.len(), OVERHEAD]
+            .iter()
+            .fold(self.facts.size, |sum, it| sum.saturating_add(*it));
         if self.facts.wrong || self.facts.is_too_large() {
             return;
         }
@@ -108,8 +110,9 @@ impl Head {
                 let [hundreds @ b'1'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = value else {
                     return false;
                 };
-                let digit = |it: &u8| u16::from(it - b'0');
-                self.facts.status = 100 * digit(hundreds) + 10 * digit(tens) + digit(ones);
+                let code = bytes::number(&[*hundreds, *tens, *ones]).map(u16::try_from);
+                let Some(Ok(code)) = code else { return false };
+                self.facts.status = code;
                 return true;
             }
             _ => return false,
@@ -138,14 +141,14 @@ impl Head {
 
     fn begins_answer(&mut self) -> bool {
         let status = self.facts.status;
-        let digits = [100, 10, 1].map(|place| b'0' + (status / place % 10) as u8);
+        let digits = digits(status);
         put(&mut self.lines, &[b"HTTP/1.1 ", &digits, b" \r\n"]);
         // What switches a connection cannot come on a stream (RFC 9113, section 8.6).
         status != 0 && status != 101
     }
 
     fn begins_question(&mut self) -> bool {
-        let of = |it: &Range<usize>| &self.lead[it.clone()];
+        let of = |it: &Range<usize>| self.lead.get(it.clone()).unwrap_or_default();
         let (method, scheme, authority) = (of(&self.method), of(&self.scheme), of(&self.authority));
         let (path, protocol) = (of(&self.path), of(&self.protocol));
         let out = &mut self.lines;
@@ -213,7 +216,7 @@ impl Head {
         if std::mem::replace(&mut self.facts.has_host, true) {
             return false;
         }
-        let authority = &self.lead[self.authority.clone()];
+        let authority = self.lead.get(self.authority.clone()).unwrap_or_default();
         if authority.is_empty() {
             put(&mut self.lines, &[b"Host: ", value, b"\r\n"]);
             return true;
@@ -229,7 +232,7 @@ impl Head {
             put(&mut self.lines, &[b"cookie: ", &self.cookies, b"\r\n"]);
         }
         if self.facts.switches {
-            let protocol = &self.lead[self.protocol.clone()];
+            let protocol = self.lead.get(self.protocol.clone()).unwrap_or_default();
             put(&mut self.lines, &[b"Connection: upgrade\r\nUpgrade: ", protocol, b"\r\n"]);
             if protocol == b"websocket" && !self.facts.has_key {
                 // In HTTP/2 there is none; what it guards against cannot happen on this way.

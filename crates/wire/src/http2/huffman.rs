@@ -1,5 +1,12 @@
 //! The code of RFC 7541, appendix B. It is canonical: the lengths of its words say everything.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "tables of 256 places are indexed by bytes, those of 31 by lengths up to 30; a place in `bytes` is below the \
+              sum of all counts; no more bits are taken than are held, which are at most 64"
+)]
+
 /// For each byte, how many bits its word has. The word for the end, of 30 bits, is the last one and never written.
 #[rustfmt::skip]
 const LENGTHS: [u8; 256] = [

@@ -48,10 +48,13 @@ impl<S> Default for Slots<S> {
 impl<S> Slots<S> {
     pub(super) fn insert(&mut self, id: u32, stream: S) -> Key {
         let slot = self.free.pop().unwrap_or_else(|| {
+            let slot = self.places.len() as u32;
             self.places.push(None);
-            self.places.len() as u32 - 1
+            slot
         });
-        self.places[slot as usize] = Some((id, stream));
+        if let Some(place) = self.places.get_mut(slot as usize) {
+            *place = Some((id, stream));
+        }
         self.by_id.insert(id, slot);
         Key { slot, id }
     }
@@ -72,7 +75,7 @@ impl<S> Slots<S> {
 
     pub(super) fn remove(&mut self, key: Key) -> Option<S> {
         self.of(key)?;
-        let (_, stream) = self.places[key.slot as usize].take()?;
+        let (_, stream) = self.places.get_mut(key.slot as usize)?.take()?;
         self.by_id.remove(&key.id);
         self.free.push(key.slot);
         if self.by_id.is_empty() && self.places.len() > KEPT {

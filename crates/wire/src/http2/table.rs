@@ -97,13 +97,13 @@ impl Default for Table {
 
 impl Entry {
     fn size(&self) -> usize {
-        self.bytes.len() + OVERHEAD
+        self.bytes.len().saturating_add(OVERHEAD)
     }
 }
 
 impl Table {
     pub(super) fn field(&self, number: usize) -> Option<(&[u8], &[u8])> {
-        match number.checked_sub(KNOWN.len() + 1) {
+        match number.checked_sub(KNOWN.len().saturating_add(1)) {
             None => KNOWN.get(number.checked_sub(1)?).copied(),
             Some(at) => self.said.get(at).map(|entry| entry.bytes.split_at(entry.name)),
         }
@@ -111,14 +111,14 @@ impl Table {
 
     /// `field`: the name, of so many bytes, and the value.
     pub(super) fn remember(&mut self, field: &[u8], name: usize) {
-        let size = field.len() + OVERHEAD;
+        let size = field.len().saturating_add(OVERHEAD);
         if size > self.most {
             // Allowed, and empties it (RFC 7541, section 4.4).
             self.shrink(0);
             return;
         }
-        self.shrink(self.most - size);
-        self.size += size;
+        self.shrink(self.most.saturating_sub(size));
+        self.size = self.size.saturating_add(size);
         self.said.push_front(Entry { bytes: field.into(), name });
     }
 
@@ -136,7 +136,7 @@ impl Table {
         while self.size > to
             && let Some(oldest) = self.said.pop_back()
         {
-            self.size -= oldest.size();
+            self.size = self.size.saturating_sub(oldest.size());
         }
     }
 }

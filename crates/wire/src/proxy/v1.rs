@@ -13,27 +13,27 @@ const UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
 pub(super) const SHORTEST: usize = UNKNOWN.len();
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Invalid> {
-    let seen = bytes.len().min(PREFIX.len());
-    if bytes[..seen] != PREFIX[..seen] {
+    if bytes.iter().zip(PREFIX).any(|(is, wanted)| is != wanted) {
         return Err(Invalid::NoHeader);
     }
     // Lines are judged when they are whole, so that a verdict does not depend on how they arrived.
-    let line = &bytes[..bytes.len().min(V1_MAX - 1)];
+    let line = bytes.get(..V1_MAX - 1).unwrap_or(bytes);
     let Some(end) = line.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
-        return if line.len() + 2 > V1_MAX {
+        return if line.len() >= V1_MAX - 1 {
             Err(Invalid::LineTooLong)
         } else {
             Ok(Parsed::Need(2.max(SHORTEST.saturating_sub(bytes.len()))))
         };
     };
-    match (line[end], bytes.get(end + 1)) {
-        (b'\r', Some(b'\n')) => Ok(Parsed::Header(Header {
+    let (line, ending) = bytes.split_at_checked(end).ok_or(Invalid::LineEnding)?;
+    match ending {
+        [b'\r', b'\n', ..] => Ok(Parsed::Header(Header {
             version: Version::V1,
-            origin: origin(&line[PREFIX.len()..end])?,
+            origin: origin(line.strip_prefix(PREFIX).ok_or(Invalid::NoHeader)?)?,
             tlvs: Tlvs::NONE,
-            length: end + 2,
+            length: end.saturating_add(2),
         })),
-        (b'\r', None) => Ok(Parsed::Need(1)),
+        [b'\r'] => Ok(Parsed::Need(1)),
         _ => Err(Invalid::LineEnding),
     }
 }
@@ -45,8 +45,8 @@ pub(super) fn encode(origin: &Origin, out: &mut Vec<u8>) {
             let family = if from.is_ipv4() { "TCP4" } else { "TCP6" };
             let (from_port, to_port) = (from.port(), to.port());
             let (from, to) = (from.ip(), to.ip());
-            write!(out, "PROXY {family} {from} {to} {from_port} {to_port}\r\n")
-                .expect("writing to a Vec cannot fail");
+            // Writing to a Vec cannot fail.
+            let _ = write!(out, "PROXY {family} {from} {to} {from_port} {to_port}\r\n");
         }
         _ => out.extend_from_slice(UNKNOWN),
     }
@@ -100,8 +100,10 @@ fn port(field: &[u8]) -> Result<u16, Invalid> {
         b"0" => Ok(0),
         [b'1'..=b'9', rest @ ..] if rest.len() < 5 => field
             .iter()
-            .try_fold(0_u32, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u32::from(digit - b'0')))
-            .and_then(|port| u16::try_from(port).ok())
+            .try_fold(0_u16, |sum, digit| {
+                let digit = digit.checked_sub(b'0').filter(|it| *it < 10)?;
+                sum.checked_mul(10)?.checked_add(digit.into())
+            })
             .ok_or(Invalid::Port),
         _ => Err(Invalid::Port),
     }

@@ -15,21 +15,20 @@ const CRC32C: u8 = 0x03;
 
 pub(super) fn parse(bytes: &[u8], limit: usize) -> Result<Parsed<'_>, Invalid> {
     // Each byte is judged as soon as it is there: whoever speaks something else is not waited for.
-    let seen = bytes.len().min(SIGNATURE.len());
-    if bytes[..seen] != SIGNATURE[..seen] {
+    if bytes.iter().zip(SIGNATURE).any(|(is, wanted)| is != wanted) {
         return Err(Invalid::NoHeader);
     }
     let Some(local) = bytes.get(12).map(|byte| is_local(*byte)).transpose()? else {
-        return Ok(Parsed::Need(FIXED - bytes.len()));
+        return Ok(Parsed::Need(FIXED.saturating_sub(bytes.len())));
     };
     let Some(family) = bytes.get(13).map(|byte| family(*byte, local)).transpose()? else {
-        return Ok(Parsed::Need(FIXED - bytes.len()));
+        return Ok(Parsed::Need(FIXED.saturating_sub(bytes.len())));
     };
     let Some(&[high, low]) = bytes.get(14..FIXED) else {
-        return Ok(Parsed::Need(FIXED - bytes.len()));
+        return Ok(Parsed::Need(FIXED.saturating_sub(bytes.len())));
     };
     let announced = usize::from(u16::from_be_bytes([high, low]));
-    let length = FIXED + announced;
+    let length = FIXED.saturating_add(announced);
     if announced < family.room() {
         return Err(Invalid::TooShort);
     }
@@ -37,17 +36,18 @@ pub(super) fn parse(bytes: &[u8], limit: usize) -> Result<Parsed<'_>, Invalid> {
         return Err(Invalid::TooLong);
     }
     let Some(header) = bytes.get(..length) else {
-        return Ok(Parsed::Need(length - bytes.len()));
+        return Ok(Parsed::Need(length.saturating_sub(bytes.len())));
     };
+    let rooms = header.get(FIXED..).unwrap_or_default();
     let (origin, tlvs) = match family {
         Family::Ignored => (Origin::Local, Tlvs::NONE),
         Family::Unknown { .. } => (Origin::Unknown, Tlvs::NONE),
         Family::V4(transport) => {
-            let (room, rest) = header[FIXED..].split_first_chunk::<V4_ROOM>().ok_or(Invalid::TooShort)?;
+            let (room, rest) = rooms.split_first_chunk::<V4_ROOM>().ok_or(Invalid::TooShort)?;
             (forwarded(transport, v4(room)), Tlvs::checked(rest, header)?)
         }
         Family::V6(transport) => {
-            let (room, rest) = header[FIXED..].split_first_chunk::<V6_ROOM>().ok_or(Invalid::TooShort)?;
+            let (room, rest) = rooms.split_first_chunk::<V6_ROOM>().ok_or(Invalid::TooShort)?;
             (forwarded(transport, v6(room)), Tlvs::checked(rest, header)?)
         }
     };
@@ -66,11 +66,10 @@ pub(super) fn encode(origin: &Origin, tlvs: Tlvs<'_>, out: &mut Vec<u8>) {
         Transport::Stream => 1,
         Transport::Datagram => 2,
     };
-    let (family, room) = if from.is_ipv4() { (0x10, V4_ROOM) } else { (0x20, V6_ROOM) };
+    let (family, room) = if from.is_ipv4() { (0x10, V4_ROOM as u16) } else { (0x20, V6_ROOM as u16) };
     // The TLVs of a header with IPv4 addresses may leave no room for IPv6 ones.
-    let fits = room + tlvs.0.len() <= usize::from(u16::MAX);
-    let tlvs = if fits { tlvs } else { Tlvs::NONE };
-    let length = u16::try_from(room + tlvs.0.len()).expect("what does not fit was left out");
+    let fits = u16::try_from(tlvs.0.len()).ok().and_then(|it| it.checked_add(room));
+    let (tlvs, length) = fits.map_or((Tlvs::NONE, room), |length| (tlvs, length));
     out.extend_from_slice(&[0x21, family | transport]);
     out.extend_from_slice(&length.to_be_bytes());
     for end in [from, to] {
@@ -120,9 +119,9 @@ impl<'a> Tlvs<'a> {
         while !rest.is_empty() {
             let (tlv, after) = split(rest).ok_or(Invalid::Tlv)?;
             if tlv.kind == CRC32C {
-                let at = header.len() - after.len() - tlv.value.len();
+                let at = header.len().saturating_sub(after.len()).saturating_sub(tlv.value.len());
                 let sum: [u8; 4] = tlv.value.try_into().map_err(|_| Invalid::Tlv)?;
-                if crc32c::with_zeros(header, at..at + 4) != u32::from_be_bytes(sum) {
+                if crc32c::with_zeros(header, at..at.saturating_add(4)) != u32::from_be_bytes(sum) {
                     return Err(Invalid::Checksum);
                 }
             }
@@ -204,11 +203,12 @@ fn v4(room: &[u8; V4_ROOM]) -> Ends {
 }
 
 fn v6(room: &[u8; V6_ROOM]) -> Ends {
-    let word = |at: usize| u16::from_be_bytes([room[at], room[at + 1]]);
-    let ip = |at: usize| Ipv6Addr::from(std::array::from_fn::<u16, 8, _>(|i| word(at + 2 * i)));
+    let (addresses, ports) = room.split_last_chunk().unwrap_or((&[], &[0; 4]));
+    let (from, to) = both_ports(*ports);
+    let ip = |bytes: Option<&[u8; 16]>| bytes.map_or(Ipv6Addr::UNSPECIFIED, |it| Ipv6Addr::from(*it));
     Ends::V6 {
-        source: SocketAddrV6::new(ip(0), word(32), 0, 0),
-        destination: SocketAddrV6::new(ip(16), word(34), 0, 0),
+        source: SocketAddrV6::new(ip(addresses.first_chunk()), from, 0, 0),
+        destination: SocketAddrV6::new(ip(addresses.last_chunk()), to, 0, 0),
     }
 }
 

@@ -8,13 +8,13 @@ use hyper::{
 };
 use serde::Serialize;
 
-pub(super) type Body = Full<Bytes>;
-pub(super) type Answer = Response<Body>;
+pub(in crate::server) type Body = Full<Bytes>;
+pub(in crate::server) type Answer = Response<Body>;
 
 /// What a text may do in a browser: nothing.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
-pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+pub(in crate::server) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     answer(status, "text/plain; charset=utf-8", body)
 }
 

@@ -1,5 +1,11 @@
 //! What the peer says.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "windows are numbers of 64 bits with sign, and each is checked against 2^31 before the next frame; what is added \
+              is the length of a frame or a number of 31 bits; pieces and streams are counted up to limits"
+)]
+
 use super::{
     super::{
         frame::{
@@ -53,9 +59,10 @@ impl<S: Default> Connection<S> {
     pub fn read<'i>(&mut self, input: &'i [u8]) -> Result<(usize, Heard<'i>), Broken> {
         self.head.let_go();
         if self.preface > 0 {
-            let count = self.preface.min(input.len());
-            let from = PREFACE.len() - self.preface;
-            if input[..count] != PREFACE[from..from + count] {
+            let begun = PREFACE.len().saturating_sub(self.preface);
+            let rest = PREFACE.get(begun..).unwrap_or_default();
+            let count = rest.len().min(input.len());
+            if input.iter().zip(rest).any(|(is, wanted)| is != wanted) {
                 return self.fail(Broken { reason: Reason::PROTOCOL, why: "no preface" });
             }
             self.preface -= count;

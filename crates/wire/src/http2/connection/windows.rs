@@ -1,5 +1,11 @@
 //! How much may be said, and how much the peer may say.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "windows are numbers of 64 bits with sign, and each is checked against 2^31 before the next frame; what is added \
+              is the length of a frame or a number of 31 bits; pieces and streams are counted up to limits"
+)]
+
 use super::{
     super::{
         frame::{self, LARGEST, flag, kind, put_room},
@@ -23,7 +29,7 @@ impl<S> Connection<S> {
         stream.window -= count as i64;
         self.window -= count as i64;
         stream.is_said = ends;
-        let mut rest = &bytes[..count];
+        let mut rest = bytes.get(..count).unwrap_or_default();
         loop {
             let (piece, after) = rest.split_at(rest.len().min(LARGEST));
             let last = ends && after.is_empty();

@@ -1,0 +1,47 @@
+//! Tells who keeps copies of certificates what is named, whenever that may be another.
+
+use std::time::{Duration, Instant};
+
+use seaway_cluster::{Cluster, CopyPace, Keeper, Leading, Named, api_server};
+use seaway_engine::Handle;
+use seaway_model::Name;
+use seaway_plan::World;
+use tokio::time::sleep;
+
+const AFTER: Duration = Duration::from_millis(50);
+const AT_LAST: Duration = Duration::from_secs(1);
+
+pub(super) fn keep(
+    cluster: &Cluster,
+    leading: Leading,
+    namespace: Name,
+    handle: Handle,
+) -> impl Future<Output = ()> + use<> {
+    let keeper = Keeper::start(cluster, leading, namespace.clone(), CopyPace::default(), handle.changes());
+    async move {
+        let mut moved = handle.moved();
+        loop {
+            moved.mark_unchanged();
+            let begin = Instant::now();
+            let namespace = namespace.clone();
+            match handle.ask(move |world| named(world, &namespace)).await {
+                Some(Some(named)) => keeper.say(named),
+                // Before all is known, nothing is known to be unnamed.
+                Some(None) => {}
+                None => return,
+            }
+            let pause = (begin.elapsed() * 4).clamp(AFTER, AT_LAST);
+            if moved.changed().await.is_err() {
+                return;
+            }
+            sleep(pause).await;
+        }
+    }
+}
+
+fn named(world: &World, namespace: &Name) -> Option<Named> {
+    let certificates = world.named_certificates()?;
+    // A kind that may not be listed may name more.
+    let complete = world.sees_all_that_names(&api_server());
+    Some(Named { certificates, namespace: world.knows_namespace(namespace), complete })
+}

@@ -1,0 +1,210 @@
+//! What the API server said of tokens, for a while, and how much it may be asked. Time is passed in.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    net::{IpAddr, Ipv6Addr},
+    time::{Duration, Instant},
+};
+
+use sha2::{Digest as _, Sha256};
+
+use super::Review;
+
+/// So long it is believed that somebody may, …
+const ALLOWED: Duration = Duration::from_secs(60);
+/// … and that somebody may not.
+const REFUSED: Duration = Duration::from_secs(10);
+/// Whose token was good is asked for again whatever strangers do. Tokens of pods are others after an hour.
+const GOOD: Duration = Duration::from_secs(3_600);
+/// Tokens that are remembered, and of these, those that were good.
+const KEPT: usize = 256;
+
+/// Questions for tokens that were not good before: so many at once, and so many a second.
+const FROM_ALL: (u32, u32) = (20, 10);
+/// Of those, from one source.
+const FROM_EACH: (u32, u32) = (5, 1);
+/// Sources share these; which, nobody can tell beforehand.
+const SOURCES: usize = 256;
+
+/// Tokens themselves are not kept.
+pub(super) type Digest = [u8; 32];
+
+pub(super) fn digest(token: &str) -> Digest {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Known(Review),
+    Ask(Standing),
+    Refuse,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It was allowed within the hour.
+    Good,
+    New,
+}
+
+pub(super) struct Cache {
+    known: HashMap<Digest, Known>,
+    all: Bucket,
+    sources: Vec<Bucket>,
+    hasher: RandomState,
+}
+
+struct Known {
+    review: Review,
+    until: Instant,
+    good_until: Option<Instant>,
+}
+
+/// Full at first; nothing, before anybody took of it.
+#[derive(Clone, Copy, Default)]
+struct Bucket(Option<(f64, Instant)>);
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache {
+            known: HashMap::new(),
+            all: Bucket::default(),
+            sources: vec![Bucket::default(); SOURCES],
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl Cache {
+    pub(super) fn look(&mut self, token: &Digest, from: IpAddr, now: Instant) -> Look {
+        if let Some(known) = self.known.get(token) {
+            if now < known.until {
+                return Look::Known(known.review);
+            }
+            if known.good_until.is_some_and(|it| now < it) {
+                return Look::Ask(Standing::Good);
+            }
+        }
+        let count = self.sources.len().max(1) as u64;
+        let at = usize::try_from(self.hasher.hash_one(network(from)) % count).unwrap_or_default();
+        let source = self.sources.get_mut(at);
+        // Who has taken all of his own takes nothing of what is for all.
+        let may = source.is_some_and(|it| it.take(FROM_EACH, now)) && self.all.take(FROM_ALL, now);
+        if may { Look::Ask(Standing::New) } else { Look::Refuse }
+    }
+
+    pub(super) fn note(&mut self, token: Digest, review: Review, now: Instant) {
+        let (lasts, good) = match review {
+            Review::Allowed => (ALLOWED, Some(now + GOOD)),
+            Review::Unauthenticated | Review::Denied => (REFUSED, None),
+            Review::Busy | Review::Unanswered => return,
+        };
+        if self.known.len() >= KEPT && !self.known.contains_key(&token) {
+            self.make_room(now);
+        }
+        self.known.insert(token, Known { review, until: now + lasts, good_until: good });
+    }
+
+    /// Whose token was good goes last.
+    fn make_room(&mut self, now: Instant) {
+        let is_good = |it: &Known| it.good_until.is_some_and(|until| now < until);
+        let first = self.known.iter().min_by_key(|(_, it)| (is_good(it), it.until)).map(|(token, _)| *token);
+        if let Some(token) = first {
+            self.known.remove(&token);
+        }
+    }
+}
+
+impl Bucket {
+    fn take(&mut self, (most, each_second): (u32, u32), now: Instant) -> bool {
+        let most = f64::from(most);
+        let has = self.0.map_or(most, |(had, then)| {
+            let came = now.saturating_duration_since(then).as_secs_f64() * f64::from(each_second);
+            (had + came).min(most)
+        });
+        let may = has >= 1.0;
+        self.0 = Some((if may { has - 1.0 } else { has }, now));
+        may
+    }
+}
+
+/// A machine of IPv6 has a /64 to choose its addresses from.
+fn network(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(it) => Ipv6Addr::from_bits(it.to_bits() >> 64 << 64).into(),
+        it => it,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: Look = Look::Ask(Standing::New);
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn after(begin: Instant, seconds: u64) -> Instant {
+        begin + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_was_said_of_a_token_is_believed_for_a_while() {
+        let (mut cache, begin, from) = (Cache::default(), Instant::now(), ip("192.0.2.1"));
+        let [good, bad] = ["good", "bad"].map(digest);
+        assert_eq!(cache.look(&good, from, begin), NEW);
+        cache.note(good, Review::Allowed, begin);
+        cache.note(bad, Review::Unauthenticated, begin);
+        assert_eq!(cache.look(&good, from, after(begin, 59)), Look::Known(Review::Allowed));
+        assert_eq!(cache.look(&bad, from, after(begin, 9)), Look::Known(Review::Unauthenticated));
+        assert_eq!(cache.look(&good, from, after(begin, 61)), Look::Ask(Standing::Good), "rights may end");
+        assert_eq!(cache.look(&bad, from, after(begin, 11)), NEW, "they may begin");
+        cache.note(good, Review::Denied, after(begin, 61));
+        assert_eq!(cache.look(&good, from, after(begin, 62)), Look::Known(Review::Denied));
+        assert_eq!(cache.look(&good, from, after(begin, 80)), NEW, "it is like any other now");
+        cache.note(good, Review::Unanswered, after(begin, 80));
+        assert_eq!(cache.look(&good, from, after(begin, 80)), NEW, "nothing is known by silence");
+    }
+
+    #[test]
+    fn a_stranger_with_many_tokens_costs_few_questions_and_keeps_nobody_else_out() {
+        let (mut cache, begin) = (Cache::default(), Instant::now());
+        let good = digest("good");
+        cache.note(good, Review::Allowed, begin);
+        let now = after(begin, 100);
+        let flood = |cache: &mut Cache, from: &dyn Fn(u32) -> IpAddr| {
+            let ask = |it: u32| cache.look(&digest(&it.to_string()), from(it), now);
+            (0..10_000).map(ask).filter(|it| *it == NEW).count()
+        };
+        // The addresses of one /64 are one source.
+        let one = flood(&mut cache, &|it| ip(&format!("2001:db8::{it:x}")));
+        assert_eq!(one, 5);
+        let mut others = (0..64).map(|it| ip(&format!("192.0.2.{it}")));
+        let let_in = others.any(|from| cache.look(&digest("another"), from, now) == NEW);
+        assert!(let_in, "who comes from elsewhere is asked for");
+        let many = flood(&mut cache, &|it| IpAddr::V4((it << 8).into()));
+        assert!(many <= 20, "{many} questions");
+        assert_eq!(cache.look(&digest("new"), ip("198.51.100.1"), now), Look::Refuse);
+        assert_eq!(cache.look(&good, ip("198.51.100.1"), now), Look::Ask(Standing::Good));
+        let later = after(now, 2);
+        assert!(flood(&mut cache, &|it| IpAddr::V4((it << 8).into())) == 0, "time alone brings more");
+        let brought = (0..64).map(|it| ip(&format!("203.0.113.{it}")));
+        let brought = brought.filter(|from| cache.look(&digest("late"), *from, later) == NEW).count();
+        assert!((1..=20).contains(&brought), "{brought}");
+    }
+
+    #[test]
+    fn tokens_that_were_good_are_remembered_longest_and_no_more_than_so_many() {
+        let (mut cache, begin) = (Cache::default(), Instant::now());
+        let good = digest("good");
+        cache.note(good, Review::Allowed, begin);
+        for it in 0..10_000_u32 {
+            cache.note(digest(&it.to_string()), Review::Unauthenticated, begin);
+        }
+        assert_eq!(cache.known.len(), KEPT);
+        assert_eq!(cache.look(&good, ip("192.0.2.1"), begin), Look::Known(Review::Allowed));
+    }
+}

@@ -1,0 +1,70 @@
+//! A host watches copies of certificates instead of Secrets, and tells them as what they are copies of.
+//!
+//! What is named and has no copy (yet) is asked for itself: a host of before copies may read Secrets, and serves on while
+//! its cluster is being upgraded. Where that is refused, as it should be, it is not asked for again before the next list.
+
+use seaway_model::{Kind, ObjectRef};
+use tracing::warn;
+
+use super::{
+    feed::{Feed, Over, key},
+    known::Key,
+};
+use crate::{answer::Answer, copies, told::Told};
+
+impl Feed {
+    fn reads_copies(&self) -> bool {
+        self.watched.kind == Kind::Secret && self.cluster.copies().is_some()
+    }
+
+    /// What the API server has, as what it stands for; nothing, if that is not said.
+    pub(super) fn meant(&self, told: Told) -> Option<Told> {
+        if self.reads_copies() { copies::original(told) } else { Some(told) }
+    }
+
+    /// The watch brings it, be it after it was fetched.
+    pub(super) fn arrives(&mut self, key: &Key) {
+        if self.reads_copies()
+            && let Some(secrets) = &mut self.secrets
+        {
+            secrets.arrives(key);
+        }
+    }
+
+    /// What the API server calls it.
+    pub(super) fn name_of(&self, key: &Key) -> String {
+        let object = || ObjectRef::new(Kind::Secret, key.namespace.clone(), key.name.clone());
+        let copy = self.reads_copies().then(|| copies::name_of_copy(&object())).flatten();
+        copy.unwrap_or_else(|| key.name.to_string())
+    }
+
+    /// A copy may have come before anything named it. Whether the Secret itself is not to be asked for.
+    pub(super) async fn fetch_copy(&mut self, object: &ObjectRef) -> Result<bool, Over> {
+        let Some(namespace) = self.cluster.copies().cloned() else { return Ok(false) };
+        let Some(name) = copies::name_of_copy(object) else { return Ok(false) };
+        let api = self.cluster.within(self.watched, &namespace);
+        let copy = match self.cluster.ask(api.get(&name)).await {
+            Ok(told) => self.meant(told),
+            Err(Answer::NotFound) => None,
+            // It is tried again with the next look.
+            Err(answer) => {
+                warn!(%object, why = answer.told(), "its copy cannot be fetched");
+                self.misses(object);
+                return Ok(true);
+            }
+        };
+        if let Some(told) = copy {
+            self.arrives(&key(&told));
+            self.put(&told).await?;
+            return Ok(true);
+        }
+        self.misses(object);
+        Ok(self.secrets.as_ref().is_some_and(|it| it.refused))
+    }
+
+    fn misses(&mut self, object: &ObjectRef) {
+        if let Some(secrets) = &mut self.secrets {
+            secrets.misses(object);
+        }
+    }
+}

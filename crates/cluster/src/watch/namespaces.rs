@@ -1,0 +1,196 @@
+//! Secrets of those namespaces that let us, where they may not be listed in the whole cluster: an administrator has bound the
+//! role in each of them.
+//!
+//! Only namespaces are asked for in which a Secret is named. All watches end together, and then all is listed again: a
+//! version that one of them has reached says nothing of the others. Of a namespace that refuses, what was known goes on.
+
+use std::{collections::BTreeSet, pin::Pin, time::Duration};
+
+use futures::{Stream, StreamExt, stream};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use seaway_model::{Kind, Name, Problem, Reason};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    feed::{Feed, Over, key},
+    secrets::Secrets,
+};
+use crate::{
+    answer::{self, Answer},
+    told::Told,
+};
+
+const PAGE: u32 = 500;
+
+enum Heard {
+    Event(WatchEvent<Told>),
+    /// A watch has ended: nothing, if it ended as watches do.
+    End(Option<Answer>),
+}
+
+type Events = Pin<Box<dyn Stream<Item = Heard> + Send>>;
+
+impl Feed {
+    /// In which namespaces Secrets are named; none, where they are not all that is wanted, or where copies are read.
+    fn namespaces(&self) -> BTreeSet<Name> {
+        let secrets = self.secrets.as_ref().filter(|_| self.cluster.copies().is_none());
+        secrets.map(Secrets::namespaces).unwrap_or_default()
+    }
+
+    /// The whole cluster refuses. Returns when all is to be listed again.
+    pub(super) async fn follow_namespaces(&mut self, refusal: Answer) -> Result<(), Over> {
+        let namespaces = self.namespaces();
+        let (mut followed, mut refused) = (Vec::new(), Vec::new());
+        self.known.begin();
+        for namespace in &namespaces {
+            match self.list_namespace(namespace).await? {
+                Ok(Some(version)) => followed.push((namespace.clone(), version)),
+                Ok(None) => return Ok(()),
+                Err(answer @ Answer::Forbidden(_)) => refused.push((namespace.clone(), answer)),
+                Err(answer) => return self.fail("list", answer).await,
+            }
+        }
+        if followed.is_empty() {
+            return self.fail("list", refusal).await;
+        }
+        for key in self.known.told() {
+            if !followed.iter().any(|(namespace, _)| *namespace == key.namespace) {
+                self.known.list(key);
+            }
+        }
+        for key in self.known.finish() {
+            self.not_listed(&key, "").await?;
+        }
+        match refused.first() {
+            Some((namespace, answer)) => self.tell_refused(namespace, answer).await?,
+            None => self.well().await?,
+        }
+        self.sync().await?;
+        let mut events: Vec<Events> = Vec::new();
+        for (namespace, version) in followed {
+            match self.watch_namespace(&namespace, &version).await {
+                Ok(it) => events.push(it),
+                Err(answer) => return self.fail("watch", answer).await,
+            }
+        }
+        self.hear_namespaces(&namespaces, stream::select_all(events), refused.is_empty()).await
+    }
+
+    /// The version that it is as of; nothing, if all is to be listed again.
+    async fn list_namespace(&mut self, namespace: &Name) -> Result<Result<Option<String>, Answer>, Over> {
+        let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
+        loop {
+            let api = self.cluster.within(self.watched, namespace);
+            let page = match self.cluster.ask(api.list(&params)).await {
+                Ok(page) => page,
+                Err(answer) => return Ok(Err(answer)),
+            };
+            if page.items.iter().any(|it| self.known.was_newer(&key(it), it.version())) {
+                self.set_back().await?;
+                return Ok(Ok(None));
+            }
+            for told in page.items {
+                self.known.list(key(&told));
+                self.put(&told).await?;
+            }
+            params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
+            if params.continue_token.is_none() {
+                return Ok(Ok(Some(page.metadata.resource_version.unwrap_or_default())));
+            }
+        }
+    }
+
+    async fn watch_namespace(&self, namespace: &Name, version: &str) -> Result<Events, Answer> {
+        let params =
+            WatchParams { field_selector: self.selection().field_selector, ..WatchParams::default() };
+        let api = self.cluster.within(self.watched, namespace);
+        let watch = self.cluster.ask(api.watch(&params, version)).await?;
+        Ok(Box::pin(until_the_end(Box::pin(watch), self.cluster.pace().silence)))
+    }
+
+    async fn hear_namespaces(
+        &mut self,
+        namespaces: &BTreeSet<Name>,
+        mut events: impl Stream<Item = Heard> + Unpin,
+        all: bool,
+    ) -> Result<(), Over> {
+        let pace = self.cluster.pace();
+        let mut anew = std::pin::pin!(self.cluster.begun_anew());
+        // Rights may have been given where they were refused.
+        let mut look_again = std::pin::pin!(sleep(pace.look_for));
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = &mut anew => return Ok(()),
+                () = self.belief.left(self.epoch) => return Ok(()),
+                () = Secrets::stirred(&mut self.secrets) => {
+                    if !self.is_needed() {
+                        return Ok(());
+                    }
+                    self.look_at_secrets().await?;
+                    if self.namespaces() != *namespaces {
+                        // Much may be named at once.
+                        sleep(pace.first_retry).await;
+                        return Ok(());
+                    }
+                    continue;
+                }
+                () = &mut look_again, if !all => return Ok(()),
+                next = events.next() => next,
+            };
+            match next {
+                Some(Heard::Event(WatchEvent::Added(told) | WatchEvent::Modified(told))) => {
+                    self.put(&told).await?;
+                }
+                Some(Heard::Event(WatchEvent::Deleted(told))) => {
+                    self.remove(&key(&told), told.version()).await?;
+                }
+                Some(Heard::Event(WatchEvent::Bookmark(_))) => {}
+                Some(Heard::Event(WatchEvent::Error(status))) => {
+                    return self.end(Answer::of(&kube::Error::Api(status))).await;
+                }
+                Some(Heard::End(Some(answer))) => return self.end(answer).await,
+                Some(Heard::End(None)) | None => {
+                    sleep(pace.first_retry).await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn end(&mut self, answer: Answer) -> Result<(), Over> {
+        if answer == Answer::Expired { Ok(()) } else { self.fail("watch", answer).await }
+    }
+
+    async fn tell_refused(&mut self, namespace: &Name, answer: &Answer) -> Result<(), Over> {
+        let message = format!(
+            "may not list Secrets in the namespace {namespace}, where one is named; what was known of it stays in use: {}",
+            answer.why()
+        );
+        let problem = Problem::new(answer::api_server(), Reason::NotPermitted, message).fix(format!(
+            "As an administrator: kubectl -n {namespace} create rolebinding seaway-certificates \
+             --clusterrole=seaway-certificates --serviceaccount=seaway-system:seaway-controller; or let nothing there \
+             name a Secret."
+        ));
+        self.failures = 0;
+        self.troubled = true;
+        self.troubles.send((Kind::Secret, Some(problem))).await.map_err(|_| Over)
+    }
+}
+
+/// What a watch says, its end included: a silent one is half open.
+fn until_the_end(
+    watch: Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Told>>> + Send>>,
+    silence: Duration,
+) -> impl Stream<Item = Heard> + Send {
+    stream::unfold(Some(watch), move |watch| async move {
+        let mut watch = watch?;
+        let end = match timeout(silence, watch.next()).await {
+            Ok(Some(Ok(event))) => return Some((Heard::Event(event), Some(watch))),
+            Ok(Some(Err(error))) => Some(Answer::of(&error)),
+            Ok(None) => None,
+            Err(_) => Some(Answer::Unreachable(format!("nothing was heard for {silence:?}"))),
+        };
+        Some((Heard::End(end), None))
+    })
+}
