@@ -3,6 +3,8 @@
 //! Each of the simulated hosts watches what a host watches of LoadBalancerHosts and Addresses, and writes what it has applied
 //! as a host does. Counts are asserted; the CPU is printed.
 
+#![allow(clippy::print_stderr, reason = "figures are for people who read the output")]
+
 use std::{
     collections::HashMap,
     fs,
@@ -135,7 +137,7 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
             .await;
         }
     }
-    println!("{HOSTS} hosts have written after {:.1?}", began.elapsed());
+    eprintln!("{HOSTS} hosts have written after {:.1?}", began.elapsed());
 
     // What they watch: their own object, others' addresses, and Addresses.
     let listed = api(&client, "LoadBalancerHost").list(&Default::default()).await.expect("is listed");
@@ -205,7 +207,7 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
         let told = |kind: &str| events(&after, kind) - events(&before.0, kind);
         let (of_hosts, of_addresses) = (told("loadbalancerhosts"), told("addresses"));
         let server = |it| sum(it, "process_cpu_seconds_total", &[]);
-        println!(
+        eprintln!(
             "Service {service}: {written} writes, {of_hosts} events of hosts, {of_addresses} of Addresses; CPU of the API \
              server {:.2} s, of the hosts and this test {:.2} s, in {:.1?}",
             server(&after) - server(&before.0),
@@ -229,7 +231,7 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
         assert!(of_addresses >= least && of_addresses <= most, "one for each that serves it: {of_addresses}");
     }
     assert!(of_others.try_recv().is_err(), "no host was told of another");
-    println!("all of it took {:.1?}", began.elapsed());
+    eprintln!("all of it took {:.1?}", began.elapsed());
 }
 
 /// As hosts do it: by their own watches, of an API server that selects by a field of the status.
