@@ -186,8 +186,13 @@ fn rules() -> BTreeSet<Rule> {
             let name = document.lines().find_map(|it| it.trim().strip_prefix("name: ")).expect("a name");
             let lines = document.lines().skip_while(|it| *it != "rules:").skip(1);
             for line in lines.filter(|it| !it.trim_start().starts_with('#') && !it.trim().is_empty()) {
-                assert!(line.starts_with("  - {apiGroups:"), "one rule a line: {}: {line}", path.display());
                 let of = |key| flow(line, key).unwrap_or_default();
+                if line.starts_with("  - {nonResourceURLs:") {
+                    let (urls, verbs) = (of("nonResourceURLs"), of("verbs"));
+                    all.insert((name.to_owned(), "no object".to_owned(), urls, BTreeSet::new(), verbs));
+                    continue;
+                }
+                assert!(line.starts_with("  - {apiGroups:"), "one rule a line: {}: {line}", path.display());
                 for group in of("apiGroups") {
                     let names = of("resourceNames");
                     all.insert((name.to_owned(), group, of("resources"), names, of("verbs")));
