@@ -286,3 +286,41 @@ async fn hosts_hear_of_each_others_addresses_and_not_of_what_else_they_say() {
     drop((writer, own));
     scene.kubectl(&["delete", "lbhost", &a, &b]);
 }
+
+/// Whoever upgrades hosts and forgets the definitions is served all the same.
+#[tokio::test]
+async fn hosts_say_what_they_serve_and_hear_of_each_other_though_definitions_are_older() {
+    let Some(scene) = Scene::alone() else { return };
+    let mut lines: Vec<&str> = seaway_cluster::crds::definitions().lines().collect();
+    lines.retain(|it| !it.contains("selectableFields"));
+    let at = lines.iter().position(|it| it.trim() == "addressesChanged:").expect("it is defined");
+    lines.drain(at..at + 3);
+    scene.cluster.define(&lines.join("\n"));
+
+    let cluster = scene.connect().await;
+    let writer = HostReports::start(&cluster, "b", Running::default());
+    let says = |applied, last| HostSays {
+        applied,
+        addresses: vec![IpAddr::from([10, 9, 9, last])],
+        ..HostSays::default()
+    };
+    writer.say(says(7, 1));
+    let path = "jsonpath={.status.applied}";
+    eventually("it is written", async || {
+        (scene.try_kubectl(&["get", "lbhost", "b", "-o", path], "").ok()? == "7").then_some(())
+    })
+    .await;
+    let (tell, mut changes) = mpsc::channel(1_024);
+    let _watch = cluster.watch_as_host(&"a".into(), std::iter::empty(), tell);
+    writer.say(says(8, 2));
+    loop {
+        match timeout(PATIENCE, changes.recv()).await.expect("it is told in time").expect("it goes on") {
+            Change::Put(Fact::Host(it))
+                if *it.host == *"b" && it.addresses == [IpAddr::from([10, 9, 9, 2])] =>
+            {
+                break;
+            }
+            _ => {}
+        }
+    }
+}
