@@ -35,6 +35,9 @@ use crate::{
 /// A host says no more than this.
 const AT_MOST: Duration = Duration::from_secs(1);
 
+/// What hosts watch others by.
+const CHANGED: &str = "addressesChanged";
+
 /// Writes what a host says, until this is dropped.
 pub struct HostReports {
     says: watch::Sender<Said>,
@@ -107,7 +110,12 @@ async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: w
         let next = Instant::now() + AT_MOST;
         let addresses = Some((says.addresses.clone(), said.lost));
         let changed = known != addresses;
-        match write(&cluster, &host, status(&running, says, changed)).await {
+        let mut answer = write(&cluster, &host, status(&running, says, changed)).await;
+        // Definitions are older, and then other hosts hear of all that is written.
+        if changed && answer.as_ref().is_err_and(|it| it.why().contains(CHANGED)) {
+            answer = write(&cluster, &host, status(&running, says, false)).await;
+        }
+        match answer {
             // They have heard it by then; from now on they need not hear what else is written.
             Ok(()) if changed => {
                 (known, failures) = (addresses, 0);
@@ -182,7 +190,7 @@ fn status(running: &Running, says: &HostSays, changed: bool) -> Value {
         "notServed": not_served,
     });
     if changed {
-        status["addressesChanged"] = true.into();
+        status[CHANGED] = true.into();
     }
     if let Some(page) = &running.page {
         status["page"] = json!({ "namespace": page.namespace, "pod": page.pod, "port": page.port });

@@ -8,7 +8,7 @@ use kube::{
     api::{DynamicObject, ListParams},
 };
 use seaway_engine::backoff;
-use seaway_model::{Kind, ObjectRef, Problem};
+use seaway_model::{Announced, Kind, ObjectRef, Problem, announced::ConditionStatus};
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
@@ -41,6 +41,8 @@ pub struct PoolSays {
     pub v4: Counted,
     pub v6: Counted,
     pub problems: Vec<Problem>,
+    /// Whether its addresses are announced.
+    pub announced: Option<Announced>,
 }
 
 type All = BTreeMap<ObjectRef, PoolSays>;
@@ -81,11 +83,8 @@ struct Written {
     since: Since,
 }
 
-/// Since when a pool is ready, or is not.
-struct Since {
-    ready: bool,
-    moment: String,
-}
+/// Since when each condition has its status.
+type Since = BTreeMap<String, (ConditionStatus, String)>;
 
 /// Its status could not be written.
 struct Refused {
@@ -158,22 +157,28 @@ async fn tell(
             let said = said(cluster, object).await?;
             let since = since(&said);
             match since {
-                Some(since) if without_moments(said) == without_moments(status(pool, "")) => {
+                Some(since) if without_moments(said) == without_moments(status(pool, &Since::new())) => {
                     return Ok(Written { says: pool.clone(), since });
                 }
                 since => since,
             }
         }
     };
-    let ready = pool.problems.is_empty();
-    let moment = match since {
-        Some(since) if since.ready == ready => since.moment,
-        _ => Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-    };
-    match write(cluster, object, status(pool, &moment)).await {
-        Ok(()) | Err(Answer::NotFound) => Ok(Written { says: pool.clone(), since: Since { ready, moment } }),
+    let since = since_now(pool, &since.unwrap_or_default());
+    match write(cluster, object, status(pool, &since)).await {
+        Ok(()) | Err(Answer::NotFound) => Ok(Written { says: pool.clone(), since }),
         Err(answer) => Err(answer),
     }
+}
+
+/// A condition whose status stays has it since then.
+fn since_now(pool: &PoolSays, before: &Since) -> Since {
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let moment = |it: &Condition| match before.get(it.kind) {
+        Some((status, moment)) if *status == it.status => moment.clone(),
+        _ => now.clone(),
+    };
+    conditions(pool).iter().map(|it| (it.kind.to_owned(), (it.status, moment(it)))).collect()
 }
 
 async fn write(cluster: &Cluster, object: &ObjectRef, status: Value) -> Result<(), Answer> {
@@ -198,8 +203,11 @@ async fn said(cluster: &Cluster, object: &ObjectRef) -> Result<Value, Answer> {
 }
 
 fn since(said: &Value) -> Option<Since> {
-    let ready = said["conditions"].as_array()?.iter().find(|it| it["type"] == "Ready")?;
-    Some(Since { ready: ready["status"] == "True", moment: ready["lastTransitionTime"].as_str()?.to_owned() })
+    let read = |it: &Value| {
+        let status = ConditionStatus::of(it["status"].as_str()?);
+        Some((it["type"].as_str()?.to_owned(), (status, it["lastTransitionTime"].as_str()?.to_owned())))
+    };
+    Some(said["conditions"].as_array()?.iter().filter_map(read).collect())
 }
 
 fn without_moments(mut status: Value) -> Value {
@@ -209,38 +217,84 @@ fn without_moments(mut status: Value) -> Value {
     status
 }
 
-fn status(pool: &PoolSays, now: &str) -> Value {
+struct Condition {
+    kind: &'static str,
+    status: ConditionStatus,
+    reason: &'static str,
+    message: String,
+}
+
+fn conditions(pool: &PoolSays) -> Vec<Condition> {
+    let told: Vec<String> = pool.problems.iter().map(ToString::to_string).collect();
+    let ready = Condition {
+        kind: "Ready",
+        status: told.is_empty().into(),
+        reason: pool.problems.first().map_or("Used", |it| it.reason.as_str()),
+        message: told.join("\n"),
+    };
+    let announced = pool.announced.as_ref().map(|it| Condition {
+        kind: "Announced",
+        status: it.status,
+        reason: it.reason.as_str(),
+        message: it.message.clone(),
+    });
+    [ready].into_iter().chain(announced).collect()
+}
+
+fn status(pool: &PoolSays, since: &Since) -> Value {
     let counted = |it: &Counted| {
         let count = |it: u128| i64::try_from(it).unwrap_or(i64::MAX);
         json!({ "assigned": count(it.assigned), "available": count(it.available) })
     };
-    let told: Vec<String> = pool.problems.iter().map(ToString::to_string).collect();
+    let condition = |it: &Condition| {
+        json!({
+            "type": it.kind,
+            "status": it.status.as_str(),
+            "reason": it.reason,
+            "message": it.message,
+            "lastTransitionTime": since.get(it.kind).map_or("", |(_, moment)| moment),
+        })
+    };
     json!({
         "ipv4": counted(&pool.v4),
         "ipv6": counted(&pool.v6),
-        "conditions": [{
-            "type": "Ready",
-            "status": if told.is_empty() { "True" } else { "False" },
-            "reason": pool.problems.first().map_or("Used", |it| it.reason.as_str()),
-            "message": told.join("\n"),
-            "lastTransitionTime": now,
-        }],
+        "conditions": conditions(pool).iter().map(condition).collect::<Vec<_>>(),
     })
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use seaway_model::announced::AnnouncedReason;
+
     use super::*;
 
     /// All that a status may have.
     pub(crate) fn full() -> Value {
-        status(&PoolSays::default(), "2026-01-01T00:00:00Z")
+        let announced = Some(Announced::new(AnnouncedReason::StaticRoute, "by a router"));
+        status(&PoolSays { announced, ..PoolSays::default() }, &Since::new())
     }
 
     #[test]
     fn more_addresses_than_a_number_of_json_holds_are_as_many_as_it_holds() {
         let v6 = Counted { assigned: 1, available: u128::MAX };
-        let told = status(&PoolSays { v6, ..PoolSays::default() }, "now");
+        let told = status(&PoolSays { v6, ..PoolSays::default() }, &Since::new());
         assert_eq!((&told["ipv6"]["assigned"], &told["ipv6"]["available"]), (&1.into(), &i64::MAX.into()));
+    }
+
+    #[test]
+    fn each_condition_has_its_status_since_its_own_moment() {
+        let says = |reason, problems| PoolSays {
+            announced: Some(Announced::new(reason, "")),
+            problems,
+            ..PoolSays::default()
+        };
+        let before: Since = ["Ready", "Announced"]
+            .map(|it| (it.to_owned(), (ConditionStatus::False, "then".to_owned())))
+            .into();
+        let now = since_now(&says(AnnouncedReason::NotAnnounced, Vec::new()), &before);
+        assert_eq!(now["Announced"], (ConditionStatus::False, "then".to_owned()), "it is so as before");
+        assert!(now["Ready"].0.is_true() && now["Ready"].1 != "then", "{now:?}");
+        let written = status(&says(AnnouncedReason::NotAnnounced, Vec::new()), &now);
+        assert_eq!(since(&written), Some(now), "whoever starts again reads it");
     }
 }

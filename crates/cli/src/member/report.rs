@@ -8,6 +8,7 @@ use std::{
 use seaway_cluster::{Counted, HostReports, PoolReports, PoolSays, Wanted, Wishes};
 use seaway_engine::{Handle, Phase};
 use seaway_model::fact::HostSays;
+use seaway_plan::World;
 use tokio::time::{sleep, timeout};
 
 const SAID_AFTER: Duration = Duration::from_millis(50);
@@ -74,14 +75,16 @@ pub(super) async fn count(reports: PoolReports, handle: Handle) {
     while moved.changed().await.is_ok() {
         sleep(COUNTED_AFTER).await;
         moved.mark_unchanged();
-        let Some((pools, problems)) = handle.ask(|world| (world.pools(), world.problems())).await else {
-            return;
+        let look = |world: &World| {
+            let pools = world.pools().into_iter().map(|it| (world.pool_announced(&it.pool), it));
+            (pools.collect::<Vec<_>>(), world.problems())
         };
-        let says = pools.into_iter().map(|it| {
+        let Some((pools, problems)) = handle.ask(look).await else { return };
+        let says = pools.into_iter().map(|(announced, it)| {
             let problems = problems.iter().filter(|problem| problem.object == it.pool).cloned().collect();
             let [v4, v6] =
                 [it.v4, it.v6].map(|it| Counted { assigned: it.assigned, available: it.available });
-            (it.pool, PoolSays { v4, v6, problems })
+            (it.pool, PoolSays { v4, v6, problems, announced })
         });
         reports.say(says.collect());
     }

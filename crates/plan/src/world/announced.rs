@@ -65,6 +65,13 @@ impl World {
         ways.min_by_key(|it| it.status()).unwrap_or(AnnouncedReason::PoolMissing)
     }
 
+    /// Of all addresses of a pool.
+    pub fn pool_announced(&self, object: &ObjectRef) -> Option<Announced> {
+        let pool = self.ledger.pools_called(&object.name).find(|it| it.object == *object)?;
+        let reason = way_of(pool);
+        Some(Announced::new(reason, told(reason, "its addresses", &object.name)))
+    }
+
     pub(super) fn put_pool(&mut self, pool: &Arc<AddressPool>) {
         let name = pool.object.name.clone();
         let before = self.way_of_pool(&name);

@@ -44,11 +44,16 @@ fn what_a_host_serves_is_not_announced_before_somebody_says_so() {
         assert!(message.contains(part), "no {part}: {message}");
     }
 
+    let object = ObjectRef::new(Kind::AddressPool, "", "public");
+    let of_pool = |world: &World| world.pool_announced(&object).expect("it is there").reason;
+    assert_eq!(of_pool(&world), AnnouncedReason::NotAnnounced);
+
     // A router has a route: the Service is told, though it has the same address as before.
     let dirt = world.apply(other_pool(|it| it.announce = Some(Announce::Static)));
     let told = Unit::Status(owner(&shop()));
     assert!(dirt.iter().any(|it| *it.unit() == told), "{dirt:?}");
     assert_eq!(is(&world), (ConditionStatus::True, AnnouncedReason::StaticRoute));
+    assert_eq!(of_pool(&world), AnnouncedReason::StaticRoute);
     let dirt = world.apply(other_pool(|it| it.announce = Some(Announce::Static)));
     assert!(dirt.is_empty(), "nothing is another: {dirt:?}");
 }
