@@ -220,7 +220,8 @@ mod tests {
             let (tell, mut told) = mpsc::channel(1);
             let pace = seaway_watchdog::Pace {
                 look: std::time::Duration::from_millis(20),
-                limit: std::time::Duration::from_millis(400),
+                // What a panic prints may take a while.
+                limit: std::time::Duration::from_millis(if hangs { 400 } else { 120_000 }),
             };
             let watchdog = Watchdog::start(pace, move |fault| drop(tell.blocking_send(fault.clone())));
             let watchdog = watchdog.expect("a thread");

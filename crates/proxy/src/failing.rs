@@ -28,15 +28,10 @@ fn proxy() -> Proxy {
 
 /// Looks often; how long anything takes is not asserted.
 fn watchdog() -> (Watchdog, Receiver<Fault>) {
-    watchdog_of(Duration::from_millis(400))
+    watchdog_that_waits(Duration::from_millis(400))
 }
 
-/// As above, for parts that die: to print where they did may take them a second.
-fn patient_watchdog() -> (Watchdog, Receiver<Fault>) {
-    watchdog_of(PATIENCE)
-}
-
-fn watchdog_of(limit: Duration) -> (Watchdog, Receiver<Fault>) {
+fn watchdog_that_waits(limit: Duration) -> (Watchdog, Receiver<Fault>) {
     let (tell, told) = channel();
     let pace = Pace { look: Duration::from_millis(20), limit };
     (Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).unwrap(), told)
@@ -107,7 +102,8 @@ fn a_prober_that_hangs_is_found() {
 #[test]
 fn a_prober_that_dies_begins_again_with_all_pools() {
     let proxy = proxy();
-    let (watchdog, told) = patient_watchdog();
+    // What a panic prints may take a while.
+    let (watchdog, told) = watchdog_that_waits(PATIENCE);
     let _watching = watchdog.watch(proxy.parts());
     // Its port stays its own when it does not listen any more.
     let member = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -142,7 +138,8 @@ fn a_prober_that_dies_begins_again_with_all_pools() {
 #[test]
 fn a_prober_that_dies_again_and_again_has_ended() {
     let proxy = proxy();
-    let (watchdog, told) = patient_watchdog();
+    // What a panic prints may take a while.
+    let (watchdog, told) = watchdog_that_waits(PATIENCE);
     let _watching = watchdog.watch(proxy.parts());
     let fault_of = loop {
         proxy.make_prober(|| panic!("a test has the prober die"));

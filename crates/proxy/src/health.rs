@@ -18,7 +18,10 @@ use std::{
     io,
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread::{self, JoinHandle},
 };
 
@@ -50,8 +53,7 @@ const MOST_SHORT_LIVES: u32 = 5;
 impl Prober {
     /// `pools`: all there are, should the prober have to begin again.
     pub(crate) fn start(pools: impl Fn() -> Vec<Arc<RunningPool>> + Send + 'static) -> io::Result<Prober> {
-        let bell = Waker::new()?;
-        let desk = Arc::new(Desk { bell, requests: Mutex::default(), subscribers: Subscribers::default() });
+        let desk = Arc::new(Desk::new()?);
         let (rounds_desk, bell) = (desk.clone(), desk.clone());
         let (heartbeat, part) = Heartbeat::new("the prober");
         let part = part.woken_by(move || bell.bell.wake());
@@ -105,7 +107,9 @@ fn keep_running(
     let mut short_lives = 0;
     loop {
         let began = millis();
-        if catch_unwind(AssertUnwindSafe(|| rounds.run(heartbeat))).is_ok() {
+        let ended = catch_unwind(AssertUnwindSafe(|| rounds.run(heartbeat))).is_ok();
+        // What was asked of it beside what it failed at is lost, and that it shall end may be among that.
+        if ended || desk.over.load(Relaxed) {
             return;
         }
         short_lives = if millis() - began < SHORT_LIFE { short_lives + 1 } else { 1 };
@@ -125,6 +129,7 @@ fn keep_running(
 
 impl Drop for Prober {
     fn drop(&mut self) {
+        self.desk.over.store(true, Relaxed);
         self.desk.ask(Request::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -138,6 +143,19 @@ pub(crate) struct Desk {
     bell: Waker,
     requests: Mutex<Vec<Request>>,
     subscribers: Subscribers,
+    /// Nobody wants the prober any more.
+    over: AtomicBool,
+}
+
+impl Desk {
+    fn new() -> io::Result<Desk> {
+        Ok(Desk {
+            bell: Waker::new()?,
+            requests: Mutex::default(),
+            subscribers: Subscribers::default(),
+            over: AtomicBool::new(false),
+        })
+    }
 }
 
 enum Request {

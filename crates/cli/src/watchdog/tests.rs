@@ -10,8 +10,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Looks often; how long anything takes is not asserted.
 fn watchdog() -> (Watchdog, Receiver<Fault>) {
+    watchdog_that_waits(Duration::from_millis(400))
+}
+
+/// What a panic prints may take a while.
+fn watchdog_that_waits(limit: Duration) -> (Watchdog, Receiver<Fault>) {
     let (tell, told) = channel();
-    let pace = Pace { look: Duration::from_millis(20), limit: Duration::from_millis(400) };
+    let pace = Pace { look: Duration::from_millis(20), limit };
     (Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).unwrap(), told)
 }
 
@@ -48,7 +53,7 @@ fn an_engine_that_dies_is_found_and_one_that_is_told_to_end_is_not() {
     in_a_runtime(async {
         let mut parts = Vec::new();
         let (_told_to, stop) = engine(&mut parts);
-        let (watchdog, told) = watchdog();
+        let (watchdog, told) = watchdog_that_waits(PATIENCE);
         let watching = watchdog.watch(std::mem::take(&mut parts));
         drop(watching);
         stop.send(true).unwrap();

@@ -22,6 +22,7 @@ use crate::{
 
 const PAGE: u32 = 500;
 
+#[expect(clippy::large_enum_variant, reason = "each is handled at once, and none is kept")]
 enum Heard {
     Event(WatchEvent<Told>),
     /// A watch has ended: nothing, if it ended as watches do.

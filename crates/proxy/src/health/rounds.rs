@@ -285,18 +285,17 @@ impl Jitter {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Mutex, time::Duration};
+    use std::time::Duration;
 
     use seaway_model::load_balancer::{CheckKind, HealthCheck};
     use seaway_testkit::balancing;
 
     use super::*;
-    use crate::{health::Subscribers, running::RunningPool, sys::Waker};
+    use crate::running::RunningPool;
 
     #[test]
     fn a_pool_that_changes_all_the_time_leaves_a_bounded_number_of_checks_behind() {
-        let bell = Waker::new().unwrap();
-        let desk = Arc::new(Desk { bell, requests: Mutex::default(), subscribers: Subscribers::default() });
+        let desk = Arc::new(Desk::new().unwrap());
         let mut rounds = Rounds::new(desk, 1).unwrap();
         let running = Arc::new(RunningPool::empty(LbKey::Whole, balancing::pool_id()));
         for port in 1..20_000 {

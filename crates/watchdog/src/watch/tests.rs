@@ -11,8 +11,12 @@ const OFTEN: Pace = Pace { look: Duration::from_millis(20), limit: Duration::fro
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn watchdog() -> (Watchdog, Receiver<Fault>) {
+    watchdog_at(OFTEN)
+}
+
+fn watchdog_at(pace: Pace) -> (Watchdog, Receiver<Fault>) {
     let (tell, told) = channel();
-    let watchdog = Watchdog::start(OFTEN, move |fault| drop(tell.send(fault.clone()))).expect("a thread");
+    let watchdog = Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).expect("a thread");
     (watchdog, told)
 }
 
@@ -85,7 +89,8 @@ fn a_thread_that_spins_is_found() {
 
 #[test]
 fn a_thread_that_panics_has_ended() {
-    let (watchdog, told) = watchdog();
+    // What a panic prints may take a while.
+    let (watchdog, told) = watchdog_at(Pace { limit: PATIENCE, ..OFTEN });
     let dies = thread("dies");
     let _watching = watchdog.watch([dies.part.clone()]);
     dies.order(|| panic!("a test has this thread die"));
