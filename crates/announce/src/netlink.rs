@@ -1,5 +1,8 @@
 //! A netlink socket: requests out, acknowledgements and dumps in.
 
+// What is read here is somebody else's.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 pub(crate) mod message;
 
 use std::io;
@@ -125,7 +128,7 @@ impl Socket {
     /// The next datagram that the kernel sent to our groups.
     pub(crate) fn hear(&mut self) -> io::Result<Messages<'_>> {
         let length = read(&self.fd, &mut self.buffer)?;
-        Ok(Messages::unasked(&self.buffer[..length]))
+        Ok(Messages::unasked(self.buffer.get(..length).unwrap_or_default()))
     }
 
     fn send(&mut self, request: Request, flags: i32) -> io::Result<()> {
@@ -137,7 +140,7 @@ impl Socket {
 
     fn receive(&mut self) -> io::Result<Messages<'_>> {
         let length = read(&self.fd, &mut self.buffer)?;
-        Ok(Messages::of(&self.buffer[..length], self.sequence))
+        Ok(Messages::of(self.buffer.get(..length).unwrap_or_default(), self.sequence))
     }
 }
 

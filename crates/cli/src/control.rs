@@ -66,6 +66,9 @@ pub(crate) struct Draining {
 
 impl Control {
     pub(crate) async fn start(process: &Process, host: &Arc<Host>) -> Result<Control> {
+        if process.settings.metrics.is_some() {
+            warn!("admin.metrics is for a cluster, which knows who may read: nothing is opened for it here");
+        }
         let binding = process.settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
         let watchdog = process.watchdog.clone();
         let bound =

@@ -74,6 +74,22 @@ const RESERVED: [(&str, &[&str], &str); 3] = [
     ("clap", &["cli", "bench"], "flags are for the process, which is the binary's"),
 ];
 
+/// Crates and modules that read bytes of others; what they allow of these lints has a reason beside it.
+const READERS: [&str; 12] = [
+    "crates/announce/src/netlink.rs",
+    "crates/announce/src/netlink/message.rs",
+    "crates/plan/src/base64.rs",
+    "crates/plan/src/certificates/calendar.rs",
+    "crates/plan/src/certificates/pem.rs",
+    "crates/plan/src/certificates/x509.rs",
+    "crates/proxy/src/http/believed.rs",
+    "crates/proxy/src/http/cors.rs",
+    "crates/proxy/src/http/grpc.rs",
+    "crates/proxy/src/http/identity.rs",
+    "crates/proxy/src/http/sticky.rs",
+    "crates/wire/src/lib.rs",
+];
+
 const BANNED: [(&str, &str); 7] = [
     ("openssl", "TLS is rustls with aws-lc-rs: no C library of the system's age"),
     ("openssl-sys", "TLS is rustls with aws-lc-rs: no C library of the system's age"),
@@ -305,6 +321,19 @@ fn every_crate_is_linted_alike() {
             }
         },
     );
+}
+
+#[test]
+fn what_reads_bytes_of_others_is_linted_for_what_could_end_the_process() {
+    const LINTS: &str = "clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used";
+    check("no bytes of a client, a tenant or the kernel may end the process", |house, faults| {
+        for path in READERS {
+            let source = house.sources().find(|it| it.path == path);
+            if source.is_none_or(|it| !it.text.contains(&format!("warn({LINTS})"))) {
+                faults.push(format!("{path} does not warn of {LINTS}"));
+            }
+        }
+    });
 }
 
 #[test]

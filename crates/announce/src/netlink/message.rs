@@ -1,5 +1,8 @@
 //! Netlink messages as bytes: a header, a fixed part, attributes; all in the byte order of the host.
 
+// What is read here is somebody else's.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::io;
 
 const HEADER: usize = 16;
@@ -27,6 +30,11 @@ impl Request {
         self
     }
 
+    #[allow(
+        clippy::indexing_slicing,
+        clippy::expect_used,
+        reason = "it is our own, and begins with a header"
+    )]
     pub(crate) fn finish(mut self, flags: i32, sequence: u32) -> Vec<u8> {
         let length = u32::try_from(self.bytes.len()).expect("our messages are short");
         let flags = u16::try_from(flags).expect("message flags have sixteen bits");
@@ -43,6 +51,7 @@ impl Request {
 }
 
 /// An attribute within another.
+#[allow(clippy::arithmetic_side_effects, clippy::expect_used, reason = "it is our own, and short")]
 pub(crate) fn value(kind: u16, bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + bytes.len()).expect("our attributes are short");
     let mut attribute = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -96,7 +105,7 @@ impl<'a> Messages<'a> {
         let sequence = u32_at(self.rest, 8)?;
         let payload = self.rest.get(HEADER..length)?;
         let next = length.next_multiple_of(ALIGNMENT).min(self.rest.len());
-        self.rest = &self.rest[next..];
+        self.rest = self.rest.get(next..).unwrap_or_default();
         if self.sequence.is_some_and(|asked| asked != sequence) {
             return Some(Message::Foreign);
         }
@@ -138,7 +147,7 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
         let length = usize::from(u16_at(rest, 0)?);
         let kind = u16_at(rest, 2)? & KIND;
         let value = rest.get(4..length)?;
-        rest = &rest[length.next_multiple_of(ALIGNMENT).min(rest.len())..];
+        rest = rest.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
         Some((kind, value))
     })
 }
@@ -162,5 +171,5 @@ fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
 /// Text as the kernel writes it, with a NUL at its end.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0);
-    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+    String::from_utf8_lossy(end.and_then(|end| bytes.get(..end)).unwrap_or(bytes)).into_owned()
 }

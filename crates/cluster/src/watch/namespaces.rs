@@ -22,12 +22,8 @@ use crate::{
 
 const PAGE: u32 = 500;
 
-#[expect(clippy::large_enum_variant, reason = "each is handled at once, and none is kept")]
-enum Heard {
-    Event(WatchEvent<Told>),
-    /// A watch has ended: nothing, if it ended as watches do.
-    End(Option<Answer>),
-}
+/// Or a watch has ended: nothing, if it ended as watches do.
+type Heard = Result<WatchEvent<Told>, Option<Answer>>;
 
 type Events = Pin<Box<dyn Stream<Item = Heard> + Send>>;
 
@@ -140,18 +136,18 @@ impl Feed {
                 next = events.next() => next,
             };
             match next {
-                Some(Heard::Event(WatchEvent::Added(told) | WatchEvent::Modified(told))) => {
+                Some(Ok(WatchEvent::Added(told) | WatchEvent::Modified(told))) => {
                     self.put(&told).await?;
                 }
-                Some(Heard::Event(WatchEvent::Deleted(told))) => {
+                Some(Ok(WatchEvent::Deleted(told))) => {
                     self.remove(&key(&told), told.version()).await?;
                 }
-                Some(Heard::Event(WatchEvent::Bookmark(_))) => {}
-                Some(Heard::Event(WatchEvent::Error(status))) => {
+                Some(Ok(WatchEvent::Bookmark(_))) => {}
+                Some(Ok(WatchEvent::Error(status))) => {
                     return self.end(Answer::of(&kube::Error::Api(status))).await;
                 }
-                Some(Heard::End(Some(answer))) => return self.end(answer).await,
-                Some(Heard::End(None)) | None => {
+                Some(Err(Some(answer))) => return self.end(answer).await,
+                Some(Err(None)) | None => {
                     sleep(pace.first_retry).await;
                     return Ok(());
                 }
@@ -187,11 +183,11 @@ fn until_the_end(
     stream::unfold(Some(watch), move |watch| async move {
         let mut watch = watch?;
         let end = match timeout(silence, watch.next()).await {
-            Ok(Some(Ok(event))) => return Some((Heard::Event(event), Some(watch))),
+            Ok(Some(Ok(event))) => return Some((Ok(event), Some(watch))),
             Ok(Some(Err(error))) => Some(Answer::of(&error)),
             Ok(None) => None,
             Err(_) => Some(Answer::Unreachable(format!("nothing was heard for {silence:?}"))),
         };
-        Some((Heard::End(end), None))
+        Some((Err(end), None))
     })
 }

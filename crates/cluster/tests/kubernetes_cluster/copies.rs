@@ -23,7 +23,8 @@ use crate::{
 
 const COPIES: &str = "seaway-certificates";
 const SOON: CopyPace = CopyPace {
-    keep: Duration::from_millis(500),
+    // What nothing names goes in the same turn in which that is seen.
+    keep: Duration::ZERO,
     look: Duration::from_secs(300),
     pause: Duration::from_millis(20),
 };
@@ -120,17 +121,19 @@ async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_sec
     heard.until("it is renewed", |it| key(it).is_some_and(|it| it.contains("two"))).await;
 
     // The source cannot be seen, or who names it: nothing is deleted.
-    let mut unseen = named(&[("taken", "one")]);
+    let mut unseen = named(&[("shown", "one"), ("taken", "one")]);
     unseen.complete = false;
     keeper.say(unseen);
-    let mut vanished = named(&[("more", "one"), ("taken", "one")]);
+    eventually("one more is copied", async || copies.get("shop.shown").await.ok()).await;
+    let mut vanished = named(&[("more", "one"), ("shown", "one"), ("taken", "one")]);
     vanished.certificates.insert(secret("tls"), None);
     keeper.say(vanished);
     eventually("another is copied", async || copies.get("shop.more").await.ok()).await;
+    // The turn before is over by now.
     copies.get("shop.tls").await.expect("it is named still");
 
     keeper.say(named(&[("taken", "one")]));
-    for name in ["shop.tls", "shop.more"] {
+    for name in ["shop.tls", "shop.more", "shop.shown"] {
         eventually("nothing names it any more", async || {
             copies.get_opt(name).await.expect("is answered").is_none().then_some(())
         })

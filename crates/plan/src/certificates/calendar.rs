@@ -1,10 +1,17 @@
 //! Days, as far as certificates speak of them.
 
+// What is read here is somebody else's.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use seaway_model::Time;
 
 const DAY: u64 = 24 * 3600 * 1000;
 
 /// Midnight of a day of the Gregorian calendar; before 1970 is the beginning of it.
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "years have four digits, and come after 1969 where they are counted"
+)]
 pub(super) fn midnight(year: u64, month: u64, day: u64) -> Option<Time> {
     if !(1..=12).contains(&month) || !(1..=length(year, month)).contains(&day) {
         return None;
@@ -29,6 +36,10 @@ fn length(year: u64, month: u64) -> u64 {
 }
 
 /// `2026-12-01`
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "what is taken away was compared before; years end with 9999"
+)]
 pub(super) fn day(at: Time) -> String {
     let mut days = at.0 / DAY;
     let mut year = 1970;

@@ -1,5 +1,8 @@
 //! A certificate's names and dates (RFC 5280), and no more of it: who uses one verifies it.
 
+// What is read here is somebody else's.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use seaway_model::{Time, load_balancer::HostPattern};
 
 use super::calendar;
@@ -134,13 +137,21 @@ impl<'d> Der<'d> {
         if !text.iter().all(u8::is_ascii_digit) {
             return None;
         }
-        let number = |digits: &[u8]| digits.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+        // Of four digits at most.
+        let number = |digits: &[u8]| {
+            let digit = |it: &u8| u64::from(it.saturating_sub(b'0'));
+            digits.iter().fold(0_u64, |sum, it| sum.saturating_mul(10).saturating_add(digit(it)))
+        };
         let (year, rest) = match (tag, text.len()) {
-            (UTC_TIME, 12) => match number(&text[..2]) {
-                late @ 50.. => (1900 + late, &text[2..]),
-                early => (2000 + early, &text[2..]),
-            },
-            (GENERAL_TIME, 14) => (number(&text[..4]), &text[4..]),
+            (UTC_TIME, 12) => {
+                let (year, rest) = text.split_at_checked(2)?;
+                let year = number(year);
+                (year.saturating_add(if year < 50 { 2000 } else { 1900 }), rest)
+            }
+            (GENERAL_TIME, 14) => {
+                let (year, rest) = text.split_at_checked(4)?;
+                (number(year), rest)
+            }
             _ => return None,
         };
         let parts: Vec<u64> = rest.chunks(2).map(number).collect();
@@ -149,6 +160,8 @@ impl<'d> Der<'d> {
             return None;
         }
         let midnight = calendar::midnight(year, month, day)?;
-        Some(Time(midnight.0 + ((hour * 60 + minute) * 60 + second) * 1000))
+        let seconds =
+            hour.saturating_mul(3600).saturating_add(minute.saturating_mul(60)).saturating_add(second);
+        Some(Time(midnight.0.saturating_add(seconds.saturating_mul(1000))))
     }
 }

@@ -1,5 +1,8 @@
 //! Who the client is, where proxies before us are believed.
 
+// What is read here is somebody else's.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;

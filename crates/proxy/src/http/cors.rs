@@ -1,5 +1,8 @@
 //! What pages of other origins may ask for (the Fetch standard, "CORS protocol").
 
+// What is read here is somebody else's.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use seaway_model::load_balancer::{Cors, Filter, HostPattern, Origin, Rule};
 use seaway_snapshot::Asked;
 

@@ -1,5 +1,8 @@
 //! Names for requests and traces.
 
+// What is read here is somebody else's.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::{
     collections::hash_map::RandomState,
     hash::{BuildHasher, Hasher},
@@ -59,6 +62,7 @@ impl Identities {
     }
 }
 
+#[allow(clippy::indexing_slicing, reason = "sixteen digits, and four bits say which")]
 fn write_hex(digits: &mut [u8], mut bits: u128) {
     for digit in digits.iter_mut().rev() {
         *digit = b"0123456789abcdef"[(bits & 15) as usize];
@@ -75,17 +79,17 @@ pub(super) fn is_traced(head: &[u8], request: &Request) -> bool {
 
 /// `version-trace-parent-flags` (W3C Trace Context, section 3.2.2).
 fn is_trace_parent(value: &[u8]) -> bool {
-    let Some((whole, rest)) = value.split_at_checked(55) else { return false };
+    let Some((whole, rest)) = value.split_first_chunk::<55>() else { return false };
     let hex = |part: &[u8]| part.iter().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
     let zero = |part: &[u8]| part.iter().all(|it| *it == b'0');
     let (version, trace, parent, flags) = (&whole[..2], &whole[3..35], &whole[36..52], &whole[53..]);
-    [2, 35, 52].iter().all(|dash| whole[*dash] == b'-')
+    [whole[2], whole[35], whole[52]] == *b"---"
         && [version, trace, parent, flags].iter().all(|part| hex(part))
         && version != b"ff"
         && !zero(trace)
         && !zero(parent)
         // Later versions may say more.
-        && (rest.is_empty() || (version != b"00" && rest[0] == b'-'))
+        && (rest.is_empty() || (version != b"00" && rest.first() == Some(&b'-')))
 }
 
 /// What belongs to a `traceparent`, and means nothing without it.

@@ -4,6 +4,9 @@
 //! (`Rewrite`: the member gets back what it said). Whose mark is not known, or who takes nobody, is as if it had none;
 //! the answer of whoever serves instead renews it.
 
+// What is read here is somebody else's.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::sync::Arc;
 
 use seaway_model::{
@@ -144,8 +147,9 @@ impl Sticky {
 
     /// Of `name=value`, with whatever stands behind it.
     fn value_of<'p>(&self, pair: &'p [u8]) -> Option<&'p [u8]> {
-        let equals = memchr::memchr(b'=', pair)?;
-        (pair[..equals].trim_ascii() == self.name.as_bytes()).then(|| pair[equals + 1..].trim_ascii_start())
+        let (name, value) = pair.split_at_checked(memchr::memchr(b'=', pair)?)?;
+        let value = value.strip_prefix(b"=")?;
+        (name.trim_ascii() == self.name.as_bytes()).then(|| value.trim_ascii_start())
     }
 }
 
