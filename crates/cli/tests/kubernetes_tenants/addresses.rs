@@ -73,4 +73,9 @@ pub(crate) fn hold(shared: &Shared, before: &str) {
             assert!(shared.asks(&at, port).is_err(), "{name} is closed");
         }
     }
+    let sshd = shared.scene_address("evil", "sshd");
+    until("a Service has port 22, and sshd of the machine, too", || {
+        shared.asks(&sshd, 22).is_ok_and(|it| it.starts_with("evil-"))
+    });
+    assert_eq!(shared.asks(&node, 22).as_deref(), Ok("the machine"));
 }
