@@ -28,6 +28,8 @@ fn a_tenant_reaches_no_machine_by_its_services() {
     let all = [
         deployment("shop", 1),
         service("shop", "selector: {app: shop}"),
+        // At the machine's port of sshd, which keeps it.
+        service("git", "selector: {app: shop}").replacen("port: 80", "port: 22, targetPort: 80", 1),
         listing(
             "kubelet",
             &format!(
@@ -56,6 +58,11 @@ fn a_tenant_reaches_no_machine_by_its_services() {
     let asks = |ip: &str, port: u16| scene.outside.curl(&format!("http://{ip}:{port}/"));
     assert_eq!(asks(&own, 22).as_deref(), Ok("the machine"));
     assert!(asks(&shop.to_string(), 22).is_err(), "the machine does not answer at the address of a Service");
+    let git = scene.address("git");
+    until("a Service at the port of sshd is served", || {
+        asks(&git, 22).is_ok_and(|it| it.starts_with("shop-"))
+    });
+    assert_eq!(asks(&own, 22).as_deref(), Ok("the machine"), "and sshd as well");
     let told = |name: &str| {
         let path = "{.status.conditions[?(@.type==\"seaway.dev/Problems\")].message}";
         scene.field(&format!("service/{name}"), path)
