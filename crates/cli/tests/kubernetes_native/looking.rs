@@ -56,7 +56,7 @@ impl Plugin {
         Plugin { folder }
     }
 
-    fn try_run(&self, kubeconfig: &Path, words: &str) -> Output {
+    pub(crate) fn try_run(&self, kubeconfig: &Path, words: &str) -> Output {
         let mut plugin = Command::new(self.folder.path().join("kubectl-seaway"));
         plugin
             .args(words.split(' '))
@@ -112,7 +112,7 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     let tenant = scene.cluster.kubeconfig_of("tenant", &[]);
     until("it is ready, and the tenant sees it", || {
         let seen = plugin.try_run(&tenant, "status -n default");
-        seen.status.success() && String::from_utf8_lossy(&seen.stdout).contains("yes")
+        seen.status.success() && String::from_utf8_lossy(&seen.stdout).contains("served, not announced")
     });
     let (seen, noted) = plugin.run(&tenant, "status -n default");
     assert!(seen.contains("default/echo") && seen.contains(&ip), "{seen}");

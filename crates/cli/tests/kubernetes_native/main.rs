@@ -33,6 +33,7 @@ mod rolling;
 mod scene;
 mod set_back;
 mod sharing;
+mod silent;
 mod snapshot;
 mod tenants;
 mod walks;

@@ -1,0 +1,107 @@
+//! Hosts that are not heard of any more, and what was taken away while Services are served.
+
+use seaway_testkit::topology::{until, until_within};
+
+use crate::{
+    load::Load,
+    looking::Plugin,
+    scene::{A_TERM, POOL, Scene, deployment, service},
+};
+
+/// Asks for that address.
+fn asking(name: &str, ip: &str) -> String {
+    let named = format!("name: {name}");
+    let asks = format!("{named}, annotations: {{seaway.dev/address: {ip}}}");
+    service(name, "selector: {app: shop}").replacen(&named, &asks, 1)
+}
+
+#[test]
+fn what_a_silent_host_may_hold_is_given_to_another_once_somebody_says_that_it_is_off() {
+    let Some(mut scene) = Scene::up(2) else { return };
+    let (plugin, admin) = (Plugin::new(), scene.cluster.kubeconfig().to_owned());
+    scene.cluster.apply(&deployment("shop", 1));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop").ip().to_string();
+    until("both hosts serve it", || scene.nodes.iter().all(|node| scene.state(node).contains(&at)));
+    let refused = plugin.try_run(&admin, "host forget b");
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("b lives"), "{why}");
+
+    scene.kill("b");
+    // It was not stopped in order: its Lease stays, and is not renewed.
+    until_within(A_TERM, "its silence is noticed", || {
+        scene.log("controller").contains("during the quarantine")
+    });
+    scene.cluster.kubectl(&["delete", "service", "shop"]);
+    scene.cluster.apply(&asking("other", &at));
+    let said =
+        || scene.field("service/other", "{.status.conditions[?(@.type==\"seaway.dev/Problems\")].message}");
+    until("it waits", || said().contains("is being released"));
+    let let_go = || scene.field("loadbalancerhost/a", "{.status.holds}");
+    until("the other host has let go", || !let_go().contains(&at));
+    assert_eq!(scene.field("service/other", "{.status.loadBalancer.ingress}"), "");
+    assert!(said().contains("is being released"), "{}", said());
+
+    let (told, _) = plugin.run(&admin, "host forget b");
+    assert!(told.contains("b is forgotten"), "{told}");
+    assert_eq!(scene.address("other"), at);
+    let url = format!("http://{at}/");
+    let answers = |scene: &Scene| scene.outside.curl(&url).is_ok_and(|it| it.starts_with("shop-"));
+    until("it is served", || answers(&scene));
+
+    // The machine was not off: it hears whose the address is now.
+    scene.serve(1);
+    until("it reports again", || !scene.is_gone("loadbalancerhost/b"));
+    until("it serves the other one", || scene.state(&scene.nodes[1]).contains("other"));
+    assert_eq!(scene.address("other"), at);
+    assert!(answers(&scene));
+}
+
+#[test]
+fn addresses_and_traffic_stay_when_the_definition_of_pools_and_roles_are_taken_away() {
+    let Some(mut scene) = Scene::up(1) else { return };
+    scene.cluster.apply(&deployment("shop", 1));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop");
+    let load = Load::start(&scene.outside, at, 50);
+    scene.cluster.kubectl(&["delete", "customresourcedefinition", "addresspools.seaway.dev"]);
+    load.goes_on("it is served without pools", 200);
+    assert_eq!(scene.address("shop"), at.ip().to_string());
+    scene.install_definitions();
+    scene.cluster.apply(POOL);
+    let is_written = |scene: &Scene| {
+        let all = scene.field("addresses", "{.items[*].spec.address}");
+        all.split(' ').any(|it| it == at.ip().to_string())
+    };
+    load.goes_on("it is served", 200);
+    load.end().was_always_answered();
+
+    // Who may see nothing any more changes nothing.
+    let bindings = ["seaway-controller-seaway-reader", "seaway-node-seaway-reader"];
+    for binding in bindings {
+        scene.cluster.kubectl(&["delete", "clusterrolebinding", binding]);
+    }
+    scene.end("controller");
+    scene.kill("a");
+    scene.lead("next");
+    scene.serve(0);
+    until("it says which right it lacks", || scene.log("next").contains("may not list"));
+    assert_eq!(scene.answering("shop"), at);
+    assert!(is_written(&scene));
+    for (binding, user) in bindings.into_iter().zip(["seaway-controller", "seaway-node"]) {
+        let user = format!("--user={user}");
+        scene.cluster.kubectl(&[
+            "create",
+            "clusterrolebinding",
+            binding,
+            "--clusterrole=seaway-reader",
+            &user,
+        ]);
+    }
+    scene.cluster.apply(&service("second", "selector: {app: shop}"));
+    let second = scene.address("second");
+    until("what comes then is served", || {
+        scene.outside.curl(&format!("http://{second}/")).is_ok_and(|it| it.starts_with("shop-"))
+    });
+    assert_eq!(scene.answering("shop"), at);
+}
