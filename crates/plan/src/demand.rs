@@ -152,7 +152,7 @@ impl Demand {
         let mut wishes = Wishes::of(&config.defaults);
         let mut problems = wishes.read(&object, &service.meta.annotations);
         if cloud.is_none() {
-            problems.extend(tenant_limits::hold(&object, &mut wishes, &config.tenants.limits));
+            problems.extend(tenant_limits::apply(&object, &mut wishes, &config.tenants.limits));
         }
         if let Some(text) = &service.load_balancer_ip {
             match text.parse() {

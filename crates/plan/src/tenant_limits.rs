@@ -7,7 +7,7 @@ use seaway_model::{ObjectRef, Problem, Reason, config::TenantLimits};
 use crate::annotations::{CHECK_INTERVAL, CONNECTIONS, RATE, Wishes};
 
 /// Wishes that are beyond the limits come down to them. Says which of those that the Service wrote.
-pub(crate) fn hold(object: &ObjectRef, wishes: &mut Wishes, limits: &TenantLimits) -> Vec<Problem> {
+pub(crate) fn apply(object: &ObjectRef, wishes: &mut Wishes, limits: &TenantLimits) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut tell = |wishes: &Wishes, option: &'static str, message: String| {
         if wishes.written.contains_key(option) {
@@ -57,7 +57,7 @@ mod tests {
         let mut wishes = Wishes::of(&Config::default().defaults);
         let written = annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
         assert_eq!(wishes.read(&object, &written), []);
-        let problems = hold(&object, &mut wishes, &limits);
+        let problems = apply(&object, &mut wishes, &limits);
         (wishes, problems.into_iter().map(|it| format!("{}: {}", it.field, it.message)).collect())
     }
 

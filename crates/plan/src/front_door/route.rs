@@ -20,19 +20,19 @@ const SHARED_PATTERN_SIZE: usize = 1 << 18;
 
 /// What regular expressions may take.
 #[derive(Clone, Copy)]
-struct Compiled {
+struct PatternLimits {
     size: usize,
     /// They are not looked at: the route has more than its namespace may have, and is not served.
     too_many: bool,
 }
 
-impl Compiled {
-    fn of(route: &HttpRoute, given: Given<'_>) -> Compiled {
+impl PatternLimits {
+    fn of(route: &HttpRoute, given: Given<'_>) -> PatternLimits {
         let Some(most) = given.config.tenants.limits.expressions else {
-            return Compiled { size: PATTERN_SIZE, too_many: false };
+            return PatternLimits { size: PATTERN_SIZE, too_many: false };
         };
         let all: usize = route.rules.iter().flat_map(|rule| &rule.matches).map(expressions).sum();
-        Compiled { size: SHARED_PATTERN_SIZE, too_many: all > most as usize }
+        PatternLimits { size: SHARED_PATTERN_SIZE, too_many: all > most as usize }
     }
 }
 
@@ -42,12 +42,12 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>) -> Guest {
     let mut wishes = Wishes::of(&given.config.defaults);
     guest.problems = wishes.read(&route.object(), &route.meta.annotations);
     guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given.certificates);
-    let compiled = Compiled::of(route, given);
+    let limits = PatternLimits::of(route, given);
     let protection = wishes.protection();
     guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));
     for (number, written) in route.rules.iter().enumerate() {
         let field = format!("spec.rules[{number}]");
-        let mut rule = Reader { route, index, compiled, guest: &mut guest }.rule(written, &field);
+        let mut rule = Reader { route, index, limits, guest: &mut guest }.rule(written, &field);
         if protection.is_some() {
             (rule.filters, rule.action) = (Vec::new(), broken());
         }
@@ -70,7 +70,7 @@ fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Op
 struct Reader<'a> {
     route: &'a HttpRoute,
     index: &'a Index,
-    compiled: Compiled,
+    limits: PatternLimits,
     guest: &'a mut Guest,
 }
 
@@ -190,7 +190,7 @@ impl Reader<'_> {
 
     /// Whether all patterns of a match are regular expressions.
     fn patterns(&mut self, asked: &Match, field: &str) -> bool {
-        if self.compiled.too_many {
+        if self.limits.too_many {
             return true;
         }
         let path = match &asked.path {
@@ -206,7 +206,7 @@ impl Reader<'_> {
         });
         let mut right = true;
         for (field, pattern) in path.into_iter().chain(texts) {
-            if let Err(why) = pattern_of(pattern, self.compiled.size) {
+            if let Err(why) = pattern_of(pattern, self.limits.size) {
                 right = false;
                 self.tell(
                     Reason::Invalid,
