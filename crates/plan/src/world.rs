@@ -18,6 +18,7 @@ mod settle;
 mod silent;
 mod status;
 mod takeover;
+mod vanished;
 mod written;
 
 use std::{
@@ -105,6 +106,8 @@ pub struct World {
     published: HashMap<ServiceKey, Vec<IpAddr>>,
     /// Of those, what Seaway wrote.
     published_by_us: BTreeSet<ServiceKey>,
+    /// Addresses whose objects somebody deleted, and that are in use all the same.
+    vanished: BTreeSet<IpAddr>,
     /// Of how many Addresses, as they are written.
     holders: HashMap<Owner, usize>,
     holds: Holds,
@@ -178,6 +181,7 @@ impl World {
             under_way: BTreeSet::new(),
             published: HashMap::new(),
             published_by_us: BTreeSet::new(),
+            vanished: BTreeSet::new(),
             holders: HashMap::new(),
             holds: Holds::default(),
             unknown: BTreeMap::new(),
@@ -375,8 +379,9 @@ impl World {
             }
             FactRef::Object(object) if object.kind == Kind::Service => {
                 let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
-                self.published.remove(&key);
+                let before = self.published.remove(&key).unwrap_or_default();
                 self.published_by_us.remove(&key);
+                self.unpublish(&before);
                 let uid = self.index.service(&key).map(|it| it.meta.uid.clone());
                 for touched in self.index.remove(reference) {
                     self.follow(touched);

@@ -105,3 +105,30 @@ fn addresses_and_traffic_stay_when_the_definition_of_pools_and_roles_are_taken_a
     });
     assert_eq!(scene.answering("shop"), at);
 }
+
+#[test]
+fn traffic_stays_when_the_definition_of_addresses_is_deleted_with_all_of_them() {
+    let Some(scene) = Scene::up(2) else { return };
+    scene.cluster.apply(&deployment("shop", 1));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop");
+    let ip = at.ip().to_string();
+    let serve =
+        |scene: &Scene, wanted: bool| scene.nodes.iter().all(|it| scene.state(it).contains(&ip) == wanted);
+    until("both hosts serve it", || serve(&scene, true));
+    let load = Load::start(&scene.outside, at, 50);
+    scene.cluster.kubectl(&["delete", "customresourcedefinition", "addresses.seaway.dev"]);
+    load.goes_on("it is served without its Address", 200);
+    assert_eq!(scene.address("shop"), ip, "it is published as before");
+
+    scene.install_definitions();
+    until("its Address is written again", || {
+        scene.field("addresses", "{.items[*].spec.address}").split(' ').any(|it| it == ip)
+    });
+    load.goes_on("it is served", 200);
+    load.end().was_always_answered();
+    assert!(serve(&scene, true));
+
+    scene.cluster.kubectl(&["delete", "service", "shop"]);
+    until("both hosts let go", || serve(&scene, false));
+}

@@ -94,10 +94,11 @@ impl World {
             true => self.published_by_us.insert(key.clone()),
             false => self.published_by_us.remove(&key),
         };
-        match service.published.is_empty() {
+        let before = match service.published.is_empty() {
             true => self.published.remove(&key),
             false => self.published.insert(key.clone(), service.published.clone()),
         };
+        self.unpublish(&before.unwrap_or_default());
         self.look_at_adoption(&key);
         if service.published.is_empty()
             && !service.published_by_us
@@ -158,6 +159,7 @@ impl World {
             return;
         }
         self.unknown.remove(&address.ip);
+        self.vanished.remove(&address.ip);
         let before = self.addresses.insert(address.ip, address.clone());
         self.note_holders(before.as_deref(), Some(&*address));
         if before.is_none() && self.settled {
@@ -197,6 +199,10 @@ impl World {
 
     pub(super) fn remove_address(&mut self, ip: IpAddr) {
         self.unknown.remove(&ip);
+        if self.keep_vanished(ip) {
+            return;
+        }
+        self.vanished.remove(&ip);
         let Some(before) = self.addresses.remove(&ip) else { return };
         self.note_holders(Some(&*before), None);
         self.silent.note_removed(ip);

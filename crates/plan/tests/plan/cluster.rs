@@ -25,3 +25,4 @@ mod several;
 mod silent;
 mod single_ports;
 mod takeover;
+mod vanished;
