@@ -15,6 +15,7 @@ mod claims;
 mod guest;
 mod listeners;
 mod owners;
+mod paths;
 mod route;
 mod served;
 mod service;
@@ -34,7 +35,7 @@ use seaway_model::{
     Config, Listener, Name, ObjectRef, Owner, Pool, PoolId,
     config::{FrontDoor as Settings, HostOwners, Opens, Routes},
     fact::HttpRoute,
-    load_balancer::{Certificate, HostPattern, Rule, TlsByName},
+    load_balancer::{Certificate, HostPattern, Match, Rule, TlsByName},
 };
 
 pub(crate) use self::view::why_not;
@@ -369,18 +370,23 @@ impl FrontDoor {
         self.owners.get_or_init(|| {
             let claims = self.guests.iter();
             let claims = claims.flat_map(|(rank, guest)| guest.hosts().map(|host| (rank.namespace(), host)));
-            Owners::of(&self.host_owners, claims)
+            let everywhere = self.guests.iter();
+            let everywhere = everywhere
+                .flat_map(|(rank, guest)| guest.everywhere().map(|asked| (rank.namespace(), asked)));
+            Owners::of(&self.host_owners, claims).with_paths(everywhere)
         })
     }
 
     /// Forgets whose names are, if a guest that changes may be a reason that they are somebody else's.
     fn owned_before(&mut self, before: Option<&Rank>, seated: Option<&(Rank, Guest)>) -> Option<Owners> {
         let left = before.and_then(|rank| Some((rank, self.guests.get(rank)?)));
-        let hosts = |it: Option<(&Rank, &Guest)>| -> BTreeSet<HostPattern> {
-            it.iter().flat_map(|(_, guest)| guest.hosts().cloned()).collect()
+        let claimed = |it: Option<(&Rank, &Guest)>| -> (BTreeSet<HostPattern>, BTreeSet<Match>) {
+            let hosts = it.iter().flat_map(|(_, guest)| guest.hosts().cloned()).collect();
+            (hosts, it.iter().flat_map(|(_, guest)| guest.everywhere().cloned()).collect())
         };
-        let (old, new) = (hosts(left), hosts(seated.map(|(rank, guest)| (rank, guest))));
-        let is_same = old == new && (old.is_empty() || before == seated.map(|(rank, _)| rank));
+        let (old, new) = (claimed(left), claimed(seated.map(|(rank, guest)| (rank, guest))));
+        let is_nothing = old.0.is_empty() && old.1.is_empty();
+        let is_same = old == new && (is_nothing || before == seated.map(|(rank, _)| rank));
         if is_same || !self.host_owners.are_kept() {
             return None;
         }
@@ -393,7 +399,9 @@ impl FrontDoor {
         let now = self.host_names();
         let differs = |rank: &Rank, guest: &Guest| {
             let namespace = rank.namespace();
+            let may = |owners: &Owners, claim: &Claim| owners.may_ask(namespace, claim.host(), claim.asked());
             guest.hosts().any(|host| before.may(namespace, host) != now.may(namespace, host))
+                || guest.claims.keys().any(|claim| may(before, claim) != may(now, claim))
         };
         let guests = self.guests.iter().filter(|(rank, guest)| differs(rank, guest));
         guests.map(|(_, guest)| guest.owner.clone()).collect()
@@ -401,7 +409,7 @@ impl FrontDoor {
 
     /// Whether a guest may have what it claims.
     fn may(&self, rank: &Rank, claim: &Claim) -> bool {
-        claim.host().is_none_or(|host| self.host_names().may(rank.namespace(), host))
+        self.host_names().may_ask(rank.namespace(), claim.host(), claim.asked())
     }
 
     /// The first who claims it and may have it.

@@ -38,6 +38,10 @@ impl Claim {
     pub(super) fn host(&self) -> Option<&HostPattern> {
         self.host.as_ref()
     }
+
+    pub(super) fn asked(&self) -> &Match {
+        &self.asked
+    }
 }
 
 /// `shop.example/cart`, as people would say it.

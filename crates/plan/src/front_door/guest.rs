@@ -132,6 +132,11 @@ impl Guest {
         self.rules.iter().flat_map(|rule| &rule.hosts).chain(through)
     }
 
+    /// What it asks for at all host names.
+    pub(super) fn everywhere(&self) -> impl Iterator<Item = &Match> {
+        self.claims.keys().filter(|it| it.host().is_none()).map(Claim::asked)
+    }
+
     /// It is there at all.
     pub(super) fn leads(&self) -> bool {
         !self.rules.is_empty() || self.through.is_some()

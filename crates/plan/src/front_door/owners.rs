@@ -9,6 +9,8 @@
 //!                                                  └─► certificates of others are not shown for it
 //! ```
 //!
+//! Paths without a host name have owners in the same way: paths.rs.
+//!
 //! A wildcard owns the names below it, but for those that were claimed before it. Older is the object, not its claim: an old
 //! object that begins to claim a name comes before a younger one that has it. Where that matters, the configuration lists.
 
@@ -23,7 +25,7 @@ use seaway_model::{
     load_balancer::{Action, HostPattern, Match, Rule, TlsByName},
 };
 
-use super::owner;
+use super::{owner, paths::PathOwners};
 use crate::certificates::{Certificates, covers};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub(super) struct Owners {
     by_host: HashMap<HostPattern, Whose>,
     /// Listed, or claimed by whoever may.
     taken: BTreeSet<HostPattern>,
+    /// Of those without a host name.
+    paths: PathOwners,
 }
 
 impl Owners {
@@ -69,6 +73,14 @@ impl Owners {
         owners
     }
 
+    /// Paths without a host name have owners, too.
+    pub(super) fn with_paths<'g>(self, claims: impl Iterator<Item = (&'g Name, &'g Match)>) -> Owners {
+        match self.are_kept && self.others != OtherHosts::Shared {
+            true => Owners { paths: PathOwners::of(claims), ..self },
+            false => self,
+        }
+    }
+
     pub(super) fn are_kept(&self) -> bool {
         self.are_kept
     }
@@ -92,8 +104,28 @@ impl Owners {
         }
     }
 
-    /// For people: whose a name is that somebody else claims.
-    pub(super) fn told(&self, host: &HostPattern) -> String {
+    /// Whether rules of a namespace may be for that, of that host name or of none.
+    pub(super) fn may_ask(&self, namespace: &Name, host: Option<&HostPattern>, asked: &Match) -> bool {
+        match host {
+            Some(host) => self.may(namespace, host),
+            None => self.paths.may(namespace, asked),
+        }
+    }
+
+    /// For people: whose it is, where somebody else claims it.
+    pub(super) fn told_of(
+        &self,
+        namespace: &Name,
+        host: Option<&HostPattern>,
+        asked: &Match,
+    ) -> Option<String> {
+        match host {
+            Some(host) => Some(self.told(host)),
+            None => self.paths.told(namespace, asked),
+        }
+    }
+
+    fn told(&self, host: &HostPattern) -> String {
         match self.whose(host) {
             Some(Whose::Listed(namespaces)) => {
                 let namespaces: Vec<&str> = namespaces.iter().map(Name::as_str).collect();
@@ -109,7 +141,18 @@ impl Owners {
     /// A rule as far as its namespace may have it.
     pub(super) fn allowed(&self, namespace: &Name, rule: &Arc<Rule>) -> Option<Arc<Rule>> {
         let may = |host: &HostPattern| self.may(namespace, host);
-        if !self.are_kept || rule.hosts.iter().all(may) {
+        if !self.are_kept {
+            return Some(rule.clone());
+        }
+        if rule.hosts.is_empty() {
+            let matches = self.paths.allowed(namespace, rule);
+            return match matches.len() == rule.matches.len() {
+                true => Some(rule.clone()),
+                false if matches.is_empty() => None,
+                false => Some(Arc::new(Rule { matches, ..Rule::clone(rule) })),
+            };
+        }
+        if rule.hosts.iter().all(may) {
             return Some(rule.clone());
         }
         let hosts: Vec<HostPattern> = rule.hosts.iter().filter(|it| may(it)).cloned().collect();

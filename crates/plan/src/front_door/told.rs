@@ -100,17 +100,20 @@ impl FrontDoor {
         lost
     }
 
-    /// Host names that belong to other namespaces, by the field that claims them.
+    /// Host names and paths that belong to other namespaces, by the field that claims them.
     fn refused(&self, rank: &Rank, guest: &Guest) -> Vec<Problem> {
         let mut by_field: BTreeMap<&Name, BTreeSet<String>> = BTreeMap::new();
         for (claim, field) in guest.claims.iter().filter(|(claim, _)| !self.may(rank, claim)) {
-            by_field.entry(field).or_default().extend(claim.host().map(|host| self.host_names().told(host)));
+            let told = self.host_names().told_of(rank.namespace(), claim.host(), claim.asked());
+            by_field.entry(field).or_default().extend(told);
         }
         let problem = |(field, told): (&Name, BTreeSet<String>)| {
             let told = told.into_iter().collect::<Vec<_>>().join("; ");
             let message = format!("{told}: requests for it are not sent to this object");
             let problem = Problem::new(guest.owner.object(), Reason::NotAllowed, message).at(field.clone());
-            problem.fix("Claim another host name, or have this namespace listed in frontDoor.hostOwners.")
+            problem.fix(
+                "Claim another host name or path, or have this namespace listed in frontDoor.hostOwners.",
+            )
         };
         by_field.into_iter().map(problem).collect()
     }

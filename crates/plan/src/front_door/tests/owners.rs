@@ -5,8 +5,8 @@ use std::sync::Arc;
 use seaway_model::{
     Change, Config, L4, ListenerId, Reason, Time,
     config::{FrontDoor, HostOwners, OtherHosts, Secrets},
-    fact::{HttpRoute, Secret, Service},
-    load_balancer::{Action, HostPattern, TlsByName},
+    fact::{FactRef, HttpRoute, Secret, Service},
+    load_balancer::{Action, HostPattern, PathMatch, TlsByName},
 };
 
 use super::{routes, scene::*};
@@ -89,6 +89,10 @@ fn the_namespace_that_claims_a_name_first_keeps_it_with_all_its_paths() {
     }
 }
 
+fn gone_of(route: &HttpRoute) -> Change {
+    Change::Gone(FactRef::Object(route.object()))
+}
+
 fn whose_of(route: &HttpRoute) -> seaway_model::Owner {
     seaway_model::Owner::Object { object: route.object(), uid: route.meta.uid.clone() }
 }
@@ -133,6 +137,45 @@ fn a_wildcard_owns_what_is_below_it_but_for_what_was_claimed_before() {
             assert_eq!((wide, narrow), (owned(&expected[0]), owned(&expected[1])), "{table:?}");
             assert_eq!(refused(&world), told, "{table:?}");
         }
+    }
+}
+
+/// Whose rules there are for all host names, in their order.
+fn everywhere(world: &World) -> Vec<String> {
+    let rules = listener(world).rules.clone();
+    let its = rules.iter().filter(|it| it.hosts.is_empty() && it.owner != crate::front_door::owner());
+    its.map(|it| it.owner.object().namespace.to_string()).collect()
+}
+
+#[test]
+fn the_namespace_that_claims_a_path_first_keeps_all_that_is_below_it() {
+    let (shop, evil) = (route("shop/web", 1, None, "/shop"), route("evil/login", 2, None, "/shop/login"));
+    let mut pattern = route("evil/pattern", 3, None, "/");
+    pattern.rules[0].matches[0].path = Some(PathMatch::Regex("/.*".into()));
+    let other = route("other/web", 4, None, "/other");
+    let told = [put_route(&shop), put_route(&evil), put_route(&pattern), put_route(&other)];
+    for backwards in [false, true] {
+        let mut told = told.to_vec();
+        if backwards {
+            told.reverse();
+        }
+        let mut world = world(first(), told.clone());
+        assert_eq!(everywhere(&world), ["shop", "other"]);
+        assert_eq!(refused(&world), ["evil", "evil"]);
+        let problem = world.problems().into_iter().find(|it| it.reason == Reason::NotAllowed).expect("told");
+        assert!(problem.message.contains("path /shop/login belongs to namespace shop"), "{problem}");
+        // With the claims of others, it may be anybody's.
+        world.apply(gone_of(&shop));
+        assert_eq!(everywhere(&world), ["evil", "other"]);
+        world.apply(gone_of(&other));
+        assert_eq!(everywhere(&world), ["evil", "evil"]);
+        world.apply(put_route(&shop));
+        assert_eq!(everywhere(&world), ["shop"]);
+    }
+    // A folder is one tenant's, and so is a front door whose names are shared.
+    for config in [kept(&[], OtherHosts::Shared), Config::default()] {
+        let world = world(config, told.clone());
+        assert_eq!(everywhere(&world).len(), 4);
     }
 }
 
