@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+pub use self::catalogue::REDIRECTED;
 use self::catalogue::attacks;
 use self::member::Members;
 use self::table::Table;
@@ -88,7 +89,7 @@ pub fn run(programs: &Programs, plan: &Plan) -> Result<bool> {
                     continue;
                 }
                 let times = round::Times::of(plan.is_trial);
-                let rate = 1_000.0 * plan.rate_scale;
+                let rate = 1_000.0 * attack.load() * plan.rate_scale;
                 let mut attempts = 1;
                 let outcome = loop {
                     let members = Members::start()?;

@@ -1,11 +1,14 @@
 //! The attacks: what hostile clients do, and at which listener.
 
+mod floods;
+
 use std::time::Duration;
 
+pub use self::floods::REDIRECTED;
 use super::hostile::bytes::{Bytes, client_hello};
 use super::hostile::h2::{GET, H2, POST, STREAM, Streams, fields};
 use super::hostile::{Script, TURN};
-use super::ports;
+use super::{HOSTILE, ports};
 use crate::contender::Contender;
 use crate::message::frames;
 
@@ -19,6 +22,8 @@ pub enum Shared {
     Udp,
     /// The member itself is what misbehaves: only others are measured.
     Failing,
+    /// More than the contender can do, of a Service at that port: others are measured, who ask for a third of a core.
+    Flood(u16),
 }
 
 pub struct Attack {
@@ -40,8 +45,25 @@ impl Attack {
     }
 
     pub fn is_of(&self, contender: Contender) -> bool {
-        // HAProxy does not balance UDP.
-        self.shared != Shared::Udp || contender != Contender::Haproxy
+        match contender {
+            // It does not balance UDP.
+            Contender::Haproxy => self.shared != Shared::Udp && !self.is_flood(),
+            Contender::Nginx => !self.is_flood(),
+            _ => true,
+        }
+    }
+
+    pub fn is_flood(&self) -> bool {
+        matches!(self.shared, Shared::Flood(_))
+    }
+
+    pub fn connections(&self) -> usize {
+        if self.is_flood() { floods::CONNECTIONS } else { HOSTILE }
+    }
+
+    /// What honest clients ask, relative to other attacks.
+    pub fn load(&self) -> f64 {
+        if self.is_flood() { floods::LOAD } else { 1.0 }
     }
 }
 
@@ -55,6 +77,7 @@ impl Shared {
             Self::Tcp => ports::TCP,
             Self::Udp => ports::UDP,
             Self::Failing => ports::FAILING,
+            Self::Flood(port) => port,
         }
     }
 }
@@ -63,7 +86,11 @@ const ALL: u32 = u32::MAX;
 const SLOWLY: Duration = Duration::from_millis(100);
 
 fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: bench.example\r\n\r\n")
+    request_for("bench.example", path)
+}
+
+fn request_for(host: &str, path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")
 }
 
 fn streams(method: u8, path: &str, more: &[(&str, &str)]) -> Streams {
@@ -107,6 +134,10 @@ fn anew(opening: Vec<u8>, stays: Duration) -> Script {
 }
 
 pub fn attacks() -> Vec<Attack> {
+    single().into_iter().chain(floods::floods()).collect()
+}
+
+fn single() -> Vec<Attack> {
     let reset = [
         frame(frames::HEADERS, frames::END_HEADERS | frames::END_STREAM, STREAM, &fields(GET, "/ok/0", &[])),
         frame(frames::RST_STREAM, 0, STREAM, &8_u32.to_be_bytes()),

@@ -16,6 +16,10 @@ pub const UDP: u16 = 9541;
 pub const OTHER: u16 = 9551;
 /// HTTP to the member that answers badly.
 pub const FAILING: u16 = 9561;
+/// TCP of a Service that has no member: what is asked there costs nobody but the contender.
+pub const NO_MEMBER_TCP: u16 = 9592;
+/// The front door, with one host name that is redirected, and a route that has all regular expressions that a namespace may have.
+pub const EXPRESSIONS: u16 = 9593;
 const HTTP_LOOPS: u16 = 9571;
 const TCP_LOOPS: u16 = 9581;
 const DESYNC: u16 = 9601;

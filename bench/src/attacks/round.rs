@@ -57,8 +57,9 @@ pub struct Outcome {
     /// Percent of a core that clients and members ran during the attack: much more than the half, and they are what is
     /// measured.
     pub generator: f64,
-    /// The same of the contender.
+    /// The same of the contender, during the attack and before it.
     pub contender: f64,
+    pub contender_quiet: f64,
     /// Of the whole round, percent of the time: contender and honest clients waited for their cores, and others were on
     /// these cores.
     pub queued: f64,
@@ -101,13 +102,14 @@ pub fn measure(
     let (all, all_own) = (Look::take(&processes)?, own_time());
     let first = (now(), now() + nanos(times.quiet));
     ask_until(&epoll, &mut sets, first.1, || {})?;
+    let calm = Look::take(&processes)?.since(&all);
     let before = resident(&processes);
     ensure!(before > 0, "the contender ended:\n{}", running.last_words());
     let mut peak = before;
 
     let come = now();
     let ramp = attack.script.ramp(times.is_trial);
-    let foes = Foes::launch(&attack.script, to(attack.port(contender)), HOSTILE, ramp);
+    let foes = Foes::launch(&attack.script, to(attack.port(contender)), attack.connections(), ramp);
     ask_until(&epoll, &mut sets, come + nanos(ramp) * 4 / 3, || peak = peak.max(resident(&processes)))?;
     let look = Look::take(&processes)?;
     let own = own_time();
@@ -137,6 +139,7 @@ pub fn measure(
         ended,
         generator: own / spent.wall * 100.0,
         contender: spent.task / spent.wall * 100.0,
+        contender_quiet: calm.task / calm.wall * 100.0,
         queued: (all.queued + all.generator_queued) / all.wall * 100.0,
         foreign: (all.both_busy - all.task - all_own).max(0.0) / all.wall * 100.0,
     })
@@ -146,6 +149,7 @@ fn shared(epoll: &Epoll, shared: Shared, to: SocketAddrV4) -> Result<Option<Box<
     Ok(match shared {
         Shared::Failing => None,
         Shared::Udp => Some(Box::new(Datagrams::open(epoll, honest::SET, to)?)),
+        Shared::Flood(_) => None,
         _ => Some(Box::new(Requests::new(to, shared == Shared::Tls))),
     })
 }

@@ -12,7 +12,7 @@ use crate::{
     running::{Refusal, RunningListener},
     shared::Shared,
     sys::{self, KernelAddress},
-    worker::{Kind, Slab, Token, Turn},
+    worker::{Kind, Lane, Slab, Token, Turn},
 };
 
 pub(crate) struct Doors {
@@ -34,9 +34,13 @@ struct Door {
     /// How many are let in per event. One, unless more keep waiting: asking in vain is the dearest answer.
     burst: u32,
     last_turn: u64,
+    /// Its clients are let in among what others have to do.
+    waits: bool,
 }
 
 const MOST_AT_ONCE: u32 = 64;
+/// Where others have much to do, too.
+const MOST_BESIDE_OTHERS: u32 = 4;
 /// Milliseconds between attempts to let somebody in while nobody leaves.
 const REOPEN_AFTER: u64 = 100;
 
@@ -72,7 +76,7 @@ impl Doors {
             tracing::error!(listener = %listener.at, worker = turn.worker, %error, "a listener cannot be watched");
             return;
         }
-        self.doors.insert(Door { listener, socket, burst: 1, last_turn: 0 });
+        self.doors.insert(Door { listener, socket, burst: 1, last_turn: 0, waits: false });
     }
 
     /// Those of these listeners.
@@ -96,11 +100,23 @@ impl Doors {
         }
     }
 
+    /// Whose door it is, if it is still there.
+    pub(crate) fn lane(&mut self, token: Token) -> Option<Lane> {
+        self.doors.of_generation(token.index(), token.generation()).map(|door| door.listener.lane)
+    }
+
+    /// It waits for its turn; `false`: as it did before.
+    pub(crate) fn wait(&mut self, index: u32) -> bool {
+        self.doors.get_mut(index).is_some_and(|door| !std::mem::replace(&mut door.waits, true))
+    }
+
     /// How many may come in now.
     pub(crate) fn burst(&mut self, token: Token, turn: &Turn) -> u32 {
         let Some(door) = self.doors.of_generation(token.index(), token.generation()) else { return 0 };
         let waited_on = door.last_turn + 1 == turn.number;
-        door.burst = if waited_on { (door.burst * 2).min(MOST_AT_ONCE) } else { 1 };
+        door.waits = false;
+        let most = if turn.is_contended() { MOST_BESIDE_OTHERS } else { MOST_AT_ONCE };
+        door.burst = if waited_on { (door.burst * 2).min(most) } else { 1 };
         door.last_turn = turn.number;
         door.burst
     }

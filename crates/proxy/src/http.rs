@@ -28,7 +28,6 @@
 mod answer;
 mod arrival;
 mod ask;
-mod backlog;
 mod believed;
 mod cors;
 mod end;
@@ -45,6 +44,7 @@ mod many;
 mod marks;
 mod mirror;
 mod multi;
+mod own;
 mod pour;
 mod question;
 mod record;
@@ -73,15 +73,15 @@ use seaway_model::L4;
 
 pub(crate) use self::marks::Mark;
 use self::{
-    backlog::Budget,
-    hall::{Begun, Hall, Own, Runnable},
+    hall::{Begun, Hall, Runnable},
+    own::Own,
 };
 use crate::{
     doors::{Admission, Newcomer},
     running::{Refusal, RunningListener},
     shared::Shared,
     sys::{self, Event},
-    worker::{Command, Kind, Link, Slab, Source, Token, Turn, Wheel},
+    worker::{Budget, Command, Kind, Link, Slab, Source, Token, Turn, Wheel},
 };
 
 pub(crate) struct Http {
@@ -101,6 +101,33 @@ struct Task {
 impl Http {
     pub(crate) fn new(turn: &Turn) -> Http {
         Http { hall: Hall::new(turn), tasks: Slab::default(), wheel: Wheel::new(turn.now) }
+    }
+
+    /// Something was too much for the turn before.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.hall.has_backlog()
+    }
+
+    /// At once, or among the others who have much to do.
+    fn come(&mut self, token: Token, turn: &mut Turn) {
+        let lane = self.hall.doors().lane(token);
+        let Some(lane) = lane else { return };
+        if !turn.must_wait(lane) {
+            return self.accept(token, turn);
+        }
+        if self.hall.doors().wait(token.index()) {
+            self.hall.postpone(lane, token.index() as usize, Runnable::Door(token));
+        }
+    }
+
+    fn happen(&mut self, index: u32, turn: &mut Turn) {
+        let Some(task) = self.tasks.get_mut(index) else { return };
+        if !turn.must_wait(task.own.lane()) {
+            return self.run(index);
+        }
+        if !task.own.is_woken() {
+            self.hall.postpone(task.own.lane(), task.own.client(), Runnable::Woken(index));
+        }
     }
 
     fn accept(&mut self, token: Token, turn: &mut Turn) {
@@ -140,45 +167,66 @@ impl Http {
     }
 
     /// Lets tasks go on that others have woken, and those that others have begun. Where they are too many, the rest goes
-    /// on in later turns, one of each client at a time, and what is woken by new events goes first: thousands of streams
-    /// that begin or end at once delay nobody else.
-    fn run_runnable(&mut self) {
-        let mut fresh = Budget::of(MOST_IN_A_TURN);
-        while fresh.is_left()
-            && let Some(runnable) = self.hall.next_runnable()
-        {
-            self.go_on(runnable);
-            fresh.spend();
-        }
-        while let Some(runnable) = self.hall.next_runnable() {
-            let client = match &runnable {
-                Runnable::Woken(index) => self.tasks.get_mut(*index).map(|task| task.own.client()),
-                Runnable::Begun((own, _)) => Some(own.client()),
-            };
-            // One that has ended meanwhile is woken in vain.
-            if let Some(client) = client {
-                self.hall.postpone(client, runnable);
+    /// on in later turns, as is fair, and what is woken by new events goes first: thousands of streams that begin or end at
+    /// once delay nobody else.
+    fn run_runnable(&mut self, turn: &mut Turn) {
+        if !turn.is_contended() {
+            let mut fresh = Budget::of(MOST_IN_A_TURN);
+            while fresh.is_left()
+                && let Some(runnable) = self.hall.next_runnable()
+            {
+                self.go_on(runnable, turn);
+                fresh.spend();
             }
         }
-        let mut older = Budget::of(MOST_IN_A_TURN);
+        while let Some(runnable) = self.hall.next_runnable() {
+            let of = match &runnable {
+                Runnable::Woken(index) => {
+                    self.tasks.get_mut(*index).map(|it| (it.own.lane(), it.own.client()))
+                }
+                Runnable::Begun((own, _)) => Some((own.lane(), own.client())),
+                Runnable::Door(_) => None,
+            };
+            // One that has ended meanwhile is woken in vain.
+            if let Some((lane, client)) = of {
+                self.hall.postpone(lane, client, runnable);
+            }
+        }
+        let is_contended = turn.is_contended();
+        let mut older = if is_contended { Budget::timed() } else { Budget::of(MOST_IN_A_TURN) };
         while older.is_left()
-            && let Some(runnable) = self.hall.next_of_backlog()
+            && let Some((lane, runnable)) = self.hall.next_of_backlog()
         {
-            self.go_on(runnable);
-            older.spend();
+            self.go_on(runnable, turn);
+            match is_contended {
+                true => self.hall.charge(lane, older.spend_time()),
+                // A single one is charged nothing: reading the clock costs as much as a short task.
+                false => older.spend(),
+            }
         }
     }
 
-    fn go_on(&mut self, runnable: Runnable) {
+    fn go_on(&mut self, runnable: Runnable, turn: &mut Turn) {
         match runnable {
             Runnable::Woken(index) => self.run(index),
             Runnable::Begun(task) => self.begin(task),
+            Runnable::Door(token) => self.accept(token, turn),
         }
     }
 
-    fn run_unfinished(&mut self) {
+    fn run_unfinished(&mut self, turn: &Turn) {
         // Those that run may have more to do again, in the next turn.
         let mut budget = Budget::of(self.hall.unfinished());
+        if turn.is_contended() {
+            for _ in 0..self.hall.unfinished() {
+                let Some(index) = self.hall.next_unfinished() else { return };
+                let Some(task) = self.tasks.get_mut(index) else { continue };
+                if !task.own.is_woken() {
+                    self.hall.postpone(task.own.lane(), task.own.client(), Runnable::Woken(index));
+                }
+            }
+            return;
+        }
         while budget.is_left()
             && let Some(index) = self.hall.next_unfinished()
         {
@@ -302,10 +350,11 @@ impl Source for Http {
     fn event(&mut self, token: Token, event: Event, turn: &mut Turn) {
         self.hall.set_now(turn.now);
         if token.kind() == Kind::HttpListener {
-            return self.accept(token, turn);
+            return self.come(token, turn);
         }
+        // It is noted in its own turn: see `Ready::note`.
         if let Some(task) = self.hall.note(token, event) {
-            self.run(task);
+            self.happen(task, turn);
         }
     }
 
@@ -339,13 +388,13 @@ impl Source for Http {
 
     fn tick(&mut self, turn: &mut Turn) {
         self.hall.set_now(turn.now);
-        self.run_unfinished();
+        self.run_unfinished(turn);
         if self.hall.memory.evict(turn.now) > 0 {
             self.run_evicted();
         }
         self.expire(turn.now);
         self.sweep(turn.now);
-        self.run_runnable();
+        self.run_runnable(turn);
         self.hall.tick(turn);
     }
 

@@ -25,7 +25,7 @@ use crate::{
     reach::Cursors,
     running::{Refusal, RunningListener},
     sys::{self, Event},
-    worker::{Command, Kind, Link, Slab, Source, Sweeps, Token, Turn, Wheel},
+    worker::{Budget, Command, Fair, Kind, Link, Slab, Source, Sweeps, Token, Turn, Wheel},
 };
 
 pub(crate) struct Tcp {
@@ -34,9 +34,19 @@ pub(crate) struct Tcp {
     wheel: Wheel,
     /// Had more to move than is fair in one turn.
     unfinished: Vec<Token>,
+    /// What is done as is fair, where others have much to do, too.
+    waiting: Fair<Waiting>,
     pipes: Pipes,
     cursors: Cursors,
     sweeps: Sweeps,
+}
+
+enum Waiting {
+    /// With how many members had been tried by then.
+    Event(Token, Event, usize),
+    Unfinished(Token),
+    /// Clients wait there.
+    Door(Token),
 }
 
 impl Tcp {
@@ -46,9 +56,66 @@ impl Tcp {
             connections: Slab::default(),
             wheel: Wheel::new(sys::millis()),
             unfinished: Vec::new(),
+            waiting: Fair::default(),
             pipes: Pipes::default(),
             cursors: Cursors::new(worker),
             sweeps: Sweeps::default(),
+        }
+    }
+
+    /// Something was too much for the turn before.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// At once, or among the others who have much to do.
+    fn happen(&mut self, token: Token, event: Event, turn: &mut Turn) {
+        let (index, _) = Side::of(token.index());
+        let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
+        let lane = connection.listener.lane;
+        if !turn.must_wait(lane) {
+            return self.connection_event(token, event, turn);
+        }
+        let waiting = Waiting::Event(token, event, connection.tried());
+        self.waiting.push(lane, index as usize, waiting);
+    }
+
+    fn come(&mut self, token: Token, turn: &mut Turn) {
+        let Some(lane) = self.doors.lane(token) else { return };
+        if !turn.must_wait(lane) {
+            return self.accept(token, turn);
+        }
+        if self.doors.wait(token.index()) {
+            self.waiting.push(lane, usize::MAX - token.index() as usize, Waiting::Door(token));
+        }
+    }
+
+    fn run_waiting(&mut self, turn: &mut Turn) {
+        let mut budget = Budget::timed();
+        while budget.is_left()
+            && let Some((lane, waiting)) = self.waiting.pop()
+        {
+            match waiting {
+                Waiting::Event(token, event, tried) => {
+                    let (index, side) = Side::of(token.index());
+                    let connection = self.connections.of_generation(index, token.generation());
+                    // It may be of a member that was given up meanwhile.
+                    if connection.is_some_and(|it| side == Side::Client || it.tried() == tried) {
+                        self.connection_event(token, event, turn);
+                    }
+                }
+                Waiting::Unfinished(token) => self.finish(token, turn),
+                Waiting::Door(token) => self.accept(token, turn),
+            }
+            self.waiting.charge(lane, budget.spend_time());
+        }
+    }
+
+    fn finish(&mut self, token: Token, turn: &mut Turn) {
+        let (index, side) = Side::of(token.index());
+        if let Some(connection) = self.connections.of_generation(index, token.generation()) {
+            connection.unfinished = false;
+            self.relay(index, side, turn);
         }
     }
 
@@ -184,9 +251,9 @@ fn links(connections: &mut Slab<Connection>) -> impl FnMut(u32, &mut dyn FnMut(&
 impl Source for Tcp {
     fn event(&mut self, token: Token, event: Event, turn: &mut Turn) {
         if token.kind() == Kind::Connection {
-            self.connection_event(token, event, turn);
+            self.happen(token, event, turn);
         } else {
-            self.accept(token, turn);
+            self.come(token, turn);
         }
     }
 
@@ -214,11 +281,17 @@ impl Source for Tcp {
 
     fn tick(&mut self, turn: &mut Turn) {
         for token in std::mem::take(&mut self.unfinished) {
-            let (index, side) = Side::of(token.index());
-            if let Some(connection) = self.connections.of_generation(index, token.generation()) {
-                connection.unfinished = false;
-                self.relay(index, side, turn);
+            if !turn.is_contended() {
+                self.finish(token, turn);
+                continue;
             }
+            let (index, _) = Side::of(token.index());
+            if let Some(connection) = self.connections.of_generation(index, token.generation()) {
+                self.waiting.push(connection.listener.lane, index as usize, Waiting::Unfinished(token));
+            }
+        }
+        if !self.waiting.is_empty() {
+            self.run_waiting(turn);
         }
         self.expire(turn);
         self.sweep(turn);
@@ -226,7 +299,7 @@ impl Source for Tcp {
     }
 
     fn patience(&self, now: u64) -> Option<u64> {
-        if !self.unfinished.is_empty() {
+        if !self.unfinished.is_empty() || self.is_behind() {
             return Some(0);
         }
         let patiences = [self.wheel.patience(now), self.sweeps.patience(now), self.doors.patience(now)];

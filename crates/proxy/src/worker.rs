@@ -6,6 +6,8 @@
 //!       └─────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
+mod budget;
+mod fair;
 mod slab;
 mod sweeps;
 mod token;
@@ -20,6 +22,8 @@ use std::{
 
 use seaway_watchdog::{Heartbeat, Part};
 
+pub(crate) use budget::Budget;
+pub(crate) use fair::{Fair, Lane};
 pub(crate) use slab::Slab;
 pub(crate) use sweeps::Sweeps;
 pub(crate) use token::{Kind, Token};
@@ -61,6 +65,47 @@ pub(crate) struct Turn {
     pub(crate) buffer: Box<[u8]>,
     pub(crate) worker: usize,
     pub(crate) shared: Arc<Shared>,
+    /// More events came than one can wait for.
+    crowded: bool,
+    /// Whose the last event was, and in which turn it was another's than the one before.
+    lane: Lane,
+    mixed: u64,
+}
+
+/// More events at once than these, and it matters who is first.
+const CROWD: usize = 8;
+/// Turns in which only one had events, before the worker is all its own.
+const ALONE: u64 = 16;
+
+impl Turn {
+    pub(crate) fn new(worker: usize, epoll: Arc<Epoll>, buffer: Box<[u8]>, shared: Arc<Shared>) -> Turn {
+        let now = sys::millis();
+        Turn {
+            now,
+            number: 0,
+            epoll,
+            buffer,
+            worker,
+            shared,
+            crowded: false,
+            lane: Lane::default(),
+            mixed: 0,
+        }
+    }
+
+    /// Something is to be done for that load balancer. `true`: others have a lot to do, too, so it takes its place among
+    /// them (see [`Fair`]); else it is done at once.
+    pub(crate) fn must_wait(&mut self, lane: Lane) -> bool {
+        if self.lane != lane {
+            self.lane = lane;
+            self.mixed = self.number;
+        }
+        self.is_contended()
+    }
+
+    pub(crate) fn is_contended(&self) -> bool {
+        self.crowded && self.number.saturating_sub(self.mixed) < ALONE
+    }
 }
 
 #[derive(Clone)]
@@ -136,7 +181,7 @@ impl Worker {
         let alarm = Alarm::new()?;
         epoll.watch_edges(alarm.fd(), Token::new(Kind::Alarm, 0, 0).into())?;
         let buffer = vec![0; BUFFER].into_boxed_slice();
-        let turn = Turn { now: sys::millis(), number: 0, epoll, buffer, worker: index, shared };
+        let turn = Turn::new(index, epoll, buffer, shared);
         Ok(Worker { mailbox, alarm, turn, heartbeat: None })
     }
 
@@ -164,6 +209,7 @@ impl Worker {
             self.heartbeat.iter().for_each(Heartbeat::beat);
             self.turn.now = sys::millis();
             self.turn.number += 1;
+            self.turn.crowded = events.len() > CROWD || self.turn.crowded && sources.are_behind();
             let mut only_datagrams = true;
             for index in 0..events.len() {
                 let event = events.at(index);
@@ -221,6 +267,11 @@ impl Worker {
 impl Sources {
     fn new(turn: &Turn) -> Sources {
         Sources { tcp: Tcp::new(turn.worker), udp: Udp::new(turn.worker, turn.now), http: Http::new(turn) }
+    }
+
+    /// Some work was too much for the turn before.
+    fn are_behind(&self) -> bool {
+        self.tcp.is_behind() || self.http.is_behind()
     }
 
     fn all(&mut self) -> [&mut dyn Source; 3] {

@@ -7,8 +7,12 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::super::certificate::Certificate;
-use super::{ENDING_TLS, MANIFESTS, SPEAKING_HTTP, Service, prepare, secret, service};
+use super::{CONFIG, ENDING_TLS, MANIFESTS, SPEAKING_HTTP, Service, prepare, secret, service};
+use crate::attacks::REDIRECTED;
 use crate::attacks::ports::{self, Loop};
+
+/// What one namespace may have in a cluster.
+const EXPRESSIONS: usize = 64;
 
 pub fn write(folder: &Path, certificate: &Certificate) -> Result<()> {
     prepare(folder)?;
@@ -25,6 +29,10 @@ pub fn write(folder: &Path, certificate: &Certificate) -> Result<()> {
     put(Service { name: "udp", listen: ports::UDP, ..udp }, ports::SHARED_MEMBER);
     put(Service { name: "other", listen: ports::OTHER, ..http }, ports::OTHER_MEMBER);
     put(Service { name: "failing", listen: ports::FAILING, ..http }, ports::FAILING_MEMBER);
+    let mut alone = |one: Service<'_>| service(&mut text, &one, &[]);
+    alone(Service { name: "no-member-tcp", listen: ports::NO_MEMBER_TCP, annotation: "", ..http });
+    text += &expressions();
+    let mut put = |one: Service<'_>, member: Ipv4Addr| service(&mut text, &one, &[member.to_string()]);
     for (index, port) in ports::desync().enumerate() {
         let name = format!("desync-{index}");
         let port_of_member = ports::desync_member(index).port();
@@ -37,5 +45,26 @@ pub fn write(folder: &Path, certificate: &Certificate) -> Result<()> {
             put(Service { name: &name, listen, port: next, annotation, ..http }, Ipv4Addr::LOCALHOST);
         }
     }
+    let door = format!(
+        "{CONFIG}frontDoor:\n  enabled: true\n  addresses: [127.0.0.1]\n  port: {}\n  services: annotated\n",
+        ports::EXPRESSIONS
+    );
+    fs::write(folder.join("seaway.yaml"), door).context("cannot write seaway.yaml")?;
     fs::write(folder.join(MANIFESTS).join("attacks.yaml"), text).context("cannot write manifests")
+}
+
+/// None of which matches what is asked.
+fn expressions() -> String {
+    let matches: String = (0..EXPRESSIONS)
+        .map(|at| {
+            format!("    - path: {{type: RegularExpression, value: \"/(a|b|[a-f])*(x|y){{1,20}}{at}.*\"}}\n")
+        })
+        .collect();
+    format!(
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata:\n  name: expressions\nspec:\n  rules:\n  \
+         - matches:\n{matches}    backendRefs:\n    - name: http\n      port: {}\n---\n\
+         apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata:\n  name: redirected\nspec:\n  hostnames: \
+         [{REDIRECTED}]\n  rules:\n  - filters:\n    - type: RequestRedirect\n      requestRedirect: {{scheme: https}}\n---\n",
+        ports::HTTP
+    )
 }

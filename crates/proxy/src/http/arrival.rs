@@ -20,15 +20,8 @@ use seaway_wire::{
 };
 
 use super::{
-    end::End,
-    exchange,
-    hall::{Hall, Own},
-    heads::Told,
-    scratch::Scratch,
-    serve::Client,
-    session::Session,
-    stream::Stream,
-    streams,
+    end::End, exchange, hall::Hall, heads::Told, own::Own, scratch::Scratch, serve::Client, session::Session,
+    stream::Stream, streams,
 };
 use crate::{
     doors::Newcomer,

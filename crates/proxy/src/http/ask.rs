@@ -5,16 +5,8 @@ use std::{future::poll_fn, io, net::IpAddr, os::fd::AsFd, rc::Rc, sync::Arc, tas
 use seaway_wire::http::{Limits, Reading};
 
 use super::{
-    arrival::Who,
-    end::End,
-    exchange::Short,
-    flow::Broken,
-    hall::{Hall, Own},
-    reuse::NextUse,
-    scratch::Scratch,
-    serve::Client,
-    session::Session,
-    stream::Stream,
+    arrival::Who, end::End, exchange::Short, flow::Broken, hall::Hall, own::Own, reuse::NextUse,
+    scratch::Scratch, serve::Client, session::Session, stream::Stream,
 };
 use crate::{
     reach,

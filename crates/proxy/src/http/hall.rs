@@ -1,7 +1,7 @@
 //! What the tasks of one worker share. All of it is of this thread alone: a `RefCell` is never borrowed over an await.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell, RefMut},
+    cell::{Cell, RefCell, RefMut},
     collections::VecDeque,
     future::{Future, poll_fn},
     io,
@@ -10,12 +10,13 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::Poll,
+    time::Duration,
 };
 
 use super::{
-    backlog::Backlog,
     identity::Identities,
     kept::Kept,
+    own::{NOWHERE, Own},
     scratch::Scratch,
     stream::{Ready, Stream},
     trunk::Trunks,
@@ -26,10 +27,10 @@ use crate::{
     memory::{ConnectionMemory, WorkerMemory},
     pipes::Pipes,
     reach::Cursors,
-    running::{RunningListener, RunningMember},
+    running::RunningMember,
     shared::Shared,
     sys::{Epoll, Event},
-    worker::{Kind, Slab, Sweeps, Token, Turn},
+    worker::{Fair, Kind, Lane, Slab, Sweeps, Token, Turn},
 };
 
 pub(super) struct Hall {
@@ -65,7 +66,7 @@ pub(super) struct Hall {
     /// Tasks that others have woken or begun since the last turn, in that order.
     runnable: RefCell<VecDeque<Runnable>>,
     /// Those that were too many for their turn.
-    backlog: RefCell<Backlog<Runnable>>,
+    backlog: RefCell<Fair<Runnable>>,
 }
 
 /// A task that has no place yet.
@@ -76,30 +77,10 @@ pub(super) enum Runnable {
     Woken(u32),
     /// Another task began it.
     Begun(Begun),
+    /// Clients wait there.
+    Door(Token),
 }
 
-/// What is known of a task from outside.
-pub(super) struct Own {
-    index: Cell<u32>,
-    is_woken: Cell<bool>,
-    deadline: Cell<u64>,
-    /// `None`: of the worker itself.
-    listener: Option<Arc<RunningListener>>,
-    member: RefCell<Option<Arc<RunningMember>>>,
-    /// The member for which it waits, by its place in memory.
-    waits_at: Cell<Option<usize>>,
-    /// Of the client connection that ends with this task.
-    memory: OnceCell<Rc<ConnectionMemory>>,
-    /// The client whose stream this is, by the place of its memory.
-    client: Option<usize>,
-    /// When it began, or was last led to a member.
-    engaged: Cell<u64>,
-    /// How often what it is about has come through here.
-    passes: u8,
-}
-
-/// Its task has no place yet.
-const NOWHERE: u32 = u32::MAX;
 /// Bytes of buffers that wait for a request; more than these are given back.
 const MOST_ON_SHELF: usize = 1 << 20;
 /// And each is no larger: who gets it next is charged with it.
@@ -108,107 +89,6 @@ const PAGE: usize = 32 << 10;
 const MOST_SHEETS: usize = 16;
 /// What waits in one turn of a connection is seldom more.
 const SHEET: usize = 32 << 10;
-
-impl Own {
-    pub(super) fn new(listener: Option<Arc<RunningListener>>, now: u64) -> Own {
-        Own {
-            index: Cell::new(NOWHERE),
-            is_woken: Cell::new(false),
-            deadline: Cell::new(u64::MAX),
-            listener,
-            member: RefCell::new(None),
-            waits_at: Cell::new(None),
-            memory: OnceCell::new(),
-            client: None,
-            engaged: Cell::new(now),
-            passes: 0,
-        }
-    }
-
-    pub(super) fn passed(mut self, passes: u8) -> Own {
-        self.passes = passes;
-        self
-    }
-
-    /// A stream of that client.
-    pub(super) fn of_client(mut self, memory: &Rc<ConnectionMemory>) -> Own {
-        self.client = Some(Rc::as_ptr(memory) as usize);
-        self
-    }
-
-    /// All tasks of one client have the same; what has no client is one by itself.
-    pub(super) fn client(&self) -> usize {
-        let whole = || self.memory.get().map(|memory| Rc::as_ptr(memory) as usize);
-        self.client.or_else(whole).unwrap_or(std::ptr::from_ref(self) as usize)
-    }
-
-    pub(super) fn passes(&self) -> u8 {
-        self.passes
-    }
-
-    /// When too much is held, this task may be the one that has to end.
-    pub(super) fn hold(&self, memory: Rc<ConnectionMemory>) {
-        // A task has one client at most.
-        let _ = self.memory.set(memory);
-    }
-
-    /// It waits there from now on, or nowhere; `true`: it did not before.
-    pub(super) fn waits_at(&self, place: Option<usize>) -> bool {
-        self.waits_at.replace(place) != place
-    }
-
-    pub(super) fn is_waiting_at(&self, place: usize) -> bool {
-        self.waits_at.get() == Some(place)
-    }
-
-    /// It has to end: it holds too much.
-    pub(super) fn is_evicted(&self) -> bool {
-        self.memory.get().is_some_and(|memory| memory.is_evicted())
-    }
-
-    /// Where its task is.
-    pub(super) fn index(&self) -> u32 {
-        self.index.get()
-    }
-
-    pub(super) fn sit(&self, index: u32) {
-        self.index.set(index);
-    }
-
-    pub(super) fn deadline(&self) -> u64 {
-        self.deadline.get()
-    }
-
-    pub(super) fn set_deadline(&self, at: u64) {
-        self.deadline.set(at);
-    }
-
-    /// Counts as one that is open on this member, until another or none is named.
-    pub(super) fn engage(&self, member: Option<Arc<RunningMember>>) {
-        if let Some(member) = &member {
-            member.engage();
-        }
-        if let Some(before) = self.member.replace(member) {
-            before.disengage();
-        }
-    }
-
-    /// When its time to finish is over, if its listener was closed, or its member leaves.
-    pub(super) fn drained_at(&self) -> Option<u64> {
-        let listener = self.listener.as_ref()?;
-        let member = self.member.borrow().as_ref().and_then(|member| member.leaving_since());
-        let since = [member.map(|since| since.max(self.engaged.get())), listener.closed_at()];
-        let since = since.into_iter().flatten().min()?;
-        let drain = listener.tuned().listener.timeouts.drain.as_millis() as u64;
-        Some(since.saturating_add(drain))
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        self.engage(None);
-    }
-}
 
 impl Hall {
     pub(super) fn new(turn: &Turn) -> Rc<Hall> {
@@ -324,12 +204,20 @@ impl Hall {
     }
 
     /// It goes on in a later turn.
-    pub(super) fn postpone(&self, client: usize, runnable: Runnable) {
-        self.backlog.borrow_mut().push(client, runnable);
+    pub(super) fn postpone(&self, lane: Lane, client: usize, runnable: Runnable) {
+        self.backlog.borrow_mut().push(lane, client, runnable);
     }
 
-    pub(super) fn next_of_backlog(&self) -> Option<Runnable> {
+    pub(super) fn next_of_backlog(&self) -> Option<(Lane, Runnable)> {
         self.backlog.borrow_mut().pop()
+    }
+
+    pub(super) fn charge(&self, lane: Lane, time: Duration) {
+        self.backlog.borrow_mut().charge(lane, time);
+    }
+
+    pub(super) fn has_backlog(&self) -> bool {
+        !self.backlog.borrow().is_empty()
     }
 
     /// Their clients are gone. Tasks hold the hall, and so would never end.

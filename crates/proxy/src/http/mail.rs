@@ -5,8 +5,8 @@ use std::{collections::VecDeque, rc::Rc};
 use seaway_wire::http2::Reason;
 
 use super::{
-    hall::Own,
     many::{CROWD, PIECE},
+    own::Own,
 };
 use crate::memory::Reservation;
 

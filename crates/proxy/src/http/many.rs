@@ -16,8 +16,9 @@ use std::{
 use seaway_wire::http2::{Asked, Connection, Heard, Key, Ours, Reason};
 
 use super::{
-    hall::{Hall, Own},
+    hall::Hall,
     mail::{Head, Mail},
+    own::Own,
     scratch::Scratch,
     serve::LINGER,
     stream::Stream,

@@ -11,7 +11,8 @@ use super::{
     arrival::Who,
     ask::{choose, connect},
     end::End,
-    hall::{Hall, Own},
+    hall::Hall,
+    own::Own,
     scratch::Scratch,
     serve::Client,
 };

@@ -14,10 +14,10 @@ use seaway_wire::{
 
 use super::{
     answer::Answer,
-    hall::Own,
     heads::{Changes, Onward},
     mail::Head,
     many::{FIRST_WINDOW, Many},
+    own::Own,
     scratch::Buffer,
     switch::is_of_handshake,
     trunk::Place,

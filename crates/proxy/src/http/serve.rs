@@ -18,7 +18,8 @@ use super::{
     end::End,
     exchange::{self, After},
     flow::Flow,
-    hall::{Hall, Own},
+    hall::Hall,
+    own::Own,
     scratch::{Buffer, Scratch},
     streams,
 };

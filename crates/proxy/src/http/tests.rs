@@ -96,8 +96,7 @@ impl ByHand {
         };
         let running = Arc::new(RunningListener::new(LbKey::Whole, at, listener.id(), tuned));
         let epoll = Arc::new(Epoll::new().unwrap());
-        let mut turn =
-            Turn { now: sys::millis(), number: 0, epoll, buffer: Box::default(), worker: 0, shared };
+        let mut turn = Turn::new(0, epoll, Box::default(), shared);
         let mut http = Http::new(&turn);
         http.command(&Command::Open(running, Arc::new(socket.into())), &mut turn);
         ByHand { http, turn, events: Events::with_room_for(256), at }

@@ -22,10 +22,13 @@ use super::{Answers, RunningPool, through::Through};
 use crate::{
     descriptors::{Share, Taken},
     tls::Terms,
+    worker::Lane,
 };
 
 pub(crate) struct RunningListener {
     pub(crate) key: LbKey,
+    /// Whose time of a worker is used for it.
+    pub(crate) lane: Lane,
     pub(crate) at: SocketAddr,
     pub(crate) id: ListenerId,
     share: Arc<Share>,
@@ -252,6 +255,7 @@ impl Choice {
 impl RunningListener {
     pub(crate) fn new(key: LbKey, at: SocketAddr, id: ListenerId, tuned: Arc<Tuned>) -> RunningListener {
         RunningListener {
+            lane: Lane::of(&key),
             key,
             at,
             id,

@@ -190,6 +190,11 @@ impl Socket {
 const TELL_EVERY: u64 = 1000;
 
 impl Connection {
+    /// How many members did not take it.
+    pub(super) fn tried(&self) -> usize {
+        self.rare.as_ref().map_or(0, |rare| rare.tried.len())
+    }
+
     pub(super) fn new(
         fd: OwnedFd,
         (peer, passes): (SocketAddr, u8),

@@ -5,6 +5,7 @@
 mod floods;
 mod ground;
 mod many_connections;
+mod shares;
 mod slow;
 
 #[path = "../smuggling/frames.rs"]

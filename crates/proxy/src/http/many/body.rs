@@ -9,7 +9,7 @@ use std::{
 use seaway_wire::http2::{Connection, Key};
 
 use super::{
-    super::{hall::Own, mail::Mail},
+    super::{mail::Mail, own::Own},
     CROWD, Many, PIECE, join,
 };
 

@@ -16,11 +16,7 @@ use std::{
 };
 
 use super::{
-    super::{
-        hall::{Hall, Own},
-        many::Many,
-        serve::Client,
-    },
+    super::{hall::Hall, many::Many, own::Own, serve::Client},
     stuck::Stuck,
 };
 use crate::{memory::ConnectionMemory, running::RunningMember, worker::Slab};

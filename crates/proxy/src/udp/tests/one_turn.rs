@@ -22,7 +22,7 @@ impl ByHand {
         rig.put(pool(&[member.local_addr().unwrap()]));
         let listener = rig.open(FAMILIES[0], |_| {});
         let epoll = Arc::new(sys::Epoll::new().unwrap());
-        let turn = Turn { now: sys::millis(), number: 0, epoll, buffer: Box::default(), worker: 0, shared };
+        let turn = Turn::new(0, epoll, Box::default(), shared);
         let mut this = ByHand { udp: Udp::new(0, turn.now), turn, rig, listener, member };
         for command in mailbox.collect() {
             this.udp.command(&command, &mut this.turn);

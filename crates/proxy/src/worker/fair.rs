@@ -1,0 +1,296 @@
+//! Work that is too much for one turn: which is next, so that nobody who has a lot of it delays the others.
+//!
+//! ```text
+//!   namespace ──► load balancer ──► client ──► first come, first served
+//!   the one that has used the least time         each in turn
+//! ```
+//! Time counts while there is work: who was idle begins where the others are, and saves nothing up. One who just used a lot
+//! and comes back at once does not begin anew.
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
+
+use seaway_model::{LbKey, Owner};
+
+/// Whose work it is: who shares the time of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lane {
+    namespace: u64,
+    load_balancer: u64,
+}
+
+impl Lane {
+    pub(crate) fn of(key: &LbKey) -> Lane {
+        let namespace = match key.owner() {
+            Some(Owner::Object { object, .. }) => hash_of(&object.namespace),
+            _ => 0,
+        };
+        Lane { namespace, load_balancer: hash_of(key) }
+    }
+}
+
+fn hash_of(it: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    it.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What waits.
+pub(crate) struct Fair<T>(Weighed<Weighed<InTurn<T>>>);
+
+impl<T> Default for Fair<T> {
+    fn default() -> Fair<T> {
+        Fair(Weighed::default())
+    }
+}
+
+impl<T> Fair<T> {
+    pub(crate) fn push(&mut self, lane: Lane, client: usize, work: T) {
+        self.0.entry(lane.namespace, |it| it.entry(lane.load_balancer, |it| it.push(client, work)));
+    }
+
+    /// The next, and whose it is: who takes it charges them.
+    pub(crate) fn pop(&mut self) -> Option<(Lane, T)> {
+        let (namespace, inner) = self.0.pop(|it| it.pop(InTurn::pop))?;
+        let (load_balancer, work) = inner;
+        Some((Lane { namespace, load_balancer }, work))
+    }
+
+    /// They used so much time.
+    pub(crate) fn charge(&mut self, lane: Lane, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.charge(lane.namespace, nanos, |it| it.charge(lane.load_balancer, nanos, |_| {}));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Anything that may have something waiting in it.
+trait Waits: Default {
+    fn is_empty(&self) -> bool;
+}
+
+/// Lanes are hashes already.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// By the time that each has used.
+struct Weighed<Q> {
+    queues: HashMap<u64, Used<Q>, BuildHasherDefault<AsItIs>>,
+    /// Those that are not empty.
+    order: BTreeSet<(u64, u64)>,
+    /// What whoever was idle begins at.
+    now: u64,
+}
+
+#[derive(Default)]
+struct Used<Q> {
+    nanos: u64,
+    queue: Q,
+}
+
+impl<Q> Default for Weighed<Q> {
+    fn default() -> Weighed<Q> {
+        Weighed { queues: HashMap::default(), order: BTreeSet::new(), now: 0 }
+    }
+}
+
+/// Idle ones that are remembered beside those that have work.
+const REMEMBERED: usize = 64;
+/// Nanoseconds that make no difference.
+const SLIGHT: u64 = 1_000;
+
+impl<Q: Waits> Weighed<Q> {
+    fn entry(&mut self, of: u64, put: impl FnOnce(&mut Q)) {
+        let used = self.queues.entry(of).or_default();
+        if used.queue.is_empty() {
+            used.nanos = used.nanos.max(self.now);
+            self.order.insert((used.nanos, of));
+        }
+        put(&mut used.queue);
+    }
+
+    fn pop<T>(&mut self, take: impl FnOnce(&mut Q) -> Option<T>) -> Option<(u64, T)> {
+        let (nanos, of) = self.order.pop_first()?;
+        self.now = nanos;
+        let used = self.queues.get_mut(&of)?;
+        let work = take(&mut used.queue);
+        // Who takes it may be unable to tell how long it took.
+        used.nanos = nanos.saturating_add(1);
+        if !used.queue.is_empty() {
+            self.order.insert((used.nanos, of));
+        } else if self.queues.len() > self.order.len() + REMEMBERED {
+            let now = self.now;
+            self.queues.retain(|_, it| !it.queue.is_empty() || it.nanos > now.saturating_add(SLIGHT));
+        }
+        work.map(|work| (of, work))
+    }
+
+    fn charge(&mut self, of: u64, nanos: u64, within: impl FnOnce(&mut Q)) {
+        let Some(used) = self.queues.get_mut(&of) else { return };
+        let waits = self.order.remove(&(used.nanos, of));
+        used.nanos = used.nanos.saturating_add(nanos);
+        if waits {
+            self.order.insert((used.nanos, of));
+        }
+        within(&mut used.queue);
+    }
+}
+
+impl<Q> Waits for Weighed<Q> {
+    fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+/// One of each client at a time.
+struct InTurn<T> {
+    /// Each client that has any, once.
+    clients: VecDeque<usize>,
+    waiting: HashMap<usize, VecDeque<T>>,
+}
+
+impl<T> Default for InTurn<T> {
+    fn default() -> InTurn<T> {
+        InTurn { clients: VecDeque::new(), waiting: HashMap::new() }
+    }
+}
+
+impl<T> InTurn<T> {
+    fn push(&mut self, client: usize, work: T) {
+        let waiting = self.waiting.entry(client).or_default();
+        if waiting.is_empty() {
+            self.clients.push_back(client);
+        }
+        waiting.push_back(work);
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let client = self.clients.pop_front()?;
+        let waiting = self.waiting.get_mut(&client)?;
+        let work = waiting.pop_front();
+        if waiting.is_empty() {
+            self.waiting.remove(&client);
+        } else {
+            self.clients.push_back(client);
+        }
+        work
+    }
+}
+
+impl<T> Waits for InTurn<T> {
+    fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn lane(namespace: u64, load_balancer: u64) -> Lane {
+        Lane { namespace, load_balancer }
+    }
+
+    #[test]
+    fn a_client_with_much_work_delays_others_by_one_piece() {
+        let mut fair = Fair::default();
+        (0..1_000).for_each(|number| fair.push(lane(1, 1), 1, (1, number)));
+        fair.push(lane(1, 1), 2, (2, 0));
+        fair.push(lane(1, 1), 2, (2, 1));
+        fair.push(lane(1, 1), 3, (3, 0));
+        let first: Vec<_> = std::iter::from_fn(|| fair.pop()).map(|it| it.1).take(7).collect();
+        assert_eq!(first, [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (1, 2), (1, 3)]);
+        assert!(!fair.is_empty());
+        assert_eq!(std::iter::from_fn(|| fair.pop()).count(), 996);
+        assert!(fair.is_empty());
+    }
+
+    /// What each lane got of the time, where a piece of its work takes so long.
+    fn shares(pieces: &[(Lane, usize, u64)], total: u64) -> Vec<u64> {
+        let mut fair = Fair::default();
+        let mut got = vec![0; pieces.len()];
+        for (index, (lane, clients, _)) in pieces.iter().enumerate() {
+            (0..*clients).for_each(|client| fair.push(*lane, client, (index, client)));
+        }
+        let mut spent = 0;
+        while spent < total {
+            let (lane, (index, client)) = fair.pop().expect("there is always work");
+            let took = pieces[index].2;
+            fair.charge(lane, Duration::from_nanos(took));
+            got[index] += took;
+            spent += took;
+            fair.push(lane, client, (index, client));
+        }
+        got
+    }
+
+    #[test]
+    fn each_namespace_has_the_same_time_however_many_clients_it_has_and_whatever_they_ask() {
+        // Handshakes beside requests.
+        let got = shares(&[(lane(1, 1), 4, 20_000), (lane(2, 2), 1_000, 1_000_000)], 1_000_000_000);
+        assert!(got.iter().all(|it| (480_000_000..=520_000_000).contains(it)), "{got:?}");
+        // More load balancers are no more time; those of one namespace share it.
+        let pieces: Vec<_> = [(lane(1, 1), 4, 20_000)]
+            .into_iter()
+            .chain((10..14).map(|load_balancer| (lane(2, load_balancer), 50, 20_000)))
+            .collect();
+        let got = shares(&pieces, 1_000_000_000);
+        assert!((480_000_000..=520_000_000).contains(&got[0]), "{got:?}");
+        assert!(got[1..].iter().all(|it| (120_000_000..=130_000_000).contains(it)), "{got:?}");
+    }
+
+    #[test]
+    fn one_that_comes_back_at_once_does_not_begin_anew_and_one_that_was_idle_saves_nothing_up() {
+        let mut fair = Fair::default();
+        let (often, seldom) = (lane(1, 1), lane(2, 2));
+        fair.push(seldom, 0, "idle for long");
+        assert_eq!(fair.pop().expect("waits").1, "idle for long");
+        fair.charge(seldom, Duration::from_nanos(1));
+        // One piece at a time, each of them long: whoever has short ones is next until he had as much.
+        fair.push(often, 0, "long");
+        assert_eq!(fair.pop().expect("waits").1, "long");
+        fair.charge(often, Duration::from_millis(1));
+        fair.push(often, 0, "long");
+        let mut short = 0;
+        loop {
+            fair.push(seldom, 0, "short");
+            let (lane, work) = fair.pop().expect("waits");
+            if work == "long" {
+                break;
+            }
+            fair.charge(lane, Duration::from_micros(20));
+            short += 1;
+        }
+        assert!((49..=51).contains(&short), "{short}");
+    }
+
+    #[test]
+    fn those_that_are_idle_are_forgotten() {
+        let mut fair = Fair::default();
+        for number in 0..10_000 {
+            fair.push(lane(number, number), 0, ());
+            assert!(fair.pop().is_some());
+        }
+        assert!(fair.0.queues.len() <= REMEMBERED + 1, "{}", fair.0.queues.len());
+    }
+}
