@@ -18,10 +18,10 @@ use seaway_model::{
     address::PLAN_VERSION,
     fact::{HostReport, HostSays},
 };
+use seaway_watchdog::Part;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
-    task::JoinHandle,
     time::{Instant, sleep, sleep_until},
 };
 use tracing::warn;
@@ -30,6 +30,7 @@ use crate::{
     answer::Answer,
     connect::Cluster,
     kinds::{OUR_VERSION, OURS, Watched},
+    writer::Writer,
 };
 
 /// A host says no more than this.
@@ -41,7 +42,7 @@ const CHANGED: &str = "addressesChanged";
 /// Writes what a host says, until this is dropped.
 pub struct HostReports {
     says: watch::Sender<Said>,
-    task: JoinHandle<()>,
+    pub(crate) writer: Writer,
 }
 
 /// What is to be written, and how often what was written was lost.
@@ -71,8 +72,8 @@ impl HostReports {
     /// `host`: the name of its object, which is made if it is not there.
     pub fn start(cluster: &Cluster, host: &str, running: Running) -> HostReports {
         let (says, heard) = watch::channel(Said::default());
-        let task = tokio::spawn(write_on(cluster.clone(), host.to_owned(), running, heard));
-        HostReports { says, task }
+        let task = write_on(cluster.clone(), host.to_owned(), running, heard);
+        HostReports { says, writer: Writer::spawn("the report of this host", task) }
     }
 
     /// Whatever was said before and is not written yet is not written any more.
@@ -85,18 +86,17 @@ impl HostReports {
         });
     }
 
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.writer.part()
+    }
+
     /// Somebody deleted the object: what was said last is written again.
     pub fn rewrite(&self) {
         self.says.send_if_modified(|it| {
             it.lost += 1;
             it.says.is_some()
         });
-    }
-}
-
-impl Drop for HostReports {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

@@ -20,14 +20,14 @@ use k8s_openapi::{
 use kube::{Api, api::PostParams};
 use seaway_engine::Failure;
 use seaway_model::Name;
+use seaway_watchdog::{LIMIT, Part};
 use tokio::{
     sync::watch,
-    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 use tracing::{info, warn};
 
-use crate::{answer::Answer, connect::Cluster, watch::pulses};
+use crate::{answer::Answer, connect::Cluster, watch::pulses, writer::Writer};
 
 /// The Lease of whoever gives addresses out.
 pub const LEADER: &str = "seaway-controller";
@@ -57,7 +57,7 @@ pub struct Leading(watch::Receiver<Option<Instant>>);
 
 /// Somebody who leads, or would like to, until it is dropped; [`Campaign::resign`] lets the next begin at once.
 pub struct Campaign {
-    task: JoinHandle<()>,
+    pub(crate) task: Writer,
     resign: watch::Sender<bool>,
     leading: Leading,
     rival: watch::Receiver<Option<Name>>,
@@ -143,12 +143,17 @@ impl Campaign {
             tell,
             rival: tell_rival,
         };
-        let task = tokio::spawn(candidate.run(resigned));
+        let task = keep(&format!("the Lease {name}"), terms, candidate.run(resigned));
         Campaign { task, resign, leading: Leading(leading), rival }
     }
 
     pub fn leading(&self) -> Leading {
         self.leading.clone()
+    }
+
+    /// For the watchdog: a Lease that nobody even tries to renew is missed.
+    pub fn part(&self) -> Part {
+        self.task.part()
     }
 
     /// Who took it from us while we had it.
@@ -160,14 +165,13 @@ impl Campaign {
     pub async fn resign(mut self) {
         // It may have ended.
         let _ = self.resign.send(true);
-        let _ = timeout(FAREWELL, &mut self.task).await;
+        let _ = timeout(FAREWELL, self.task.ended()).await;
     }
 }
 
-impl Drop for Campaign {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// A try takes no longer than a renewal, and neither does the pause after it.
+pub(crate) fn keep(name: &str, terms: Terms, task: impl Future<Output = ()> + Send + 'static) -> Writer {
+    Writer::spawn(name, task).beating_within(terms.renew.max(terms.term / 8) + LIMIT)
 }
 
 struct Candidate {

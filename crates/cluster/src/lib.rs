@@ -39,6 +39,7 @@ mod seen;
 mod status;
 mod told;
 mod watch;
+mod writer;
 
 pub use answer::api_server;
 pub use claims::{AddressStep, Addresses};

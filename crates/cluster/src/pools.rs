@@ -9,10 +9,10 @@ use kube::{
 };
 use seaway_engine::backoff;
 use seaway_model::{Announced, Kind, ObjectRef, Problem, announced::ConditionStatus};
+use seaway_watchdog::Part;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
-    task::JoinHandle,
     time::{Instant, sleep_until},
 };
 use tracing::{debug, warn};
@@ -22,6 +22,7 @@ use crate::{
     connect::Cluster,
     kinds::{OUR_VERSION, OURS, Watched},
     lease::Leading,
+    writer::Writer,
 };
 
 /// Ten thousand Services come at once: a pool need not be told of each.
@@ -50,14 +51,19 @@ type All = BTreeMap<ObjectRef, PoolSays>;
 /// Writes statuses of our AddressPools, while it leads and until it is dropped.
 pub struct PoolReports {
     says: watch::Sender<All>,
-    task: JoinHandle<()>,
+    pub(crate) writer: Writer,
 }
 
 impl PoolReports {
     pub fn start(cluster: &Cluster, leading: Leading) -> PoolReports {
         let (says, heard) = watch::channel(All::new());
-        let task = tokio::spawn(write_on(cluster.clone(), leading, heard));
-        PoolReports { says, task }
+        let writer = Writer::spawn("statuses of pools", write_on(cluster.clone(), leading, heard));
+        PoolReports { says, writer }
+    }
+
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.writer.part()
     }
 
     /// All pools as they are now; those of MetalLB are left to MetalLB.
@@ -68,12 +74,6 @@ impl PoolReports {
             *before = pools;
             changed
         });
-    }
-}
-
-impl Drop for PoolReports {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

@@ -24,6 +24,7 @@ use std::{
 use jiff::Timestamp;
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Reason, Status, Unit};
+use seaway_watchdog::Part;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -102,6 +103,16 @@ impl Statuses {
             refused: Mutex::default(),
             waiting: Mutex::default(),
         }
+    }
+
+    /// For the watchdog: what writes events.
+    pub fn part(&self) -> Part {
+        self.events.part()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn writer(&self) -> &crate::writer::Writer {
+        self.events.task()
     }
 
     /// For whoever else has something to say in passing.

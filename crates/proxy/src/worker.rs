@@ -6,6 +6,7 @@
 //!       └─────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
+mod mailbox;
 mod slab;
 mod sweeps;
 mod token;
@@ -14,12 +15,13 @@ mod wheel;
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread,
 };
 
 use seaway_watchdog::{Heartbeat, Part};
 
+pub(crate) use mailbox::Mailbox;
 pub(crate) use slab::Slab;
 pub(crate) use sweeps::Sweeps;
 pub(crate) use token::{Kind, Token};
@@ -29,7 +31,7 @@ use crate::{
     http::Http,
     running::RunningListener,
     shared::Shared,
-    sys::{self, Alarm, Epoll, Event, Events, Waker},
+    sys::{self, Alarm, Epoll, Event, Events},
     takeover::Heirloom,
     tcp::Tcp,
     udp::{self, Udp},
@@ -89,28 +91,6 @@ pub(crate) enum Command {
     Do(Arc<dyn Fn() + Send + Sync>),
 }
 
-/// How commands reach a worker.
-pub(crate) struct Mailbox {
-    commands: Mutex<Vec<Command>>,
-    waker: Waker,
-}
-
-impl Mailbox {
-    pub(crate) fn new() -> io::Result<Mailbox> {
-        Ok(Mailbox { commands: Mutex::default(), waker: Waker::new()? })
-    }
-
-    pub(crate) fn post(&self, commands: impl IntoIterator<Item = Command>) {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner).extend(commands);
-        self.waker.wake();
-    }
-
-    pub(crate) fn collect(&self) -> Vec<Command> {
-        self.waker.clear();
-        std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 pub(crate) struct Worker {
     mailbox: Arc<Mailbox>,
     alarm: Alarm,
@@ -132,7 +112,7 @@ const BUFFER: usize = 64 * 1024;
 impl Worker {
     pub(crate) fn new(index: usize, mailbox: Arc<Mailbox>, shared: Arc<Shared>) -> io::Result<Worker> {
         let epoll = Arc::new(Epoll::new()?);
-        epoll.watch_readable(mailbox.waker.fd(), Token::new(Kind::Waker, 0, 0).into())?;
+        epoll.watch_readable(mailbox.fd(), Token::new(Kind::Waker, 0, 0).into())?;
         let alarm = Alarm::new()?;
         epoll.watch_edges(alarm.fd(), Token::new(Kind::Alarm, 0, 0).into())?;
         let buffer = vec![0; BUFFER].into_boxed_slice();
@@ -145,7 +125,7 @@ impl Worker {
         let (heartbeat, part) = Heartbeat::new(format!("worker {} of the data plane", self.turn.worker));
         self.heartbeat = Some(heartbeat);
         let mailbox = self.mailbox.clone();
-        (self, part.woken_by(move || mailbox.waker.wake()))
+        (self, part.woken_by(move || mailbox.wake()))
     }
 
     pub(crate) fn run(mut self) {

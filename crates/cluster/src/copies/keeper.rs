@@ -17,9 +17,9 @@ use kube::{
 };
 use seaway_engine::backoff;
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason, load_balancer::Certificate};
+use seaway_watchdog::Part;
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinHandle,
     time::{Instant, sleep_until},
 };
 use tracing::{info, warn};
@@ -32,6 +32,7 @@ use crate::{
     answer::Answer,
     connect::{Cluster, MANAGER},
     lease::Leading,
+    writer::Writer,
 };
 
 /// What is to be copied, as of now.
@@ -75,7 +76,7 @@ const PAGE: u32 = 500;
 /// Keeps copies, while it leads and until it is dropped.
 pub struct Keeper {
     says: watch::Sender<Option<Named>>,
-    task: JoinHandle<()>,
+    pub(crate) writer: Writer,
 }
 
 impl Keeper {
@@ -98,8 +99,12 @@ impl Keeper {
             failures: 0,
             again: None,
         };
-        let task = tokio::spawn(copying.run(heard, changes));
-        Keeper { says, task }
+        Keeper { says, writer: Writer::spawn("copies of certificates", copying.run(heard, changes)) }
+    }
+
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.writer.part()
     }
 
     pub fn say(&self, named: Named) {
@@ -108,12 +113,6 @@ impl Keeper {
             *before = Some(named);
             changed
         });
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

@@ -14,14 +14,14 @@ use std::{
     net::IpAddr,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread::JoinHandle,
     time::SystemTime,
 };
 
 use seaway_model::{Address, Kind, ObjectRef, Problem, Reason};
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{StateDir, StateError};
 use crate::disk::{self, Durable};
@@ -29,6 +29,8 @@ use crate::disk::{self, Durable};
 const FILE: &str = "ledger.jsonl";
 /// Changes that one write may take together.
 const BATCH: usize = 4096;
+/// Changes that wait for the disk; who has one more waits, too.
+const WAITING: usize = 1024;
 /// Lines of history that are worth no rewriting.
 const HISTORY: usize = 1000;
 
@@ -66,10 +68,10 @@ impl Ledger {
         let fail = |source| StateError::Unusable { path: path.clone(), source };
         let (journal, problems) = Journal::open(&path).map_err(fail)?;
         let addresses = journal.held.values().cloned().collect();
-        let (jobs, incoming) = mpsc::channel();
+        let (jobs, incoming) = mpsc::channel(WAITING);
         let writer = std::thread::Builder::new()
             .name("ledger".to_owned())
-            .spawn(move || journal.write_on(&incoming))
+            .spawn(move || journal.write_on(incoming))
             .map_err(fail)?;
         Ok((Ledger { jobs: Some(jobs), writer: Some(writer), path }, addresses, problems))
     }
@@ -90,7 +92,7 @@ impl Ledger {
         };
         let (done, outcome) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
-        jobs.send(Job { line, done }).map_err(|_| stopped())?;
+        jobs.send(Job { line, done }).await.map_err(|_| stopped())?;
         outcome.await.unwrap_or_else(|_| Err(stopped()))
     }
 }
@@ -168,10 +170,10 @@ impl Journal {
         Ok((journal, problems))
     }
 
-    fn write_on(mut self, incoming: &mpsc::Receiver<Job>) {
-        while let Ok(first) = incoming.recv() {
+    fn write_on(mut self, mut incoming: mpsc::Receiver<Job>) {
+        while let Some(first) = incoming.blocking_recv() {
             let mut batch = vec![first];
-            batch.extend(incoming.try_iter().take(BATCH));
+            batch.extend(std::iter::from_fn(|| incoming.try_recv().ok()).take(BATCH));
             let outcome = self.append(batch.iter().map(|job| &job.line));
             let outcome =
                 outcome.map_err(|source| LedgerError { path: self.path.clone(), source: Arc::new(source) });
