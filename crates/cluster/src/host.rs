@@ -12,7 +12,10 @@ use std::{
 
 use kube::api::ListParams;
 use seaway_engine::backoff;
-use seaway_manifests::decode::Field;
+use seaway_manifests::{
+    decode::{Faults, Field},
+    tree::Node,
+};
 use seaway_model::{
     Kind, Name,
     address::PLAN_VERSION,
@@ -102,12 +105,16 @@ impl HostReports {
 
 async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: watch::Receiver<Said>) {
     let (mut written, mut failures) = (None, 0);
-    // What other hosts have heard of.
+    // What other hosts have heard of: what a process before this one said, too.
     let mut known = None;
+    let mut is_first = true;
     while heard.changed().await.is_ok() {
         let said = heard.borrow_and_update().clone();
         let Some(says) = said.says.as_ref().filter(|_| written.as_ref() != Some(&said)) else { continue };
         let next = Instant::now() + AT_MOST;
+        if std::mem::take(&mut is_first) {
+            known = said_before(&cluster, &host).await.map(|it| (it, 0));
+        }
         let addresses = Some((says.addresses.clone(), said.lost));
         let changed = known != addresses;
         let mut answer = write(&cluster, &host, status(&running, says, changed)).await;
@@ -160,6 +167,24 @@ async fn write(cluster: &Cluster, host: &str, status: Value) -> Result<(), Answe
         Err(answer) => return Err(answer),
     }
     cluster.apply_status(hosts, "", host, &object, true).await.map(drop)
+}
+
+/// The addresses that this host said it has, and that all others were told of.
+async fn said_before(cluster: &Cluster, host: &str) -> Option<Vec<IpAddr>> {
+    let hosts = Watched::of(Kind::LoadBalancerHost)?;
+    let named = ListParams::default().fields(&format!("metadata.name={host}"));
+    let found = cluster.ask(cluster.all(hosts).list(&named)).await.ok()?.items;
+    heard_of(&found.first()?.tree)
+}
+
+/// Nothing, where it may be that not all were told.
+fn heard_of(object: &Node) -> Option<Vec<IpAddr>> {
+    let faults = Faults::default();
+    let root = Field::root(object, &faults);
+    let status = root.child("status");
+    let is_calm = !status.is_missing() && !status.child(CHANGED).bool().unwrap_or_default();
+    let addresses = status.child("addresses").items().map(|it| it.ip()).collect::<Option<Vec<_>>>();
+    addresses.filter(|_| is_calm)
 }
 
 /// The Node that a host is, if it is one: when that is deleted, what the host said goes with it.
@@ -243,7 +268,6 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use seaway_manifests::{decode::Faults, tree::Node};
     use seaway_model::{Reason, fact::NotServed};
 
     use super::*;
@@ -273,6 +297,16 @@ pub(crate) mod tests {
                 message: "x".into(),
             }],
         }
+    }
+
+    #[test]
+    fn a_host_that_starts_again_tells_others_of_its_addresses_only_if_they_were_not_told() {
+        let heard = |object: Value| heard_of(&serde_json::from_value(object).expect("is a tree"));
+        let object = |changed| json!({ "status": status(&running(), &says(), changed) });
+        assert_eq!(heard(object(false)), Some(says().addresses));
+        assert_eq!(heard(object(true)), None, "the process before ended in the middle of it");
+        assert_eq!(heard(json!({ "spec": {} })), None);
+        assert_eq!(heard(json!({ "status": { "addresses": ["10.0.0.1", "x"] } })), None);
     }
 
     #[test]

@@ -12,12 +12,13 @@
 mod annotation;
 mod events;
 mod output;
+mod pace;
 
 use std::{
     collections::HashMap,
     fmt,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -35,6 +36,7 @@ pub(crate) use self::{
 use self::{
     events::Events,
     output::{Note, Output},
+    pace::Looks,
 };
 pub use self::{events::Herald, output::PENDING};
 use crate::{
@@ -56,6 +58,7 @@ pub struct Statuses {
     refused: Mutex<Option<Answer>>,
     /// Services that were never told anything, since when they have an address that nobody serves.
     waiting: Mutex<HashMap<Owner, Instant>>,
+    looks: Mutex<Looks<Owner>>,
 }
 
 /// A new Service is told once that it is served, and not before that it is not yet.
@@ -102,6 +105,7 @@ impl Statuses {
             logged: Mutex::default(),
             refused: Mutex::default(),
             waiting: Mutex::default(),
+            looks: Mutex::default(),
         }
     }
 
@@ -118,6 +122,15 @@ impl Statuses {
     /// For whoever else has something to say in passing.
     pub fn herald(&self) -> Herald {
         self.events.herald()
+    }
+
+    fn looks(&self) -> MutexGuard<'_, Looks<Owner>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It has a status.
+    fn is_told(&self, owner: &Owner) -> bool {
+        self.logged.lock().unwrap_or_else(PoisonError::into_inner).contains_key(owner)
     }
 
     /// Each Problem once when it comes, and once when it goes.
@@ -262,7 +275,11 @@ impl Driver for Statuses {
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Said, Failure> {
         let Unit::Status(owner) = unit else { return Ok(Said::default()) };
-        self.log(owner, if let Desired::Status(status) = desired { Some(status) } else { None });
+        let status = if let Desired::Status(status) = desired { Some(status) } else { None };
+        self.log(owner, status);
+        if status.is_none() {
+            self.looks().forget(owner);
+        }
         let Some((object, uid)) = unit.service() else { return Ok(Said::default()) };
         let published = self.cluster.seen().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
@@ -314,5 +331,12 @@ impl Driver for Statuses {
 
     fn width(&self) -> usize {
         64
+    }
+
+    fn rest(&self, unit: &Unit, _took: Duration) -> Duration {
+        match unit {
+            Unit::Status(owner) if self.is_told(owner) => self.looks().rest(owner, Instant::now()),
+            _ => Duration::ZERO,
+        }
     }
 }
