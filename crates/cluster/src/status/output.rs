@@ -127,7 +127,7 @@ impl Output {
             })
     }
 
-    /// One for each thing that is another: addresses that came and went, Problems that came.
+    /// One for each thing that is another: addresses that came and went, that nothing announces them, Problems that came.
     pub(super) fn notes(&self, published: &Published) -> Vec<Note> {
         let mut notes = Vec::new();
         let mut tell = |warning, reason: &str, text: String| {
@@ -144,6 +144,16 @@ impl Output {
             if !went.is_empty() {
                 tell(false, "AddressWithdrawn", format!("no longer reachable at {}", went.join(", ")));
             }
+        }
+        let unannounced = |conditions: &[Condition]| {
+            let of = conditions.iter().find(|it| *it.kind == *ANNOUNCED);
+            of.filter(|it| it.status == ConditionStatus::False)
+                .map(|it| (it.reason.clone(), it.message.clone()))
+        };
+        if let (Some((reason, message)), None) =
+            (unannounced(&self.conditions), unannounced(&published.conditions))
+        {
+            tell(true, &reason, message.to_string());
         }
         let told: BTreeSet<&str> = lines(&published.conditions).collect();
         for line in lines(&self.conditions).filter(|line| !told.contains(line)) {
