@@ -197,6 +197,7 @@ impl World {
 
     pub(super) fn remove_address(&mut self, ip: IpAddr) {
         self.unknown.remove(&ip);
+        self.own_writes.forget(ip);
         let Some(before) = self.addresses.remove(&ip) else { return };
         self.note_holders(Some(&*before), None);
         self.silent.note_removed(ip);
