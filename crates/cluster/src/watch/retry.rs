@@ -2,8 +2,9 @@
 //! without waiting for it.
 
 use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    time::{Duration, Instant},
+    hash::{BuildHasher, RandomState},
+    sync::OnceLock,
+    time::Duration,
 };
 
 use seaway_engine::backoff;
@@ -105,10 +106,17 @@ impl Feed {
 
     fn pause(&self, answer: &Answer) -> Duration {
         // Hosts, and kinds within one, do not come back all at once.
-        let mut hasher = DefaultHasher::new();
-        (self.watched.plural, std::process::id(), Instant::now().elapsed().subsec_nanos()).hash(&mut hasher);
-        pause(&self.cluster.pace(), answer, self.failures, hasher.finish())
+        let seed = seed(PROCESS.get_or_init(RandomState::new), self.watched.plural, self.failures);
+        pause(&self.cluster.pace(), answer, self.failures, seed)
     }
+}
+
+/// Of this process and no other: in containers all have one number, and start at one time. The standard library asks the kernel
+/// for the keys.
+static PROCESS: OnceLock<RandomState> = OnceLock::new();
+
+fn seed(process: &RandomState, plural: &str, failures: u32) -> u64 {
+    process.hash_one((plural, failures))
 }
 
 /// Nothing that passes by itself: an administrator has to define or to permit it.
@@ -150,6 +158,17 @@ mod tests {
         let once = |seed| pause(&Pace::default(), &Answer::NotFound, 20, seed).as_millis();
         let different: BTreeSet<u128> = (0..100).map(once).collect();
         assert!(different.len() > 50, "{different:?}");
+    }
+
+    #[test]
+    fn two_hosts_and_two_kinds_of_one_pause_differently() {
+        let processes: Vec<_> = (0..100).map(|_| RandomState::new()).collect();
+        let seeds = |plural| processes.iter().map(|it| seed(it, plural, 7)).collect::<BTreeSet<u64>>();
+        assert_eq!(seeds("secrets").len(), 100, "one for each process");
+        assert!(seeds("secrets").is_disjoint(&seeds("nodes")));
+        let pauses =
+            seeds("secrets").into_iter().map(|it| pause(&Pace::default(), &Answer::NotFound, 20, it));
+        assert!(pauses.collect::<BTreeSet<_>>().len() > 50);
     }
 
     #[test]
