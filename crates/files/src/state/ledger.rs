@@ -180,12 +180,12 @@ impl Journal {
             for Job { line, done } in batch {
                 if outcome.is_ok() {
                     apply(&mut self.held, line);
-                    self.lines += 1;
+                    self.lines = self.lines.saturating_add(1);
                 }
                 // Whoever asked may have gone.
                 let _ = done.send(outcome.clone());
             }
-            if self.lines > HISTORY + 4 * self.held.len()
+            if self.lines > self.held.len().saturating_mul(4).saturating_add(HISTORY)
                 && let Err(error) = self.compact()
             {
                 tracing::warn!(%error, "the ledger stays as long as it is");
@@ -209,7 +209,7 @@ impl Journal {
         let written = self.file.write_all(&bytes);
         let written = written.and_then(|()| if lasting { self.file.sync_data() } else { Ok(()) });
         match &written {
-            Ok(()) => self.length += bytes.len() as u64,
+            Ok(()) => self.length = self.length.saturating_add(bytes.len() as u64),
             Err(_) => {
                 if let Err(error) = self.take_back() {
                     tracing::warn!(%error, "what a failed write left in the ledger stays there for now");
@@ -290,7 +290,7 @@ impl Read {
             match serde_json::from_slice(line) {
                 Ok(line_read) if line.ends_with(b"\n") => {
                     apply(&mut read.held, line_read);
-                    read.lines += 1;
+                    read.lines = read.lines.saturating_add(1);
                 }
                 _ if !line.ends_with(b"\n") => {
                     tracing::warn!(
@@ -301,7 +301,7 @@ impl Read {
                 }
                 _ => read.corrupt = read.corrupt.or(Some(number)),
             }
-            read.whole += line.len() as u64;
+            read.whole = read.whole.saturating_add(line.len() as u64);
         }
         read
     }
@@ -333,6 +333,7 @@ mod tests {
             sharing: None,
             owners: vec![Owner::Object { object, uid: Name::from("u") }],
             plan_version: 1,
+            ends: None,
             state: AddressState::Held,
             version: 0,
         }
