@@ -307,6 +307,7 @@ impl Read {
     }
 }
 
+#[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
 /// For the fuzz target: reading never fails, and what was read reads back equal.
 pub(crate) fn check_reading(bytes: &[u8]) {
     let read = Read::of(bytes);
