@@ -42,6 +42,7 @@ pub(crate) fn name(ip: IpAddr) -> String {
     }
 }
 
+#[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 pub(crate) fn write(address: &Address, version: Option<&str>) -> Value {
     let mut metadata = json!({ "name": name(address.ip) });
     if let Some(version) = version {

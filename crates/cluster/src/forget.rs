@@ -32,7 +32,7 @@ impl Cluster {
     /// Hosts do not hear of deletions (`watch/part.rs`): so it has no address before that. Who may not write that deletes it all
     /// the same, and hosts find out later.
     pub async fn forget_host(&self, host: &str) -> Result<(), Unanswered> {
-        let of = Watched::of(Kind::LoadBalancerHost).expect("hosts are in the table of kinds");
+        let of = Watched::known(Kind::LoadBalancerHost);
         let none = json!({ "status": { "addresses": [], "addressesChanged": true } });
         match self.ask(self.all(of).patch_status(host, &PatchParams::default(), &Patch::Merge(&none))).await {
             Ok(_) | Err(Answer::NotFound | Answer::Forbidden(_) | Answer::Invalid(_)) => {}

@@ -25,7 +25,7 @@ use seaway_watchdog::Part;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until},
+    time::{sleep, sleep_until},
 };
 use tracing::warn;
 
@@ -33,6 +33,7 @@ use crate::{
     answer::Answer,
     connect::Cluster,
     kinds::{OUR_VERSION, OURS, Watched},
+    moment::later,
     writer::Writer,
 };
 
@@ -97,7 +98,7 @@ impl HostReports {
     /// Somebody deleted the object: what was said last is written again.
     pub fn rewrite(&self) {
         self.says.send_if_modified(|it| {
-            it.lost += 1;
+            it.lost = it.lost.saturating_add(1);
             it.says.is_some()
         });
     }
@@ -111,7 +112,7 @@ async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: w
     while heard.changed().await.is_ok() {
         let said = heard.borrow_and_update().clone();
         let Some(says) = said.says.as_ref().filter(|_| written.as_ref() != Some(&said)) else { continue };
-        let next = Instant::now() + AT_MOST;
+        let next = later(AT_MOST);
         if std::mem::take(&mut is_first) {
             known = said_before(&cluster, &host).await.map(|it| (it, 0));
         }
@@ -133,7 +134,7 @@ async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: w
                 warn!(host, why = answer.told(), "what this host says of itself cannot be written");
                 written = None;
                 heard.mark_changed();
-                failures += 1;
+                failures = u32::saturating_add(failures, 1);
                 let pace = cluster.pace();
                 // Addresses wait for the word of hosts; so they are no slower to say it than they must be.
                 sleep(backoff(failures, pace.first_retry, pace.longest_retry, seed(&host))).await;
@@ -150,8 +151,9 @@ fn seed(host: &str) -> u64 {
     hasher.finish()
 }
 
+#[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 async fn write(cluster: &Cluster, host: &str, status: Value) -> Result<(), Answer> {
-    let hosts = Watched::of(Kind::LoadBalancerHost).expect("hosts are in the table of kinds");
+    let hosts = Watched::known(Kind::LoadBalancerHost);
     let named =
         json!({ "apiVersion": api_version(), "kind": "LoadBalancerHost", "metadata": { "name": host } });
     let mut object = named.clone();
@@ -189,7 +191,7 @@ fn heard_of(object: &Node) -> Option<Vec<IpAddr>> {
 
 /// The Node that a host is, if it is one: when that is deleted, what the host said goes with it.
 async fn node_of(cluster: &Cluster, host: &str) -> Option<Value> {
-    let nodes = Watched::of(Kind::Node).expect("nodes are in the table of kinds");
+    let nodes = Watched::known(Kind::Node);
     let named = ListParams::default().fields(&format!("metadata.name={host}"));
     // A host without a Node is as good; and this one is written in any case.
     let found = cluster.ask(cluster.all(nodes).list(&named)).await.ok()?.items;
@@ -202,6 +204,7 @@ fn api_version() -> String {
 }
 
 /// `changed`: its addresses are others than before, which other hosts select by (`watch/part.rs`).
+#[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 fn status(running: &Running, says: &HostSays, changed: bool) -> Value {
     let not_served: Vec<Value> = (says.not_served.iter())
         .map(|it| json!({ "address": it.address, "reason": it.reason.as_str(), "message": it.message }))

@@ -205,7 +205,7 @@ impl Statuses {
         let Some(before) = &said.published else { return Ok(()) };
         let body =
             output.body(object, uid, before, &Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        let services = Watched::of(Kind::Service).expect("Services are in the table of kinds");
+        let services = Watched::known(Kind::Service);
         // Only the first time: what others wrote before us is taken over with the Service.
         let force = !before.ours;
         let (namespace, name) = (&object.namespace, &object.name);

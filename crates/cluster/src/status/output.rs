@@ -164,6 +164,7 @@ impl Output {
     }
 
     /// What is applied. A condition that says the same as before says it since then.
+    #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
     pub(super) fn body(&self, object: &ObjectRef, uid: &str, before: &Published, now: &str) -> Value {
         let conditions: Vec<Value> = (self.conditions.iter())
             .map(|it| {
@@ -307,7 +308,7 @@ fn problems(problems: &[Problem]) -> Option<Condition> {
     let mut message = String::new();
     for problem in problems {
         let line = format!("{}: {}", problem.reason, problem.line());
-        if message.len() + line.len() > LONGEST {
+        if message.len().saturating_add(line.len()) > LONGEST {
             break;
         }
         if !message.is_empty() {

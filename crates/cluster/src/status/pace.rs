@@ -34,8 +34,8 @@ impl<K: Eq + Hash + Clone> Looks<K> {
         let is_calm = now.duration_since(look.last) > CALM;
         look.in_a_row = if is_calm { 1 } else { look.in_a_row.saturating_add(1) };
         look.last = now;
-        match look.in_a_row.checked_sub(AT_ONCE + 1) {
-            Some(more) => FIRST.saturating_mul(1 << more.min(10)).min(LONGEST),
+        match look.in_a_row.checked_sub(AT_ONCE.saturating_add(1)) {
+            Some(more) => FIRST.saturating_mul(1_u32.checked_shl(more).unwrap_or(u32::MAX)).min(LONGEST),
             None => Duration::ZERO,
         }
     }

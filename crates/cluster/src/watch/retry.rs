@@ -22,6 +22,8 @@ use crate::{
 
 /// An API server that has just begun may know no definitions yet: so often in a row it has to say that there is none.
 const NO_SUCH_KIND: u32 = 3;
+/// Longer than anything waits.
+const NEVER: Duration = Duration::from_secs(u64::MAX / 2);
 
 /// The pause after so many failures in a row. `seed` spreads hosts, and the kinds of one host.
 ///
@@ -35,15 +37,15 @@ pub(super) fn pause(pace: &Pace, answer: &Answer, failures: u32, seed: u64) -> D
             _ => pause,
         };
     }
-    let pause = backoff(failures, pace.first_retry, Duration::MAX / 2, seed);
-    if pause < pace.look_for { pause } else { pace.look_for + jitter(pace.look_for / 4, seed) }
+    let pause = backoff(failures, pace.first_retry, NEVER, seed);
+    if pause < pace.look_for { pause } else { pace.look_for.saturating_add(jitter(pace.look_for, seed)) }
 }
 
 impl Feed {
     /// Tells what is wrong, and waits until it is worth to ask again.
     pub(super) async fn fail(&mut self, verb: &str, answer: Answer) -> Result<(), Over> {
-        self.failures += 1;
-        self.missing = if answer == Answer::NotFound { self.missing + 1 } else { 0 };
+        self.failures = self.failures.saturating_add(1);
+        self.missing = if answer == Answer::NotFound { self.missing.saturating_add(1) } else { 0 };
         let watched = self.watched;
         let mut problem = answer.problem(watched, verb);
         let missing = matches!(answer, Answer::NotFound | Answer::Forbidden(_));
@@ -124,9 +126,10 @@ pub(super) fn is_lasting(answer: &Answer) -> bool {
     matches!(answer, Answer::NotFound | Answer::Forbidden(_))
 }
 
-fn jitter(most: Duration, seed: u64) -> Duration {
+/// Up to a quarter.
+fn jitter(of: Duration, seed: u64) -> Duration {
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    most * ((mixed >> 32) % 1_000) as u32 / 1_000
+    of.saturating_mul(((mixed >> 32) % 1_000) as u32).checked_div(4_000).unwrap_or_default()
 }
 
 #[cfg(test)]
