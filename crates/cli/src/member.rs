@@ -289,8 +289,8 @@ impl Member {
                 None
             }
         };
-        let pages = pages::tell(bound.closed(), changes.clone());
-        watchdog::spawn("what is known of taken ports", &mut parts, pages);
+        // It ends by itself once all pages are shown.
+        tokio::spawn(pages::tell(bound.closed(), changes.clone()));
         let hearing = Hearing { changes: changes.clone(), me, memory }.run(heard);
         let hearing = watchdog::spawn("the queue of changes", &mut parts, hearing);
         let pems = match &host {
