@@ -106,6 +106,9 @@ pub struct ServiceView {
     pub namespace: String,
     pub name: String,
     pub addresses: Vec<IpAddr>,
+    /// Why nothing that is known sends clients to its addresses, and what to do; none where something does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_announced: Option<String>,
     pub listeners: Vec<ListenerView>,
     pub pools: Vec<PoolView>,
 }

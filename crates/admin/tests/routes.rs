@@ -341,6 +341,11 @@ fn the_page_is_whole_without_a_script_and_escapes_every_name() {
         {
             assert!(page.contains(http), "{http} is missing");
         }
+        // Of one that is not even served, that is what is said.
+        let unannounced =
+            r#" <small class="warn" title="set &lt;announce: static&gt;">served, not announced</small>"#;
+        assert_eq!(page.matches(unannounced).count(), 1);
+        assert_eq!(page.matches("served, not announced").count(), 1);
         assert!(page.contains(r#"<noscript><meta http-equiv="refresh""#));
         let sought = ask(at, "/?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").body;
         assert!(!sought.contains("<script>alert") && sought.contains("No service matches"), "{sought}");

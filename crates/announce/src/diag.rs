@@ -138,12 +138,12 @@ pub struct Listener {
 impl Listener {
     pub(crate) fn read(protocol: L4, payload: &[u8]) -> Option<Listener> {
         let fixed = payload.first_chunk::<FIXED>()?;
-        let port = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
-        let family = i32::from(fixed[0]);
-        let at = SocketAddr::new(ip(family, &fixed[8..24])?, port(4));
-        let peer = SocketAddr::new(ip(family, &fixed[24..40])?, port(6));
+        let port = |at: usize| fixed.get(at..)?.first_chunk().map(|it| u16::from_be_bytes(*it));
+        let family = i32::from(*fixed.first()?);
+        let at = SocketAddr::new(ip(family, fixed.get(8..24)?)?, port(4)?);
+        let peer = SocketAddr::new(ip(family, fixed.get(24..40)?)?, port(6)?);
         let device = u32_at(fixed, 40)?;
-        let v6_only = attributes(&payload[FIXED..])
+        let v6_only = attributes(payload.get(FIXED..)?)
             .find(|(kind, _)| *kind == INET_DIAG_SKV6ONLY)
             .is_some_and(|(_, value)| value.first().is_some_and(|only| *only != 0));
         Some(Listener {
@@ -160,6 +160,7 @@ impl Listener {
 
 /// `struct inet_diag_req_v2`.
 fn question(family: i32, protocol: i32, states: u32, port: u16) -> Vec<u8> {
+    #[allow(clippy::expect_used, reason = "constants of the kernel's interface")]
     let small = |number| u8::try_from(number).expect("families and protocols are small numbers");
     let mut bytes = vec![small(family), small(protocol), 0, 0];
     bytes.extend_from_slice(&states.to_ne_bytes());

@@ -51,6 +51,7 @@ pub fn divert() -> Result<(), Error> {
     let mut routes = Socket::open(SockProtocol::NetlinkRoute).map_err(failed)?;
     let loopback = Links::open()?.loopback()?;
     for family in [libc::AF_INET, libc::AF_INET6] {
+        #[allow(clippy::expect_used, reason = "constants of the kernel's interface")]
         let family = u8::try_from(family).expect("families are small numbers");
         let led = lead(&mut routes, family, loopback);
         match led {

@@ -1,5 +1,7 @@
 //! What must hold for any bytes whatever (`fuzz/README.md`).
 
+#![allow(clippy::arithmetic_side_effects, clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+
 use seaway_model::L4;
 
 use crate::diag::{Listener, tables};

@@ -131,7 +131,7 @@ impl Guard {
         refusal: Option<Refusal>,
     ) -> Result<(), Error> {
         let loopback = Links::open()?.loopback()?;
-        let first = &addresses[..addresses.len().min(AT_ONCE)];
+        let (first, others) = addresses.split_at_checked(AT_ONCE).unwrap_or((addresses, &[]));
         let mut changes = vec![
             (table(nf::NEW_TABLE), libc::NLM_F_CREATE),
             (table(nf::DELETE_TABLE), 0),
@@ -159,7 +159,7 @@ impl Guard {
             changes.extend(chosen(loopback).into_iter().map(|it| (rule(CHAIN, &it), append)));
         }
         change(changes)?;
-        for more in addresses[first.len()..].chunks(AT_ONCE) {
+        for more in others.chunks(AT_ONCE) {
             change(elements(nft::NEW_ELEMENT, more).map(|it| (it, libc::NLM_F_CREATE)).collect())?;
         }
         Ok(())
@@ -293,7 +293,7 @@ fn map(family: &Family, id: u32) -> Request {
         .attribute(2, family.map)
         .attribute(3, &nft::SET_IS_MAP.to_be_bytes())
         .attribute(4, &kind.to_be_bytes())
-        .attribute(5, &(family.length + 4).to_be_bytes())
+        .attribute(5, &family.length.saturating_add(4).to_be_bytes())
         .attribute(6, &nft::PORT_TYPE.to_be_bytes())
         .attribute(7, &2_u32.to_be_bytes())
         .attribute(10, &id.to_be_bytes())
@@ -371,7 +371,7 @@ fn steer(family: &Family) -> Vec<Vec<u8>> {
         compare(nft::EQUAL, &[6]),
         part(nft::NETWORK_HEADER, family.offset, family.length, KEY),
         expression(b"lookup\0", &[value(1, family.set), key()]),
-        part(nft::TRANSPORT_HEADER, 2, 2, KEY + family.length / 4),
+        part(nft::TRANSPORT_HEADER, 2, 2, KEY.saturating_add(family.length / 4)),
         expression(b"lookup\0", &[value(1, family.map), key(), value(3, &PORT.to_be_bytes())]),
     ];
     all.extend(lead(family));

@@ -19,6 +19,8 @@
 //! What this crate does not know: which addresses should be present (that is planned), what serves
 //! there, and, as yet, how the network learns of them: no ARP, NDP or BGP is spoken here.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod arp;
 mod conflict;
 mod diag;

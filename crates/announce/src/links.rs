@@ -282,6 +282,7 @@ fn address_header(ip: IpAddr, link: u32) -> [u8; 8] {
         IpAddr::V4(_) => libc::AF_INET,
         IpAddr::V6(_) => libc::AF_INET6,
     };
+    #[allow(clippy::expect_used, reason = "constants of the kernel's interface")]
     let family = u8::try_from(family).expect("address families are small numbers");
     let [a, b, c, d] = link.to_ne_bytes();
     [family, whole(ip), 0, 0, a, b, c, d]

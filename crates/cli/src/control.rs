@@ -82,10 +82,11 @@ impl Control {
         let config = Arc::new(beside(&status_page, process.settings.config.clone()));
         let world = World::new(roles, vec![host.placement()], config);
         let names = Names::new(&process.settings.resolvers)?;
-        let (status_trouble, mut troubles) = tokio::sync::mpsc::unbounded_channel();
+        // Of what is told while nobody looks, the last is what is so.
+        let (status_trouble, mut troubles) = watch::channel(None);
         let statuses = StatusFile::open(&state, move |object, problems| {
             // After the end nobody listens, and nobody needs to.
-            let _ = status_trouble.send(Change::Reported(object, problems));
+            status_trouble.send_replace(Some((object, problems)));
         })
         .context("status.json cannot be written")?;
         // Who finds more changes than the engine takes waits for it.
@@ -141,7 +142,9 @@ impl Control {
         let tell = changes.clone();
         tokio::spawn(async move {
             let mut told = Told::default();
-            while let Some(change) = troubles.recv().await {
+            while troubles.changed().await.is_ok() {
+                let Some((object, problems)) = troubles.borrow_and_update().clone() else { continue };
+                let change = Change::Reported(object, problems);
                 told.log(&change);
                 if tell.send(change).await.is_err() {
                     return;

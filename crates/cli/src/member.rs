@@ -195,6 +195,8 @@ impl Member {
         let (mut octavia, mut conf, mut herald) = (None, None, None);
         let usable = Arc::new(AtomicBool::new(cloud::refused(&settings).is_none()));
         let statuses = host.is_none().then(|| Statuses::new(cluster.clone(), campaign.leading()));
+        parts.push(campaign.part());
+        parts.extend(statuses.iter().map(Statuses::part));
         if let (Some(file), Some(defaults), Some(statuses)) =
             (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS), &statuses)
         {
@@ -254,28 +256,40 @@ impl Member {
                 let page = serve::page(&arguments.pod, &bound);
                 let running = Running { version: version::LONG.into(), page };
                 let reports = Arc::new(HostReports::start(&cluster, &host.name, running));
-                tokio::spawn(say(reports.clone(), handle.clone()));
-                tokio::spawn(serve::mind(host.name.clone(), campaign.rival(), changes.clone()));
+                parts.push(reports.part());
+                let says = say(reports.clone(), handle.clone());
+                watchdog::spawn("what this host says of itself", &mut parts, says);
+                let minds = serve::mind(host.name.clone(), campaign.rival(), changes.clone());
+                watchdog::spawn("the search for rivals of this host", &mut parts, minds);
                 Some(Me::new(host.name.clone(), reports, drains))
             }
             None => {
-                tokio::spawn(lead::lead(campaign.leading(), changes.clone(), octavia.clone()));
+                let leads = lead::lead(campaign.leading(), changes.clone(), octavia.clone());
+                watchdog::spawn("what follows the leader's Lease", &mut parts, leads);
                 if let Some(octavia) = octavia {
                     let (leading, period) = (campaign.leading(), settings.audit);
-                    tokio::spawn(cloud::wake(octavia.clone(), changes.clone()));
-                    tokio::spawn(cloud::audit(octavia, leading, changes.clone(), period));
+                    let wakes = cloud::wake(octavia.clone(), changes.clone());
+                    watchdog::spawn("retries in the cloud", &mut parts, wakes);
+                    let audits = cloud::audit(octavia, leading, changes.clone(), period);
+                    watchdog::spawn("the drift check of the cloud", &mut parts, audits);
                 }
                 if let Some(herald) = herald {
-                    tokio::spawn(records::keep(records, campaign.leading(), handle.clone(), herald));
+                    let records = records::keep(records, campaign.leading(), handle.clone(), herald);
+                    watchdog::spawn("records of deletions", &mut parts, records);
                 }
                 let reports = PoolReports::start(&cluster, campaign.leading());
-                tokio::spawn(count(reports, handle.clone()));
+                parts.push(reports.part());
+                watchdog::spawn("the count of pools", &mut parts, count(reports, handle.clone()));
                 if let Some(namespace) = settings.copies.clone() {
-                    tokio::spawn(copies::keep(&cluster, campaign.leading(), namespace, handle.clone()));
+                    let (keeper, names) =
+                        copies::keep(&cluster, campaign.leading(), namespace, handle.clone());
+                    parts.push(keeper);
+                    watchdog::spawn("the names of copied certificates", &mut parts, names);
                 }
                 None
             }
         };
+        // It ends by itself once all pages are shown.
         tokio::spawn(pages::tell(bound.closed(), changes.clone()));
         let hearing = Hearing { changes: changes.clone(), me, memory }.run(heard);
         let hearing = watchdog::spawn("the queue of changes", &mut parts, hearing);
@@ -284,7 +298,8 @@ impl Member {
             None => None,
         };
         drop(tell);
-        tokio::spawn(want(watch.wishes(), handle.clone()));
+        let wants = want(watch.wishes(), handle.clone());
+        watchdog::spawn("the names of certificates", &mut parts, wants);
         let period = if part == Part::Controller { TELL_TIME_OFTEN } else { TELL_TIME };
         let clock = watchdog::spawn("the clock", &mut parts, tell_time(changes.clone(), period));
         let addresses = host.as_ref().and_then(|host| {

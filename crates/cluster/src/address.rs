@@ -3,7 +3,9 @@
 //! ```yaml
 //! apiVersion: seaway.dev/v1alpha1
 //! kind: Address
-//! metadata: {name: 192-0-2-7}
+//! metadata:
+//!   name: 192-0-2-7
+//!   annotations: {seaway.dev/withdrawn-at: '2026-11-21T00:10:00Z'}   # only while its pool excludes it
 //! spec:
 //!   address: 192.0.2.7
 //!   pool: public
@@ -17,12 +19,16 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use jiff::Timestamp;
 use seaway_manifests::decode::Field;
-use seaway_model::{Address, AddressState, Kind, ObjectRef, Owner};
+use seaway_model::{Address, AddressState, Kind, ObjectRef, Owner, Time};
 use serde_json::{Value, json};
 
 use crate::kinds::{OUR_VERSION, OURS};
 
+/// When the address is withdrawn, as its pool excludes it: the next leader goes on with that time. An annotation, for older
+/// definitions keep it, too.
+const ENDS: &str = "seaway.dev/withdrawn-at";
 /// Whose addresses are written down.
 const OWNERS: [(&str, Kind); 2] = [("HTTPRoute", Kind::HTTPRoute), ("Service", Kind::Service)];
 const STATES: [(&str, AddressState); 2] =
@@ -36,10 +42,14 @@ pub(crate) fn name(ip: IpAddr) -> String {
     }
 }
 
+#[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 pub(crate) fn write(address: &Address, version: Option<&str>) -> Value {
     let mut metadata = json!({ "name": name(address.ip) });
     if let Some(version) = version {
         metadata["resourceVersion"] = version.into();
+    }
+    if let Some(ends) = address.ends.and_then(text) {
+        metadata["annotations"] = json!({ ENDS: ends });
     }
     let mut spec = json!({
         "address": address.ip,
@@ -57,6 +67,15 @@ pub(crate) fn write(address: &Address, version: Option<&str>) -> Value {
         "metadata": metadata,
         "spec": spec,
     })
+}
+
+fn text(time: Time) -> Option<String> {
+    Timestamp::from_millisecond(i64::try_from(time.0).ok()?).ok().map(|it| it.to_string())
+}
+
+fn time(text: &str) -> Option<Time> {
+    let time: Timestamp = text.parse().ok()?;
+    u64::try_from(time.as_millisecond()).ok().map(Time)
 }
 
 fn state(state: AddressState) -> &'static str {
@@ -101,6 +120,7 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<Address>> {
         owners,
         plan_version,
         state,
+        ends: root.child("metadata").child("annotations").child(ENDS).name().and_then(time),
         version: metadata.child("resourceVersion").name().and_then(|it| it.parse().ok()).unwrap_or_default(),
     }))
 }
@@ -141,6 +161,7 @@ pub(crate) mod tests {
                 Owner::Config("tcpServices[0]".into()),
             ],
             plan_version: 1,
+            ends: Some(Time(1_795_219_200_123)),
             state: AddressState::Releasing,
             version: 0,
         }
@@ -162,10 +183,17 @@ pub(crate) mod tests {
             let address = address(ip);
             let written = write(&address, None);
             assert_eq!(written["metadata"]["name"], wanted);
+            let ends = &written["metadata"]["annotations"]["seaway.dev/withdrawn-at"];
+            assert_eq!(ends, "2026-11-21T00:00:00.123Z");
             assert_eq!(read_back(&written), Ok(Arc::new(address)));
         }
-        let plain =
-            Address { sharing: None, owners: Vec::new(), state: AddressState::Held, ..address("::1") };
+        let plain = Address {
+            sharing: None,
+            owners: Vec::new(),
+            state: AddressState::Held,
+            ends: None,
+            ..address("::1")
+        };
         let read = read_back(&write(&plain, Some("7"))).expect("is an address");
         assert_eq!((&*read, read.version), (&plain, 7));
     }

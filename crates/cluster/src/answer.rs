@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn each_trouble_names_its_mend() {
-        let pools = Watched::of(Kind::AddressPool).expect("is watched");
-        let services = Watched::of(Kind::Service).expect("is watched");
+        let pools = Watched::known(Kind::AddressPool);
+        let services = Watched::known(Kind::Service);
         let unreachable = |why: &str| Answer::Unreachable(why.to_owned());
         for (answer, watched, message, fix) in [
             (

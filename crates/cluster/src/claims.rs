@@ -62,7 +62,7 @@ impl Addresses {
     }
 
     fn watched() -> &'static Watched {
-        Watched::of(Kind::Address).expect("Addresses are in the table of kinds")
+        Watched::known(Kind::Address)
     }
 
     async fn create(&self, wanted: &Arc<Address>, observed: &mut Written) -> Result<(), Failure> {

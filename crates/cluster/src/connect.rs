@@ -290,7 +290,7 @@ async fn find(access: &Access) -> Result<Found, AccessError> {
     config.connect_timeout = Some(access.pace.answer);
     config.write_timeout = Some(access.pace.answer);
     // A watch that is silent ends by itself before; this ends what else may hang.
-    config.read_timeout = Some(access.pace.silence + access.pace.answer);
+    config.read_timeout = Some(access.pace.silence.saturating_add(access.pace.answer));
     // What fails is tried again by who knows what it is for.
     config.default_retry = false;
     let server = config.cluster_url.to_string().into();

@@ -2,8 +2,12 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, api::DeleteParams};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
 use seaway_model::Kind;
+use serde_json::json;
 
 use crate::{
     Pulse,
@@ -24,8 +28,16 @@ impl Cluster {
     }
 
     /// Deletes the LoadBalancerHost of a host, and its Lease, if that may be: it holds nothing without the other.
+    ///
+    /// Hosts do not hear of deletions (`watch/part.rs`): so it has no address before that. Who may not write that deletes it all
+    /// the same, and hosts find out later.
     pub async fn forget_host(&self, host: &str) -> Result<(), Unanswered> {
-        let of = Watched::of(Kind::LoadBalancerHost).expect("hosts are in the table of kinds");
+        let of = Watched::known(Kind::LoadBalancerHost);
+        let none = json!({ "status": { "addresses": [], "addressesChanged": true } });
+        match self.ask(self.all(of).patch_status(host, &PatchParams::default(), &Patch::Merge(&none))).await {
+            Ok(_) | Err(Answer::NotFound | Answer::Forbidden(_) | Answer::Invalid(_)) => {}
+            Err(answer) => return Err(Unanswered(answer)),
+        }
         self.ask(self.all(of).delete(host, &DeleteParams::default())).await.map_err(Unanswered)?;
         let name = format!("{}{host}", pulses::PREFIX);
         match self.ask(self.leases().delete(&name, &DeleteParams::default())).await {

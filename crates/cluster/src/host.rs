@@ -12,17 +12,20 @@ use std::{
 
 use kube::api::ListParams;
 use seaway_engine::backoff;
-use seaway_manifests::decode::Field;
+use seaway_manifests::{
+    decode::{Faults, Field},
+    tree::Node,
+};
 use seaway_model::{
     Kind, Name,
     address::PLAN_VERSION,
     fact::{HostReport, HostSays},
 };
+use seaway_watchdog::Part;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
-    task::JoinHandle,
-    time::{Instant, sleep, sleep_until},
+    time::{sleep, sleep_until},
 };
 use tracing::warn;
 
@@ -30,6 +33,8 @@ use crate::{
     answer::Answer,
     connect::Cluster,
     kinds::{OUR_VERSION, OURS, Watched},
+    moment::later,
+    writer::Writer,
 };
 
 /// A host says no more than this.
@@ -41,7 +46,7 @@ const CHANGED: &str = "addressesChanged";
 /// Writes what a host says, until this is dropped.
 pub struct HostReports {
     says: watch::Sender<Said>,
-    task: JoinHandle<()>,
+    pub(crate) writer: Writer,
 }
 
 /// What is to be written, and how often what was written was lost.
@@ -71,8 +76,8 @@ impl HostReports {
     /// `host`: the name of its object, which is made if it is not there.
     pub fn start(cluster: &Cluster, host: &str, running: Running) -> HostReports {
         let (says, heard) = watch::channel(Said::default());
-        let task = tokio::spawn(write_on(cluster.clone(), host.to_owned(), running, heard));
-        HostReports { says, task }
+        let task = write_on(cluster.clone(), host.to_owned(), running, heard);
+        HostReports { says, writer: Writer::spawn("the report of this host", task) }
     }
 
     /// Whatever was said before and is not written yet is not written any more.
@@ -85,29 +90,32 @@ impl HostReports {
         });
     }
 
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.writer.part()
+    }
+
     /// Somebody deleted the object: what was said last is written again.
     pub fn rewrite(&self) {
         self.says.send_if_modified(|it| {
-            it.lost += 1;
+            it.lost = it.lost.saturating_add(1);
             it.says.is_some()
         });
     }
 }
 
-impl Drop for HostReports {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: watch::Receiver<Said>) {
     let (mut written, mut failures) = (None, 0);
-    // What other hosts have heard of.
+    // What other hosts have heard of: what a process before this one said, too.
     let mut known = None;
+    let mut is_first = true;
     while heard.changed().await.is_ok() {
         let said = heard.borrow_and_update().clone();
         let Some(says) = said.says.as_ref().filter(|_| written.as_ref() != Some(&said)) else { continue };
-        let next = Instant::now() + AT_MOST;
+        let next = later(AT_MOST);
+        if std::mem::take(&mut is_first) {
+            known = said_before(&cluster, &host).await.map(|it| (it, 0));
+        }
         let addresses = Some((says.addresses.clone(), said.lost));
         let changed = known != addresses;
         let mut answer = write(&cluster, &host, status(&running, says, changed)).await;
@@ -126,7 +134,7 @@ async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: w
                 warn!(host, why = answer.told(), "what this host says of itself cannot be written");
                 written = None;
                 heard.mark_changed();
-                failures += 1;
+                failures = u32::saturating_add(failures, 1);
                 let pace = cluster.pace();
                 // Addresses wait for the word of hosts; so they are no slower to say it than they must be.
                 sleep(backoff(failures, pace.first_retry, pace.longest_retry, seed(&host))).await;
@@ -143,8 +151,9 @@ fn seed(host: &str) -> u64 {
     hasher.finish()
 }
 
+#[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 async fn write(cluster: &Cluster, host: &str, status: Value) -> Result<(), Answer> {
-    let hosts = Watched::of(Kind::LoadBalancerHost).expect("hosts are in the table of kinds");
+    let hosts = Watched::known(Kind::LoadBalancerHost);
     let named =
         json!({ "apiVersion": api_version(), "kind": "LoadBalancerHost", "metadata": { "name": host } });
     let mut object = named.clone();
@@ -162,9 +171,27 @@ async fn write(cluster: &Cluster, host: &str, status: Value) -> Result<(), Answe
     cluster.apply_status(hosts, "", host, &object, true).await.map(drop)
 }
 
+/// The addresses that this host said it has, and that all others were told of.
+async fn said_before(cluster: &Cluster, host: &str) -> Option<Vec<IpAddr>> {
+    let hosts = Watched::of(Kind::LoadBalancerHost)?;
+    let named = ListParams::default().fields(&format!("metadata.name={host}"));
+    let found = cluster.ask(cluster.all(hosts).list(&named)).await.ok()?.items;
+    heard_of(&found.first()?.tree)
+}
+
+/// Nothing, where it may be that not all were told.
+fn heard_of(object: &Node) -> Option<Vec<IpAddr>> {
+    let faults = Faults::default();
+    let root = Field::root(object, &faults);
+    let status = root.child("status");
+    let is_calm = !status.is_missing() && !status.child(CHANGED).bool().unwrap_or_default();
+    let addresses = status.child("addresses").items().map(|it| it.ip()).collect::<Option<Vec<_>>>();
+    addresses.filter(|_| is_calm)
+}
+
 /// The Node that a host is, if it is one: when that is deleted, what the host said goes with it.
 async fn node_of(cluster: &Cluster, host: &str) -> Option<Value> {
-    let nodes = Watched::of(Kind::Node).expect("nodes are in the table of kinds");
+    let nodes = Watched::known(Kind::Node);
     let named = ListParams::default().fields(&format!("metadata.name={host}"));
     // A host without a Node is as good; and this one is written in any case.
     let found = cluster.ask(cluster.all(nodes).list(&named)).await.ok()?.items;
@@ -177,6 +204,7 @@ fn api_version() -> String {
 }
 
 /// `changed`: its addresses are others than before, which other hosts select by (`watch/part.rs`).
+#[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 fn status(running: &Running, says: &HostSays, changed: bool) -> Value {
     let not_served: Vec<Value> = (says.not_served.iter())
         .map(|it| json!({ "address": it.address, "reason": it.reason.as_str(), "message": it.message }))
@@ -243,7 +271,6 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use seaway_manifests::{decode::Faults, tree::Node};
     use seaway_model::{Reason, fact::NotServed};
 
     use super::*;
@@ -273,6 +300,16 @@ pub(crate) mod tests {
                 message: "x".into(),
             }],
         }
+    }
+
+    #[test]
+    fn a_host_that_starts_again_tells_others_of_its_addresses_only_if_they_were_not_told() {
+        let heard = |object: Value| heard_of(&serde_json::from_value(object).expect("is a tree"));
+        let object = |changed| json!({ "status": status(&running(), &says(), changed) });
+        assert_eq!(heard(object(false)), Some(says().addresses));
+        assert_eq!(heard(object(true)), None, "the process before ended in the middle of it");
+        assert_eq!(heard(json!({ "spec": {} })), None);
+        assert_eq!(heard(json!({ "status": { "addresses": ["10.0.0.1", "x"] } })), None);
     }
 
     #[test]

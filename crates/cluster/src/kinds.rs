@@ -78,6 +78,12 @@ impl Watched {
         WATCHED.iter().find(|it| it.kind == kind)
     }
 
+    /// One that is named in this crate, and so is in the table.
+    #[allow(clippy::expect_used, reason = "each of them is asked for by a test")]
+    pub(crate) fn known(kind: Kind) -> &'static Watched {
+        Watched::of(kind).expect("it is in the table of kinds")
+    }
+
     pub(crate) fn resource(&self) -> ApiResource {
         let api_version = match self.group {
             "" => self.version.to_owned(),
@@ -141,6 +147,18 @@ impl Default for Pace {
             answer: Duration::from_secs(30),
             pulse: Duration::from_secs(5),
             quarantine: Duration::from_secs(3_600),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_that_this_crate_writes_are_in_the_table() {
+        for kind in [Kind::Address, Kind::AddressPool, Kind::LoadBalancerHost, Kind::Node, Kind::Service] {
+            assert_eq!(Watched::known(kind).kind, kind);
         }
     }
 }

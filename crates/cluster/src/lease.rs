@@ -20,14 +20,20 @@ use k8s_openapi::{
 use kube::{Api, api::PostParams};
 use seaway_engine::Failure;
 use seaway_model::Name;
+use seaway_watchdog::{LIMIT, Part};
 use tokio::{
     sync::watch,
-    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 use tracing::{info, warn};
 
-use crate::{answer::Answer, connect::Cluster, watch::pulses};
+use crate::{
+    answer::Answer,
+    connect::Cluster,
+    moment::{later, later_than},
+    watch::pulses,
+    writer::Writer,
+};
 
 /// The Lease of whoever gives addresses out.
 pub const LEADER: &str = "seaway-controller";
@@ -47,7 +53,7 @@ impl Terms {
 
     /// For one that leads and is believed to for so long.
     pub fn leader(term: Duration) -> Terms {
-        Terms { term, renew: term / 3 }
+        Terms { term, renew: part(term, 1, 3) }
     }
 }
 
@@ -57,7 +63,7 @@ pub struct Leading(watch::Receiver<Option<Instant>>);
 
 /// Somebody who leads, or would like to, until it is dropped; [`Campaign::resign`] lets the next begin at once.
 pub struct Campaign {
-    task: JoinHandle<()>,
+    pub(crate) task: Writer,
     resign: watch::Sender<bool>,
     leading: Leading,
     rival: watch::Receiver<Option<Name>>,
@@ -78,7 +84,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 impl Leading {
     /// Where there is nobody else.
     pub fn always() -> Leading {
-        let far = Instant::now() + Duration::from_secs(u64::from(u32::MAX));
+        let far = later(Duration::from_secs(u64::from(u32::MAX)));
         Leading(watch::channel(Some(far)).1)
     }
 
@@ -143,12 +149,17 @@ impl Campaign {
             tell,
             rival: tell_rival,
         };
-        let task = tokio::spawn(candidate.run(resigned));
+        let task = keep(&format!("the Lease {name}"), terms, candidate.run(resigned));
         Campaign { task, resign, leading: Leading(leading), rival }
     }
 
     pub fn leading(&self) -> Leading {
         self.leading.clone()
+    }
+
+    /// For the watchdog: a Lease that nobody even tries to renew is missed.
+    pub fn part(&self) -> Part {
+        self.task.part()
     }
 
     /// Who took it from us while we had it.
@@ -160,14 +171,18 @@ impl Campaign {
     pub async fn resign(mut self) {
         // It may have ended.
         let _ = self.resign.send(true);
-        let _ = timeout(FAREWELL, &mut self.task).await;
+        let _ = timeout(FAREWELL, self.task.ended()).await;
     }
 }
 
-impl Drop for Campaign {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+/// So many of so many parts of it.
+fn part(of: Duration, parts: u32, all: u32) -> Duration {
+    of.saturating_mul(parts).checked_div(all).unwrap_or(of)
+}
+
+/// A try takes no longer than a renewal, and neither does the pause after it.
+pub(crate) fn keep(name: &str, terms: Terms, task: impl Future<Output = ()> + Send + 'static) -> Writer {
+    Writer::spawn(name, task).beating_within(terms.renew.max(part(terms.term, 1, 8)).saturating_add(LIMIT))
 }
 
 struct Candidate {
@@ -210,7 +225,7 @@ impl Candidate {
         let Terms { term, renew } = self.terms;
         // One dead connection must not cost the term: there is time to try another.
         let (taken, again) = match timeout(renew, self.take()).await {
-            Ok(taken) => (taken, renew / 4),
+            Ok(taken) => (taken, part(renew, 1, 4)),
             Err(_) => {
                 self.cluster.reconnect().await;
                 (Err(Answer::Unreachable(format!("timed out after {renew:?}"))), Duration::ZERO)
@@ -219,7 +234,7 @@ impl Candidate {
         match taken {
             Ok(true) => {
                 self.is_well().await;
-                let was = self.tell.send_replace(Some(sent + term * 4 / 5));
+                let was = self.tell.send_replace(Some(later_than(sent, part(term, 4, 5))));
                 self.rival.send_if_modified(|it| it.take().is_some());
                 self.had = true;
                 if was.is_none_or(|until| until < sent) {
@@ -232,7 +247,7 @@ impl Candidate {
                 if self.tell.send_replace(None).is_some() && self.meaning == Meaning::Leads {
                     warn!(lease = self.name, "leads no more: another does");
                 }
-                (term / 8).max(Duration::from_millis(50))
+                part(term, 1, 8).max(Duration::from_millis(50))
             }
             Err(answer) => {
                 // It holds until it ends by itself; whoever leads tries again soon.
@@ -294,7 +309,7 @@ impl Candidate {
             // Whoever it was is no more, or about to end.
             Meaning::Lives if !self.had => Duration::ZERO,
             // It began after us. Before anybody takes this host for dead, we say that it is not.
-            Meaning::Lives => term / 2,
+            Meaning::Lives => part(term, 1, 2),
         };
         if !holder.is_empty() && since.elapsed() < patience {
             if self.meaning == Meaning::Lives {
@@ -302,7 +317,7 @@ impl Candidate {
             }
             return Ok(false);
         }
-        self.write(Some(&lease), transitions + 1).await
+        self.write(Some(&lease), transitions.saturating_add(1)).await
     }
 
     fn meets(&self, rival: Name) {

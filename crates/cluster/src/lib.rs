@@ -16,6 +16,8 @@
 //! The crate does not know what any of it is for: it plans nothing, allocates nothing, serves nothing; it compares no
 //! clocks of different machines; and it never takes silence for an answer.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod address;
 mod answer;
 mod claims;
@@ -30,6 +32,7 @@ mod kinds;
 mod lease;
 mod look;
 mod metallb;
+mod moment;
 mod owners;
 mod pools;
 mod records;
@@ -39,6 +42,7 @@ mod seen;
 mod status;
 mod told;
 mod watch;
+mod writer;
 
 pub use answer::api_server;
 pub use claims::{AddressStep, Addresses};

@@ -188,7 +188,7 @@ impl Cluster {
 
     /// Writes `spec.drain` of a host, and nothing else.
     pub async fn drain(&self, host: &str, drain: bool) -> Result<(), Unanswered> {
-        let of = Watched::of(Kind::LoadBalancerHost).expect("hosts are in the table of kinds");
+        let of = Watched::known(Kind::LoadBalancerHost);
         let parameters = PatchParams { field_manager: Some(PEOPLE.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({ "spec": { "drain": drain } }));
         self.ask(self.all(of).patch(host, &parameters, &patch)).await.map(drop).map_err(Unanswered)

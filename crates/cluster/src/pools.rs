@@ -9,10 +9,10 @@ use kube::{
 };
 use seaway_engine::backoff;
 use seaway_model::{Announced, Kind, ObjectRef, Problem, announced::ConditionStatus};
+use seaway_watchdog::Part;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
-    task::JoinHandle,
     time::{Instant, sleep_until},
 };
 use tracing::{debug, warn};
@@ -22,6 +22,8 @@ use crate::{
     connect::Cluster,
     kinds::{OUR_VERSION, OURS, Watched},
     lease::Leading,
+    moment::later,
+    writer::Writer,
 };
 
 /// Ten thousand Services come at once: a pool need not be told of each.
@@ -50,14 +52,19 @@ type All = BTreeMap<ObjectRef, PoolSays>;
 /// Writes statuses of our AddressPools, while it leads and until it is dropped.
 pub struct PoolReports {
     says: watch::Sender<All>,
-    task: JoinHandle<()>,
+    pub(crate) writer: Writer,
 }
 
 impl PoolReports {
     pub fn start(cluster: &Cluster, leading: Leading) -> PoolReports {
         let (says, heard) = watch::channel(All::new());
-        let task = tokio::spawn(write_on(cluster.clone(), leading, heard));
-        PoolReports { says, task }
+        let writer = Writer::spawn("statuses of pools", write_on(cluster.clone(), leading, heard));
+        PoolReports { says, writer }
+    }
+
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.writer.part()
     }
 
     /// All pools as they are now; those of MetalLB are left to MetalLB.
@@ -68,12 +75,6 @@ impl PoolReports {
             *before = pools;
             changed
         });
-    }
-}
-
-impl Drop for PoolReports {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -110,7 +111,7 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
             () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {}
         }
         let says = heard.borrow_and_update().clone();
-        let next = Instant::now() + AT_MOST;
+        let next = later(AT_MOST);
         written.retain(|object, _| says.contains_key(object));
         refused.retain(|object, _| says.contains_key(object));
         for (object, pool) in &says {
@@ -126,9 +127,9 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
                 }
                 // It may have been written, and only the answer lost.
                 Err(answer) => {
-                    let times = refused.get(object).map_or(0, |it| it.times) + 1;
+                    let times = refused.get(object).map_or(0, |it| it.times).saturating_add(1);
                     let pause = backoff(times, AT_MOST, SELDOM, times.into());
-                    refused.insert(object.clone(), Refused { times, again: Instant::now() + pause });
+                    refused.insert(object.clone(), Refused { times, again: later(pause) });
                     match times {
                         1 => warn!(%object, why = answer.told(), "its status cannot be written"),
                         _ => {
@@ -182,7 +183,7 @@ fn since_now(pool: &PoolSays, before: &Since) -> Since {
 }
 
 async fn write(cluster: &Cluster, object: &ObjectRef, status: Value) -> Result<(), Answer> {
-    let pools = Watched::of(Kind::AddressPool).expect("pools are in the table of kinds");
+    let pools = Watched::known(Kind::AddressPool);
     let body = json!({
         "apiVersion": format!("{OURS}/{OUR_VERSION}"),
         "kind": "AddressPool",
@@ -194,12 +195,12 @@ async fn write(cluster: &Cluster, object: &ObjectRef, status: Value) -> Result<(
 
 /// What its status says; nothing, where there is none.
 async fn said(cluster: &Cluster, object: &ObjectRef) -> Result<Value, Answer> {
-    let pools = Watched::of(Kind::AddressPool).expect("pools are in the table of kinds");
+    let pools = Watched::known(Kind::AddressPool);
     let api: Api<DynamicObject> = Api::all_with(cluster.client(), &pools.resource());
     // To list is what the role allows.
     let one = ListParams::default().fields(&format!("metadata.name={}", object.name));
     let told = cluster.ask(api.list(&one)).await?;
-    Ok(told.items.into_iter().next().map_or(Value::Null, |it| it.data["status"].clone()))
+    Ok(told.items.into_iter().next().and_then(|it| it.data.get("status").cloned()).unwrap_or_default())
 }
 
 fn since(said: &Value) -> Option<Since> {
@@ -211,8 +212,9 @@ fn since(said: &Value) -> Option<Since> {
 }
 
 fn without_moments(mut status: Value) -> Value {
-    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
-        condition["lastTransitionTime"] = Value::Null;
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten().filter_map(Value::as_object_mut) {
+        condition.insert("lastTransitionTime".to_owned(), Value::Null);
     }
     status
 }

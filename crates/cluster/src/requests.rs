@@ -68,7 +68,7 @@ impl Cluster {
         object: &ObjectRef,
         patch: &Value,
     ) -> Result<Option<Published>, Answer> {
-        let services = Watched::of(Kind::Service).expect("Services are in the table of kinds");
+        let services = Watched::known(Kind::Service);
         let (namespace, name) = (&object.namespace, &object.name);
         match self.merge(services, namespace, name, patch).await {
             Ok(told) => {

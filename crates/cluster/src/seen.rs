@@ -173,6 +173,7 @@ mod tests {
             sharing: None,
             owners: Vec::new(),
             plan_version: 1,
+            ends: None,
             state: AddressState::Held,
             version: 0,
         };

@@ -12,18 +12,20 @@
 mod annotation;
 mod events;
 mod output;
+mod pace;
 
 use std::{
     collections::HashMap,
     fmt,
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use jiff::Timestamp;
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Reason, Status, Unit};
+use seaway_watchdog::Part;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -34,6 +36,7 @@ pub(crate) use self::{
 use self::{
     events::Events,
     output::{Note, Output},
+    pace::Looks,
 };
 pub use self::{events::Herald, output::PENDING};
 use crate::{
@@ -55,6 +58,7 @@ pub struct Statuses {
     refused: Mutex<Option<Answer>>,
     /// Services that were never told anything, since when they have an address that nobody serves.
     waiting: Mutex<HashMap<Owner, Instant>>,
+    looks: Mutex<Looks<Owner>>,
 }
 
 /// A new Service is told once that it is served, and not before that it is not yet.
@@ -101,12 +105,32 @@ impl Statuses {
             logged: Mutex::default(),
             refused: Mutex::default(),
             waiting: Mutex::default(),
+            looks: Mutex::default(),
         }
+    }
+
+    /// For the watchdog: what writes events.
+    pub fn part(&self) -> Part {
+        self.events.part()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn writer(&self) -> &crate::writer::Writer {
+        self.events.task()
     }
 
     /// For whoever else has something to say in passing.
     pub fn herald(&self) -> Herald {
         self.events.herald()
+    }
+
+    fn looks(&self) -> MutexGuard<'_, Looks<Owner>> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It has a status.
+    fn is_told(&self, owner: &Owner) -> bool {
+        self.logged.lock().unwrap_or_else(PoisonError::into_inner).contains_key(owner)
     }
 
     /// Each Problem once when it comes, and once when it goes.
@@ -181,7 +205,7 @@ impl Statuses {
         let Some(before) = &said.published else { return Ok(()) };
         let body =
             output.body(object, uid, before, &Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        let services = Watched::of(Kind::Service).expect("Services are in the table of kinds");
+        let services = Watched::known(Kind::Service);
         // Only the first time: what others wrote before us is taken over with the Service.
         let force = !before.ours;
         let (namespace, name) = (&object.namespace, &object.name);
@@ -251,7 +275,11 @@ impl Driver for Statuses {
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Said, Failure> {
         let Unit::Status(owner) = unit else { return Ok(Said::default()) };
-        self.log(owner, if let Desired::Status(status) = desired { Some(status) } else { None });
+        let status = if let Desired::Status(status) = desired { Some(status) } else { None };
+        self.log(owner, status);
+        if status.is_none() {
+            self.looks().forget(owner);
+        }
         let Some((object, uid)) = unit.service() else { return Ok(Said::default()) };
         let published = self.cluster.seen().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
@@ -303,5 +331,12 @@ impl Driver for Statuses {
 
     fn width(&self) -> usize {
         64
+    }
+
+    fn rest(&self, unit: &Unit, _took: Duration) -> Duration {
+        match unit {
+            Unit::Status(owner) if self.is_told(owner) => self.looks().rest(owner, Instant::now()),
+            _ => Duration::ZERO,
+        }
     }
 }

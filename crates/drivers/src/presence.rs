@@ -300,7 +300,7 @@ impl Driver for Presence {
         1
     }
 
-    fn rest(&self, took: Duration) -> Duration {
+    fn rest(&self, _unit: &Unit, took: Duration) -> Duration {
         rest(took)
     }
 }

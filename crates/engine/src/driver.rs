@@ -79,7 +79,7 @@ pub trait Driver: Send + Sync + 'static {
     }
 
     /// How long a Unit is left alone after it was worked on for so long: what comes meanwhile is done together.
-    fn rest(&self, _took: Duration) -> Duration {
+    fn rest(&self, _unit: &Unit, _took: Duration) -> Duration {
         Duration::ZERO
     }
 }
@@ -146,7 +146,7 @@ pub(crate) enum Worked {
 pub(crate) trait Hand: Send + Sync {
     fn serves(&self, unit: &Unit) -> bool;
     fn width(&self) -> usize;
-    fn rest(&self, took: Duration) -> Duration;
+    fn rest(&self, unit: &Unit, took: Duration) -> Duration;
     /// The gate is asked before anything is removed.
     fn work<'a>(&'a self, unit: &'a Unit, job: Job, gate: Option<&'a Gate>) -> Working<'a>;
 }
@@ -160,8 +160,8 @@ impl<D: Driver> Hand for D {
         Driver::width(self)
     }
 
-    fn rest(&self, took: Duration) -> Duration {
-        Driver::rest(self, took)
+    fn rest(&self, unit: &Unit, took: Duration) -> Duration {
+        Driver::rest(self, unit, took)
     }
 
     fn work<'a>(&'a self, unit: &'a Unit, job: Job, gate: Option<&'a Gate>) -> Working<'a> {

@@ -318,7 +318,7 @@ impl Engine {
         let Some((unit, at)) = self.tasks.remove(&id) else { return };
         self.busy[at] -= 1;
         let (finished, took) = finished.unzip();
-        let rest = took.map(|it| self.drivers.0[at].rest(it)).filter(|it| !it.is_zero());
+        let rest = took.map(|it| self.drivers.0[at].rest(&unit, it)).filter(|it| !it.is_zero());
         if let Some(rest) = rest {
             self.queue.rest(&unit, Instant::now() + rest);
         }

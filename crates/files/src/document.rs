@@ -83,17 +83,17 @@ pub(crate) fn split(text: &str) -> Vec<Piece<'_>> {
         let begins = is_marker(content, "---");
         let ends = is_marker(content, "...");
         if ends || (begins && !preamble) {
-            pieces.push(Piece { line: first_line, text: &text[start..offset] });
-            start = offset + if ends { content.len() } else { 0 };
-            first_line = line + u32::from(ends);
+            pieces.push(Piece { line: first_line, text: text.get(start..offset).unwrap_or_default() });
+            start = if ends { content.len().saturating_add(offset) } else { offset };
+            first_line = line.saturating_add(u32::from(ends));
             preamble = ends;
         }
         if preamble && !ends {
             preamble = !begins && (content.starts_with(['#', '%']) || content.trim().is_empty());
         }
-        offset += content.len();
+        offset = content.len().saturating_add(offset);
     }
-    pieces.push(Piece { line: first_line, text: &text[start..] });
+    pieces.push(Piece { line: first_line, text: text.get(start..).unwrap_or_default() });
     pieces.retain(|piece| !piece.text.trim().is_empty());
     pieces
 }

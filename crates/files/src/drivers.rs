@@ -257,6 +257,7 @@ mod tests {
             sharing: None,
             owners: owners.iter().map(|it| Owner::Config((*it).into())).collect(),
             plan_version: 1,
+            ends: None,
             state: AddressState::Held,
             version: 0,
         }))

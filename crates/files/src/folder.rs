@@ -171,7 +171,8 @@ impl Folder {
                 let piece = found.document.and_then(|hash| pieces.get(&hash));
                 let at =
                     piece.and_then(|piece| Some((piece.line, found.place_of(piece.text, &problem.field)?)));
-                let (line, column) = at.map_or((0, 0), |(before, at)| (before + at.line, at.column));
+                let (line, column) =
+                    at.map_or((0, 0), |(before, at)| (at.line.saturating_add(before), at.column));
                 *problem = problem.clone().in_file(shown.clone(), line, column);
             }
         }
@@ -189,7 +190,7 @@ impl Folder {
             Err(error) => return self.lost(&error),
         };
         if std::mem::take(&mut self.away) {
-            self.returning = Some(now + PATIENCE);
+            self.returning = now.checked_add(PATIENCE);
         }
         let mut changes = self.report(self.here(), Vec::new());
         let touched = self.take_in(listing, now, writing);
@@ -201,7 +202,7 @@ impl Folder {
     pub(crate) fn refresh(&mut self, names: impl IntoIterator<Item = Name>, now: Instant) -> Vec<Change> {
         let mut touched = BTreeSet::new();
         if self.returning.is_some() {
-            self.returning = Some(now + PATIENCE);
+            self.returning = now.checked_add(PATIENCE);
         }
         for name in names {
             match Stamp::of(&self.dir.join(&*name)) {
@@ -270,7 +271,8 @@ impl Folder {
         // Many writers empty a file first; nobody means to say nothing by it for long.
         let emptied =
             stamp.is_some_and(|it| it.size == 0) && before.is_some_and(|file| !file.documents.is_empty());
-        if emptied && now < *self.emptied.entry(name.clone()).or_insert(now + PATIENCE) {
+        let later = now.checked_add(PATIENCE).unwrap_or(now);
+        if emptied && now < *self.emptied.entry(name.clone()).or_insert(later) {
             return;
         }
         self.emptied.remove(name);
@@ -282,7 +284,7 @@ impl Folder {
             }
             Err(error) => {
                 if content::passes(&error) {
-                    self.read_again = Some(now + PATIENCE);
+                    self.read_again = Some(later);
                 }
                 self.without(name, format!("cannot be read: {error}"))
             }
@@ -309,8 +311,9 @@ impl Folder {
                 None => Arc::new(Document::read(piece, Some(hash))),
             };
             if self.last_good.is_some() && !document.found.is_empty() {
-                let start = piece.as_ptr() as usize - text.as_ptr() as usize;
-                good.push(Good { text: start..start + piece.len(), document: document.clone() });
+                let start = (piece.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+                let end = piece.len().saturating_add(start);
+                good.push(Good { text: start..end, document: document.clone() });
             }
             file.documents.push(Placed { line, hash, document });
         }
@@ -494,5 +497,5 @@ fn line_of(files: &BTreeMap<Name, File>, claim: &Claim) -> u32 {
     let Some(hash) = claim.found.document else { return 0 };
     let placed =
         files.get(&claim.file).and_then(|file| file.documents.iter().find(|placed| placed.hash == hash));
-    placed.map_or(0, |placed| placed.line + claim.found.at.line)
+    placed.map_or(0, |placed| placed.line.saturating_add(claim.found.at.line))
 }

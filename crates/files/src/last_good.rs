@@ -12,12 +12,9 @@ use std::{
     fs, io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        mpsc::{self, RecvTimeoutError},
-    },
+    sync::{Arc, Condvar, Mutex, PoisonError},
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use seaway_model::{Kind, Name, ObjectRef, Problem, Reason};
@@ -36,20 +33,27 @@ const GATHER: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_secs(1);
 /// States of one broken file that wait for a full disk.
 const MOST_WAITING: usize = 16;
-/// How long nothing at all is waited for at a time.
-const IDLE: Duration = Duration::from_secs(3600);
 
 pub(crate) struct LastGood {
     shelves: Shelves,
-    orders: Option<mpsc::Sender<Order>>,
+    orders: Arc<Orders>,
     writer: Option<JoinHandle<()>>,
 }
 
+/// What the writer finds when it looks, however long the disk kept it: nobody waits for it, and what waits does not grow.
+#[derive(Default)]
+struct Orders {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
 /// Only the writer touches the shelves: what it is just writing beside a file is nobody's leftover.
-enum Order {
-    Keep(Job),
-    /// Everything but the files of these names.
-    Forget(BTreeSet<String>),
+#[derive(Default)]
+struct Waiting {
+    jobs: Gathered,
+    /// Everything but the files of these names is to be forgotten.
+    wanted: Option<BTreeSet<String>>,
+    closing: bool,
 }
 
 /// What a file has to say now.
@@ -99,29 +103,31 @@ impl LastGood {
             }
         });
         let shelves = Shelves { plain, secret };
-        let (orders, incoming) = mpsc::channel();
-        let writing = shelves.clone();
+        let orders = Arc::new(Orders::default());
+        let (writing, incoming) = (shelves.clone(), orders.clone());
         let writer = std::thread::Builder::new()
             .name("last-good".to_owned())
             .spawn(move || write_on(&writing, &incoming, &bell))
             .inspect_err(|error| tracing::warn!(%error, "last good state is not kept over restarts"))
             .ok();
-        LastGood { shelves, orders: Some(orders), writer }
+        LastGood { shelves, orders, writer }
     }
 
     pub(crate) fn keep(&self, job: Job) {
-        self.order(Order::Keep(job));
+        self.order(|waiting| waiting.jobs.add(job));
     }
 
     /// Forgets files that are no more.
     pub(crate) fn forget_all_but<'n>(&self, files: impl Iterator<Item = &'n Name>) {
-        self.order(Order::Forget(files.map(|file| format!("{}.json", short_hash(file))).collect()));
+        let wanted = files.map(|file| format!("{}.json", short_hash(file))).collect();
+        self.order(|waiting| waiting.forget_all_but(wanted));
     }
 
-    fn order(&self, order: Order) {
-        if let Some(orders) = &self.orders {
-            // Only a writer that could not be started does not listen.
-            let _ = orders.send(order);
+    fn order(&self, order: impl FnOnce(&mut Waiting)) {
+        // Only a writer that could not be started does not listen.
+        if self.writer.is_some() {
+            order(&mut self.orders.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            self.orders.changed.notify_one();
         }
     }
 
@@ -137,7 +143,7 @@ impl LastGood {
 impl Drop for LastGood {
     /// Writes what has gathered.
     fn drop(&mut self) {
-        self.orders = None;
+        self.order(|waiting| waiting.closing = true);
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
@@ -158,20 +164,20 @@ pub(crate) fn runtime_folder() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.starts_with("/run"))
 }
 
-fn write_on(shelves: &Shelves, incoming: &mpsc::Receiver<Order>, bell: &Bell) {
+fn write_on(shelves: &Shelves, orders: &Orders, bell: &Bell) {
     let mut healthy = true;
     let mut open = true;
     // What could not be written stays, and is tried again.
     let mut jobs = Gathered::default();
     while open {
-        match incoming.recv_timeout(if jobs.0.is_empty() { IDLE } else { RETRY }) {
-            Ok(order) => jobs.take(order, shelves),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => open = false,
+        let patience = if jobs.0.is_empty() { None } else { Some(RETRY) };
+        let taken = orders.take(patience);
+        open = !taken.closing;
+        for job in taken.jobs.0.into_values().flatten() {
+            jobs.add(job);
         }
-        let until = Instant::now() + GATHER;
-        while let Ok(order) = incoming.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            jobs.take(order, shelves);
+        if let Some(wanted) = taken.wanted {
+            forget_all_but(&wanted, shelves);
         }
         let mut outcome = Ok(());
         jobs.0.retain(|_, jobs| match jobs.iter().try_for_each(|job| write(shelves, job)) {
@@ -196,18 +202,38 @@ fn write_on(shelves: &Shelves, incoming: &mpsc::Receiver<Order>, bell: &Bell) {
     }
 }
 
+impl Orders {
+    /// Waits for orders, as long as there is patience, and then for those that come at once with them.
+    fn take(&self, patience: Option<Duration>) -> Waiting {
+        let idle =
+            |waiting: &mut Waiting| waiting.jobs.0.is_empty() && waiting.wanted.is_none() && !waiting.closing;
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = match patience {
+            Some(patience) => {
+                let waited = self.changed.wait_timeout_while(waiting, patience, idle);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => self.changed.wait_while(waiting, idle).unwrap_or_else(PoisonError::into_inner),
+        };
+        let gathered = self.changed.wait_timeout_while(waiting, GATHER, |it| !it.closing);
+        let mut waiting = gathered.unwrap_or_else(PoisonError::into_inner).0;
+        std::mem::take(&mut *waiting)
+    }
+}
+
+impl Waiting {
+    /// What a file had to say is not wanted any more once the file is gone.
+    fn forget_all_but(&mut self, wanted: BTreeSet<String>) {
+        self.jobs.0.retain(|file, _| wanted.contains(&format!("{}.json", short_hash(file))));
+        self.wanted = Some(wanted);
+    }
+}
+
 /// What is to be written of each file, in order.
 #[derive(Default)]
 struct Gathered(BTreeMap<Name, Vec<Job>>);
 
 impl Gathered {
-    fn take(&mut self, order: Order, shelves: &Shelves) {
-        match order {
-            Order::Keep(job) => self.add(job),
-            Order::Forget(wanted) => forget_all_but(&wanted, shelves),
-        }
-    }
-
     /// What keeps nothing of what was there before makes all before it superfluous.
     fn add(&mut self, job: Job) {
         let jobs = self.0.entry(job.file.clone()).or_default();
@@ -271,4 +297,32 @@ fn path_of(shelf: &Path, file: &Name) -> PathBuf {
 
 fn short_hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(file: &str, text: String, kept: bool) -> Job {
+        let kept = kept.then(|| ObjectRef::new(Kind::Service, "default", "shop"));
+        Job { file: file.into(), text: text.into(), documents: Vec::new(), kept: kept.into_iter().collect() }
+    }
+
+    #[test]
+    fn what_waits_for_a_disk_that_hangs_is_bounded_for_each_file_and_the_last_is_kept() {
+        let mut waiting = Waiting::default();
+        for round in 0..10_000 {
+            waiting.jobs.add(job("broken.yaml", format!("broken {round}"), true));
+            waiting.jobs.add(job("whole.yaml", format!("whole {round}"), false));
+        }
+        let of = |waiting: &Waiting, file: &str| {
+            waiting.jobs.0.get(file).map(|jobs| (jobs.len(), jobs.last().map(|it| it.text.to_string())))
+        };
+        assert_eq!(of(&waiting, "broken.yaml"), Some((MOST_WAITING, Some("broken 9999".to_owned()))));
+        assert_eq!(of(&waiting, "whole.yaml"), Some((1, Some("whole 9999".to_owned()))));
+        let wanted: BTreeSet<String> = [format!("{}.json", short_hash("whole.yaml"))].into();
+        waiting.forget_all_but(wanted.clone());
+        assert_eq!((of(&waiting, "broken.yaml"), of(&waiting, "whole.yaml").is_some()), (None, true));
+        assert_eq!(waiting.wanted, Some(wanted));
+    }
 }

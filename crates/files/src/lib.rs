@@ -16,6 +16,8 @@
 //! The crate does not know what any of it is for: it plans nothing, allocates nothing, serves nothing, and knows no
 //! driver. It uses threads, not an executor, so that a busy data plane never delays it.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod bell;
 mod disk;
 mod document;

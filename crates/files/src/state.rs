@@ -83,10 +83,10 @@ impl StateDir {
 
     /// As [`StateDir::open`], but waits for a process that is handing over to let go. Blocks.
     pub fn open_when_free(path: &Path, patience: Duration) -> Result<StateDir, StateError> {
-        let until = Instant::now() + patience;
+        let began = Instant::now();
         loop {
             match StateDir::open(path) {
-                Err(StateError::Locked { .. }) if Instant::now() < until => {
+                Err(StateError::Locked { .. }) if began.elapsed() < patience => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 other => return other,

@@ -166,9 +166,8 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
     fn wait(&self, until: Option<Instant>) -> io::Result<()> {
         let timeout = match until.map(|until| until.saturating_duration_since(Instant::now())) {
             // A millisecond more rather than a busy loop of zeros.
-            Some(left) => {
-                PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX)
-            }
+            Some(left) => PollTimeout::try_from(left.saturating_add(Duration::from_micros(999)))
+                .unwrap_or(PollTimeout::MAX),
             None => PollTimeout::NONE,
         };
         let mut fds = vec![PollFd::new(self.bell.event().as_fd(), PollFlags::POLLIN)];
@@ -196,8 +195,8 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
             changes.push(self.eye.report(&self.dir));
         }
         let again = match (away, self.eye.is_blind()) {
-            (true, _) => Some(now + LOOK_EVERY),
-            (false, true) => Some(now + LOOK_UNWATCHED),
+            (true, _) => now.checked_add(LOOK_EVERY),
+            (false, true) => now.checked_add(LOOK_UNWATCHED),
             (false, false) => None,
         };
         Look { changes, again }

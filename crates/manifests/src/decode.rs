@@ -264,7 +264,7 @@ impl Shown for &str {
     fn shown(&self) -> String {
         const LONGEST: usize = 200;
         match self.char_indices().nth(LONGEST) {
-            Some((end, _)) => format!("{:?}…", &self[..end]),
+            Some((end, _)) => format!("{:?}…", self.get(..end).unwrap_or_default()),
             None => format!("{self:?}"),
         }
     }

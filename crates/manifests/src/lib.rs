@@ -10,6 +10,8 @@
 //!
 //! The crate does not know where a tree came from nor who is told what it says: no files, no sockets, no clock.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 pub mod decode;
 pub mod object;
 pub mod tree;

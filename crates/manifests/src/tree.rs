@@ -228,7 +228,7 @@ impl Builder {
 
     fn key(&mut self, key: Key, anchor: usize) -> Result<(), SyntaxError> {
         if anchor != 0 {
-            let weight = 1 + key.text.len();
+            let weight = key.text.len().saturating_add(1);
             self.expand(weight, key.at)?;
             self.anchors.insert(anchor, (Node { at: key.at, value: Value::Text(key.text.clone()) }, weight));
         }
@@ -250,7 +250,7 @@ impl Builder {
     }
 
     fn complete(&mut self, node: Node, anchor: usize) -> Result<(), SyntaxError> {
-        self.nodes += 1;
+        self.nodes = self.nodes.saturating_add(1);
         if self.nodes > NODES {
             return Err(node.at.error(format!("more than {NODES} values in one document")));
         }
@@ -287,22 +287,26 @@ impl Builder {
 }
 
 fn weigh(node: &Node) -> usize {
-    1 + match &node.value {
+    let within = match &node.value {
         Value::Text(text) => text.len(),
-        Value::List(items) => items.iter().map(weigh).sum(),
-        Value::Map(entries) => entries.iter().map(|entry| entry.key.len() + weigh(&entry.value)).sum(),
+        Value::List(items) => items.iter().map(weigh).fold(0, usize::saturating_add),
+        Value::Map(entries) => entries.iter().fold(0, |all, entry| {
+            usize::saturating_add(all, entry.key.len()).saturating_add(weigh(&entry.value))
+        }),
         _ => 0,
-    }
+    };
+    within.saturating_add(1)
 }
 
 /// Refuses a map that has a key twice: half of what was written would be lost in silence.
 fn distinct(entries: Vec<Entry>) -> Result<Vec<Entry>, SyntaxError> {
     let mut order: Vec<&Entry> = entries.iter().collect();
     order.sort_by(|a, b| (&a.key, a.at).cmp(&(&b.key, b.at)));
-    match order.windows(2).find(|pair| pair[0].key == pair[1].key) {
-        Some(pair) => Err(pair[1]
-            .at
-            .error(format!("key {:?} already set in map, at line {}", pair[1].key, pair[0].at.line))),
+    let mut pairs = order.iter().zip(order.iter().skip(1));
+    match pairs.find(|(one, next)| one.key == next.key) {
+        Some((one, next)) => {
+            Err(next.at.error(format!("key {:?} already set in map, at line {}", next.key, one.at.line)))
+        }
         None => Ok(entries),
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     load_balancer::Family,
-    name::{Name, Owner},
+    name::{Name, Owner, Time},
 };
 
 /// One address of our pools with its owners. It exists in the ledger before it is anybody's status, and is given
@@ -21,6 +21,9 @@ pub struct Address {
     pub owners: Vec<Owner>,
     pub plan_version: u32,
     pub state: AddressState,
+    /// When it is withdrawn from its owners, as its pool excludes it. Nothing: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends: Option<Time>,
     /// Of its storage, where later ones are greater: by it hosts say how far they are. 0 where storage has none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub version: u64,
@@ -33,9 +36,17 @@ fn is_none(version: &u64) -> bool {
 /// What is written is the same; when it was written is another question.
 impl PartialEq for Address {
     fn eq(&self, other: &Address) -> bool {
-        let Address { ip, pool, sharing, owners, plan_version, state, version: _ } = self;
-        (ip, pool, sharing, owners, plan_version, state)
-            == (&other.ip, &other.pool, &other.sharing, &other.owners, &other.plan_version, &other.state)
+        let Address { ip, pool, sharing, owners, plan_version, state, ends, version: _ } = self;
+        (ip, pool, sharing, owners, plan_version, state, ends)
+            == (
+                &other.ip,
+                &other.pool,
+                &other.sharing,
+                &other.owners,
+                &other.plan_version,
+                &other.state,
+                &other.ends,
+            )
     }
 }
 

@@ -11,6 +11,7 @@ use seaway_admin::view::{
 };
 use seaway_model::{
     LbKey, Owner, Pool, Time,
+    announced::ConditionStatus,
     load_balancer::{BackendProtocol, CheckKind, HealthCheck, MemberState, Protocol},
 };
 use seaway_plan::Overview;
@@ -51,6 +52,9 @@ fn service(overview: &Overview, listeners: &[&ListenerStatistics], pools: &[&Poo
         namespace: namespace.to_string(),
         name: name.to_string(),
         addresses: overview.status.addresses.clone(),
+        not_announced: (overview.status.announced.as_ref())
+            .filter(|it| it.status == ConditionStatus::False)
+            .map(|it| it.message.clone()),
         listeners: listener_views(overview, listeners),
         pools: overview.load_balancer.pools.values().map(|pool| pool_view(pool, pools)).collect(),
     }

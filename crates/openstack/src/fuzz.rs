@@ -1,5 +1,7 @@
 //! Targets for fuzzing: plain functions over bytes that panic when an invariant does not hold.
 
+#![allow(clippy::arithmetic_side_effects, clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+
 use std::path::Path;
 
 use crate::credentials::{

@@ -16,6 +16,8 @@
 //!
 //! It knows no Kubernetes, no plan and no driver.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 pub mod barbican;
 pub mod call;
 pub mod clock;

@@ -267,6 +267,7 @@ impl<R: Changeable> Collection<R> {
 
 /// The body that a resource is sent in.
 pub(crate) fn wrapped<R: Resource>(content: &impl Serialize) -> Value {
+    #[allow(clippy::expect_used, reason = "they are tables of ours, with text for keys")]
     let content = serde_json::to_value(content).expect("tables of fields have text for keys");
     match R::NOUN.key {
         Some(key) => json!({ key: content }),

@@ -215,7 +215,7 @@ impl Index {
 }
 
 /// On a Node that load balancers leave out. Since Kubernetes 1.34 not where it says false.
-const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+pub(crate) const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// As Go reads it.
 const FALSE: [&str; 6] = ["false", "False", "FALSE", "f", "F", "0"];
 /// The same, of old, whatever the value.

@@ -144,6 +144,7 @@ impl Ledger {
             sharing: None,
             owners,
             plan_version: PLAN_VERSION,
+            ends: None,
             state: AddressState::Held,
             version: 0,
         };
@@ -169,6 +170,7 @@ impl Ledger {
         let learned = std::mem::take(&mut self.learned);
         for address in learned.values() {
             self.holdings.recall(address);
+            self.recall_end(address);
         }
         self.settling = true;
         let mut touched = Touched::default();
@@ -188,7 +190,7 @@ impl Ledger {
         }
         self.hear_waiting(None, &mut touched);
         touched.addresses = self.holdings.addresses().collect();
-        touched.addresses.retain(|ip| self.holdings.address(*ip).as_ref() != learned.get(ip));
+        touched.addresses.retain(|ip| self.address(*ip).as_ref() != learned.get(ip));
         for address in learned.values() {
             let lost = |owner: &&Owner| {
                 let standing = self.owners.get(*owner);
@@ -262,7 +264,7 @@ impl Ledger {
     /// What the Address object should be; `None` if it should not be there.
     pub fn address(&self, ip: IpAddr) -> Option<Address> {
         match self.settled && !self.follows {
-            true => self.holdings.address(ip),
+            true => self.holdings.address(ip).map(|it| Address { ends: self.end_of(&it), ..it }),
             false => self.learned.get(&ip).cloned(),
         }
     }
@@ -372,12 +374,12 @@ impl Ledger {
     }
 
     fn settle_on(&mut self, owner: &Owner, decision: Decision, touched: &mut Touched) -> bool {
-        let Some(standing) = self.owners.get_mut(owner) else { return false };
+        if !self.owners.contains_key(owner) {
+            return false;
+        }
         let Decision { grant, problems, places, waits, ends } = decision;
-        match ends.is_empty() {
-            true => self.ending.remove(owner),
-            false => self.ending.insert(owner.clone(), ends),
-        };
+        touched.addresses.extend(self.set_ends(owner, ends));
+        let Some(standing) = self.owners.get_mut(owner) else { return false };
         if standing.grant != grant || standing.problems != problems {
             touched.owners.insert(owner.clone());
         }

@@ -10,6 +10,7 @@ mod dry;
 mod freed;
 mod groups;
 mod hosts;
+mod late;
 mod orphans;
 mod own_listeners;
 mod owners;
@@ -132,6 +133,7 @@ pub struct World {
     synced: HashSet<Kind>,
     settled: bool,
     was_set_back: bool,
+    own_writes: late::OwnWrites,
     /// What changed while all is listed again.
     meanwhile: Vec<Touched>,
     failures: u64,
@@ -201,6 +203,7 @@ impl World {
             synced: HashSet::new(),
             settled: false,
             was_set_back: false,
+            own_writes: late::OwnWrites::default(),
             meanwhile: Vec::new(),
             failures: 0,
             dirt: BTreeSet::new(),
@@ -256,6 +259,7 @@ impl World {
 
     fn learn(&mut self, change: Change) {
         match change {
+            Change::Put(fact) if self.own_writes.precede(&fact) => {}
             Change::Put(fact) => self.put(&fact),
             Change::Gone(reference) => {
                 if let FactRef::Object(object) = &reference
@@ -309,6 +313,7 @@ impl World {
             Change::Time(now) => {
                 self.age_deletions(now);
                 self.age_adoptions(now);
+                self.age_own_writes();
                 self.age_addresses(now);
                 self.age(now);
             }
@@ -448,7 +453,7 @@ impl World {
     /// What became of a Unit.
     fn conclude(&mut self, outcome: Outcome) {
         for fact in &outcome.facts {
-            self.put(fact);
+            self.put_written(fact);
         }
         let unit = outcome.unit.clone();
         if let (Unit::Address(ip), UnitState::Absent) = (&unit, &outcome.state) {

@@ -10,30 +10,24 @@
 mod call;
 mod changes;
 mod check;
+mod desk;
 mod probe;
 mod rounds;
 mod ward;
 
 use std::{
     io,
-    net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
     thread::{self, JoinHandle},
 };
 
-use seaway_model::{LbKey, PoolId};
 use seaway_watchdog::{Heartbeat, Part};
 
 pub use self::changes::{HealthChange, HealthChanges};
-use self::{changes::Subscribers, rounds::Rounds};
-use crate::{
-    running::RunningPool,
-    sys::{Waker, millis},
-};
+pub(crate) use self::desk::Desk;
+use self::{desk::Request, rounds::Rounds};
+use crate::{running::RunningPool, sys::millis};
 
 /// Checks that are under way at once: enough for 20,000 members on a local network, few enough to leave
 /// descriptors to those who pay.
@@ -134,76 +128,6 @@ impl Drop for Prober {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-/// Where the other threads leave what they want of the prober. An ejection comes at most once per several failures, a
-/// pool is wanted again at most once in the time that makes it rest, the rest comes from changes of the configuration: the queue stays short.
-pub(crate) struct Desk {
-    bell: Waker,
-    requests: Mutex<Vec<Request>>,
-    subscribers: Subscribers,
-    /// Nobody wants the prober any more.
-    over: AtomicBool,
-}
-
-impl Desk {
-    fn new() -> io::Result<Desk> {
-        Ok(Desk {
-            bell: Waker::new()?,
-            requests: Mutex::default(),
-            subscribers: Subscribers::default(),
-            over: AtomicBool::new(false),
-        })
-    }
-}
-
-enum Request {
-    Watch(Arc<RunningPool>),
-    /// The checks of this pool have rested long enough.
-    Wanted(LbKey, PoolId),
-    Ejected {
-        key: LbKey,
-        pool: PoolId,
-        member: SocketAddr,
-        until: u64,
-        reason: String,
-    },
-    Stop,
-    /// Has the prober fail as a test wants it.
-    #[cfg(test)]
-    Do(Box<dyn FnOnce() + Send>),
-}
-
-impl Desk {
-    /// The data path has ejected a member; it is let back at `until`.
-    pub(crate) fn ejected(&self, pool: &RunningPool, member: SocketAddr, until: u64, reason: String) {
-        let (key, pool) = (pool.key.clone(), pool.id.clone());
-        self.ask(Request::Ejected { key, pool, member, until, reason });
-    }
-
-    pub(crate) fn wanted(&self, pool: &RunningPool) {
-        self.ask(Request::Wanted(pool.key.clone(), pool.id.clone()));
-    }
-
-    fn ask(&self, request: Request) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.push(request);
-        if requests.len() == 1 {
-            self.bell.wake();
-        }
-    }
-
-    fn take(&self) -> Vec<Request> {
-        self.bell.clear();
-        std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn publish(&self, changes: Vec<HealthChange>) {
-        for change in &changes {
-            change.log();
-        }
-        self.subscribers.publish(changes);
     }
 }
 

@@ -250,8 +250,9 @@ impl Proxy {
         let running = Arc::new(RunningListener::new(key.clone(), at, id, tuned).sharing(share));
         running.set_sockets(sockets.clone());
         state.listeners.insert((ip, id), running.clone());
-        for (index, socket) in sockets.into_iter().enumerate() {
-            workers[index % workers.len()].post([Command::Open(running.clone(), socket)]);
+        for (index, worker) in workers.iter().enumerate() {
+            let its = sockets.iter().skip(index).step_by(workers.len());
+            worker.post(its.map(|socket| Command::Open(running.clone(), socket.clone())));
         }
         Ok(())
     }
@@ -275,11 +276,17 @@ impl Proxy {
         if let Some(Err(error)) = self.shared().steering.get().map(|it| it.remove(running.at)) {
             tracing::warn!(listener = %running.at, %error, "cannot be removed from the nftables table seaway-addresses");
         }
-        self.shared().closing.add(running.at, id.l4, &running.close(now));
+        let sockets = running.close(now);
+        self.shared().closing.add(running.at, id.l4, &sockets);
         let drain = running.tuned().listener.timeouts.drain;
         state.closed.push(running.clone());
         drop(registry);
-        self.shared().tell_all(&Command::Close(running));
+        // Others never heard of it. (What it does not say of its sockets may be anywhere.)
+        let workers = &self.shared().workers;
+        let have = if sockets.is_empty() { workers.len() } else { sockets.len() };
+        for worker in workers.iter().take(have) {
+            worker.post([Command::Close(running.clone())]);
+        }
         self.shared().tell_all(&Command::SweepAt(now + drain.as_millis() as u64));
     }
 

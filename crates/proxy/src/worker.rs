@@ -8,6 +8,7 @@
 
 mod budget;
 mod fair;
+mod mailbox;
 mod slab;
 mod sweeps;
 mod token;
@@ -16,7 +17,7 @@ mod wheel;
 use std::{
     io,
     os::fd::OwnedFd,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread,
 };
 
@@ -24,6 +25,7 @@ use seaway_watchdog::{Heartbeat, Part};
 
 pub(crate) use budget::Budget;
 pub(crate) use fair::{Fair, Lane};
+pub(crate) use mailbox::Mailbox;
 pub(crate) use slab::Slab;
 pub(crate) use sweeps::Sweeps;
 pub(crate) use token::{Kind, Token};
@@ -33,7 +35,7 @@ use crate::{
     http::Http,
     running::RunningListener,
     shared::Shared,
-    sys::{self, Alarm, Epoll, Event, Events, Waker},
+    sys::{self, Alarm, Epoll, Event, Events},
     takeover::Heirloom,
     tcp::Tcp,
     udp::{self, Udp},
@@ -134,28 +136,6 @@ pub(crate) enum Command {
     Do(Arc<dyn Fn() + Send + Sync>),
 }
 
-/// How commands reach a worker.
-pub(crate) struct Mailbox {
-    commands: Mutex<Vec<Command>>,
-    waker: Waker,
-}
-
-impl Mailbox {
-    pub(crate) fn new() -> io::Result<Mailbox> {
-        Ok(Mailbox { commands: Mutex::default(), waker: Waker::new()? })
-    }
-
-    pub(crate) fn post(&self, commands: impl IntoIterator<Item = Command>) {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner).extend(commands);
-        self.waker.wake();
-    }
-
-    pub(crate) fn collect(&self) -> Vec<Command> {
-        self.waker.clear();
-        std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 pub(crate) struct Worker {
     mailbox: Arc<Mailbox>,
     alarm: Alarm,
@@ -177,7 +157,7 @@ const BUFFER: usize = 64 * 1024;
 impl Worker {
     pub(crate) fn new(index: usize, mailbox: Arc<Mailbox>, shared: Arc<Shared>) -> io::Result<Worker> {
         let epoll = Arc::new(Epoll::new()?);
-        epoll.watch_readable(mailbox.waker.fd(), Token::new(Kind::Waker, 0, 0).into())?;
+        epoll.watch_readable(mailbox.fd(), Token::new(Kind::Waker, 0, 0).into())?;
         let alarm = Alarm::new()?;
         epoll.watch_edges(alarm.fd(), Token::new(Kind::Alarm, 0, 0).into())?;
         let buffer = vec![0; BUFFER].into_boxed_slice();
@@ -190,7 +170,7 @@ impl Worker {
         let (heartbeat, part) = Heartbeat::new(format!("worker {} of the data plane", self.turn.worker));
         self.heartbeat = Some(heartbeat);
         let mailbox = self.mailbox.clone();
-        (self, part.woken_by(move || mailbox.waker.wake()))
+        (self, part.woken_by(move || mailbox.wake()))
     }
 
     pub(crate) fn run(mut self) {

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use nix::unistd::gettid;
@@ -27,6 +28,8 @@ pub struct Part {
     wake: Option<Arc<dyn Fn() + Send + Sync>>,
     /// The names of its threads, of a part that has many.
     threads: Option<&'static str>,
+    /// How long it may go without a beat, though it runs on no thread.
+    silence: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -46,7 +49,7 @@ impl Heartbeat {
             thread: AtomicI32::new(0),
             ended: AtomicBool::new(false),
         });
-        let part = Part { state: state.clone(), wake: None, threads: None };
+        let part = Part { state: state.clone(), wake: None, threads: None, silence: None };
         (Heartbeat(Pulse(state)), part)
     }
 
@@ -111,6 +114,13 @@ impl Part {
         self
     }
 
+    /// It has timers, by which it beats at least this often, whatever it waits for.
+    #[must_use]
+    pub fn beating_within(mut self, silence: Duration) -> Part {
+        self.silence = Some(silence);
+        self
+    }
+
     pub fn name(&self) -> &str {
         &self.state.name
     }
@@ -123,6 +133,10 @@ impl Part {
 
     pub(crate) fn beats(&self) -> u64 {
         self.state.beats.load(Relaxed)
+    }
+
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        self.silence
     }
 
     pub(crate) fn has_ended(&self) -> bool {

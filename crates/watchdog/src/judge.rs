@@ -16,6 +16,7 @@ pub(crate) struct Judge {
     beats: u64,
     sample: Option<Sample>,
     lost: Duration,
+    silent: Duration,
 }
 
 impl Judge {
@@ -29,6 +30,11 @@ impl Judge {
     ) -> Duration {
         let before = std::mem::replace(&mut self.sample, sample);
         let stands_still = std::mem::replace(&mut self.beats, beats) == beats;
+        match stands_still {
+            true if fair && sample.is_none_or(|it| it.doing == Doing::Sleeps) => self.silent += passed,
+            true => {}
+            false => self.silent = Duration::ZERO,
+        }
         match (before, sample) {
             (Some(before), Some(now)) if stands_still && before.thread == now.thread => {
                 let ran = now.ran.saturating_sub(before.ran).min(passed);
@@ -39,6 +45,11 @@ impl Judge {
             _ => self.lost = Duration::ZERO,
         }
         self.lost
+    }
+
+    /// How long it has not beaten, of the time in which whoever could run did.
+    pub(crate) fn silent(&self) -> Duration {
+        self.silent
     }
 
     /// It waited for a processor for most of the time: then others did, too.
@@ -118,6 +129,20 @@ mod tests {
         let mut looks = vec![(1, Some((Doing::Sleeps, 5))); 5];
         looks.extend([(1, None); 100]);
         assert_eq!(lost(&looks), Duration::ZERO);
+    }
+
+    #[test]
+    fn silence_is_counted_while_a_task_waits_and_others_got_a_processor() {
+        let mut judge = Judge::default();
+        let mut silent = |beats, fair| {
+            judge.look(beats, None, SECOND, fair);
+            judge.silent()
+        };
+        silent(1, true);
+        assert_eq!(silent(1, true), SECOND);
+        assert_eq!(silent(1, false), SECOND, "the machine was busy, or the process was stopped");
+        assert_eq!(silent(1, true), 2 * SECOND);
+        assert_eq!(silent(2, true), Duration::ZERO);
     }
 
     #[test]

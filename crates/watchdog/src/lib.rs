@@ -18,7 +18,8 @@
 //! time, sleep is not counted. Once [`LIMIT`] is lost, the part hangs.
 //!
 //! A task of a runtime has no thread: it is judged while it is being polled, on the thread that polls it. One that waits is well;
-//! whatever it waits for has a limit of its own. [`Part::of_threads`] judges a runtime as a whole.
+//! whatever it waits for has a limit of its own. Where it has timers of its own, [`Part::beating_within`] bounds the wait, too.
+//! [`Part::of_threads`] judges a runtime as a whole.
 //!
 //! The crate does not know what the parts do, nor what is done about one that hangs.
 

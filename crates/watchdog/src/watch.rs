@@ -162,7 +162,8 @@ impl Parts {
             .any(|((.., judge), (.., sample))| judge.is_starved(*sample, pace.look));
         let fair = fair && !starved;
         for ((_, part, judge), (ended, beats, sample)) in self.watched.iter_mut().zip(seen) {
-            let hangs = judge.look(beats, sample, pace.look, fair) >= pace.limit;
+            let hangs = judge.look(beats, sample, pace.look, fair) >= pace.limit
+                || part.silence().is_some_and(|silence| judge.silent() >= silence);
             if ended || hangs {
                 return Some(Fault { part: part.name().into(), hangs: !ended });
             }

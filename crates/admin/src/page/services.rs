@@ -70,6 +70,9 @@ fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
     for address in &service.addresses {
         write!(page, r#" <code class="address">{address}</code>"#)?;
     }
+    if let Some(why) = service.not_announced.as_deref().filter(|_| worry(service) != Worry::Much) {
+        write!(page, r#" <small class="warn" title="{}">served, not announced</small>"#, text(why))?;
+    }
     page.write_str("</h3>\n")?;
     if service.listeners.is_empty() {
         page.write_str("<p class=\"empty\">Nothing is served for it.</p>\n")?;

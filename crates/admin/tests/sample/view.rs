@@ -42,6 +42,7 @@ fn shop(count: u64) -> ServiceView {
         namespace: "default".into(),
         name: "shop".into(),
         addresses: vec![ip("203.0.113.7"), ip("2001:db8:4:17::7")],
+        not_announced: None,
         listeners: vec![
             listener("203.0.113.7", 443, L4::Tcp, "https", count),
             listener("2001:db8:4:17::7", 443, L4::Tcp, "https", count / 3),
@@ -78,6 +79,7 @@ fn door(count: u64) -> ServiceView {
         owner: "the front door".into(),
         name: "frontDoor".into(),
         addresses: vec![ip("203.0.113.80")],
+        not_announced: None,
         listeners: vec![ListenerView {
             http: http(count * 9, 3),
             ..listener("203.0.113.80", 80, L4::Tcp, "http", count)
@@ -102,6 +104,7 @@ fn dns(count: u64) -> ServiceView {
         namespace: "infra".into(),
         name: "dns".into(),
         addresses: vec![ip("203.0.113.53")],
+        not_announced: Some("set <announce: static>".into()),
         listeners: vec![
             listener("203.0.113.53", 53, L4::Udp, "dns", count * 4),
             listener("203.0.113.53", 53, L4::Tcp, "dns-tcp", 12),
@@ -134,6 +137,7 @@ fn legacy() -> ServiceView {
         namespace: "default".into(),
         name: HOSTILE.into(),
         addresses: vec![ip("198.51.100.20")],
+        not_announced: Some("it is not even served".into()),
         listeners: vec![ListenerView {
             serving: false,
             sessions: Sessions::default(),

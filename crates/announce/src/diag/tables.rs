@@ -50,14 +50,14 @@ fn row(protocol: L4, states: u32, line: &str) -> Option<Listener> {
 /// shows them backwards; the port as it is.
 fn address(field: &str) -> Option<SocketAddr> {
     let (ip, port) = field.split_once(':')?;
-    let word = |at: usize| {
-        let digits = ip.get(at * 8..at * 8 + 8)?;
+    let word = |from: usize, to: usize| {
+        let digits = ip.get(from..to)?;
         u32::from_str_radix(digits, 16).ok().map(u32::to_ne_bytes)
     };
     let ip = match ip.len() {
-        8 => IpAddr::V4(Ipv4Addr::from(word(0)?)),
+        8 => IpAddr::V4(Ipv4Addr::from(word(0, 8)?)),
         32 => {
-            let octets = [word(0)?, word(1)?, word(2)?, word(3)?].concat();
+            let octets = [word(0, 8)?, word(8, 16)?, word(16, 24)?, word(24, 32)?].concat();
             IpAddr::V6(Ipv6Addr::from(*octets.first_chunk::<16>()?)).to_canonical()
         }
         _ => return None,

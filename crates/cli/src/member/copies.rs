@@ -6,6 +6,7 @@ use seaway_cluster::{Cluster, CopyPace, Keeper, Leading, Named, api_server};
 use seaway_engine::Handle;
 use seaway_model::Name;
 use seaway_plan::World;
+use seaway_watchdog::Part;
 use tokio::time::sleep;
 
 const AFTER: Duration = Duration::from_millis(50);
@@ -16,9 +17,10 @@ pub(super) fn keep(
     leading: Leading,
     namespace: Name,
     handle: Handle,
-) -> impl Future<Output = ()> + use<> {
+) -> (Part, impl Future<Output = ()> + use<>) {
     let keeper = Keeper::start(cluster, leading, namespace.clone(), CopyPace::default(), handle.changes());
-    async move {
+    let part = keeper.part();
+    let names = async move {
         let mut moved = handle.moved();
         loop {
             moved.mark_unchanged();
@@ -36,7 +38,8 @@ pub(super) fn keep(
             }
             sleep(pause).await;
         }
-    }
+    };
+    (part, names)
 }
 
 fn named(world: &World, namespace: &Name) -> Option<Named> {

@@ -73,6 +73,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// A turn of a hand-over, with the answer that it waits for.
 type Told = (Turn, std::sync::mpsc::Sender<()>);
+/// Each but the last is answered before the next is told.
+const TURNS: usize = 2;
 
 impl Serving {
     /// The hand-over outlives the turns that are told here: one that is not answered any more keeps its thread waiting,
@@ -83,7 +85,7 @@ impl Serving {
         arguments: &Run,
         hand_over: &mut Option<HandOver>,
     ) -> Result<ExitCode> {
-        let (tell, mut turns) = mpsc::unbounded_channel::<Told>();
+        let (tell, mut turns) = mpsc::channel::<Told>(TURNS);
         // None while a successor gets ready, and until what it had is free again.
         let mut control = Some(control);
         // When to take back what a successor that failed had, and why that did not work before.
@@ -163,10 +165,10 @@ impl Serving {
     }
 
     /// Without it everything works but a later --take-over.
-    fn await_successor(&self, tell: mpsc::UnboundedSender<Told>) -> Option<HandOver> {
+    fn await_successor(&self, tell: mpsc::Sender<Told>) -> Option<HandOver> {
         let told = move |turn| {
             let (answer, answered) = std::sync::mpsc::channel();
-            if tell.send((turn, answer)).is_ok() && turn != Turn::Over {
+            if tell.blocking_send((turn, answer)).is_ok() && turn != Turn::Over {
                 // An error: this process is ending, and nobody answers.
                 let _ = answered.recv();
             }
@@ -215,7 +217,7 @@ impl Serving {
     }
 
     /// A successor is getting ready, and by now the addresses may be its own: only if it fails do they go.
-    async fn leave_early(&mut self, mut turns: mpsc::UnboundedReceiver<Told>) -> Result<ExitCode> {
+    async fn leave_early(&mut self, mut turns: mpsc::Receiver<Told>) -> Result<ExitCode> {
         info!("stopping while a successor gets ready; connections may finish");
         self.process.notifier.stopping("draining");
         let deadline = Moment::now() + self.process.settings.drain;

@@ -17,9 +17,9 @@ use kube::{
 };
 use seaway_engine::backoff;
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason, load_balancer::Certificate};
+use seaway_watchdog::Part;
 use tokio::{
     sync::{mpsc, watch},
-    task::JoinHandle,
     time::{Instant, sleep_until},
 };
 use tracing::{info, warn};
@@ -32,6 +32,8 @@ use crate::{
     answer::Answer,
     connect::{Cluster, MANAGER},
     lease::Leading,
+    moment::{later, later_than},
+    writer::Writer,
 };
 
 /// What is to be copied, as of now.
@@ -75,7 +77,7 @@ const PAGE: u32 = 500;
 /// Keeps copies, while it leads and until it is dropped.
 pub struct Keeper {
     says: watch::Sender<Option<Named>>,
-    task: JoinHandle<()>,
+    pub(crate) writer: Writer,
 }
 
 impl Keeper {
@@ -98,8 +100,12 @@ impl Keeper {
             failures: 0,
             again: None,
         };
-        let task = tokio::spawn(copying.run(heard, changes));
-        Keeper { says, task }
+        Keeper { says, writer: Writer::spawn("copies of certificates", copying.run(heard, changes)) }
+    }
+
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.writer.part()
     }
 
     pub fn say(&self, named: Named) {
@@ -108,12 +114,6 @@ impl Keeper {
             *before = Some(named);
             changed
         });
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -159,7 +159,7 @@ impl Copying {
                 () = sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {}
             }
             let Some(named) = heard.borrow_and_update().clone() else { continue };
-            let next = Instant::now() + self.pace.pause;
+            let next = later(self.pace.pause);
             let problems = self.keep(&named).await;
             if tell(&changes, &mut told, problems).await.is_err() {
                 return;
@@ -210,7 +210,7 @@ impl Copying {
         }
         self.failures = 0;
         let look_again = self.seen.as_ref().map(|it| it.look_again);
-        let deletions = self.unnamed.values().map(|since| *since + self.pace.keep).min();
+        let deletions = self.unnamed.values().map(|since| later_than(*since, self.pace.keep)).min();
         self.again = [look_again, deletions].into_iter().flatten().min();
         problems
     }
@@ -231,7 +231,7 @@ impl Copying {
         for name in unnamed {
             self.unnamed.entry(name).or_insert(now);
         }
-        let is_due = |since: &Instant| *since + self.pace.keep <= now;
+        let is_due = |since: &Instant| later_than(*since, self.pace.keep) <= now;
         let due: Vec<String> =
             self.unnamed.iter().filter(|(_, since)| is_due(since)).map(|(name, _)| name.clone()).collect();
         let mut failed = false;
@@ -269,7 +269,7 @@ impl Copying {
                 break;
             }
         }
-        Ok(Seen { owner, there, look_again: Instant::now() + self.pace.look })
+        Ok(Seen { owner, there, look_again: later(self.pace.look) })
     }
 
     /// `None`: another leads.
@@ -319,8 +319,8 @@ impl Copying {
 
     /// Nothing that was seen is believed any more; all is looked at again, after a while.
     fn fail(&mut self, verb: &str, what: &str, answer: &Answer) -> Problem {
-        self.failures += 1;
-        self.again = Some(Instant::now() + backoff(self.failures, RETRY.0, RETRY.1, self.failures.into()));
+        self.failures = self.failures.saturating_add(1);
+        self.again = Some(later(backoff(self.failures, RETRY.0, RETRY.1, self.failures.into())));
         if let Some(seen) = &mut self.seen {
             seen.look_again = Instant::now();
         }

@@ -65,7 +65,7 @@ fn unasked(map: &ConfigMap, now: i64) -> Result<BTreeMap<String, i64>, String> {
     let text = map.data.as_ref().and_then(|it| it.get(UNASKED)).map_or("{}", String::as_str);
     let mut all: BTreeMap<String, i64> = serde_json::from_str(text)
         .map_err(|error| format!("data.{UNASKED} of the ConfigMap {} cannot be read: {error}", RECORDS))?;
-    all.retain(|_, at| now - *at < HOUR);
+    all.retain(|_, at| now.saturating_sub(*at) < HOUR);
     Ok(all)
 }
 
@@ -74,7 +74,7 @@ fn is_approved(map: &ConfigMap, object: &ObjectRef, now: i64) -> bool {
     let said = map.metadata.annotations.as_ref().and_then(|it| it.get(APPROVED));
     let Some((names, until)) = said.and_then(|it| it.rsplit_once(" until ")) else { return false };
     let Ok(until) = until.trim().parse::<Timestamp>() else { return false };
-    let left = until.as_second() - now;
+    let left = until.as_second().saturating_sub(now);
     let name = format!("{}/{}", object.namespace, object.name);
     left > 0 && left <= LONGEST && names.split(',').any(|it| it.trim() == name)
 }

@@ -87,7 +87,8 @@ impl Cache {
             }
         }
         let count = self.sources.len().max(1) as u64;
-        let at = usize::try_from(self.hasher.hash_one(network(from)) % count).unwrap_or_default();
+        let at = self.hasher.hash_one(network(from)).checked_rem(count).unwrap_or_default();
+        let at = usize::try_from(at).unwrap_or_default();
         let source = self.sources.get_mut(at);
         // Who has taken all of his own takes nothing of what is for all.
         let may = source.is_some_and(|it| it.take(FROM_EACH, now)) && self.all.take(FROM_ALL, now);
@@ -96,14 +97,15 @@ impl Cache {
 
     pub(super) fn note(&mut self, token: Digest, review: Review, now: Instant) {
         let (lasts, good) = match review {
-            Review::Allowed => (ALLOWED, Some(now + GOOD)),
+            Review::Allowed => (ALLOWED, now.checked_add(GOOD)),
             Review::Unauthenticated | Review::Denied => (REFUSED, None),
             Review::Busy | Review::Unanswered => return,
         };
         if self.known.len() >= KEPT && !self.known.contains_key(&token) {
             self.make_room(now);
         }
-        self.known.insert(token, Known { review, until: now + lasts, good_until: good });
+        self.known
+            .insert(token, Known { review, until: now.checked_add(lasts).unwrap_or(now), good_until: good });
     }
 
     /// Whose token was good goes last.

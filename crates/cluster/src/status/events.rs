@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use seaway_model::ObjectRef;
+use seaway_watchdog::Part;
 use serde_json::{Value, json};
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::Note;
@@ -11,6 +12,7 @@ use crate::{
     connect::{Cluster, MANAGER},
     kinds::Watched,
     lease::Leading,
+    writer::Writer,
 };
 
 /// The longest note of an event.
@@ -20,9 +22,9 @@ const WAITING: usize = 16 << 10;
 
 /// Writes events while it leads, until it is dropped.
 pub(super) struct Events {
-    writer: Writer,
+    recorder: Recorder,
     queue: mpsc::Sender<Event>,
-    task: JoinHandle<()>,
+    task: Writer,
 }
 
 /// A note to an object, as it was when that was so.
@@ -34,15 +36,15 @@ struct Event {
 impl Events {
     pub(super) fn start(cluster: Cluster, leading: Leading) -> Events {
         let (queue, waiting) = mpsc::channel(WAITING);
-        let writer = Writer { cluster, leading };
-        let task = tokio::spawn(writer.clone().write_on(waiting));
-        Events { writer, queue, task }
+        let recorder = Recorder { cluster, leading };
+        let task = Writer::spawn("events", recorder.clone().write_on(waiting));
+        Events { recorder, queue, task }
     }
 
     pub(super) async fn tell(&self, object: &ObjectRef, uid: &str, note: &Note) {
         let event = Event { object: object.clone(), body: body(object, uid, note) };
         if let Err(full) = self.queue.try_send(event) {
-            self.writer.write(full.into_inner()).await;
+            self.recorder.write(full.into_inner()).await;
         }
     }
 }
@@ -64,24 +66,27 @@ impl Herald {
 }
 
 impl Events {
+    pub(super) fn part(&self) -> Part {
+        self.task.part()
+    }
+
+    #[cfg(test)]
+    pub(super) fn task(&self) -> &Writer {
+        &self.task
+    }
+
     pub(super) fn herald(&self) -> Herald {
         Herald { queue: self.queue.clone() }
     }
 }
 
-impl Drop for Events {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 #[derive(Clone)]
-struct Writer {
+struct Recorder {
     cluster: Cluster,
     leading: Leading,
 }
 
-impl Writer {
+impl Recorder {
     async fn write_on(self, mut waiting: mpsc::Receiver<Event>) {
         while let Some(event) = waiting.recv().await {
             self.write(event).await;

@@ -127,7 +127,7 @@ impl Output {
             })
     }
 
-    /// One for each thing that is another: addresses that came and went, Problems that came.
+    /// One for each thing that is another: addresses that came and went, that nothing announces them, Problems that came.
     pub(super) fn notes(&self, published: &Published) -> Vec<Note> {
         let mut notes = Vec::new();
         let mut tell = |warning, reason: &str, text: String| {
@@ -145,6 +145,16 @@ impl Output {
                 tell(false, "AddressWithdrawn", format!("no longer reachable at {}", went.join(", ")));
             }
         }
+        let unannounced = |conditions: &[Condition]| {
+            let of = conditions.iter().find(|it| *it.kind == *ANNOUNCED);
+            of.filter(|it| it.status == ConditionStatus::False)
+                .map(|it| (it.reason.clone(), it.message.clone()))
+        };
+        if let (Some((reason, message)), None) =
+            (unannounced(&self.conditions), unannounced(&published.conditions))
+        {
+            tell(true, &reason, message.to_string());
+        }
         let told: BTreeSet<&str> = lines(&published.conditions).collect();
         for line in lines(&self.conditions).filter(|line| !told.contains(line)) {
             let (reason, text) = line.split_once(": ").unwrap_or(("Failed", line));
@@ -154,6 +164,7 @@ impl Output {
     }
 
     /// What is applied. A condition that says the same as before says it since then.
+    #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
     pub(super) fn body(&self, object: &ObjectRef, uid: &str, before: &Published, now: &str) -> Value {
         let conditions: Vec<Value> = (self.conditions.iter())
             .map(|it| {
@@ -297,7 +308,7 @@ fn problems(problems: &[Problem]) -> Option<Condition> {
     let mut message = String::new();
     for problem in problems {
         let line = format!("{}: {}", problem.reason, problem.line());
-        if message.len() + line.len() > LONGEST {
+        if message.len().saturating_add(line.len()) > LONGEST {
             break;
         }
         if !message.is_empty() {

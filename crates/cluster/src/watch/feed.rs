@@ -28,6 +28,7 @@ use crate::{
     connect::Cluster,
     decode::{self, Said},
     kinds::Watched,
+    moment::later,
     seen::{Claim, Version},
     status::rivalry,
     told::Told,
@@ -298,7 +299,7 @@ impl Feed {
                 WatchEvent::Error(status) => return Ok(Some(Answer::of(&kube::Error::Api(status)))),
             }
             // Not before it was taken: whoever reads may be slow.
-            silent.as_mut().reset(tokio::time::Instant::now() + silence);
+            silent.as_mut().reset(later(silence));
         }
     }
 

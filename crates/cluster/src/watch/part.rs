@@ -6,7 +6,7 @@
 //!     another host has other addresses ─► it writes addressesChanged: true ─► ADDED      its addresses are told
 //!                                         … and takes it back a second later ─► DELETED  nothing new
 //! ```
-//! A deletion is not heard in this way. What hosts say that are gone stays known until their Node is deleted, or until all
+//! A deletion is not heard in this way: `kubectl seaway host forget` takes a host's addresses away before it deletes. What else hosts say that are gone stays known until their Node is deleted, or until all
 //! is listed again, after an hour at most: no member may be at their addresses meanwhile.
 
 use std::time::{Duration, Instant};

@@ -116,7 +116,7 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
             Ok(leases) => {
                 failing = false;
                 // We may have been stopped for a while, and the API server with us.
-                let passed = answered.map_or(Duration::ZERO, |it| it.elapsed().min(pulse * 2));
+                let passed = answered.map_or(Duration::ZERO, |it| it.elapsed().min(pulse.saturating_mul(2)));
                 answered = Some(Instant::now());
                 for (host, life) in feel(&mut pulses, leases, &hosts.names(), passed, quarantine) {
                     let Some(change) = hosts.live(&host, life) else { continue };

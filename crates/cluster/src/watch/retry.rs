@@ -2,8 +2,9 @@
 //! without waiting for it.
 
 use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    time::{Duration, Instant},
+    hash::{BuildHasher, RandomState},
+    sync::OnceLock,
+    time::Duration,
 };
 
 use seaway_engine::backoff;
@@ -21,6 +22,8 @@ use crate::{
 
 /// An API server that has just begun may know no definitions yet: so often in a row it has to say that there is none.
 const NO_SUCH_KIND: u32 = 3;
+/// Longer than anything waits.
+const NEVER: Duration = Duration::from_secs(u64::MAX / 2);
 
 /// The pause after so many failures in a row. `seed` spreads hosts, and the kinds of one host.
 ///
@@ -34,15 +37,15 @@ pub(super) fn pause(pace: &Pace, answer: &Answer, failures: u32, seed: u64) -> D
             _ => pause,
         };
     }
-    let pause = backoff(failures, pace.first_retry, Duration::MAX / 2, seed);
-    if pause < pace.look_for { pause } else { pace.look_for + jitter(pace.look_for / 4, seed) }
+    let pause = backoff(failures, pace.first_retry, NEVER, seed);
+    if pause < pace.look_for { pause } else { pace.look_for.saturating_add(jitter(pace.look_for, seed)) }
 }
 
 impl Feed {
     /// Tells what is wrong, and waits until it is worth to ask again.
     pub(super) async fn fail(&mut self, verb: &str, answer: Answer) -> Result<(), Over> {
-        self.failures += 1;
-        self.missing = if answer == Answer::NotFound { self.missing + 1 } else { 0 };
+        self.failures = self.failures.saturating_add(1);
+        self.missing = if answer == Answer::NotFound { self.missing.saturating_add(1) } else { 0 };
         let watched = self.watched;
         let mut problem = answer.problem(watched, verb);
         let missing = matches!(answer, Answer::NotFound | Answer::Forbidden(_));
@@ -105,10 +108,17 @@ impl Feed {
 
     fn pause(&self, answer: &Answer) -> Duration {
         // Hosts, and kinds within one, do not come back all at once.
-        let mut hasher = DefaultHasher::new();
-        (self.watched.plural, std::process::id(), Instant::now().elapsed().subsec_nanos()).hash(&mut hasher);
-        pause(&self.cluster.pace(), answer, self.failures, hasher.finish())
+        let seed = seed(PROCESS.get_or_init(RandomState::new), self.watched.plural, self.failures);
+        pause(&self.cluster.pace(), answer, self.failures, seed)
     }
+}
+
+/// Of this process and no other: in containers all have one number, and start at one time. The standard library asks the kernel
+/// for the keys.
+static PROCESS: OnceLock<RandomState> = OnceLock::new();
+
+fn seed(process: &RandomState, plural: &str, failures: u32) -> u64 {
+    process.hash_one((plural, failures))
 }
 
 /// Nothing that passes by itself: an administrator has to define or to permit it.
@@ -116,9 +126,10 @@ pub(super) fn is_lasting(answer: &Answer) -> bool {
     matches!(answer, Answer::NotFound | Answer::Forbidden(_))
 }
 
-fn jitter(most: Duration, seed: u64) -> Duration {
+/// Up to a quarter.
+fn jitter(of: Duration, seed: u64) -> Duration {
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    most * ((mixed >> 32) % 1_000) as u32 / 1_000
+    of.saturating_mul(((mixed >> 32) % 1_000) as u32).checked_div(4_000).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -150,6 +161,17 @@ mod tests {
         let once = |seed| pause(&Pace::default(), &Answer::NotFound, 20, seed).as_millis();
         let different: BTreeSet<u128> = (0..100).map(once).collect();
         assert!(different.len() > 50, "{different:?}");
+    }
+
+    #[test]
+    fn two_hosts_and_two_kinds_of_one_pause_differently() {
+        let processes: Vec<_> = (0..100).map(|_| RandomState::new()).collect();
+        let seeds = |plural| processes.iter().map(|it| seed(it, plural, 7)).collect::<BTreeSet<u64>>();
+        assert_eq!(seeds("secrets").len(), 100, "one for each process");
+        assert!(seeds("secrets").is_disjoint(&seeds("nodes")));
+        let pauses =
+            seeds("secrets").into_iter().map(|it| pause(&Pace::default(), &Answer::NotFound, 20, it));
+        assert!(pauses.collect::<BTreeSet<_>>().len() > 50);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::{
     feed::{Feed, Over},
     known::Key,
 };
-use crate::{answer::Answer, told::Told};
+use crate::{answer::Answer, moment::later, told::Told};
 
 /// Who rotates authorities does it by days.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ impl Secrets {
             now,
             fetched: BTreeSet::new(),
             missing: BTreeSet::new(),
-            look_again: Instant::now() + LOOK_AGAIN,
+            look_again: later(LOOK_AGAIN),
             withheld: BTreeSet::new(),
             refused: false,
         }
@@ -141,7 +141,7 @@ impl Secrets {
     /// What is wanted and not told yet, or has to be looked at again; what is told and not wanted any more.
     fn catch_up(&mut self, told: &[Key]) -> (Vec<ObjectRef>, Vec<Key>) {
         self.now = self.wanted.borrow_and_update().clone();
-        self.look_again = Instant::now() + LOOK_AGAIN;
+        self.look_again = later(LOOK_AGAIN);
         let Wanted::These(these) = &self.now else {
             return (self.withheld.union(&self.fetched).cloned().collect(), Vec::new());
         };

@@ -67,7 +67,7 @@ impl Feed {
                 "the cluster's store was set back to an older state: all is listed again, as after a start"
             );
             self.tell(Change::SetBack).await?;
-            belief.epoch.send_modify(|it| *it += 1);
+            belief.epoch.send_modify(|it| *it = it.wrapping_add(1));
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ mod tests {
     async fn all_kinds_hear_of_it() {
         let belief = Belief::default();
         let before = belief.epoch();
-        belief.epoch.send_modify(|it| *it += 1);
+        belief.epoch.send_modify(|it| *it = it.wrapping_add(1));
         belief.left(before).await;
         assert_ne!(belief.epoch(), before);
     }

@@ -215,6 +215,7 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
             sharing: None,
             owners: vec![Owner::Config(owner.into())],
             plan_version: 1,
+            ends: None,
             version: 0,
             state: AddressState::Held,
         }))

@@ -234,6 +234,44 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
         assert!(of_addresses >= least && of_addresses <= most, "one for each that serves it: {of_addresses}");
     }
     assert!(of_others.try_recv().is_err(), "no host was told of another");
+
+    // All start again at once, with the addresses that they had.
+    let before = (counters(&client).await, cpu(), Instant::now());
+    let again = applied.values().max().copied().unwrap_or_default() + 1;
+    let started: Vec<_> = (0..HOSTS)
+        .map(|host| {
+            let writer = HostReports::start(&cluster, &name(host), Running::default());
+            writer.say(says(host, again));
+            writer
+        })
+        .collect();
+    let mut told = 0;
+    while told < HOSTS {
+        match timeout(PATIENCE, changes.recv()).await.expect("hosts say it in time") {
+            Some(Change::Put(Fact::Host(report))) if report.applied >= again => told += 1,
+            Some(_) => {}
+            None => panic!("the watch goes on"),
+        }
+    }
+    for _ in 0..HOSTS {
+        timeout(PATIENCE, of_own.recv()).await.expect("each host hears what it wrote").expect("goes on");
+    }
+    let after = eventually("all writes are counted", async || {
+        let now = counters(&client).await;
+        (writes(&now) - writes(&before.0) >= HOSTS as f64).then_some(now)
+    })
+    .await;
+    let written = writes(&after) - writes(&before.0);
+    let of_hosts = events(&after, "loadbalancerhosts") - events(&before.0, "loadbalancerhosts");
+    eprintln!(
+        "a start of all again: {written} writes, {of_hosts} events of hosts; CPU of the hosts and this test {:.2} s, in {:.1?}",
+        cpu() - before.1,
+        before.2.elapsed()
+    );
+    assert!(written <= 2.0 * HOSTS as f64, "one write of each: {written}");
+    assert!(of_hosts <= 8.0 * HOSTS as f64, "{of_hosts} events; where each hears of all others, 500,000");
+    assert!(of_others.try_recv().is_err(), "no host was told of another");
+    drop(started);
     eprintln!("all of it took {:.1?}", began.elapsed());
 }
 
@@ -287,7 +325,18 @@ async fn hosts_hear_of_each_others_addresses_and_not_of_what_else_they_say() {
         }
     }
     drop((writer, own));
-    scene.kubectl(&["delete", "lbhost", &a, &b]);
+
+    // Deletions are not heard: before it is forgotten, it has no address any more.
+    cluster.forget_host(&b).await.expect("it is forgotten");
+    // At once, and not within an hour.
+    loop {
+        match timeout(PATIENCE, changes.recv()).await.expect("it is told in time").expect("it goes on") {
+            Change::Put(Fact::Host(it)) if it.host == b && it.addresses.is_empty() => break,
+            _ => {}
+        }
+    }
+    assert!(scene.try_kubectl(&["get", "lbhost", &b], "").is_err(), "and it is gone");
+    scene.kubectl(&["delete", "lbhost", &a]);
 }
 
 /// Whoever upgrades hosts and forgets the definitions is served all the same.

@@ -19,6 +19,7 @@ fn address(ip: &str, owners: &[&str]) -> Address {
         sharing: Some("web".into()),
         owners: owners.iter().map(|it| Owner::Config((*it).into())).collect(),
         plan_version: 1,
+        ends: None,
         state: AddressState::Held,
         version: 0,
     }

@@ -116,7 +116,7 @@ impl Driver for Played {
         self.with(|it| it.ours)
     }
 
-    fn rest(&self, took: Duration) -> Duration {
+    fn rest(&self, _unit: &Unit, took: Duration) -> Duration {
         took * self.with(|it| it.rest)
     }
 }

@@ -177,9 +177,10 @@ impl Claims {
 
 fn count<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: K, up: bool) {
     if up {
-        *counts.entry(key).or_default() += 1;
+        let count = counts.entry(key).or_default();
+        *count = count.saturating_add(1);
     } else if let Some(left) = counts.get_mut(&key) {
-        *left -= 1;
+        *left = left.saturating_sub(1);
         if *left == 0 {
             counts.remove(&key);
         }

@@ -15,8 +15,8 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
     }
     let bytes = fs::read(path)?;
     String::from_utf8(bytes).map_err(|error| {
-        let line =
-            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
+        let valid = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let line = valid.iter().filter(|b| **b == b'\n').count().saturating_add(1);
         io::Error::new(io::ErrorKind::InvalidData, format!("not UTF-8 in line {line}"))
     })
 }

@@ -78,7 +78,7 @@ pub(crate) fn walk(dir: &Path, enter: &mut dyn FnMut(&Path)) -> io::Result<Listi
             match metadata {
                 // Links may lead in circles.
                 Ok(it) if it.is_dir() && depth < DEPTH && visited.insert((it.dev(), it.ino())) => {
-                    waiting.push((path, depth + 1));
+                    waiting.push((path, depth.saturating_add(1)));
                 }
                 Ok(it) if it.is_file() && is_manifest(name) => {
                     listing.files.insert(key(&path), Some(Stamp::new(&it)));

@@ -28,7 +28,7 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
                 let reason = if reference.is_some() { Reason::Invalid } else { Reason::Unreadable };
                 let mut problem = Problem::new(object.clone(), reason, message.clone())
                     .at(field.as_str())
-                    .in_file(shown.clone(), placed.line + at.line, at.column);
+                    .in_file(shown.clone(), placed.line.saturating_add(at.line), at.column);
                 if reference.is_none() && !file.kept.is_empty() {
                     problem = problem.fix(kept(file));
                 }

@@ -123,10 +123,10 @@ impl Desk {
 
     /// Whether it goes on after that.
     fn rest(&self, for_: Duration) -> bool {
-        let until = Instant::now() + for_;
+        let began = Instant::now();
         let mut sheet = self.sheet();
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = for_.saturating_sub(began.elapsed());
             if sheet.over || left.is_zero() {
                 return !sheet.over;
             }
@@ -172,7 +172,8 @@ fn write_on(snapshot: &Snapshot, desk: &Desk) {
                 }
             }
         }
-        let stays = goes_on && (desk.rest(REST.max(began.elapsed() * RESTS)) || desk.sheet().is_due());
+        let stays =
+            goes_on && (desk.rest(REST.max(began.elapsed().saturating_mul(RESTS))) || desk.sheet().is_due());
         if !stays {
             return;
         }

@@ -70,6 +70,7 @@ fn facts() -> Vec<Fact> {
         sharing: Some("x".into()),
         owners: Vec::new(),
         plan_version: 1,
+        ends: None,
         state: seaway_model::address::AddressState::Held,
         version: 4711,
     };

@@ -14,14 +14,14 @@ use std::{
     net::IpAddr,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread::JoinHandle,
     time::SystemTime,
 };
 
 use seaway_model::{Address, Kind, ObjectRef, Problem, Reason};
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{StateDir, StateError};
 use crate::disk::{self, Durable};
@@ -29,6 +29,8 @@ use crate::disk::{self, Durable};
 const FILE: &str = "ledger.jsonl";
 /// Changes that one write may take together.
 const BATCH: usize = 4096;
+/// Changes that wait for the disk; who has one more waits, too.
+const WAITING: usize = 1024;
 /// Lines of history that are worth no rewriting.
 const HISTORY: usize = 1000;
 
@@ -66,10 +68,10 @@ impl Ledger {
         let fail = |source| StateError::Unusable { path: path.clone(), source };
         let (journal, problems) = Journal::open(&path).map_err(fail)?;
         let addresses = journal.held.values().cloned().collect();
-        let (jobs, incoming) = mpsc::channel();
+        let (jobs, incoming) = mpsc::channel(WAITING);
         let writer = std::thread::Builder::new()
             .name("ledger".to_owned())
-            .spawn(move || journal.write_on(&incoming))
+            .spawn(move || journal.write_on(incoming))
             .map_err(fail)?;
         Ok((Ledger { jobs: Some(jobs), writer: Some(writer), path }, addresses, problems))
     }
@@ -90,7 +92,7 @@ impl Ledger {
         };
         let (done, outcome) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
-        jobs.send(Job { line, done }).map_err(|_| stopped())?;
+        jobs.send(Job { line, done }).await.map_err(|_| stopped())?;
         outcome.await.unwrap_or_else(|_| Err(stopped()))
     }
 }
@@ -168,22 +170,22 @@ impl Journal {
         Ok((journal, problems))
     }
 
-    fn write_on(mut self, incoming: &mpsc::Receiver<Job>) {
-        while let Ok(first) = incoming.recv() {
+    fn write_on(mut self, mut incoming: mpsc::Receiver<Job>) {
+        while let Some(first) = incoming.blocking_recv() {
             let mut batch = vec![first];
-            batch.extend(incoming.try_iter().take(BATCH));
+            batch.extend(std::iter::from_fn(|| incoming.try_recv().ok()).take(BATCH));
             let outcome = self.append(batch.iter().map(|job| &job.line));
             let outcome =
                 outcome.map_err(|source| LedgerError { path: self.path.clone(), source: Arc::new(source) });
             for Job { line, done } in batch {
                 if outcome.is_ok() {
                     apply(&mut self.held, line);
-                    self.lines += 1;
+                    self.lines = self.lines.saturating_add(1);
                 }
                 // Whoever asked may have gone.
                 let _ = done.send(outcome.clone());
             }
-            if self.lines > HISTORY + 4 * self.held.len()
+            if self.lines > self.held.len().saturating_mul(4).saturating_add(HISTORY)
                 && let Err(error) = self.compact()
             {
                 tracing::warn!(%error, "the ledger stays as long as it is");
@@ -207,7 +209,7 @@ impl Journal {
         let written = self.file.write_all(&bytes);
         let written = written.and_then(|()| if lasting { self.file.sync_data() } else { Ok(()) });
         match &written {
-            Ok(()) => self.length += bytes.len() as u64,
+            Ok(()) => self.length = self.length.saturating_add(bytes.len() as u64),
             Err(_) => {
                 if let Err(error) = self.take_back() {
                     tracing::warn!(%error, "what a failed write left in the ledger stays there for now");
@@ -288,7 +290,7 @@ impl Read {
             match serde_json::from_slice(line) {
                 Ok(line_read) if line.ends_with(b"\n") => {
                     apply(&mut read.held, line_read);
-                    read.lines += 1;
+                    read.lines = read.lines.saturating_add(1);
                 }
                 _ if !line.ends_with(b"\n") => {
                     tracing::warn!(
@@ -299,12 +301,13 @@ impl Read {
                 }
                 _ => read.corrupt = read.corrupt.or(Some(number)),
             }
-            read.whole += line.len() as u64;
+            read.whole = read.whole.saturating_add(line.len() as u64);
         }
         read
     }
 }
 
+#[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
 /// For the fuzz target: reading never fails, and what was read reads back equal.
 pub(crate) fn check_reading(bytes: &[u8]) {
     let read = Read::of(bytes);
@@ -331,6 +334,7 @@ mod tests {
             sharing: None,
             owners: vec![Owner::Object { object, uid: Name::from("u") }],
             plan_version: 1,
+            ends: None,
             state: AddressState::Held,
             version: 0,
         }

@@ -116,7 +116,7 @@ impl Shared {
                     serde_json::to_writer_pretty(&mut *writer, &Page { services })?;
                     writer.write_all(b"\n")
                 });
-                pause = GATHER.max(begun.elapsed() * SHARE);
+                pause = GATHER.max(begun.elapsed().saturating_mul(SHARE));
                 if outcome.is_ok() != healthy {
                     healthy = outcome.is_ok();
                     let object = ObjectRef::new(Kind::Config, "", FILE);
@@ -137,9 +137,9 @@ impl Shared {
 
     /// Lets changes gather; cut short only by the end.
     fn rest<'d>(&self, mut desk: MutexGuard<'d, Desk>, pause: Duration) -> MutexGuard<'d, Desk> {
-        let until = Instant::now() + pause;
+        let began = Instant::now();
         while !desk.closing {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = pause.saturating_sub(began.elapsed());
             if left.is_zero() {
                 break;
             }

@@ -58,7 +58,7 @@ impl Pending {
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        Some((self.last? + QUIET).min(self.first? + AT_MOST))
+        Some(self.last?.checked_add(QUIET)?.min(self.first?.checked_add(AT_MOST)?))
     }
 
     pub(super) fn take_everything(&mut self) -> bool {
@@ -71,7 +71,7 @@ impl Pending {
 
     /// The files to look at now; those that are being written, or were removed this very moment, wait.
     pub(super) fn take(&mut self, now: Instant) -> Vec<Name> {
-        let waits = |mark: &Mark| mark.removed.is_some_and(|at| now < at + REPLACED);
+        let waits = |mark: &Mark| mark.removed.is_some_and(|at| now.saturating_duration_since(at) < REPLACED);
         let (mut ready, mut wait) = (Vec::new(), false);
         self.files.retain(|file, mark| {
             let stays = mark.writing || waits(mark);

@@ -30,6 +30,6 @@ fn link_local(ip: IpAddr) -> bool {
 fn link_local_multicast(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.octets().starts_with(&[224, 0, 0]),
-        IpAddr::V6(ip) => ip.segments()[0] & 0xff0f == 0xff02,
+        IpAddr::V6(ip) => ip.to_bits() >> 112 & 0xff0f == 0xff02,
     }
 }

@@ -77,18 +77,23 @@ pub fn uid(kind: Kind, namespace: &str, name: &str) -> Name {
         hash.update(part.as_bytes());
         hash.update([0]);
     }
-    let mut bytes = [0_u8; 16];
-    bytes.copy_from_slice(&hash.finalize()[..16]);
+    let hash: [u8; 32] = hash.finalize().into();
     // RFC 9562: version 8, made by a rule of one's own.
-    uuid(bytes, 8).into()
+    uuid(*hash.first_chunk().unwrap_or(&[0; 16]), 8).into()
 }
 
 /// Sixteen bytes as a UUID writes them, with its version and variant put in.
-pub fn uuid(mut bytes: [u8; 16], version: u8) -> String {
-    bytes[6] = (bytes[6] & 0x0f) | (version << 4);
-    bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+pub fn uuid(bytes: [u8; 16], version: u8) -> String {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = bytes;
+    let (g, i) = ((g & 0x0f) | (version << 4), (i & 0x3f) | 0x80);
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        u32::from_be_bytes([a, b, c, d]),
+        u16::from_be_bytes([e, f]),
+        u16::from_be_bytes([g, h]),
+        u16::from_be_bytes([i, j]),
+        u64::from_be_bytes([0, 0, k, l, m, n, o, p])
+    )
 }
 
 /// Reports each thing that a rule finds wrong with a value.
@@ -117,7 +122,7 @@ fn annotations(field: &Field<'_>) -> Labels {
     for (key, value) in field.entries() {
         judge(&value, key, |key| words::qualified_name(&key.to_lowercase()));
         let text = value.text().unwrap_or_default();
-        bytes += key.len() + text.len();
+        bytes = key.len().saturating_add(text.len()).saturating_add(bytes);
         if HONOURED.iter().any(|prefix| key.starts_with(prefix)) {
             annotations.insert(key.into(), text.into());
         }

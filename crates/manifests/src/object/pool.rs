@@ -43,14 +43,14 @@ pub(super) fn ours(root: &Field<'_>) -> Option<Vec<Fact>> {
         (true, 1..) => addresses.forbidden("may not be set when `hosts` is true"),
         _ => {}
     }
-    let only_of_hosts = [spec.child("controlPlanes"), spec.child("reservedPorts")];
-    for field in only_of_hosts.iter().filter(|field| !hosts && field.is_set()) {
+    let (control_planes, reserved_ports) = (spec.child("controlPlanes"), spec.child("reservedPorts"));
+    for field in [&control_planes, &reserved_ports].into_iter().filter(|field| !hosts && field.is_set()) {
         field.forbidden("may only be set when `hosts` is true");
     }
     let announce = announce(&spec.child("announce"), hosts);
     let read = pool(&spec, &spec, naming.kind, meta, ranges)?;
-    let control_planes = only_of_hosts[0].bool().unwrap_or(false);
-    let reserved_ports = only_of_hosts[1].items().filter_map(|item| item.port()).collect();
+    let control_planes = control_planes.bool().unwrap_or(false);
+    let reserved_ports = reserved_ports.items().filter_map(|item| item.port()).collect();
     Some(vec![Fact::AddressPool(Arc::new(AddressPool {
         hosts,
         control_planes,

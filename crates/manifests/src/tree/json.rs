@@ -24,7 +24,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn value(&mut self, depth: usize) -> Result<Node, SyntaxError> {
         let at = self.at;
-        self.nodes += 1;
+        self.nodes = self.nodes.saturating_add(1);
         if depth >= DEPTH {
             return Err(at.error(format!("nested deeper than {DEPTH} levels")));
         }
@@ -61,7 +61,7 @@ impl Reader<'_> {
                 return Err(self.at.error("expected ':' after a key"));
             }
             self.blanks();
-            entries.push(Entry { key, at, value: self.value(depth + 1)? });
+            entries.push(Entry { key, at, value: self.value(depth.saturating_add(1))? });
             self.blanks();
             if self.take('}') {
                 return distinct(entries).map(Value::Map);
@@ -81,7 +81,7 @@ impl Reader<'_> {
         }
         loop {
             self.blanks();
-            items.push(self.value(depth + 1)?);
+            items.push(self.value(depth.saturating_add(1))?);
             self.blanks();
             if self.take(']') {
                 return Ok(Value::List(items));
@@ -122,7 +122,7 @@ impl Reader<'_> {
                     self.bump();
                     self.bump();
                     let second = self.hex(at)?;
-                    0x10000 + ((first - 0xd800) << 10) + (second.wrapping_sub(0xdc00) & 0x3ff)
+                    0x10000_u32.saturating_add((first & 0x3ff) << 10 | second.wrapping_sub(0xdc00) & 0x3ff)
                 } else {
                     first
                 };
@@ -138,7 +138,7 @@ impl Reader<'_> {
         for _ in 0..4 {
             let digit = self.bump().and_then(|c| c.to_digit(16));
             code =
-                code * 16 + digit.ok_or_else(|| at.error("an escape that is no four hexadecimal digits"))?;
+                code << 4 | digit.ok_or_else(|| at.error("an escape that is no four hexadecimal digits"))?;
         }
         Ok(code)
     }
@@ -149,10 +149,9 @@ impl Reader<'_> {
             .rest
             .find(|c: char| !c.is_ascii_digit() && !matches!(c, '-' | '+' | '.' | 'e' | 'E'))
             .unwrap_or(self.rest.len());
-        let digits = &self.rest[..end];
+        let digits = self.rest.get(..end).unwrap_or_default();
         let unsigned = digits.strip_prefix('-').unwrap_or(digits);
-        let octal =
-            unsigned.len() > 1 && unsigned.starts_with('0') && unsigned.as_bytes()[1].is_ascii_digit();
+        let octal = matches!(unsigned.as_bytes(), [b'0', b'0'..=b'9', ..]);
         let value = if octal || unsigned.starts_with('+') {
             None
         } else {
@@ -191,13 +190,14 @@ impl Reader<'_> {
 
     /// Over ASCII without line breaks.
     fn skip(&mut self, bytes: usize) {
-        self.rest = &self.rest[bytes..];
+        self.rest = self.rest.get(bytes..).unwrap_or_default();
         self.at.column = self.at.column.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     fn bump(&mut self) -> Option<char> {
-        let next = self.rest.chars().next()?;
-        self.rest = &self.rest[next.len_utf8()..];
+        let mut chars = self.rest.chars();
+        let next = chars.next()?;
+        self.rest = chars.as_str();
         self.at = match next {
             '\n' => At { line: self.at.line.saturating_add(1), column: 1 },
             _ => At { line: self.at.line, column: self.at.column.saturating_add(1) },

@@ -48,16 +48,16 @@ fn meaning(text: &str) -> Option<Value> {
 
 /// Of any base: a leading 0 is octal, as in YAML 1.1.
 fn integer(text: &str) -> Option<i64> {
-    let (sign, digits) = match text.as_bytes().first()? {
-        b'-' => ("-", &text[1..]),
-        b'+' => ("", &text[1..]),
+    let (sign, digits) = match (text.strip_prefix('-'), text.strip_prefix('+')) {
+        (Some(digits), _) => ("-", digits),
+        (_, Some(digits)) => ("", digits),
         _ => ("", text),
     };
-    let (radix, digits) = match digits.as_bytes() {
-        [b'0', b'x' | b'X', ..] => (16, &digits[2..]),
-        [b'0', b'o' | b'O', ..] => (8, &digits[2..]),
-        [b'0', b'b' | b'B', ..] => (2, &digits[2..]),
-        [b'0', _, ..] => (8, &digits[1..]),
+    let (radix, digits) = match (digits.as_bytes(), digits.get(2..)) {
+        ([b'0', b'x' | b'X', ..], Some(digits)) => (16, digits),
+        ([b'0', b'o' | b'O', ..], Some(digits)) => (8, digits),
+        ([b'0', b'b' | b'B', ..], Some(digits)) => (2, digits),
+        ([b'0', _, ..], _) => (8, digits.strip_prefix('0').unwrap_or_default()),
         _ => (10, digits),
     };
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_alphanumeric()) {

@@ -49,7 +49,7 @@ impl Ini {
         let mut ini = Ini::default();
         let mut lines = text.split('\n').enumerate();
         while let Some((index, line)) = lines.next() {
-            let at = index + 1;
+            let at = index.saturating_add(1);
             let broken = |what| Broken { line: at, what };
             let line = line.strip_suffix('\r').unwrap_or(line).trim_start();
             if line.is_empty() || line.starts_with(['#', ';']) {

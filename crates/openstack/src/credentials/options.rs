@@ -74,7 +74,7 @@ impl Options {
             "false" | "no" | "off" | "0" | "n" | "f" => false,
             other => {
                 let why = format!("{other:?} is neither true nor false");
-                return Err(wrong(&said.place, keys[0], &why));
+                return Err(wrong(&said.place, keys.first().copied().unwrap_or_default(), &why));
             }
         };
         Ok(Some(Placed { value, place: said.place }))

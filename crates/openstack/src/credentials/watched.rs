@@ -80,11 +80,11 @@ fn settled(
     source: &Source,
     mut files: Vec<PathBuf>,
 ) -> (Vec<PathBuf>, Vec<Option<Seen>>, Result<Reading, Error>) {
-    let mut round = 0;
+    let mut round = 0_usize;
     loop {
         let seen = look(&files);
         let reading = source.read();
-        round += 1;
+        round = ROUNDS.min(round.saturating_add(1));
         match &reading {
             Ok(reading) if round < ROUNDS && !reading.watched().eq(&files) => {
                 files = reading.watched().cloned().collect();

@@ -116,7 +116,7 @@ impl Builder {
                     Content::List(items) => Value::List(items),
                     Content::Map { entries, merged, .. } => Value::Map(with_merged(entries, merged)),
                 };
-                self.complete(Node { line, value, weight: weight + 1 }, anchor)
+                self.complete(Node { line, value, weight: weight.saturating_add(1) }, anchor)
             }
             _ => Ok(()),
         }

@@ -200,7 +200,7 @@ fn over(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let named = ["resources:", "exceeded for "]
         .iter()
-        .find_map(|before| lower.find(before).map(|at| &text[at + before.len()..]))
+        .find_map(|before| text.get(lower.find(before)?..)?.get(before.len()..))
         .unwrap_or_default();
     let named = named.split([':', '.']).next().unwrap_or_default();
     let words: String = named.chars().filter(|c| !matches!(c, '[' | ']' | '\'' | '"')).collect();

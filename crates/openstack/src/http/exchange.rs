@@ -62,7 +62,7 @@ impl Exchange<'_> {
             // No attempt takes longer than it may, whatever a clock says that jumps.
             left.spend(self.clock.now().saturating_duration_since(begin).min(within));
             drop(place);
-            attempts += 1;
+            attempts = u32::saturating_add(attempts, 1);
             let Some(asked) = again(&outcome, terms.repeatable) else { return outcome };
             let chance = self.dice.chance();
             let pause = terms.backoff.pause_asked(asked, attempts, chance);

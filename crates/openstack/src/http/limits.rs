@@ -33,17 +33,19 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(limits: Limits) -> Gate {
-        let interval = Duration::from_secs(1) / limits.per_second.max(1);
+        let interval =
+            Duration::from_secs(1).checked_div(limits.per_second).unwrap_or(Duration::from_secs(1));
         Gate {
             places: Semaphore::new(limits.in_flight.clamp(1, Semaphore::MAX_PERMITS)),
             interval,
-            burst: Duration::from_secs(1) - interval,
+            burst: Duration::from_secs(1).saturating_sub(interval),
             due: Mutex::new(None),
         }
     }
 
     /// Waits until one more request may leave. It counts as under way until what is returned is dropped.
     pub(crate) async fn pass(&self, clock: &dyn Clock) -> SemaphorePermit<'_> {
+        #[allow(clippy::expect_used, reason = "nothing closes it")]
         let place = self.places.acquire().await.expect("the semaphore is never closed");
         let wait = self.reserve(clock.now());
         if !wait.is_zero() {
@@ -55,7 +57,7 @@ impl Gate {
     fn reserve(&self, now: Instant) -> Duration {
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = due.map_or(now, |due| due.max(now));
-        *due = Some(mine + self.interval);
+        *due = mine.checked_add(self.interval);
         mine.saturating_duration_since(now).saturating_sub(self.burst)
     }
 }

@@ -214,7 +214,7 @@ fn kind(response: &Response) -> String {
 async fn whole(response: &mut Response, subject: &Subject<'_>) -> Result<Vec<u8>, Trouble> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| subject.cut(error, bytes.len()))? {
-        if bytes.len() + chunk.len() > LARGEST {
+        if bytes.len().saturating_add(chunk.len()) > LARGEST {
             return Err(subject.too_large(LARGEST));
         }
         bytes.extend_from_slice(&chunk);
@@ -283,9 +283,9 @@ impl std::fmt::Debug for Body {
 fn title(page: &str) -> String {
     let lower = page.to_ascii_lowercase();
     let inner = lower.find("<title").and_then(|at| {
-        let begin = at + lower[at..].find('>')? + 1;
-        let end = begin + lower[begin..].find("</title")?;
-        page.get(begin..end)
+        let (_, inner) = page.get(at..)?.split_once('>')?;
+        let end = inner.to_ascii_lowercase().find("</title")?;
+        inner.get(..end)
     });
     let words: Vec<&str> = inner.unwrap_or_default().split_whitespace().collect();
     words.join(" ").chars().take(80).collect()

@@ -136,8 +136,8 @@ pub(crate) fn unversioned(url: &str) -> String {
     let url = trimmed(url);
     let mut parts: Vec<&str> = url.split('/').collect();
     match parts.as_slice() {
-        [.., version] if is_version(version) => parts.truncate(parts.len() - 1),
-        [.., version, _] if is_version(version) => parts.truncate(parts.len() - 2),
+        [.., version] if is_version(version) => parts.truncate(parts.len().saturating_sub(1)),
+        [.., version, _] if is_version(version) => parts.truncate(parts.len().saturating_sub(2)),
         _ => {}
     }
     parts.join("/")

@@ -85,7 +85,7 @@ impl Keeper {
         }
         let since = millis(now.saturating_duration_since(self.started));
         let due = self.next_look.load(Ordering::Relaxed);
-        let next = since + millis(LOOK_EVERY);
+        let next = since.saturating_add(millis(LOOK_EVERY));
         // One of a hundred callers wins this; a full line means that somebody is at it already.
         if since >= due
             && self.next_look.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -261,7 +261,8 @@ impl Work {
     }
 
     async fn enter(&mut self, credentials: Arc<Credentials>) -> Result<Arc<Session>, Error> {
-        let session = Arc::new(sign_in(&self.door, credentials, self.session.number + 1).await?);
+        let number = self.session.number.wrapping_add(1);
+        let session = Arc::new(sign_in(&self.door, credentials, number).await?);
         self.session = session.clone();
         self.refused = None;
         self.publish.send_replace(session.clone());
@@ -291,9 +292,10 @@ impl Setback {
     /// Pauses grow while Keystone says no. What failed for another reason locks nobody out.
     fn after(earlier: Option<Setback>, error: &Error, pauses: &[Duration; 4], now: Instant) -> Setback {
         let refused = *error.class() == Class::Credentials;
-        let before = earlier.filter(|_| refused).map_or(0, |it| it.before + 1);
-        let pause = pauses[before.min(pauses.len() - 1)];
-        Setback { error: error.clone(), before, until: now + pause }
+        let before = earlier.filter(|_| refused).map_or(0, |it| it.before.saturating_add(1));
+        let [.., longest] = pauses;
+        let pause = *pauses.get(before).unwrap_or(longest);
+        Setback { error: error.clone(), before, until: now.checked_add(pause).unwrap_or(now) }
     }
 }
 

@@ -8,6 +8,7 @@ use super::{Catalog, Endpoint, Entry, Grant, Named, moment};
 use crate::credentials::{Credentials, Project, Proof, Scope, User};
 
 /// What is posted; or what of the credentials this API cannot say.
+#[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 pub(super) fn request(credentials: &Credentials, scope: &Scope) -> Result<Value, &'static str> {
     let mut auth = match &credentials.proof {
         Proof::Password { user, password } => {

@@ -8,6 +8,7 @@ use super::{Catalog, Endpoint, Entry, Grant, Named, moment};
 use crate::credentials::{ApplicationCredential, Credentials, Domain, Project, Proof, Scope, User};
 
 /// What is posted. `scope` is not always the credentials' own: see `refused`.
+#[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 pub(super) fn request(credentials: &Credentials, scope: &Scope) -> Value {
     let identity = match &credentials.proof {
         Proof::Password { user, password } => {
@@ -36,6 +37,7 @@ pub(super) fn request(credentials: &Credentials, scope: &Scope) -> Value {
 }
 
 /// Explicitly no project, not even the user's default one.
+#[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 pub(super) fn unscoped(credentials: &Credentials) -> Value {
     let mut body = request(credentials, &Scope::Unsaid);
     body["auth"]["scope"] = json!("unscoped");

@@ -13,6 +13,7 @@ use super::{
 use crate::{Class, Error, Method, Reply};
 
 const ATTEMPTS: usize = 3;
+static NOTHING: Value = Value::Null;
 
 /// When to look: a service may still be at work on what we have stopped waiting for.
 const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(4)];
@@ -20,7 +21,7 @@ const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::
 impl<R: Creatable> Collection<R> {
     pub async fn create(&self, new: &R::New) -> Result<R, Error> {
         let body = wrapped::<R>(new);
-        let sent = R::NOUN.key.map_or(&body, |key| &body[key]);
+        let sent = R::NOUN.key.map_or(&body, |key| body.get(key).unwrap_or(&NOTHING));
         let likeness = Likeness::of::<R>(sent);
         let mut lost: Option<Error> = None;
         for _ in 0..ATTEMPTS {
@@ -44,12 +45,13 @@ impl<R: Creatable> Collection<R> {
                 Err(blind) => return Err(lost.filter(|_| !unknown).unwrap_or(error).with_source(blind)),
             }
         }
+        #[allow(clippy::expect_used, reason = "each attempt returned, or was lost")]
         Err(lost.expect("each attempt but the last returned or was lost"))
     }
 
     /// It is there from here on, whatever comes now: no error may say that it can be made again.
     async fn made(&self, reply: Reply) -> Result<R, Error> {
-        let object = R::NOUN.key.map_or(&reply.body, |key| &reply.body[key]);
+        let object = R::NOUN.key.map_or(&reply.body, |key| reply.body.get(key).unwrap_or(&NOTHING));
         let id = Fields::of(json!({ R::ID: object.get(R::ID) })).and_then(|mut fields| fields.id::<R>());
         let request = reply.request_id.clone();
         let known = match &id {

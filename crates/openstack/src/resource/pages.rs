@@ -75,7 +75,7 @@ impl<V: View> Pages<V> {
                 Ok(reply) => break reply.body,
                 Err(error) if self.marker_may_be_gone(&error) => {
                     self.last.truncate(self.last.len().saturating_sub(back));
-                    back *= 2;
+                    back = usize::saturating_mul(back, 2);
                     match self.last.last() {
                         Some(id) => self.cursor = Some(Cursor::Marker(id.to_string())),
                         None => return Err(error),
@@ -91,7 +91,10 @@ impl<V: View> Pages<V> {
         page.items.retain(|it| seen.insert(it.id().to_string().into()));
         page.broken.retain(|it| it.id.as_ref().is_none_or(|id| seen.insert(id.clone())));
         let is_new = !page.items.is_empty() || page.broken.iter().any(|it| it.id.is_some());
-        (self.fresh, self.stale) = if is_new { (self.fresh + 1, 0) } else { (self.fresh, self.stale + 1) };
+        match is_new {
+            true => (self.fresh, self.stale) = (self.fresh.saturating_add(1), 0),
+            false => self.stale = self.stale.saturating_add(1),
+        }
         // Whoever begins anew comes to something new after as many pages as there were, if there is anything.
         if next.is_some() && self.stale > self.fresh.max(1) {
             let why = "its pages go round in a circle".to_owned();
@@ -185,7 +188,7 @@ fn decoded(text: &str) -> String {
         match (first, pair.and_then(|it| u8::from_str_radix(it, 16).ok())) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);
-                rest = &after[2..];
+                rest = after.get(2..).unwrap_or_default();
             }
             _ => {
                 bytes.push(*first);

@@ -112,7 +112,7 @@ impl<'a, R: Resource> Waiting<'a, R> {
             return Err(Error::new(Class::Timeout, message).doing(R::NOUN.read));
         };
         clock.sleep(self.pause.min(left)).await;
-        self.pause = (self.pause + self.pause / 2).min(LONGEST_PAUSE);
+        self.pause = self.pause.saturating_mul(3).checked_div(2).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);
         Ok(())
     }
 }

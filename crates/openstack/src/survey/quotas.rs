@@ -88,8 +88,8 @@ async fn count<V: View>(
     let mut pages = of.pages::<V>(query);
     let (mut number, mut sum) = (0, 0);
     while let Some(page) = pages.next().await? {
-        number += page.items.len() + page.broken.len();
-        sum += page.items.iter().map(&each).sum::<usize>();
+        number = page.broken.len().saturating_add(page.items.len()).saturating_add(number);
+        sum = page.items.iter().map(&each).fold(sum, usize::saturating_add);
         if number >= 1000 {
             tell(&format!("{}: {number} so far", <V::Of as Resource>::NOUN.list));
         }
@@ -107,7 +107,7 @@ async fn neutron(cloud: &Cloud, project: &str) -> Vec<Quota> {
         .iter()
         .filter_map(|(name, what)| {
             let Usage { limit, used, reserved } = *details.get(*name)?;
-            Some(Quota { what, limit: Found::Told(limit), used: Found::Told(used + reserved) })
+            Some(Quota { what, limit: Found::Told(limit), used: Found::Told(used.saturating_add(reserved)) })
         })
         .collect()
 }

@@ -100,6 +100,7 @@ impl Holdings {
             sharing: holding.sharing.clone(),
             owners: holding.owners.keys().cloned().collect(),
             plan_version: PLAN_VERSION,
+            ends: None,
             state: if holding.owners.is_empty() { AddressState::Releasing } else { AddressState::Held },
             version: 0,
         })

@@ -25,7 +25,7 @@ use super::{
     keep::Stays,
     pools::HOSTS,
 };
-use crate::barred;
+use crate::{barred, index::EXCLUDED};
 
 /// What the cluster says of a host's Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,6 +111,13 @@ impl Hosts {
     fn control_planes(&self) -> usize {
         let is_left_out = |host: &&Name| self.nodes.get(*host).is_some_and(|it| it.control_plane);
         self.reports.keys().filter(is_left_out).count()
+    }
+
+    /// The first host that every pool leaves out for the label of its Node.
+    fn excluded(&self) -> Option<&Name> {
+        // Of a Node that is gone no address is known.
+        let has_label = |it: &HostNode| it.excluded && !(it.internal.is_empty() && it.external.is_empty());
+        self.reports.keys().find(|host| self.nodes.get(*host).is_some_and(has_label))
     }
 
     pub(super) fn within(&self, range: IpRange) -> impl Iterator<Item = IpAddr> + '_ {
@@ -300,17 +307,27 @@ impl View<'_> {
 
     /// Why a pool of hosts publishes nothing.
     pub(super) fn why_no_host(&self, usable: &[&AddressPool]) -> Option<(String, String)> {
-        let count = self.hosts.control_planes();
-        let pool = usable.iter().find(|pool| pool.hosts && !pool.control_planes)?;
-        if !self.rules.cluster || count == 0 {
+        let mut pools = usable.iter().filter(|pool| pool.hosts).peekable();
+        if !self.rules.cluster || pools.peek().is_none() {
             return None;
         }
-        let message = format!("; {count} hosts are control planes, which it leaves out");
-        let fix = format!(
-            "To publish those of control planes, too: spec.controlPlanes: true of pool {}.",
-            pool.object.name
-        );
-        Some((message, fix))
+        let (mut message, mut fixes) = (String::new(), Vec::new());
+        let count = self.hosts.control_planes();
+        if let Some(pool) = pools.find(|pool| !pool.control_planes).filter(|_| count > 0) {
+            message = format!("; {count} hosts are control planes, which it leaves out");
+            fixes.push(format!(
+                "To publish those of control planes, too: spec.controlPlanes: true of pool {}.",
+                pool.object.name
+            ));
+        }
+        // On a cluster of one Node, kubeadm sets both.
+        if let Some(host) = self.hosts.excluded() {
+            message.push_str(&format!(
+                "; the Node {host} has the label {EXCLUDED}, by which every pool leaves it out"
+            ));
+            fixes.push(format!("To have a Node serve: kubectl label node {host} {EXCLUDED}-"));
+        }
+        (!fixes.is_empty()).then(|| (message, fixes.join(" ")))
     }
 }
 

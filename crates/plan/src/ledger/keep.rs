@@ -6,12 +6,14 @@
 //!                                        │                        until when; a pool that allows it again cancels that
 //!     the Service asks for another pool ─┴──────────────────────► it ends at once
 //! ```
+//! When the grace period ends is written down with the address, and read by the next leader: it does not begin again.
+//!
 //! A pool may be out of sight because it was deleted, because its definition is missing, because we may not list pools,
 //! or because it cannot be read: none of these says that its addresses are to be withdrawn.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use seaway_model::{Name, Owner, Problem, Reason, Time, config::PoolRules};
+use seaway_model::{Address, Name, Owner, Problem, Reason, Time, config::PoolRules};
 
 use super::{
     Ledger, Touched,
@@ -51,6 +53,32 @@ impl Ledger {
             return Touched::default();
         }
         self.hear_all()
+    }
+
+    /// A leader before this one wrote down when it ends.
+    pub(super) fn recall_end(&mut self, address: &Address) {
+        let Some(end) = address.ends else { return };
+        for owner in address.owners.iter().filter(|it| self.owners.contains_key(*it)) {
+            self.ending.entry(owner.clone()).or_default().insert(address.ip, Some(end));
+        }
+    }
+
+    /// When this is withdrawn from the first of its owners: what is to be written down.
+    pub(super) fn end_of(&self, address: &Address) -> Option<Time> {
+        let ends =
+            address.owners.iter().filter_map(|owner| self.ending.get(owner)?.get(&address.ip).copied());
+        ends.flatten().min()
+    }
+
+    /// Addresses that are to be written by it.
+    pub(super) fn set_ends(&mut self, owner: &Owner, ends: Ends) -> Vec<IpAddr> {
+        let before = match ends.is_empty() {
+            true => self.ending.remove(owner),
+            false => self.ending.insert(owner.clone(), ends.clone()),
+        };
+        let before = before.unwrap_or_default();
+        let ips = before.keys().chain(ends.keys()).filter(|ip| before.get(*ip) != ends.get(*ip));
+        ips.filter(|ip| self.holdings.contains(**ip)).copied().collect()
     }
 
     /// What time it is: what pools exclude ends when its time has come.

@@ -19,7 +19,7 @@ use seaway_model::{
 
 use super::{World, owners::OwnerState};
 use crate::{
-    index::{ServiceKey, is_control_plane, is_excluded},
+    index::{EXCLUDED, ServiceKey, is_control_plane, is_excluded},
     ledger::HostNode,
     members::members,
     service::beside_nodes,
@@ -150,10 +150,9 @@ impl World {
         if state.planned.load_balancer.binds.is_empty() || !hosts.all(|host| is_excluded(host)) {
             return None;
         }
-        let label = "node.kubernetes.io/exclude-from-external-load-balancers";
-        let message = format!("no host serves it: every host is a Node with the label {label}");
+        let message = format!("no host serves it: every host is a Node with the label {EXCLUDED}");
         let problem = Problem::new(demand.owner.object(), Reason::HostsExcluded, message);
-        Some(problem.fix(format!("To have a Node serve: kubectl label node {first} {label}-")))
+        Some(problem.fix(format!("To have a Node serve: kubectl label node {first} {EXCLUDED}-")))
     }
 
     /// What hosts beside the Nodes cannot do for it, as far as they do not plan it themselves.

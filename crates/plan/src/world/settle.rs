@@ -41,6 +41,7 @@ impl World {
         self.was_set_back = true;
         self.synced.clear();
         self.newest = 0;
+        self.own_writes.forget_all();
         self.silent.forget_versions();
         self.under_way.clear();
         if !mem::replace(&mut self.settled, false) {

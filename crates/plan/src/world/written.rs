@@ -199,6 +199,7 @@ impl World {
 
     pub(super) fn remove_address(&mut self, ip: IpAddr) {
         self.unknown.remove(&ip);
+        self.own_writes.forget(ip);
         if self.keep_vanished(ip) {
             return;
         }

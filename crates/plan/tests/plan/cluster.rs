@@ -10,6 +10,7 @@ mod explained;
 mod following;
 mod groups;
 mod holds;
+mod late;
 mod living;
 mod mistakes;
 mod nodes;

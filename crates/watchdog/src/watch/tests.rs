@@ -159,3 +159,24 @@ fn a_runtime_hangs_when_all_its_threads_do() {
     assert_eq!(told.recv_timeout(PATIENCE), Ok(fault("the runtime", true)));
     drop(releases);
 }
+
+#[test]
+fn a_task_with_timers_that_waits_for_ever_is_found() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    let (watchdog, told) = watchdog();
+    let (heartbeat, ticks) = Heartbeat::new("ticks");
+    // Much longer than its timer: a busy machine may delay it.
+    let _ticks = watchdog.watch([ticks.beating_within(PATIENCE)]);
+    let ticking = runtime.spawn(heartbeat.watch(async {
+        loop {
+            tokio::time::sleep(OFTEN.look).await;
+        }
+    }));
+    let (heartbeat, waits) = Heartbeat::new("waits for ever");
+    let _waits = watchdog.watch([waits.beating_within(OFTEN.limit)]);
+    let waiting = runtime.spawn(heartbeat.watch(std::future::pending::<()>()));
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(fault("waits for ever", true)));
+    ticking.abort();
+    waiting.abort();
+}

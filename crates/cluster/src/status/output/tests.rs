@@ -181,9 +181,18 @@ fn whether_it_is_announced_is_a_condition_of_its_own_and_is_written_once() {
     let announced = sight.announced.map(|(status, reason, _)| (status, reason.to_string()));
     assert_eq!(announced, Some((ConditionStatus::False, "NotAnnounced".to_owned())));
     assert_eq!(sight.problems.len(), 1, "it is no Problem of the Service");
+    let events = |output: &Output, before: &Published| {
+        let notes = output.notes(before).into_iter().filter(|it| *it.reason == *"NotAnnounced");
+        notes.map(|it| (it.warning, it.text)).collect::<Vec<_>>()
+    };
+    assert_eq!(events(&output, &before), [(true, "nothing announces it".to_owned())]);
+    served.announced = Some(Announced::new(AnnouncedReason::NotAnnounced, "nothing announces them"));
+    assert_eq!(events(&Output::of(&served, &said), &said), [], "in other words it is no news");
 
     served.announced = Some(Announced::new(AnnouncedReason::Metallb, "it may be"));
     let unknown = written(&Output::of(&served, &said), &said);
+    assert_eq!(events(&Output::of(&served, &said), &said), []);
+    assert_eq!(events(&output, &unknown).len(), 1, "it is so again");
     let body = Output::of(&served, &unknown).body(&object(), "u", &unknown, "later");
     let conditions = body["status"]["conditions"].as_array().expect("a list").iter();
     let of = |it: &Value| (it["type"].to_string(), it["status"].to_string(), it["reason"].to_string());

@@ -146,7 +146,7 @@ fn mirror(
         "Only one of percent or fraction may be specified in HTTPRequestMirrorFilter",
     );
     let per_mille = match percent.within::<u16>(0, 100) {
-        Some(percent) => percent * 10,
+        Some(percent) => percent.saturating_mul(10),
         None if fraction.is_set() => self::fraction(&fraction),
         None => 1_000,
     };
@@ -162,7 +162,8 @@ fn fraction(field: &Field<'_>) -> u16 {
     let part: i64 = numerator.within(0, most).unwrap_or(0);
     let whole: i64 = denominator.within(1, most).unwrap_or(100);
     schema::rule(field, part <= whole, "numerator must be less than or equal to denominator");
-    u16::try_from(part * 1_000 / whole).unwrap_or(1_000).min(1_000)
+    let per_mille = part.saturating_mul(1_000).checked_div(whole);
+    per_mille.and_then(|it| u16::try_from(it).ok()).unwrap_or(1_000).min(1_000)
 }
 
 fn redirect(field: &Field<'_>) -> Redirect {

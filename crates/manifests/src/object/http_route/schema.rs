@@ -99,10 +99,10 @@ fn is_duration(text: &str) -> bool {
     while !rest.is_empty() {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let (number, tail) = rest.split_at(digits);
-        let unit = ["ms", "h", "m", "s"].into_iter().find(|unit| tail.starts_with(unit));
-        let Some(unit) = unit.filter(|_| (1..=5).contains(&number.len())) else { return false };
-        rest = &tail[unit.len()..];
-        parts += 1;
+        let after = ["ms", "h", "m", "s"].into_iter().find_map(|unit| tail.strip_prefix(unit));
+        let Some(after) = after.filter(|_| (1..=5).contains(&number.len())) else { return false };
+        rest = after;
+        parts = usize::saturating_add(parts, 1);
     }
     (1..=4).contains(&parts)
 }

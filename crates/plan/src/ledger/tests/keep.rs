@@ -32,6 +32,7 @@ fn held(text: &str, owners: &[&str]) -> Address {
         sharing: None,
         owners: owners.iter().map(|name| owner(name)).collect(),
         plan_version: PLAN_VERSION,
+        ends: None,
         state: AddressState::Held,
         version: 0,
     }
@@ -111,6 +112,45 @@ fn an_address_that_its_pool_excludes_ends_when_its_time_has_come_and_not_before(
     ledger.put_host(&report("two", &["192.0.2.2"]));
     ledger.set_time(at(11));
     assert_eq!((ledger.has("a"), ledger.releasing()), (vec!["10.0.0.2".into()], vec![ip("10.0.0.0")]));
+}
+
+#[test]
+fn the_end_is_written_down_and_the_next_leader_goes_on_with_it() {
+    let less = pool("p", &["10.0.0.1-10.0.0.3"]);
+    let mut ledger = cluster(&[pool("p", &["10.0.0.0-10.0.0.2"])]);
+    for name in ["a", "b"] {
+        ledger.ask(claim(name));
+    }
+    let written = |ledger: &Ledger| ledger.address(ip("10.0.0.0")).expect("it is written down");
+    assert_eq!(written(&ledger).ends, None);
+    let touched = ledger.put_pool(Arc::new(less.clone()));
+    assert_eq!(touched.addresses, [ip("10.0.0.0")].into(), "that one, and no other");
+    assert_eq!(written(&ledger).ends, Some(at(10)));
+
+    let next = |pool: &AddressPool, now: u64| {
+        let mut next = Ledger::new();
+        next.set_rules(PoolRules::CLUSTER);
+        next.set_time(at(now));
+        next.put_pool(Arc::new(pool.clone()));
+        next.learn(&written(&ledger));
+        next.learn(&held("10.0.0.1", &["b"]));
+        for name in ["a", "b"] {
+            next.claim(claim(name));
+        }
+        let touched = next.settle();
+        (next, touched.addresses)
+    };
+    let (mut follower, touched) = next(&less, 9);
+    assert_eq!((follower.has("a").concat().as_str(), touched), ("10.0.0.0", [].into()), "nothing is new");
+    assert_eq!(written(&follower), written(&ledger));
+    follower.set_time(at(10));
+    assert_eq!(follower.has("a"), ["10.0.0.2"], "when its time has come, and not ten minutes later");
+    let (late, _) = next(&less, 30);
+    assert_eq!((late.has("a"), late.has("b")), (vec!["10.0.0.2".into()], vec!["10.0.0.1".into()]));
+    // The edit was taken back while nobody led.
+    let (cancelled, touched) = next(&pool("p", &["10.0.0.0/24"]), 9);
+    assert_eq!((cancelled.has("a").concat().as_str(), touched), ("10.0.0.0", [ip("10.0.0.0")].into()));
+    assert_eq!(written(&cancelled).ends, None);
 }
 
 #[test]

@@ -92,6 +92,28 @@ fn a_cluster_of_control_planes_alone_is_told_how_to_publish_them() {
     assert!(fix(&ledger, "a").contains("spec.controlPlanes: true of pool ours"));
 }
 
+/// As kubeadm labels the one Node of a new cluster.
+#[test]
+fn a_cluster_of_one_excluded_control_plane_is_told_both_commands_one_after_the_other() {
+    let mut ledger = cluster(&[hosts("ours")]);
+    ledger.remove_host("two");
+    let one = |control_plane, excluded| HostNode { control_plane, excluded, ..node(&["192.0.2.1"], &[]) };
+    ledger.put_node(&"one".into(), Some(one(true, true)));
+    assert_eq!(ledger.ask(claim("a")), "NoPool");
+    let label = "kubectl label node one node.kubernetes.io/exclude-from-external-load-balancers-";
+    for part in ["spec.controlPlanes: true of pool ours", label] {
+        assert!(fix(&ledger, "a").contains(part), "{part}: {}", fix(&ledger, "a"));
+    }
+    ledger.put_pool(Arc::new(AddressPool { control_planes: true, ..hosts("ours") }));
+    assert!(fix(&ledger, "a").contains(label) && !fix(&ledger, "a").contains("controlPlanes"));
+    ledger.put_node(&"one".into(), Some(one(true, false)));
+    assert_eq!((ledger.has("a"), fix(&ledger, "a").as_str()), (vec!["192.0.2.1".into()], ""));
+    // A Node that is gone has no label to take away.
+    ledger.put_node(&"one".into(), None);
+    ledger.claim(claim("b"));
+    assert!(!fix(&ledger, "b").contains("label"), "{}", fix(&ledger, "b"));
+}
+
 #[test]
 fn ports_that_the_machines_need_are_refused_unless_the_pool_names_them() {
     let mut ledger = cluster(&[hosts("ours")]);

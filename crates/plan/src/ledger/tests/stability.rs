@@ -10,6 +10,7 @@ fn address(text: &str, owners: &[&str], state: AddressState) -> Address {
         sharing: None,
         owners: owners.iter().map(|name| owner(name)).collect(),
         plan_version: PLAN_VERSION,
+        ends: None,
         state,
         version: 0,
     }

@@ -52,6 +52,7 @@ pub(crate) fn written(at: &str, owners: &[&Service], state: AddressState, versio
         sharing: None,
         owners: owners.iter().map(|it| owner(it)).collect(),
         plan_version: seaway_model::address::PLAN_VERSION,
+        ends: None,
         state,
         version,
     })))

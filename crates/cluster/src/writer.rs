@@ -1,0 +1,150 @@
+//! Tasks that write for as long as their owner lives. The watchdog looks at each of them.
+
+use std::time::Duration;
+
+use seaway_watchdog::{Heartbeat, Part};
+use tokio::task::JoinHandle;
+
+/// A task that ends with its owner, and before that only by a fault.
+pub(crate) struct Writer {
+    task: JoinHandle<()>,
+    part: Part,
+}
+
+impl Writer {
+    /// In a runtime.
+    pub(crate) fn spawn(name: &str, task: impl Future<Output = ()> + Send + 'static) -> Writer {
+        let (heartbeat, part) = Heartbeat::new(name);
+        Writer { task: tokio::spawn(heartbeat.watch(task)), part }
+    }
+
+    /// It has timers, by which it is polled at least this often.
+    pub(crate) fn beating_within(mut self, silence: Duration) -> Writer {
+        self.part = self.part.clone().beating_within(silence);
+        self
+    }
+
+    pub(crate) fn part(&self) -> Part {
+        self.part.clone()
+    }
+
+    /// Returns when it has ended.
+    pub(crate) async fn ended(&mut self) {
+        // It was aborted, or has said itself why it died.
+        let _ = (&mut self.task).await;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn kill(&self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use seaway_model::Name;
+    use seaway_watchdog::{Fault, Pace, Watchdog};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::{
+        Access, Campaign, Cluster, CopyPace, Credentials, HostReports, Keeper, Leading, PoolReports, Running,
+        Statuses, Terms,
+    };
+
+    const PATIENCE: Duration = Duration::from_secs(120);
+
+    /// An API server that takes connections and never answers.
+    struct Silent {
+        cluster: Cluster,
+        _listener: TcpListener,
+        _folder: tempfile::TempDir,
+    }
+
+    async fn silent() -> Silent {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("kubeconfig");
+        let server = format!("http://{}", listener.local_addr().expect("is bound"));
+        let kubeconfig = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{{name: x, context: {{cluster: x, user: x}}}}]\n\
+             clusters: [{{name: x, cluster: {{server: '{server}'}}}}]\nusers: [{{name: x, user: {{token: x}}}}]\n"
+        );
+        std::fs::write(&path, kubeconfig).expect("is written");
+        let credentials = Credentials::Kubeconfig { path, context: None };
+        let access = Access { credentials, ..Access::default() };
+        let cluster = Cluster::connect(access).await.expect("a kubeconfig");
+        Silent { cluster, _listener: listener, _folder: folder }
+    }
+
+    fn watchdog(limit: Duration) -> (Watchdog, mpsc::Receiver<Fault>) {
+        let (tell, told) = mpsc::channel(1);
+        let pace = Pace { look: Duration::from_millis(20), limit };
+        let watchdog = Watchdog::start(pace, move |fault| drop(tell.blocking_send(fault.clone())));
+        (watchdog.expect("a thread"), told)
+    }
+
+    async fn found(mut told: mpsc::Receiver<Fault>) -> Option<Fault> {
+        tokio::time::timeout(PATIENCE, told.recv()).await.expect("it is noticed")
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn each_task_that_writes_is_missed_once_it_is_killed() {
+        let silent = silent().await;
+        let cluster = &silent.cluster;
+        let leading = Leading::always;
+        let (changes, _heard) = mpsc::channel(16);
+        let campaign = Campaign::start(cluster, "leader", "a", Terms::LEADER);
+        let reports = HostReports::start(cluster, "a", Running::default());
+        let pools = PoolReports::start(cluster, leading());
+        let statuses = Statuses::new(cluster.clone(), leading());
+        let keeper = Keeper::start(cluster, leading(), Name::from("copies"), CopyPace::default(), changes);
+        let writers = [
+            ("the Lease leader", &campaign.task),
+            ("the report of this host", &reports.writer),
+            ("statuses of pools", &pools.writer),
+            ("events", statuses.writer()),
+            ("copies of certificates", &keeper.writer),
+        ];
+        for (name, writer) in writers {
+            let (watchdog, told) = watchdog(PATIENCE);
+            let _watching = watchdog.watch([writer.part()]);
+            assert_eq!(watchdog.fault(), None, "{name}");
+            writer.kill();
+            assert_eq!(found(told).await, Some(Fault { part: name.into(), hangs: false }));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lease_that_is_not_even_tried_is_missed() {
+        let terms = Terms { term: Duration::from_millis(300), renew: Duration::from_millis(100) };
+        let (watchdog, told) = watchdog(Duration::from_millis(400));
+        let waits = crate::lease::keep("the Lease leader", terms, std::future::pending());
+        let _watching = watchdog.watch([waits.part()]);
+        assert_eq!(found(told).await, Some(Fault { part: "the Lease leader".into(), hangs: true }));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lease_that_the_api_server_does_not_answer_for_is_no_fault() {
+        let silent = silent().await;
+        let terms = Terms { term: Duration::from_secs(1), renew: Duration::from_millis(300) };
+        let campaign = Campaign::start(&silent.cluster, "leader", "a", terms);
+        let (watchdog, _told) = watchdog(PATIENCE);
+        let _watching = watchdog.watch([campaign.part()]);
+        // It tries again and again: each connection is a try that nobody answered.
+        let listener = silent._listener.try_clone().expect("a socket");
+        let tries = tokio::task::spawn_blocking(move || {
+            let _kept: Vec<_> = (0..3).map(|_| listener.accept().expect("a connection")).collect();
+        });
+        tokio::time::timeout(PATIENCE, tries).await.expect("it tries").expect("no panic");
+        assert_eq!(watchdog.fault(), None);
+    }
+}

@@ -1,0 +1,113 @@
+//! A watch that reports later what this process has written meanwhile.
+
+use seaway_model::{
+    AddressState, Change, Desired, Dirt, Fact, Outcome, Time, Unit,
+    fact::{FactRef, Service},
+    outcome::UnitState,
+};
+use seaway_plan::World;
+use seaway_testkit::facts::{ip, owner, pool, put, service, shop};
+
+use super::scene::{PUBLIC, controller, written};
+
+const AT: &str = "192.0.2.10";
+
+fn address(owners: &[&Service], version: u64) -> Fact {
+    match written(AT, owners, AddressState::Held, version) {
+        Change::Put(fact) => fact,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The driver has written it.
+fn wrote(owners: &[&Service], version: u64) -> Change {
+    let facts = vec![address(owners, version)];
+    let unit = Unit::Address(ip(AT));
+    Change::Outcome(Outcome { unit, state: UnitState::Done, facts, problems: vec![], serving: vec![] })
+}
+
+fn told(owners: &[&Service], version: u64) -> Change {
+    Change::Put(address(owners, version))
+}
+
+fn marks_the_address(dirt: &[Dirt]) -> bool {
+    dirt.iter().any(|it| *it.unit() == Unit::Address(ip(AT)))
+}
+
+fn other() -> Service {
+    let mut other = service("other", &[]);
+    other.meta.created = Some(Time(9));
+    other
+}
+
+/// One that leads, and has just written that the address is the shop's.
+fn leader() -> World {
+    let mut world = controller(vec![pool(PUBLIC), told(&[&other()], 5), put(&shop())]);
+    world.apply(Change::Leads(true));
+    let Desired::Address(wanted) = world.desire(&Unit::Address(ip(AT))) else { panic!("it is given out") };
+    assert_eq!(wanted.owners, [owner(&shop())]);
+    world.apply(wrote(&[&shop()], 9));
+    world
+}
+
+fn is_as_wanted(world: &mut World) -> bool {
+    // Whatever is written otherwise than it is wanted is written again.
+    let dirt = world.apply(Change::Time(Time(1)));
+    !marks_the_address(&dirt)
+}
+
+#[test]
+fn what_a_watch_reports_late_changes_nothing() {
+    let mut world = leader();
+    for version in [6, 7] {
+        let dirt = world.apply(told(&[&other()], version));
+        assert_eq!(dirt, [], "of before the write at 9");
+    }
+    let dirt = world.apply(told(&[&shop()], 9));
+    assert!(!marks_the_address(&dirt), "{dirt:?}");
+    // From now on it is believed: somebody else wrote it.
+    assert!(marks_the_address(&world.apply(told(&[&other()], 11))));
+}
+
+#[test]
+fn a_driver_that_reports_late_replaces_nothing_newer() {
+    let mut world = leader();
+    assert!(marks_the_address(&world.apply(told(&[&other()], 12))), "somebody else wrote it since");
+    let dirt = world.apply(wrote(&[&shop()], 9));
+    assert!(!marks_the_address(&dirt), "{dirt:?}");
+    assert!(!marks_the_address(&world.apply(wrote(&[&shop()], 13))));
+    assert!(is_as_wanted(&mut world));
+}
+
+#[test]
+fn a_store_that_was_set_back_is_believed_at_once() {
+    let mut world = leader();
+    world.apply(Change::SetBack);
+    world.apply(told(&[&other()], 5));
+    for change in seaway_testkit::facts::synced() {
+        world.apply(change);
+    }
+    // Which the leader mends, and that write is the only one that counts.
+    assert!(!marks_the_address(&world.apply(wrote(&[&shop()], 6))));
+    assert_eq!(world.apply(told(&[&other()], 5)), []);
+}
+
+#[test]
+fn what_nobody_confirms_counts_after_a_while() {
+    let mut world = leader();
+    // The answer to a write of before the store was set back, which came after that was over.
+    world.apply(wrote(&[&shop()], 500));
+    assert_eq!(world.apply(told(&[&other()], 21)), []);
+    for now in 1..3 {
+        assert!(!marks_the_address(&world.apply(Change::Time(Time(now)))));
+    }
+    assert!(marks_the_address(&world.apply(Change::Time(Time(3)))), "it is as the watch has it");
+    assert!(!marks_the_address(&world.apply(told(&[&shop()], 22))));
+}
+
+#[test]
+fn nothing_is_remembered_of_an_address_that_is_gone() {
+    let mut world = leader();
+    world.apply(Change::Gone(FactRef::Address(ip(AT))));
+    assert!(marks_the_address(&world.apply(told(&[&other()], 7))), "it was made again by somebody else");
+}

@@ -1,0 +1,169 @@
+//! Where the other threads leave what they want of the prober.
+//!
+//! What waits is kept once for each pool and each member: asked for again, it is the same request, or the newer one in its place.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+};
+
+use seaway_model::{LbKey, PoolId};
+
+use super::changes::{HealthChange, Subscribers};
+use crate::{running::RunningPool, sys::Waker};
+
+pub(crate) struct Desk {
+    pub(super) bell: Waker,
+    requests: Mutex<Waiting>,
+    pub(super) subscribers: Subscribers,
+    /// Nobody wants the prober any more.
+    pub(super) over: AtomicBool,
+}
+
+pub(super) enum Request {
+    Watch(Arc<RunningPool>),
+    /// The checks of this pool have rested long enough.
+    Wanted(LbKey, PoolId),
+    Ejected {
+        key: LbKey,
+        pool: PoolId,
+        member: SocketAddr,
+        until: u64,
+        reason: String,
+    },
+    Stop,
+    /// Has the prober fail as a test wants it.
+    #[cfg(test)]
+    Do(Box<dyn FnOnce() + Send>),
+}
+
+#[derive(Default)]
+struct Waiting {
+    requests: Vec<Request>,
+    places: HashMap<About, usize>,
+}
+
+/// What a request is about.
+#[derive(PartialEq, Eq, Hash)]
+enum About {
+    /// The place of a pool that the request keeps alive.
+    Pool(usize),
+    Rest(LbKey, PoolId),
+    Member(LbKey, PoolId, SocketAddr),
+}
+
+impl Request {
+    fn about(&self) -> Option<About> {
+        match self {
+            Request::Watch(pool) => Some(About::Pool(Arc::as_ptr(pool).addr())),
+            Request::Wanted(key, pool) => Some(About::Rest(key.clone(), pool.clone())),
+            Request::Ejected { key, pool, member, .. } => {
+                Some(About::Member(key.clone(), pool.clone(), *member))
+            }
+            Request::Stop => None,
+            #[cfg(test)]
+            Request::Do(_) => None,
+        }
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, request: Request) {
+        let place = self.requests.len();
+        let before = match request.about() {
+            Some(about) => *self.places.entry(about).or_insert(place),
+            None => place,
+        };
+        match self.requests.get_mut(before) {
+            Some(before) => *before = request,
+            None => self.requests.push(request),
+        }
+    }
+}
+
+impl Desk {
+    pub(super) fn new() -> io::Result<Desk> {
+        Ok(Desk {
+            bell: Waker::new()?,
+            requests: Mutex::default(),
+            subscribers: Subscribers::default(),
+            over: AtomicBool::new(false),
+        })
+    }
+
+    /// The data path has ejected a member; it is let back at `until`.
+    pub(crate) fn ejected(&self, pool: &RunningPool, member: SocketAddr, until: u64, reason: String) {
+        let (key, pool) = (pool.key.clone(), pool.id.clone());
+        self.ask(Request::Ejected { key, pool, member, until, reason });
+    }
+
+    pub(crate) fn wanted(&self, pool: &RunningPool) {
+        self.ask(Request::Wanted(pool.key.clone(), pool.id.clone()));
+    }
+
+    pub(super) fn ask(&self, request: Request) {
+        let mut waiting = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = waiting.requests.is_empty();
+        waiting.add(request);
+        if is_first {
+            self.bell.wake();
+        }
+    }
+
+    pub(super) fn take(&self) -> Vec<Request> {
+        self.bell.clear();
+        std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner)).requests
+    }
+
+    pub(super) fn publish(&self, changes: Vec<HealthChange>) {
+        for change in &changes {
+            change.log();
+        }
+        self.subscribers.publish(changes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::LbKey;
+    use seaway_testkit::balancing;
+
+    use super::*;
+
+    #[test]
+    fn what_a_prober_that_hangs_is_asked_again_and_again_waits_once_and_the_latest_counts() {
+        let desk = Desk::new().expect("a descriptor");
+        let at = SocketAddr::from(([192, 0, 2, 1], 80));
+        let other = SocketAddr::from(([192, 0, 2, 2], 80));
+        let pools: Vec<_> =
+            (0..2).map(|_| Arc::new(RunningPool::empty(LbKey::Whole, balancing::pool_id()))).collect();
+        for round in 0..10_000 {
+            pools.iter().for_each(|pool| desk.ask(Request::Watch(pool.clone())));
+            desk.wanted(&pools[0]);
+            desk.ejected(&pools[0], at, round, round.to_string());
+            desk.ejected(&pools[0], other, 7, String::new());
+        }
+        desk.ask(Request::Stop);
+        let taken = desk.take();
+        assert!(
+            matches!(
+                &taken[..],
+                [
+                    Request::Watch(_),
+                    Request::Watch(_),
+                    Request::Wanted(..),
+                    Request::Ejected { until: 9_999, .. },
+                    Request::Ejected { until: 7, .. },
+                    Request::Stop
+                ]
+            ),
+            "{}",
+            taken.len()
+        );
+        assert!(desk.take().is_empty());
+        desk.wanted(&pools[0]);
+        assert_eq!(desk.take().len(), 1, "what was taken may be asked for again");
+    }
+}
