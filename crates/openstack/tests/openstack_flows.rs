@@ -1,7 +1,9 @@
-//! Objects and traffic on a real cloud: the one of `rig/openstack`, in projects of the test's own.
+//! Objects, traffic and credentials on a real cloud: the one of `rig/openstack`, in projects of the test's own.
 
 #[path = "flows/scene.rs"]
 mod scene;
+#[path = "flows/sign_in.rs"]
+mod sign_in;
 #[path = "objects/walks.rs"]
 #[macro_use]
 mod walks;

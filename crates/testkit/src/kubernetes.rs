@@ -27,13 +27,14 @@
 //!
 //! A [`Gate`] is a way to its API server on which a test scripts what goes wrong.
 //!
-//! It needs root and what `rig/kubernetes/install` makes. It knows nothing of Seaway.
+//! It needs root and what `rig/kubernetes/install` makes. Of Seaway it uses the reader of manifests, and knows nothing else.
 
 mod access;
+mod api;
 mod backup;
 mod cluster;
-mod fields;
 mod gate;
+mod kubectl;
 mod kubelet;
 mod metallb;
 mod node;

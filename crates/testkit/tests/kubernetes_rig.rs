@@ -1,6 +1,8 @@
 //! That the Kubernetes which tests stand in is as it says, and leaves nothing behind.
 #![cfg(feature = "kubernetes")]
 
+#[path = "kubernetes_rig/kubectl.rs"]
+mod kubectl;
 #[path = "kubernetes_rig/pool.rs"]
 mod pool;
 

@@ -1,19 +1,10 @@
 //! What the kubelet asks is answered, whoever has the port of the status page.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
 use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use seaway_admin::{Binding, Bound, logging::LogHandle};
 
-#[path = "sample/client.rs"]
-#[allow(dead_code)]
-mod client;
-#[path = "sample/view.rs"]
-#[allow(dead_code)]
-mod view;
-
-use client::ask;
+use crate::{client::ask, view};
 
 #[test]
 fn a_port_that_another_process_has_is_told_and_opened_once_it_is_free() {

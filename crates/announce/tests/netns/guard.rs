@@ -1,7 +1,4 @@
 //! Addresses on `lo` against the kernel: what listens on the machine for all addresses does not answer there.
-//!
-//! They need root. Elsewhere they say that they were skipped; with `CI=true` or
-//! `SEAWAY_NET_TESTS=required` they fail instead.
 
 use std::{
     io::{Read, Write},

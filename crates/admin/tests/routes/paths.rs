@@ -1,10 +1,4 @@
 //! Every path, asked through a real socket.
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
-#[path = "sample/client.rs"]
-mod client;
-#[path = "sample/view.rs"]
-mod view;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use client::{ask, send};
 use seaway_admin::{Admin, BindError, Binding, Bound, View, logging::LogHandle, view::Readiness};
+
+use crate::{
+    client::{ask, send},
+    view,
+};
 
 /// Serves what the closure tells while the test asks.
 fn serving(source: impl Fn() -> View + Send + Sync + 'static, test: impl FnOnce(SocketAddr)) {

@@ -1,7 +1,4 @@
-//! Against the kernel, each test in a network namespace of its own, which ends with its thread.
-//!
-//! They need root. Elsewhere they say that they were skipped; with `CI=true` or
-//! `SEAWAY_NET_TESTS=required` they fail instead.
+//! Addresses, neighbours and sockets of a machine, as the kernel has them.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};

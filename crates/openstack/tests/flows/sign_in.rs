@@ -1,9 +1,9 @@
 //! Every kind of credential signs in on the real Keystone of `rig/openstack`, and what it refuses is told apart. Keystone
 //! v2.0 has left it long ago: that is tried on the fake, in `sign_in.rs`.
 
-#[path = "client/counted.rs"]
+#[path = "../client/counted.rs"]
 mod counted;
-#[path = "client/kinds.rs"]
+#[path = "../client/kinds.rs"]
 mod kinds;
 
 use std::{

@@ -1,7 +1,5 @@
 //! Metrics by TLS: for those who may, and for nobody else.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
-
 use std::{
     io::{Read, Write},
     net::{IpAddr, SocketAddr, TcpStream},
@@ -15,9 +13,7 @@ use seaway_admin::{Admin, Binding, Bound, Guard, Judge, Verdict, logging::LogHan
 use secrecy::{ExposeSecret, SecretString};
 use tokio::runtime::Runtime;
 
-#[path = "sample/view.rs"]
-#[allow(dead_code)]
-mod view;
+use crate::view;
 
 struct Scene {
     runtime: Runtime,

@@ -4,12 +4,14 @@ use serde_json::Value;
 
 /// Text, with paths in braces.
 #[derive(Debug)]
-pub(super) struct Template(Vec<Piece>);
+pub(in crate::kubernetes) struct Template(Vec<Piece>);
 
 #[derive(Debug, PartialEq)]
 enum Piece {
     Text(String),
     Path(Vec<Step>),
+    /// `{range PATH}…{end}`
+    Each(Vec<Step>, Vec<Piece>),
 }
 
 #[derive(Debug, PartialEq)]
@@ -22,8 +24,8 @@ enum Step {
 }
 
 impl Template {
-    pub(super) fn parse(template: &str) -> Option<Template> {
-        let (mut pieces, mut rest) = (Vec::new(), template);
+    pub(in crate::kubernetes) fn parse(template: &str) -> Option<Template> {
+        let (mut pieces, mut rest, mut outer) = (Vec::new(), template, None);
         while !rest.is_empty() {
             let (before, after) = rest.split_once('{').unwrap_or((rest, ""));
             if !before.is_empty() {
@@ -32,27 +34,50 @@ impl Template {
             if before.len() == rest.len() {
                 break;
             }
-            let (path, after) = after.split_once('}')?;
-            pieces.push(Piece::Path(steps(path)?));
+            let (inside, after) = after.split_once('}')?;
+            if let Some(path) = inside.strip_prefix("range ") {
+                // One within another is left to kubectl.
+                if outer.is_some() {
+                    return None;
+                }
+                outer = Some((steps(path.trim())?, std::mem::take(&mut pieces)));
+            } else if inside == "end" {
+                let (path, before) = outer.take()?;
+                let each = std::mem::replace(&mut pieces, before);
+                pieces.push(Piece::Each(path, each));
+            } else if let Some(text) = inside.strip_prefix('"').and_then(|it| it.strip_suffix('"')) {
+                let text = text.replace("\\n", "\n").replace("\\t", "\t");
+                if text.contains(['\\', '"']) {
+                    return None;
+                }
+                pieces.push(Piece::Text(text));
+            } else {
+                pieces.push(Piece::Path(steps(inside)?));
+            }
             rest = after;
         }
         // One without braces is something else to kubectl.
-        pieces.iter().any(|it| matches!(it, Piece::Path(_))).then_some(Template(pieces))
+        let has_path = pieces.iter().any(|it| !matches!(it, Piece::Text(_)));
+        (has_path && outer.is_none()).then_some(Template(pieces))
     }
 
     /// What it makes of an object. Fields that are not there are nothing.
-    pub(super) fn of(&self, object: &Value) -> String {
-        let shown = self.0.iter().map(|piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Path(steps) => {
-                let found = steps
-                    .iter()
-                    .fold(vec![object], |found, step| found.into_iter().flat_map(|it| step.of(it)).collect());
-                found.into_iter().map(shown).collect::<Vec<_>>().join(" ")
-            }
-        });
-        shown.collect()
+    pub(in crate::kubernetes) fn of(&self, object: &Value) -> String {
+        said(&self.0, object)
     }
+}
+
+fn said(pieces: &[Piece], object: &Value) -> String {
+    let shown = pieces.iter().map(|piece| match piece {
+        Piece::Text(text) => text.clone(),
+        Piece::Path(steps) => found(steps, object).into_iter().map(shown).collect::<Vec<_>>().join(" "),
+        Piece::Each(steps, each) => found(steps, object).into_iter().map(|it| said(each, it)).collect(),
+    });
+    shown.collect()
+}
+
+fn found<'a>(steps: &[Step], object: &'a Value) -> Vec<&'a Value> {
+    steps.iter().fold(vec![object], |found, step| found.into_iter().flat_map(|it| step.of(it)).collect())
 }
 
 impl Step {
@@ -152,6 +177,10 @@ mod tests {
             ("{.status.conditions[?(@.type==\"seaway.dev/Problems\")].status}", "False"),
             ("{.status.conditions[?(@.type=='Ready')].status}", "True"),
             ("{.status.none}", "{}"),
+            (
+                "{range .status.conditions[*]}{.type}={.status}{\"\\n\"}{end}!",
+                "Ready=True\nseaway.dev/Problems=False\n!",
+            ),
             ("{.status.ready}{.status.absent.more}", "true"),
             ("{.status.conditions[0]}", "{\"status\":\"True\",\"type\":\"Ready\"}"),
         ] {
@@ -162,13 +191,16 @@ mod tests {
     #[test]
     fn what_is_more_than_that_is_left_to_kubectl() {
         for path in [
-            "{range .items[*]}{.metadata.name}{end}",
+            "{range .items[*]}{range .ports[*]}{.port}{end}{end}",
+            "{range .items[*]}{.metadata.name}",
+            "{.metadata.name}{end}",
             "{.items[0:2]}",
             "{..name}",
             ".metadata.name",
             "{.items[?(@.a.b==\"c\")]}",
             "{.items[?(@.ready==false)].name}",
             "{\"\\n\"}",
+            "{\"\\x41\"}{.metadata.name}",
         ] {
             assert!(Template::parse(path).is_none(), "{path}");
         }

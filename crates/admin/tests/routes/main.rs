@@ -1,0 +1,10 @@
+//! What the status page, its guarded port and its probes answer, asked through real sockets.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[path = "../sample/client.rs"]
+mod client;
+mod guarded;
+mod paths;
+mod probes;
+#[path = "../sample/view.rs"]
+mod view;

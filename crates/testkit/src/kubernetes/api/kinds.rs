@@ -1,0 +1,116 @@
+//! Which kinds an API server has, and by which names people and manifests call them.
+
+use std::collections::HashMap;
+
+use hyper::{Request, header::ACCEPT};
+use kube::Client;
+use serde_json::Value;
+
+use super::Named;
+use crate::kubernetes::plane::{KINDS, array, text};
+
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::kubernetes) struct Kind {
+    /// `/apis/GROUP/VERSION`
+    root: String,
+    plural: String,
+    /// `service`, `address.seaway.dev`: as kubectl prints it.
+    pub(in crate::kubernetes) shown: String,
+    is_namespaced: bool,
+}
+
+impl Kind {
+    pub(super) fn folder(&self, namespace: &str) -> String {
+        let Kind { root, plural, .. } = self;
+        if self.is_namespaced {
+            format!("{root}/namespaces/{namespace}/{plural}")
+        } else {
+            format!("{root}/{plural}")
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Kinds {
+    words: HashMap<String, Kind>,
+    manifests: HashMap<(String, String), Kind>,
+}
+
+impl Kinds {
+    pub(super) async fn read(client: &Client) -> Result<Kinds, kube::Error> {
+        let mut kinds = Kinds::default();
+        for root in ["/api", "/apis"] {
+            let request = Request::get(root).header(ACCEPT, KINDS).body(Vec::new()).expect("a request");
+            let groups: Value = client.request(request).await?;
+            for group in array(&groups, "items") {
+                kinds.add_group(root, group);
+            }
+        }
+        Ok(kinds)
+    }
+
+    pub(super) fn find(&self, named: &Named) -> Option<Kind> {
+        match named {
+            Named::Word(word) => self.words.get(&word.to_lowercase()),
+            Named::Manifest(version, kind) => self.manifests.get(&(version.clone(), kind.clone())),
+        }
+        .cloned()
+    }
+
+    fn add_group(&mut self, root: &str, group: &Value) {
+        let name = text(&group["metadata"]["name"]);
+        for version in array(group, "versions") {
+            let version_name = text(&version["version"]);
+            let api_version = format!("{name}/{version_name}").trim_start_matches('/').to_owned();
+            for resource in array(version, "resources") {
+                let (plural, singular) = (text(&resource["resource"]), text(&resource["singularResource"]));
+                let kind = Kind {
+                    root: format!("{root}/{api_version}"),
+                    shown: format!("{singular}.{name}").trim_end_matches('.').to_owned(),
+                    is_namespaced: resource["scope"] == "Namespaced",
+                    plural: plural.clone(),
+                };
+                let of_manifests = (api_version.clone(), text(&resource["responseKind"]["kind"]));
+                self.manifests.entry(of_manifests).or_insert_with(|| kind.clone());
+                let full = format!("{plural}.{name}");
+                let short = array(resource, "shortNames").iter().map(text);
+                for word in [plural, singular, full].into_iter().chain(short) {
+                    // The first group and version that has it, as with kubectl.
+                    self.words.entry(word).or_insert_with(|| kind.clone());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn kinds_are_found_by_all_of_their_names_and_where_they_are() {
+        let resource = |plural: &str, singular: &str, kind: &str, scope: &str| {
+            json!({"resource": plural, "singularResource": singular, "scope": scope, "shortNames": ["x"],
+                "responseKind": {"group": "", "version": "", "kind": kind}})
+        };
+        let mut kinds = Kinds::default();
+        let core = json!({"metadata": {}, "versions": [
+            {"version": "v1", "resources": [resource("events", "event", "Event", "Namespaced")]}]});
+        kinds.add_group("/api", &core);
+        let group = |name: &str, resource: Value| json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": [resource]}]});
+        kinds.add_group("/apis", &group("events.k8s.io", resource("events", "event", "Event", "Namespaced")));
+        kinds
+            .add_group("/apis", &group("seaway.dev", resource("addresses", "address", "Address", "Cluster")));
+        let folder = |word: &str| kinds.find(&Named::Word(word.to_owned())).map(|it| it.folder("default"));
+        assert_eq!(folder("Event").as_deref(), Some("/api/v1/namespaces/default/events"));
+        let of_group = Some("/apis/events.k8s.io/v1/namespaces/default/events");
+        assert_eq!(folder("events.events.k8s.io").as_deref(), of_group);
+        assert_eq!(folder("addresses").as_deref(), Some("/apis/seaway.dev/v1/addresses"));
+        assert_eq!(folder("pods"), None);
+        let address = kinds.find(&Named::Manifest("seaway.dev/v1".to_owned(), "Address".to_owned()));
+        assert_eq!(address.map(|it| it.shown).as_deref(), Some("address.seaway.dev"));
+        assert_eq!(kinds.find(&Named::Manifest("v1".to_owned(), "Address".to_owned())), None);
+    }
+}
