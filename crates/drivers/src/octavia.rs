@@ -37,6 +37,7 @@ mod monitors;
 mod named;
 pub mod names;
 mod obstacles;
+mod owners;
 mod pairs;
 mod partial;
 mod parts;
@@ -97,6 +98,7 @@ use self::{
     join::Joined,
     mend::Past,
     pairs::Part,
+    owners::{first_owner, owner_of},
     partial::{as_made, with_its_floating},
     refusals::Refusals,
     room::Quotas,
@@ -307,7 +309,7 @@ impl Driver for Octavia {
         let lost = Box::pin(tls::lost(&joined.cloud, desired, &observed)).await;
         observed.lost = lost.map_err(|error| self.failed(&asker, &error))?;
         if let (None, Some(told)) = (&observed.balancer, &observed.lost) {
-            return Err(Failure::User(vec![told.clone()]));
+            return Err(Failure::User(vec![told.problem.clone()]));
         }
         observed.unit = Some(unit.clone());
         Box::pin(self.locate(joined, unit, desired, &mut observed)).await?;
@@ -475,17 +477,4 @@ fn is_paused(desired: &Desired) -> bool {
         Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.paused || it.off),
         _ => false,
     }
-}
-
-fn first_owner(key: &LbKey, desired: &Desired) -> Option<Owner> {
-    match desired {
-        Desired::LoadBalancer(wish) => owner_of(key, wish),
-        _ => None,
-    }
-}
-
-/// Whom a load balancer is called after: its one owner, or the first of those that share it.
-fn owner_of(key: &LbKey, wish: &seaway_model::LoadBalancer) -> Option<Owner> {
-    let of_all = || wish.listeners.values().map(|it| &it.owner).min();
-    key.owner().or_else(of_all).cloned()
 }

@@ -32,7 +32,7 @@ use super::{
     shared::{Marks, Shared},
     spare::{self, Loose},
     tags, timeouts,
-    tls::{Kept, keep},
+    tls::{Kept, Lost, keep},
     vip,
     wanted::{Wanted, WantedFloating, WantedListener},
 };
@@ -54,7 +54,7 @@ pub struct Observed {
     /// Where floating IPs come from, if that was looked for; nothing in it: there is no such network.
     pub external: Option<Option<Id<Network>>>,
     /// A certificate that is named and is not there: what listeners show stays as it is.
-    pub lost: Option<(Owner, Problem)>,
+    pub lost: Option<Lost>,
     /// It is PENDING for too long.
     pub stuck: Option<(Owner, Problem)>,
     /// So long that another is to be made beside it.

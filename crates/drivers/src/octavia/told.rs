@@ -181,7 +181,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         };
         problems.extend(owners.iter().map(|it| problem(it)));
     }
-    problems.extend(observed.lost.clone().into_iter().chain(observed.stuck.clone()));
+    problems.extend(observed.lost.iter().map(|it| it.problem.clone()).chain(observed.stuck.clone()));
     let Some(balancer) = &observed.balancer else { return problems };
     if balancer.it.provisioning_status == Provisioning::Error {
         let id = &balancer.it.id;
