@@ -127,7 +127,7 @@ impl Observed {
 
     /// Nothing else of ours is there than the load balancer itself.
     pub fn is_alone(&self) -> bool {
-        let besides = self.floating.is_some() || self.stray.is_some();
+        let besides = self.floating.is_some() || self.stray.is_some() || self.leftover.is_some();
         !besides && self.doubles.is_empty() && self.kept.is_empty() && self.has_no_group()
     }
 
@@ -183,8 +183,8 @@ pub enum Step {
     AddFloating(WantedFloating),
     /// One that is to lead there instead of another, and leads nowhere yet.
     Allocate(WantedFloating),
-    /// From this one to the one that was allocated.
-    Move(Id<FloatingIp>),
+    /// From this one to the one that was allocated; with what is written on it, if it is to be deleted after that.
+    Move(Id<FloatingIp>, Option<String>),
     /// One that is there already.
     Lead(Id<FloatingIp>),
     /// Says anew whose it is, and whether it stays.
