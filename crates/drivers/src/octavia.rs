@@ -461,6 +461,9 @@ impl Driver for Octavia {
 
     fn stands(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Name> {
         self.pending(unit, desired, observed)
+        if !observed.doubles.is_empty() {
+            told.again = Some(self.soon());
+        }
     }
 
     fn width(&self) -> usize {
