@@ -49,6 +49,7 @@ mod preview;
 mod probes;
 mod read;
 mod refusals;
+mod removals;
 pub mod retag;
 mod room;
 mod seats;
@@ -76,8 +77,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, LbKey, ListenerId, Name, Owner, Unit, outcome::Serving, unit::Place};
+use seaway_engine::{Conclusion, Driver, Failure, Removal};
+use seaway_model::{Desired, LbKey, ListenerId, Name, Unit, outcome::Serving, unit::Place};
 use seaway_openstack::{Clock, RealClock, Service, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
@@ -97,8 +98,8 @@ use self::{
     floating::External,
     join::Joined,
     mend::Past,
-    pairs::Part,
     owners::{first_owner, owner_of},
+    pairs::Part,
     partial::{as_made, with_its_floating},
     refusals::Refusals,
     room::Quotas,
@@ -292,6 +293,14 @@ impl Driver for Octavia {
         self.one_by_one(self.spared(unit, desired, observed, steps), observed)
     }
 
+    fn removals(&self, observed: &Observed, steps: &[Step]) -> Vec<Removal> {
+        removals::removals(observed, steps)
+    }
+
+    fn keep(&self, observed: &mut Observed, removals: &[Removal]) {
+        removals::keep(observed, removals);
+    }
+
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let Unit::LoadBalancer(_, key) = unit else {
             return Err(Failure::Retry(format!("{unit} is no load balancer")));
@@ -452,6 +461,9 @@ impl Driver for Octavia {
             }
             _ => told.again = Some(self.soon()),
         }
+        if !observed.doubles.is_empty() {
+            told.again = Some(self.soon());
+        }
         told
     }
 
@@ -461,9 +473,6 @@ impl Driver for Octavia {
 
     fn stands(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Name> {
         self.pending(unit, desired, observed)
-        if !observed.doubles.is_empty() {
-            told.again = Some(self.soon());
-        }
     }
 
     fn width(&self) -> usize {

@@ -59,6 +59,8 @@ pub struct Observed {
     pub stuck: Option<(Owner, Problem)>,
     /// So long that another is to be made beside it.
     pub abandon: Option<Id<LoadBalancer>>,
+    /// The one that never was ready, and beside which another was made.
+    pub given_up: Option<Id<LoadBalancer>>,
     /// Left of a request that was done after nobody waited for it any more.
     pub doubles: Vec<Id<LoadBalancer>>,
     /// Certificates that are kept for it.

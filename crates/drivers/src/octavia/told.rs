@@ -55,7 +55,8 @@ impl Octavia {
         if !observed.shared.going || observed.balancer.is_none() {
             self.closed.open(unit);
         }
-        observed.leftover = self.past(unit, |past| past.leftover.clone());
+        (observed.leftover, observed.given_up) =
+            self.past(unit, |past| (past.leftover.clone(), past.abandoned.clone()));
         self.note_crowd(unit, desired, observed);
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
         observed.mend = (status == Some(Provisioning::Error)).then(|| match past.mend(rebuild, now) {
