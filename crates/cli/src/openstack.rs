@@ -9,7 +9,8 @@ mod show;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
-use seaway_openstack::{Cloud, Settings, Source, Timing};
+use seaway_drivers::octavia::conf;
+use seaway_openstack::{Cloud, Settings, Source, Timing, credentials::CloudConf};
 
 use crate::{
     args::{OpenStack, OpenStackCommand, WhichCloud},
@@ -45,6 +46,12 @@ async fn connect(which: &WhichCloud) -> Result<Cloud, seaway_openstack::Error> {
         output::error(&format!("warning: {warning}"));
     }
     Ok(cloud)
+}
+
+/// What `cascade-delete` of the same file says.
+fn cascades(which: &WhichCloud) -> Result<bool> {
+    let Some(file) = &which.cloud_conf else { return Ok(true) };
+    Ok(conf::read(&CloudConf::read(file)?).defaults.cascade)
 }
 
 /// Progress, for whoever waits: to standard error, so that what is piped stays clean.

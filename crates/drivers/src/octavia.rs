@@ -37,6 +37,7 @@ mod monitors;
 mod named;
 pub mod names;
 mod obstacles;
+mod owners;
 mod pairs;
 mod partial;
 mod parts;
@@ -48,6 +49,7 @@ mod preview;
 mod probes;
 mod read;
 mod refusals;
+mod removals;
 pub mod retag;
 mod room;
 mod seats;
@@ -75,8 +77,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, LbKey, ListenerId, Name, Owner, Unit, outcome::Serving, unit::Place};
+use seaway_engine::{Conclusion, Driver, Failure, Removal};
+use seaway_model::{Desired, LbKey, ListenerId, Name, Unit, outcome::Serving, unit::Place};
 use seaway_openstack::{Clock, RealClock, Service, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
@@ -96,6 +98,7 @@ use self::{
     floating::External,
     join::Joined,
     mend::Past,
+    owners::{first_owner, owner_of},
     pairs::Part,
     partial::{as_made, with_its_floating},
     refusals::Refusals,
@@ -290,6 +293,14 @@ impl Driver for Octavia {
         self.one_by_one(self.spared(unit, desired, observed, steps), observed)
     }
 
+    fn removals(&self, observed: &Observed, steps: &[Step]) -> Vec<Removal> {
+        removals::removals(observed, steps)
+    }
+
+    fn keep(&self, observed: &mut Observed, removals: &[Removal]) {
+        removals::keep(observed, removals);
+    }
+
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let Unit::LoadBalancer(_, key) = unit else {
             return Err(Failure::Retry(format!("{unit} is no load balancer")));
@@ -307,7 +318,7 @@ impl Driver for Octavia {
         let lost = Box::pin(tls::lost(&joined.cloud, desired, &observed)).await;
         observed.lost = lost.map_err(|error| self.failed(&asker, &error))?;
         if let (None, Some(told)) = (&observed.balancer, &observed.lost) {
-            return Err(Failure::User(vec![told.clone()]));
+            return Err(Failure::User(vec![told.problem.clone()]));
         }
         observed.unit = Some(unit.clone());
         Box::pin(self.locate(joined, unit, desired, &mut observed)).await?;
@@ -450,6 +461,9 @@ impl Driver for Octavia {
             }
             _ => told.again = Some(self.soon()),
         }
+        if !observed.doubles.is_empty() {
+            told.again = Some(self.soon());
+        }
         told
     }
 
@@ -475,17 +489,4 @@ fn is_paused(desired: &Desired) -> bool {
         Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.paused || it.off),
         _ => false,
     }
-}
-
-fn first_owner(key: &LbKey, desired: &Desired) -> Option<Owner> {
-    match desired {
-        Desired::LoadBalancer(wish) => owner_of(key, wish),
-        _ => None,
-    }
-}
-
-/// Whom a load balancer is called after: its one owner, or the first of those that share it.
-fn owner_of(key: &LbKey, wish: &seaway_model::LoadBalancer) -> Option<Owner> {
-    let of_all = || wish.listeners.values().map(|it| &it.owner).min();
-    key.owner().or_else(of_all).cloned()
 }

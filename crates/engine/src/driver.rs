@@ -9,7 +9,7 @@ use seaway_model::{
 };
 use tracing::debug;
 
-use crate::removal::{Gate, permit};
+use crate::removal::{ASK_AGAIN, Gate, Removal, permit, permitted};
 
 /// Turns Units into reality in one kind of place.
 ///
@@ -29,6 +29,14 @@ pub trait Driver: Send + Sync + 'static {
 
     /// What must change, in order.
     fn steps(&self, desired: &Desired, observed: &Self::Observed) -> Vec<Self::Step>;
+
+    /// What of these steps deletes something that served, and puts nothing in its place.
+    fn removals(&self, _observed: &Self::Observed, _steps: &[Self::Step]) -> Vec<Removal> {
+        Vec::new()
+    }
+
+    /// These stay for now; the steps are asked for again.
+    fn keep(&self, _observed: &mut Self::Observed, _removals: &[Removal]) {}
 
     /// What is there now. `desired` tells what it is looked at for: nobody resolves a name that nobody wants.
     fn observe(
@@ -219,11 +227,16 @@ async fn whole<D: Driver>(
     if !steps.is_empty() {
         permit(gate, unit, desired).await?;
     }
+    let (steps, kept) = permitted(driver, gate, unit, desired, &mut observed, steps).await;
     for step in steps {
         debug!(%unit, %step, "step");
         driver.apply(unit, &step, &mut observed).await?;
     }
-    let told = driver.conclude(unit, desired, &observed);
+    let mut told = driver.conclude(unit, desired, &observed);
+    if !kept.is_empty() {
+        told.again = Some(told.again.map_or(ASK_AGAIN, |it| it.min(ASK_AGAIN)));
+        told.problems.extend(kept);
+    }
     let state = match (desired, told.again) {
         (desired, None) if desired.is_absent() => UnitState::Absent,
         (_, Some(after)) => UnitState::Pending(after),

@@ -17,5 +17,5 @@ mod run;
 
 pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
 pub use queue::backoff;
-pub use removal::{Asked, Counted, DeletionLimit, Owners, deletion_limit};
+pub use removal::{Asked, Counted, DeletionLimit, Owners, Removal, deletion_limit};
 pub use run::{Engine, Handle, Phase, Settings};

@@ -3,20 +3,23 @@
 //! The plan is as good as what was told: a watch that is late, a list that came back empty, a setting that went missing.
 //! Whoever keeps the owners is asked right before the first step, each time: for the Service whose load balancer it is,
 //! and for all Services where it belongs to all of them.
+//!
+//! What no Service asked to delete is counted, and stops at a limit: a whole load balancer, a group, and what steps delete below
+//! a load balancer that is wanted (`Driver::removals`), whose other steps go on.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Desired, ObjectRef, Owner, Problem, Reason, Unit,
+    Desired, ListenerId, Name, ObjectRef, Owner, Problem, Reason, Unit,
     fact::Service,
     unit::{LbKey, Place},
 };
-use seaway_plan::Uses;
+use seaway_plan::{AskedFor, Uses};
 
-use crate::driver::Failure;
+use crate::driver::{Driver, Failure};
 
 /// After an owner was found alive, or could not be asked for.
-const ASK_AGAIN: Duration = Duration::from_secs(30);
+pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// An answer, or why there is none.
 pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
@@ -39,8 +42,19 @@ pub enum Counted {
 
 /// Who counts such deletions, over restarts and leaders. One that goes on is counted once.
 pub trait DeletionLimit: Send + Sync + 'static {
-    /// `balancers` are there now.
-    fn count<'a>(&'a self, unit: &'a Unit, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted>;
+    /// `what` goes, of this object; `balancers` are there now.
+    fn count<'a>(&'a self, what: &'a str, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted>;
+}
+
+/// Something that served, which steps delete and put nothing in the place of: counted, unless its Service's change asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removal {
+    /// `listener 80/TCP`.
+    pub what: Name,
+    /// A listener goes with its port.
+    pub listener: Option<ListenerId>,
+    /// Which of the steps delete it.
+    pub steps: Vec<usize>,
 }
 
 /// Three may go in an hour however few there are; else a tenth of what is there, with what went.
@@ -55,6 +69,8 @@ pub(crate) struct Gate {
     pub(crate) limit: Option<Arc<dyn DeletionLimit>>,
     /// The plan saw the end of its owner.
     pub(crate) seen: bool,
+    /// What its Service's changes asked for.
+    pub(crate) asked: AskedFor,
     /// How many load balancers clouds have.
     pub(crate) balancers: usize,
 }
@@ -74,7 +90,10 @@ pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) 
                 return Err(used(owner.clone(), what, "it is there"));
             }
             let is_deleted = service.map_or(gate.seen, |it| it.leaving);
-            if is_deleted { Ok(()) } else { within_limit(gate, unit, owner, what).await }
+            if is_deleted {
+                return Ok(());
+            }
+            within_limit(gate, &unit.to_string(), owner, what).await.map_err(not_now)
         }
         Unit::SecurityGroup { class, .. } => {
             let services = gate.owners.services().await;
@@ -83,23 +102,76 @@ pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) 
                 .map_err(|why| unanswered(&whole(), "its security group", "no Service uses it", &why))?;
             match services.iter().find(|it| gate.uses.uses(it, unit)) {
                 Some(service) => Err(used(owner_of(service), "the security group", "it uses that")),
-                None => Ok(()),
+                None if gate.asked.others() => Ok(()),
+                None => {
+                    let limited = within_limit(gate, &unit.to_string(), &whole(), "its security group").await;
+                    limited.map_err(not_now)
+                }
             }
         }
         _ => Ok(()),
     }
 }
 
-/// Its Service was not deleted: it is of another type now, wants one family, or nobody knows what became of it.
-async fn within_limit(gate: &Gate, unit: &Unit, owner: &Owner, what: &str) -> Result<(), Failure> {
+/// What may be done now of what is to be done at a Unit that is wanted: without what is beyond the limit, and why.
+pub(crate) async fn permitted<D: Driver>(
+    driver: &D,
+    gate: Option<&Gate>,
+    unit: &Unit,
+    desired: &Desired,
+    observed: &mut D::Observed,
+    steps: Vec<D::Step>,
+) -> (Vec<D::Step>, Vec<(Owner, Problem)>) {
+    let (Some(gate), Some(owner)) = (gate.filter(|_| !desired.is_absent()), owner_at(unit)) else {
+        return (steps, Vec::new());
+    };
+    let (mut may, mut kept, mut problems) = (BTreeSet::new(), Vec::new(), Vec::new());
+    for removal in driver.removals(observed, &steps) {
+        let is_asked = match removal.listener {
+            Some(id) => gate.asked.listener(id) || gate.asked.others(),
+            None => gate.asked.others(),
+        };
+        let what = &removal.what;
+        let counted = match is_asked {
+            true => Ok(()),
+            false => within_limit(gate, &format!("{unit} {what}"), owner, &format!("its {what}")).await,
+        };
+        match counted {
+            Ok(()) => _ = may.insert(what.clone()),
+            Err(problem) => {
+                problems.push(problem);
+                kept.push(removal);
+            }
+        }
+    }
+    if kept.is_empty() {
+        return (steps, problems);
+    }
+    driver.keep(observed, &kept);
+    let steps = driver.steps(desired, observed);
+    let stays = driver.removals(observed, &steps).into_iter().filter(|it| !may.contains(&it.what));
+    let stays: BTreeSet<usize> = stays.flat_map(|it| it.steps).collect();
+    let steps = steps.into_iter().enumerate().filter(|(at, _)| !stays.contains(at)).map(|(_, it)| it);
+    (steps.collect(), problems)
+}
+
+fn owner_at(unit: &Unit) -> Option<&Owner> {
+    match unit {
+        Unit::LoadBalancer(Place::Cloud { .. }, key) => key.owner(),
+        _ => None,
+    }
+}
+
+/// No Service was deleted for it, nor changed so that it asks for that: or nobody knows what became of the Service.
+async fn within_limit(gate: &Gate, counted: &str, owner: &Owner, what: &str) -> Result<(), (Owner, Problem)> {
     let Some(limit) = &gate.limit else { return Ok(()) };
     let object = owner.object();
-    let (message, fix) = match limit.count(unit, &object, gate.balancers).await {
+    let (message, fix) = match limit.count(counted, &object, gate.balancers).await {
         Ok(Counted::Within) => return Ok(()),
         Ok(Counted::Beyond { limit }) => (
             format!(
-                "{what} is not deleted now: {limit} went within the hour that no Service's deletion asked for, and that \
-                 is the limit"
+                "{what} is not deleted now: {limit} objects went within the hour that no Service asked to delete, and \
+                 that is the limit"
             ),
             format!(
                 "See why so many are to go. It goes on by itself, an hour after each; at once: kubectl -n seaway-system \
@@ -115,7 +187,11 @@ async fn within_limit(gate: &Gate, unit: &Unit, owner: &Owner, what: &str) -> Re
                 .to_owned(),
         ),
     };
-    Err(refused(owner.clone(), Reason::DeletionLimit, message, &fix))
+    Err((owner.clone(), Problem::new(object, Reason::DeletionLimit, message).fix(fix)))
+}
+
+fn not_now((owner, problem): (Owner, Problem)) -> Failure {
+    Failure::Told { why: problem.message.clone(), problems: vec![(owner, problem)], after: ASK_AGAIN }
 }
 
 fn owner_of(service: &Service) -> Owner {

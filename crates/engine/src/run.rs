@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{Change, Dirt, Name, Outcome, Unit, outcome::UnitState};
+use seaway_model::{Change, Dirt, Name, Outcome, Unit, outcome::UnitState, unit::Place};
 use seaway_plan::World;
 use seaway_watchdog::Pulse;
 use tokio::{
@@ -26,6 +26,9 @@ use crate::{
     queue::{Parts, Queue, Todo, backoff},
     removal::{DeletionLimit, Gate, Owners},
 };
+
+/// What is there is counted this often, where it is only to say how much of it may go.
+const COUNT_AGAIN: Duration = Duration::from_secs(1);
 
 /// How the loop behaves.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +127,8 @@ pub struct Engine {
     moved: watch::Sender<()>,
     marked: Arc<AtomicU64>,
     adoptions: Pace,
+    /// How many load balancers clouds had, and when.
+    balancers: Option<(Instant, usize)>,
     pulse: Option<Pulse>,
 }
 
@@ -157,6 +162,7 @@ impl Engine {
             moved,
             marked,
             adoptions: Pace::default(),
+            balancers: None,
             pulse: None,
         };
         (engine, handle)
@@ -274,16 +280,24 @@ impl Engine {
         }
     }
 
-    /// Only what is to be removed passes it.
-    fn gate(&self, unit: &Unit, job: &Job) -> Option<Gate> {
-        let owners =
-            self.owners.clone().filter(|_| matches!(job, Job::Whole(desired) if desired.is_absent()))?;
+    /// What is to be removed passes it, and what a cloud has.
+    fn gate(&mut self, unit: &Unit, job: &Job) -> Option<Gate> {
+        let Job::Whole(desired) = job else { return None };
+        let is_in_cloud = matches!(unit, Unit::LoadBalancer(Place::Cloud { .. }, _));
+        let owners = self.owners.clone().filter(|_| desired.is_absent() || is_in_cloud)?;
+        let now = Instant::now();
+        let recent = self.balancers.filter(|(at, _)| !desired.is_absent() && now - *at < COUNT_AGAIN);
+        let balancers = recent.map_or_else(|| self.world.balancers_in_clouds(), |(_, it)| it);
+        if recent.is_none() {
+            self.balancers = Some((now, balancers));
+        }
         Some(Gate {
             owners,
             uses: self.world.uses(),
             limit: self.limit.clone(),
             seen: self.world.saw_end_of(unit),
-            balancers: self.world.balancers_in_clouds(),
+            asked: self.world.asked_for(unit),
+            balancers,
         })
     }
 

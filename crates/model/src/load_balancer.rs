@@ -298,11 +298,10 @@ impl Named {
 /// A certificate in the cloud's own store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudTls {
-    /// The address of a container or a secret.
-    pub reference: Name,
+    /// The address of a container or a secret, of each port where TLS ends by one.
+    pub references: BTreeMap<ListenerId, Name>,
     /// Others, for those who ask for their names.
     pub others: Vec<Name>,
-    pub ports: Vec<ListenerId>,
     /// Where that is said.
     pub field: Name,
     /// The store is one that can be asked for it.

@@ -28,7 +28,7 @@ use crate::spelling::nearest;
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
 pub(crate) use cloud::{FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, options as of_clouds};
 pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
-pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, TLS_OTHERS};
+pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
 pub use ports::OfPorts;
 pub use protecting::CLIENTS;
 pub(crate) use protecting::Protection;

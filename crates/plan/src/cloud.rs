@@ -63,7 +63,8 @@ impl Demand {
     /// Who says how members are probed wants them probed.
     fn asks_by(&self) -> bool {
         let CloudProbe { kind, path, codes, .. } = &self.wishes.cloud.probe;
-        kind.is_some() || path.is_some() || codes.is_some()
+        let is_any = kind.is_some() || path.is_some() || codes.is_some();
+        is_any || self.ports.iter().any(|it| self.wishes.cloud.probe_at.of(&it.port).is_some())
     }
 
     /// A kind of check that is asked for in our own words counts more.
@@ -74,7 +75,9 @@ impl Demand {
         }
         let (path, codes) = (own.path.clone().or_else(|| usual.probe.path.clone()), own.codes.clone());
         let of_http = (own.path.is_some() || own.codes.is_some()).then_some(ProbeKind::Http);
+        let at = |it: &DemandPort| Some((it.id(), self.wishes.cloud.probe_at.of(&it.port)?));
         CloudProbe {
+            kinds: self.ports.iter().filter_map(at).collect(),
             kind: own.kind.or(usual.probe.kind).or(of_http),
             path,
             codes: codes.or_else(|| usual.probe.codes.clone()),
@@ -210,20 +213,22 @@ impl Demand {
 
     /// A Service that names Secrets of its own is not asked what the configuration says for all.
     pub(super) fn cloud_tls(&self, usual: &CloudDefaults) -> Option<CloudTls> {
-        let tls = &self.wishes.tls;
-        let usual_one = usual.tls_container.as_ref().filter(|_| tls.secrets.is_empty());
-        let reference = self.wishes.cloud.tls_container.as_ref().or(usual_one)?.clone();
-        let ports = self.ports.iter().filter(|it| {
-            it.port.protocol == L4::Tcp
-                && (tls.ports.is_empty() || tls.ports.iter().any(|named| it.is(named)))
-        });
-        let field = match &self.wishes.cloud.tls_container {
-            Some(_) => self.wishes.field_of(crate::annotations::TLS_CONTAINER),
-            None => Name::default(),
+        let (tls, own) = (&self.wishes.tls, &self.wishes.cloud.tls_container);
+        let usual_one = usual.tls_container.as_ref().filter(|_| tls.secrets.is_empty() && own.says_nothing());
+        let of_others = own.others().or_else(|| usual_one.cloned());
+        let is_meant = |it: &DemandPort| tls.ports.is_empty() || tls.ports.iter().any(|named| it.is(named));
+        let at = |it: &DemandPort| {
+            let reference = own.of(&it.port).or_else(|| of_others.clone().filter(|_| is_meant(it)))?;
+            (it.port.protocol == L4::Tcp).then(|| (it.id(), reference))
         };
-        let ports = ports.map(crate::demand::DemandPort::id).collect();
+        let references: BTreeMap<ListenerId, Name> = self.ports.iter().filter_map(at).collect();
+        let field = match own.says_nothing() {
+            false => self.wishes.field_of(crate::annotations::TLS_CONTAINER),
+            true => Name::default(),
+        };
         let others = self.wishes.cloud.tls_others.clone();
-        Some(CloudTls { reference, others, ports, field, looked_up: usual.barbican })
+        let is_any = !own.says_nothing() || of_others.is_some();
+        is_any.then_some(CloudTls { references, others, field, looked_up: usual.barbican })
     }
 
     /// As the Service says, else as is usual in its cloud.
@@ -247,7 +252,7 @@ impl Demand {
     /// By a certificate of the cloud's own store.
     pub(crate) fn cloud_ends_tls(&self, at: ListenerId) -> bool {
         let usual = self.cloud.as_ref().map(|(_, usual)| usual);
-        usual.and_then(|it| self.cloud_tls(it)).is_some_and(|it| it.ports.contains(&at))
+        usual.and_then(|it| self.cloud_tls(it)).is_some_and(|it| it.references.contains_key(&at))
     }
 
     /// What it asks of clouds, where that cannot be.

@@ -14,7 +14,8 @@ use seaway_model::{
 
 use crate::{
     annotations::{
-        FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, OfPorts, PROTOCOL, PROXY, SOURCE_RANGES, Wishes,
+        FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, OfPorts, PROBE_KIND, PROTOCOL, PROXY, SOURCE_RANGES,
+        TLS_CONTAINER, Wishes,
     },
     http::{Spoken, spoken},
     index::{Index, ServiceKey},
@@ -255,6 +256,8 @@ impl Demand {
             (FORWARDED_PROTO, cloud.forwarded_proto.unknown(ports())),
             (FORWARDED_PORT, cloud.forwarded_port.unknown(ports())),
             (PROXY, self.wishes.proxy_of.unknown(ports())),
+            (TLS_CONTAINER, cloud.tls_container.unknown(ports())),
+            (PROBE_KIND, cloud.probe_at.unknown(ports())),
         ];
         let http = of_http.map(|it| (it, http.unknown(ports())));
         let named = http.into_iter().chain(named);

@@ -47,4 +47,4 @@ pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
 pub use http::{host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use uses::Uses;
-pub use world::{Adoption, NotAdopted, Overview, Placement, Roles, Waiting, World, dry_run};
+pub use world::{Adoption, AskedFor, NotAdopted, Overview, Placement, Roles, Waiting, World, dry_run};

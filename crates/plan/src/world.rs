@@ -2,6 +2,7 @@
 
 mod adopt;
 mod announced;
+mod asked;
 mod certified;
 mod clouds;
 mod desire;
@@ -34,11 +35,12 @@ use seaway_model::{
 };
 
 use self::{
-    adopt::Adoptions, clouds::Holds, door::Door, freed::Freed, orphans::Deletions, owners::OwnerState,
-    silent::Silent,
+    adopt::Adoptions, asked::Changes, clouds::Holds, door::Door, freed::Freed, orphans::Deletions,
+    owners::OwnerState, silent::Silent,
 };
 pub use self::{
     adopt::{Adoption, NotAdopted, Waiting},
+    asked::AskedFor,
     dry::dry_run,
     status::Overview,
 };
@@ -127,6 +129,7 @@ pub struct World {
     /// Those that live, and have a load balancer in a cloud that nothing we know of wants.
     released: BTreeMap<Owner, BTreeSet<Unit>>,
     deletions: Deletions,
+    changes: Changes,
     adoption: Adoptions,
     /// In clouds, before it is known who wants it.
     found: BTreeSet<Unit>,
@@ -198,6 +201,7 @@ impl World {
             stands: HashMap::new(),
             released: BTreeMap::new(),
             deletions: Deletions::default(),
+            changes: Changes::default(),
             adoption: Adoptions::default(),
             found: BTreeSet::new(),
             synced: HashSet::new(),
@@ -357,6 +361,7 @@ impl World {
                 // Our own writing comes back here: it is no reason to plan anything again.
                 let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
                 self.note_other_write(&key, service.other_write.as_ref());
+                self.note_change(service);
                 self.note_end(service);
                 let held_otherwise = self.note_held(&key, service.held);
                 let bare = self.note_published(service);

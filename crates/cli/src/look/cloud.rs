@@ -3,6 +3,7 @@
 mod diff;
 mod filter;
 mod members;
+mod parallel;
 mod report;
 
 use std::{
@@ -117,16 +118,21 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
         units.extend(world.apply(Change::Found(unit.clone())).iter().map(|dirt| dirt.unit().clone()));
     }
     units.extend(found);
-    let groups = Groups::new(driver.clone());
-    let mut prospects = Vec::new();
+    let groups = Arc::new(Groups::new(driver.clone()));
+    let mut jobs: Vec<parallel::Job<Prospect>> = Vec::new();
     for unit in units.iter().filter(|it| filter.admits_unit(it)) {
-        let desired = held(world.desire(unit));
-        if driver.serves(unit) {
-            prospects.push(prospect(&*driver, unit, &desired).await);
-        } else if groups.serves(unit) {
-            prospects.push(prospect(&groups, unit, &desired).await);
+        let (unit, desired) = (unit.clone(), held(world.desire(unit)));
+        if driver.serves(&unit) {
+            let driver = driver.clone();
+            jobs.push(Box::pin(async move { prospect(&*driver, &unit, &desired).await }));
+        } else if groups.serves(&unit) {
+            let groups = groups.clone();
+            jobs.push(Box::pin(async move { prospect(&*groups, &unit, &desired).await }));
         }
     }
+    let count = jobs.len();
+    let tell = |done| output::error(&format!("… {done} of {count} looked at"));
+    let mut prospects = parallel::all(jobs, tell).await?;
     add_planned(&mut prospects, &world, &filter);
     prospects.iter_mut().for_each(|it| filter.keep(it));
     Ok(prospects)

@@ -70,7 +70,8 @@ async fn follow(
         moved.mark_unchanged();
         let question = |world: &seaway_plan::World| {
             let orphans: BTreeSet<Unit> = world.orphans().cloned().collect();
-            let limited: BTreeSet<Owner> = world.held_by_limit().cloned().collect();
+            let limited: BTreeSet<(Owner, String)> =
+                world.held_by_limit().map(|(owner, problem)| (owner.clone(), kept(problem))).collect();
             (world.deletions(), orphans, limited, world.adoption())
         };
         let Some((deletions, orphans, limited, adoption)) = handle.ask(question).await else {
@@ -81,15 +82,15 @@ async fn follow(
             info!("adoption: {line}");
         }
         adopting.clone_from(&adoption);
-        for owner in limited.difference(&waiting) {
-            announce_limit(herald, owner);
+        for (owner, what) in limited.difference(&waiting) {
+            announce_limit(herald, owner, what);
         }
         for unit in orphans.difference(&announced) {
             announce(herald, unit);
         }
         let held = limited
             .iter()
-            .map(|it| format!("load balancer of {it}, which is to be deleted: the limit is reached"));
+            .map(|(of, what)| format!("{what} of {of}, which is to be deleted: the limit is reached"));
         let lines = orphans.iter().map(line).chain(held).take(seaway_cluster::TOLD).collect();
         (announced, waiting) = (orphans, limited);
         let now = Recorded { deletions: seconds(deletions), orphans: lines, adoption };
@@ -129,11 +130,19 @@ fn announce(herald: &Herald, unit: &Unit) {
     }
 }
 
-fn announce_limit(herald: &Herald, owner: &Owner) {
+/// `load balancer` of "its load balancer is not deleted now: …".
+fn kept(problem: &Problem) -> String {
+    let what = problem.message.split(" is not deleted").next().unwrap_or_default();
+    what.strip_prefix("its ").unwrap_or(what).to_owned()
+}
+
+fn announce_limit(herald: &Herald, owner: &Owner, what: &str) {
     if let Owner::Object { object, uid } = owner {
-        let text = "Its load balancer in the cloud is not deleted now: too many went within the hour that no Service's \
-                    deletion asked for. seaway.dev/approved-deletions at the ConfigMap seaway-deletions lets it go.";
-        herald.say(object, uid, true, Reason::DeletionLimit.as_str(), text.to_owned());
+        let text = format!(
+            "Its {what} in the cloud is not deleted now: too many objects went within the hour that no Service asked to \
+             delete. seaway.dev/approved-deletions at the ConfigMap seaway-deletions lets it go."
+        );
+        herald.say(object, uid, true, Reason::DeletionLimit.as_str(), text);
     }
 }
 

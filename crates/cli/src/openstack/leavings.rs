@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow, bail};
 use seaway_cluster::{Access, Cluster, Pulse};
 use seaway_drivers::octavia::{
-    belongings::{Belonging, Thing, belongings, divided, orphans, remove},
+    belongings::{Belonging, How, Thing, belongings, divided, orphans, remove_by},
     retag::Present,
 };
 use seaway_model::{Change, Fact, Problem, fact::ServiceKind};
 use seaway_openstack::{Cloud, Error};
 
-use super::{connect, teller};
+use super::{cascades, connect, teller};
 use crate::{
     args::{OpenStackGc, OpenStackPurge, WhichCluster},
     kubectl::credentials,
@@ -48,7 +48,8 @@ pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
         asked.uid,
         left.len()
     ));
-    finish(&cloud, &asked.uid, &left, arguments.delete, "--delete").await
+    let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
+    finish(&cloud, how, &left, arguments.delete, "--delete").await
 }
 
 pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
@@ -74,10 +75,17 @@ pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
              (kubectl -n seaway-system scale deployment seaway-controller --replicas=0)"
         );
     }
-    finish(&cloud, &asked.uid, &goes, arguments.yes, "--yes").await
+    let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
+    finish(&cloud, how, &goes, arguments.yes, "--yes").await
 }
 
-async fn finish(cloud: &Cloud, uid: &str, goes: &[Belonging], really: bool, flag: &str) -> Result<ExitCode> {
+async fn finish(
+    cloud: &Cloud,
+    how: How<'_>,
+    goes: &[Belonging],
+    really: bool,
+    flag: &str,
+) -> Result<ExitCode> {
     if goes.is_empty() {
         output::error("there is nothing to remove");
         return Ok(ExitCode::SUCCESS);
@@ -88,7 +96,7 @@ async fn finish(cloud: &Cloud, uid: &str, goes: &[Belonging], really: bool, flag
         output::error(&format!("nothing was removed: say {flag} to remove these"));
         return Ok(ExitCode::SUCCESS);
     }
-    let failed: Vec<(Belonging, Error)> = remove(cloud, uid, goes, &*teller()).await;
+    let failed: Vec<(Belonging, Error)> = remove_by(cloud, how, goes, &*teller()).await;
     for (it, error) in &failed {
         output::error(&format!("not removed: {}: {error}", it.thing));
     }

@@ -2,7 +2,8 @@
 //! restart nor another leader begins again at nothing.
 //!
 //! ```text
-//!     data.unasked                               {"load balancer of …": 1763838000, …}   seconds; those of the last hour
+//!     data.unasked                               {"load balancer of …": 1763838000, …}   seconds; those of the last hour;
+//!                                                of a part: "load balancer of … listener 80/TCP"
 //!     metadata.annotations
 //!       seaway.dev/approved-deletions            default/shop, default/mail until 2026-11-22T20:00:00Z
 //! ```
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use seaway_engine::{Asked, Counted, DeletionLimit, deletion_limit};
-use seaway_model::{ObjectRef, Unit};
+use seaway_model::ObjectRef;
 
 use super::{RECORDS, Records, TRIES};
 use crate::answer::Answer;
@@ -26,7 +27,7 @@ const HOUR: i64 = 3_600;
 const LONGEST: i64 = 24 * HOUR;
 
 impl DeletionLimit for Records {
-    fn count<'a>(&'a self, unit: &'a Unit, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
+    fn count<'a>(&'a self, what: &'a str, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
         Box::pin(async move {
             for _ in 0..TRIES {
                 if !self.leading.is_now() {
@@ -39,15 +40,14 @@ impl DeletionLimit for Records {
                     return Ok(Counted::Within);
                 }
                 let mut unasked = unasked(&map, now)?;
-                let of = unit.to_string();
-                if unasked.contains_key(&of) {
+                if unasked.contains_key(what) {
                     return Ok(Counted::Within);
                 }
                 let limit = deletion_limit(balancers, unasked.len());
                 if unasked.len() >= limit {
                     return Ok(Counted::Beyond { limit });
                 }
-                unasked.insert(of, now);
+                unasked.insert(what.to_owned(), now);
                 let text = serde_json::json!(unasked).to_string();
                 match self.put(kept, [(UNASKED.to_owned(), text)].into()).await {
                     Ok(()) => return Ok(Counted::Within),

@@ -22,7 +22,7 @@ pub(super) fn refused(wish: &Wish, id: ListenerId, can: &Abilities) -> Vec<(Owne
     let Some(listener) = wish.listeners.get(&id) else { return Vec::new() };
     let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else { return Vec::new() };
     let owner = &listener.owner;
-    let refused = probes::refused(wish, pool, owner, can).into_iter();
+    let refused = probes::refused(wish, id, pool, owner, can).into_iter();
     let refused = refused.chain(member_tls::refused(wish, pool, owner, can));
     let refused = refused.chain(clients::refused(wish, listener, can));
     let at_port = |it: Problem| {

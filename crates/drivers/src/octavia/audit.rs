@@ -89,8 +89,10 @@ impl Octavia {
         let (done, open): (Vec<_>, Vec<_>) = looks.partition(|it| it.ask == Ask::Nothing);
         let (open, wrong) = asked(joined, open).await;
         let now = joined.cloud.clock().now();
-        let mut again: BTreeSet<Unit> =
-            done.into_iter().chain(open).filter_map(|it| self.note(&survey, it, now)).collect();
+        let looks: Vec<Look> = done.into_iter().chain(open).collect();
+        let left = |it: &&Look| self.note_replaced(&joined.cluster, &it.unit, &it.key, &survey);
+        let mut again: BTreeSet<Unit> = looks.iter().filter(left).map(|it| it.unit.clone()).collect();
+        again.extend(looks.into_iter().filter_map(|it| self.note(&survey, it, now)));
         match self.unreached(joined).await {
             Ok(units) => again.extend(units),
             // That may be told later.

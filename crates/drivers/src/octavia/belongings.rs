@@ -20,6 +20,7 @@ use seaway_openstack::{
 };
 
 use super::{
+    cascade::delete_next,
     names::{Cluster, KEY, key_text, uid_in},
     parts,
     shared::{guests, guests_of, has_strangers, was_left},
@@ -221,13 +222,30 @@ pub async fn remove(
     all: &[Belonging],
     tell: &(dyn Fn(&str) + Send + Sync),
 ) -> Vec<(Belonging, Error)> {
+    remove_by(cloud, How { uid, cascades: true }, all, tell).await
+}
+
+/// Whose, and as `cascade-delete` says: whether one call deletes a load balancer with all below it.
+#[derive(Clone, Copy, Debug)]
+pub struct How<'u> {
+    pub uid: &'u str,
+    pub cascades: bool,
+}
+
+/// As [`remove`].
+pub async fn remove_by(
+    cloud: &Cloud,
+    how: How<'_>,
+    all: &[Belonging],
+    tell: &(dyn Fn(&str) + Send + Sync),
+) -> Vec<(Belonging, Error)> {
     let mut failed = Vec::new();
     let (balancers, others): (Vec<&Belonging>, Vec<&Belonging>) =
         all.iter().partition(|it| matches!(it.thing, Thing::LoadBalancer(_) | Thing::Part(..)));
     let mut going = Vec::new();
     for (number, it) in balancers.iter().enumerate() {
         tell(&format!("{} of {}: deleting {} ({})", number + 1, balancers.len(), it.thing, it.name));
-        match delete(cloud, uid, &it.thing).await {
+        match delete(cloud, how, &it.thing).await {
             Ok(()) => going.push(*it),
             Err(error) => failed.push(((*it).clone(), error)),
         }
@@ -248,7 +266,7 @@ pub async fn remove(
         others.into_iter().filter(|it| it.service.is_none() || !stands.contains(&it.service)).collect();
     for (number, it) in others.iter().enumerate() {
         tell(&format!("{} of {}: deleting {} ({})", number + 1, others.len(), it.thing, it.name));
-        if let Err(error) = delete(cloud, uid, &it.thing).await {
+        if let Err(error) = delete(cloud, how, &it.thing).await {
             failed.push(((*it).clone(), error));
         }
     }
@@ -256,12 +274,19 @@ pub async fn remove(
 }
 
 /// What is being changed, or is still needed for a moment, is tried again.
-async fn delete(cloud: &Cloud, uid: &str, thing: &Thing) -> Result<(), Error> {
-    let since = cloud.clock().now();
+async fn delete(cloud: &Cloud, how: How<'_>, thing: &Thing) -> Result<(), Error> {
+    let mut since = cloud.clock().now();
     loop {
         let done = match thing {
+            Thing::LoadBalancer(id) if !how.cascades => match delete_next(cloud, id).await {
+                Ok(false) => {
+                    since = cloud.clock().now();
+                    continue;
+                }
+                done => done.map(drop),
+            },
             Thing::LoadBalancer(id) => cloud.all::<LoadBalancer>().delete_cascade(id).await,
-            Thing::Part(id, key) => parts::leave(cloud, uid, id, key).await,
+            Thing::Part(id, key) => parts::leave(cloud, how.uid, how.cascades, id, key).await,
             Thing::FloatingIp(id) => cloud.all::<FloatingIp>().delete(id).await,
             Thing::SecurityGroup(id) => close(cloud, id).await,
             Thing::Container(id) => cloud.all::<Container>().delete(id).await,

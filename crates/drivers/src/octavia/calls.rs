@@ -8,7 +8,7 @@ impl Step {
     /// Who does it.
     pub fn service(&self) -> Service {
         match self {
-            Step::AddFloating(_) | Step::Allocate(_) | Step::Move(_) => Service::Network,
+            Step::AddFloating(_) | Step::Allocate(_) | Step::Move(..) => Service::Network,
             Step::Lead(_) | Step::Describe(..) | Step::TagFloating(_) => Service::Network,
             Step::Detach(_) | Step::RemoveFloating(_) | Step::RemoveGroup(_) => Service::Network,
             Step::Keep(..) | Step::Forget(_) => Service::KeyManager,
@@ -24,7 +24,7 @@ impl Step {
         ) || matches!(self, Step::Abandon(_));
         let first =
             matches!(self, Step::AddFloating(_) | Step::Lead(_) | Step::Describe(..) | Step::Keep(..));
-        let moves = matches!(self, Step::Allocate(_) | Step::Move(_) | Step::TagFloating(_));
+        let moves = matches!(self, Step::Allocate(_) | Step::Move(..) | Step::TagFloating(_));
         !besides && !first && !moves
     }
 }

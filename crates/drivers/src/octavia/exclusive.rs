@@ -40,6 +40,9 @@ impl Octavia {
             self.abandon(unit, id, observed);
             return Ok(());
         }
+        if let (Step::RemoveDouble(id), false) = (step, self.cascades()) {
+            return Box::pin(self.delete_double(joined, id, observed)).await;
+        }
         let closes = observed.closes(step);
         if !closes && !matches!(step, Step::Join(_) | Step::Leave(..)) {
             return Box::pin(write::write(&joined.cloud, step, observed)).await;

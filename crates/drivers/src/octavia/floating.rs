@@ -3,6 +3,7 @@
 mod external;
 mod write;
 
+use seaway_model::{LbKey, Unit};
 use seaway_openstack::{
     neutron::{FloatingIp, FloatingIpChange},
     resource::Edit,
@@ -10,7 +11,10 @@ use seaway_openstack::{
 
 pub(super) use self::{external::External, write::write};
 use super::{
+    Cluster, Octavia,
+    names::replaced,
     steps::{Observed, Step},
+    survey::Survey,
     tags,
     wanted::WantedFloating,
 };
@@ -38,8 +42,9 @@ pub(super) fn floating(
         }
         (Some(wish), Some(there)) => {
             steps.extend(suiting.is_none().then(|| Step::Allocate(wish.clone())));
-            steps.push(Step::Move(there.id.clone()));
             let is_deleted = !wish.keep && ours(&there.description);
+            let written = is_deleted.then(|| replaced(&there.description)).flatten();
+            steps.push(Step::Move(there.id.clone(), written));
             steps.extend(is_deleted.then(|| Step::RemoveFloating(there.id.clone())));
             steps.extend(goes.filter(|_| suiting.is_none()));
         }
@@ -53,10 +58,11 @@ pub(super) fn floating(
         (None, there) => {
             steps.extend(there.as_ref().map(|it| let_go(it, ours)));
             steps.extend(goes);
+            steps.extend(observed.leftover.clone().map(Step::RemoveFloating));
         }
     }
     if let Some(wish) = wish {
-        let is_another = steps.iter().any(|it| matches!(it, Step::Move(_)));
+        let is_another = steps.iter().any(|it| matches!(it, Step::Move(..)));
         steps.extend(tags::of_floating(wish, observed.floating.as_ref(), is_another));
     }
     steps
@@ -80,4 +86,13 @@ fn let_go(there: &FloatingIp, ours: &impl Fn(&str) -> bool) -> Step {
 /// A floating IP leads nowhere after this.
 fn detached() -> FloatingIpChange {
     FloatingIpChange { port_id: Edit::To(None), ..FloatingIpChange::default() }
+}
+
+impl Octavia {
+    /// One whose place another took, and that was not deleted then, as the lists tell. Whether that is news.
+    pub(super) fn note_replaced(&self, cluster: &Cluster, unit: &Unit, key: &LbKey, survey: &Survey) -> bool {
+        let Some(found) = survey.replaced(cluster, key) else { return false };
+        let id = found.id.clone();
+        self.past(unit, |past| past.leftover.replace(id.clone()) != Some(id))
+    }
 }

@@ -131,6 +131,7 @@ impl Octavia {
         let survey = self.surveyed.young(&joined.cloud, &joined.cluster).await?.map_err(failed)?;
         let unsure = self.past(unit, |past| past.unsure).is_some_and(|it| it >= survey.at)
             || self.surveyed.is_late(unit, &survey);
+        self.note_replaced(&joined.cluster, unit, key, &survey);
         let published = sought(key, desired).map(|it| it.published().to_vec()).unwrap_or_default();
         match survey.of(&joined.cluster, key, &published) {
             Seen::Whole(mut observed, _) if !unsure && !observed.is_pending() => {

@@ -18,6 +18,7 @@ pub struct Cluster {
 /// All tags begin so that tell which load balancer it is.
 pub(super) const KEY: &str = "seaway.dev/key=";
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
+const REPLACED: &str = " replaced";
 /// Longer ones are refused by the API.
 pub(super) const LONGEST: usize = 255;
 
@@ -100,6 +101,11 @@ impl Cluster {
         format!("[{} {}]", self.tag(), self.tag_of(key))
     }
 
+    /// As `mark`, of a floating IP whose place another took.
+    pub(super) fn mark_of_replaced(&self, key: &LbKey) -> String {
+        format!("{}{REPLACED}]", self.mark(key).trim_end_matches(']'))
+    }
+
     /// The mark of this cluster that a description ends with.
     pub fn whose<'d>(&self, description: &'d str) -> Option<&'d str> {
         let start = description.rfind(&format!("[{}", self.tag()))?;
@@ -125,6 +131,14 @@ pub(super) fn key_text(key: &LbKey) -> String {
 /// What the name of a second one ends with. No name of a Service has a `_`: it is nobody else's.
 pub(super) fn end_of_second(key: &LbKey) -> String {
     key.second_family().map(|it| format!("_{}", it.as_str().to_lowercase())).unwrap_or_default()
+}
+
+/// What is written on a floating IP whose place another takes, and that is to be deleted after that: whoever is killed before
+/// it is deleted, another reads so.
+pub(super) fn replaced(description: &str) -> Option<String> {
+    let (words, mark) = description.split_at(description.rfind('[')?);
+    let mark = format!("{}{REPLACED}]", mark.strip_suffix(']')?);
+    Some(format!("{} {mark}", shortened(words.trim_end().to_owned(), LONGEST.checked_sub(mark.len() + 1)?)))
 }
 
 /// The UID in that.
@@ -212,6 +226,19 @@ mod tests {
         let key = LbKey::Of(owner.clone());
         let description = theirs.floating(&owner, &key, false);
         assert!(theirs.made(&description, &key) && !ours.made(&description, &key));
+    }
+
+    #[test]
+    fn one_whose_place_another_took_says_so_and_is_nobody_elses() {
+        for name in ["shop".to_owned(), "x".repeat(300)] {
+            let owner = service(&name);
+            let key = LbKey::Of(owner.clone());
+            let now = replaced(&cluster().floating(&owner, &key, false)).expect("it has a mark");
+            assert!(now.len() <= LONGEST && now.starts_with("Floating IP for Kubernetes external service"));
+            assert_eq!(cluster().whose(&now), Some(cluster().mark_of_replaced(&key).as_str()));
+            assert!(!cluster().made(&now, &key), "it leads there no more");
+        }
+        assert_eq!(replaced("of somebody"), None);
     }
 
     #[test]

@@ -12,7 +12,13 @@ use super::{
     shared::called,
 };
 
-pub(super) async fn leave(cloud: &Cloud, uid: &str, id: &Id<LoadBalancer>, key: &LbKey) -> Result<(), Error> {
+pub(super) async fn leave(
+    cloud: &Cloud,
+    uid: &str,
+    cascades: bool,
+    id: &Id<LoadBalancer>,
+    key: &LbKey,
+) -> Result<(), Error> {
     let Some(it) = cloud.all::<LoadBalancer>().find::<LoadBalancer>(id).await? else { return Ok(()) };
     let cluster = Cluster { uid: uid.into(), name: called(&it, key) };
     let joined = cloud.clone();
@@ -20,7 +26,7 @@ pub(super) async fn leave(cloud: &Cloud, uid: &str, id: &Id<LoadBalancer>, key: 
         let joined = (joined.clone(), cluster.clone());
         Box::pin(async move { Ok(joined) })
     };
-    let driver = Octavia::new(Box::new(join), "".into(), || true);
+    let driver = Octavia::new(Box::new(join), "".into(), || true).cascading(cascades);
     let unit =
         Unit::LoadBalancer(Place::Cloud { name: "openstack".into(), driver: OCTAVIA.into() }, key.clone());
     let since = cloud.clock().now();

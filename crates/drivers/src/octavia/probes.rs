@@ -3,7 +3,7 @@
 //! With `externalTrafficPolicy: Local` Nodes are asked whether they have pods: that stays so, whatever is said.
 
 use seaway_model::{
-    L4, LoadBalancer as Wish, Owner, Pool, Problem, Reason,
+    L4, ListenerId, LoadBalancer as Wish, Owner, Pool, Problem, Reason,
     load_balancer::{CloudProbe, HealthCheck, Outside, ProbeKind},
 };
 use seaway_openstack::{
@@ -22,8 +22,8 @@ const PATH: &str = "/";
 const CODES: &str = "200";
 
 pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abilities) {
-    let Some(kind) = outside.probe.kind else { return };
     for (id, it) in &mut wanted.listeners {
+        let Some((kind, _)) = outside.probe.at(*id) else { continue };
         let pool = wish.listeners.get(id).and_then(|it| leads_to(it)).and_then(|it| wish.pools.get(it));
         if let (Some(pool), Some(monitor)) = (pool, &mut it.monitor)
             && !is_of_nodes(wish, pool, can)
@@ -76,9 +76,18 @@ fn has(can: &Abilities, kind: ProbeKind, l4: L4) -> bool {
 }
 
 /// What a Service itself asks for, and a provider or a transport does not have.
-pub(super) fn refused(wish: &Wish, pool: &Pool, owner: &Owner, can: &Abilities) -> Option<Problem> {
+pub(super) fn refused(
+    wish: &Wish,
+    id: ListenerId,
+    pool: &Pool,
+    owner: &Owner,
+    can: &Abilities,
+) -> Option<Problem> {
     let probe = &wish.options.outside.as_ref()?.probe;
-    let kind = probe.kind.filter(|_| probe.is_own && pool.health.is_some())?;
+    let (kind, is_own) = probe.at(id)?;
+    if !is_own || pool.health.is_none() {
+        return None;
+    }
     if is_of_nodes(wish, pool, can) || !suits(kind, pool.l4) || has(can, kind, pool.l4) {
         return None;
     }
@@ -90,11 +99,10 @@ pub(super) fn refused(wish: &Wish, pool: &Pool, owner: &Owner, can: &Abilities) 
 /// Ports that are asked otherwise than it is said: what is said of all does not suit each.
 pub(super) fn told(wish: &Wish, can: &Abilities) -> Vec<(String, &'static str)> {
     let Some(outside) = &wish.options.outside else { return Vec::new() };
-    let Some(kind) = outside.probe.kind else { return Vec::new() };
-    let is_own = outside.probe.is_own;
     let mut messages = Vec::new();
     for (id, listener) in &wish.listeners {
         let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else { continue };
+        let Some((kind, is_own)) = outside.probe.at(*id) else { continue };
         if pool.health.is_none() || is_of_nodes(wish, pool, can) {
             continue;
         }

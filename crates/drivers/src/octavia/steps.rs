@@ -32,7 +32,7 @@ use super::{
     shared::{Marks, Shared},
     spare::{self, Loose},
     tags, timeouts,
-    tls::{Kept, keep},
+    tls::{Kept, Lost, keep},
     vip,
     wanted::{Wanted, WantedFloating, WantedListener},
 };
@@ -54,11 +54,13 @@ pub struct Observed {
     /// Where floating IPs come from, if that was looked for; nothing in it: there is no such network.
     pub external: Option<Option<Id<Network>>>,
     /// A certificate that is named and is not there: what listeners show stays as it is.
-    pub lost: Option<(Owner, Problem)>,
+    pub lost: Option<Lost>,
     /// It is PENDING for too long.
     pub stuck: Option<(Owner, Problem)>,
     /// So long that another is to be made beside it.
     pub abandon: Option<Id<LoadBalancer>>,
+    /// The one that never was ready, and beside which another was made.
+    pub given_up: Option<Id<LoadBalancer>>,
     /// Left of a request that was done after nobody waited for it any more.
     pub doubles: Vec<Id<LoadBalancer>>,
     /// Certificates that are kept for it.
@@ -127,7 +129,7 @@ impl Observed {
 
     /// Nothing else of ours is there than the load balancer itself.
     pub fn is_alone(&self) -> bool {
-        let besides = self.floating.is_some() || self.stray.is_some();
+        let besides = self.floating.is_some() || self.stray.is_some() || self.leftover.is_some();
         !besides && self.doubles.is_empty() && self.kept.is_empty() && self.has_no_group()
     }
 
@@ -183,8 +185,8 @@ pub enum Step {
     AddFloating(WantedFloating),
     /// One that is to lead there instead of another, and leads nowhere yet.
     Allocate(WantedFloating),
-    /// From this one to the one that was allocated.
-    Move(Id<FloatingIp>),
+    /// From this one to the one that was allocated; with what is written on it, if it is to be deleted after that.
+    Move(Id<FloatingIp>, Option<String>),
     /// One that is there already.
     Lead(Id<FloatingIp>),
     /// Says anew whose it is, and whether it stays.

@@ -249,6 +249,11 @@ impl Survey {
         self.floating.iter().find(|it| it.id == *id)
     }
 
+    /// One that was made for this key, and whose place another took.
+    pub(super) fn replaced(&self, cluster: &Cluster, key: &LbKey) -> Option<&FloatingIp> {
+        self.stray.get(&cluster.mark_of_replaced(key))
+    }
+
     /// One that was made for this key and leads nowhere.
     pub(super) fn stray(&self, cluster: &Cluster, key: &LbKey) -> Option<&FloatingIp> {
         self.stray.get(&cluster.mark(key))

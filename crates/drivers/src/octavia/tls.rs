@@ -9,7 +9,7 @@ use std::{
 };
 
 use seaway_model::{
-    Desired, Listener, LoadBalancer, ObjectRef, Owner, Problem, Reason,
+    Desired, Listener, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason,
     load_balancer::{Certificate, CloudTls, Protocol, TlsByName, TlsProfile},
 };
 use seaway_openstack::{
@@ -29,6 +29,15 @@ use super::{
 
 /// By name, what there is of each.
 pub(super) type Kept = BTreeMap<String, Keeping>;
+
+/// Certificates that are named, and are not there.
+#[derive(Clone, Debug)]
+pub struct Lost {
+    pub(super) problem: (Owner, Problem),
+    references: Vec<Name>,
+    /// One of those that all listeners show.
+    others: bool,
+}
 
 /// One certificate in Barbican: a container, and what it holds. After a crash there may be some of it only, or some of it twice.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -75,8 +84,8 @@ pub(super) fn end_tls(
                 it.listener.hsts_max_age = Edit::To(Some(u64::from(seconds)));
             }
         }
-        (None, Some(theirs)) => {
-            it.listener.default_tls_container_ref = Edit::To(Some(theirs.reference.to_string()));
+        (None, Some((reference, theirs))) => {
+            it.listener.default_tls_container_ref = Edit::To(Some(reference.to_string()));
             it.listener.sni_container_refs =
                 Edit::To(theirs.others.iter().map(ToString::to_string).collect());
         }
@@ -101,9 +110,17 @@ fn shown(tls: &TlsByName) -> Vec<&ObjectRef> {
 }
 
 /// What somebody else keeps, if it is to be shown here.
-fn named<'w>(wish: &'w LoadBalancer, listener: &Listener) -> Option<&'w CloudTls> {
+fn named<'w>(wish: &'w LoadBalancer, listener: &Listener) -> Option<(&'w Name, &'w CloudTls)> {
     let tls = wish.options.outside.as_ref()?.tls.as_ref()?;
-    tls.ports.contains(&listener.id()).then_some(tls)
+    tls.references.get(&listener.id()).map(|it| (it, tls))
+}
+
+/// What is to be shown of others' keeping, by any listener; and whose the first is.
+fn all_named(wish: &LoadBalancer) -> Option<(Owner, &CloudTls, BTreeSet<Name>)> {
+    let all: Vec<_> = wish.listeners.values().filter_map(|it| Some((it, named(wish, it)?))).collect();
+    let (listener, (_, tls)) = all.first()?;
+    let references = all.iter().map(|(_, (it, _))| *it).chain(&tls.others).cloned().collect();
+    Some((listener.owner.clone(), tls, references))
 }
 
 /// What cannot be, for what is wished of TLS.
@@ -121,8 +138,8 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
             refuse(Reason::Unsupported, what, "Choose another provider, or serve TLS at the members.");
             continue;
         }
-        let theirs = theirs.filter(|it| listener.tls.is_none() && it.looked_up);
-        let named = theirs.iter().flat_map(|it| it.others.iter().chain([&it.reference]));
+        let theirs = theirs.filter(|(_, it)| listener.tls.is_none() && it.looked_up);
+        let named = theirs.iter().flat_map(|(reference, it)| it.others.iter().chain([*reference]));
         for reference in named.filter(|it| !is_reference(it)) {
             let what = format!("{reference} is no reference to a container or a secret");
             let fix = "It ends with containers/ID or secrets/ID, as Barbican tells it.";
@@ -177,11 +194,9 @@ pub(super) async fn lost(
     cloud: &Cloud,
     desired: &Desired,
     observed: &Observed,
-) -> Result<Option<(Owner, Problem)>, Error> {
+) -> Result<Option<Lost>, Error> {
     let Desired::LoadBalancer(wish) = desired else { return Ok(None) };
-    let Some((listener, tls)) = wish.listeners.values().find_map(|it| Some((it, named(wish, it)?))) else {
-        return Ok(None);
-    };
+    let Some((owner, tls, references)) = all_named(wish) else { return Ok(None) };
     let shown: BTreeSet<&str> = observed
         .balancer
         .iter()
@@ -189,8 +204,8 @@ pub(super) async fn lost(
         .flat_map(|it| it.listener.default_tls_container_ref.iter().chain(&it.listener.sni_container_refs))
         .map(String::as_str)
         .collect();
-    let mut lost = None;
-    for reference in tls.others.iter().chain([&tls.reference]) {
+    let mut lost = Vec::new();
+    for reference in &references {
         if !tls.looked_up || shown.contains(reference.as_str()) {
             continue;
         }
@@ -199,28 +214,34 @@ pub(super) async fn lost(
             Some(Which::Secret(id)) => cloud.all::<Secret>().find::<Secret>(&id).await?.is_some(),
             None => true,
         };
-        lost = lost.or((!is_there).then_some(reference));
+        lost.extend((!is_there).then(|| reference.clone()));
     }
-    let problem = |reference: &seaway_model::Name| {
+    let problem = |reference: &Name| {
         let message = format!("Barbican has no {reference}; listeners stay as they are");
-        let problem = Problem::new(listener.owner.object(), Reason::NoSuchSecret, message);
+        let problem = Problem::new(owner.object(), Reason::NoSuchSecret, message);
         let fix = "Name one that is there, or say container-store=external in [LoadBalancer].";
-        (listener.owner.clone(), problem.at(tls.field.clone()).fix(fix))
+        (owner.clone(), problem.at(tls.field.clone()).fix(fix))
     };
-    Ok(lost.map(problem))
+    let first = lost.first().map(problem);
+    Ok(first.map(|problem| Lost {
+        problem,
+        others: tls.others.iter().any(|it| lost.contains(it)),
+        references: lost,
+    }))
 }
 
 /// Listeners that are to show what is not there stay as they are, and new ones are not made; members follow all the same.
 pub(super) fn leave_lost(wanted: &mut Wanted, desired: &Desired, observed: &Observed) {
-    let (Desired::LoadBalancer(wish), Some(balancer), Some(_)) =
+    let (Desired::LoadBalancer(wish), Some(balancer), Some(lost)) =
         (desired, &observed.balancer, &observed.lost)
     else {
         return;
     };
     let Some(tls) = wish.options.outside.as_ref().and_then(|it| it.tls.as_ref()) else { return };
-    let lost = Edit::To(Some(tls.reference.to_string()));
     wanted.listeners.retain(|id, it| {
-        if it.listener.default_tls_container_ref != lost {
+        let reference = tls.references.get(id).filter(|it| lost.others || lost.references.contains(it));
+        let shown = reference.map(|it| Edit::To(Some(it.to_string())));
+        if shown.as_ref() != Some(&it.listener.default_tls_container_ref) {
             return true;
         }
         let Some(there) = balancer.branches.get(id) else { return false };

@@ -55,7 +55,8 @@ impl Octavia {
         if !observed.shared.going || observed.balancer.is_none() {
             self.closed.open(unit);
         }
-        observed.leftover = self.past(unit, |past| past.leftover.clone());
+        (observed.leftover, observed.given_up) =
+            self.past(unit, |past| (past.leftover.clone(), past.abandoned.clone()));
         self.note_crowd(unit, desired, observed);
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
         observed.mend = (status == Some(Provisioning::Error)).then(|| match past.mend(rebuild, now) {
@@ -181,7 +182,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         };
         problems.extend(owners.iter().map(|it| problem(it)));
     }
-    problems.extend(observed.lost.clone().into_iter().chain(observed.stuck.clone()));
+    problems.extend(observed.lost.iter().map(|it| it.problem.clone()).chain(observed.stuck.clone()));
     let Some(balancer) = &observed.balancer else { return problems };
     if balancer.it.provisioning_status == Provisioning::Error {
         let id = &balancer.it.id;

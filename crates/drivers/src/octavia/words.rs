@@ -30,7 +30,7 @@ impl fmt::Display for Step {
             Step::RemoveMonitor(id) => write!(f, "delete the health monitor of {id}"),
             Step::AddFloating(_) => f.write_str("lead a floating IP to the VIP"),
             Step::Allocate(_) => f.write_str("allocate a floating IP"),
-            Step::Move(id) => write!(f, "associate the new floating IP with the VIP instead of {id}"),
+            Step::Move(id, _) => write!(f, "associate the new floating IP with the VIP instead of {id}"),
             Step::Lead(id) => write!(f, "lead floating IP {id} to the VIP"),
             Step::Describe(id, _) => write!(f, "describe floating IP {id}"),
             Step::TagFloating(_) => f.write_str("tag the floating IP"),

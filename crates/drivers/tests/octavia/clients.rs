@@ -33,9 +33,8 @@ fn wish(scene: &Scene, shown: Option<&str>, others: &[&str], clients: CloudClien
     let mut wish = scene.wish(&[80, 443], &[1]);
     let outside = wish.options.outside.as_mut().unwrap();
     outside.tls = shown.map(|reference| CloudTls {
-        reference: reference.into(),
         others: others.iter().map(|it| (*it).into()).collect(),
-        ports: vec![tcp(443)],
+        references: [(tcp(443), reference.into())].into(),
         field: "metadata.annotations".into(),
         looked_up: true,
     });

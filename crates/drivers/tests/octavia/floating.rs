@@ -311,3 +311,38 @@ async fn a_load_balancer_that_was_taken_from_behind_leaves_no_floating_ip() {
     }
     assert!(scene.floating().await.is_empty());
 }
+
+/// Whoever dies between the two writes nothing that another could not read.
+#[tokio::test]
+async fn one_whose_place_another_took_goes_after_a_restart_and_with_its_service() {
+    for end in ["restart", "audit", "deleted"] {
+        let mut scene = Scene::set().await;
+        let mut wish = scene.wish(&[80], &[1]);
+        scene.reach(&wish).await;
+        let old = scene.floating().await.remove(0);
+        let new = NewFloatingIp::new(old.floating_network_id.clone());
+        let new = scene.cloud.all::<FloatingIp>().create(&new).await.unwrap();
+        wish.options.outside.as_mut().unwrap().requested = new.floating_ip_address;
+        scene.fake.fail(Fault::on("DELETE */floatingips/*").always().status(403));
+        assert!(strive(&scene, &wish).await.is_some(), "{end}");
+        scene.fake.heal();
+        assert_eq!(scene.floating().await.len(), 2, "{end}: it is still there");
+        scene.restarted();
+        match end {
+            "deleted" => _ = scene.remove().await,
+            "audit" => {
+                // What was read by itself does not tell it.
+                scene.fake.fail(Fault::on("DELETE */floatingips/*").always().status(403));
+                assert!(strive(&scene, &wish).await.is_some());
+                scene.fake.heal();
+                scene.pass(Duration::from_secs(600));
+                scene.driver.audit(&"openstack".into()).await.unwrap();
+                scene.reach(&wish).await;
+            }
+            _ => _ = scene.reach(&wish).await,
+        }
+        let left: Vec<_> = scene.floating().await.into_iter().map(|it| it.id).collect();
+        // The one that was asked for is its maker's.
+        assert_eq!(left, [new.id], "{end}");
+    }
+}

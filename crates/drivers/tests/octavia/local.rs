@@ -16,7 +16,7 @@ use crate::scene::*;
 const HEALTH: u16 = 31_000;
 
 /// Of three Nodes, the last has no pods; as the plan has it, `asked` where probes are usual.
-fn local(scene: &Scene, asked: bool) -> LoadBalancer {
+pub(crate) fn local(scene: &Scene, asked: bool) -> LoadBalancer {
     let mut wish = scene.wish(&[80], &[1, 2, 3]);
     wish.options.local_only = true;
     wish.options.health_check_node_port = Some(HEALTH);

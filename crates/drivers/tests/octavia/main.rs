@@ -7,6 +7,7 @@ mod ages;
 mod audits;
 mod belongings;
 mod called;
+mod cascade;
 mod changes;
 mod clients;
 mod crash;
@@ -45,6 +46,7 @@ mod troubles;
 mod vip;
 mod waiting;
 mod walks;
+mod wishes;
 
 #[path = "../../../openstack/tests/client/hurried.rs"]
 #[allow(dead_code)]

@@ -15,7 +15,8 @@ fn wish(scene: &Scene, kind: Option<ProbeKind>, is_own: bool) -> Wish {
     for pool in wish.pools.values_mut() {
         Arc::make_mut(pool).health = Some(HealthCheck::default());
     }
-    let probe = CloudProbe { kind, path: Some("/healthz".into()), codes: None, is_own };
+    let path = Some("/healthz".into());
+    let probe = CloudProbe { kind, path, is_own, ..CloudProbe::default() };
     wish.options.outside.as_mut().unwrap().probe = probe;
     wish
 }
@@ -88,4 +89,22 @@ async fn nodes_are_asked_for_their_pods_whatever_kind_is_chosen() {
     scene.reach(&wish).await;
     let now = monitor(&scene).await;
     assert_eq!((now.r#type.as_str(), now.url_path.as_deref()), ("HTTP", Some("/healthz")));
+}
+
+/// 80 speaks plaintext, 443 TLS, 22 neither.
+#[tokio::test]
+async fn single_ports_are_probed_by_kinds_of_their_own() {
+    let scene = Scene::set().await;
+    let mut wish = scene.wish(&[22, 80, 443], &[1]);
+    for pool in wish.pools.values_mut() {
+        Arc::make_mut(pool).health = Some(HealthCheck::default());
+    }
+    let kinds = [(tcp(80), ProbeKind::Http), (tcp(443), ProbeKind::TlsHello)].into();
+    wish.options.outside.as_mut().unwrap().probe = CloudProbe { kinds, ..CloudProbe::default() };
+    scene.reach(&wish).await;
+    let all = scene.cloud.all::<HealthMonitor>().list::<HealthMonitor>(Query::all()).await.unwrap();
+    let mut kinds: Vec<_> = all.iter().map(|it| it.r#type.as_str().to_owned()).collect();
+    kinds.sort();
+    assert_eq!(kinds, ["HTTP", "TCP", "TLS-HELLO"]);
+    assert_eq!(scene.reach(&wish).await, [""; 0]);
 }

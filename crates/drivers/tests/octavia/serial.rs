@@ -14,7 +14,7 @@ use seaway_testkit::cloud::Fault;
 
 use crate::scene::*;
 
-fn serial(mut wish: LoadBalancer) -> LoadBalancer {
+pub(crate) fn serial(mut wish: LoadBalancer) -> LoadBalancer {
     wish.options.outside.as_mut().unwrap().serial = true;
     for pool in wish.pools.values_mut() {
         Arc::make_mut(pool).health = Some(HealthCheck::default());
@@ -124,30 +124,4 @@ async fn sctp_is_served_and_probed() {
     scene.restarted();
     assert_eq!(scene.reach(&wish).await, [""; 0]);
     scene.remove().await;
-}
-
-#[tokio::test]
-async fn without_cascade_what_is_below_a_load_balancer_goes_before_it_one_by_one() {
-    let mut scene = Scene::set().await;
-    let wish = serial(scene.wish(&[80, 443], &[1, 2]));
-    scene.reach(&wish).await;
-    scene.restarted();
-    scene.driver.set_cascade(false);
-    scene.fake.forget_requests();
-    let steps = scene.remove().await;
-    let below: Vec<&str> = steps.iter().map(String::as_str).filter(|it| !it.contains("floating")).collect();
-    let of = |port: u16| {
-        [
-            format!("delete the health monitor of {port}/TCP"),
-            format!("delete the pool of {port}/TCP"),
-            format!("delete the listener of {port}/TCP"),
-        ]
-    };
-    let expected = [of(80).to_vec(), of(443).to_vec()].concat();
-    assert_eq!(below[..6], expected);
-    assert!(below.len() == 7 && below[6].starts_with("delete load balancer "), "{below:?}");
-    let cascades =
-        |it: &seaway_testkit::cloud::Recorded| it.method == "DELETE" && it.query.contains("cascade");
-    assert!(!scene.fake.requests().iter().any(cascades));
-    assert!(scene.balancers().await.is_empty() && scene.floating().await.is_empty());
 }

@@ -49,17 +49,17 @@ fn certificate(name: &str) -> Arc<Certificate> {
     made.entry(name.to_owned()).or_insert_with(make).clone()
 }
 
-fn referred(mut wish: LoadBalancer, reference: &str) -> LoadBalancer {
+pub(crate) fn referred(mut wish: LoadBalancer, reference: &str) -> LoadBalancer {
     let outside = wish.options.outside.as_mut().unwrap();
     let ports = outside.ports.clone();
     let field = "metadata.annotations[loadbalancer.openstack.org/default-tls-container-ref]".into();
-    outside.tls =
-        Some(CloudTls { reference: reference.into(), others: Vec::new(), ports, field, looked_up: true });
+    let references = ports.into_iter().map(|it| (it, reference.into())).collect();
+    outside.tls = Some(CloudTls { references, others: Vec::new(), field, looked_up: true });
     wish
 }
 
 /// One that somebody else put there.
-async fn theirs(scene: &Scene) -> String {
+pub(crate) async fn theirs(scene: &Scene) -> String {
     let new = NewSecret {
         name: "by hand".into(),
         payload: Payload::from(certificate("theirs").key.clone()).into(),
@@ -270,4 +270,32 @@ async fn what_cannot_be_shown_is_a_problem_and_nothing_is_touched() {
         let told = scene.driver.refuse(&Desired::LoadBalancer(Arc::new(wish)));
         assert!(told.iter().any(|(_, it)| it.message.contains(why)), "{why}: {told:?}");
     }
+}
+
+#[tokio::test]
+async fn single_ports_show_certificates_of_their_own_and_one_that_is_lost_freezes_no_other() {
+    let mut scene = Scene::set().await;
+    let (one, another) = (theirs(&scene).await, theirs(&scene).await);
+    let showing = |of: &[(u16, &str)]| {
+        let mut wish = referred(scene.wish(&[80, 443, 8443], &[1]), &one);
+        let tls = wish.options.outside.as_mut().unwrap().tls.as_mut().unwrap();
+        tls.references = of.iter().map(|(port, it)| (tcp(*port), (*it).into())).collect();
+        wish
+    };
+    let shown = async |scene: &Scene| -> Vec<(u16, Option<String>)> {
+        let mut all: Vec<_> = scene.listeners().await;
+        all.sort_by_key(|it| it.protocol_port);
+        all.into_iter().map(|it| (it.protocol_port, it.default_tls_container_ref)).collect()
+    };
+    let both = showing(&[(443, &one), (8443, &another)]);
+    scene.reach(&both).await;
+    let expected = vec![(80, None), (443, Some(one.clone())), (8443, Some(another.clone()))];
+    assert_eq!(shown(&scene).await, expected);
+    // The first turns to one that is not there, the second to another that is.
+    let gone = "http://barbican/v1/containers/00000000-0000-4000-8000-000000000000";
+    let other = theirs(&scene).await;
+    let wrong = showing(&[(443, gone), (8443, &other)]);
+    scene.restarted();
+    scene.reach(&wrong).await;
+    assert_eq!(shown(&scene).await, [(80, None), (443, Some(one)), (8443, Some(other))]);
 }

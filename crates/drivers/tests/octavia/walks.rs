@@ -4,6 +4,8 @@
 
 mod cluster;
 mod events;
+mod limit;
+mod revivals;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +17,7 @@ use seaway_model::{
     Config, L4, Name,
     config::CloudDefaults,
     fact::{Held, Meta, Node, Service, ServiceKind, ServicePort, TargetPort},
+    load_balancer::Balance,
 };
 use seaway_openstack::{
     neutron::{FloatingIp, FloatingIpChange},
@@ -78,27 +81,8 @@ struct Walk {
 impl Walk {
     /// How many objects were deleted in the cloud.
     async fn run(seed: u64, given: Option<Vec<Event>>) -> usize {
-        let mut dice = Dice(seed);
-        let scene = Scene::of(Fake::start_here(), "demo", "amphora").await;
-        scene.fake.pace(Pace::Time(Duration::from_millis(700)));
-        let config = config(&scene, Setting::Usual);
-        let api = ApiServer::default();
-        api.set_nodes(nodes(&[11, 12]));
-        let events = 6 + dice.roll(14);
-        let mut walk = Walk {
-            dice,
-            scene,
-            api,
-            config,
-            controllers: [None, None],
-            leader: 0,
-            made: 0,
-            deletes: 0,
-            happened: Vec::new(),
-        };
-        for at in 0..2 {
-            walk.start(at).await;
-        }
+        let mut walk = Walk::begin(Dice(seed)).await;
+        let events = 6 + walk.dice.roll(14);
         if let Some(events) = given {
             for event in events {
                 walk.goes_on(event).await;
@@ -116,10 +100,40 @@ impl Walk {
         walk.ends().await
     }
 
+    /// Two controllers, of which one leads, at a cloud where nothing is.
+    async fn begin(dice: Dice) -> Walk {
+        let scene = Scene::of(Fake::start_here(), "demo", "amphora").await;
+        scene.fake.pace(Pace::Time(Duration::from_millis(700)));
+        let config = config(&scene, Setting::Usual);
+        let api = ApiServer::default();
+        api.set_nodes(nodes(&[11, 12]));
+        let mut walk = Walk {
+            dice,
+            scene,
+            api,
+            config,
+            controllers: [None, None],
+            leader: 0,
+            made: 0,
+            deletes: 0,
+            happened: Vec::new(),
+        };
+        for at in 0..2 {
+            walk.start(at).await;
+        }
+        walk
+    }
+
     async fn start(&mut self, at: usize) {
         let (auth, leads) = (self.scene.fake.auth_url(), at == self.leader);
         self.controllers[at] = None;
         self.controllers[at] = Some(Controller::start(&auth, &self.api, &self.config, leads));
+    }
+
+    async fn restart_both(&mut self) {
+        for at in 0..2 {
+            self.start(at).await;
+        }
     }
 
     /// One event, and a while after it that is long enough for some of what follows from it.
@@ -207,6 +221,7 @@ impl Walk {
                 });
             }
             Event::Foreign(foreign) => taken.extend(self.meddle(foreign).await),
+            Event::Revivals => self.scene.fake.revive_after(Some(Duration::from_secs(2))),
             Event::Time => {}
         }
         taken
@@ -403,6 +418,8 @@ fn config(scene: &Scene, setting: Setting) -> Config {
         Setting::Disabled => usual.enabled = false,
         Setting::Monitors => usual.monitor = true,
         Setting::InternalOnly => usual.internal = true,
+        Setting::Groups => usual.groups = true,
+        Setting::Method => usual.balance = Some(Balance::LeastConnections),
     }
     Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), ..Config::default() }
 }

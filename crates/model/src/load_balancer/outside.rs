@@ -1,7 +1,11 @@
 //! What a cloud is asked for beyond where a load balancer is, each group by itself.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use super::ListenerId;
 use crate::name::Name;
 
 /// Tags that a user asks for, of each kind of object.
@@ -47,12 +51,22 @@ pub struct CloudHeaders {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudProbe {
     pub kind: Option<ProbeKind>,
+    /// What the Service says of single ports.
+    pub kinds: BTreeMap<ListenerId, ProbeKind>,
     /// Of HTTP and HTTPS.
     pub path: Option<Name>,
     /// The same: `200`, `200,202` or `200-204`.
     pub codes: Option<Name>,
     /// The Service itself says so.
     pub is_own: bool,
+}
+
+impl CloudProbe {
+    /// Of a port, and whether its Service says so.
+    pub fn at(&self, id: ListenerId) -> Option<(ProbeKind, bool)> {
+        let of_port = self.kinds.get(&id).map(|it| (*it, true));
+        of_port.or_else(|| self.kind.map(|it| (it, self.is_own)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use seaway_model::{
     Name,
     config::{CloudPlace, FloatingSubnet},
     fact::Labels,
-    load_balancer::{CloudMemberTls, CloudProbe, CloudTags, CloudTimeouts},
+    load_balancer::{CloudMemberTls, CloudProbe, CloudTags, CloudTimeouts, ProbeKind},
 };
 
 use super::{OfPorts, Row, http::yes_or_no, octavia};
@@ -42,6 +42,8 @@ pub struct CloudWishes {
     pub monitor: Option<bool>,
     pub check: CheckTerms,
     pub probe: CloudProbe,
+    /// Kinds of probes of single ports.
+    pub probe_at: OfPorts<ProbeKind>,
     pub member_tls: CloudMemberTls,
     pub client_authority: Option<Name>,
     pub client_revoked: Option<Name>,
@@ -53,7 +55,7 @@ pub struct CloudWishes {
     pub nodes: Option<Vec<(Name, Option<Name>)>>,
     /// Told instead of any address.
     pub hostname: Option<Name>,
-    pub tls_container: Option<Name>,
+    pub tls_container: OfPorts<Name>,
     pub metrics: Option<u16>,
     pub rebuild: Option<bool>,
     pub tags: CloudTags,
@@ -169,8 +171,8 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[TLS_CONTAINER, theirs!("default-tls-container-ref")],
-        help: "the reference of a container or secret of Barbican: its certificate is shown, TLS ends here (clouds)",
-        set: |wishes, text| named(text).map(|it| wishes.cloud.tls_container = Some(it)),
+        help: "the reference of a container or secret of Barbican: its certificate is shown, TLS ends here; of single ports: 443:REFERENCE,8443:REFERENCE (clouds)",
+        set: |wishes, text| OfPorts::read(text, named).map(|it| wishes.cloud.tls_container = it),
     },
     Row {
         names: &["seaway.dev/metrics-port"],

@@ -11,6 +11,7 @@ use crate::quantity::{ids, list, pending_limit, probe_codes, probe_kind, probe_p
 
 pub(crate) const FORWARDED_PROTO: &str = "seaway.dev/x-forwarded-proto";
 pub(crate) const FORWARDED_PORT: &str = "seaway.dev/x-forwarded-port";
+pub(crate) const PROBE_KIND: &str = "seaway.dev/cloud-monitor-type";
 pub(crate) const CALLED: &str = "seaway.dev/load-balancer-name";
 pub(crate) const TLS_OTHERS: &str = "seaway.dev/tls-sni-containers";
 pub(crate) const CLIENT_AUTHORITY: &str = "seaway.dev/client-ca-container";
@@ -65,9 +66,13 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/cloud-monitor-type"],
-        help: "what members are probed by: HTTP, HTTPS, TLS-HELLO, TCP, UDP-CONNECT, PING or SCTP (clouds)",
-        set: |wishes, text| probe_kind(text).map(|it| wishes.cloud.probe.kind = Some(it)),
+        names: &[PROBE_KIND],
+        help: "what members are probed by: HTTP, HTTPS, TLS-HELLO, TCP, UDP-CONNECT, PING or SCTP; of single ports: 443:TLS-HELLO (clouds)",
+        set: |wishes, text| {
+            wishes.cloud.probe_at = OfPorts::read(text, probe_kind)?;
+            wishes.cloud.probe.kind = wishes.cloud.probe_at.others();
+            Ok(())
+        },
     },
     Row {
         names: &["seaway.dev/cloud-monitor-path"],

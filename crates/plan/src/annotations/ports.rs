@@ -17,7 +17,7 @@ impl<T> Default for OfPorts<T> {
     }
 }
 
-impl<T: Copy> OfPorts<T> {
+impl<T: Clone> OfPorts<T> {
     pub(crate) fn read(text: &str, one: impl Fn(&str) -> Result<T, String>) -> Result<OfPorts<T>, String> {
         let (mut others, mut said) = (None, Vec::<(TargetPort, T)>::new());
         let parts = list(text, |it| Ok(it.to_owned()))?;
@@ -25,7 +25,9 @@ impl<T: Copy> OfPorts<T> {
             return one(text).map(|it| OfPorts { said: Vec::new(), others: Some(it) });
         }
         for part in parts {
-            let Some((port, value)) = part.split_once(':') else {
+            // An address is of all ports.
+            let of_port = part.split_once(':').filter(|(_, rest)| !rest.starts_with("//"));
+            let Some((port, value)) = of_port else {
                 if others.replace(one(&part)?).is_some() {
                     return Err("it says two things of all ports".to_owned());
                 }
@@ -42,16 +44,20 @@ impl<T: Copy> OfPorts<T> {
 
     /// Of this port by itself.
     pub(crate) fn of(&self, port: &ServicePort) -> Option<T> {
-        self.said.iter().find(|(named, _)| is(named, port)).map(|(_, it)| *it)
+        self.said.iter().find(|(named, _)| is(named, port)).map(|(_, it)| it.clone())
     }
 
     /// Of this port, or of all that are not named.
     pub(crate) fn at(&self, port: &ServicePort) -> Option<T> {
-        self.of(port).or(self.others)
+        self.of(port).or_else(|| self.others())
     }
 
     pub(crate) fn others(&self) -> Option<T> {
-        self.others
+        self.others.clone()
+    }
+
+    pub(crate) fn says_nothing(&self) -> bool {
+        self.said.is_empty() && self.others.is_none()
     }
 
     /// Of single ports. What was said before counts more.
@@ -119,6 +125,11 @@ mod tests {
         for text in ["", "80:perhaps", "true,false", "80:true,80:false", "80:"] {
             assert!(OfPorts::read(text, yes_or_no).is_err(), "{text}");
         }
+        let read = OfPorts::read("https://a/1, tls:https://a/2", |it| Ok(it.to_owned())).expect("addresses");
+        assert_eq!(
+            (read.at(web).as_deref(), read.at(tls).as_deref()),
+            (Some("https://a/1"), Some("https://a/2"))
+        );
         let read = OfPorts::read("80:true,8080:true,dns:false", yes_or_no).expect("it is one");
         assert_eq!(read.unknown(service.ports.iter()), ["8080", "dns"]);
     }

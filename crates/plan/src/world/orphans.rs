@@ -8,7 +8,10 @@
 //! ```
 //! A finalizer holds every Service that has something in a cloud, so an ordinary deletion is seen, however long nobody ran.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use seaway_model::{
     Deletion, Dirt, Name, Owner, Problem, Reason, Time, Unit,
@@ -17,7 +20,7 @@ use seaway_model::{
     unit::{LbKey, Place},
 };
 
-use super::World;
+use super::{World, asked::used_ports};
 use crate::index::ServiceKey;
 
 /// What comes back in a cloud after it was deleted, comes within this.
@@ -38,7 +41,7 @@ pub(super) struct Deletions {
 }
 
 /// The same for what is the same: of an owner's name a cloud may tell the beginning only.
-fn identity(unit: &Unit) -> Option<Name> {
+pub(super) fn identity(unit: &Unit) -> Option<Name> {
     match unit {
         Unit::LoadBalancer(Place::Cloud { .. }, key) => match (key, uid(key.owner()?)?) {
             (LbKey::Second(_, family), uid) => Some(format!("{uid}/{}", family.as_str()).into()),
@@ -50,7 +53,7 @@ fn identity(unit: &Unit) -> Option<Name> {
     }
 }
 
-fn uid(owner: &Owner) -> Option<&Name> {
+pub(super) fn uid(owner: &Owner) -> Option<&Name> {
     match owner {
         Owner::Object { uid, .. } => Some(uid),
         Owner::Config(_) => None,
@@ -89,10 +92,10 @@ impl World {
         there.chain(wanted).filter(is_one).count()
     }
 
-    /// Whose deletions wait, for there were too many.
-    pub fn held_by_limit(&self) -> impl Iterator<Item = &Owner> {
+    /// Whose deletions wait, for there were too many, and what says so.
+    pub fn held_by_limit(&self) -> impl Iterator<Item = (&Owner, &Problem)> {
         let told = self.outcomes.values().flat_map(|it| &it.problems);
-        told.filter(|(_, it)| it.reason == Reason::DeletionLimit).map(|(owner, _)| owner)
+        told.filter(|(_, it)| it.reason == Reason::DeletionLimit).map(|(owner, it)| (owner, it))
     }
 
     /// Whether nobody is known to have asked for the end of what is at this Unit, which nobody wants.
@@ -154,7 +157,26 @@ impl World {
         }
     }
 
-    fn see_deletion(&mut self, of: Name) {
+    /// What is recorded of a Service beside its own deletion.
+    pub(super) fn recorded_of(&self, uid: &Name) -> BTreeSet<Name> {
+        let begin: Name = format!("{uid}/").into();
+        let from = self.deletions.seen.range(begin.clone()..).map(|(of, _)| of);
+        from.take_while(|it| it.starts_with(&*begin)).cloned().collect()
+    }
+
+    pub(super) fn is_recorded(&self, of: &Name) -> bool {
+        self.deletions.seen.contains_key(of)
+    }
+
+    pub(super) fn forget_deletion(&mut self, of: &Name) {
+        self.deletions.seen.remove(of);
+    }
+
+    pub(super) fn now(&self) -> Time {
+        Time(self.deletions.now)
+    }
+
+    pub(super) fn see_deletion(&mut self, of: Name) {
         let now = Time(self.deletions.now);
         let seen = &mut self.deletions.seen;
         seen.entry(of).or_insert(now);
@@ -188,6 +210,9 @@ impl World {
         if let Some(identity) = identity(unit).filter(|_| asked) {
             self.see_deletion(identity);
         }
+        if matches!(unit, Unit::SecurityGroup { .. }) {
+            self.note_group_given_up(unit, uid(owner));
+        }
         self.note_orphan(unit);
     }
 
@@ -207,6 +232,7 @@ impl World {
     pub(super) fn note_wanted(&mut self, unit: &Unit) {
         let Some(identity) = identity(unit) else { return };
         self.deletions.seen.remove(&identity);
+        self.note_group_wanted(&identity);
         if self.deletions.orphans.remove(&identity).is_some() {
             self.look_at_orphans();
         }
@@ -234,7 +260,11 @@ impl World {
     pub(super) fn recall_deletions(&mut self, deletions: Vec<Deletion>) {
         let services = self.index.services().map(|(_, it)| it);
         let living = services.filter(|it| it.kind == ServiceKind::LoadBalancer && !it.leaving);
-        let mut used: HashSet<Name> = living.map(|it| it.meta.uid.clone()).collect();
+        let its = |it: &Arc<Service>| {
+            let ports: Vec<Name> = used_ports(it).collect();
+            ports.into_iter().chain([it.meta.uid.clone()])
+        };
+        let mut used: HashSet<Name> = living.flat_map(its).collect();
         used.extend(self.unit_owners.keys().filter_map(identity));
         for Deletion { of, at } in deletions {
             if !used.contains(&of) && at.0 + KEPT > self.deletions.now {
@@ -284,6 +314,7 @@ impl World {
     pub(super) fn age_deletions(&mut self, now: Time) {
         self.deletions.now = now.0;
         self.deletions.seen.retain(|_, at| at.0 + KEPT > now.0);
+        self.age_changes(now);
     }
 
     pub(super) fn orphan_problems(&self) -> impl Iterator<Item = Problem> + '_ {

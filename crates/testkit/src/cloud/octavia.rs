@@ -15,6 +15,7 @@ mod pools;
 mod profiles;
 mod providers;
 mod quotas;
+mod revivals;
 mod rules;
 mod schema;
 mod settling;
@@ -31,6 +32,7 @@ use serde_json::json;
 pub(super) use self::schema::Kind;
 use self::{
     kinds::{BALANCER, LISTENER, MEMBER, MONITOR, POLICY, POOL, RULE},
+    revivals::Revivals,
     settling::Pending,
 };
 use super::{
@@ -126,6 +128,7 @@ pub(super) struct Octavia {
     quotas: BTreeMap<String, BTreeMap<String, i64>>,
     /// What goes on at which load balancer.
     pending: HashMap<String, Pending>,
+    revivals: Revivals,
     pub(super) pace: Pace,
     pub(super) default_provider: String,
     /// Of its API, the newest version `2.x`.
@@ -257,6 +260,11 @@ impl Octavia {
         row.set(attribute, status);
         row.set("updated_at", now);
         true
+    }
+
+    /// What has a monitor comes back so long after it was deleted.
+    pub(super) fn revive_after(&mut self, after: Option<std::time::Duration>) {
+        self.revivals.after = after;
     }
 
     /// False if there is no such kind.

@@ -70,6 +70,12 @@ impl Cloud {
         assert!(known, "there is no object {id}");
     }
 
+    /// A deleted load balancer, listener or pool that has a monitor is ACTIVE again so long after, once: a late status update
+    /// of OVN's provider. `None`: it stays away.
+    pub fn revive_after(&self, after: Option<std::time::Duration>) {
+        self.shared.locked().state.octavia.revive_after(after);
+    }
+
     /// # Panics
     /// If there is no such object.
     pub fn set_operating_status(&self, id: &str, status: &str) {

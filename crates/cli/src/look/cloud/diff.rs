@@ -108,7 +108,7 @@ impl Describe<octavia::Observed> for octavia::Step {
                 "floating_ip_address": wanted.requested,
                 "description": wanted.description,
             })),
-            Step::Move(_) | Step::Lead(_) => {
+            Step::Move(..) | Step::Lead(_) => {
                 let to = balancer.map_or(Value::Null, |it| json!(it.it.vip_port_id));
                 vec![FieldChange::new("port_id", Value::Null, to)]
             }
@@ -175,7 +175,7 @@ fn what(step: &octavia::Step, there: &octavia::Observed) -> (&'static str, Strin
         Step::RemoveMonitor(id) => (MONITOR, id.to_string(), Delete),
         Step::AddFloating(it) => (FLOATING, asked(it.requested), Associate),
         Step::Allocate(it) => (FLOATING, asked(it.requested), Create),
-        Step::Move(id) => (FLOATING, format!("the new one, instead of {id}"), Associate),
+        Step::Move(id, _) => (FLOATING, format!("the new one, instead of {id}"), Associate),
         Step::Lead(id) => (FLOATING, id.to_string(), Associate),
         Step::Describe(id, _) => (FLOATING, id.to_string(), Change),
         Step::TagFloating(_) => {

@@ -30,7 +30,7 @@ pub(in crate::octavia) async fn write(
             }
         },
         Step::Allocate(wish) => observed.stray = Some(obtain(cloud, wish, None, observed).await?),
-        Step::Move(from) => replace(cloud, from, step, observed).await?,
+        Step::Move(from, written) => replace(cloud, from, written.as_deref(), step, observed).await?,
         Step::Lead(id) => {
             let port = vip(observed)?;
             if is_led_elsewhere(cloud, id, Some(&port)).await? {
@@ -100,6 +100,7 @@ async fn remove(cloud: &Cloud, id: &Id<FloatingIp>, observed: &Observed) -> Resu
 async fn replace(
     cloud: &Cloud,
     from: &Id<FloatingIp>,
+    written: Option<&str>,
     step: &Step,
     observed: &mut Observed,
 ) -> Result<(), Error> {
@@ -111,13 +112,16 @@ async fn replace(
         return Err(led_elsewhere(&new, step));
     }
     if !is_led_elsewhere(cloud, from, Some(&port)).await? {
-        all.change(from, &detached()).await?;
+        let description = written.map_or(Edit::Leave, |it| it.to_owned().into());
+        all.change(from, &FloatingIpChange { description, ..detached() }).await?;
     }
     match all.change(&new, &led_to(port.clone())).await {
         Ok(it) => (observed.floating, observed.stray) = (Some(it), None),
         Err(error) => {
             // If that fails as well, the next look finds it by its description.
-            _ = all.change(from, &led_to(port)).await;
+            let before = observed.floating.as_ref().filter(|it| it.id == *from && written.is_some());
+            let description = before.map_or(Edit::Leave, |it| it.description.clone().into());
+            _ = all.change(from, &FloatingIpChange { description, ..led_to(port) }).await;
             return Err(error);
         }
     }

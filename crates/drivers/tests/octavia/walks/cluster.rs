@@ -2,7 +2,7 @@
 //! engine, the real plan and the real driver.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard,
@@ -34,6 +34,7 @@ use crate::scene::cluster;
 pub(super) const CLASS: &str = "seaway.dev/octavia";
 const CLOUD: &str = "openstack";
 const AUDIT: Duration = Duration::from_secs(300);
+const HOUR: Duration = Duration::from_secs(3_600);
 const WAKE: Duration = Duration::from_secs(2);
 
 /// The paused time of tokio, for the client and the driver.
@@ -70,7 +71,8 @@ struct Kept {
     services: BTreeMap<Name, Service>,
     nodes: BTreeMap<Name, Node>,
     deletions: Vec<Deletion>,
-    counted: BTreeSet<Unit>,
+    /// When each was counted.
+    counted: BTreeMap<String, Instant>,
     watches: Vec<mpsc::UnboundedSender<Change>>,
 }
 
@@ -176,12 +178,13 @@ impl Owners for ApiServer {
 }
 
 impl DeletionLimit for ApiServer {
-    fn count<'a>(&'a self, unit: &'a Unit, _: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
+    fn count<'a>(&'a self, what: &'a str, _: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
         let all = &mut self.kept().counted;
+        all.retain(|_, at| at.elapsed() < HOUR);
         let limit = deletion_limit(balancers, all.len());
-        let is_within = all.contains(unit) || all.len() < limit;
+        let is_within = all.contains_key(what) || all.len() < limit;
         if is_within {
-            all.insert(unit.clone());
+            all.entry(what.to_owned()).or_insert_with(Instant::now);
         }
         Box::pin(std::future::ready(Ok(if is_within { Counted::Within } else { Counted::Beyond { limit } })))
     }

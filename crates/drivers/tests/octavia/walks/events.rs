@@ -42,6 +42,8 @@ pub(super) enum Event {
     Clone(Vec<&'static str>),
     Trouble(&'static str, Trouble),
     Foreign(Foreign),
+    /// From now on what has a monitor comes back after it was deleted.
+    Revivals,
     Time,
 }
 
@@ -56,6 +58,10 @@ pub(super) enum Setting {
     Disabled,
     Monitors,
     InternalOnly,
+    /// `manage-security-groups=true`
+    Groups,
+    /// `lb-method=LEAST_CONNECTIONS`
+    Method,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +101,10 @@ impl Event {
             Setting::Disabled,
             Setting::Monitors,
             Setting::InternalOnly,
+            Setting::Groups,
+            Setting::Method,
         ];
-        match dice.roll(20) {
+        match dice.roll(21) {
             0..=3 => Event::Create(name, dice.some(&PORTS)),
             4 => Event::Delete(name),
             5 | 6 => Event::Ports(name, dice.some(&PORTS)),
@@ -118,6 +126,7 @@ impl Event {
                 Foreign::Renames,
                 Foreign::DetachesFloating,
             ])),
+            19 => Event::Revivals,
             _ => Event::Time,
         }
     }

@@ -109,6 +109,7 @@ impl State {
 
     /// Ends what has had its time. Called before each request.
     pub(in crate::cloud) fn settle(&mut self) {
+        self.revive();
         if self.octavia.pending.is_empty() {
             return;
         }
@@ -172,6 +173,7 @@ impl State {
                 continue;
             }
             if status == "PENDING_DELETE" {
+                self.octavia.note_end(kind, &id, self.now);
                 self.octavia.remove(kind, &id);
                 continue;
             }
@@ -207,6 +209,7 @@ impl State {
             self.drop_vip(&row);
         }
         self.octavia.pending.remove(id);
+        self.octavia.note_end(&BALANCER, id, self.now);
         self.octavia.remove(&BALANCER, id);
     }
 

@@ -1,0 +1,223 @@
+//! Listeners, security groups and whole load balancers that no Service asked to delete: some in an hour, and the rest waits.
+
+use std::time::Duration;
+
+use seaway_model::{Reason, config::CloudDefaults};
+use seaway_openstack::{
+    neutron::SecurityGroup,
+    octavia::{Member, Provisioning},
+    resource::Query,
+};
+use seaway_testkit::cloud::{Fault, Pace};
+
+use super::{Dice, Event, NAMES, PORTS, Walk, nodes};
+
+const A_WHILE: Duration = Duration::from_secs(100);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn furnished() -> Walk {
+    let mut walk = Walk::begin(Dice(1)).await;
+    for name in NAMES {
+        walk.happens(Event::Create(name, PORTS.to_vec())).await;
+    }
+    walk.passes(A_WHILE).await;
+    assert_eq!(walk.scene.listeners().await.len(), 9);
+    walk
+}
+
+impl Walk {
+    async fn all_have_one_port(&mut self) {
+        for name in NAMES {
+            // (Those that are not there stay so.)
+            self.happens(Event::Ports(name, vec![80])).await;
+        }
+    }
+
+    /// What is told of the limit.
+    async fn limited(&self) -> Vec<String> {
+        let leader = self.controllers[self.leader].as_ref().unwrap();
+        let all = leader.handle.ask(|world| world.problems()).await.unwrap();
+        all.into_iter().filter(|it| it.reason == Reason::DeletionLimit).map(|it| it.message).collect()
+    }
+
+    async fn configures(&mut self, change: impl FnOnce(&mut CloudDefaults)) {
+        let mut defaults = CloudDefaults::clone(&self.config.clouds[super::CLASS]);
+        change(&mut defaults);
+        self.config.clouds.insert(super::CLASS.into(), std::sync::Arc::new(defaults));
+        for it in self.controllers.iter().flatten() {
+            it.configure(&self.config).await;
+        }
+    }
+
+    async fn groups(&self) -> usize {
+        let all = self.scene.cloud.all::<SecurityGroup>().list::<SecurityGroup>(Query::all()).await.unwrap();
+        all.iter().filter(|it| it.description.contains("seaway.dev/group=")).count()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn listeners_of_ports_that_nobody_was_seen_to_take_away_go_a_few_in_an_hour() {
+    let mut walk = furnished().await;
+    // A copy of the cluster knows less than that, or a restored etcd does.
+    walk.controllers = [None, None];
+    walk.all_have_one_port().await;
+    walk.restart_both().await;
+    walk.happens(Event::Nodes(vec![11, 12, 13])).await;
+    walk.passes(Duration::from_secs(900)).await;
+    assert_eq!(walk.scene.listeners().await.len(), 6, "three of six went");
+    let told = walk.limited().await;
+    assert_eq!(told.len(), 3, "{told:?}");
+    let is_one =
+        |it: &String| it.starts_with("its listener ") && it.contains("/TCP is not deleted now: 3 objects");
+    assert!(told.iter().all(is_one), "{told:?}");
+    // Whatever waits, what is served follows.
+    for pool in walk.scene.pools().await {
+        let Some(listener) = pool.listeners.first() else { panic!("{pool:?} leads nowhere") };
+        let listener = walk.scene.listeners().await.into_iter().find(|it| it.id == listener.id).unwrap();
+        let members = walk.scene.cloud.within::<Member>(&pool.id);
+        let members = members.list::<Member>(Query::all()).await.unwrap().len();
+        assert!(listener.protocol_port != 80 || members == 3, "{members} at {}", listener.protocol_port);
+    }
+    walk.passes(HOUR).await;
+    assert_eq!(walk.scene.listeners().await.len(), 3, "and the others in the next one");
+    assert_eq!(walk.limited().await, [""; 0]);
+    walk.ends().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ports_that_were_seen_to_be_taken_away_go_at_once_also_after_a_restart() {
+    for dies in [false, true] {
+        let mut walk = furnished().await;
+        let fault = || Fault::on("DELETE */lbaas/*").always().status(500);
+        if dies {
+            walk.scene.fake.fail(fault());
+        }
+        walk.all_have_one_port().await;
+        walk.passes(Duration::from_secs(20)).await;
+        if dies {
+            assert_eq!(walk.scene.listeners().await.len(), 9);
+            walk.scene.fake.heal();
+            walk.restart_both().await;
+        }
+        walk.passes(A_WHILE).await;
+        assert_eq!(walk.scene.listeners().await.len(), 3, "dies: {dies}");
+        assert_eq!(walk.limited().await, [""; 0]);
+        walk.ends().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_a_setting_takes_away_waits_as_well_and_one_of_deleted_services_does_not() {
+    for deleted in [false, true] {
+        let mut walk = furnished().await;
+        walk.configures(|it| it.groups = true).await;
+        walk.passes(A_WHILE).await;
+        assert_eq!(walk.groups().await, 1);
+        walk.controllers = [None, None];
+        walk.all_have_one_port().await;
+        walk.restart_both().await;
+        walk.passes(A_WHILE).await;
+        assert_eq!(walk.scene.listeners().await.len(), 6, "the limit is reached");
+        match deleted {
+            true => {
+                for name in NAMES {
+                    walk.happens(Event::Delete(name)).await;
+                }
+                walk.passes(A_WHILE).await;
+                assert_eq!((walk.groups().await, walk.scene.balancers().await.len()), (0, 0));
+                assert!(walk.api.services().is_empty());
+            }
+            false => {
+                walk.configures(|it| it.groups = false).await;
+                walk.passes(A_WHILE).await;
+                assert_eq!(walk.groups().await, 1);
+                let told = walk.limited().await;
+                assert!(
+                    told.iter().any(|it| it.starts_with("its security group is not deleted now")),
+                    "{told:?}"
+                );
+                walk.passes(HOUR).await;
+                assert_eq!(walk.groups().await, 0, "as the hour passes");
+            }
+        }
+        walk.ends().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_are_not_counted() {
+    let mut walk = furnished().await;
+    walk.happens(Event::Nodes(vec![13])).await;
+    walk.passes(A_WHILE).await;
+    assert_eq!(walk.limited().await, [""; 0]);
+    assert_eq!(walk.api.nodes(), nodes(&[13]));
+    walk.ends().await;
+}
+
+/// A load balancer of `wiki` that is never ready, and another beside it that serves. `spent`: no more may go in this hour.
+async fn one_beside_a_stuck_one(spent: bool) -> (Walk, String) {
+    let mut walk = Walk::begin(Dice(1)).await;
+    for name in ["shop", "mail"] {
+        walk.happens(Event::Create(name, PORTS.to_vec())).await;
+    }
+    walk.configures(|it| (it.pending.rebuild, it.pending.limit) = (true, Some(Duration::from_secs(300))))
+        .await;
+    walk.passes(A_WHILE).await;
+    if spent {
+        walk.controllers = [None, None];
+        walk.all_have_one_port().await;
+        walk.restart_both().await;
+        walk.passes(A_WHILE).await;
+        assert_eq!((walk.scene.listeners().await.len(), walk.limited().await.len()), (3, 1));
+    }
+    walk.scene.fake.pace(Pace::Never);
+    walk.happens(Event::Create("wiki", vec![80])).await;
+    walk.passes(Duration::from_secs(20)).await;
+    let others: Vec<_> = walk.scene.balancers().await;
+    let stuck = others.into_iter().find(|it| it.provisioning_status == Provisioning::PendingCreate).unwrap();
+    walk.scene.fake.pace(Pace::Time(Duration::from_millis(700)));
+    walk.passes(Duration::from_secs(600)).await;
+    assert_eq!(walk.scene.balancers().await.len(), 4, "another was made beside it");
+    (walk, stuck.id.to_string())
+}
+
+/// The Service chose that another is made: what never served is not counted, by who knows that it never did.
+#[tokio::test(start_paused = true)]
+async fn one_that_was_given_up_goes_though_the_limit_is_reached_and_waits_if_nobody_knows_what_it_was() {
+    for dies in [false, true] {
+        let (mut walk, stuck) = one_beside_a_stuck_one(true).await;
+        if dies {
+            walk.restart_both().await;
+            walk.passes(A_WHILE).await;
+        }
+        walk.scene.fake.set_provisioning_status(&stuck, "ACTIVE");
+        walk.passes(Duration::from_secs(700)).await;
+        let is_there = walk.scene.balancers().await.iter().any(|it| it.id.as_str() == stuck);
+        let told = walk.limited().await;
+        let waits = told
+            .iter()
+            .any(|it| it.starts_with(&format!("its second load balancer {stuck} is not deleted now")));
+        assert_eq!((is_there, waits), (dies, dies), "{told:?}");
+        walk.passes(HOUR).await;
+        assert_eq!(walk.scene.balancers().await.len(), 3);
+        walk.ends().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_service_may_be_deleted_meanwhile_and_goes_once_octavia_lets_both_go() {
+    for dies in [false, true] {
+        let (mut walk, stuck) = one_beside_a_stuck_one(false).await;
+        walk.happens(Event::Delete("wiki")).await;
+        if dies {
+            walk.restart_both().await;
+        }
+        walk.passes(A_WHILE).await;
+        assert!(walk.api.service("wiki").is_some(), "dies: {dies}: it is held while something is there");
+        walk.scene.fake.set_provisioning_status(&stuck, "ERROR");
+        walk.passes(Duration::from_secs(700)).await;
+        assert_eq!(walk.scene.balancers().await.len(), 2, "dies: {dies}");
+        assert!(walk.api.service("wiki").is_none());
+        walk.ends().await;
+    }
+}

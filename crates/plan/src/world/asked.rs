@@ -1,0 +1,147 @@
+//! What the changes of a Service asked to be deleted, of what a cloud has for it. All else that steps delete is counted by the
+//! deletion limit.
+//!
+//! ```text
+//!     a port is taken out of a Service     ─► its listener, with the pool: recorded as deletions are (24 hours, in storage too)
+//!     any other change of what it asks for ─► a floating IP, a rebuild: for an hour, in this process
+//!     the deletion of a Service            ─► the security group that only it used
+//! ```
+
+use std::collections::{BTreeSet, HashMap};
+
+use seaway_model::{
+    ListenerId, Name, Time, Unit,
+    fact::{Held, Meta, Service},
+    unit::Place,
+};
+
+use super::{
+    World,
+    orphans::{identity, uid},
+};
+use crate::index::ServiceKey;
+
+/// So long after a change of a Service what follows from it may be deleted.
+const HOUR: u64 = 3_600 * 1_000;
+
+/// What of a Unit its Service's changes asked to be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AskedFor {
+    uid: Name,
+    /// As they are recorded.
+    listeners: BTreeSet<Name>,
+    others: bool,
+}
+
+impl AskedFor {
+    /// A port that the Service does not have any more.
+    pub fn listener(&self, id: ListenerId) -> bool {
+        self.listeners.contains(&of_port(&self.uid, id))
+    }
+
+    /// Anything else.
+    pub fn others(&self) -> bool {
+        self.others
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Changes {
+    /// When each changed otherwise than in its ports, by its uid.
+    changed: HashMap<Name, Time>,
+    /// Groups that the deletion or the change of a Service left without any.
+    groups: BTreeSet<Name>,
+}
+
+/// As the deletion of a listener is recorded.
+fn of_port(uid: &Name, id: ListenerId) -> Name {
+    format!("{uid}/listener/{id}").into()
+}
+
+/// As deletions of listeners would be recorded that this Service uses.
+pub(super) fn used_ports(service: &Service) -> impl Iterator<Item = Name> + '_ {
+    ports(service).into_iter().map(|it| of_port(&service.meta.uid, it))
+}
+
+fn ports(service: &Service) -> BTreeSet<ListenerId> {
+    service.ports.iter().map(|it| ListenerId { l4: it.protocol, port: it.port }).collect()
+}
+
+/// What it asks for beside its ports; not what controllers write.
+fn wish(service: &Service) -> Service {
+    let annotations = service.meta.annotations.iter().filter(|(key, _)| !is_written_by_us(key));
+    let annotations = annotations.map(|(key, value)| (key.clone(), value.clone())).collect();
+    Service {
+        meta: Meta { annotations, ..service.meta.clone() },
+        ports: Vec::new(),
+        leaving: false,
+        held: Held::No,
+        published: Vec::new(),
+        published_by_us: false,
+        other_write: None,
+        ..service.clone()
+    }
+}
+
+fn is_written_by_us(annotation: &str) -> bool {
+    matches!(
+        annotation,
+        "loadbalancer.openstack.org/load-balancer-address" | "loadbalancer.openstack.org/load-balancer-id"
+    )
+}
+
+impl World {
+    /// What of this Unit the changes of its Service asked to be deleted.
+    pub fn asked_for(&self, unit: &Unit) -> AskedFor {
+        match unit {
+            Unit::LoadBalancer(Place::Cloud { .. }, key) => {
+                let Some(uid) = key.owner().and_then(uid) else { return AskedFor::default() };
+                let all = self.recorded_of(uid);
+                AskedFor { uid: uid.clone(), listeners: all, others: self.changes.changed.contains_key(uid) }
+            }
+            Unit::SecurityGroup { .. } => {
+                let is_noted = identity(unit).is_some_and(|it| self.changes.groups.contains(&it));
+                AskedFor { others: is_noted || self.holds.awaits(unit), ..AskedFor::default() }
+            }
+            _ => AskedFor::default(),
+        }
+    }
+
+    /// What a Service says, before it is kept.
+    pub(super) fn note_change(&mut self, service: &Service) {
+        if self.config.clouds.is_empty() {
+            return;
+        }
+        let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+        let now = ports(service);
+        let its = &service.meta.uid;
+        for id in &now {
+            self.forget_deletion(&of_port(its, *id));
+        }
+        let before = self.index.service(&key).filter(|it| it.meta.uid == *its).cloned();
+        let Some(before) = before else { return };
+        for id in ports(&before).difference(&now) {
+            self.see_deletion(of_port(its, *id));
+        }
+        if wish(&before) != wish(service) {
+            self.changes.changed.insert(its.clone(), self.now());
+        }
+    }
+
+    /// The last Service that used this group gave it up: because it was deleted, or changed.
+    pub(super) fn note_group_given_up(&mut self, group: &Unit, by: Option<&Name>) {
+        let is_asked = by.is_some_and(|it| self.is_recorded(it) || self.changes.changed.contains_key(it));
+        let is_last = !self.unit_owners.contains_key(group);
+        if let Some(identity) = identity(group).filter(|_| is_asked && is_last) {
+            self.changes.groups.insert(identity);
+        }
+    }
+
+    pub(super) fn note_group_wanted(&mut self, identity: &Name) {
+        self.changes.groups.remove(identity);
+    }
+
+    pub(super) fn age_changes(&mut self, now: Time) {
+        self.changes.changed.retain(|_, at| at.0 + HOUR > now.0);
+    }
+}
