@@ -184,12 +184,13 @@ impl View<'_> {
                 missing.iter().map(|family| from(pool, *family)).collect::<Option<Vec<_>>>()
             {
                 places.extend(found);
-                return Some(self.granted(claim, families, places, lacking));
+                let fits = self.are_within_limit(claim, &places);
+                return fits.then(|| self.granted(claim, families, places, lacking));
             }
         }
         let any = |family: &Family| pools.iter().find_map(|pool| from(pool, *family));
         places.extend(missing.iter().map(any).collect::<Option<Vec<_>>>()?);
-        Some(self.granted(claim, families, places, lacking))
+        self.are_within_limit(claim, &places).then(|| self.granted(claim, families, places, lacking))
     }
 
     /// One address of one pool, if it has one for this claim.
@@ -209,18 +210,25 @@ impl View<'_> {
             .or_else(|| shared().skip(SHARED_TRIED).find(may_share))
     }
 
-    /// Whether its namespace may have this address, beside those that it has. What another controller published for the owner
-    /// is not a new one.
+    /// Whether its namespace may have this address, beside those that it has.
     fn is_within_limit(&self, claim: &Claim, ip: IpAddr) -> bool {
-        !self.is_full(claim)
-            || self.holdings.is_of_namespace(ip, &claim.namespace)
-            || self.reserved.of(&claim.owner).contains(&ip)
+        !self.is_new(claim, ip) || self.has_room(claim, 1)
     }
 
-    /// Whether its namespace has all the addresses that it may have.
-    pub(super) fn is_full(&self, claim: &Claim) -> bool {
+    fn are_within_limit(&self, claim: &Claim, places: &Places) -> bool {
+        let new = places.values().filter(|(ip, _)| self.is_new(claim, *ip)).count();
+        new == 0 || self.has_room(claim, new)
+    }
+
+    /// What another controller published for the owner is not a new one.
+    fn is_new(&self, claim: &Claim, ip: IpAddr) -> bool {
+        !self.holdings.is_of_namespace(ip, &claim.namespace) && !self.reserved.of(&claim.owner).contains(&ip)
+    }
+
+    /// Whether its namespace may have so many more addresses.
+    pub(super) fn has_room(&self, claim: &Claim, more: usize) -> bool {
         let most = self.rules.per_namespace;
-        most.is_some_and(|most| self.holdings.of_namespace(&claim.namespace) >= most as usize)
+        most.is_none_or(|most| self.holdings.of_namespace(&claim.namespace) + more <= most as usize)
     }
 
     fn may_take(&self, ip: IpAddr, claim: &Claim) -> bool {

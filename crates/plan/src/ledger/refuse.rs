@@ -33,7 +33,8 @@ impl View<'_> {
                 self.refuse_requested(claim, *ip, candidates, &mut decision);
             }
         }
-        if decision.problems.is_empty() && self.is_full(claim) {
+        let least = wish.0.iter().map(Vec::len).min().unwrap_or(1);
+        if decision.problems.is_empty() && !self.has_room(claim, least.saturating_sub(kept.len()).max(1)) {
             decision.problems.push(self.full(claim));
             decision.waits = Waits::for_any(claim);
             return decision;

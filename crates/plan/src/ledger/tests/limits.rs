@@ -66,3 +66,19 @@ fn what_another_controller_published_is_no_new_address() {
     ledger.reserve(&owner("theirs"), vec![ip("10.0.0.7")]);
     assert_eq!(ledger.ask(claim("theirs")), "10.0.0.7");
 }
+
+#[test]
+fn a_service_that_wants_two_addresses_needs_room_for_both() {
+    let two_families = || {
+        let mut ledger = settled(&[pool("p", &["10.0.0.0/28", "fd00::/124"])]);
+        limit(&mut ledger, 2);
+        assert_eq!(ledger.ask(claim("a")), "10.0.0.0");
+        ledger
+    };
+    let mut ledger = two_families();
+    assert_eq!(ledger.ask(dual("both", FamilyPolicy::Require, V4)), "LimitReached");
+    let mut ledger = two_families();
+    assert_eq!(ledger.ask(dual("either", FamilyPolicy::Prefer, V4)), "10.0.0.1");
+    limit(&mut ledger, 3);
+    assert_eq!(ledger.has("either"), ["10.0.0.1", "fd00::"]);
+}
