@@ -312,8 +312,10 @@ impl Folder {
             };
             if self.last_good.is_some() && !document.found.is_empty() {
                 let start = (piece.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-                let end = piece.len().saturating_add(start);
-                good.push(Good { text: start..end, document: document.clone() });
+                good.push(Good {
+                    text: start..start.saturating_add(piece.len()),
+                    document: document.clone(),
+                });
             }
             file.documents.push(Placed { line, hash, document });
         }
