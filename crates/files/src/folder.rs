@@ -311,9 +311,7 @@ impl Folder {
                 None => Arc::new(Document::read(piece, Some(hash))),
             };
             if self.last_good.is_some() && !document.found.is_empty() {
-                let start = (piece.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-                let end = piece.len().saturating_add(start);
-                good.push(Good { text: start..end, document: document.clone() });
+                good.push(Good::of(text, piece, &document));
             }
             file.documents.push(Placed { line, hash, document });
         }

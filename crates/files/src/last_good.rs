@@ -70,6 +70,14 @@ pub(crate) struct Good {
     pub(crate) document: Arc<Document>,
 }
 
+impl Good {
+    /// `piece` is a part of `text`.
+    pub(crate) fn of(text: &str, piece: &str, document: &Arc<Document>) -> Good {
+        let start = (piece.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+        Good { text: start..start.saturating_add(piece.len()), document: document.clone() }
+    }
+}
+
 #[derive(Clone)]
 struct Shelves {
     plain: PathBuf,
