@@ -13,6 +13,7 @@ mod groups;
 mod hosts;
 mod late;
 mod orphans;
+mod outcomes;
 mod own_listeners;
 mod owners;
 mod released;
@@ -31,7 +32,7 @@ use std::{
 
 use seaway_model::{
     Address, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, Name, ObjectRef, Outcome, Owner, Pool,
-    PoolId, Problem, Unit, fact::FactRef, outcome::UnitState, unit::Place,
+    PoolId, Problem, Unit, fact::FactRef, unit::Place,
 };
 
 use self::{
@@ -451,45 +452,6 @@ impl World {
         if before.as_ref() != self.reported.get(&object) {
             for owner in self.owners_of(&object) {
                 self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
-            }
-        }
-    }
-
-    /// What became of a Unit.
-    fn conclude(&mut self, outcome: Outcome) {
-        for fact in &outcome.facts {
-            self.put_written(fact);
-        }
-        let unit = outcome.unit.clone();
-        if let (Unit::Address(ip), UnitState::Absent) = (&unit, &outcome.state) {
-            self.remove_address(*ip);
-        }
-        if let Unit::Address(ip) = &unit {
-            self.arrived(*ip, &outcome.state);
-        }
-        if outcome.state == UnitState::Absent {
-            self.went(&unit);
-        }
-        self.note_foreign(&outcome);
-        self.failures +=
-            u64::from(matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix));
-        let before = match outcome.state {
-            UnitState::Absent => self.outcomes.remove(&unit),
-            _ => self.outcomes.insert(unit.clone(), outcome),
-        };
-        let now = self.outcomes.get(&unit);
-        self.freed.serve(before.as_ref(), now);
-        let told =
-            |it: Option<&Outcome>| it.map(|it| (it.state.clone(), it.problems.clone(), it.serving.clone()));
-        if !matches!(unit, Unit::Status(_)) && told(before.as_ref()) != told(now) {
-            let mut concerned = self.unit_owners.get(&unit).cloned().unwrap_or_default();
-            concerned.extend(
-                before.iter().chain(now).flat_map(|it| it.problems.iter().map(|(owner, _)| owner.clone())),
-            );
-            concerned.retain(|owner| self.owners.contains_key(owner));
-            self.dirt.extend(concerned.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
-            if self.door.units.contains(&unit) {
-                self.tell_guests();
             }
         }
     }

@@ -1,0 +1,46 @@
+//! What became of Units, and who is to be told.
+
+use seaway_model::{Dirt, Outcome, Unit, outcome::UnitState};
+
+use super::World;
+
+impl World {
+    /// What became of a Unit.
+    pub(super) fn conclude(&mut self, outcome: Outcome) {
+        for fact in &outcome.facts {
+            self.put_written(fact);
+        }
+        let unit = outcome.unit.clone();
+        if let (Unit::Address(ip), UnitState::Absent) = (&unit, &outcome.state) {
+            self.remove_address(*ip);
+        }
+        if let Unit::Address(ip) = &unit {
+            self.arrived(*ip, &outcome.state);
+        }
+        if outcome.state == UnitState::Absent {
+            self.went(&unit);
+        }
+        self.note_foreign(&outcome);
+        self.failures +=
+            u64::from(matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix));
+        let before = match outcome.state {
+            UnitState::Absent => self.outcomes.remove(&unit),
+            _ => self.outcomes.insert(unit.clone(), outcome),
+        };
+        let now = self.outcomes.get(&unit);
+        self.freed.serve(before.as_ref(), now);
+        let told =
+            |it: Option<&Outcome>| it.map(|it| (it.state.clone(), it.problems.clone(), it.serving.clone()));
+        if !matches!(unit, Unit::Status(_)) && told(before.as_ref()) != told(now) {
+            let mut concerned = self.unit_owners.get(&unit).cloned().unwrap_or_default();
+            concerned.extend(
+                before.iter().chain(now).flat_map(|it| it.problems.iter().map(|(owner, _)| owner.clone())),
+            );
+            concerned.retain(|owner| self.owners.contains_key(owner));
+            self.dirt.extend(concerned.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
+            if self.door.units.contains(&unit) {
+                self.tell_guests();
+            }
+        }
+    }
+}
