@@ -70,7 +70,7 @@ impl Session {
     /// Whether it is time for another, before the last moment: a tenth of its life, and at most five minutes, ahead.
     pub(crate) fn ageing(&self, now: Instant) -> bool {
         self.life.is_some_and(|life| {
-            let ahead = (life / 10).min(Duration::from_secs(300));
+            let ahead = life.checked_div(10).unwrap_or_default().min(Duration::from_secs(300));
             now.saturating_duration_since(self.made) >= life.saturating_sub(ahead)
         })
     }

@@ -230,7 +230,7 @@ fn judge_quota(what: &str, limit: u64, left: u64, findings: &mut Vec<Finding>) {
     if left == 0 {
         findings.push(missing(format!("all {limit} {what} of the quota are used"), fix));
     } else if left.saturating_mul(NEARLY) <= limit {
-        findings.push(warning(format!("{} of {limit} {what} are used", limit - left), fix));
+        findings.push(warning(format!("{} of {limit} {what} are used", limit.saturating_sub(left)), fix));
     }
 }
 
