@@ -72,7 +72,7 @@ pub(crate) fn last_lines(text: &str, most: usize) -> String {
     lines[lines.len().saturating_sub(most)..].join("\n")
 }
 
-/// `skipped TEST: REASON` or `unsteady TEST: REASON`, which `testkit` writes to the standard error: a test once each.
+/// `skipped TEST: REASON`, which `testkit` writes to the standard error: a test once each.
 pub(crate) fn reported(word: &str, errors: &str) -> Vec<(String, String)> {
     let of = |line: &str| {
         let (test, why) = line.strip_prefix(word)?.strip_prefix(' ')?.split_once(": ")?;

@@ -120,12 +120,6 @@ impl Tier<'_> {
         for (test, why) in &skipped {
             report::keep(self.options, "skipped", &format!("{label}: {test}: {why}\n"))?;
         }
-        for (test, why) in libtest::reported("unsteady", &run.errors) {
-            counts.unsteady += 1;
-            let name = format!("{label}: {test}");
-            crate::unsteady::note(self.options, &name, "by its own report")?;
-            report::keep(self.options, "unsteady", &format!("\n--- {name}\n{why}\n"))?;
-        }
         for outcome in &run.outcomes {
             report::keep(
                 self.options,

@@ -23,6 +23,9 @@
 //! States that a client watches (`until /listener/provisioning_status ACTIVE`, `until gone`) are told as `PENDING_CREATE? ACTIVE`:
 //! whoever looks seldom may miss all but the last, but nobody sees others, nor in another order. Lists whose order is not
 //! promised are told in an order of their own.
+//!
+//! No script is played again because it differed. Some states come late with the real cloud (`compare::LATE` says which, and why):
+//! a `GET` that differs in nothing else is repeated until it is what was recorded, and what it was before is printed.
 
 #![allow(dead_code, reason = "the program that plays to the real cloud also writes scripts, and cleans up")]
 

@@ -12,7 +12,7 @@
 //!   faults       what a test may have happen to a request of HTTP, before the cloud and before Kubernetes
 //!   mutate       seeds and seeded mutations for the fuzz targets
 //!   properties   how many cases a property is tried with
-//!   skip         a test that this machine cannot run, or that was unsteady
+//!   skip         a test that this machine cannot run, and what became of a rig
 //! ```
 //!
 //! Used by tests only; nothing that ships depends on it.
@@ -38,6 +38,4 @@ pub mod told;
 #[cfg(feature = "topology")]
 pub mod topology;
 
-#[cfg(feature = "kubernetes")]
-pub(crate) use skip::rig;
-pub use skip::{skip, unsteady};
+pub use skip::{rig, skip};

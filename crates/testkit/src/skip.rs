@@ -1,4 +1,4 @@
-//! What a test reports beside passing and failing: that this machine cannot run it, or that it was unsteady.
+//! What a test reports beside passing and failing: that this machine cannot run it, and what became of its rig.
 
 use std::{io::Write, thread};
 
@@ -12,15 +12,8 @@ pub fn skip(variable: Option<&str>, why: &str) {
     report("skipped", why);
 }
 
-/// Reports that the test that runs in this thread passes although something went wrong once: it is printed at the end
-/// of the run, and noted in unsteady.toml.
-pub fn unsteady(why: &str) {
-    report("unsteady", why);
-}
-
-/// Reports what became of a rig: how long one took to start, or why one was thrown away.
-#[cfg(feature = "kubernetes")]
-pub(crate) fn rig(name: &str, what: &str) {
+/// Reports what became of a rig: how long one took to start, why one was thrown away, what is known to differ in it.
+pub fn rig(name: &str, what: &str) {
     let _ = writeln!(std::io::stderr(), "rig {name}: {}", what.replace('\n', " "));
 }
 

@@ -10,6 +10,7 @@ use seaway_openstack::{
 use serde_json::Value;
 
 use super::{
+    compare,
     script::{Action, Part, Script, Step},
     scripts,
     stage::Stage,
@@ -66,15 +67,31 @@ impl Play<'_> {
             }
             Action::Ready(id) => self.ready(&self.filled(id)).await,
             Action::Request { .. } if step.until.is_some() => self.watch(step).await,
-            Action::Request { method, service, .. } => {
-                let got = self.send(step).await?;
-                for (name, place) in &step.keeps {
-                    let value =
-                        got.at(place).with_context(|| format!("nothing to keep at {place}: {}", got.body))?;
-                    self.kept.insert(name.clone(), value);
-                }
-                self.tell(step, method, service, &got)
+            Action::Request { .. } => self.request(step).await,
+        }
+    }
+
+    /// What comes back. A look at a state that the cloud writes late is repeated until it is what was recorded; nothing that
+    /// changes anything is ever sent twice.
+    async fn request(&mut self, step: &Step) -> Result<Vec<String>> {
+        let Action::Request { method, service, .. } = &step.action else { bail!("no request") };
+        let begun = Instant::now();
+        let mut is_told = false;
+        loop {
+            let got = self.send(step).await?;
+            for (name, place) in &step.keeps {
+                let value =
+                    got.at(place).with_context(|| format!("nothing to keep at {place}: {}", got.body))?;
+                self.kept.insert(name.clone(), value);
             }
+            let lines = self.tell(step, method, service, &got)?;
+            let late = compare::late(&step.recorded, &lines).filter(|_| method == "GET");
+            let Some(late) = late.filter(|_| begun.elapsed() < self.stage.patience) else { return Ok(lines) };
+            if !is_told {
+                self.stage.late.push(format!("{}: {late}", step.sent.join(" ")));
+                is_told = true;
+            }
+            tokio::time::sleep(self.stage.pause).await;
         }
     }
 
@@ -108,9 +125,11 @@ impl Play<'_> {
         }
     }
 
-    /// A load balancer may be ready a moment before all that is below it.
+    /// A load balancer may be ready a moment before all that is below it, and an agent may report the end of a change twice:
+    /// nothing is pending, and all of it stays as it is.
     async fn ready(&self, id: &str) -> Result<Vec<String>> {
         let begun = Instant::now();
+        let (mut last, mut since) = (String::new(), begun);
         loop {
             let mut seen = self.look(&format!("/lbaas/loadbalancers/{id}")).await?;
             if !seen.contains("PENDING") {
@@ -123,7 +142,10 @@ impl Play<'_> {
                     seen += &self.look(&format!("/lbaas/pools/{id}/members")).await?;
                 }
             }
-            if !seen.contains("PENDING") {
+            if seen != last {
+                (last, since) = (seen.clone(), Instant::now());
+            }
+            if !seen.contains("PENDING") && since.elapsed() >= self.stage.rest {
                 return Ok(vec!["ready".to_owned()]);
             }
             ensure!(begun.elapsed() < PATIENCE, "in vain: {seen}");

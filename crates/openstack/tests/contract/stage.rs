@@ -27,6 +27,12 @@ pub(crate) struct Stage {
     pub(crate) operator: Box<dyn Operator>,
     /// Between two looks at something that changes.
     pub(crate) pause: Duration,
+    /// For states that come late: none with a cloud that has no agents.
+    pub(crate) patience: Duration,
+    /// For how long what is ready stays as it is.
+    pub(crate) rest: Duration,
+    /// What came late.
+    pub(crate) late: Vec<String>,
 }
 
 /// What no API can do, and an operator can.
@@ -61,6 +67,9 @@ impl Stage {
             known: BTreeMap::new(),
             operator,
             pause,
+            patience: Duration::ZERO,
+            rest: Duration::ZERO,
+            late: Vec::new(),
         };
         let token = stage.sign_in(auth_url, "admin", "admin", "adminpw").await?;
         for service in token["catalog"].as_array().context("a catalog")? {
