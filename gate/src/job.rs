@@ -102,6 +102,8 @@ impl Job {
         command.args(["-Z", "unstable-options", "--report-time"]).args(arguments);
         if let Some(threads) = threads {
             command.args(["--test-threads", &threads.to_string()]);
+            // A test that keeps something for each of them reads it.
+            command.env("RUST_TEST_THREADS", threads.to_string());
         }
         command
             .current_dir(&program.folder)
