@@ -76,7 +76,6 @@ impl Play<'_> {
     async fn request(&mut self, step: &Step) -> Result<Vec<String>> {
         let Action::Request { method, service, .. } = &step.action else { bail!("no request") };
         let begun = Instant::now();
-        let mut is_told = false;
         loop {
             let got = self.send(step).await?;
             for (name, place) in &step.keeps {
@@ -87,10 +86,7 @@ impl Play<'_> {
             let lines = self.tell(step, method, service, &got)?;
             let late = compare::late(&step.recorded, &lines).filter(|_| method == "GET");
             let Some(late) = late.filter(|_| begun.elapsed() < self.stage.patience) else { return Ok(lines) };
-            if !is_told {
-                self.stage.late.push(format!("{}: {late}", step.sent.join(" ")));
-                is_told = true;
-            }
+            self.stage.differs(step, &late);
             tokio::time::sleep(self.stage.pause).await;
         }
     }
@@ -112,7 +108,10 @@ impl Play<'_> {
         loop {
             let got = self.send(step).await?;
             let state = got.at(place).unwrap_or_else(|| got.status.to_string());
-            if seen.last() != Some(&state) {
+            let passing = compare::passing(&state, wanted).filter(|_| !self.stage.patience.is_zero());
+            if let Some(why) = passing {
+                self.stage.differs(step, &format!("{state} on the way to {wanted}: {why}"));
+            } else if seen.last() != Some(&state) {
                 seen.push(state.clone());
             }
             if state == *wanted {
