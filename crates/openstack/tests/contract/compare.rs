@@ -14,6 +14,9 @@ const LATE: [(&str, &str); 4] = [
     ("status", "an agent binds a port, or starts a server, after the change has ended"),
     ("updated_at", "it is written with the states above"),
 ];
+/// Known difference of what a change answers.
+pub(crate) const ENDED: &str = "provisioning_status is ACTIVE already: `ovn` may end a change before its answer is read from the database";
+
 /// Known differences: states that pass by on the way to another, though they lead elsewhere.
 const PASSING: [(&str, &str, &str); 1] =
     [("ACTIVE", "404", "what `ovn` deletes shows as ACTIVE for a moment")];
@@ -64,11 +67,24 @@ pub(crate) fn passing(state: &str, wanted: &str) -> Option<&'static str> {
     PASSING.iter().find(|(passes, to, _)| (*passes, *to) == (state, wanted)).map(|(.., why)| *why)
 }
 
+/// Whether an answer differs in this alone, that what was pending in the recorded one has ended.
+pub(crate) fn has_ended(recorded: &[String], told: &[String]) -> bool {
+    const FIELD: &str = "provisioning_status";
+    let (recorded, told) = (bare(recorded), bare(told));
+    let is_so = |(was, is): (&str, &str)| was == is || was.starts_with("\"PENDING_") && is == "\"ACTIVE\"";
+    let (before, now) = (values(&recorded, FIELD), values(&told, FIELD));
+    recorded != told
+        && without(&recorded, FIELD) == without(&told, FIELD)
+        && before.len() == now.len()
+        && before.into_iter().zip(now).all(is_so)
+}
+
+fn bare(lines: &[String]) -> String {
+    lines.iter().flat_map(|line| line.chars()).filter(|it| !it.is_whitespace()).collect()
+}
+
 /// Which field alone differs, and why that is known, if it is one that comes late. Where it stands in the text does not count.
 pub(crate) fn late(recorded: &[String], told: &[String]) -> Option<String> {
-    let bare = |lines: &[String]| -> String {
-        lines.iter().flat_map(|line| line.chars()).filter(|it| !it.is_whitespace()).collect()
-    };
     let (recorded, told) = (bare(recorded), bare(told));
     if recorded.is_empty() || recorded == told {
         return None;
@@ -118,10 +134,21 @@ fn places(text: &str, field: &str) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::late;
+    use super::{has_ended, late};
 
     fn lines(text: &str) -> Vec<String> {
         text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn an_answer_may_tell_the_end_of_what_was_pending_and_nothing_else() {
+        let of =
+            |state: &str| lines(&format!("200\n{{\"name\": \"a\", \"provisioning_status\": \"{state}\"}}"));
+        assert!(has_ended(&of("PENDING_UPDATE"), &of("ACTIVE")));
+        assert!(!has_ended(&of("PENDING_UPDATE"), &of("ERROR")));
+        assert!(!has_ended(&of("ACTIVE"), &of("PENDING_UPDATE")));
+        assert!(!has_ended(&of("ACTIVE"), &of("ACTIVE")), "it is the same");
+        assert!(!has_ended(&of("PENDING_UPDATE"), &lines("409 Immutable")));
     }
 
     #[test]
