@@ -25,7 +25,8 @@
 //! promised are told in an order of their own.
 //!
 //! No script is played again because it differed. Some states come late with the real cloud (`compare::LATE` says which, and why):
-//! a `GET` that differs in nothing else is repeated until it is what was recorded, and what it was before is printed.
+//! a `GET` that differs in nothing else is repeated until it is what was recorded. The answer to a change may tell its end already
+//! (`ENDED`), and what is deleted may pass by as ACTIVE (`PASSING`). All of these are printed.
 
 #![allow(dead_code, reason = "the program that plays to the real cloud also writes scripts, and cleans up")]
 

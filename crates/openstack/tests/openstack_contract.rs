@@ -100,8 +100,8 @@ fn play(cloud: &OpenStack, path: &Path, stages: &Mutex<Vec<Stage>>) -> Result<St
         stage.rest = REST;
         stage.patience = if writes { Duration::ZERO } else { PATIENCE };
         let played = play::play(Script::read(path)?, &mut stage).await;
-        for late in &stage.late {
-            seaway_testkit::rig("openstack", &format!("{}: {late}", recorded.name));
+        for difference in &stage.known_differences {
+            seaway_testkit::rig("openstack", &format!("{}: {difference}", recorded.name));
         }
         locked(stages).push(stage);
         played

@@ -324,7 +324,7 @@ fn without_the_capability_the_commands_are_printed() {
         let this = std::env::current_exe().expect("this test");
         let mut child = Command::new("setpriv");
         child.args(["--bounding-set=-net_admin", "--inh-caps=-all"]).arg(this);
-        child.args(["--exact", "child_without_the_capability", "--ignored"]);
+        child.args(["--exact", "addresses::child_without_the_capability", "--ignored"]);
         let output = child.output().expect("setpriv of util-linux");
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && told.contains("1 passed"), "{told}");

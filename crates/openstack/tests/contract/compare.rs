@@ -14,6 +14,12 @@ const LATE: [(&str, &str); 4] = [
     ("status", "an agent binds a port, or starts a server, after the change has ended"),
     ("updated_at", "it is written with the states above"),
 ];
+/// Known difference of what a change answers.
+pub(crate) const ENDED: &str = "provisioning_status is ACTIVE already: `ovn` may end a change before its answer is read from the database";
+
+/// Known differences: states that pass by on the way to another, though they lead elsewhere.
+const PASSING: [(&str, &str, &str); 1] =
+    [("ACTIVE", "404", "what `ovn` deletes shows as ACTIVE for a moment")];
 
 /// What differs, for a reader; nothing, if nothing does.
 pub(crate) fn differences(recorded: &Script, played: &Script) -> String {
@@ -56,11 +62,29 @@ fn agree(before: &Step, now: &Step) -> bool {
     before.last() == now.last() && now.iter().all(|state| rest.any(|it| it == state))
 }
 
+/// Why a state is known to pass by on the way to that which is wanted, if it is.
+pub(crate) fn passing(state: &str, wanted: &str) -> Option<&'static str> {
+    PASSING.iter().find(|(passes, to, _)| (*passes, *to) == (state, wanted)).map(|(.., why)| *why)
+}
+
+/// Whether an answer differs in this alone, that what was pending in the recorded one has ended.
+pub(crate) fn has_ended(recorded: &[String], told: &[String]) -> bool {
+    const FIELD: &str = "provisioning_status";
+    let (recorded, told) = (bare(recorded), bare(told));
+    let is_so = |(was, is): (&str, &str)| was == is || was.starts_with("\"PENDING_") && is == "\"ACTIVE\"";
+    let (before, now) = (values(&recorded, FIELD), values(&told, FIELD));
+    recorded != told
+        && without(&recorded, FIELD) == without(&told, FIELD)
+        && before.len() == now.len()
+        && before.into_iter().zip(now).all(is_so)
+}
+
+fn bare(lines: &[String]) -> String {
+    lines.iter().flat_map(|line| line.chars()).filter(|it| !it.is_whitespace()).collect()
+}
+
 /// Which field alone differs, and why that is known, if it is one that comes late. Where it stands in the text does not count.
 pub(crate) fn late(recorded: &[String], told: &[String]) -> Option<String> {
-    let bare = |lines: &[String]| -> String {
-        lines.iter().flat_map(|line| line.chars()).filter(|it| !it.is_whitespace()).collect()
-    };
     let (recorded, told) = (bare(recorded), bare(told));
     if recorded.is_empty() || recorded == told {
         return None;
@@ -70,7 +94,7 @@ pub(crate) fn late(recorded: &[String], told: &[String]) -> Option<String> {
         let (other_before, other_now) = (without(&before, field), without(&now, field));
         if values(&before, field) != values(&now, field) {
             let (was, is) = (values(&before, field).join(" "), values(&now, field).join(" "));
-            known.push(format!("{field} was {is} before it was {was}: {why}"));
+            known.push(format!("{field} is {is}, and {was} is waited for: {why}"));
         }
         (before, now) = (other_before, other_now);
     }
@@ -110,10 +134,21 @@ fn places(text: &str, field: &str) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::late;
+    use super::{has_ended, late};
 
     fn lines(text: &str) -> Vec<String> {
         text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn an_answer_may_tell_the_end_of_what_was_pending_and_nothing_else() {
+        let of =
+            |state: &str| lines(&format!("200\n{{\"name\": \"a\", \"provisioning_status\": \"{state}\"}}"));
+        assert!(has_ended(&of("PENDING_UPDATE"), &of("ACTIVE")));
+        assert!(!has_ended(&of("PENDING_UPDATE"), &of("ERROR")));
+        assert!(!has_ended(&of("ACTIVE"), &of("PENDING_UPDATE")));
+        assert!(!has_ended(&of("ACTIVE"), &of("ACTIVE")), "it is the same");
+        assert!(!has_ended(&of("PENDING_UPDATE"), &lines("409 Immutable")));
     }
 
     #[test]
@@ -121,7 +156,10 @@ mod tests {
         let before = lines("200\n{\n  \"name\": \"a\", \"operating_status\": \"ONLINE\"\n}");
         let now = lines("200\n{\"name\": \"a\", \"operating_status\": \"OFFLINE\"}");
         let told = late(&before, &now).expect("it is known");
-        assert!(told.starts_with("operating_status was \"OFFLINE\" before it was \"ONLINE\": "), "{told}");
+        assert!(
+            told.starts_with("operating_status is \"OFFLINE\", and \"ONLINE\" is waited for: "),
+            "{told}"
+        );
         let place = late(
             &lines("200\n/pool/operating_status: \"ONLINE\""),
             &lines("200\n/pool/operating_status: \"OFFLINE\""),

@@ -76,7 +76,6 @@ impl Play<'_> {
     async fn request(&mut self, step: &Step) -> Result<Vec<String>> {
         let Action::Request { method, service, .. } = &step.action else { bail!("no request") };
         let begun = Instant::now();
-        let mut is_told = false;
         loop {
             let got = self.send(step).await?;
             for (name, place) in &step.keeps {
@@ -85,12 +84,14 @@ impl Play<'_> {
                 self.kept.insert(name.clone(), value);
             }
             let lines = self.tell(step, method, service, &got)?;
+            if method != "GET" && !self.stage.patience.is_zero() && compare::has_ended(&step.recorded, &lines)
+            {
+                self.stage.differs(step, compare::ENDED);
+                return Ok(step.recorded.clone());
+            }
             let late = compare::late(&step.recorded, &lines).filter(|_| method == "GET");
             let Some(late) = late.filter(|_| begun.elapsed() < self.stage.patience) else { return Ok(lines) };
-            if !is_told {
-                self.stage.late.push(format!("{}: {late}", step.sent.join(" ")));
-                is_told = true;
-            }
+            self.stage.differs(step, &late);
             tokio::time::sleep(self.stage.pause).await;
         }
     }
@@ -112,7 +113,12 @@ impl Play<'_> {
         loop {
             let got = self.send(step).await?;
             let state = got.at(place).unwrap_or_else(|| got.status.to_string());
-            if seen.last() != Some(&state) {
+            let was_recorded = step.recorded.iter().any(|way| way.contains(&format!("{state}?")));
+            let may_pass = !was_recorded && !self.stage.patience.is_zero();
+            let passing = compare::passing(&state, wanted).filter(|_| may_pass);
+            if let Some(why) = passing {
+                self.stage.differs(step, &format!("{state} on the way to {wanted}: {why}"));
+            } else if seen.last() != Some(&state) {
                 seen.push(state.clone());
             }
             if state == *wanted {

@@ -1,12 +1,14 @@
 //! Where a script is played: a cloud with a project for it alone, real or fake.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+
+use super::script::Step;
 
 /// Versions, as the scripts' paths take them for granted.
 const ROOTS: [(&str, &str); 5] = [
@@ -31,8 +33,8 @@ pub(crate) struct Stage {
     pub(crate) patience: Duration,
     /// For how long what is ready stays as it is.
     pub(crate) rest: Duration,
-    /// What came late.
-    pub(crate) late: Vec<String>,
+    /// What differed for a while, as is known of it.
+    pub(crate) known_differences: BTreeSet<String>,
 }
 
 /// What no API can do, and an operator can.
@@ -69,7 +71,7 @@ impl Stage {
             pause,
             patience: Duration::ZERO,
             rest: Duration::ZERO,
-            late: Vec::new(),
+            known_differences: BTreeSet::new(),
         };
         let token = stage.sign_in(auth_url, "admin", "admin", "adminpw").await?;
         for service in token["catalog"].as_array().context("a catalog")? {
@@ -102,6 +104,10 @@ impl Stage {
             stage.known.insert(known.to_owned(), pem.replace("\r", "").replace('\n', "\\n"));
         }
         Ok(stage)
+    }
+
+    pub(crate) fn differs(&mut self, step: &Step, how: &str) {
+        self.known_differences.insert(format!("{}: {how}", step.sent.join(" ")));
     }
 
     /// What servers start from.

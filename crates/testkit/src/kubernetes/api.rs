@@ -147,16 +147,17 @@ impl Ask {
 impl Shared {
     async fn ask(&self, named: &Named, ask: &Ask) -> Result<(Kind, Value), Fault> {
         let kind = self.kind(named).await?;
-        let answer = self.send(&kind, ask).await;
-        match answer {
+        let (kind, mut answer) = match self.send(&kind, ask).await {
             // A definition that was made again may have another version.
             Err(Fault::Refused(status)) if status.code == 404 && !names_anything(&status) => {
                 let kind = self.kind_now(named).await?;
                 let answer = self.send(&kind, ask).await?;
-                Ok((kind, answer))
+                (kind, answer)
             }
-            answer => Ok((kind, answer?)),
-        }
+            answer => (kind, answer?),
+        };
+        kind.complete(&mut answer);
+        Ok((kind, answer))
     }
 
     async fn kind(&self, named: &Named) -> Result<Kind, Fault> {

@@ -91,6 +91,8 @@ fn get(api: &Api, arguments: &Arguments<'_>) -> Option<Printed> {
     Some(match api.ask(Named::Word(word.to_owned()), ask) {
         Ok((kind, object)) => Ok(template.map_or_else(|| names(&kind.shown, &object), |it| it.of(&object))),
         Err(fault) if fault.is_gone() && arguments.is_set("--ignore-not-found") => Ok(String::new()),
+        // kubectl may know it by another word.
+        Err(Fault::NoKind(_)) => return None,
         Err(fault) => Err(fault.to_string()),
     })
 }

@@ -40,8 +40,8 @@ const OBJECTS: [&str; 6] = [
     "rolebinding/reads",
     "service/gone",
 ];
-/// What tells two objects of the same words apart.
-const OWN: [&str; 9] = [
+/// What tells two objects of the same words apart, and what controllers write when it suits them.
+const OWN: [&str; 10] = [
     "namespace",
     "uid",
     "resourceVersion",
@@ -51,6 +51,7 @@ const OWN: [&str; 9] = [
     "clusterIPs",
     "kubectl.kubernetes.io/last-applied-configuration",
     "observedGeneration",
+    "status",
 ];
 
 type How = fn(&Cluster, &[&str], &str) -> Result<String, String>;

@@ -17,9 +17,22 @@ pub(in crate::kubernetes) struct Kind {
     /// `service`, `address.seaway.dev`: as kubectl prints it.
     pub(in crate::kubernetes) shown: String,
     is_namespaced: bool,
+    api_version: String,
+    kind: String,
 }
 
 impl Kind {
+    /// In a list the API server leaves out what all of it are, and kubectl puts it in again.
+    pub(super) fn complete(&self, list: &mut Value) {
+        for item in list.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten() {
+            for (field, value) in [("apiVersion", &self.api_version), ("kind", &self.kind)] {
+                if item[field].is_null() {
+                    item[field] = value.as_str().into();
+                }
+            }
+        }
+    }
+
     pub(super) fn folder(&self, namespace: &str) -> String {
         let Kind { root, plural, .. } = self;
         if self.is_namespaced {
@@ -65,16 +78,18 @@ impl Kinds {
             for resource in array(version, "resources") {
                 let (plural, singular) = (text(&resource["resource"]), text(&resource["singularResource"]));
                 let kind = Kind {
+                    api_version: api_version.clone(),
+                    kind: text(&resource["responseKind"]["kind"]),
                     root: format!("{root}/{api_version}"),
                     shown: format!("{singular}.{name}").trim_end_matches('.').to_owned(),
                     is_namespaced: resource["scope"] == "Namespaced",
                     plural: plural.clone(),
                 };
-                let of_manifests = (api_version.clone(), text(&resource["responseKind"]["kind"]));
+                let of_manifests = (api_version.clone(), kind.kind.clone());
                 self.manifests.entry(of_manifests).or_insert_with(|| kind.clone());
-                let full = format!("{plural}.{name}");
+                let full = [format!("{plural}.{name}"), format!("{plural}.{version_name}.{name}")];
                 let short = array(resource, "shortNames").iter().map(text);
-                for word in [plural, singular, full].into_iter().chain(short) {
+                for word in [plural, singular].into_iter().chain(full).chain(short) {
                     // The first group and version that has it, as with kubectl.
                     self.words.entry(word).or_insert_with(|| kind.clone());
                 }
@@ -107,6 +122,7 @@ mod tests {
         assert_eq!(folder("Event").as_deref(), Some("/api/v1/namespaces/default/events"));
         let of_group = Some("/apis/events.k8s.io/v1/namespaces/default/events");
         assert_eq!(folder("events.events.k8s.io").as_deref(), of_group);
+        assert_eq!(folder("events.v1.events.k8s.io").as_deref(), of_group);
         assert_eq!(folder("addresses").as_deref(), Some("/apis/seaway.dev/v1/addresses"));
         assert_eq!(folder("pods"), None);
         let address = kinds.find(&Named::Manifest("seaway.dev/v1".to_owned(), "Address".to_owned()));
