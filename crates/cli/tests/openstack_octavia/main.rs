@@ -9,10 +9,19 @@ mod credentials;
 mod families;
 mod foreign;
 mod leavings;
+mod migration;
 mod nodes;
+mod occm;
 mod protocols;
+mod rebuilt;
+mod requests;
 #[path = "../kubernetes_native/scene.rs"]
 #[allow(dead_code, reason = "what it has for hosts of ours is for others")]
 mod scene;
 mod stage;
+mod times;
+mod tree;
 mod walk;
+#[path = "../kubernetes_native/witness.rs"]
+#[allow(dead_code, reason = "what it has for Addresses is for others")]
+mod witness;
