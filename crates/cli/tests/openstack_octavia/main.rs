@@ -19,9 +19,5 @@ mod requests;
 #[allow(dead_code, reason = "what it has for hosts of ours is for others")]
 mod scene;
 mod stage;
-mod times;
 mod tree;
 mod walk;
-#[path = "../kubernetes_native/witness.rs"]
-#[allow(dead_code, reason = "what it has for Addresses is for others")]
-mod witness;

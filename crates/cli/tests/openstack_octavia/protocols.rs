@@ -259,7 +259,7 @@ fn certificate(name: &str) -> (String, String) {
 }
 
 /// A container that somebody else put there.
-pub(crate) fn kept_by_hand(land: &Land) -> String {
+fn kept_by_hand(land: &Land) -> String {
     let (certificate, key) = certificate("theirs");
     let made = |path: &str, body: Value, told: &str| {
         let call = Call::post(Service::KeyManager, "keep", path, body);

@@ -84,14 +84,6 @@ impl Stage {
         self.scene.nodes.push(self.scene.cluster.node_with(name, options));
     }
 
-    /// The ports of Nodes, with the Nodes' names.
-    pub(crate) fn node_ports(&self) -> Vec<(Id<Port>, String)> {
-        let ports = self.land.told(&["ports"]);
-        let of = |it: &Value, field: &str| it[field].as_str().unwrap_or_default().to_owned();
-        let its = |it: &&Value| self.scene.nodes.iter().any(|node| it["name"] == node.name());
-        ports.values().filter(its).map(|it| (of(it, "id").parse().expect("an id"), of(it, "name"))).collect()
-    }
-
     /// What Seaway needs of the cluster, and a controller that signs in at `auth_url`.
     pub(crate) fn lead(&mut self, auth_url: &str) {
         self.lead_with(auth_url, &self.land.project.password());
