@@ -9,15 +9,10 @@ mod credentials;
 mod families;
 mod foreign;
 mod leavings;
-mod migration;
 mod nodes;
-mod occm;
 mod protocols;
-mod rebuilt;
-mod requests;
 #[path = "../kubernetes_native/scene.rs"]
 #[allow(dead_code, reason = "what it has for hosts of ours is for others")]
 mod scene;
 mod stage;
-mod tree;
 mod walk;
