@@ -98,12 +98,12 @@ pub(crate) fn published(told: &Told) -> Published {
             since: name(it, "lastTransitionTime").unwrap_or_default(),
         })
     });
-    let (mut ours, mut other) = (false, None);
+    let (mut ours, mut shared, mut other) = (false, false, None);
     for entry in list(told.tree.child("metadata").and_then(|it| it.child("managedFields"))) {
         let Some(manager) = name(entry, "manager") else { continue };
         let status = entry.child("fieldsV1").and_then(|it| it.child("f:status"));
         match (status, &*manager == MANAGER) {
-            (Some(_), true) => ours = true,
+            (Some(status), true) => (ours, shared) = (true, shared || writes_addresses(status)),
             (Some(status), false) if writes_addresses(status) => other = Some(manager),
             _ => {}
         }
@@ -118,6 +118,7 @@ pub(crate) fn published(told: &Told) -> Published {
         ours,
         held: list(told.tree.child("metadata").and_then(|it| it.child("finalizers")))
             .any(|it| matches!(&it.value, Value::Text(text) if text == FINALIZER)),
+        shared: shared && other.is_some(),
         other,
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Published {
     pub(crate) address: Option<Name>,
     /// Who else has written its addresses.
     pub(crate) other: Option<Name>,
+    /// We wrote the same addresses as that one, and both own them now: had it written others, we would own none.
+    pub(crate) shared: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +68,7 @@ pub(crate) struct Condition {
 impl Published {
     /// Who writes the addresses after we did.
     pub(crate) fn rival(&self) -> Option<&Name> {
-        self.other.as_ref().filter(|_| self.ours)
+        self.other.as_ref().filter(|_| self.ours && !self.shared)
     }
 }
 
@@ -90,7 +92,7 @@ impl Version {
 
 impl Published {
     fn says_as(&self, other: &Published) -> bool {
-        let said = |it: &Published| (it.ingress.clone(), it.conditions.clone(), it.other.clone());
+        let said = |it: &Published| (it.ingress.clone(), it.conditions.clone(), it.other.clone(), it.shared);
         said(self) == said(other)
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Asked {
 }
 
 pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
-    let asked = ask(&arguments.of).await?;
+    let asked = ask(&arguments.of).await.map_err(perhaps_gone)?;
     let Some(services) = &asked.services else {
         bail!(
             "which Services there are, only the cluster can tell: leave --cluster-uid out, and give its kubeconfig.\n\
@@ -53,7 +53,7 @@ pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
 }
 
 pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
-    let asked = ask(&arguments.of).await?;
+    let asked = ask(&arguments.of).await.map_err(perhaps_gone)?;
     let cloud = connect(&arguments.which).await?;
     let all = belongings(&cloud, &asked.uid, &*teller()).await?;
     let all = all.into_iter().map(|it| Belonging { kept: it.kept && !arguments.kept, ..it }).collect();
@@ -127,17 +127,18 @@ pub(super) fn checked(uid: &str) -> Result<String> {
     Ok(uid.to_owned())
 }
 
+/// Not said to whoever wants to keep what is there.
+fn perhaps_gone(why: anyhow::Error) -> anyhow::Error {
+    anyhow!("{why:#}\nIf it is gone, its UID is enough for purge: --cluster-uid UID")
+}
+
 pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
     if let Some(uid) = &which.cluster_uid {
         let (uid, balanced) = (checked(uid)?, Vec::new());
         return Ok(Asked { uid, services: None, balanced, leader: None, unsure: None });
     }
     let credentials = credentials(which.kubeconfig.as_deref(), which.context.as_deref());
-    let why = |why: String| {
-        anyhow!(
-            "the cluster cannot be asked: {why}\nIf it is gone, its UID is enough for purge: --cluster-uid UID"
-        )
-    };
+    let why = |why: String| anyhow!("the cluster cannot be asked: {why}");
     let namespace = Some(which.system_namespace.as_str().into());
     let cluster = Cluster::connect(Access { credentials, namespace, ..Access::default() });
     let cluster = cluster.await.map_err(|it| why(it.to_string()))?;

@@ -43,12 +43,16 @@ fn who_comes_from_the_cloud_provider_keeps_its_load_balancers_and_may_go_back() 
                 "loadbalancer.openstack.org/load-balancer-address": "{at}"}}}}}}"#
         ),
     );
-    let status = format!(r#"{{"status": {{"loadBalancer": {{"ingress": [{{"ip": "{at}"}}]}}}}}}"#);
-    patch(&["--subresource=status"], &status);
+    // As the real one writes it.
+    let status =
+        format!(r#"{{"status": {{"loadBalancer": {{"ingress": [{{"ip": "{at}", "ipMode": "VIP"}}]}}}}}}"#);
+    patch(&["--subresource=status", "--field-manager=openstack-cloud"], &status);
 
     project.fake.forget_requests();
     scene.lead("controller");
     until("it is served", || scene.field("service/shop", READY) == "True");
+    let problems = "{.status.conditions[?(@.type=='seaway.dev/Problems')].message}";
+    assert_eq!(scene.field("service/shop", problems), "", "the other is gone, and no rival");
     let count = |pattern: &str| project.fake.count(pattern);
     assert_eq!((count("PUT */lbaas/*"), count("PUT */floatingips/*")), (1, 1), "tags, and a description");
     assert_eq!(count("POST */lbaas/*") + count("POST */floatingips*") + count("DELETE *"), 0);

@@ -82,7 +82,7 @@ fn names(stage: &Stage, kind: &str) -> Vec<String> {
 }
 
 /// Whether `seaway openstack …` is content, and what it says.
-fn says(stage: &Stage, arguments: &[&str]) -> (bool, String) {
+pub(crate) fn says(stage: &Stage, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(SEAWAY);
     command.arg("openstack").args(arguments).arg("--cloud-conf").arg(stage.land.conf.path());
     command.arg("--kubeconfig").arg(stage.scene.cluster.kubeconfig()).args(["--system-namespace", "default"]);

@@ -52,6 +52,9 @@ pub(crate) struct Land {
     pub(crate) subnet: Id<Subnet>,
     group: Id<SecurityGroup>,
     pub(crate) conf: NamedTempFile,
+    /// What `[LoadBalancer]` says of the provider, and of monitors.
+    pub(crate) provider: &'static str,
+    pub(crate) monitors: &'static str,
     /// What `[LoadBalancer]` says besides.
     pub(crate) options: &'static str,
     /// Machines from now on let nobody in.
@@ -170,17 +173,33 @@ impl Land {
             (cloud, network, subnet, group)
         });
         let conf = NamedTempFile::new().expect("a file");
-        Land { cloud, runtime, network, subnet, group, conf, options: "", closed: false, project, rig }
+        let provider = "lb-provider=ovn\nlb-method=SOURCE_IP_PORT\n";
+        let monitors = "create-monitor=yes\nmonitor-delay=1m\nmonitor-timeout=30s\nmonitor-max-retries=3\n";
+        let (options, closed) = ("", false);
+        Land {
+            cloud,
+            runtime,
+            network,
+            subnet,
+            group,
+            conf,
+            provider,
+            monitors,
+            options,
+            closed,
+            project,
+            rig,
+        }
     }
 
     /// As it is written for the cloud controller manager, with what A(c) says of load balancers where `ovn` can.
     pub(crate) fn write_conf(&self, auth_url: &str, password: &str) {
         let (name, subnet) = (&self.project.name, &self.subnet);
+        let (provider, monitors) = (self.provider, self.monitors);
         let text = format!(
             "[Global]\nauth-url={auth_url}\nusername={name}\npassword={password}\ntenant-name={name}\n\
              domain-id=default\n\
-             [LoadBalancer]\nlb-provider=ovn\nlb-method=SOURCE_IP_PORT\nsubnet-id={subnet}\n\
-             create-monitor=yes\nmonitor-delay=1m\nmonitor-timeout=30s\nmonitor-max-retries=3\n{}",
+             [LoadBalancer]\n{provider}subnet-id={subnet}\n{monitors}{}",
             self.options
         );
         fs::write(self.conf.path(), text).expect("is written");

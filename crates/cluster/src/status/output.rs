@@ -91,6 +91,10 @@ impl Output {
             // Nobody has asked yet what it answers on.
             ingress.extend(published.ingress.iter().filter(|it| is_shown(&status.shown, it)).cloned());
         }
+        if ingress.is_empty() && status.takes_over && published.is_followed() {
+            // To write nothing would leave them to the other for good.
+            ingress.clone_from(&published.ingress);
+        }
         let mut conditions = vec![ready(status)];
         // As [`Output::is_said_by`] compares them: their kinds the other way round.
         conditions.extend(problems(&status.problems));
@@ -214,6 +218,11 @@ impl Published {
     /// Another controller gave it addresses, and we said nothing of it yet.
     fn is_anothers(&self) -> bool {
         !self.ours && self.other.is_some() && !self.ingress.is_empty()
+    }
+
+    /// What it says is what another controller wrote first.
+    fn is_followed(&self) -> bool {
+        self.is_anothers() || self.shared
     }
 
     fn says(&self, at: &str) -> bool {

@@ -1,6 +1,7 @@
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
     sync::Arc,
+    time::Duration,
 };
 
 use futures::future::join_all;
@@ -13,7 +14,11 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use kube::client::Body;
-use tokio::net::TcpStream;
+use tokio::{
+    net::TcpStream,
+    sync::Mutex,
+    time::{Instant, sleep_until},
+};
 
 use super::{Answer, Between};
 use crate::{
@@ -29,6 +34,13 @@ pub struct CloudGate {
     _server: Server,
 }
 
+/// When the last change of a load balancer was answered, and how long the next one is held after that.
+#[derive(Debug)]
+struct Pace {
+    rest: Duration,
+    last: Mutex<Option<Instant>>,
+}
+
 /// Where a service is, and where it seems to be.
 #[derive(Clone, Copy, Debug)]
 struct Door {
@@ -40,6 +52,13 @@ impl CloudGate {
     /// The ports of Keystone, and of what else is to be reached by it. Other services are reached past it.
     #[track_caller]
     pub fn before(ports: &[u16]) -> CloudGate {
+        CloudGate::paced(ports, Duration::ZERO)
+    }
+
+    /// As above, and changes of load balancers go through one by one, each so long after the one before was answered. The
+    /// driver of OVN loses what comes right after another change, and leaves the load balancer PENDING_UPDATE.
+    #[track_caller]
+    pub fn paced(ports: &[u16], rest: Duration) -> CloudGate {
         let opened = ports.iter().map(|port| {
             let (listener, here) = bind(Ipv4Addr::LOCALHOST.into()).expect("a free port");
             (listener, Door { beyond: (Ipv4Addr::LOCALHOST, *port).into(), here })
@@ -48,13 +67,16 @@ impl CloudGate {
         let at: Vec<Door> = opened.iter().map(|(_, door)| *door).collect();
         let between = Arc::<Between>::default();
         let (serves, doors) = (between.clone(), Arc::new(at.clone()));
+        let pace = Arc::new(Pace { rest, last: Mutex::default() });
         let serve = move || async move {
             let each = opened.into_iter().map(|(listener, door)| {
                 accept(listener, {
-                    let (serves, doors) = (serves.clone(), doors.clone());
+                    let (serves, doors, pace) = (serves.clone(), doors.clone(), pace.clone());
                     move |stream| {
-                        let (serves, doors) = (serves.clone(), doors.clone());
-                        converse(stream, move |request| respond(request, door, doors.clone(), serves.clone()))
+                        let (serves, doors, pace) = (serves.clone(), doors.clone(), pace.clone());
+                        converse(stream, move |request| {
+                            respond(request, door, doors.clone(), serves.clone(), pace.clone())
+                        })
                     }
                 })
             });
@@ -84,6 +106,14 @@ impl CloudGate {
         self.between.count(pattern)
     }
 
+    /// `METHOD PATH` of all that was to change something since the last call, in order; signing in is no change.
+    pub fn take_writes(&self) -> Vec<String> {
+        let all = self.between.requests();
+        self.between.forget_requests();
+        let is_write = |(method, path): &&(String, String)| method != "GET" && !path.contains("/auth/tokens");
+        all.iter().filter(is_write).map(|(method, path)| format!("{method} {path}")).collect()
+    }
+
     /// How many of them were answered with success so far.
     pub fn done(&self, pattern: &str) -> usize {
         self.between.done(pattern)
@@ -95,6 +125,7 @@ async fn respond(
     door: Door,
     doors: Arc<Vec<Door>>,
     between: Arc<Between>,
+    pace: Arc<Pace>,
 ) -> Result<Answer, Lost> {
     let (mut head, body) = request.into_parts();
     let (method, path) = (head.method.to_string(), head.uri.path().to_owned());
@@ -106,7 +137,16 @@ async fn respond(
     let beyond = HeaderValue::try_from(door.beyond.to_string()).expect("an address is a word");
     head.headers.insert(HOST, beyond);
     let request = Request::from_parts(head, Body::from(whole(body).await?.to_vec()));
-    between.respond(&method, &path, forward(request, door, doors), |_| "{}".to_owned()).await
+    let is_change = method != "GET" && path.contains("/lbaas/") && !pace.rest.is_zero();
+    let mut last = if is_change { Some(pace.last.lock().await) } else { None };
+    if let Some(last) = last.as_ref().and_then(|it| **it) {
+        sleep_until(last + pace.rest).await;
+    }
+    let answer = between.respond(&method, &path, forward(request, door, doors), |_| "{}".to_owned()).await;
+    if let Some(last) = &mut last {
+        **last = Some(Instant::now());
+    }
+    answer
 }
 
 async fn forward(request: Request<Body>, door: Door, doors: Arc<Vec<Door>>) -> Result<Answer, Lost> {

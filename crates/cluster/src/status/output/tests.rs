@@ -103,6 +103,7 @@ fn what_others_wrote_first_is_taken_over_and_what_they_write_after_us_is_left_to
         ours: false,
         held: false,
         other: Some("metallb".into()),
+        shared: false,
     };
     let wanted = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
     let taken = Output::of(&wanted, &metallb);
@@ -114,6 +115,36 @@ fn what_others_wrote_first_is_taken_over_and_what_they_write_after_us_is_left_to
     let fought = Published { ours: true, ..metallb };
     assert_eq!(fought.rival().map(|it| &**it), Some("metallb"));
     assert_eq!(Output::of(&wanted, &fought).ingress, None);
+}
+
+#[test]
+fn who_wrote_the_same_addresses_before_us_is_no_rival_and_keeps_them_until_we_have_others() {
+    let read = |ours: &str, at: &str| {
+        let theirs = serde_json::json!({"f:status": {"f:loadBalancer": {"f:ingress": {}}}});
+        let ours: serde_json::Value = serde_json::from_str(ours).expect("is JSON");
+        let node = serde_json::json!({
+            "metadata": {"name": "shop", "namespace": "default", "uid": "u", "resourceVersion": "2", "managedFields": [
+                {"manager": "seaway", "fieldsV1": ours},
+                {"manager": "openstack-cloud-controller-manager", "fieldsV1": theirs},
+            ]},
+            "status": {"loadBalancer": {"ingress": [{"ip": at, "ipMode": "VIP"}]}},
+        });
+        crate::decode::published(&crate::decode::tests::told(&node.to_string()))
+    };
+    // It has an address of OCCM's, and what is there was not looked at yet.
+    let theirs = read("{}", "192.0.2.1");
+    let pending = status(&[], &[], &[]);
+    let first = Output::of(&pending, &theirs);
+    assert_eq!(first.ingress, Some(theirs.ingress.clone()), "the first status says the same");
+    let both = read(r#"{"f:status": {"f:loadBalancer": {"f:ingress": {}}}}"#, "192.0.2.1");
+    assert_eq!(both.rival(), None);
+    assert_eq!(Output::of(&pending, &both).ingress, Some(theirs.ingress), "and so does the next");
+    let moved = Output::of(&status(&["192.0.2.9"], &["192.0.2.9"], &[]), &both).ingress;
+    assert_eq!(moved.map(|it| it[0].at.clone()), Some("192.0.2.9".into()), "another address is told");
+    // Whoever wrote another one after us has taken it from us.
+    let fought = read(r#"{"f:status": {"f:conditions": {}}}"#, "192.0.2.3");
+    assert_eq!(fought.rival().map(|it| &**it), Some("openstack-cloud-controller-manager"));
+    assert_eq!(Output::of(&pending, &fought).ingress, None);
 }
 
 #[test]
