@@ -3,7 +3,7 @@
 use seaway_model::{
     L4, ListenerId,
     fact::{Service, ServicePort},
-    load_balancer::{CloudHeaders, Protocol, ProxyVersion},
+    load_balancer::{CloudHeaders, ProbeKind, Protocol, ProxyVersion},
 };
 use seaway_testkit::facts::put;
 
@@ -92,4 +92,30 @@ fn a_port_that_a_service_does_not_have_is_told_with_those_that_it_has() {
     assert!(told[0].message.contains("8080") && !told[0].message.contains("web"), "{}", told[0].message);
     assert!(told[0].fix.contains("5432 db"), "{}", told[0].fix);
     assert!(told[0].field.contains("seaway.dev/protocol"), "{}", told[0].field);
+}
+
+#[test]
+fn probes_and_certificates_are_said_of_single_ports() {
+    let at = |port| ListenerId { l4: L4::Tcp, port };
+    let asked = |annotations: &[(&str, &str)]| {
+        let service = three(annotations);
+        let world = world(usual(), vec![put(&service)]);
+        planned(&world, &service).options.outside.clone().expect("a cloud is asked")
+    };
+    let probe = asked(&[("seaway.dev/cloud-monitor-type", "tls:TLS-HELLO,80:HTTP")]).probe;
+    assert_eq!(
+        [80, 443, 5432].map(|it| probe.at(at(it))),
+        [Some((ProbeKind::Http, true)), Some((ProbeKind::TlsHello, true)), None]
+    );
+    let probe = asked(&[("seaway.dev/cloud-monitor-type", "PING,80:HTTP")]).probe;
+    assert_eq!(probe.at(at(443)), Some((ProbeKind::Ping, true)), "of all others");
+    let (one, two) = ("https://kms/v1/containers/1", "https://kms/v1/containers/2");
+    let of_ports = format!("443:{one},db:{two}");
+    let tls = asked(&[("seaway.dev/tls-container", &of_ports)]).tls.expect("it ends");
+    assert_eq!(tls.references, [(at(443), one.into()), (at(5432), two.into())].into());
+    // As the cloud controller manager reads it: of all ports.
+    let tls = asked(&[("loadbalancer.openstack.org/default-tls-container-ref", one)]).tls.expect("it ends");
+    assert_eq!(tls.references.keys().map(|it| it.port).collect::<Vec<_>>(), [80, 443, 5432]);
+    let chosen = [("seaway.dev/tls-container", one), ("seaway.dev/tls-ports", "443")];
+    assert_eq!(asked(&chosen).tls.expect("it ends").references, [(at(443), one.into())].into());
 }
