@@ -1,9 +1,7 @@
 //! `cascade-delete=false`: what is below a load balancer goes before it, one by one.
 
 use seaway_drivers::octavia::belongings::{How, belongings, remove_by};
-use seaway_openstack::{
-    octavia::Listener,
-};
+use seaway_openstack::octavia::Listener;
 
 use crate::{scene::*, serial::serial};
 
