@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use seaway_openstack::{
-    Class, Cloud, Error,
+    Cloud, Error,
     octavia::{HealthMonitor, Listener, LoadBalancer, Pool, Provisioning},
     resource::{Id, Query},
 };
@@ -43,18 +43,16 @@ impl Octavia {
         steps.into_iter().flat_map(with_those_below).collect()
     }
 
-    /// One call of those that a second load balancer takes: what is left of it is looked at again.
+    /// As many of the calls that a second load balancer takes as are possible now.
     pub(super) async fn delete_double(
         &self,
         joined: &Joined,
         id: &Id<LoadBalancer>,
         observed: &mut Observed,
     ) -> Result<(), Error> {
-        let is_done = match delete_next(&joined.cloud, id).await {
-            Err(error) if matches!(error.class(), Class::Immutable | Class::Conflict) => false,
-            done => done?,
-        };
-        observed.doubles.retain(|it| !is_done || it != id);
+        // Each call locks it: the next one is refused, waits, and goes on with what is left.
+        while !delete_next(&joined.cloud, id).await? {}
+        observed.doubles.retain(|it| it != id);
         Ok(())
     }
 

@@ -1,7 +1,13 @@
 //! `cascade-delete=false`: what is below a load balancer goes before it, one by one.
 
+use std::time::Duration;
+
 use seaway_drivers::octavia::belongings::{How, belongings, remove_by};
-use seaway_openstack::octavia::Listener;
+use seaway_openstack::{
+    neutron::FloatingIp,
+    octavia::{Listener, LoadBalancer as Balancer, LoadBalancerChange},
+    resource::Edit,
+};
 
 use crate::{scene::*, serial::serial};
 
@@ -47,6 +53,41 @@ async fn without_cascade_nothing_that_gc_and_purge_find_goes_in_one_call() {
     let all = scene.fake.requests();
     let told: Vec<_> = all.iter().filter(|it| cascades(it)).map(|it| &it.path).collect();
     assert!(told.is_empty(), "{told:?}");
+}
+
+#[tokio::test]
+async fn without_cascade_a_second_load_balancer_goes_one_by_one() {
+    let mut scene = Scene::set().await;
+    let wish = serial(scene.wish(&[80, 443], &[1, 2]));
+    scene.reach(&wish).await;
+    let first = scene.balancers().await.remove(0);
+    // The same request was done twice.
+    let other = scene.reach_of("uid-2", &scene.wish_of("uid-2", &[80], &[1])).await;
+    assert!(!other.is_empty());
+    let twin = scene.balancers().await.into_iter().find(|it| it.id != first.id).unwrap();
+    for it in scene.floating().await.into_iter().filter(|it| it.port_id == twin.vip_port_id) {
+        scene.cloud.all::<FloatingIp>().delete(&it.id).await.unwrap();
+    }
+    let change = LoadBalancerChange {
+        name: first.name.as_str().into(),
+        description: first.description.as_str().into(),
+        tags: Edit::To(first.tags.clone()),
+        ..LoadBalancerChange::default()
+    };
+    scene.cloud.all::<Balancer>().change(&twin.id, &change).await.unwrap();
+    scene.pass(Duration::from_secs(600));
+    scene.balancers().await;
+    scene.restarted();
+    scene.driver.set_cascade(false);
+    scene.fake.forget_requests();
+    scene.reach(&wish).await;
+    scene.pass(Duration::from_secs(60));
+    scene.balancers().await;
+    let left: Vec<_> = scene.balancers().await.into_iter().map(|it| it.id).collect();
+    assert_eq!(left, [first.id]);
+    let cascades =
+        |it: &seaway_testkit::cloud::Recorded| it.method == "DELETE" && it.query.contains("cascade");
+    assert!(!scene.fake.requests().iter().any(cascades));
 }
 
 /// Octavia lets nothing below it go: there is no other way.

@@ -13,6 +13,8 @@ pub(crate) struct Budget {
 
 /// Most tasks take a few microseconds; those that open or close a connection take ten times as long.
 const TIME: Duration = Duration::from_micros(500);
+/// Where several share a worker: what comes meanwhile waits for it, each time that one of its events does.
+const SHARED: Duration = Duration::from_micros(100);
 /// The clock is read after so many of them: it costs as much as a short one.
 const UNSEEN: usize = 8;
 
@@ -24,7 +26,7 @@ impl Budget {
     /// Of work of several who are told apart by the time that they use: as much as there is time for.
     pub(crate) fn timed() -> Self {
         let now = Instant::now();
-        Self { left: usize::MAX, spent: 0, until: now + TIME, began: Some(now) }
+        Self { left: usize::MAX, spent: 0, until: now + SHARED, began: Some(now) }
     }
 
     /// One has run, for so long.
