@@ -166,10 +166,16 @@ async fn witness(kubeconfig: &Path, host: Option<&str>, saw: &Mutex<Saw>) {
         });
         ask(&client, "POST", HOSTS, Some(object)).await.expect("a host is made");
     }
-    let (tell, mut changes) = mpsc::channel(64);
+    // Whoever reads a watch slowly is sent away by the API server, lists again, and has not seen what was between.
+    let (tell, mut changes) = mpsc::channel(10_000);
     let _watch = cluster.watch(tell, Pulses::Unheeded);
     while let Some(change) = changes.recv().await {
-        let version = saw.lock().unwrap_or_else(PoisonError::into_inner).see(change);
+        let version = {
+            let mut saw = saw.lock().unwrap_or_else(PoisonError::into_inner);
+            let first = saw.see(change);
+            let more = std::iter::from_fn(|| changes.try_recv().ok());
+            more.map(|change| saw.see(change)).fold(first, Option::max)
+        };
         if let (Some(host), Some(version)) = (host, version) {
             let status = json!({ "status": { "planVersion": 1, "applied": version.to_string() } });
             let path = format!("{HOSTS}/{host}/status");
