@@ -95,6 +95,11 @@ impl Turn {
         }
     }
 
+    /// So many events have come. `behind`: some work was too much for the turn before.
+    pub(crate) fn comes_with(&mut self, events: usize, behind: bool) {
+        self.crowded = events > CROWD || self.crowded && behind;
+    }
+
     /// Something is to be done for that load balancer. `true`: others have a lot to do, too, so it takes its place among
     /// them (see [`Fair`]); else it is done at once.
     pub(crate) fn must_wait(&mut self, lane: Lane) -> bool {
@@ -189,7 +194,7 @@ impl Worker {
             self.heartbeat.iter().for_each(Heartbeat::beat);
             self.turn.now = sys::millis();
             self.turn.number += 1;
-            self.turn.crowded = events.len() > CROWD || self.turn.crowded && sources.are_behind();
+            self.turn.comes_with(events.len(), sources.are_behind());
             let mut only_datagrams = true;
             for index in 0..events.len() {
                 let event = events.at(index);

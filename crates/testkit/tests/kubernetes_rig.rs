@@ -6,11 +6,7 @@ mod kubectl;
 #[path = "kubernetes_rig/pool.rs"]
 mod pool;
 
-use std::{
-    path::Path,
-    process::Command,
-    time::Instant,
-};
+use std::{path::Path, process::Command, time::Instant};
 
 use seaway_testkit::{
     kubernetes::{Cluster, Options, client, nodes_ready},

@@ -18,7 +18,7 @@ use rustls::{
     pki_types::ServerName,
 };
 use seaway_model::{
-    Kind as ObjectKind, LbKey, Listener, ObjectRef, Pool,
+    Kind as ObjectKind, LbKey, Listener, ObjectRef, Owner, Pool,
     load_balancer::{Action, BackendProtocol, Certificate, Protocol, TlsByName},
 };
 use seaway_testkit::balancing;
@@ -102,10 +102,28 @@ impl ByHand {
         ByHand { http, turn, events: Events::with_room_for(256), at }
     }
 
+    /// Opens another load balancer, which answers everything by itself, too.
+    fn open_another(&mut self) -> SocketAddr {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let at = socket.local_addr().unwrap();
+        let mut listener = Listener { protocol: Protocol::Http, ..balancing::listener(at.port()) };
+        Arc::make_mut(&mut listener.rules[0]).action = Action::Respond { code: 200, body: "another".into() };
+        let key = LbKey::Of(Owner::Config("another".into()));
+        let tuned = {
+            let mut registry = self.turn.shared.registry.lock();
+            registry.entry(key.clone()).or_default().tune(&key, Arc::new(listener.clone()), None)
+        };
+        let running = Arc::new(RunningListener::new(key, at, listener.id(), tuned));
+        self.http.command(&Command::Open(running, Arc::new(socket.into())), &mut self.turn);
+        at
+    }
+
     /// As the loop of a worker does it, without waiting.
     fn turn(&mut self) {
         self.turn.epoll.wait(&mut self.events, Some(0)).unwrap();
         self.turn.number += 1;
+        self.turn.comes_with(self.events.len(), self.http.is_behind());
         for index in 0..self.events.len() {
             let event = self.events.at(index);
             self.http.event(Token::from(event.token), event, &mut self.turn);
@@ -445,4 +463,24 @@ fn connections_whose_member_reads_no_more_are_cut_while_others_serve() {
     worker.turn_until(&ended, 6);
     tasks_by_turn(&mut worker);
     assert_eq!(ended.load(SeqCst), 6);
+}
+
+#[test]
+fn a_load_balancer_with_hundreds_of_requests_delays_that_of_another_by_a_few() {
+    let mut worker = ByHand::new(None);
+    let mut greedy: Vec<TcpStream> = (0..200).map(|_| worker.client()).collect();
+    worker.at = worker.open_another();
+    let mut modest = worker.client();
+    greedy.iter_mut().for_each(|it| it.write_all(ASKED).unwrap());
+    modest.write_all(ASKED).unwrap();
+    let mut buffer = [0; 512];
+    let mut is_answered = |it: &mut TcpStream| it.read(&mut buffer).is_ok_and(|count| count > 0);
+    let turns = (0..1_000).take_while(|_| {
+        worker.turn();
+        !is_answered(&mut modest)
+    });
+    assert!(turns.count() < 1_000, "it is answered");
+    // Its event came last, and all of them at once.
+    let before = greedy.iter_mut().map(is_answered).filter(|it| *it).count();
+    assert!(before < 100, "{before} of 200");
 }

@@ -5,7 +5,6 @@
 mod floods;
 mod ground;
 mod many_connections;
-mod shares;
 mod slow;
 
 #[path = "../smuggling/frames.rs"]
