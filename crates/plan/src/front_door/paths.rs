@@ -88,7 +88,7 @@ fn begins_with(pattern: &str) -> &str {
     let (literal, rest) = pattern.split_at(literal.unwrap_or(pattern.len()));
     // What it repeats may be there not at all.
     let is_repeated = rest.starts_with(['?', '*', '+', '{']);
-    let literal = if is_repeated { literal.get(..literal.len() - 1).unwrap_or_default() } else { literal };
+    let literal = if is_repeated { &literal[..literal.len().saturating_sub(1)] } else { literal };
     literal.rsplit_once('/').map_or("", |(path, _)| path)
 }
 
@@ -135,6 +135,9 @@ mod tests {
             ("/shop/a|/evil/.*", ""),
             ("(?i)/shop/.*", ""),
             ("", ""),
+            // No regular expressions, and claims all the same.
+            ("*", ""),
+            ("?/shop/", ""),
         ] {
             assert_eq!(begins_with(pattern), path, "{pattern}");
         }
