@@ -141,7 +141,7 @@ fn watched_by(pulses: Pulses) -> impl Iterator<Item = &'static Watched> {
 
 fn parts(kind: Kind, host: Option<&Name>) -> Vec<Part> {
     match (kind, host) {
-        (Kind::LoadBalancerHost, Some(host)) => vec![Part::Own(host.clone()), Part::others(host.clone())],
+        (Kind::LoadBalancerHost, Some(host)) => Part::of_host(host).into(),
         _ => vec![Part::All],
     }
 }

@@ -410,6 +410,7 @@ impl Feed {
     }
 
     pub(super) async fn sync(&mut self) -> Result<(), Over> {
+        self.part.whole(self.epoch).await;
         // What was listed is of a time that never was.
         if self.belief.epoch() != self.epoch || !self.part.speaks_for_its_kind() {
             return Ok(());

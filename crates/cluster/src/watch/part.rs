@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use kube::api::{ListParams, WatchParams};
 use seaway_model::{Kind, Name};
+use tokio::sync::watch;
 
 use super::{feed::Feed, known::Key};
 use crate::copies;
@@ -28,25 +29,44 @@ pub(crate) enum Part {
     #[default]
     All,
     /// The object of this host.
-    Own(Name),
+    Own {
+        name: Name,
+        /// The epoch of the store as of which it was told.
+        told: watch::Sender<Option<u64>>,
+    },
     /// Those of all hosts but this one.
     Others {
         own: Name,
         /// The API server can select them by a field of their status.
         narrow: bool,
         listed: Option<Instant>,
+        own_told: watch::Receiver<Option<u64>>,
     },
 }
 
 impl Part {
-    pub(super) fn others(own: Name) -> Part {
-        Part::Others { own, narrow: true, listed: None }
+    /// The two by which a host hears of LoadBalancerHosts.
+    pub(super) fn of_host(own: &Name) -> [Part; 2] {
+        let (told, own_told) = watch::channel(None);
+        let others = Part::Others { own: own.clone(), narrow: true, listed: None, own_told };
+        [Part::Own { name: own.clone(), told }, others]
+    }
+
+    /// Returns once all of the kind was told that two watches tell. A host that hears of all others first, and is to drain,
+    /// would serve until it hears of itself.
+    pub(super) async fn whole(&mut self, epoch: u64) {
+        match self {
+            Part::All => {}
+            Part::Own { told, .. } => drop(told.send_replace(Some(epoch))),
+            // An error: the other watch has ended, and so does this one.
+            Part::Others { own_told, .. } => drop(own_told.wait_for(|it| *it >= Some(epoch)).await),
+        }
     }
 
     pub(super) fn has(&self, key: &Key) -> bool {
         match self {
             Part::All => true,
-            Part::Own(own) => key.name == *own,
+            Part::Own { name, .. } => key.name == *name,
             Part::Others { own, .. } => key.name != *own,
         }
     }
@@ -66,7 +86,7 @@ impl Part {
 
     /// Another watch tells of the kind as a whole: that it is told, and what is wrong with it.
     pub(super) fn speaks_for_its_kind(&self) -> bool {
-        !matches!(self, Part::Own(_))
+        !matches!(self, Part::Own { .. })
     }
 
     pub(super) fn note_list(&mut self) {
@@ -97,7 +117,7 @@ impl Feed {
     /// What is listed.
     pub(super) fn selection(&self) -> ListParams {
         let fields = match &self.part {
-            Part::Own(name) => Some(of_name(name)),
+            Part::Own { name, .. } => Some(of_name(name)),
             Part::All if self.watched.kind == Kind::Secret && self.cluster.copies().is_some() => {
                 Some(copies::SELECTION.to_owned())
             }
@@ -123,7 +143,7 @@ mod tests {
     #[test]
     fn a_host_hears_of_its_own_object_by_one_watch_and_of_all_others_by_the_other() {
         let key = |name: &str| Key { namespace: Name::default(), name: name.into() };
-        let (own, others) = (Part::Own("a".into()), Part::others("a".into()));
+        let [own, others] = Part::of_host(&"a".into());
         for (name, is_own) in [("a", true), ("b", false)] {
             assert_eq!((own.has(&key(name)), others.has(&key(name))), (is_own, !is_own), "{name}");
             assert!(Part::All.has(&key(name)));
@@ -131,9 +151,23 @@ mod tests {
         assert!(others.speaks_for_its_kind() && !own.speaks_for_its_kind());
     }
 
+    #[tokio::test]
+    async fn the_kind_is_told_once_this_host_has_heard_of_itself_as_well() {
+        let [mut own, mut others] = Part::of_host(&"a".into());
+        for epoch in [0, 1] {
+            {
+                let mut whole = std::pin::pin!(others.whole(epoch));
+                assert!(futures::poll!(&mut whole).is_pending(), "{epoch}");
+                own.whole(epoch).await;
+                whole.await;
+            }
+            others.whole(epoch).await;
+        }
+    }
+
     #[test]
     fn where_the_field_is_not_known_all_is_watched() {
-        let mut others = Part::others("a".into());
+        let [_own, mut others] = Part::of_host(&"a".into());
         assert!(others.is_narrow() && others.widen());
         assert!(!others.is_narrow() && !others.widen(), "that is no news then");
         assert!(!Part::All.widen());

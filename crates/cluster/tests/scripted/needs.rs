@@ -178,6 +178,23 @@ async fn a_host_hears_of_others_when_their_addresses_change_and_of_nothing_else(
     assert!(watches.clone().all(|it| it.contains("fieldSelector=")), "{asked:?}");
 }
 
+/// It would serve, though it is to drain, until it hears of itself.
+#[tokio::test]
+async fn a_host_has_not_heard_all_before_it_has_heard_of_itself() {
+    let slow = || Answer::Whole(503, status(503, "ServiceUnavailable", "not yet"));
+    let own = Answer::Whole(200, list("5", &[host("me", "4", "10.0.0.9")]));
+    let scripts = vec![
+        ("metadata.name%3Dme", vec![slow(), slow(), slow(), own, Answer::Stream(Vec::new())]),
+        ("/loadbalancerhosts?", vec![Answer::Whole(200, list("5", &[host("b", "3", "10.0.0.1")]))]),
+    ];
+    let mut heard = begin_as_host(scripts).await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|it| it != "synced") {
+        told.push(heard.next().await);
+    }
+    assert!(told.contains(&"put me".to_owned()), "{told:?}");
+}
+
 #[tokio::test]
 async fn where_definitions_are_older_a_host_hears_of_all_that_others_say() {
     let unknown = r#"field label not supported: status.addressesChanged"#;
