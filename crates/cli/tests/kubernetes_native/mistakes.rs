@@ -151,7 +151,8 @@ fn what_cannot_be_given_is_told_where_it_was_asked_for() {
         problems(&scene, "late")
     );
     until("it is an event", || event("late", "PoolExhausted") == 1);
-    assert!(has_address(&scene, "first"));
+    // It was promised before it is written.
+    until("the first has it", || has_address(&scene, "first"));
     scene.cluster.kubectl(&["delete", "service", "first"]);
     until("who waited has it", || {
         has_address(&scene, "late") && !problems(&scene, "late").contains("no address is free")

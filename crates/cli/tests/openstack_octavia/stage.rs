@@ -115,20 +115,45 @@ impl Stage {
     }
 
     /// Whoever asks from outside of the cloud is answered by a pod of that name.
+    #[track_caller]
     pub(crate) fn answers(&self, url: &str, pod: &str) {
+        let _report = Report(self);
         let outside = self.land.rig.outside();
         let answered = || outside.curl(url).is_ok_and(|it| it.starts_with(&format!("{pod}-")));
         until(&format!("{pod} answers at {url}"), answered);
     }
 
     /// The same of datagrams.
+    #[track_caller]
     pub(crate) fn echoes(&self, address: &str, port: u16, pod: &str) {
         let at = SocketAddr::new(address.parse().expect("an address"), port);
         let outside = self.land.rig.outside();
         let ours: SocketAddr = ([0, 0, 0, 0], 0).into();
+        let _report = Report(self);
         let echoed = || outside.run(|| ask(&UdpSocket::bind(ours)?, at, b"well?"));
         let is_its = |it: Vec<u8>| String::from_utf8_lossy(&it).starts_with(&format!("{pod}-"));
         until(&format!("{pod} says back what it hears at {at}"), || echoed().is_ok_and(is_its));
+    }
+}
+
+/// Prints, if the test fails meanwhile, each place where a packet may have been lost.
+struct Report<'a>(&'a Stage);
+
+impl Drop for Report<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        for (key, object) in self.0.land.told(&[&BALANCERS[..], &["floatingips"]].concat()) {
+            eprintln!("--- {key}: {object}");
+        }
+        eprintln!("--- OVN:\n{}", self.0.land.rig.ovn());
+        eprintln!("--- outside:\n{}", self.0.land.rig.outside().ip(&["neighbor"]));
+        let scene = &self.0.scene;
+        for what in ["services", "endpointslices", "pods", "nodes"] {
+            let yaml = scene.cluster.try_kubectl(&["get", what, "-o", "yaml"], "");
+            eprintln!("--- {what}:\n{}", yaml.unwrap_or_else(|error| error));
+        }
     }
 }
 

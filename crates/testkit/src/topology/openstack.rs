@@ -48,6 +48,25 @@ impl OpenStack {
         String::from_utf8_lossy(&said.stdout).into_owned()
     }
 
+    /// All of OVN's load balancers, and what its health monitors found, for the report of a test that failed.
+    pub fn ovn(&self) -> String {
+        let mut all = String::new();
+        for (program, database, table) in [
+            ("ovn-nbctl", "ovnnb_db", "load_balancer"),
+            ("ovn-nbctl", "ovnnb_db", "load_balancer_health_check"),
+            ("ovn-sbctl", "ovnsb_db", "service_monitor"),
+        ] {
+            let database =
+                format!("--db=unix:{}", self.folder.join(format!("run/ovs/{database}.sock")).display());
+            let mut command = Command::new(program);
+            command.args([database.as_str(), "list", table]).stdin(Stdio::null());
+            let said = command.output().map_or_else(|error| error.to_string().into_bytes(), |it| it.stdout);
+            all.push_str(&String::from_utf8_lossy(&said));
+            all.push('\n');
+        }
+        all
+    }
+
     /// A project that nobody else uses.
     #[track_caller]
     pub fn project(&self, role: &str) -> Project {
