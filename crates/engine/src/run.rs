@@ -10,7 +10,11 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{Change, Dirt, Name, Outcome, Unit, outcome::UnitState, unit::Place};
+use seaway_model::{
+    Change, Dirt, Name, Outcome, Unit,
+    outcome::{Unfinished, UnitState},
+    unit::Place,
+};
 use seaway_plan::World;
 use seaway_watchdog::Pulse;
 use tokio::{
@@ -220,6 +224,7 @@ impl Engine {
         // Thousands of Units that look again and find what they had found move nothing.
         let is_news = match &change {
             Change::Outcome(outcome) => !self.world.knows(outcome),
+            Change::Unfinished(it) => !self.world.knows(&self.world.outcome_of(it)),
             Change::Previewed(..) => true,
             _ => false,
         };
@@ -387,12 +392,9 @@ impl Engine {
     }
 
     fn fail(&mut self, unit: Unit, failure: Failure) {
-        let outcome = |state, problems| Outcome {
-            unit: unit.clone(),
-            state,
-            facts: Vec::new(),
-            problems,
-            serving: Vec::new(),
+        let unfinished = |state, problems| {
+            let unit = unit.clone();
+            Change::Unfinished(Unfinished { unit, state, problems })
         };
         match failure {
             Failure::Retry(why) => {
@@ -404,23 +406,23 @@ impl Engine {
                 });
                 warn!(%unit, %why, retry = ?wait, "failed");
                 let state = UnitState::Failed { why: why.into(), retry: wait };
-                self.learn(Change::Outcome(outcome(state, Vec::new())));
+                self.learn(unfinished(state, None));
             }
             Failure::Wait { why, after } => {
                 info!(%unit, %why, ?after, "waits");
-                self.learn(Change::Outcome(outcome(UnitState::Pending(after), Vec::new())));
+                self.learn(unfinished(UnitState::Pending(after), None));
                 self.queue.done(&unit, Some(Instant::now() + after), false);
             }
             Failure::Told { why, problems, after } => {
                 warn!(%unit, %why, retry = ?after, "failed");
                 let state = UnitState::Failed { why: why.into(), retry: after };
-                self.learn(Change::Outcome(outcome(state, problems)));
+                self.learn(unfinished(state, Some(problems)));
                 self.queue.done(&unit, Some(Instant::now() + after), false);
             }
             Failure::User(problems) => {
                 // Whatever it waited for before, it waits for its user now.
                 self.learn(Change::Stands(unit.clone(), None));
-                self.learn(Change::Outcome(outcome(UnitState::UserMustFix, problems)));
+                self.learn(unfinished(UnitState::UserMustFix, Some(problems)));
                 self.queue.done(&unit, self.audit(&unit), false);
             }
         }

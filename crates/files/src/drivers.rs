@@ -314,6 +314,7 @@ mod tests {
                 shown: seaway_model::outcome::Shown::default(),
                 waits: None,
                 takes_over: true,
+                unreported: false,
             }))
         };
         let wanted = [status(1), status(2)];

@@ -34,6 +34,8 @@ pub enum Change {
     /// What we say of this object was written by somebody else, who may have led before us: it is looked at again.
     Overwritten(ObjectRef),
     Outcome(Outcome),
+    /// An attempt ended before it could report: what was reported before stays valid.
+    Unfinished(Unfinished),
     Config(Arc<Config>),
     /// Whether this process leads: gives addresses out and writes statuses, or follows what another writes.
     Leads(bool),
@@ -76,6 +78,15 @@ pub struct Outcome {
     pub problems: Vec<(Owner, Problem)>,
     /// Where listeners serve now (native), for the status.
     pub serving: Vec<Serving>,
+}
+
+/// An attempt on a Unit that failed or waits, and saw too little to say where the Unit is served.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unfinished {
+    pub unit: Unit,
+    pub state: UnitState,
+    /// Replace the earlier ones; None: those stay.
+    pub problems: Option<Vec<(Owner, Problem)>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +144,9 @@ pub struct Status {
     /// What another controller published may be replaced by it.
     #[serde(skip)]
     pub takes_over: bool,
+    /// No driver has reported since this process started: what was written before may still be so.
+    #[serde(skip)]
+    pub unreported: bool,
 }
 
 /// How addresses are told to whoever wants to reach them.

@@ -122,6 +122,8 @@ pub struct World {
     of_service: HashMap<ServiceKey, Vec<Owner>>,
     unit_owners: HashMap<Unit, Vec<Owner>>,
     outcomes: HashMap<Unit, Outcome>,
+    /// Load balancers in clouds whose driver has reported since this process started.
+    heard: HashSet<Unit>,
     freed: Freed,
     silent: Silent,
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
@@ -196,6 +198,7 @@ impl World {
             of_service: HashMap::new(),
             unit_owners: HashMap::new(),
             outcomes: HashMap::new(),
+            heard: HashSet::new(),
             freed: Freed::default(),
             silent: Silent::default(),
             reported: BTreeMap::new(),
@@ -291,7 +294,11 @@ impl World {
             Change::NotAsked(_) => {}
             Change::Reported(object, problems) => self.report(object, problems),
             Change::Overwritten(object) => self.say_again(&object),
-            Change::Outcome(outcome) => self.conclude(outcome),
+            Change::Outcome(outcome) => {
+                self.note_report(&outcome.unit);
+                self.conclude(outcome);
+            }
+            Change::Unfinished(unfinished) => self.conclude(self.outcome_of(&unfinished)),
             Change::Config(config) => {
                 self.note_adopt_config(&config.adopt);
                 self.reconfigure(config);

@@ -66,6 +66,7 @@ mod tests {
             shown: Shown::default(),
             waits: None,
             takes_over: true,
+            unreported: false,
         }
     }
 }

@@ -95,7 +95,7 @@ impl Output {
             // To write nothing would leave them to the other for good.
             ingress.clone_from(&published.ingress);
         }
-        let mut conditions = vec![ready(status)];
+        let mut conditions = vec![ready_or_as_before(status, published)];
         // As [`Output::is_said_by`] compares them: their kinds the other way round.
         conditions.extend(problems(&status.problems));
         conditions.extend(status.announced.as_ref().map(announced));
@@ -298,6 +298,15 @@ fn ready(status: &Status) -> Condition {
         reason: reason.into(),
         message: message.into(),
         since: Name::default(),
+    }
+}
+
+/// After a start, a cloud that does not answer is no reason to take back that a Service is served.
+fn ready_or_as_before(status: &Status, published: &Published) -> Condition {
+    let said = published.conditions.iter().find(|it| *it.kind == *READY && it.status.is_true());
+    match said.filter(|_| status.unreported && published.ours && !status.ready) {
+        Some(said) => said.clone(),
+        None => ready(status),
     }
 }
 

@@ -156,6 +156,7 @@ impl Told {
             shown: seaway_model::outcome::Shown::default(),
             waits: None,
             takes_over: true,
+            unreported: false,
         }))
     }
 

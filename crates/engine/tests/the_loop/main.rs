@@ -11,7 +11,8 @@ use std::{
 
 use seaway_engine::{Conclusion, Driver, Drivers, Engine, Failure, Handle, Phase, Settings};
 use seaway_model::{
-    Change, Config, Desired, Pool, Problem, Reason, Unit,
+    Change, Config, Desired, L4, Pool, Problem, Reason, Unit,
+    outcome::Serving,
     unit::{LbKey, Place},
 };
 use seaway_plan::{Demand, Placement, Roles, World};
@@ -108,8 +109,10 @@ impl Driver for Played {
         Ok(true)
     }
 
-    fn conclude(&self, _: &Unit, _: &Desired, (): &()) -> Conclusion {
-        Conclusion::default()
+    fn conclude(&self, unit: &Unit, _: &Desired, (): &()) -> Conclusion {
+        let is_served = matches!(unit, Unit::LoadBalancer(..) | Unit::Presence(_));
+        let serving = Serving { ip: [192, 0, 2, 5].into(), protocol: L4::Tcp, port: shop().ports[0].port };
+        Conclusion { serving: is_served.then_some(serving).into_iter().collect(), ..Conclusion::default() }
     }
 
     fn is_ours(&self, _: &Unit, (): &()) -> bool {
@@ -268,6 +271,28 @@ async fn what_comes_while_a_driver_rests_is_done_together() {
     let times = running.played.with(|it| it.applied.iter().map(|it| it.0).collect::<Vec<_>>());
     assert!((before + 1..=before + 2).contains(&times.len()), "{before} and then {}", times.len());
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(1)), "{times:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_fails_does_not_say_that_nobody_serves() {
+    let running = Running::start(Script::default());
+    running.tell(told().into_iter().chain(synced())).await;
+    running.until_serving().await;
+    let serving = || async {
+        let asked = running.handle.ask(|world| world.status(&owner(&shop())).map(|it| it.serving.len()));
+        asked.await.expect("the engine runs")
+    };
+    assert_eq!(serving().await, Some(1));
+    for (fail, wait, blame) in [(1, 0, 0), (0, 1, 0), (0, 0, 1)] {
+        let before = running.played.with(|it| {
+            (it.fail, it.wait, it.blame) = (fail, wait, blame);
+            it.applied.len()
+        });
+        running.until("it is looked at", |it| it.applied.len() > before).await;
+        assert_eq!(serving().await, Some(1), "fails {fail}, waits {wait}, is refused {blame}");
+        running.until("it is looked at again", |it| it.applied.len() > before + 1).await;
+    }
     running.stop().await;
 }
 

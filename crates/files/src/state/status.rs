@@ -177,6 +177,7 @@ mod tests {
             shown: seaway_model::outcome::Shown::default(),
             waits: None,
             takes_over: true,
+            unreported: false,
         };
         (owner, Arc::new(status))
     }

@@ -239,6 +239,7 @@ impl World {
             shown: seaway_model::outcome::Shown::default(),
             waits: None,
             takes_over: true,
+            unreported: false,
         })
     }
 
@@ -264,6 +265,7 @@ impl World {
                 shown: seaway_model::outcome::Shown::default(),
                 waits: None,
                 takes_over: true,
+                unreported: false,
             }
         });
         let mut problems: BTreeSet<Problem> = status.problems.into_iter().collect();

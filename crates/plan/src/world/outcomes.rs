@@ -1,10 +1,41 @@
 //! What became of Units, and who is to be told.
 
-use seaway_model::{Dirt, Outcome, Unit, outcome::UnitState};
+use seaway_model::{
+    Dirt, Outcome, Unit,
+    outcome::{Unfinished, UnitState},
+    unit::Place,
+};
 
 use super::World;
 
 impl World {
+    /// What an attempt that ended early leaves: one error of an API is no reason to say that nobody serves a Service any
+    /// more, nor to take back what is wrong with it.
+    pub fn outcome_of(&self, unfinished: &Unfinished) -> Outcome {
+        let Unfinished { unit, state, problems } = unfinished.clone();
+        let last = self.outcomes.get(&unit);
+        let earlier = || last.map(|it| it.problems.clone()).unwrap_or_default();
+        Outcome {
+            state,
+            facts: Vec::new(),
+            problems: problems.unwrap_or_else(earlier),
+            serving: last.map(|it| it.serving.clone()).unwrap_or_default(),
+            unit,
+        }
+    }
+
+    pub(super) fn note_report(&mut self, unit: &Unit) {
+        if matches!(unit, Unit::LoadBalancer(Place::Cloud { .. }, _)) && !self.heard.contains(unit) {
+            self.heard.insert(unit.clone());
+        }
+    }
+
+    /// No driver has said yet whether they serve.
+    pub(super) fn is_unreported(&self, units: &[Unit]) -> bool {
+        let in_cloud = |it: &&Unit| matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, _));
+        units.iter().filter(in_cloud).any(|it| !self.heard.contains(it))
+    }
+
     /// What became of a Unit.
     pub(super) fn conclude(&mut self, outcome: Outcome) {
         for fact in &outcome.facts {
@@ -24,7 +55,10 @@ impl World {
         self.failures +=
             u64::from(matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix));
         let before = match outcome.state {
-            UnitState::Absent => self.outcomes.remove(&unit),
+            UnitState::Absent => {
+                self.heard.remove(&unit);
+                self.outcomes.remove(&unit)
+            }
             _ => self.outcomes.insert(unit.clone(), outcome),
         };
         let now = self.outcomes.get(&unit);

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_model::{
     Dirt, LoadBalancer, Name, Owner, Problem, Status,
-    load_balancer::{Bind, Family},
+    load_balancer::{Bind, Family, ListenerId},
     outcome::Serving,
     unit::{Place, Unit},
 };
@@ -52,7 +52,12 @@ impl World {
         }
         for unit in &state.units {
             let Some(outcome) = self.outcomes.get(unit) else { continue };
-            serving.extend(outcome.serving.iter().filter(|it| self.is_reachable(load_balancer, it)).cloned());
+            // One that failed may still report a port that is wanted no more.
+            let is_wanted = |it: &&Serving| {
+                let id = ListenerId { l4: it.protocol, port: it.port };
+                load_balancer.listeners.contains_key(&id) && self.is_reachable(load_balancer, it)
+            };
+            serving.extend(outcome.serving.iter().filter(is_wanted).cloned());
         }
         let presence = self.roles.host.iter().map(|host| Unit::Presence(host.clone()));
         let names = state.planned.names.iter().map(|name| Unit::Name(name.clone()));
@@ -93,6 +98,7 @@ impl World {
                 None => state.units.iter().find_map(|unit| self.stands.get(unit)).cloned(),
             },
             takes_over: true,
+            unreported: is_in_cloud && self.is_unreported(&state.units),
         })
     }
 

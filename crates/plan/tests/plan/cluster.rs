@@ -19,6 +19,7 @@ mod pairs;
 mod pools;
 mod readiness;
 mod released;
+mod reported;
 pub(crate) mod scene;
 mod selected;
 mod set_back;

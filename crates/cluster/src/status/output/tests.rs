@@ -24,6 +24,7 @@ fn status(addresses: &[&str], serving: &[&str], problems: &[&str]) -> Status {
         shown: Shown::default(),
         waits: None,
         takes_over: true,
+        unreported: false,
     }
 }
 
@@ -64,6 +65,21 @@ fn an_address_is_published_once_it_is_served_and_stays_when_hosts_vanish() {
     assert!(!gone.is_said_by(&said));
     assert_eq!(gone.notes(&said).len(), 1);
     assert!(gone.is_said_by(&written(&gone, &said)));
+}
+
+#[test]
+fn ready_is_not_taken_back_before_a_driver_has_reported() {
+    let nothing = Published { uid: "u".into(), ..Published::default() };
+    let served = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &nothing);
+    let said = written(&served, &nothing);
+    let unknown = Status { unreported: true, ..status(&["192.0.2.1"], &[], &["503"]) };
+    let started = Output::of(&unknown, &said);
+    assert_eq!(started.conditions[0].status, ConditionStatus::True);
+    assert_eq!(started.conditions.len(), 2, "what is wrong is said all the same");
+    let known = Output::of(&Status { unreported: false, ..unknown.clone() }, &said);
+    assert_eq!(known.conditions[0].status, ConditionStatus::False);
+    let never = Output::of(&unknown, &nothing);
+    assert_eq!(never.conditions[0].status, ConditionStatus::False, "it was never said");
 }
 
 #[test]

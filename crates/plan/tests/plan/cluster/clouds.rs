@@ -202,7 +202,8 @@ fn its_address_is_what_the_cloud_gave_and_none_of_our_pools() {
         (0..16).all(|last| world.desire(&Unit::Address(ip(&format!("192.0.2.{last}")))) == Desired::Absent)
     );
     assert_eq!(world.desire(&Unit::Address(ip("203.0.113.9"))), Desired::Absent, "nor is it written down");
-    let serving = vec![Serving { ip: ip("203.0.113.10"), protocol: seaway_model::L4::Tcp, port: 80 }];
+    let serving =
+        vec![Serving { ip: ip("203.0.113.10"), protocol: seaway_model::L4::Tcp, port: shop.ports[0].port }];
     let outcome = Outcome {
         unit: unit(&owner(&shop)),
         state: UnitState::Done,

@@ -21,7 +21,7 @@ fn units(owner: &Owner) -> [Unit; 2] {
 }
 
 fn told(world: &mut World, unit: Unit, state: UnitState, at: &[&str]) -> Vec<Dirt> {
-    let serving = at.iter().map(|it| Serving { ip: ip(it), protocol: seaway_model::L4::Tcp, port: 80 });
+    let serving = at.iter().map(|it| Serving { ip: ip(it), protocol: seaway_model::L4::Tcp, port: 8080 });
     let serving = serving.collect();
     world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving }))
 }
