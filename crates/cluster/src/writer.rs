@@ -56,8 +56,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Access, Campaign, Cluster, CopyPace, Credentials, HostReports, Keeper, Leading, PoolReports, Running,
-        Statuses, Terms,
+        Access, Campaign, Cluster, CopyPace, Credentials, HostReports, Keeper, Leading, NameKeeper, NamePace,
+        PoolReports, Running, Statuses, Terms,
     };
 
     const PATIENCE: Duration = Duration::from_secs(120);
@@ -106,13 +106,16 @@ mod tests {
         let reports = HostReports::start(cluster, "a", Running::default());
         let pools = PoolReports::start(cluster, leading());
         let statuses = Statuses::new(cluster.clone(), leading());
-        let keeper = Keeper::start(cluster, leading(), Name::from("copies"), CopyPace::default(), changes);
+        let to = changes.clone();
+        let keeper = Keeper::start(cluster, leading(), Name::from("copies"), CopyPace::default(), to);
+        let names = NameKeeper::start(cluster, leading(), NamePace::default(), changes.clone());
         let writers = [
             ("the Lease leader", &campaign.task),
             ("the report of this host", &reports.writer),
             ("statuses of pools", &pools.writer),
             ("events", statuses.writer()),
             ("copies of certificates", &keeper.writer),
+            ("owners of names", &names.writer),
         ];
         for (name, writer) in writers {
             let (watchdog, told) = watchdog(PATIENCE);
