@@ -8,6 +8,7 @@ mod hear;
 mod in_cluster;
 mod lead;
 mod metrics;
+mod names;
 mod pages;
 mod recall;
 mod records;
@@ -277,6 +278,9 @@ impl Member {
                     let records = records::keep(records, campaign.leading(), handle.clone(), herald);
                     watchdog::spawn("records of deletions", &mut parts, records);
                 }
+                let (keeper, claims) = names::keep(&cluster, campaign.leading(), handle.clone());
+                parts.push(keeper);
+                watchdog::spawn("the claims of names", &mut parts, claims);
                 let reports = PoolReports::start(&cluster, campaign.leading());
                 parts.push(reports.part());
                 watchdog::spawn("the count of pools", &mut parts, count(reports, handle.clone()));

@@ -62,6 +62,7 @@ pub(crate) fn spawn_engine(
 ) -> tokio::task::JoinHandle<seaway_plan::World> {
     let (heartbeat, part) = Heartbeat::new("the engine");
     parts.push(part);
+    parts.extend(engine.parts());
     let engine = engine.beating(heartbeat.pulse());
     tokio::spawn(heartbeat.watch(engine.run(stopped)))
 }

@@ -172,6 +172,11 @@ impl Driver for Addresses {
     type Observed = Written;
     type Step = AddressStep;
 
+    /// Each question has a limit of its own; a step may ask twice.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(120)
+    }
+
     fn serves(&self, unit: &Unit) -> bool {
         matches!(unit, Unit::Address(_))
     }

@@ -1,6 +1,6 @@
 //! Our objects as the API server has to know them, and what it has to allow us.
 
-/// CustomResourceDefinitions of AddressPool, Address and LoadBalancerHost.
+/// CustomResourceDefinitions of AddressPool, Address, LoadBalancerHost and NameOwner.
 pub fn definitions() -> &'static str {
     include_str!("../../../deploy/kubernetes/crds.yaml")
 }
@@ -24,7 +24,7 @@ mod tests {
     use crate::{
         address, host,
         kinds::{Need, WATCHED, Watched},
-        pools,
+        name_owner, pools,
     };
 
     fn documents(text: &str) -> Vec<Node> {
@@ -87,6 +87,7 @@ mod tests {
             ),
             (Kind::LoadBalancerHost, "status", host::tests::full()),
             (Kind::AddressPool, "status", pools::tests::full()),
+            (Kind::NameOwner, "spec", name_owner::tests::full()["spec"].clone()),
         ] {
             let mut all = BTreeSet::new();
             written(&full, part, &mut all);
@@ -171,7 +172,9 @@ mod tests {
         // Of the namespace of copies alone.
         uses("seaway-copies", "", "secrets", &["create", "delete", "list", "update"]);
         uses("seaway-copies-reader", "", "secrets", &["get", "list", "watch"]);
-        uses("seaway-controller", "seaway.dev", "addresses", &["create", "delete", "get", "update"]);
+        for written in ["addresses", "nameowners"] {
+            uses("seaway-controller", "seaway.dev", written, &["create", "delete", "get", "update"]);
+        }
         uses("seaway-controller", "seaway.dev", "addresspools/status", &["patch"]);
         uses("seaway-controller", "", "services/status", &["patch"]);
         uses("seaway-cloud", "", "services", &["get", "patch"]);

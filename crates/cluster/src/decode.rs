@@ -11,7 +11,7 @@ use seaway_model::{Fact, Kind, Name, ObjectRef, Problem, Reason, announced::Cond
 use crate::{
     address,
     connect::MANAGER,
-    host, metallb,
+    host, metallb, name_owner,
     seen::{Condition, Ingress, Published, Version},
     status::{ADDRESS, PREFIX},
     told::Told,
@@ -38,6 +38,7 @@ pub(crate) fn read(kind: Kind, told: &Told) -> Said {
         _ if metallb::is_announcement(kind) => Said::Broken(object(), vec![metallb::not_acted_on(object())]),
         Kind::Address => judged(object(), tree, |root| address::read(root).map(Fact::Address)),
         Kind::LoadBalancerHost => judged(object(), tree, |root| host::read(root).map(Fact::Host)),
+        Kind::NameOwner => judged(object(), tree, |root| name_owner::read(root).map(Fact::NameOwner)),
         _ => match read_accepted(kind, tree) {
             Some(Ok(read)) => match read.object.facts.into_iter().next() {
                 None => Said::Nothing,

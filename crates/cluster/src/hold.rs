@@ -1,7 +1,7 @@
 //! The driver that holds Services until their load balancers in a cloud are gone: by the finalizer that Kubernetes' own
 //! controllers use, so that either finds the other's.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Problem, Reason, Unit};
@@ -68,6 +68,11 @@ impl Holds {
 impl Driver for Holds {
     type Observed = Held;
     type Step = HoldStep;
+
+    /// Each question has a limit of its own; a step may ask twice.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(120)
+    }
 
     fn serves(&self, unit: &Unit) -> bool {
         matches!(unit, Unit::Hold(_))

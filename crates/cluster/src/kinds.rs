@@ -32,7 +32,7 @@ pub(crate) enum Need {
 pub(crate) const OURS: &str = "seaway.dev";
 pub(crate) const OUR_VERSION: &str = "v1alpha1";
 
-pub(crate) const WATCHED: [Watched; 13] = [
+pub(crate) const WATCHED: [Watched; 14] = [
     Watched::new(Kind::Service, "", "v1", "services", Need::Required),
     Watched::new(Kind::EndpointSlice, "discovery.k8s.io", "v1", "endpointslices", Need::Required),
     Watched::new(Kind::Node, "", "v1", "nodes", Need::Required),
@@ -40,6 +40,7 @@ pub(crate) const WATCHED: [Watched; 13] = [
     Watched::new(Kind::Address, OURS, OUR_VERSION, "addresses", Need::Required),
     Watched::new(Kind::AddressPool, OURS, OUR_VERSION, "addresspools", Need::Offered),
     Watched::new(Kind::LoadBalancerHost, OURS, OUR_VERSION, "loadbalancerhosts", Need::Offered),
+    Watched::new(Kind::NameOwner, OURS, OUR_VERSION, "nameowners", Need::Offered),
     Watched::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Need::Foreign),
     Watched::new(Kind::L2Advertisement, "metallb.io", "v1beta1", "l2advertisements", Need::Reported),
     Watched::new(Kind::BGPAdvertisement, "metallb.io", "v1beta1", "bgpadvertisements", Need::Reported),
@@ -157,7 +158,14 @@ mod tests {
 
     #[test]
     fn kinds_that_this_crate_writes_are_in_the_table() {
-        for kind in [Kind::Address, Kind::AddressPool, Kind::LoadBalancerHost, Kind::Node, Kind::Service] {
+        for kind in [
+            Kind::Address,
+            Kind::AddressPool,
+            Kind::LoadBalancerHost,
+            Kind::NameOwner,
+            Kind::Node,
+            Kind::Service,
+        ] {
             assert_eq!(Watched::known(kind).kind, kind);
         }
     }

@@ -10,7 +10,7 @@
 //! The Lease of a host is a sign of life, and nobody is elected: a process that starts writes it over whoever ran there
 //! before. One that finds it written over meanwhile has a rival of the same name, and says so.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -23,7 +23,7 @@ use seaway_model::Name;
 use seaway_watchdog::{LIMIT, Part};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 use tracing::{info, warn};
 
@@ -149,7 +149,7 @@ impl Campaign {
             tell,
             rival: tell_rival,
         };
-        let task = keep(&format!("the Lease {name}"), terms, candidate.run(resigned));
+        let task = keep(&format!("the Lease {name}"), candidate.run(resigned));
         Campaign { task, resign, leading: Leading(leading), rival }
     }
 
@@ -180,9 +180,29 @@ fn part(of: Duration, parts: u32, all: u32) -> Duration {
     of.saturating_mul(parts).checked_div(all).unwrap_or(of)
 }
 
-/// A try takes no longer than a renewal, and neither does the pause after it.
-pub(crate) fn keep(name: &str, terms: Terms, task: impl Future<Output = ()> + Send + 'static) -> Writer {
-    Writer::spawn(name, task).beating_within(terms.renew.max(part(terms.term, 1, 8)).saturating_add(LIMIT))
+/// It is woken at least this often, whatever it waits for, for as long as there is an end to that.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Missed within ten seconds: as long as it beats, a try or a pause has not taken its time.
+pub(crate) fn keep(name: &str, task: impl Future<Output = ()> + Send + 'static) -> Writer {
+    Writer::spawn(name, task).beating_within(BEAT.saturating_add(LIMIT))
+}
+
+/// As a time-out, awake each [`BEAT`].
+async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let (end, mut work) = (later(limit), pin!(work));
+    loop {
+        let next = end.min(later(BEAT));
+        tokio::select! {
+            biased;
+            done = &mut work => return Some(done),
+            () = sleep_until(next) => if next == end { return None },
+        }
+    }
+}
+
+async fn rest(pause: Duration) {
+    within(pause, std::future::pending::<()>()).await;
 }
 
 struct Candidate {
@@ -211,7 +231,7 @@ impl Candidate {
                 _ = resigned.wait_for(|it| *it) => break,
             };
             tokio::select! {
-                () = sleep(pause) => {}
+                () = rest(pause) => {}
                 _ = resigned.wait_for(|it| *it) => break,
             }
         }
@@ -224,9 +244,9 @@ impl Candidate {
         let sent = Instant::now();
         let Terms { term, renew } = self.terms;
         // One dead connection must not cost the term: there is time to try another.
-        let (taken, again) = match timeout(renew, self.take()).await {
-            Ok(taken) => (taken, part(renew, 1, 4)),
-            Err(_) => {
+        let (taken, again) = match within(renew, self.take()).await {
+            Some(taken) => (taken, part(renew, 1, 4)),
+            None => {
                 self.cluster.reconnect().await;
                 (Err(Answer::Unreachable(format!("timed out after {renew:?}"))), Duration::ZERO)
             }
@@ -407,5 +427,32 @@ mod tests {
         drop(tell);
         leading.changed_from(true).await;
         assert!(!leading.is_now() && leading.hold().is_err());
+    }
+
+    /// How often it is polled, how long it takes, and whether it is done.
+    async fn polls(limit: Duration, work: impl Future<Output = ()>) -> (u32, Duration, bool) {
+        let (begin, mut polls) = (Instant::now(), 0);
+        let mut work = std::pin::pin!(within(limit, work));
+        let done = std::future::poll_fn(|context| {
+            polls += 1;
+            work.as_mut().poll(context)
+        });
+        let done = done.await.is_some();
+        (polls, begin.elapsed(), done)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_try_without_an_answer_beats_each_second_until_its_time_is_over() {
+        let (count, took, done) = polls(Terms::HOST.renew, std::future::pending()).await;
+        assert!(!done && took >= Terms::HOST.renew && took < Terms::HOST.renew + BEAT, "{took:?}");
+        assert!(count >= 10, "{count}");
+        let (_, took, done) = polls(Terms::HOST.renew, tokio::time::sleep(BEAT * 3 / 2)).await;
+        assert!(done && took < BEAT * 2, "{took:?}");
+    }
+
+    /// The watchdog looks each second.
+    #[test]
+    fn a_lease_that_hangs_is_found_within_ten_seconds() {
+        assert!(BEAT + LIMIT + seaway_watchdog::Pace::default().look * 2 <= Duration::from_secs(10));
     }
 }

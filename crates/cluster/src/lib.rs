@@ -8,6 +8,7 @@
 //!         └── Address, status, Event ◄────┴───── Addresses, Statuses ◄── engine
 //!         └── finalizer ◄─────────────────────── Holds ◄─────────────────┤
 //!         └── copies of certificates ◄────────── Keeper ◄────────────────┤
+//!         └── NameOwner ◄─────────────────────── NameKeeper ◄────────────┤
 //!         └── Lease, LoadBalancerHost ◄───────── Leadership, HostReports
 //! ```
 //! The sister of `files`: the same objects become the same facts by the same code. What is read is trimmed at this edge
@@ -33,6 +34,7 @@ mod lease;
 mod look;
 mod metallb;
 mod moment;
+mod name_owner;
 mod owners;
 mod pools;
 mod records;
@@ -53,6 +55,7 @@ pub use host::{HostReports, HostSight, Running, StatusPage};
 pub use kinds::{Pace, kinds, required_kinds};
 pub use lease::{Campaign, LEADER, Leading, Terms};
 pub use look::{Pulse, ServiceSight, Sight, Unseen};
+pub use name_owner::{FirstClaims, NameKeeper, NamePace};
 pub use pools::{Counted, PoolReports, PoolSays};
 pub use records::{RECORDS, Recorded, Records, TOLD};
 pub use reviews::{Review, Reviews};

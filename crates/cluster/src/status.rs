@@ -248,6 +248,11 @@ impl Driver for Statuses {
     type Observed = Said;
     type Step = StatusStep;
 
+    /// Where many events wait, a Service waits until its own is written.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(600)
+    }
+
     fn serves(&self, unit: &Unit) -> bool {
         matches!(unit, Unit::Status(_))
     }

@@ -56,8 +56,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Access, Campaign, Cluster, CopyPace, Credentials, HostReports, Keeper, Leading, PoolReports, Running,
-        Statuses, Terms,
+        Access, Campaign, Cluster, CopyPace, Credentials, HostReports, Keeper, Leading, NameKeeper, NamePace,
+        PoolReports, Running, Statuses, Terms,
     };
 
     const PATIENCE: Duration = Duration::from_secs(120);
@@ -106,13 +106,16 @@ mod tests {
         let reports = HostReports::start(cluster, "a", Running::default());
         let pools = PoolReports::start(cluster, leading());
         let statuses = Statuses::new(cluster.clone(), leading());
-        let keeper = Keeper::start(cluster, leading(), Name::from("copies"), CopyPace::default(), changes);
+        let to = changes.clone();
+        let keeper = Keeper::start(cluster, leading(), Name::from("copies"), CopyPace::default(), to);
+        let names = NameKeeper::start(cluster, leading(), NamePace::default(), changes.clone());
         let writers = [
             ("the Lease leader", &campaign.task),
             ("the report of this host", &reports.writer),
             ("statuses of pools", &pools.writer),
             ("events", statuses.writer()),
             ("copies of certificates", &keeper.writer),
+            ("owners of names", &names.writer),
         ];
         for (name, writer) in writers {
             let (watchdog, told) = watchdog(PATIENCE);
@@ -123,13 +126,23 @@ mod tests {
         }
     }
 
+    /// As a process looks.
+    async fn is_found_in_time(lease: Writer, hangs: bool) {
+        let (tell, mut told) = mpsc::channel(1);
+        let watchdog = Watchdog::start(Pace::default(), move |fault| drop(tell.blocking_send(fault.clone())));
+        let watchdog = watchdog.expect("a thread");
+        let _watching = watchdog.watch([lease.part()]);
+        if !hangs {
+            lease.kill();
+        }
+        let fault = tokio::time::timeout(PATIENCE, told.recv()).await.expect("it is noticed");
+        assert_eq!(fault, Some(Fault { part: "the Lease leader".into(), hangs }));
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_lease_that_is_not_even_tried_is_missed() {
-        let terms = Terms { term: Duration::from_millis(300), renew: Duration::from_millis(100) };
-        let (watchdog, told) = watchdog(Duration::from_millis(400));
-        let waits = crate::lease::keep("the Lease leader", terms, std::future::pending());
-        let _watching = watchdog.watch([waits.part()]);
-        assert_eq!(found(told).await, Some(Fault { part: "the Lease leader".into(), hangs: true }));
+    async fn a_lease_that_is_not_even_tried_is_missed_and_so_is_one_that_is_killed() {
+        let never = || crate::lease::keep("the Lease leader", std::future::pending());
+        tokio::join!(is_found_in_time(never(), true), is_found_in_time(never(), false));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

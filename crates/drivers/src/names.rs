@@ -74,6 +74,11 @@ impl Driver for Names {
     type Observed = Option<Answer>;
     type Step = Never;
 
+    /// Each name server has its own time, and there may be several.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
     fn serves(&self, unit: &Unit) -> bool {
         matches!(unit, Unit::Name(_))
     }

@@ -252,6 +252,11 @@ impl Driver for Octavia {
     type Observed = Observed;
     type Step = Step;
 
+    /// Each call has a limit of its own, and one look may be many calls.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
     fn serves(&self, unit: &Unit) -> bool {
         matches!(unit, Unit::LoadBalancer(Place::Cloud { driver, .. }, _) if driver.as_str() == OCTAVIA)
     }

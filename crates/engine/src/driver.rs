@@ -1,13 +1,20 @@
 //! What a driver is, and how one Unit is worked on with it.
 
-use std::{fmt::Display, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Display},
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use seaway_model::{
-    Desired, Fact, Name, ObjectRef, Outcome, Owner, Pool, Problem, Unit,
+    Desired, Fact, Name, ObjectRef, Outcome, Owner, Pool, Problem, Reason, Unit,
     load_balancer::Certificate,
     outcome::{Serving, UnitState},
 };
-use tracing::debug;
+use tokio::{task::yield_now, time::timeout};
+use tracing::{debug, error};
 
 use crate::removal::{ASK_AGAIN, Gate, Removal, permit, permitted};
 
@@ -81,6 +88,12 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
+    /// The longest that one look or one step may take. What takes longer has lost its way: it is given up, and the Unit is
+    /// tried again.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
     /// How many Units may be worked on at once.
     fn width(&self) -> usize {
         8
@@ -152,6 +165,7 @@ pub(crate) enum Worked {
 
 /// Any driver, its types forgotten.
 pub(crate) trait Hand: Send + Sync {
+    fn name(&self) -> &'static str;
     fn serves(&self, unit: &Unit) -> bool;
     fn width(&self) -> usize;
     fn rest(&self, unit: &Unit, took: Duration) -> Duration;
@@ -160,6 +174,10 @@ pub(crate) trait Hand: Send + Sync {
 }
 
 impl<D: Driver> Hand for D {
+    fn name(&self) -> &'static str {
+        name::<D>()
+    }
+
     fn serves(&self, unit: &Unit) -> bool {
         Driver::serves(self, unit)
     }
@@ -187,14 +205,62 @@ impl<D: Driver> Hand for D {
     }
 }
 
+/// `Native` of `seaway_drivers::native::Native`.
+fn name<D>() -> &'static str {
+    let whole = std::any::type_name::<D>();
+    whole.rsplit_once("::").map_or(whole, |(_, name)| name)
+}
+
+/// So many steps are taken without a rest: others have a turn then, and the watchdog sees that it goes on.
+const STEPS_IN_A_ROW: usize = 16;
+/// What did not come back is tried again after this.
+const LOST: Duration = Duration::from_secs(2);
+/// To be asked whether something may go.
+const GATE: Duration = Duration::from_secs(600);
+
+/// No longer than that.
+async fn within<D: Driver, T>(
+    unit: &Unit,
+    patience: Duration,
+    doing: impl fmt::Display,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match timeout(patience, work).await {
+        Ok(done) => done,
+        Err(_) => {
+            let driver = name::<D>();
+            let why = format!("{doing}: the driver {driver} did not come back within {patience:?}");
+            error!(%unit, "{why}; it is given up, and tried again");
+            let problem = |owner: &Owner| {
+                let problem = Problem::new(owner.object(), Reason::Failed, why.clone());
+                (
+                    owner.clone(),
+                    problem.fix("It is given up and tried again. If it stays so, the log says more."),
+                )
+            };
+            let problems = owner_of(unit).map(problem).into_iter().collect();
+            Err(Failure::Told { why, problems, after: LOST })
+        }
+    }
+}
+
+fn owner_of(unit: &Unit) -> Option<&Owner> {
+    match unit {
+        Unit::LoadBalancer(_, key) => key.owner(),
+        Unit::Status(owner) | Unit::Hold(owner) => Some(owner),
+        _ => None,
+    }
+}
+
 async fn renew<D: Driver>(driver: &D, unit: &Unit, renewed: Renewed) -> Result<bool, Failure> {
+    let patience = driver.patience();
     for pool in renewed.pools {
-        if !driver.swap(unit, pool).await? {
+        if !within::<D, _>(unit, patience, "members of a pool", driver.swap(unit, pool)).await? {
             return Ok(false);
         }
     }
     for (object, certificate) in renewed.certificates {
-        if !driver.renew(unit, &object, certificate).await? {
+        if !within::<D, _>(unit, patience, "a certificate", driver.renew(unit, &object, certificate)).await? {
             return Ok(false);
         }
     }
@@ -217,7 +283,8 @@ async fn whole<D: Driver>(
     if !refused.is_empty() {
         return Err(Failure::User(refused));
     }
-    let mut observed = driver.observe(unit, desired).await?;
+    let patience = driver.patience();
+    let mut observed = within::<D, _>(unit, patience, "look", driver.observe(unit, desired)).await?;
     let steps = driver.steps(desired, &observed);
     // No driver can be wrong about this either.
     if desired.is_preview() {
@@ -225,12 +292,16 @@ async fn whole<D: Driver>(
         return Ok(Worked::Previewed { ours: driver.is_ours(unit, &observed), steps });
     }
     if !steps.is_empty() {
-        permit(gate, unit, desired).await?;
+        within::<D, _>(unit, GATE, "look whether it may go", permit(gate, unit, desired)).await?;
     }
-    let (steps, kept) = permitted(driver, gate, unit, desired, &mut observed, steps).await;
-    for step in steps {
+    let permitted = async { Ok(permitted(driver, gate, unit, desired, &mut observed, steps).await) };
+    let (steps, kept) = within::<D, _>(unit, GATE, "look what of it may go", permitted).await?;
+    for (at, step) in steps.into_iter().enumerate() {
+        if at % STEPS_IN_A_ROW == STEPS_IN_A_ROW - 1 {
+            yield_now().await;
+        }
         debug!(%unit, %step, "step");
-        driver.apply(unit, &step, &mut observed).await?;
+        within::<D, _>(unit, patience, &step, driver.apply(unit, &step, &mut observed)).await?;
     }
     let mut told = driver.conclude(unit, desired, &observed);
     if !kept.is_empty() {

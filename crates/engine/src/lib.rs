@@ -14,6 +14,7 @@ mod driver;
 mod queue;
 mod removal;
 mod run;
+mod slots;
 
 pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
 pub use queue::backoff;

@@ -16,7 +16,7 @@ use seaway_model::{
     unit::Place,
 };
 use seaway_plan::World;
-use seaway_watchdog::Pulse;
+use seaway_watchdog::{Part, Pulse};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{Id, JoinError, JoinSet},
@@ -29,6 +29,7 @@ use crate::{
     driver::{Drivers, Failure, Job, Renewed, Worked},
     queue::{Parts, Queue, Todo, backoff},
     removal::{DeletionLimit, Gate, Owners},
+    slots::{Slot, Slots},
 };
 
 /// What is there is counted this often, where it is only to say how much of it may go.
@@ -110,8 +111,8 @@ impl Handle {
     }
 }
 
-/// Which Unit, by which driver, with what end, and how long it took.
-type Done = (Unit, usize, Worked, Duration);
+/// Which Unit, with what end, and how long it took.
+type Done = (Unit, Worked, Duration);
 
 pub struct Engine {
     world: World,
@@ -120,11 +121,11 @@ pub struct Engine {
     limit: Option<Arc<dyn DeletionLimit>>,
     settings: Settings,
     queue: Queue,
-    /// How many Units each driver works on.
-    busy: Vec<usize>,
+    /// What each driver works on; as many Units at once as it is wide.
+    slots: Slots,
     running: JoinSet<Done>,
     /// Whose task is whose, should one panic.
-    tasks: HashMap<Id, (Unit, usize)>,
+    tasks: HashMap<Id, (Unit, Slot)>,
     changes: mpsc::Receiver<Change>,
     questions: mpsc::Receiver<Question>,
     phase: watch::Sender<Phase>,
@@ -150,6 +151,7 @@ impl Engine {
         let nobody = hands.len();
         let lane_of = move |unit: &Unit| hands.iter().position(|it| it.serves(unit)).unwrap_or(nobody);
         let queue = Queue::new(nobody + 1, lane_of);
+        let slots = Slots::new(&drivers.0);
         let engine = Engine {
             world,
             drivers,
@@ -157,7 +159,7 @@ impl Engine {
             limit: None,
             settings,
             queue,
-            busy: vec![0; nobody],
+            slots,
             running: JoinSet::new(),
             tasks: HashMap::new(),
             changes,
@@ -191,6 +193,11 @@ impl Engine {
     pub fn beating(mut self, pulse: Pulse) -> Engine {
         self.pulse = Some(pulse);
         self
+    }
+
+    /// For the watchdog: whatever drivers do hangs if one of its polls does.
+    pub fn parts(&self) -> Vec<Part> {
+        self.slots.parts()
     }
 
     /// Runs until `stop` says so or nobody can tell anything any more; then what is being worked on is finished.
@@ -269,19 +276,20 @@ impl Engine {
     }
 
     fn dispatch_to(&mut self, at: usize) {
-        while self.busy[at] < self.drivers.0[at].width() {
+        while self.slots.has_one(at) {
             let Some((unit, todo)) = self.queue.next(at) else { return };
+            let Some(slot) = self.slots.take(at) else { return };
             let job = self.job(&unit, todo);
             let driver = Arc::clone(&self.drivers.0[at]);
-            self.busy[at] += 1;
             let whose = unit.clone();
             let gate = self.gate(&unit, &job);
+            let beats = slot.beats();
             let task = self.running.spawn(async move {
                 let begin = Instant::now();
-                let worked = driver.work(&unit, job, gate.as_ref()).await;
-                (unit, at, worked, begin.elapsed())
+                let worked = beats.during(driver.work(&unit, job, gate.as_ref())).await;
+                (unit, worked, begin.elapsed())
             });
-            self.tasks.insert(task.id(), (whose, at));
+            self.tasks.insert(task.id(), (whose, slot));
         }
     }
 
@@ -331,11 +339,11 @@ impl Engine {
 
     fn finish(&mut self, done: Result<(Id, Done), JoinError>) {
         let (id, finished) = match done {
-            Ok((id, (_, _, worked, took))) => (id, Some((worked, took))),
+            Ok((id, (_, worked, took))) => (id, Some((worked, took))),
             Err(failed) => (failed.id(), None),
         };
-        let Some((unit, at)) = self.tasks.remove(&id) else { return };
-        self.busy[at] -= 1;
+        let Some((unit, slot)) = self.tasks.remove(&id) else { return };
+        let at = self.slots.give_back(slot);
         let (finished, took) = finished.unzip();
         let rest = took.map(|it| self.drivers.0[at].rest(&unit, it)).filter(|it| !it.is_zero());
         if let Some(rest) = rest {

@@ -71,6 +71,11 @@ impl Driver for Addresses {
     type Observed = Written;
     type Step = AddressStep;
 
+    /// A disk may take its time.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(600)
+    }
+
     fn serves(&self, unit: &Unit) -> bool {
         matches!(unit, Unit::Address(_))
     }

@@ -22,7 +22,7 @@ pub use self::{
 };
 use crate::{
     Address, Announce, IpRange,
-    load_balancer::{Family, L4},
+    load_balancer::{Family, HostPattern, L4},
     name::{Kind, Name, ObjectRef, Time},
     problem::Reason,
 };
@@ -38,6 +38,8 @@ pub enum Fact {
     HttpRoute(Arc<HttpRoute>),
     Secret(Arc<Secret>),
     Address(Arc<Address>),
+    /// What a namespace has of the front door's names.
+    NameOwner(Arc<NameOwner>),
     /// What a DNS name stands for now.
     Name(Arc<NameAnswer>),
     /// What a serving host says of itself.
@@ -293,6 +295,30 @@ pub struct HostReport {
     pub drain: bool,
 }
 
+/// What a namespace claimed before others did, as the leader wrote it down: its own until it has claimed it no more for a while.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameOwner {
+    pub namespace: Name,
+    /// Host names of the front door.
+    pub hosts: BTreeSet<HostPattern>,
+    /// Beginnings of paths, of those without a host name; without a slash at the end.
+    pub paths: BTreeSet<Name>,
+}
+
+impl NameOwner {
+    pub fn object(&self) -> ObjectRef {
+        ObjectRef::new(Kind::NameOwner, "", self.namespace.clone())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty() && self.paths.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.hosts.len() + self.paths.len()
+    }
+}
+
 /// What this host says of itself to whoever gives addresses out: how far it is, and only exceptions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostSays {
@@ -350,6 +376,7 @@ impl Fact {
             Fact::HttpRoute(it) => FactRef::Object(it.object()),
             Fact::Secret(it) => FactRef::Object(it.object.clone()),
             Fact::Address(it) => FactRef::Address(it.ip),
+            Fact::NameOwner(it) => FactRef::Object(it.object()),
             Fact::Name(it) => FactRef::Name(it.name.clone()),
             Fact::Host(it) => FactRef::Host(it.host.clone()),
         }

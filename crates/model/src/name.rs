@@ -74,6 +74,7 @@ pub enum Kind {
     BGPPeer,
     Address,
     LoadBalancerHost,
+    NameOwner,
     HTTPRoute,
     Event,
     /// The process's own configuration file.
@@ -100,6 +101,7 @@ impl Kind {
             Kind::BGPPeer => "BGPPeer",
             Kind::Address => "Address",
             Kind::LoadBalancerHost => "LoadBalancerHost",
+            Kind::NameOwner => "NameOwner",
             Kind::HTTPRoute => "HTTPRoute",
             Kind::Event => "Event",
             Kind::Config => "Config",

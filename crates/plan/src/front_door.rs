@@ -16,6 +16,8 @@ mod guest;
 mod listeners;
 mod owners;
 mod paths;
+mod recorded;
+mod remember;
 mod route;
 mod served;
 mod service;
@@ -35,7 +37,7 @@ use seaway_model::{
     Config, Listener, Name, ObjectRef, Owner, Pool, PoolId,
     config::{FrontDoor as Settings, HostOwners, Opens, Routes},
     fact::HttpRoute,
-    load_balancer::{Certificate, HostPattern, Match, Rule, TlsByName},
+    load_balancer::{Certificate, HostPattern, Rule, TlsByName},
 };
 
 pub(crate) use self::view::why_not;
@@ -43,10 +45,12 @@ use self::{
     claims::{Claim, Claims},
     guest::{Guest, Rank},
     owners::Owners,
+    recorded::{Claimed, Recorded},
     served::Served,
     shares::{Shares, Weight},
 };
 pub use self::{
+    remember::FirstClaims,
     told::Lost,
     view::{Entrance, FrontDoorView, Lead},
 };
@@ -85,6 +89,8 @@ pub(crate) struct FrontDoor {
     shares: Shares,
     /// What the configuration says of host names.
     host_owners: HostOwners,
+    /// Who claimed names first.
+    recorded: Recorded,
     /// Which ports of a Service are led to, and by whom.
     uses: HashMap<ServiceKey, BTreeMap<Rank, BTreeSet<u16>>>,
     served: BTreeMap<ServiceKey, Served>,
@@ -181,6 +187,10 @@ impl FrontDoor {
         self.shares.set_limits(config.tenants.limits);
         self.guests.values_mut().for_each(Guest::forget_where);
         if self.host_owners != settings.owners {
+            if !self.host_owners.are_kept() {
+                // Nobody has watched whether what was lost was claimed all the time.
+                self.recorded.forget_unclaimed(&Claimed::default());
+            }
             self.host_owners = settings.owners.clone();
             self.owners = OnceLock::new();
             self.forget_certificates();
@@ -301,6 +311,7 @@ impl FrontDoor {
             self.forget_certificates();
         }
         if let Some(owned) = owned {
+            self.forget_unclaimed();
             effects.told.extend(self.owned_otherwise(&owned));
             effects.shape = true;
             self.forget_certificates();
@@ -363,48 +374,6 @@ impl FrontDoor {
                 None => self.served.remove(&key),
             };
         }
-    }
-
-    /// Whose each host name is.
-    fn host_names(&self) -> &Owners {
-        self.owners.get_or_init(|| {
-            let claims = self.guests.iter();
-            let claims = claims.flat_map(|(rank, guest)| guest.hosts().map(|host| (rank.namespace(), host)));
-            let everywhere = self.guests.iter();
-            let everywhere = everywhere
-                .flat_map(|(rank, guest)| guest.everywhere().map(|asked| (rank.namespace(), asked)));
-            Owners::of(&self.host_owners, claims).with_paths(everywhere)
-        })
-    }
-
-    /// Forgets whose names are, if a guest that changes may be a reason that they are somebody else's.
-    fn owned_before(&mut self, before: Option<&Rank>, seated: Option<&(Rank, Guest)>) -> Option<Owners> {
-        let left = before.and_then(|rank| Some((rank, self.guests.get(rank)?)));
-        let claimed = |it: Option<(&Rank, &Guest)>| -> (BTreeSet<HostPattern>, BTreeSet<Match>) {
-            let hosts = it.iter().flat_map(|(_, guest)| guest.hosts().cloned()).collect();
-            (hosts, it.iter().flat_map(|(_, guest)| guest.everywhere().cloned()).collect())
-        };
-        let (old, new) = (claimed(left), claimed(seated.map(|(rank, guest)| (rank, guest))));
-        let is_nothing = old.0.is_empty() && old.1.is_empty();
-        let is_same = old == new && (is_nothing || before == seated.map(|(rank, _)| rank));
-        if is_same || !self.host_owners.are_kept() {
-            return None;
-        }
-        self.host_names();
-        self.owners.take()
-    }
-
-    /// Guests that may use more or fewer host names than before.
-    fn owned_otherwise(&self, before: &Owners) -> Vec<Owner> {
-        let now = self.host_names();
-        let differs = |rank: &Rank, guest: &Guest| {
-            let namespace = rank.namespace();
-            let may = |owners: &Owners, claim: &Claim| owners.may_ask(namespace, claim.host(), claim.asked());
-            guest.hosts().any(|host| before.may(namespace, host) != now.may(namespace, host))
-                || guest.claims.keys().any(|claim| may(before, claim) != may(now, claim))
-        };
-        let guests = self.guests.iter().filter(|(rank, guest)| differs(rank, guest));
-        guests.map(|(_, guest)| guest.owner.clone()).collect()
     }
 
     /// Whether a guest may have what it claims.

@@ -101,7 +101,7 @@ impl Index {
                 let object = it.object();
                 changed(self.routes.insert(object.clone(), it.clone()), it, Touched::Route(object))
             }
-            Fact::AddressPool(_) | Fact::Secret(_) | Fact::Address(_) => Vec::new(),
+            Fact::AddressPool(_) | Fact::Secret(_) | Fact::Address(_) | Fact::NameOwner(_) => Vec::new(),
         }
     }
 

@@ -43,7 +43,7 @@ pub use barred::is_reserved as is_reserved_port;
 pub use certificates::CertificateCounts;
 pub use cloud::RELEASED;
 pub use demand::Demand;
-pub use front_door::{Entrance, FRONT_DOOR, FrontDoorView, Lead, Lost};
+pub use front_door::{Entrance, FRONT_DOOR, FirstClaims, FrontDoorView, Lead, Lost};
 pub use http::{host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use uses::Uses;

@@ -337,6 +337,7 @@ impl World {
             Fact::AddressPool(pool) => self.put_pool(pool),
             Fact::Address(address) => self.put_address(address.clone()),
             Fact::Secret(secret) => self.put_secret(secret),
+            Fact::NameOwner(it) => self.record_names(&it.namespace, Some(it.clone())),
             Fact::Host(report) => {
                 let before = self.index.host(&report.host).cloned();
                 // Looked up before the last addresses were applied, and told after.
@@ -394,6 +395,9 @@ impl World {
             }
             FactRef::Object(object) if matches!(object.kind, Kind::Secret | Kind::File) => {
                 self.remove_secret(object);
+            }
+            FactRef::Object(object) if object.kind == Kind::NameOwner => {
+                self.record_names(&object.name, None)
             }
             FactRef::Object(object) if object.kind == Kind::Service => {
                 let key = ServiceKey::new(object.namespace.clone(), object.name.clone());

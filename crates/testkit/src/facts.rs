@@ -140,6 +140,7 @@ pub fn synced() -> Vec<Change> {
         Kind::AddressPool,
         Kind::IPAddressPool,
         Kind::LoadBalancerHost,
+        Kind::NameOwner,
     ]
     .map(Change::Synced)
     .into()

@@ -30,6 +30,8 @@ pub struct Part {
     threads: Option<&'static str>,
     /// How long it may go without a beat, though it runs on no thread.
     silence: Option<Duration>,
+    /// Its end is another part's.
+    may_end: bool,
 }
 
 #[derive(Debug)]
@@ -49,7 +51,7 @@ impl Heartbeat {
             thread: AtomicI32::new(0),
             ended: AtomicBool::new(false),
         });
-        let part = Part { state: state.clone(), wake: None, threads: None, silence: None };
+        let part = Part { state: state.clone(), wake: None, threads: None, silence: None, may_end: false };
         (Heartbeat(Pulse(state)), part)
     }
 
@@ -121,6 +123,13 @@ impl Part {
         self
     }
 
+    /// It is a place at which another part works, and is told to end by that.
+    #[must_use]
+    pub fn that_may_end(mut self) -> Part {
+        self.may_end = true;
+        self
+    }
+
     pub fn name(&self) -> &str {
         &self.state.name
     }
@@ -140,7 +149,7 @@ impl Part {
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.state.ended.load(Relaxed)
+        !self.may_end && self.state.ended.load(Relaxed)
     }
 
     /// `None`: it runs on no thread, or the kernel does not tell.

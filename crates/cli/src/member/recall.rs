@@ -19,6 +19,9 @@ use tracing::{info, warn};
 /// An API server that answers at all has told all that is needed within this.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// Whether it drains, and whose names of the front door are.
+const ALSO_NEEDED: [Kind; 2] = [Kind::LoadBalancerHost, Kind::NameOwner];
+
 /// What a host goes on with, and where it keeps what it hears.
 pub(super) struct Recall {
     snapshot: Option<Snapshot>,
@@ -109,7 +112,7 @@ impl Recall {
             recalled,
             file: ObjectRef::new(Kind::File, "", snapshot.path().to_string_lossy().into_owned()),
             until: Instant::now() + PATIENCE,
-            unheard: seaway_cluster::required_kinds().chain([Kind::LoadBalancerHost]).collect(),
+            unheard: seaway_cluster::required_kinds().chain(ALSO_NEEDED).collect(),
             heard: HashSet::new(),
             troubles: Vec::new(),
         });

@@ -53,6 +53,8 @@ impl Shared {
 
     /// The shop is served by both ways before anybody tries anything; so is what the hostile namespace has a right to.
     fn open_shop(&mut self) {
+        // Older than all that the shop has, and nobody's at the front door yet.
+        self.applies("apiVersion: v1\nkind: Service\nmetadata: {name: old}\nspec: {ports: [{port: 80}], selector: {app: evil}}\n");
         let door = "
 apiVersion: v1
 kind: Service

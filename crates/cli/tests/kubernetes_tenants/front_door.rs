@@ -51,6 +51,19 @@ pub(crate) fn tries(shared: &Shared) {
     ];
     shared.applies(&all.join("---"));
     shared.is_refused("squatter", "shop.example belongs to namespace shop");
+    // Its oldest object begins to claim the name, and the record of who has it is lost.
+    let path = "jsonpath={.spec.hosts}";
+    let recorded = || {
+        let asked = ["get", "nameowner", "shop", "-o", path];
+        shared.scene.cluster.try_kubectl(&asked, "").is_ok_and(|it| it.contains("shop.example"))
+    };
+    until("it is recorded whose the name is", recorded);
+    let claim =
+        ["-n", "evil", "annotate", "service", "old", "seaway.dev/host=shop.example", "seaway.dev/tls=evil"];
+    shared.attempt(&claim, "").expect("it is its own");
+    shared.is_refused("old", "shop.example belongs to namespace shop, which claimed it first");
+    shared.scene.cluster.kubectl(&["delete", "nameowner", "shop"]);
+    until("it is recorded again", recorded);
     let door = |host: &str, path: &str, more: &[&str]| shared.asks_door(host, path, more);
     let is_evil = |it: &str| it.starts_with("evil-");
     until("its own names are served", || {

@@ -5,7 +5,7 @@ use crate::cluster::Shared;
 pub(crate) fn tries(shared: &Shared) {
     let status =
         format!(r#"{{"status":{{"loadBalancer":{{"ingress":[{{"ip":"{}"}}]}}}}}}"#, shared.shop.ip());
-    let refused: [&[&str]; 8] = [
+    let refused: [&[&str]; 9] = [
         &[
             "-n",
             "evil",
@@ -25,6 +25,7 @@ pub(crate) fn tries(shared: &Shared) {
         &["get", "addresses.seaway.dev"],
         &["delete", "addresspools.seaway.dev", "public"],
         &["delete", "loadbalancerhosts.seaway.dev", "--all"],
+        &["delete", "nameowners.seaway.dev", "--all"],
         &["-n", "default", "delete", "leases.coordination.k8s.io", "seaway-controller"],
     ];
     for arguments in refused {

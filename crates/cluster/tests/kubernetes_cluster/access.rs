@@ -22,7 +22,7 @@ fn role_without(scene: &Scene, verb: &str, resource: &str, user: &str) {
     let rules = [
         ("''", "namespaces, nodes, services"),
         ("discovery.k8s.io", "endpointslices"),
-        ("seaway.dev", "addresses, addresspools, loadbalancerhosts"),
+        ("seaway.dev", "addresses, addresspools, loadbalancerhosts, nameowners"),
     ];
     let rules: String = rules
         .iter()

@@ -6,6 +6,7 @@ mod equal;
 mod hosts;
 mod leases;
 mod many_hosts;
+mod names;
 mod policies;
 mod restarts;
 mod scene;

@@ -32,7 +32,12 @@ async fn nothing_is_planned_without_our_definitions_and_nothing_is_lost_over_res
     let older = seaway_cluster::crds::definitions().replace("v1alpha1", "v1alpha0");
     scene.cluster.define(&older);
     heard.until("it is still told", |it| it.told_of(&kubernetes).contains("or of another version")).await;
-    let ours = ["addresses.seaway.dev", "addresspools.seaway.dev", "loadbalancerhosts.seaway.dev"];
+    let ours = [
+        "addresses.seaway.dev",
+        "addresspools.seaway.dev",
+        "loadbalancerhosts.seaway.dev",
+        "nameowners.seaway.dev",
+    ];
     scene.kubectl(&[&["delete", "crd"], &ours[..]].concat());
     scene.cluster.define(seaway_cluster::crds::definitions());
     heard.until_synced().await;

@@ -91,6 +91,11 @@ impl Driver for Groups {
     type Observed = Observed;
     type Step = Step;
 
+    /// As of [`Octavia`].
+    fn patience(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
     fn serves(&self, unit: &Unit) -> bool {
         matches!(unit, Unit::SecurityGroup { .. })
     }

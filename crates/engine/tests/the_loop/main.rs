@@ -1,6 +1,7 @@
 //! The loop under a scripted driver, in paused time: no socket, no sleep that lasts.
 
 mod adoptions;
+mod hangs;
 mod removals;
 
 use std::{
@@ -23,6 +24,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+use self::hangs::At;
+
 const A_WHILE: Duration = Duration::from_secs(7);
 
 /// What happened at the place that this driver plays.
@@ -38,6 +41,10 @@ struct Script {
     wait: u32,
     blame: u32,
     panic: u32,
+    /// Where the next one never comes back.
+    lose: Option<At>,
+    /// Where it blocks its thread until this ends.
+    block: Option<std::sync::mpsc::Receiver<()>>,
     /// So many times as long as it worked.
     rest: u32,
     /// What is there has our marks.
@@ -75,11 +82,16 @@ impl Driver for Played {
             it.most_at_once = it.most_at_once.max(*at_work);
             it.most_in_all = it.most_in_all.max(it.at_work.values().sum());
         });
+        if let Some(until) = self.with(|it| it.block.take()) {
+            _ = until.recv();
+        }
         tokio::time::sleep(Duration::from_millis(1)).await;
+        self.may_be_lost(At::Look).await;
         Ok(())
     }
 
     async fn apply(&self, unit: &Unit, step: &String, (): &mut ()) -> Result<(), Failure> {
+        self.may_be_lost(At::Step).await;
         self.with(|it| *it.at_work.entry(unit.clone()).or_default() -= 1);
         if !matches!(unit, Unit::LoadBalancer(..) | Unit::SecurityGroup { .. }) {
             return Ok(());
@@ -105,6 +117,7 @@ impl Driver for Played {
     }
 
     async fn swap(&self, _: &Unit, pool: Arc<Pool>) -> Result<bool, Failure> {
+        self.may_be_lost(At::Swap).await;
         self.with(|it| it.swapped.push(pool.members.len()));
         Ok(true)
     }

@@ -81,7 +81,7 @@ pub enum OtherHosts {
     /// They belong to nobody: everybody may add to them.
     #[default]
     Shared,
-    /// They belong to the namespace of the oldest object that claims them.
+    /// They belong to the namespace that claimed them first.
     First,
     Refused,
 }

@@ -1,9 +1,10 @@
-//! Who may use which host name of the front door, where tenants share it: those that the configuration lists, or the namespace
-//! of the oldest object that claims the name.
+//! Who may use which host name of the front door, where tenants share it: those that the configuration lists, else the namespace
+//! that claimed the name first.
 //!
 //! ```text
 //!     frontDoor.hostOwners ──► listed names ─┐
-//!     claims, the oldest first ──────────────┴─► whose(name): the nearest name or wildcard that has an owner
+//!     recorded: who claimed a name first ────┤
+//!     claims, those of the oldest object ────┴─► whose(name): the nearest name or wildcard that has an owner
 //!                                                  ├─► rules of others for it are left out, and told
 //!                                                  ├─► a guard: what no rule of its owner wants is answered, not led elsewhere
 //!                                                  └─► certificates of others are not shown for it
@@ -11,8 +12,8 @@
 //!
 //! Paths without a host name have owners in the same way: paths.rs.
 //!
-//! A wildcard owns the names below it, but for those that were claimed before it. Older is the object, not its claim: an old
-//! object that begins to claim a name comes before a younger one that has it. Where that matters, the configuration lists.
+//! A wildcard owns the names below it, but for those that were claimed before it. Of a name that is not recorded (in a folder, and
+//! in a cluster for the moment until the leader has written it down: recorded.rs) the oldest object counts, not the oldest claim.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -25,13 +26,20 @@ use seaway_model::{
     load_balancer::{Action, HostPattern, Match, Rule, TlsByName},
 };
 
-use super::{owner, paths::PathOwners};
+use super::{
+    owner,
+    paths::{PathOwners, path_of},
+    recorded::Recorded,
+};
 use crate::certificates::{Certificates, covers};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Whose {
     Listed(Vec<Name>),
-    First(Name),
+    /// It claimed it before others did.
+    Recorded(Name),
+    /// Of the oldest object.
+    Oldest(Name),
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +57,7 @@ impl Owners {
     /// `claims`: namespaces and host names, the oldest first.
     pub(super) fn of<'g>(
         settings: &HostOwners,
+        recorded: &Recorded,
         claims: impl Iterator<Item = (&'g Name, &'g HostPattern)>,
     ) -> Owners {
         let mut owners =
@@ -60,25 +69,69 @@ impl Owners {
             owners.by_host.insert(host.clone(), Whose::Listed(namespaces.clone()));
             owners.taken.insert(host.clone());
         }
+        if owners.others == OtherHosts::First {
+            owners.recall(recorded);
+        }
         for (namespace, host) in claims {
             let is_owned = owners.whose(host).is_some();
             if !owners.may(namespace, host) || !is_owned && owners.others == OtherHosts::Shared {
                 continue;
             }
             if !is_owned {
-                owners.by_host.insert(host.clone(), Whose::First(namespace.clone()));
+                owners.by_host.insert(host.clone(), Whose::Oldest(namespace.clone()));
             }
             owners.taken.insert(host.clone());
+        }
+        // What its namespace has claimed until now is not led elsewhere, but by a wildcard of its own.
+        if owners.others == OtherHosts::First {
+            let kept = recorded.hosts().filter(|(namespace, host)| owners.is_alone_in(namespace, host));
+            let kept: Vec<HostPattern> = kept.map(|(_, host)| host.clone()).collect();
+            owners.taken.extend(kept);
         }
         owners
     }
 
-    /// Paths without a host name have owners, too.
-    pub(super) fn with_paths<'g>(self, claims: impl Iterator<Item = (&'g Name, &'g Match)>) -> Owners {
-        match self.are_kept && self.others != OtherHosts::Shared {
-            true => Owners { paths: PathOwners::of(claims), ..self },
-            false => self,
+    /// The configuration comes first.
+    fn recall(&mut self, recorded: &Recorded) {
+        for (namespace, host) in recorded.hosts() {
+            let is_known = matches!(self.by_host.get(host), Some(Whose::Recorded(_)));
+            if !is_known && !matches!(self.whose(host), Some(Whose::Listed(_))) {
+                self.by_host.insert(host.clone(), Whose::Recorded(namespace.clone()));
+            }
         }
+    }
+
+    /// It is that namespace's by record, and no wildcard of the same namespace is above it.
+    fn is_alone_in(&self, namespace: &Name, host: &HostPattern) -> bool {
+        let is_its = |whose: Option<&Whose>| matches!(whose, Some(Whose::Recorded(it) | Whose::Oldest(it)) if it == namespace);
+        is_its(self.by_host.get(host)) && !is_its(self.above(host))
+    }
+
+    /// Paths without a host name have owners, too.
+    pub(super) fn with_paths<'g>(
+        self,
+        recorded: &Recorded,
+        claims: impl Iterator<Item = (&'g Name, &'g Match)>,
+    ) -> Owners {
+        let paths = match self.others {
+            _ if !self.are_kept => return self,
+            OtherHosts::Shared => return self,
+            OtherHosts::First => PathOwners::of(recorded.paths(), claims),
+            OtherHosts::Refused => PathOwners::of(std::iter::empty(), claims),
+        };
+        Owners { paths, ..self }
+    }
+
+    /// Whether a claim is to be remembered as its namespace's: nobody else has it, and the configuration does not say whose it is.
+    pub(super) fn is_to_be_recorded(&self, namespace: &Name, host: &HostPattern) -> bool {
+        self.others == OtherHosts::First
+            && matches!(self.whose(host), Some(Whose::Recorded(it) | Whose::Oldest(it)) if it == namespace)
+    }
+
+    /// The same of a path.
+    pub(super) fn path_to_be_recorded<'m>(&self, namespace: &Name, asked: &'m Match) -> Option<&'m str> {
+        let path = Some(path_of(asked)).filter(|_| self.others == OtherHosts::First)?;
+        (self.paths.owner(path) == Some(namespace)).then_some(path)
     }
 
     pub(super) fn are_kept(&self) -> bool {
@@ -87,9 +140,10 @@ impl Owners {
 
     /// By the name itself, or the nearest wildcard above it.
     fn whose(&self, host: &HostPattern) -> Option<&Whose> {
-        if let Some(whose) = self.by_host.get(host) {
-            return Some(whose);
-        }
+        self.by_host.get(host).or_else(|| self.above(host))
+    }
+
+    fn above(&self, host: &HostPattern) -> Option<&Whose> {
         let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
         let above = std::iter::successors(Some(name.as_str()), |name| Some(name.split_once('.')?.1)).skip(1);
         above.into_iter().find_map(|it| self.by_host.get(&HostPattern::Under(it.into())))
@@ -99,7 +153,7 @@ impl Owners {
     pub(super) fn may(&self, namespace: &Name, host: &HostPattern) -> bool {
         match self.whose(host) {
             Some(Whose::Listed(namespaces)) => namespaces.contains(namespace),
-            Some(Whose::First(first)) => first == namespace,
+            Some(Whose::Recorded(first) | Whose::Oldest(first)) => first == namespace,
             None => !self.are_kept || self.others != OtherHosts::Refused,
         }
     }
@@ -131,7 +185,10 @@ impl Owners {
                 let namespaces: Vec<&str> = namespaces.iter().map(Name::as_str).collect();
                 format!("{host} belongs to namespace {}", namespaces.join(", "))
             }
-            Some(Whose::First(namespace)) => {
+            Some(Whose::Recorded(namespace)) => {
+                format!("{host} belongs to namespace {namespace}, which claimed it first")
+            }
+            Some(Whose::Oldest(namespace)) => {
                 format!("{host} belongs to namespace {namespace}, whose object is older")
             }
             None => format!("{host} is no name that the configuration lists"),

@@ -1,5 +1,5 @@
-//! Who may use which path of the front door, of those without a host name, where tenants share it: the namespace of the oldest
-//! object that claims the path, or one above it.
+//! Who may use which path of the front door, of those without a host name, where tenants share it: the namespace that claimed the
+//! path, or one above it, first. Of a path that is not recorded (recorded.rs), that of the oldest object.
 //!
 //! The path of all requests is nobody's: what others claim below it is more specific, and wins. A regular expression is tried
 //! before such paths, and claims the path that it begins with: `/shop` for `/shop/v[0-9]+/.*`. It is left out if others have
@@ -13,23 +13,40 @@ use seaway_model::{
 };
 
 #[derive(Debug, Default)]
-pub(super) struct PathOwners(BTreeMap<Name, Name>);
+pub(super) struct PathOwners(BTreeMap<Name, Owner>);
+
+#[derive(Clone, Debug)]
+struct Owner {
+    namespace: Name,
+    is_recorded: bool,
+}
 
 impl PathOwners {
     /// `claims`: namespaces and what they ask for, the oldest first.
-    pub(super) fn of<'g>(claims: impl Iterator<Item = (&'g Name, &'g Match)>) -> PathOwners {
+    pub(super) fn of<'r, 'g>(
+        recorded: impl Iterator<Item = (&'r Name, &'r Name)>,
+        claims: impl Iterator<Item = (&'g Name, &'g Match)>,
+    ) -> PathOwners {
         let mut owners = PathOwners::default();
+        for (namespace, path) in recorded {
+            let owner = || Owner { namespace: namespace.clone(), is_recorded: true };
+            owners.0.entry(path.clone()).or_insert_with(owner);
+        }
         for (namespace, asked) in claims {
             let path = path_of(asked);
             if !path.is_empty() && owners.owner(path).is_none() {
-                owners.0.insert(path.into(), namespace.clone());
+                owners.0.insert(path.into(), Owner { namespace: namespace.clone(), is_recorded: false });
             }
         }
         owners
     }
 
     /// Of that path, or of the nearest one above it that somebody has.
-    fn owner(&self, path: &str) -> Option<&Name> {
+    pub(super) fn owner(&self, path: &str) -> Option<&Name> {
+        self.nearest(path).map(|it| &it.namespace)
+    }
+
+    fn nearest(&self, path: &str) -> Option<&Owner> {
         let above = std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0));
         above.take_while(|it| !it.is_empty()).find_map(|it| self.0.get(it))
     }
@@ -39,10 +56,10 @@ impl PathOwners {
     }
 
     /// Who else has it, or a part of what a regular expression may match.
-    fn other<'a>(&'a self, namespace: &Name, asked: &'a Match) -> Option<(&'a str, &'a Name)> {
+    fn other<'a>(&'a self, namespace: &Name, asked: &'a Match) -> Option<(&'a str, &'a Owner)> {
         let path = path_of(asked);
-        let is_others = |(_, owner): &(&str, &Name)| *owner != namespace;
-        let above = self.owner(path).map(|owner| (path, owner)).filter(is_others);
+        let is_others = |(_, owner): &(&str, &Owner)| owner.namespace != *namespace;
+        let above = self.nearest(path).map(|owner| (path, owner)).filter(is_others);
         let is_below = |it: &str| it.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
         let all = self.0.iter().map(|(path, owner)| (path.as_str(), owner));
         let below = || all.filter(|(it, _)| is_below(it)).find(is_others);
@@ -51,12 +68,13 @@ impl PathOwners {
 
     /// For people: whose a path is that somebody else claims.
     pub(super) fn told(&self, namespace: &Name, asked: &Match) -> Option<String> {
-        let (path, owner) = self.other(namespace, asked)?;
+        let (path, Owner { namespace, is_recorded }) = self.other(namespace, asked)?;
+        let why = if *is_recorded { "which claimed it first" } else { "whose object is older" };
         Some(match is_pattern(asked) {
             true => format!(
-                "this regular expression may match path {path}, which belongs to namespace {owner}, whose object is older"
+                "this regular expression may match path {path}, which belongs to namespace {namespace}, {why}"
             ),
-            false => format!("path {path} belongs to namespace {owner}, whose object is older"),
+            false => format!("path {path} belongs to namespace {namespace}, {why}"),
         })
     }
 
@@ -66,7 +84,7 @@ impl PathOwners {
     }
 }
 
-fn path_of(asked: &Match) -> &str {
+pub(super) fn path_of(asked: &Match) -> &str {
     match &asked.path {
         Some(PathMatch::Prefix(path) | PathMatch::Exact(path)) => path.trim_end_matches('/'),
         Some(PathMatch::Regex(pattern)) => begins_with(pattern),
@@ -94,6 +112,8 @@ fn begins_with(pattern: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     fn prefix(path: &str) -> Match {
@@ -105,7 +125,8 @@ mod tests {
         let (shop, evil) = (Name::from("shop"), Name::from("evil"));
         let claims =
             [(&evil, prefix("/shop/old")), (&shop, prefix("/shop/")), (&evil, prefix("/shop/login"))];
-        let owners = PathOwners::of(claims.iter().map(|(namespace, asked)| (*namespace, asked)));
+        let owners =
+            PathOwners::of(iter::empty(), claims.iter().map(|(namespace, asked)| (*namespace, asked)));
         for (path, owner) in [
             ("/shop", Some("shop")),
             ("/shop/login", Some("shop")),
@@ -144,7 +165,8 @@ mod tests {
         let (shop, evil) = (Name::from("shop"), Name::from("evil"));
         let regex = |it: &str| Match { path: Some(PathMatch::Regex(it.into())), ..Match::default() };
         let claims = [(&shop, prefix("/shop")), (&evil, prefix("/evil")), (&shop, prefix("/evil/shop"))];
-        let owners = PathOwners::of(claims.iter().map(|(namespace, asked)| (*namespace, asked)));
+        let owners =
+            PathOwners::of(iter::empty(), claims.iter().map(|(namespace, asked)| (*namespace, asked)));
         for (namespace, pattern, may) in [
             (&shop, "/shop/v[0-9]", true),
             (&evil, "/shop/v[0-9]", false),
@@ -158,7 +180,8 @@ mod tests {
         }
         // The path that it begins with is claimed.
         let claims = [(&shop, regex("/shop/v[0-9]+/.*")), (&evil, prefix("/shop/v1/login"))];
-        let owners = PathOwners::of(claims.iter().map(|(namespace, asked)| (*namespace, asked)));
+        let owners =
+            PathOwners::of(iter::empty(), claims.iter().map(|(namespace, asked)| (*namespace, asked)));
         assert!(!owners.may(&evil, &prefix("/shop/v1/login")));
         // Alone, it may be for everything.
         assert!(PathOwners::default().may(&evil, &regex("/.*")));

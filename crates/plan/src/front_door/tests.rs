@@ -6,6 +6,7 @@ mod limits;
 mod names;
 mod owners;
 mod protected;
+mod recorded;
 mod routes;
 mod scene;
 mod services;

@@ -3,14 +3,16 @@
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use seaway_model::{
-    Dirt, LoadBalancer, Name, ObjectRef, Owner, PoolId, Problem, Reason, Status, Unit,
+    Dirt, Kind, LoadBalancer, Name, ObjectRef, Owner, PoolId, Problem, Reason, Status, Unit,
+    config::{Opens, OtherHosts},
+    fact::NameOwner,
     load_balancer::{Bind, HostPattern},
     outcome::Serving,
 };
 
 use super::{World, announced::by_hosts};
 use crate::{
-    front_door::{self, Effects, FrontDoor, FrontDoorView},
+    front_door::{self, Effects, FirstClaims, FrontDoor, FrontDoorView},
     index::{Given, ServiceKey},
     ledger::{Claim, Grant},
 };
@@ -43,6 +45,24 @@ impl World {
         if self.settled {
             self.guests_changed(|door, given| door.refresh_route(route, given));
         }
+    }
+
+    /// Who claimed a name first is written down, or no more.
+    pub(super) fn record_names(&mut self, namespace: &Name, now: Option<Arc<NameOwner>>) {
+        if self.settled {
+            self.guests_changed(|door, _| door.record(namespace, now));
+        } else {
+            self.door.guests.record(namespace, now);
+        }
+    }
+
+    /// What is to be written down of names at the front door. Nothing, before all that may claim one was told, while the
+    /// front door is closed, and where the configuration says whose all names are.
+    pub fn first_claims(&self) -> Option<FirstClaims> {
+        let settings = &self.config.front_door;
+        let told = [Kind::HTTPRoute, Kind::NameOwner].iter().all(|kind| self.synced.contains(kind));
+        let is_kept = settings.opens != Opens::Never && settings.owners.others == OtherHosts::First;
+        (self.settled && told && is_kept).then(|| self.door.guests.first_claims())
     }
 
     pub(super) fn refresh_name_at_door(&mut self, name: &Name) {

@@ -13,9 +13,11 @@ use crate::index::Touched;
 impl World {
     /// Once everything is told: claims in the order of age, so that all who decide alike decide the same.
     pub(super) fn settle(&mut self) {
-        // Who is alone knows all of itself. A controller has to know who may hold an address, a host whether it drains.
+        // Who is alone knows all of itself. A controller has to know who may hold an address, a host whether it drains; and
+        // both, who claimed which name first.
         let alone = self.roles.host.is_some() && self.roles.allocate;
-        let hosts = alone || self.synced.contains(&Kind::LoadBalancerHost);
+        let of_cluster = [Kind::LoadBalancerHost, Kind::NameOwner];
+        let hosts = alone || of_cluster.iter().all(|kind| self.synced.contains(kind));
         if self.settled || !hosts || !REQUIRED.iter().all(|kind| self.synced.contains(kind)) {
             return;
         }

@@ -12,7 +12,7 @@ use seaway_model::{
 use super::{routes, scene::*};
 use crate::{World, certificates::tests::tls_secret};
 
-fn kept(names: &[(&str, &[&str])], others: OtherHosts) -> Config {
+pub(super) fn kept(names: &[(&str, &[&str])], others: OtherHosts) -> Config {
     let names = names.iter().map(|(host, its)| (pattern(host), its.iter().map(|it| (*it).into()).collect()));
     let owners = HostOwners { names: names.collect(), others };
     let mut config = with(FrontDoor { owners, ..FrontDoor::default() });
@@ -20,21 +20,21 @@ fn kept(names: &[(&str, &[&str])], others: OtherHosts) -> Config {
     config
 }
 
-fn first() -> Config {
+pub(super) fn first() -> Config {
     kept(&[], OtherHosts::First)
 }
 
-fn pattern(text: &str) -> HostPattern {
+pub(super) fn pattern(text: &str) -> HostPattern {
     crate::host_pattern(text).expect("a host name")
 }
 
 /// A Service that claims a host name, as old as that.
-fn claims(name: &str, at: u64, host: &str) -> Service {
+pub(super) fn claims(name: &str, at: u64, host: &str) -> Service {
     born(saying(service(name, &[80]), &[("seaway.dev/host", host)]), at)
 }
 
 /// A route for a path of a host name; for all of them, where none is said.
-fn route(name: &str, at: u64, host: Option<&str>, path: &str) -> HttpRoute {
+pub(super) fn route(name: &str, at: u64, host: Option<&str>, path: &str) -> HttpRoute {
     let (namespace, service) = name.split_once('/').expect("namespace/name");
     let mut route = routes::route_at(namespace, service, path);
     route.meta.created = Some(Time(at));
@@ -43,7 +43,7 @@ fn route(name: &str, at: u64, host: Option<&str>, path: &str) -> HttpRoute {
 }
 
 /// To which namespaces a name leads, in the order of rules; `-` is an answer of our own.
-fn leads(world: &World, host: &str) -> Vec<String> {
+pub(super) fn leads(world: &World, host: &str) -> Vec<String> {
     let host = pattern(host);
     let rules = listener(world).rules.clone();
     let its = rules.iter().filter(|it| it.hosts.contains(&host));
@@ -54,7 +54,7 @@ fn leads(world: &World, host: &str) -> Vec<String> {
     .collect()
 }
 
-fn refused(world: &World) -> Vec<String> {
+pub(super) fn refused(world: &World) -> Vec<String> {
     let all = world.problems().into_iter().filter(|it| it.reason == Reason::NotAllowed);
     all.map(|it| it.object.namespace.to_string()).collect()
 }
@@ -141,7 +141,7 @@ fn a_wildcard_owns_what_is_below_it_but_for_what_was_claimed_before() {
 }
 
 /// Whose rules there are for all host names, in their order.
-fn everywhere(world: &World) -> Vec<String> {
+pub(super) fn everywhere(world: &World) -> Vec<String> {
     let rules = listener(world).rules.clone();
     let its = rules.iter().filter(|it| it.hosts.is_empty() && it.owner != crate::front_door::owner());
     its.map(|it| it.owner.object().namespace.to_string()).collect()

@@ -1,0 +1,129 @@
+//! Whose names are, kept up: what a change of guests, or of what is recorded, makes of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use seaway_model::{
+    Name, Owner,
+    fact::NameOwner,
+    load_balancer::{HostPattern, Match},
+};
+
+use super::{
+    Effects, FrontDoor,
+    claims::Claim,
+    guest::{Guest, Rank},
+    owners::Owners,
+    paths::path_of,
+    recorded::Claimed,
+};
+
+impl FrontDoor {
+    /// Whose each host name is.
+    pub(super) fn host_names(&self) -> &Owners {
+        self.owners.get_or_init(|| {
+            let claims = self.guests.iter();
+            let claims = claims.flat_map(|(rank, guest)| guest.hosts().map(|host| (rank.namespace(), host)));
+            let everywhere = self.guests.iter();
+            let everywhere = everywhere
+                .flat_map(|(rank, guest)| guest.everywhere().map(|asked| (rank.namespace(), asked)));
+            Owners::of(&self.host_owners, &self.recorded, claims).with_paths(&self.recorded, everywhere)
+        })
+    }
+
+    /// Forgets whose names are, if a guest that changes may be a reason that they are somebody else's.
+    pub(super) fn owned_before(
+        &mut self,
+        before: Option<&Rank>,
+        seated: Option<&(Rank, Guest)>,
+    ) -> Option<Owners> {
+        let left = before.and_then(|rank| Some((rank, self.guests.get(rank)?)));
+        let claimed = |it: Option<(&Rank, &Guest)>| -> (BTreeSet<HostPattern>, BTreeSet<Match>) {
+            let hosts = it.iter().flat_map(|(_, guest)| guest.hosts().cloned()).collect();
+            (hosts, it.iter().flat_map(|(_, guest)| guest.everywhere().cloned()).collect())
+        };
+        let (old, new) = (claimed(left), claimed(seated.map(|(rank, guest)| (rank, guest))));
+        let is_nothing = old.0.is_empty() && old.1.is_empty();
+        let is_same = old == new && (is_nothing || before == seated.map(|(rank, _)| rank));
+        if is_same || !self.host_owners.are_kept() {
+            return None;
+        }
+        self.host_names();
+        self.owners.take()
+    }
+
+    /// Guests that may use more or fewer host names than before.
+    pub(super) fn owned_otherwise(&self, before: &Owners) -> Vec<Owner> {
+        let now = self.host_names();
+        let differs = |rank: &Rank, guest: &Guest| {
+            let namespace = rank.namespace();
+            let may = |owners: &Owners, claim: &Claim| owners.may_ask(namespace, claim.host(), claim.asked());
+            guest.hosts().any(|host| before.may(namespace, host) != now.may(namespace, host))
+                || guest.claims.keys().any(|claim| may(before, claim) != may(now, claim))
+        };
+        let guests = self.guests.iter().filter(|(rank, guest)| differs(rank, guest));
+        guests.map(|(_, guest)| guest.owner.clone()).collect()
+    }
+
+    /// What a namespace claimed first is written down, written down otherwise, or no more.
+    pub(crate) fn record(&mut self, namespace: &Name, now: Option<Arc<NameOwner>>) -> Effects {
+        let mut effects = Effects::default();
+        if self.recorded.of(namespace) == now.as_ref() {
+            return effects;
+        }
+        self.host_names();
+        let before = self.owners.take().unwrap_or_default();
+        let claimed = self.claimed();
+        self.recorded.set(namespace, now, &claimed);
+        if self.host_owners.are_kept() {
+            effects.told.extend(self.owned_otherwise(&before));
+            // Why a name is another's may have another reason now.
+            let refused = |(rank, guest): &(&Rank, &Guest)| guest.claims.keys().any(|it| !self.may(rank, it));
+            let refused = self.guests.iter().filter(refused).map(|(_, guest)| guest.owner.clone());
+            effects.told.extend(refused.collect::<Vec<_>>());
+            effects.shape = true;
+            self.forget_certificates();
+        }
+        effects
+    }
+
+    /// What each namespace claims, whether or not it may have it.
+    fn claimed(&self) -> Claimed {
+        let mut claimed = Claimed::default();
+        for (rank, guest) in &self.guests {
+            guest.hosts().for_each(|host| claimed.host(rank.namespace(), host));
+            guest.everywhere().for_each(|asked| claimed.path(rank.namespace(), path_of(asked)));
+        }
+        claimed
+    }
+
+    /// What was lost is a namespace's only for as long as that claims it.
+    pub(super) fn forget_unclaimed(&mut self) {
+        if self.recorded.has_lost() {
+            let claimed = self.claimed();
+            self.recorded.forget_unclaimed(&claimed);
+        }
+    }
+
+    /// What is recorded, and what is to be: claims that nobody else has.
+    pub(crate) fn first_claims(&self) -> FirstClaims {
+        let (owners, mut claimed) = (self.host_names(), Claimed::default());
+        for (rank, guest) in &self.guests {
+            let namespace = rank.namespace();
+            let its = guest.hosts().filter(|host| owners.is_to_be_recorded(namespace, host));
+            its.for_each(|host| claimed.host(namespace, host));
+            let its = guest.everywhere().filter_map(|it| owners.path_to_be_recorded(namespace, it));
+            its.for_each(|path| claimed.path(namespace, path));
+        }
+        FirstClaims { claimed: claimed.into_owners(), recorded: self.recorded.all().clone() }
+    }
+}
+
+/// What namespaces claim that nobody claimed before, and what of it is written down.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FirstClaims {
+    pub claimed: BTreeMap<Name, NameOwner>,
+    pub recorded: BTreeMap<Name, Arc<NameOwner>>,
+}
