@@ -35,6 +35,7 @@
 //!
 //! It does not know the data plane, the plan, or where the numbers come from; it never changes what is served.
 
+pub mod fuzz;
 pub mod logging;
 pub mod notify;
 pub mod rates;

@@ -4,6 +4,7 @@
 //! document, so that what was opened, selected or scrolled to stays so.
 
 mod filter;
+pub(crate) mod fuzz;
 mod html;
 mod live;
 mod services;

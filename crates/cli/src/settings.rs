@@ -173,7 +173,7 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Settings, Wrong> {
 }
 
 /// `beside`: where files are that it names.
-fn parse(text: &str, beside: &Path) -> Result<Settings, Vec<Fault>> {
+pub(crate) fn parse(text: &str, beside: &Path) -> Result<Settings, Vec<Fault>> {
     let roots = tree::parse(text).map_err(|error| {
         vec![Fault { field: String::new(), at: error.at, message: error.message.clone() }]
     })?;

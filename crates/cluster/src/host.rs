@@ -180,7 +180,7 @@ async fn said_before(cluster: &Cluster, host: &str) -> Option<Vec<IpAddr>> {
 }
 
 /// Nothing, where it may be that not all were told.
-fn heard_of(object: &Node) -> Option<Vec<IpAddr>> {
+pub(crate) fn heard_of(object: &Node) -> Option<Vec<IpAddr>> {
     let faults = Faults::default();
     let root = Field::root(object, &faults);
     let status = root.child("status");
@@ -205,7 +205,7 @@ fn api_version() -> String {
 
 /// `changed`: its addresses are others than before, which other hosts select by (`watch/part.rs`).
 #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
-fn status(running: &Running, says: &HostSays, changed: bool) -> Value {
+pub(crate) fn status(running: &Running, says: &HostSays, changed: bool) -> Value {
     let not_served: Vec<Value> = (says.not_served.iter())
         .map(|it| json!({ "address": it.address, "reason": it.reason.as_str(), "message": it.message }))
         .collect();

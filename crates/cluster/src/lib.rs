@@ -27,6 +27,7 @@ mod copies;
 pub mod crds;
 mod decode;
 mod forget;
+pub mod fuzz;
 mod hold;
 mod host;
 mod kinds;

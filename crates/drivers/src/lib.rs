@@ -10,6 +10,7 @@
 //! Each has `observe` (what is there), `steps` (pure: what must change) and `apply` (one step). The drivers that
 //! write Addresses and statuses live where these are stored (`files`, later `cluster`). Nothing here plans.
 
+pub mod fuzz;
 pub mod names;
 pub mod native;
 pub mod octavia;

@@ -26,6 +26,7 @@ mod exclusive;
 mod find;
 mod floating;
 mod former;
+pub(crate) mod fuzz;
 mod gone;
 pub mod groups;
 mod headers;

@@ -10,6 +10,7 @@ use seaway_manifests::{
 
 use crate::{
     document::{self, Document},
+    last_good, snapshot,
     state::check_reading,
 };
 
@@ -64,4 +65,14 @@ pub fn manifest(bytes: &[u8]) {
 /// Any bytes are a ledger, if a broken one; what is read of it reads back equal.
 pub fn ledger(bytes: &[u8]) {
     check_reading(bytes);
+}
+
+/// Any bytes are what a cluster said last, or refused: never a part of it, and never another host's.
+pub fn snapshot(bytes: &[u8]) {
+    snapshot::check_reading(bytes);
+}
+
+/// Any bytes are the last good state of a file, or nothing.
+pub fn last_good(bytes: &[u8]) {
+    last_good::check_recalling(bytes);
 }

@@ -141,11 +141,12 @@ impl LastGood {
 
     /// What was last good in a file.
     pub(crate) fn recall(&self, file: &Name) -> Vec<Arc<Found>> {
-        let kept = self.shelves.iter().filter_map(|shelf| read(shelf, file).ok());
-        kept.flat_map(|kept| kept.documents)
-            .flat_map(|document| Document::read(&document.text, None).found)
-            .collect()
+        self.shelves.iter().filter_map(|shelf| read(shelf, file).ok()).flat_map(found).collect()
     }
+}
+
+fn found(kept: Kept) -> impl Iterator<Item = Arc<Found>> {
+    kept.documents.into_iter().flat_map(|document| Document::read(&document.text, None).found)
 }
 
 impl Drop for LastGood {
@@ -295,7 +296,12 @@ fn write(shelves: &Shelves, job: &Job) -> io::Result<()> {
 }
 
 fn read(shelf: &Path, file: &Name) -> io::Result<Kept> {
-    let kept: Kept = serde_json::from_slice(&fs::read(path_of(shelf, file))?)?;
+    kept_of(&fs::read(path_of(shelf, file))?, file)
+}
+
+/// Nothing, of what another file of the same hash had to say.
+fn kept_of(bytes: &[u8], file: &Name) -> io::Result<Kept> {
+    let kept: Kept = serde_json::from_slice(bytes)?;
     if kept.file == *file { Ok(kept) } else { Ok(Kept::default()) }
 }
 
@@ -305,6 +311,20 @@ fn path_of(shelf: &Path, file: &Name) -> PathBuf {
 
 fn short_hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// For the fuzz target: what was kept is recalled for its own file alone, reads back equal, and has whole objects only.
+#[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+pub(crate) fn check_recalling(bytes: &[u8]) {
+    let (file, another) = (Name::from("shop.yaml"), Name::from("another.yaml"));
+    let Ok(kept) = kept_of(bytes, &file) else { return };
+    let others = kept_of(bytes, &another).expect("it is as readable for everybody");
+    assert!(kept.documents.is_empty() || others.documents.is_empty(), "it is of two files");
+    let again = kept_of(&serde_json::to_vec(&kept).expect("it is JSON"), &kept.file).expect("we wrote it");
+    assert!(again.documents == kept.documents && again.file == kept.file);
+    for found in found(kept) {
+        assert!(!found.reference().name.is_empty(), "an object has a name");
+    }
 }
 
 #[cfg(test)]

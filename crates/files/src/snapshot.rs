@@ -122,7 +122,11 @@ impl Snapshot {
         if !trusted || about.mode() & 0o022 != 0 {
             return Err(Refused::Exposed);
         }
-        let mut lines = (1..).zip(BufReader::with_capacity(64 << 10, file).lines());
+        self.read_from(BufReader::with_capacity(64 << 10, file)).map(Some)
+    }
+
+    fn read_from(&self, from: impl BufRead) -> Result<Recalled, Refused> {
+        let mut lines = (1..).zip(from.lines());
         let mut next = || match lines.next() {
             Some((line, Ok(text))) => Ok((line, text)),
             Some((_, Err(error))) => Err(Refused::Unreadable(error)),
@@ -150,7 +154,7 @@ impl Snapshot {
                 },
             }
         }
-        Ok(Some(Recalled { facts, drains: head.drains, written: head.written }))
+        Ok(Recalled { facts, drains: head.drains, written: head.written })
     }
 
     /// Replaces the file.
@@ -158,15 +162,22 @@ impl Snapshot {
         if let Some(folder) = self.path.parent() {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        let head = Head { seaway: FORM, origin: self.origin.clone(), written: now(), drains };
+        disk::replace(&self.path, Durable::No, |writer| self.write_to(writer, now(), drains, facts))
+    }
+
+    fn write_to<'f>(
+        &self,
+        writer: &mut dyn Write,
+        written: Time,
+        drains: bool,
+        facts: impl ExactSizeIterator<Item = &'f Fact>,
+    ) -> io::Result<()> {
         let end = End { facts: facts.len() };
-        disk::replace(&self.path, Durable::No, |writer| {
-            line(writer, &head)?;
-            for fact in facts {
-                line(writer, fact)?;
-            }
-            line(writer, &end)
-        })
+        line(writer, &Head { seaway: FORM, origin: self.origin.clone(), written, drains })?;
+        for fact in facts {
+            line(writer, fact)?;
+        }
+        line(writer, &end)
     }
 }
 
@@ -177,6 +188,36 @@ fn line(writer: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
 
 fn now() -> Time {
     Time(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as u64)
+}
+
+/// For the fuzz target: what is read reads back equal once it is written, a part of it is refused or says the same, and what
+/// is refused is in a line that there is.
+#[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+pub(crate) fn check_reading(bytes: &[u8]) {
+    let origin = |host: &str| Origin { host: host.into(), server: "https://10.0.0.1".into() };
+    let snapshot = Snapshot::at(PathBuf::new(), origin("a"));
+    let recalled = match snapshot.read_from(bytes) {
+        Ok(recalled) => recalled,
+        Err(Refused::Broken { line, .. }) => {
+            let lines = bytes.split(|byte| *byte == b'\n').count();
+            return assert!((1..=lines).contains(&line), "line {line} of {lines}");
+        }
+        Err(_) => return,
+    };
+    let others = Snapshot::at(PathBuf::new(), origin("b")).read_from(bytes);
+    assert!(matches!(others, Err(Refused::Foreign(_))), "another host reads what it is not to serve");
+    let mut again = Vec::new();
+    let Recalled { facts, drains, written } = &recalled;
+    snapshot.write_to(&mut again, *written, *drains, facts.iter()).expect("there is room");
+    let count = |line: &[u8]| Some(serde_json::from_slice::<End>(line).ok()?.facts);
+    let told = bytes.split(|byte| *byte == b'\n').find_map(count);
+    assert_eq!(told, Some(facts.len()), "as many as its end says");
+    let same = |back: &Recalled| (&back.facts, back.drains, back.written) == (facts, *drains, *written);
+    assert!(snapshot.read_from(&*again).as_ref().is_ok_and(same), "what is written reads back equal");
+    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
+    for part in ends.filter_map(|at| bytes.get(..at)) {
+        assert!(snapshot.read_from(part).as_ref().map_or(true, same), "a part of it is another whole");
+    }
 }
 
 #[cfg(test)]

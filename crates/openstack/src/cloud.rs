@@ -1,5 +1,6 @@
 //! A cloud that we are signed in to.
 
+pub(crate) mod fuzz;
 mod settings;
 mod verdict;
 mod versions;

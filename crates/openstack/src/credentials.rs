@@ -11,6 +11,7 @@
 pub mod cloud_conf;
 mod clouds;
 mod duration;
+pub(crate) mod fuzz;
 pub mod ini;
 mod options;
 mod permissions;

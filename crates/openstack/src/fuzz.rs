@@ -1,12 +1,30 @@
 //! Targets for fuzzing: plain functions over bytes that panic when an invariant does not hold.
 
-#![allow(clippy::arithmetic_side_effects, clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "what is wrong ends the fuzz target"
+)]
 
 use std::path::Path;
 
-use crate::credentials::{
-    CloudConf,
-    ini::{Entry, Ini, Section},
+use serde_json::Value;
+
+use crate::{
+    Call, Class, Error, Reply, Service,
+    credentials::{
+        CloudConf,
+        ini::{Entry, Ini, Section},
+    },
+    error::{Refusal, is_of_a_service},
+    octavia::{Tree, TreePool, read_statistics, read_tree},
+};
+pub use crate::{
+    cloud::fuzz::versions,
+    credentials::fuzz::{clouds, duration},
+    http::fuzz::retry_after,
+    identity::fuzz::catalog,
 };
 
 /// Any text is sections, or is refused with a line of its own; what was read, written down plainly, reads back equal.
@@ -47,4 +65,68 @@ fn quoted(text: &str, breaks: bool) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     let text = if breaks { text.replace('\n', "\\n") } else { text };
     format!("\"{text}\"")
+}
+
+/// Whatever a service says with a status of 400 and above is one short line, of a class that this status may have. The first line
+/// of the input is the status.
+pub fn refusal(bytes: &[u8]) {
+    let (status, body) = bytes.split_at(bytes.iter().position(|byte| *byte == b'\n').unwrap_or(0));
+    let Some(status) = std::str::from_utf8(status).ok().and_then(|it| it.parse().ok()) else { return };
+    let read = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    let page = std::str::from_utf8(body).ok().filter(|_| read.is_null());
+    let call = Call::get(Service::Network, "list ports", "/ports");
+    let refusal = Refusal {
+        status,
+        body: &read,
+        request_id: Some("req-1"),
+        retry_after: None,
+        page: page.map(|_| "Sorry"),
+    };
+    let error = Error::from_reply(&call, &refusal);
+    assert!(!error.message().is_empty() && error.message().chars().count() <= 600, "{error}");
+    assert!(!error.to_string().contains(['\n', '\r', '\u{85}', '\u{2028}']), "{error} is more than one line");
+    assert_eq!((error.status(), error.request_id()), (Some(status), Some("req-1")));
+    match error.class() {
+        Class::Unauthorized => assert_eq!(status, 401),
+        // Who takes something for gone forgets it.
+        Class::NotFound => assert!(matches!(status, 404 | 410)),
+        Class::Quota { what } => assert!(!what.is_empty()),
+        Class::Stale => assert_eq!(status, 412),
+        _ => assert!(!matches!(status, 401 | 404 | 410), "{error}"),
+    }
+    // What a service wrote, it wrote in an object.
+    assert!(!is_of_a_service(&read) || read.is_object());
+}
+
+/// A status tree has as many listeners, pools and members as the reply has, or is refused as something that the API does not
+/// promise.
+pub fn status_tree(bytes: &[u8]) {
+    let Ok(body) = serde_json::from_slice::<Value>(bytes) else { return };
+    let reply = || Reply { status: 200, body: body.clone(), request_id: None };
+    match read_tree(reply()) {
+        Ok(tree) => tree_holds(&tree, body.pointer("/statuses/loadbalancer").expect("it was read")),
+        Err(error) => assert_eq!(error.class(), &Class::Strange, "{error}"),
+    }
+    if let Err(error) = read_statistics(reply()) {
+        assert_eq!(error.class(), &Class::Strange, "{error}");
+    }
+}
+
+fn tree_holds(tree: &Tree, body: &Value) {
+    let count = |of: &Value, key: &str| of.get(key).and_then(Value::as_array).map_or(0, Vec::len);
+    let same_pools = |pools: &[TreePool], of: &Value| {
+        assert_eq!(pools.len(), count(of, "pools"));
+        for (index, pool) in pools.iter().enumerate() {
+            let of = &of["pools"][index];
+            assert_eq!(pool.members.len(), count(of, "members"));
+            let monitors =
+                ["health_monitor", "healthmonitor"].iter().filter_map(|key| of.get(key)?.get("id"));
+            assert_eq!(usize::from(pool.health_monitor.is_some()), monitors.count());
+        }
+    };
+    assert_eq!(tree.listeners.len(), count(body, "listeners"));
+    for (index, listener) in tree.listeners.iter().enumerate() {
+        same_pools(&listener.pools, &body["listeners"][index]);
+    }
+    same_pools(&tree.pools, body);
 }

@@ -9,6 +9,7 @@
 
 mod backoff;
 mod exchange;
+pub(crate) mod fuzz;
 mod limits;
 mod metrics;
 mod retry_after;

@@ -7,6 +7,7 @@
 //! ```
 
 pub mod catalog;
+pub(crate) mod fuzz;
 mod keeper;
 mod refused;
 mod sign_in;

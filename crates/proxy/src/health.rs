@@ -11,6 +11,7 @@ mod call;
 mod changes;
 mod check;
 mod desk;
+pub(crate) mod fuzz;
 mod probe;
 mod rounds;
 mod ward;

@@ -33,7 +33,7 @@ mod cors;
 mod end;
 mod exchange;
 mod flow;
-pub mod fuzz;
+pub(crate) mod fuzz;
 mod grpc;
 mod hall;
 mod heads;

@@ -51,6 +51,7 @@ mod descriptors;
 mod doors;
 #[cfg(test)]
 mod failing;
+pub mod fuzz;
 mod health;
 mod hops;
 mod http;
@@ -72,7 +73,6 @@ mod worker;
 
 pub use access::{AccessError, AccessForm, AccessLog, AccessTo};
 pub use health::{HealthChange, HealthChanges};
-pub use http::fuzz;
 pub use memory::MemoryLimits;
 pub use open::{OpenError, SteerError};
 pub use proxy::{Drained, Proxy, Running, Settings, StartError};

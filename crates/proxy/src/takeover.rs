@@ -15,6 +15,7 @@
 //! they change hands. Until `Yours` the old process can go on as if nothing had happened, and does so when the new
 //! one dies or dawdles; if the old one dies, the new one has all it needs. Health is found out anew.
 
+pub(crate) mod fuzz;
 mod give;
 mod message;
 mod take;

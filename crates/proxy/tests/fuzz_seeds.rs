@@ -21,3 +21,28 @@ fn who_the_client_is_holds_over_seeds_and_mutations() {
 fn traces_hold_over_seeds_and_mutations() {
     hold("trace_parent", seaway_proxy::fuzz::trace_parent);
 }
+
+#[test]
+fn members_that_are_asked_by_http2_hold_over_seeds_and_mutations() {
+    hold("call", seaway_proxy::fuzz::call);
+}
+
+#[test]
+fn other_origins_hold_over_seeds_and_mutations() {
+    hold("cors", seaway_proxy::fuzz::cors);
+}
+
+#[test]
+fn outcomes_of_grpc_hold_over_seeds_and_mutations() {
+    hold("grpc", seaway_proxy::fuzz::grpc);
+}
+
+#[test]
+fn what_rules_do_to_requests_holds_over_seeds_and_mutations() {
+    hold("rules", seaway_proxy::fuzz::rules);
+}
+
+#[test]
+fn messages_of_a_hand_over_hold_over_seeds_and_mutations() {
+    hold("takeover", seaway_proxy::fuzz::takeover);
+}

@@ -12,6 +12,7 @@
 //! The crate is pure. It does not know sockets, clocks, randomness or who is healthy: a [`Cursor`] carries the seed
 //! and the turn, [`Conditions`] answer for health, load and warmth at the moment of the pick.
 
+pub mod fuzz;
 mod hash;
 mod maglev;
 mod marks;

@@ -3,6 +3,7 @@
 
 #[path = "../sample/client.rs"]
 mod client;
+mod fuzz_seeds;
 mod guarded;
 mod paths;
 mod probes;

@@ -17,6 +17,7 @@ mod examples;
 mod failing;
 mod folder;
 mod front_door;
+mod fuzz_seeds;
 mod harness;
 mod health;
 mod holding_up;

@@ -192,6 +192,53 @@ fn feel(
     told
 }
 
+/// For the fuzz target: what is told of each host follows from its own Lease, and from how long that was the same.
+#[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+pub(crate) fn check_leases(leases: &[Lease]) {
+    let of = |lease: &Lease| lease.metadata.name.as_deref()?.strip_prefix(PREFIX).map(Name::from);
+    let named: Vec<Name> = leases.iter().filter_map(of).collect();
+    let hosts: [Name; 2] = ["a".into(), "has none".into()];
+    let listed: BTreeSet<&Name> = named.iter().collect();
+    // An API server has one Lease of a name.
+    if listed.len() != named.len() {
+        return;
+    }
+    let expected = |lease: &Lease| {
+        let spec = lease.spec.clone().unwrap_or_default();
+        match (spec.holder_identity.as_deref(), spec.lease_duration_seconds) {
+            (None | Some(""), _) => Life::Gone,
+            (_, Some(0)) => Life::Silent,
+            _ => Life::Lives,
+        }
+    };
+    let others = || hosts.iter().filter(|it| !listed.contains(it)).cloned();
+    let first: Vec<(Name, Life)> = (leases.iter().filter_map(|it| Some((of(it)?, expected(it)))))
+        .chain(others().map(|it| (it, Life::Lives)))
+        .collect();
+    let mut pulses = BTreeMap::new();
+    let mut after = |leases: &[Lease], passed| {
+        feel(&mut pulses, leases.to_vec(), &hosts, passed, Duration::from_secs(60))
+    };
+    assert_eq!(after(leases, Duration::ZERO), first);
+    assert_eq!(after(leases, Duration::ZERO), first, "no time has passed");
+    assert!(
+        after(leases, Duration::MAX).iter().all(|(_, life)| *life == Life::Gone),
+        "nobody lives for ever"
+    );
+    let renewed = |lease: &Lease| {
+        let mut lease = lease.clone();
+        lease.metadata.resource_version.get_or_insert_default().push('x');
+        lease
+    };
+    let renewed: Vec<Lease> = leases.iter().map(renewed).collect();
+    let again = after(&renewed, Duration::MAX);
+    let (lives, none) = again.split_at(named.len());
+    assert_eq!(lives, first.get(..named.len()).expect("as many"), "who renews its Lease is as it was");
+    assert!(none.iter().all(|(_, life)| *life == Life::Gone));
+    let left: Vec<Name> = after(&[], Duration::ZERO).into_iter().map(|(host, _)| host).collect();
+    assert_eq!(left, hosts, "whom nobody knows is forgotten");
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::{api::coordination::v1::LeaseSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};

@@ -1,6 +1,7 @@
 //! Answers that no real API server gives on demand, given by a scripted one.
 
 mod copies;
+mod fuzz_seeds;
 mod needs;
 mod reports;
 mod server;

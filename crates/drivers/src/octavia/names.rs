@@ -15,6 +15,8 @@ pub struct Cluster {
     pub name: Name,
 }
 
+/// All tags begin so that tell which cluster it is of.
+const CLUSTER: &str = "seaway.dev/cluster=";
 /// All tags begin so that tell which load balancer it is.
 pub(super) const KEY: &str = "seaway.dev/key=";
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
@@ -25,7 +27,7 @@ pub(super) const LONGEST: usize = 255;
 impl Cluster {
     /// All that is this cluster's has it.
     pub fn tag(&self) -> String {
-        format!("seaway.dev/cluster={}", self.uid)
+        format!("{CLUSTER}{}", self.uid)
     }
 
     /// The one load balancer of a key has it.
@@ -106,13 +108,12 @@ impl Cluster {
         format!("{}{REPLACED}]", self.mark(key).trim_end_matches(']'))
     }
 
-    /// The mark of this cluster that a description ends with.
+    /// The mark of this cluster that a description ends with. Of several marks the last counts: it is one cluster's.
     pub fn whose<'d>(&self, description: &'d str) -> Option<&'d str> {
-        let start = description.rfind(&format!("[{}", self.tag()))?;
-        let mark = &description[start..];
-        let after = mark[1 + self.tag().len()..].chars().next();
+        let mark = &description[description.rfind(&format!("[{CLUSTER}"))?..];
+        let after = mark.strip_prefix('[')?.strip_prefix(&self.tag())?;
         // The uid of one cluster may begin with that of another.
-        (mark.ends_with(']') && matches!(after, Some(' ' | ']'))).then_some(mark)
+        (mark.ends_with(']') && after.starts_with([' ', ']'])).then_some(mark)
     }
 }
 

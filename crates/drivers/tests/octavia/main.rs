@@ -16,6 +16,7 @@ mod defects;
 mod families;
 mod floating;
 mod former;
+mod fuzz_seeds;
 mod gone;
 mod groups;
 mod headers;

@@ -21,3 +21,13 @@ fn the_manifest_parser_holds_over_seeds_and_mutations() {
 fn the_ledger_parser_holds_over_seeds_and_mutations() {
     hold("ledger", 20_000, seaway_files::fuzz::ledger);
 }
+
+#[test]
+fn the_snapshot_of_a_cluster_holds_over_seeds_and_mutations() {
+    hold("snapshot", 20_000, seaway_files::fuzz::snapshot);
+}
+
+#[test]
+fn the_last_good_state_holds_over_seeds_and_mutations() {
+    hold("last_good", 20_000, seaway_files::fuzz::last_good);
+}

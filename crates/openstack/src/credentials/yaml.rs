@@ -8,8 +8,8 @@ use super::Place;
 use crate::error::{Class, Error};
 
 /// Far more than any `clouds.yaml` has, aliases expanded.
-const NODES: usize = 100_000;
-const DEPTH: usize = 32;
+pub(super) const NODES: usize = 100_000;
+pub(super) const DEPTH: usize = 32;
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {

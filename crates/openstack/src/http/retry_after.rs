@@ -6,7 +6,7 @@ use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 
 /// Who wants a longer pause than this gets it, a day at a time: nobody adds a number to an instant that it has no room
 /// for.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn read(text: &str, now: SystemTime) -> Option<Duration> {
     Some(said(text, now)?.min(LONGEST))

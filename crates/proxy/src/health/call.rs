@@ -83,15 +83,25 @@ impl Call {
             if count == 0 {
                 return Ok(Finding::Ill("closed before an answer".into()));
             }
-            self.heard += count;
-            if self.heard > MOST_HEARD {
-                return Ok(Finding::Ill("sent frames without end".into()));
-            }
-            self.rest.extend_from_slice(&page[..count]);
-            if let Some(finding) = self.listen()? {
+            if let Some(finding) = self.hear(&page[..count])? {
                 return Ok(finding);
             }
         }
+    }
+
+    /// What the member sends, piece by piece.
+    pub(super) fn hear(&mut self, piece: &[u8]) -> io::Result<Option<Finding>> {
+        self.heard += piece.len();
+        if self.heard > MOST_HEARD {
+            return Ok(Some(Finding::Ill("sent frames without end".into())));
+        }
+        self.rest.extend_from_slice(piece);
+        self.listen()
+    }
+
+    /// Bytes that are kept of it, or wait to be sent.
+    pub(super) fn held(&self) -> usize {
+        self.rest.len() + self.answer.len() + self.connection.out.len()
     }
 
     fn listen(&mut self) -> io::Result<Option<Finding>> {

@@ -80,7 +80,9 @@ fn fits(allowed: &Origin, origin: &str) -> bool {
     let Some((asked_scheme, rest)) = origin.split_once("://") else { return false };
     let (asked_host, asked_port) = match rest.rsplit_once(':') {
         Some((host, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
-            (host, port.parse().ok())
+            // One that no port has is no other port's.
+            let Ok(port) = port.parse() else { return false };
+            (host, Some(port))
         }
         _ => (rest, None),
     };
@@ -117,6 +119,7 @@ mod tests {
             (like("https", exact("a.example"), None), "https://A.example:443", true),
             (like("https", exact("a.example"), None), "http://a.example", false),
             (like("https", exact("a.example"), None), "https://a.example:8443", false),
+            (like("https", exact("a.example"), None), "https://a.example:65979", false),
             (like("http", exact("a.example"), Some(8080)), "http://a.example:8080", true),
             (like("https", under("example"), None), "https://a.b.example", true),
             (like("https", under("example"), None), "https://example", false),

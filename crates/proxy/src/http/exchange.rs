@@ -127,7 +127,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             return client.say(scratch, &answer).await;
         }
         Action::Redirect(redirect) => {
-            let location = redirected(redirect, &seen, found, client);
+            let location = redirected(redirect, &seen, found, &client.who.told);
             let fields = format!("Location: {location}\r\n{lines}");
             let persists = skip_request(scratch) && may_persist;
             let answer = Answer { fields: &fields, persists, ..Answer::last(redirect.code) };

@@ -13,6 +13,10 @@ use seaway_wire::http::{Limits, Reading, Request};
 use super::{believed, identity, sticky::Sticky};
 use crate::running::RunningPool;
 
+mod filters;
+
+pub use filters::{cors, grpc, rules};
+
 /// A head with a field of that name for each line, read. `None`: nobody would let it in.
 fn asked(name: &str, bytes: &[u8]) -> Option<(Vec<u8>, Request)> {
     let mut head = b"GET / HTTP/1.1\r\nHost: a\r\n".to_vec();
@@ -116,17 +120,23 @@ fn pairs(text: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 fn pool(mode: CookieMode) -> RunningPool {
+    let affinity = Some(Affinity::Cookie { name: "SEAT".into(), mode, key: None });
+    let pool = Pool { affinity, ..pool_of_one() };
+    let running = RunningPool::empty(LbKey::Whole, pool.id.clone());
+    running.put(Some(Arc::new(pool)), 0);
+    running
+}
+
+pub(crate) fn pool_of_one() -> Pool {
     let at = ([127, 0, 0, 1], 80).into();
-    let (id, owner) = (PoolId("members".into()), Owner::Config("fuzz".into()));
-    let running = RunningPool::empty(LbKey::Whole, id.clone());
-    let pool = Pool {
-        id,
-        owner,
+    Pool {
+        id: PoolId("members".into()),
+        owner: Owner::Config("fuzz".into()),
         l4: L4::Tcp,
         protocol: BackendProtocol::Http1,
         tls: None,
         balance: Balance::RoundRobin,
-        affinity: Some(Affinity::Cookie { name: "SEAT".into(), mode, key: None }),
+        affinity: None,
         health: None,
         passive: None,
         slow_start: None,
@@ -135,7 +145,5 @@ fn pool(mode: CookieMode) -> RunningPool {
         transparent: false,
         http: HttpTerms::default(),
         members: vec![Member { at, host_name: None, node: None, weight: 1, state: MemberState::Ready }],
-    };
-    running.put(Some(Arc::new(pool)), 0);
-    running
+    }
 }

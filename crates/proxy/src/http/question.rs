@@ -172,7 +172,7 @@ impl Introduction<'_> {
     }
 }
 
-fn target(out: &mut Vec<u8>, head: &[u8], request: &Request, rewritten: Rewritten<'_>) {
+pub(super) fn target(out: &mut Vec<u8>, head: &[u8], request: &Request, rewritten: Rewritten<'_>) {
     let whole = request.path_and_query().of(head);
     if whole.is_empty() && request.body == Body::Tunnel {
         return out.extend_from_slice(request.authority.of(head));

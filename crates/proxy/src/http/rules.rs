@@ -6,7 +6,7 @@ use seaway_wire::http::{Field, Known, Request};
 
 use super::{
     believed, cors,
-    heads::Changes,
+    heads::{Changes, Told},
     question::{Rewritten, put},
     serve::Client,
     sticky::Sticky,
@@ -155,9 +155,9 @@ pub(super) fn rewritten<'r>(rule: &'r Rule, found: Found, asked: &impl Asked) ->
 }
 
 /// Where a redirect sends the client: what it does not name stays as it was asked for.
-pub(super) fn redirected(redirect: &Redirect, asked: &Seen<'_>, found: Found, client: &Client) -> String {
+pub(super) fn redirected(redirect: &Redirect, asked: &Seen<'_>, found: Found, told: &Told) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let asked_by = match believed::asks_securely(&client.who.told, asked.head, asked.request) {
+    let asked_by = match believed::asks_securely(told, asked.head, asked.request) {
         true => "https",
         false => "http",
     };

@@ -1,0 +1,9 @@
+//! What stands in a `seaway.yaml`: all seeds, and mutations of them.
+
+use std::path::Path;
+
+#[test]
+fn the_configuration_holds_over_seeds_and_mutations() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/settings");
+    seaway_testkit::mutate::hold(&corpus, 5_000, seaway_cli::fuzz::settings);
+}

@@ -1,0 +1,126 @@
+//! What must hold for whatever an API server sends, and whoever writes objects there (`fuzz/README.md`).
+
+#![allow(clippy::arithmetic_side_effects, clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+
+use std::collections::BTreeSet;
+
+use seaway_manifests::{
+    decode::{Faults, Field},
+    object::{read_accepted, read_as},
+};
+use seaway_model::{
+    Fact, Kind, ObjectRef, Problem, Reason,
+    fact::{HostReport, HostSays, NotServed},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    address,
+    decode::{self, Said},
+    host,
+    kinds::WATCHED,
+    status::PREFIX,
+    told::Told,
+    watch::pulses,
+};
+
+fn told(bytes: &[u8]) -> Option<Told> {
+    // An API server names every object.
+    serde_json::from_slice(bytes).ok().filter(|it: &Told| !it.name().is_empty())
+}
+
+fn told_again(written: &Value) -> Told {
+    told(written.to_string().as_bytes()).expect("what we write is an object")
+}
+
+/// What is followed of an object. Where something is refused or left out, somebody is told what, and of which object.
+fn followed(kind: Kind, object: &Told) -> Option<Fact> {
+    let explained = |problems: &[Problem]| {
+        let of = ObjectRef::new(kind, object.namespace(), object.name());
+        assert!(!problems.is_empty(), "{of} is not followed, and nobody is told why");
+        assert!(problems.iter().all(|it| it.object == of && !it.message.is_empty()), "{problems:?}");
+    };
+    match decode::read(kind, object) {
+        Said::Fact(fact) => Some(fact),
+        Said::Partly(fact, left_out) => {
+            explained(&left_out);
+            Some(fact)
+        }
+        Said::Broken(_, problems) => {
+            explained(&problems);
+            None
+        }
+        Said::Nothing => None,
+    }
+}
+
+/// Any object is a fact, or refused with reasons. What a strict reader understands is followed whole, and what a Service
+/// says of its status is only what is there.
+pub fn object(bytes: &[u8]) {
+    let Some(object) = told(bytes) else { return };
+    for watched in &WATCHED {
+        followed(watched.kind, &object);
+        if let Some(Ok(strict)) = read_as(watched.kind, &object.tree) {
+            let accepted = read_accepted(watched.kind, &object.tree).expect("the kind is known");
+            let accepted = accepted.expect("what a manifest may say, an API server may, too");
+            assert!(accepted.left_out.is_empty() && accepted.object == strict);
+        }
+    }
+    let published = decode::published(&object);
+    assert!(published.conditions.iter().all(|it| it.kind.starts_with(PREFIX)), "a condition of others");
+    assert!(!published.shared || published.ours && published.other.is_some(), "shared with nobody");
+}
+
+/// An Address is refused with reasons, or is as we write it: by its name, with its owners, and of its version.
+pub fn address(bytes: &[u8]) {
+    let Some(object) = told(bytes) else { return };
+    let Some(Fact::Address(read)) = followed(Kind::Address, &object) else { return };
+    assert_eq!(object.name(), address::name(read.ip), "one address has one name");
+    let version = (read.version > 0).then(|| read.version.to_string());
+    let again = told_again(&address::write(&read, version.as_deref()));
+    assert_eq!(again.name(), object.name());
+    let Some(Fact::Address(back)) = followed(Kind::Address, &again) else { panic!("{read:?} is refused") };
+    // Of equal addresses versions may differ.
+    assert_eq!((&back, back.version), (&read, read.version));
+}
+
+/// What a host says is refused with reasons, or reads back as a host writes it. Its addresses count as told to others only if
+/// they were.
+pub fn host(bytes: &[u8]) {
+    let Some(object) = told(bytes) else { return };
+    let Some(Fact::Host(report)) = followed(Kind::LoadBalancerHost, &object) else { return };
+    let says = says(&report);
+    let faults = Faults::default();
+    let seen = host::sight(&Field::root(&object.tree, &faults), &report).expect("who reports is seen");
+    let missing: BTreeSet<_> = seen.not_served.iter().map(|it| it.0).collect();
+    assert_eq!(missing, report.not_served, "people see what the plan sees");
+    for changed in [false, true] {
+        let again = told_again(&json!({
+            "metadata": { "name": report.host },
+            "spec": { "drain": report.drain },
+            "status": host::status(&seen.running, &says, changed),
+        }));
+        let Some(Fact::Host(back)) = followed(Kind::LoadBalancerHost, &again) else { panic!("{says:?}") };
+        assert_eq!(back, report);
+        let seen_again = host::sight(&Field::root(&again.tree, &faults), &back).expect("who reports is seen");
+        assert_eq!(seen_again.running, seen.running);
+        assert_eq!(host::heard_of(&again.tree), (!changed).then(|| report.addresses.clone()));
+    }
+}
+
+fn says(report: &HostReport) -> HostSays {
+    let not_served = |address| NotServed { address, reason: Reason::PortInUse, message: "why".into() };
+    HostSays {
+        applied: report.applied,
+        addresses: report.addresses.clone(),
+        held: report.holds.iter().copied().collect(),
+        not_served: report.not_served.iter().copied().map(not_served).collect(),
+    }
+}
+
+/// Of any list of Leases: a host lives, is silent or is gone by what its own Lease says, and by how long that was the same.
+pub fn lease(bytes: &[u8]) {
+    if let Ok(leases) = serde_json::from_slice::<Vec<_>>(bytes) {
+        pulses::check_leases(&leases);
+    }
+}
