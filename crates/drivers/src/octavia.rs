@@ -31,6 +31,7 @@ mod gone;
 pub mod groups;
 mod headers;
 mod join;
+mod local;
 mod look;
 mod member_tls;
 mod mend;
@@ -240,6 +241,7 @@ impl Octavia {
         let can = self.abilities(wish, observed.balancer.as_ref());
         let asked = wish.options.outside.as_ref().and_then(|it| it.provider.as_deref().map(str::to_owned));
         let wish = as_made(Part::of(key, wish, observed, &can).cut(key, wish), observed);
+        let wish = local::as_made(wish, observed);
         let mut wanted = wanted(cluster, key, &owner, &wish, &can);
         self.lessen(&mut wanted, &wish, observed, &can);
         wanted.floating.take_if(|_| observed.balancer.as_ref().is_some_and(|it| !place::is_led_to(it)));

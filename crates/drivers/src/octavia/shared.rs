@@ -26,6 +26,7 @@ use seaway_openstack::{
 
 use super::{
     floating::floating,
+    local,
     names::{Cluster, KEY, end_of_second, key_text},
     shares, spare,
     steps::{Balancer, Branch, Observed, Step, of_children},
@@ -300,7 +301,7 @@ fn stay(wanted: &Wanted, observed: &Observed, balancer: &Balancer, marks: &Marks
         // Whose they are is known while it is not written that we are here; so that comes last.
         for (id, branch) in balancer.branches.iter().filter(|(_, branch)| unmarked(branch)) {
             let mut tags = branch.listener.tags.clone();
-            tags.insert(marks.key.clone());
+            local::mark(&mut tags, &BTreeSet::from([marks.key.clone()]), &branch.listener.tags);
             let change = ListenerChange { tags: Edit::To(tags), ..ListenerChange::default() };
             steps.push(Step::ChangeListener(*id, Box::new(change)));
         }

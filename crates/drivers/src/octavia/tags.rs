@@ -9,6 +9,7 @@ use seaway_model::{LoadBalancer as Wish, Name, Owner, Problem, Reason, load_bala
 use seaway_openstack::{neutron::FloatingIp, resource::Edit};
 
 use super::{
+    local,
     names::KEY,
     shares,
     steps::{Observed, Step},
@@ -89,7 +90,7 @@ pub(super) fn keep(
         return;
     }
     if let Edit::To(wish) = wish {
-        tags.extend(wish.iter().filter(|it| it.starts_with(KEY)).cloned());
+        local::mark(&mut tags, wish, there);
     }
     *change = Edit::To(tags);
 }

@@ -21,7 +21,7 @@ fn theirs() -> Theirs {
     Theirs::new("nginxservice", &[(80, 30_080), (443, 30_443)], &[("one", node(1)), ("two", node(2))])
 }
 
-fn pointing(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) -> Wish {
+pub(crate) fn pointing(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) -> Wish {
     let outside = wish.options.outside.as_mut().unwrap();
     outside.named = annotation.map(|id| Named {
         id: id.into(),

@@ -1,6 +1,6 @@
 //! `externalTrafficPolicy: Local`: Nodes without pods get nobody.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use seaway_engine::Driver;
 use seaway_model::{
@@ -11,7 +11,7 @@ use seaway_openstack::octavia::{HealthMonitor, Member, MonitorType, Pool};
 use seaway_openstack::resource::Query;
 use seaway_testkit::cloud::Fault;
 
-use crate::scene::*;
+use crate::{adopted::pointing, occm::Theirs, scene::*};
 
 const HEALTH: u16 = 31_000;
 
@@ -180,4 +180,50 @@ async fn after_a_write_of_members_that_failed_no_monitor_asks_at_node_ports() {
     scene.pass(Duration::from_secs(600));
     scene.reach(&local).await;
     are_asked_where_somebody_answers(&scene, Some(HEALTH)).await;
+}
+
+/// As OCCM leaves it: all three Nodes are members, the last one without pods.
+fn of_another(provider: &'static str, monitored: bool) -> Theirs {
+    let nodes = [("one", 1), ("two", 2), ("three", 3)].map(|(name, at)| (name, IpAddr::from([10, 0, 0, at])));
+    Theirs { provider, monitored, ..Theirs::new("nginxservice", &[(80, 30_080)], &nodes) }
+}
+
+fn by_nodes(scene: &Scene, asked: bool) -> LoadBalancer {
+    let mut wish = local(scene, asked);
+    wish.options.outside.as_mut().unwrap().by_nodes = true;
+    wish
+}
+
+#[tokio::test]
+async fn what_another_made_without_monitors_stays_so_until_its_service_asks_for_them() {
+    for (provider, monitor) in [("amphora", MonitorType::Http), ("ovn", MonitorType::Tcp)] {
+        let mut scene = Scene::with(provider).await;
+        let (made, _) = of_another(provider, false).make(&scene.cloud, &scene.subnet).await;
+        let wish = pointing(by_nodes(&scene, false), Some(made.id.as_str()), None);
+        for _ in 0..2 {
+            let told = scene.reach_telling(&wish).await;
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(told[0].fix.contains("enable-health-monitor"), "{:?}", told[0]);
+            assert_eq!((members(&scene).await.len(), monitors(&scene).await.len()), (3, 0), "{provider}");
+            scene.restarted();
+        }
+        assert_eq!(scene.fake.count("PUT */members") + scene.fake.count("DELETE *"), 0, "{provider}");
+        // It is asked for.
+        let asked = pointing(by_nodes(&scene, true), Some(made.id.as_str()), None);
+        assert_eq!(scene.reach_telling(&asked).await, [], "{provider}");
+        assert_eq!(members(&scene).await.len(), 3);
+        assert_eq!(monitors(&scene).await.remove(0).r#type, monitor);
+        scene.restarted();
+        assert_eq!(scene.reach(&asked).await, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn where_another_checked_them_by_ovn_nodes_without_pods_stay_members() {
+    let scene = Scene::with("ovn").await;
+    let (made, _) = of_another("ovn", true).make(&scene.cloud, &scene.subnet).await;
+    let wish = pointing(by_nodes(&scene, true), Some(made.id.as_str()), None);
+    assert_eq!(scene.reach_telling(&wish).await, []);
+    assert_eq!((members(&scene).await.len(), monitors(&scene).await.len()), (3, 1));
+    assert_eq!(scene.fake.count("PUT */members") + scene.fake.count("DELETE *"), 0);
 }

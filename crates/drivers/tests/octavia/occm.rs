@@ -25,6 +25,7 @@ pub(crate) struct Theirs {
     /// `provider-requires-serial-api-calls`: members are called otherwise, and have no subnet.
     pub(crate) serial: bool,
     pub(crate) monitored: bool,
+    pub(crate) provider: &'static str,
 }
 
 impl Theirs {
@@ -38,6 +39,7 @@ impl Theirs {
             nodes: nodes.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect(),
             serial: false,
             monitored: false,
+            provider: "amphora",
         }
     }
 
@@ -69,7 +71,7 @@ impl Theirs {
             description: self.words().into(),
             tags: BTreeSet::from([self.own()]).into(),
             vip_subnet_id: Some(subnet.clone()).into(),
-            provider: Some("amphora".to_owned()).into(),
+            provider: Some(self.provider.to_owned()).into(),
             listeners: Edit::To(listeners.collect()),
             ..NewLoadBalancer::new()
         };
@@ -106,23 +108,31 @@ impl Theirs {
             max_retries_down: Some(3).into(),
             ..NewHealthMonitor::new(MonitorType::Tcp, 5_u64, 3_u64, 1_u64)
         };
+        let is_ovn = self.provider == "ovn";
+        let algorithm = if is_ovn { Algorithm::SourceIpPort } else { Algorithm::RoundRobin };
         let pool = NewPool {
             name: numbered("pool").into(),
             members: Edit::To(self.nodes.iter().map(member).collect()),
             healthmonitor: if self.monitored { Edit::To(monitor) } else { Edit::Leave },
-            ..NewPool::new(PoolProtocol::Tcp, Algorithm::RoundRobin)
+            ..NewPool::new(PoolProtocol::Tcp, algorithm)
         };
-        NewListener {
+        let listener = NewListener {
             name: numbered("listener").into(),
             tags: BTreeSet::from([self.own()]).into(),
             connection_limit: Some(-1).into(),
+            default_pool: Edit::To(pool),
+            ..NewListener::new(Protocol::Tcp, port)
+        };
+        if is_ovn {
+            return listener;
+        }
+        NewListener {
             allowed_cidrs: Some(vec!["0.0.0.0/0".to_owned()]).into(),
             timeout_client_data: Some(50_000).into(),
             timeout_member_connect: Some(5_000).into(),
             timeout_member_data: Some(50_000).into(),
             timeout_tcp_inspect: Some(0).into(),
-            default_pool: Edit::To(pool),
-            ..NewListener::new(Protocol::Tcp, port)
+            ..listener
         }
     }
 }

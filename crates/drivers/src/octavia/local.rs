@@ -1,0 +1,90 @@
+//! What another controller made for `externalTrafficPolicy: Local`, and how it stays until its Service asks for something
+//! else. Pure.
+//!
+//! ```text
+//!     made by us        Nodes are asked whether they have pods; where that cannot be, only those with pods are members
+//!     made by another   all Nodes are members, and there is a monitor if there was one or one is asked for
+//! ```
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use seaway_model::{
+    ListenerId, LoadBalancer as Wish, Owner, Problem, Reason,
+    load_balancer::{MemberState, Outside},
+};
+
+use super::{
+    names::KEY,
+    steps::{Branch, Observed},
+    wanted::leads_to,
+};
+
+/// On a listener that another made and that has our key all the same.
+const THEIRS: &str = "seaway.dev/made-by-another";
+
+/// Whose a listener is, written with its other tags. `wish`: as we would make it; `there`: as it was.
+pub(super) fn mark(tags: &mut BTreeSet<String>, wish: &BTreeSet<String>, there: &BTreeSet<String>) {
+    let keys: Vec<_> = wish.iter().filter(|it| it.starts_with(KEY)).cloned().collect();
+    if !keys.is_empty() && !has_key(there) {
+        tags.insert(THEIRS.to_owned());
+    }
+    tags.extend(keys);
+}
+
+/// A listener that is taken over with its load balancer gets no key: that stays one write of the load balancer's tags.
+fn is_theirs(branch: &Branch) -> bool {
+    let tags = &branch.listener.tags;
+    !has_key(tags) || tags.contains(THEIRS)
+}
+
+fn has_key(tags: &BTreeSet<String>) -> bool {
+    tags.iter().any(|it| it.starts_with(KEY))
+}
+
+/// Listeners that are such, and whether their members stay without a monitor.
+fn theirs(wish: &Wish, observed: &Observed) -> BTreeMap<ListenerId, bool> {
+    let usual = Outside::default();
+    let outside = wish.options.outside.as_ref().unwrap_or(&usual);
+    let Some(balancer) = observed.balancer.as_ref().filter(|_| wish.options.local_only && outside.by_nodes)
+    else {
+        return BTreeMap::new();
+    };
+    let of = |(id, branch): (&ListenerId, &Branch)| {
+        let has_none = branch.pool.as_ref().is_some_and(|it| it.monitor.is_none());
+        (*id, has_none && !outside.monitored)
+    };
+    balancer.branches.iter().filter(|(_, branch)| is_theirs(branch)).map(of).collect()
+}
+
+pub(super) fn as_made(mut wish: Wish, observed: &Observed) -> Wish {
+    for (id, is_unchecked) in theirs(&wish, observed) {
+        let pool = wish.listeners.get(&id).and_then(|it| leads_to(it)).cloned();
+        let Some(pool) = pool.and_then(|it| wish.pools.get_mut(&it)) else { continue };
+        let pool = Arc::make_mut(pool);
+        let idle = pool.members.iter_mut().filter(|it| it.state == MemberState::Ready && it.weight == 0);
+        idle.for_each(|it| it.weight = 1);
+        if is_unchecked {
+            pool.health = None;
+        }
+    }
+    wish
+}
+
+/// What we would do otherwise, and how to ask for it.
+pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
+    let theirs = theirs(wish, observed);
+    let unchecked = theirs.iter().filter(|(_, is_unchecked)| **is_unchecked);
+    let owners: BTreeSet<&Owner> =
+        unchecked.filter_map(|(id, _)| wish.listeners.get(id)).map(|it| &it.owner).collect();
+    let problem = |owner: &Owner| {
+        let message = "externalTrafficPolicy is Local, and another controller made its load balancer without health \
+                       monitors: Nodes without pods are members, and what comes to them is lost";
+        let problem = Problem::new(owner.object(), Reason::Unsupported, message);
+        let fix = "To have members checked, annotate the Service: loadbalancer.openstack.org/enable-health-monitor: \"true\".";
+        (owner.clone(), problem.fix(fix))
+    };
+    owners.into_iter().map(problem).collect()
+}
