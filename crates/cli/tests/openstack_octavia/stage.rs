@@ -94,7 +94,8 @@ impl Stage {
         self.land.write_conf(auth_url, password);
         self.scene.install();
         // Nobody loses it in the middle of something because his machine is slow.
-        self.scene.configuration = "{admin: {listen: [\"127.0.0.1:0\"]}, lease: 30s}";
+        // And what OVN loses is found soon.
+        self.scene.configuration = "{admin: {listen: [\"127.0.0.1:0\"]}, lease: 30s, cloud: {audit: 15s}}";
         self.scene.cluster_name = "seven";
         self.scene.cloud = Some(self.land.conf.path().to_owned());
         self.scene.lead("controller");

@@ -73,6 +73,19 @@ fn nginxservice_becomes_a_load_balancer_that_the_outside_reaches_and_leaves_noth
     let description = floating["description"].as_str().unwrap_or_default();
     assert!(description.starts_with("Floating IP for Kubernetes external service default/nginxservice from"));
 
+    // OVN loses its members, and has them again after the next audit.
+    let id = balancer["id"].as_str().expect("an id");
+    stage.land.rig.lose_in_ovn(id);
+    let all_are = |status: &str| {
+        let mut now = stage.land.told(&["members"]);
+        now.retain(|key, _| made.contains_key(key));
+        now.values().all(|it| it["operating_status"] == status)
+    };
+    until("OVN asks nobody", || all_are("OFFLINE"));
+    assert!(stage.land.rig.outside().curl(&format!("http://{address}/")).is_err());
+    stage.answers(&format!("http://{address}/"), "nginx");
+    until("all are asked again", || all_are("ONLINE"));
+
     // More pods are no news to the cloud.
     cluster.kubectl(&["scale", "deployment/nginx", "--replicas", "4"]);
     cluster.kubectl(&["rollout", "status", "deployment/nginx", "--timeout", "300s"]);

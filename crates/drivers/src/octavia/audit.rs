@@ -26,12 +26,13 @@ use seaway_openstack::{
 use tokio::task::JoinSet;
 
 use super::{
-    Joined, Known, OCTAVIA, Octavia, another_leads,
+    Joined, Known, OCTAVIA, Octavia, affinity, another_leads,
     away::Asker,
     drift,
     look::parted,
     names::Cluster,
     read::{self, Read},
+    seats::unasked,
     shared::marks,
     steps::{Balancer, Observed, PoolBranch, Seat},
     survey::{Seen, Survey},
@@ -53,6 +54,8 @@ pub struct Audited {
 const FULL: Duration = Duration::from_secs(24 * 3600);
 /// Where members fail, others may follow without a trace in the lists: so many of those trees are read at each audit.
 const AILING: usize = 8;
+/// OVN has told all that came of a change after this.
+const QUIET: Duration = Duration::from_secs(30);
 /// How many are read at once.
 const WIDTH: usize = 8;
 
@@ -189,12 +192,14 @@ impl Octavia {
 
     /// The Unit, if somebody has to look at it.
     fn note(&self, survey: &Survey, look: Look, now: Instant) -> Option<Unit> {
-        let Look { unit, known, now: seen, ask, .. } = look;
+        let Look { unit, known, now: mut seen, ask, .. } = look;
         let mut all = self.known();
         let here = all.get_mut(&unit)?;
         if !here.is_at_rest(survey.at) || here.until != known.until {
             return None;
         }
+        // Members are OFFLINE for a moment whenever their monitors are made.
+        seen.unasked = survey.at.saturating_duration_since(here.until) > QUIET && is_unasked(&seen);
         let before = std::mem::replace(&mut here.observed, seen.clone());
         if ask != Ask::Nothing {
             here.read = now;
@@ -204,6 +209,7 @@ impl Octavia {
         let is_same = found.is_empty()
             && standing(&before) == standing(&seen)
             && before.doubles == seen.doubles
+            && before.unasked == seen.unasked
             && before.shared.taken == seen.shared.taken;
         self.past(&unit, |past| past.found = found);
         (!is_same).then_some(unit)
@@ -235,7 +241,11 @@ fn open(
     let moved = moved(&known.observed, now);
     let size = pools().any(|it| sizes.get(&it.pool.id).is_some_and(|size| *size != it.members.len()));
     let due = at.saturating_duration_since(known.read) >= own_share(unit);
-    if moved || size || due {
+    // OVN loses members when it is written to, and calls the load balancer and its pools ONLINE all the same.
+    let rested = known.until + QUIET;
+    let is_monitored = affinity::is_of_ovn(is) && pools().any(|it| it.monitor.is_some());
+    let is_unproven = is_monitored && known.read <= rested && at > rested;
+    if moved || size || due || is_unproven {
         return Ask::Tree;
     }
     let ails = !matches!(is.it.operating_status, Operating::Online | Operating::NoMonitor)
@@ -245,6 +255,12 @@ fn open(
         return Ask::Tree;
     }
     Ask::Nothing
+}
+
+fn is_unasked(it: &Observed) -> bool {
+    let Some(balancer) = it.balancer.as_ref().filter(|it| affinity::is_of_ovn(it)) else { return false };
+    let mut pools = balancer.branches.values().filter_map(|it| it.pool.as_ref());
+    pools.any(|it| unasked(it).next().is_some())
 }
 
 /// Half a day to a whole one, always the same for the same Unit: so they are spread.

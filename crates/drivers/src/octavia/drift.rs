@@ -21,6 +21,9 @@ pub(super) fn found(known: &Observed, now: &Observed) -> Vec<String> {
         (Some(was), Some(is)) => of_balancer(was, is, &mut found),
         (None, _) => {}
     }
+    if now.unasked && !known.unasked {
+        found.push("members are OFFLINE, and OVN asks them no more".to_owned());
+    }
     // It went with its load balancer, which says enough.
     if now.balancer.is_some() {
         match (&known.floating, &now.floating) {

@@ -6,8 +6,8 @@ use seaway_model::ListenerId;
 use seaway_openstack::octavia::{MemberChange, NewMember, Operating};
 
 use super::{
-    steps::{Seat, Step},
-    wanted::{WantedListener, spot},
+    steps::{Balancer, PoolBranch, Seat, Step},
+    wanted::{Wanted, WantedListener, spot},
 };
 use seaway_openstack::resource::Edit;
 
@@ -43,6 +43,30 @@ pub(super) fn seats(id: ListenerId, wish: &WantedListener, there: &BTreeMap<Sock
     let goes = there.keys().filter(|at| wish.members.iter().all(|it| spot(it) != **at));
     steps.extend(goes.map(|at| Step::RemoveMember(id, *at)));
     steps
+}
+
+/// Those that OVN has lost, to be written again one by one.
+///
+/// Its provider reads what it has, and writes all of it: of two that do so at once, an API process and the agent that hears
+/// of health monitors, one loses its change. Members that are OFFLINE at that moment, because their monitors were just made
+/// anew, are left out of the load balancer, and then nobody asks them any more: they stay OFFLINE until they are written,
+/// and a Service that lost all of them answers nobody. One that does not answer its monitor is in ERROR instead.
+pub(super) fn lost(wanted: &Wanted, balancer: &Balancer) -> Vec<Step> {
+    let write = || MemberChange { admin_state_up: Edit::To(true), ..MemberChange::default() };
+    let of_port = |(id, wish): (&ListenerId, &WantedListener)| {
+        let pool = balancer.branches.get(id).and_then(|it| it.pool.as_ref());
+        let lost =
+            pool.into_iter().flat_map(unasked).filter(|at| wish.members.iter().any(|it| spot(it) == *at));
+        let id = *id;
+        lost.map(move |at| Step::ChangeMember(id, at, Box::new(write()))).collect::<Vec<_>>()
+    };
+    wanted.listeners.iter().flat_map(of_port).collect()
+}
+
+/// Members of OVN that no monitor asks, though there is one.
+pub(super) fn unasked(pool: &PoolBranch) -> impl Iterator<Item = SocketAddr> + '_ {
+    let offline = pool.members.iter().filter(|(_, it)| it.operating == Operating::Offline);
+    offline.filter(|_| pool.monitor.is_some()).map(|(at, _)| *at)
 }
 
 /// What is not known of a member counts as right: writing all members again would take each of them out for a moment.

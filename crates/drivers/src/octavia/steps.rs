@@ -28,7 +28,7 @@ use super::{
     monitors::of_monitor,
     names::{number_in, numbered},
     place::Placed,
-    seats::seats,
+    seats::{lost, seats},
     shared::{Marks, Shared},
     spare::{self, Loose},
     tags, timeouts,
@@ -77,6 +77,8 @@ pub struct Observed {
     pub mend: Option<Mend>,
     /// Why it is not made again, though that is wished.
     pub stays: Option<String>,
+    /// OVN asks members no more, as an audit saw long after the last change.
+    pub unasked: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -249,7 +251,11 @@ pub fn steps(wanted: Option<&Wanted>, observed: &Observed, ours: impl Fn(&str) -
         create(&wanted, &mut steps);
     }
     if let Some(balancer) = &observed.balancer {
+        let before = steps.len();
         of_balancer(wanted, balancer, &mut steps);
+        if observed.unasked && steps.len() == before {
+            steps.extend(lost(wanted, balancer));
+        }
     }
     // Last: whatever is wrong with it, members and ports follow.
     let is_reached_directly = observed.external == Some(None);

@@ -174,7 +174,10 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
             let there = seated(&members, *spot).await?.ok_or_else(|| gone(step))?;
             let it = members.change(&there.id, change).await?;
             let terms = Some((it.weight.unwrap_or(1), it.monitor_port));
-            pool.members.insert(*spot, Seat { operating: it.operating_status, terms });
+            // Of one that is written again nobody has told yet how it is.
+            let is_again = change.admin_state_up == Edit::To(true);
+            let operating = if is_again { Operating::NoMonitor } else { it.operating_status };
+            pool.members.insert(*spot, Seat { operating, terms });
         }
         Step::RemoveMember(at, spot) => {
             let pool = pool(balancer, *at, step)?;

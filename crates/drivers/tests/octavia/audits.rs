@@ -379,6 +379,39 @@ async fn members_that_fail_their_probes_are_named_once_and_nothing_is_written() 
     assert_eq!(writes, 0);
 }
 
+/// OVN leaves members out of a load balancer that were OFFLINE when something else was written, and asks them no more.
+#[tokio::test]
+async fn members_that_ovn_asks_no_more_are_written_again_and_those_of_others_are_not() {
+    for (provider, is_written) in [("ovn", true), ("amphora", false)] {
+        let scene = Scene::with(provider).await;
+        let mut wish = scene.wish(&[80, 443], &[1, 2]);
+        wish.pools.values_mut().for_each(|it| Arc::make_mut(it).health = Some(HealthCheck::default()));
+        scene.reach(&wish).await;
+        let served = Served { scene, wish, heard: Heard::default() };
+        let pool = served.scene.pools().await.remove(0);
+        let members = served.scene.cloud.within::<Member>(&pool.id);
+        let member = members.list::<Member>(Query::all()).await.unwrap().remove(0);
+        // That moves nothing in the lists: the rest is ONLINE.
+        served.scene.fake.set_operating_status(member.id.as_str(), "OFFLINE");
+        served.scene.pass(Duration::from_secs(300));
+        served.audit().await;
+        let at = format!("change member {}:{}", member.address, member.protocol_port);
+        let steps = served.scene.reach(&served.wish).await;
+        assert_eq!(
+            steps.iter().filter(|it| it.starts_with(&at)).count(),
+            usize::from(is_written),
+            "{steps:?}"
+        );
+        assert_eq!(steps.len(), usize::from(is_written), "{steps:?}");
+        if is_written {
+            served.scene.fake.set_operating_status(member.id.as_str(), "ONLINE");
+        }
+        served.scene.pass(Duration::from_secs(300));
+        served.audit().await;
+        assert_eq!(served.scene.reach(&served.wish).await, [""; 0], "{provider}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_being_changed_by_ourselves_is_no_drift() {
     let served = Served::begun().await;

@@ -48,6 +48,16 @@ impl OpenStack {
         String::from_utf8_lossy(&said.stdout).into_owned()
     }
 
+    /// Takes all backends out of a load balancer behind Octavia's back, as two writes of its provider at once may: nobody
+    /// asks its members any more, they are OFFLINE, and the provider leaves out whoever is OFFLINE.
+    pub fn lose_in_ovn(&self, load_balancer: &str) {
+        let database = format!("--db=unix:{}", self.folder.join("run/ovs/ovnnb_db.sock").display());
+        let rows = self.in_ovn(load_balancer, "_uuid");
+        for row in rows.split_whitespace() {
+            super::command("ovn-nbctl", &[&database, "clear", "load_balancer", row, "vips"]);
+        }
+    }
+
     /// All of OVN's load balancers, and what its health monitors found, for the report of a test that failed.
     pub fn ovn(&self) -> String {
         let mut all = String::new();
