@@ -231,14 +231,10 @@ async fn within<D: Driver, T>(
             let driver = name::<D>();
             let why = format!("{doing}: the driver {driver} did not come back within {patience:?}");
             error!(%unit, "{why}; it is given up, and tried again");
-            let problem = |owner: &Owner| {
-                let problem = Problem::new(owner.object(), Reason::Failed, why.clone());
-                (
-                    owner.clone(),
-                    problem.fix("It is given up and tried again. If it stays so, the log says more."),
-                )
-            };
-            let problems = owner_of(unit).map(problem).into_iter().collect();
+            let Some(owner) = owner_of(unit) else { return Err(Failure::Retry(why)) };
+            let problem = Problem::new(owner.object(), Reason::Failed, why.clone())
+                .fix("It is given up and tried again. If it stays so, the log says more.");
+            let problems = vec![(owner.clone(), problem)];
             Err(Failure::Told { why, problems, after: LOST })
         }
     }

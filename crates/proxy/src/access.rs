@@ -6,6 +6,8 @@
 //! ```
 //! Nobody who moves data ever waits for a disk.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod line;
 mod pages;
 mod writer;

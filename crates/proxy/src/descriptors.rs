@@ -9,6 +9,8 @@
 //! The kernel gives the lowest free number, so the number of a new descriptor tells that all below are taken, by
 //! whatever: sockets that listen, pipes, files. Nobody has to count.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::{
     os::fd::{AsRawFd, BorrowedFd},
     sync::{
@@ -112,7 +114,7 @@ impl Descriptors {
 
     /// Four fifths of what is for newcomers were taken at some time.
     fn were_few(&self) -> bool {
-        self.last.load(Relaxed) >= self.budget() / 5 * 4
+        self.last.load(Relaxed) >= (self.budget() / 5).saturating_mul(4)
     }
 
     /// They still are.
@@ -124,7 +126,7 @@ impl Descriptors {
     /// Whether a descriptor may be used for a member. The very last ones are for the status page and for checks.
     pub(crate) fn allow(&self, fd: BorrowedFd<'_>) -> bool {
         let kept = if self.reserve < 16 { 0 } else { self.reserve / 2 };
-        self.saw(fd) < self.limit - kept
+        self.saw(fd) < self.limit.saturating_sub(kept)
     }
 
     pub(crate) fn reserve(&self) -> u64 {
@@ -133,7 +135,7 @@ impl Descriptors {
 
     /// For newcomers.
     fn budget(&self) -> u64 {
-        self.limit - self.reserve
+        self.limit.saturating_sub(self.reserve)
     }
 }
 
@@ -180,8 +182,11 @@ impl Share {
     /// As many as others of those who have any, and one who has none yet, could have too. Who is alone has all.
     fn has_its_share(&self) -> bool {
         let held = self.held.load(Relaxed);
-        let holders = self.of.holders.load(Relaxed) + u32::from(held == 0);
-        self.of.all.load(Relaxed) > 1 && u64::from(held) >= self.of.budget() / (u64::from(holders) + 1)
+        let holders = self.of.holders.load(Relaxed).saturating_add(u32::from(held == 0));
+        self.of.all.load(Relaxed) > 1 && {
+            let share = self.of.budget().checked_div(u64::from(holders).saturating_add(1));
+            u64::from(held) >= share.unwrap_or_default()
+        }
     }
 
     /// Once in an episode, however many it turns away.

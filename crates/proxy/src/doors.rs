@@ -1,5 +1,7 @@
 //! Listening sockets and who comes in through them.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::{
     io,
     net::SocketAddr,
@@ -113,10 +115,10 @@ impl Doors {
     /// How many may come in now.
     pub(crate) fn burst(&mut self, token: Token, turn: &Turn) -> u32 {
         let Some(door) = self.doors.of_generation(token.index(), token.generation()) else { return 0 };
-        let waited_on = door.last_turn + 1 == turn.number;
+        let waited_on = door.last_turn.wrapping_add(1) == turn.number;
         door.waits = false;
         let most = if turn.is_contended() { MOST_BESIDE_OTHERS } else { MOST_AT_ONCE };
-        door.burst = if waited_on { (door.burst * 2).min(most) } else { 1 };
+        door.burst = if waited_on { door.burst.saturating_mul(2).min(most) } else { 1 };
         door.last_turn = turn.number;
         door.burst
     }
@@ -203,7 +205,7 @@ impl Doors {
         if turn.epoll.pause(door.socket.as_fd(), token.into()).is_ok() {
             self.shut.push((index, generation));
         }
-        self.reopen_at = turn.now + REOPEN_AFTER;
+        self.reopen_at = turn.now.saturating_add(REOPEN_AFTER);
     }
 
     /// Whether a newcomer could be given a second descriptor.

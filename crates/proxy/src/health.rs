@@ -7,6 +7,8 @@
 //!                 └─ wanted: checks that rest while nobody uses a pool wake with its next client
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod call;
 mod changes;
 mod check;
@@ -99,7 +101,7 @@ fn keep_running(
     pools: &impl Fn() -> Vec<Arc<RunningPool>>,
     heartbeat: &Heartbeat,
 ) {
-    let mut short_lives = 0;
+    let mut short_lives = 0_u32;
     loop {
         let began = millis();
         let ended = catch_unwind(AssertUnwindSafe(|| rounds.run(heartbeat))).is_ok();
@@ -107,7 +109,8 @@ fn keep_running(
         if ended || desk.over.load(Relaxed) {
             return;
         }
-        short_lives = if millis() - began < SHORT_LIFE { short_lives + 1 } else { 1 };
+        let is_short = millis().saturating_sub(began) < SHORT_LIFE;
+        short_lives = if is_short { short_lives.saturating_add(1) } else { 1 };
         if short_lives > MOST_SHORT_LIVES {
             return tracing::error!("the prober fails again and again");
         }

@@ -3,6 +3,8 @@
 //!
 //! What comes without a header goes on with one as it always did: only who stands behind another proxy says more.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use seaway_wire::proxy::{Header, Tlvs};
 
 /// Through so many nothing goes that is not a loop.

@@ -7,6 +7,8 @@
 //!
 //! A worker counts exactly and by itself; it tells the process only every [`BATCH`], so that requests share nothing.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod available;
 mod connection;
 
@@ -88,7 +90,7 @@ impl MemoryBudget {
     }
 
     fn add(&self, bytes: i64) {
-        let held = self.held.fetch_add(bytes, Relaxed) + bytes;
+        let held = self.held.fetch_add(bytes, Relaxed).saturating_add(bytes);
         if held > self.peak.load(Relaxed) {
             self.peak.fetch_max(held, Relaxed);
         }
@@ -96,7 +98,7 @@ impl MemoryBudget {
 
     /// By how much more is held than may be.
     pub(crate) fn excess(&self) -> u64 {
-        (self.held.load(Relaxed) - self.limit.load(Relaxed)).max(0) as u64
+        self.held.load(Relaxed).saturating_sub(self.limit.load(Relaxed)).max(0) as u64
     }
 
     /// New requests of new clients are refused.
@@ -113,7 +115,7 @@ impl MemoryBudget {
     /// When free memory is to be given back to the kernel.
     pub(crate) fn trims_at(&self, now: u64) -> Option<u64> {
         let (held, peak) = (self.held.load(Relaxed), self.peak.load(Relaxed));
-        let is_worth_it = peak - held >= WORTH_TRIMMING && held < peak / 2;
+        let is_worth_it = peak.saturating_sub(held) >= WORTH_TRIMMING && held < peak / 2;
         if !is_worth_it {
             self.free_since.store(0, Relaxed);
             return None;

@@ -7,6 +7,8 @@
 //! One socket for all addresses and one for a single address of the same port would refuse each other as well. Both
 //! being ours, they are joined: the kernel then gives a client to the one that names its address.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::{
     collections::HashMap,
     io,
@@ -109,9 +111,9 @@ impl Closing {
     /// Who opens again what was closed a moment ago must not find our own old sockets there.
     pub(crate) fn wait(&self, at: SocketAddr, l4: L4) {
         let sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(at, l4));
-        let deadline = Instant::now() + TURN;
+        let began = Instant::now();
         for socket in sockets.into_iter().flatten() {
-            while socket.strong_count() > 0 && Instant::now() < deadline {
+            while socket.strong_count() > 0 && began.elapsed() < TURN {
                 thread::sleep(Duration::from_micros(100));
             }
         }

@@ -14,6 +14,8 @@
 //! What comes back from another machine, or with another's address, is not found here: see `http/marks.rs` for HTTP,
 //! and `descriptors.rs` for what one load balancer may take at most.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::{
     collections::{HashMap, HashSet},
     hash::{BuildHasher, RandomState},
@@ -93,7 +95,10 @@ impl OwnSockets {
     /// A member is about to be connected to for the first time.
     pub(crate) fn target(self: &Arc<OwnSockets>, at: SocketAddr) -> Target {
         let at = plain(at);
-        *self.targets.write().unwrap_or_else(PoisonError::into_inner).entry(at).or_default() += 1;
+        let mut targets = self.targets.write().unwrap_or_else(PoisonError::into_inner);
+        let count = targets.entry(at).or_default();
+        *count = count.saturating_add(1);
+        drop(targets);
         Target { sockets: self.clone(), at }
     }
 
@@ -170,6 +175,7 @@ impl OwnSockets {
         self.keys.hash_one((ends(own), to.map(ends)))
     }
 
+    #[allow(clippy::indexing_slicing, reason = "a remainder of how many there are")]
     fn shard(&self, key: u64) -> MutexGuard<'_, HashMap<u64, u8>> {
         // Entries are written in one go, so a table is whole even if a thread died over it.
         self.shards[key as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
@@ -191,7 +197,7 @@ impl Drop for Target {
     fn drop(&mut self) {
         let mut targets = self.sockets.targets.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = targets.get_mut(&self.at) {
-            *count -= 1;
+            *count = count.saturating_sub(1);
             if *count == 0 {
                 targets.remove(&self.at);
             }

@@ -1,5 +1,7 @@
 //! Pipes of one worker, used again and again.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use crate::sys::Pipe;
 
 /// Few calls for a large window, and not too much for a client that reads slowly to fill.
@@ -27,13 +29,13 @@ impl Pipes {
             None if self.lent >= MOST => return None,
             None => Box::new(Pipe::new(SIZE).ok().filter(|pipe| pipe.size() >= LEAST)?),
         };
-        self.lent += 1;
+        self.lent = self.lent.saturating_add(1);
         Some(pipe)
     }
 
     /// One with bytes in it is of no more use.
     pub(crate) fn give_back(&mut self, pipe: Box<Pipe>) {
-        self.lent -= 1;
+        self.lent = self.lent.saturating_sub(1);
         if pipe.held() == 0 && self.idle.len() < IDLE {
             self.idle.push(pipe);
         }

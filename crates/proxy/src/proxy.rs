@@ -1,5 +1,7 @@
 //! What others do with the data plane: from any thread, cheap to clone, blocking at most for a few system calls.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::{
     collections::BTreeMap,
     io,
@@ -149,7 +151,7 @@ impl Proxy {
         let (running, drains) = running::put_pool(&self.shared().registry, key, id, pool, now);
         self.engine.prober.watch(&running);
         for drain in drains {
-            self.shared().tell_all(&Command::SweepAt(now + drain.as_millis() as u64));
+            self.shared().tell_all(&Command::SweepAt(now.saturating_add(drain.as_millis() as u64)));
         }
     }
 
@@ -287,7 +289,7 @@ impl Proxy {
         for worker in workers.iter().take(have) {
             worker.post([Command::Close(running.clone())]);
         }
-        self.shared().tell_all(&Command::SweepAt(now + drain.as_millis() as u64));
+        self.shared().tell_all(&Command::SweepAt(now.saturating_add(drain.as_millis() as u64)));
     }
 
     /// Writes requests down from now on, or no more. Told again, a file that was moved away is begun anew. Blocks for a

@@ -1,5 +1,7 @@
 //! How members are reached, whatever is spoken with them.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::{
     collections::HashMap,
     io,

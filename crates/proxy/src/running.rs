@@ -3,6 +3,8 @@
 //! The registry is locked by whoever changes the configuration, never by a worker: workers reach pools and listeners
 //! through the `Arc`s that they were given, and read what may change through `ArcSwap` and atomics.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod affinity;
 mod answers;
 mod last_use;

@@ -1,5 +1,7 @@
 //! What belongs to the whole process: the registry, the workers' mailboxes, how many connections there are.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::{
     hash::{BuildHasher, RandomState},
     net::SocketAddr,

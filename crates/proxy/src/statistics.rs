@@ -1,5 +1,7 @@
 //! What has happened, as plain data for pages and metrics.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -110,7 +112,7 @@ pub struct MemberStatistics {
 
 impl ListenerStatistics {
     pub fn refused(&self, why: Refusal) -> u64 {
-        self.refused[why as usize]
+        self.refused.get(why as usize).copied().unwrap_or_default()
     }
 
     pub fn refusals(&self) -> u64 {

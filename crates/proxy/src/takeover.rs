@@ -15,6 +15,8 @@
 //! they change hands. Until `Yours` the old process can go on as if nothing had happened, and does so when the new
 //! one dies or dawdles; if the old one dies, the new one has all it needs. Health is found out anew.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 pub(crate) mod fuzz;
 mod give;
 mod message;

@@ -8,6 +8,8 @@
 //! Sockets are watched for edges, once, and never changed again. What was read goes out at once from the worker's one
 //! buffer; only what could not be written is kept, and then nothing more is read from that side.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod arrival;
 mod connection;
 mod header;
@@ -86,7 +88,7 @@ impl Tcp {
             return self.accept(token, turn);
         }
         if self.doors.wait(token.index()) {
-            self.waiting.push(lane, usize::MAX - token.index() as usize, Waiting::Door(token));
+            self.waiting.push(lane, usize::MAX.saturating_sub(token.index() as usize), Waiting::Door(token));
         }
     }
 

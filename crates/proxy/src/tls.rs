@@ -8,6 +8,8 @@
 //!
 //! A slot may be named before it is filled, and filled anew at any time: who shakes hands next gets what is there.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod keys;
 mod outward;
 mod tickets;

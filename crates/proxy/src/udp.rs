@@ -11,6 +11,8 @@
 //! A closed listener ends its flows at once: a socket kept for them would go on to get datagrams of whoever binds
 //! the port next.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod door;
 mod flows;
 mod forward;
@@ -100,11 +102,11 @@ impl Udp {
             entry.suit(&tuned);
             match buffers.inbox.receive(socket.as_fd(), entry.coalesces) {
                 Ok(count) => {
-                    self.handled += count as u32;
-                    let mut bytes = 0;
+                    self.handled = self.handled.saturating_add(count as u32);
+                    let mut bytes = 0_u64;
                     for index in 0..count {
                         if let Some((peer, datagram, segment)) = buffers.inbox.datagram(index) {
-                            bytes += datagram.len() as u64;
+                            bytes = bytes.saturating_add(datagram.len() as u64);
                             self.forward(door, &listener, &tuned, (peer, datagram, segment), turn);
                         }
                     }
@@ -139,7 +141,7 @@ impl Udp {
         };
         match received {
             Ok(bytes) => {
-                self.handled += 1;
+                self.handled = self.handled.saturating_add(1);
                 entry.last = turn.now;
                 entry.answered = true;
                 flow.member.served();
@@ -208,7 +210,7 @@ impl Udp {
             }
         }
         for id in over {
-            self.flows.end_by(id, now + LAST_REPLIES, now);
+            self.flows.end_by(id, now.saturating_add(LAST_REPLIES), now);
         }
     }
 

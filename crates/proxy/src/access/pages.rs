@@ -37,21 +37,21 @@ impl Pages {
             self.journal = Some(journal.clone());
         }
         line.write(journal.settings.form, &mut self.stamp, &mut self.text);
-        self.lines += 1;
+        self.lines = self.lines.saturating_add(1);
         if self.text.len() >= PAGE {
             self.try_hand_over(access);
         }
     }
 
     pub(crate) fn tick(&mut self, access: &Access, now: u64) {
-        if self.lines > 0 && now >= self.since + SOON {
+        if self.lines > 0 && now >= self.since.saturating_add(SOON) {
             self.since = now;
             self.try_hand_over(access);
         }
     }
 
     pub(crate) fn patience(&self, now: u64) -> Option<u64> {
-        (self.lines > 0).then(|| (self.since + SOON).saturating_sub(now))
+        (self.lines > 0).then(|| self.since.saturating_add(SOON).saturating_sub(now))
     }
 
     /// Keeps what the writer does not take yet.

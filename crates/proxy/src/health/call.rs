@@ -83,7 +83,7 @@ impl Call {
             if count == 0 {
                 return Ok(Finding::Ill("closed before an answer".into()));
             }
-            if let Some(finding) = self.hear(&page[..count])? {
+            if let Some(finding) = self.hear(page.get(..count).unwrap_or_default())? {
                 return Ok(finding);
             }
         }
@@ -91,7 +91,7 @@ impl Call {
 
     /// What the member sends, piece by piece.
     pub(super) fn hear(&mut self, piece: &[u8]) -> io::Result<Option<Finding>> {
-        self.heard += piece.len();
+        self.heard = self.heard.saturating_add(piece.len());
         if self.heard > MOST_HEARD {
             return Ok(Some(Finding::Ill("sent frames without end".into())));
         }
@@ -101,17 +101,17 @@ impl Call {
 
     /// Bytes that are kept of it, or wait to be sent.
     pub(super) fn held(&self) -> usize {
-        self.rest.len() + self.answer.len() + self.connection.out.len()
+        self.rest.len().saturating_add(self.answer.len()).saturating_add(self.connection.out.len())
     }
 
     fn listen(&mut self) -> io::Result<Option<Finding>> {
         let rest = std::mem::take(&mut self.rest);
         let mut used = 0;
         loop {
-            let heard = self.connection.read(&rest[used..]);
+            let heard = self.connection.read(rest.get(used..).unwrap_or_default());
             let (count, heard) =
                 heard.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken.why))?;
-            used += count;
+            used = usize::saturating_add(used, count);
             let (ends, key) = match heard {
                 Heard::More => break,
                 Heard::Answered { key, status, ends } if status >= 200 => {
@@ -148,7 +148,7 @@ impl Call {
                 return Ok(Some(finding));
             }
         }
-        self.rest = rest[used..].to_vec();
+        self.rest = rest.get(used..).unwrap_or_default().to_vec();
         Ok(None)
     }
 
@@ -206,7 +206,7 @@ fn code(lines: &[u8]) -> Option<u32> {
 /// `HealthCheckRequest { service }`, with the length that gRPC puts before every message.
 fn question(service: &str) -> Vec<u8> {
     // Names are as short as labels of Kubernetes: their length fits into one byte.
-    let service = &service.as_bytes()[..service.len().min(127)];
+    let service = service.as_bytes().get(..service.len().min(127)).unwrap_or_default();
     let mut message = Vec::new();
     if !service.is_empty() {
         message.extend_from_slice(&[1 << 3 | 2, service.len() as u8]);

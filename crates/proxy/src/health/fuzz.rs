@@ -1,5 +1,7 @@
 //! What must hold for whatever a member answers to a check by HTTP/2 (`fuzz/README.md`).
 
+#![allow(clippy::indexing_slicing, clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+
 use std::{fs::File, os::fd::OwnedFd, rc::Rc};
 
 use seaway_model::{

@@ -100,7 +100,9 @@ impl Probe {
             self.connected = true;
         }
         while self.said < self.question.len() {
-            self.said += sys::send(self.socket(), &self.question[self.said..])?;
+            let rest = self.question.get(self.said..).unwrap_or_default();
+            let said = sys::send(self.socket(), rest)?;
+            self.said = self.said.saturating_add(said);
         }
         if let Some(finding) = check.on_connected() {
             return Ok(Some(finding));
@@ -114,8 +116,8 @@ impl Probe {
                 Some(within) => within.exchange(self.socket.as_fd(), &mut buffer)?,
                 None => sys::receive(self.socket.as_fd(), &mut buffer)?,
             };
-            let room = check.room() - self.answer.len().min(check.room());
-            self.answer.extend_from_slice(&buffer[..count.min(room)]);
+            let room = check.room().saturating_sub(self.answer.len());
+            self.answer.extend_from_slice(buffer.get(..count.min(room)).unwrap_or_default());
             let ended = count == 0 || check.is_udp();
             if let Some(finding) = check.on_answer(&self.answer, ended) {
                 return Ok(Some(finding));
@@ -137,7 +139,9 @@ impl Within {
         let mut wire = Wire(socket);
         loop {
             if !self.session.is_handshaking() && self.said < self.question.len() {
-                self.said += self.session.writer().write(&self.question[self.said..])?;
+                let rest = self.question.get(self.said..).unwrap_or_default();
+                let said = self.session.writer().write(rest)?;
+                self.said = self.said.saturating_add(said);
             }
             while self.session.wants_write() {
                 self.session.write_tls(&mut wire)?;

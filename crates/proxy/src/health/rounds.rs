@@ -156,7 +156,7 @@ impl Rounds {
             let Some(target) = self.ward.target(slot, visit.generation) else { continue };
             // Spread from the start, or all members of a big pool would be checked in one burst for ever.
             let interval = target.check.interval.as_millis() as u64;
-            let first = now + self.random.below(interval.max(1));
+            let first = now.saturating_add(self.random.below(interval.max(1)));
             self.due.push(Reverse((first, Due::Check(visit))));
         }
         self.compact();
@@ -172,7 +172,7 @@ impl Rounds {
             let (Due::Check(visit) | Due::TimeUp(visit)) = due;
             ward.target(visit.slot as usize, visit.generation).is_some()
         });
-        self.compact_at = COMPACT_AT.max(2 * self.due.len());
+        self.compact_at = COMPACT_AT.max(self.due.len().saturating_mul(2));
     }
 
     fn visit(&self, slot: usize) -> Option<Visit> {
@@ -222,7 +222,7 @@ impl Rounds {
         if let Err(error) = self.epoll.watch_edges(probe.socket(), visit.mark()) {
             return self.conclude(visit, &check, &Finding::Unable(error.to_string()));
         }
-        let time_up = millis() + check.timeout.as_millis() as u64;
+        let time_up = millis().saturating_add(check.timeout.as_millis() as u64);
         self.due.push(Reverse((time_up, Due::TimeUp(visit))));
         self.open.insert(visit.mark(), Open { probe, time_up, check });
     }
@@ -256,7 +256,8 @@ impl Rounds {
         let now = millis();
         self.ward.note(visit.slot as usize, finding, now);
         let interval = check.interval.as_millis() as u64;
-        let next = now + interval - interval / 20 + self.random.below((interval / 10).max(1));
+        let spread = self.random.below((interval / 10).max(1));
+        let next = now.saturating_add(interval).saturating_sub(interval / 20).saturating_add(spread);
         self.due.push(Reverse((next, Due::Check(visit))));
     }
 
@@ -279,7 +280,7 @@ impl Jitter {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % limit
+        self.0.checked_rem(limit).unwrap_or_default()
     }
 }
 

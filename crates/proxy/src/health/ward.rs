@@ -270,12 +270,17 @@ impl<T> Slab<T> {
     }
 
     fn insert(&mut self, thing: T) -> usize {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
-            self.places.len() - 1
-        });
-        self.places[place] = Some(thing);
-        place
+        let free = self.free.pop().and_then(|place| Some((place, self.places.get_mut(place)?)));
+        match free {
+            Some((place, free)) => {
+                *free = Some(thing);
+                place
+            }
+            None => {
+                self.places.push(Some(thing));
+                self.places.len().saturating_sub(1)
+            }
+        }
     }
 
     fn remove(&mut self, place: usize) {

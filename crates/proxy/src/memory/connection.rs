@@ -58,9 +58,9 @@ impl WorkerMemory {
     }
 
     fn add(&self, bytes: i64) {
-        let held = self.held.get() + bytes;
+        let held = self.held.get().saturating_add(bytes);
         self.held.set(held);
-        let change = held - self.reported.get();
+        let change = held.saturating_sub(self.reported.get());
         if change.abs() >= BATCH {
             self.reported.set(held);
             self.budget.add(change);
@@ -99,11 +99,11 @@ impl WorkerMemory {
         if excess == 0 || now < self.evicts_at.get() {
             return 0;
         }
-        self.evicts_at.set(now + EVICT_EVERY);
+        self.evicts_at.set(now.saturating_add(EVICT_EVERY));
         let mut connections = self.connections.borrow_mut();
         let indexes = connections.indexes();
         let all: usize = indexes.iter().filter_map(|it| Some(connections.get_mut(*it)?.held.get())).sum();
-        let half_of_usual = all / indexes.len().max(1) / 2;
+        let half_of_usual = all.checked_div(indexes.len()).unwrap_or_default() / 2;
         let mut worst: Vec<(u64, u32)> = Vec::new();
         for index in indexes {
             let Some(memory) = connections.get_mut(index) else { continue };
@@ -114,13 +114,13 @@ impl WorkerMemory {
             }
         }
         worst.sort_unstable_by(|a, b| b.cmp(a));
-        let (mut freed, mut count) = (0, 0);
+        let (mut freed, mut count) = (0_u64, 0_usize);
         for (_, index) in worst.into_iter().take(MOST_EVICTED) {
             let Some(memory) = connections.get_mut(index) else { continue };
             memory.is_evicted.set(true);
             self.budget.evicted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            count += 1;
-            freed += memory.held.get() as u64;
+            count = count.saturating_add(1);
+            freed = freed.saturating_add(memory.held.get() as u64);
             if freed >= excess {
                 break;
             }
@@ -139,7 +139,7 @@ impl WorkerMemory {
 
 impl Drop for WorkerMemory {
     fn drop(&mut self) {
-        self.budget.add(-self.reported.get());
+        self.budget.add(self.reported.get().saturating_neg());
     }
 }
 
@@ -164,7 +164,7 @@ impl ConnectionMemory {
     /// It has room for so much more, and so has the process.
     pub(crate) fn admits(&self, bytes: usize) -> bool {
         let most = self.most.saturating_add(self.most / 16);
-        self.held.get() + bytes <= most && !self.worker.budget.is_used_up()
+        self.held.get().saturating_add(bytes) <= most && !self.worker.budget.is_used_up()
     }
 
     /// Half of what it may hold is held: from now on every byte counts.
@@ -196,7 +196,7 @@ impl ConnectionMemory {
         let all = u32::try_from(self.most / 8).unwrap_or(u32::MAX);
         let left = all.saturating_sub(self.windows.get());
         let lent = wanted.min(left / 4);
-        self.windows.set(self.windows.get() + lent);
+        self.windows.set(self.windows.get().saturating_add(lent));
         lent
     }
 
@@ -210,13 +210,13 @@ impl Reservation {
     pub(crate) fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes);
         if bytes != before {
-            self.of.held.set((self.of.held.get() + bytes).saturating_sub(before));
-            self.of.worker.add(bytes as i64 - before as i64);
+            self.of.held.set(self.of.held.get().saturating_add(bytes).saturating_sub(before));
+            self.of.worker.add((bytes as i64).saturating_sub(before as i64));
         }
     }
 
     pub(crate) fn add(&self, bytes: usize) {
-        self.set(self.bytes.get() + bytes);
+        self.set(self.bytes.get().saturating_add(bytes));
     }
 
     pub(crate) fn of(&self) -> &Rc<ConnectionMemory> {

@@ -39,6 +39,7 @@ impl AffinityTable {
         shard.insert(client, Entry { member, seen: now });
     }
 
+    #[allow(clippy::indexing_slicing, reason = "a remainder of how many there are")]
     fn shard(&self, client: IpAddr) -> MutexGuard<'_, HashMap<IpAddr, Entry>> {
         let shard = (client_hash(client) >> 60) as usize % SHARDS;
         // Entries are written in one go, so a table is whole even if a thread died over it.
@@ -54,14 +55,14 @@ fn expired(entry: Entry, time: Duration, now: u64) -> bool {
 fn make_room(shard: &mut HashMap<IpAddr, Entry>, time: Duration, now: u64) {
     shard.retain(|_, entry| !expired(*entry, time, now));
     let room = MOST / SHARDS / 8;
-    if shard.len() + room > MOST / SHARDS {
+    if shard.len().saturating_add(room) > MOST / SHARDS {
         let mut ages: Vec<u64> = shard.values().map(|entry| entry.seen).collect();
         let (_, oldest_kept, _) = ages.select_nth_unstable(room);
         let oldest_kept = *oldest_kept;
         let mut surplus = room;
         shard.retain(|_, entry| {
             let goes = surplus > 0 && entry.seen <= oldest_kept;
-            surplus -= usize::from(goes);
+            surplus = usize::saturating_sub(surplus, goes.into());
             !goes
         });
     }

@@ -156,7 +156,9 @@ impl Tuned {
             for (number, rule) in routes.rules() {
                 let known = before.and_then(|it| it.paths.get(number)?.as_ref());
                 let known = known.filter(|it| Arc::ptr_eq(&it.rule, rule)).cloned();
-                paths[number] = Some(known.unwrap_or_else(|| Arc::new(Path::new(rule.clone(), &mut pool))));
+                if let Some(path) = paths.get_mut(number) {
+                    *path = Some(known.unwrap_or_else(|| Arc::new(Path::new(rule.clone(), &mut pool))));
+                }
             }
             (tuned.routes, tuned.paths) = (routes, paths);
         } else {
@@ -324,7 +326,7 @@ impl RunningListener {
     }
 
     fn enter_if(&self, tuned: &Tuned, take: impl FnOnce(&Share, u32) -> bool) -> Result<(), Refusal> {
-        let active = self.active.fetch_add(1, Relaxed) + 1;
+        let active = self.active.fetch_add(1, Relaxed).saturating_add(1);
         if tuned.listener.limits.connections.is_some_and(|most| active > most) {
             self.active.fetch_sub(1, Relaxed);
             return Err(Refusal::Connections);
@@ -343,7 +345,7 @@ impl RunningListener {
     /// A predecessor had let it in: limits are for newcomers.
     pub(crate) fn inherit(&self) {
         self.share.take_anyway(self.descriptors());
-        let active = self.active.fetch_add(1, Relaxed) + 1;
+        let active = self.active.fetch_add(1, Relaxed).saturating_add(1);
         self.most.fetch_max(active, Relaxed);
     }
 
@@ -362,23 +364,22 @@ impl RunningListener {
     }
 
     pub(crate) fn refuse(&self, why: Refusal) {
-        self.refused[why as usize].fetch_add(1, Relaxed);
+        if let Some(count) = self.refused.get(why as usize) {
+            count.fetch_add(1, Relaxed);
+        }
     }
 
     pub(crate) fn refused(&self, why: Refusal) -> u64 {
-        self.refused[why as usize].load(Relaxed)
+        self.refused.get(why as usize).map_or(0, |it| it.load(Relaxed))
     }
 
     /// A token bucket of one second's worth, kept as the moment at which it would be full again.
     fn in_time(&self, per_second: u32, now: u64) -> bool {
-        if per_second == 0 {
-            return false;
-        }
-        let now = now * 1000;
-        let interval = 1_000_000 / u64::from(per_second);
+        let Some(interval) = 1_000_000_u64.checked_div(per_second.into()) else { return false };
+        let now = now.saturating_mul(1000);
         let result = self.rate_due.fetch_update(Relaxed, Relaxed, |due| {
-            let due = due.max(now) + interval;
-            (due <= now + 1_000_000).then_some(due)
+            let due = due.max(now).saturating_add(interval);
+            (due <= now.saturating_add(1_000_000)).then_some(due)
         });
         result.is_ok()
     }

@@ -103,7 +103,7 @@ impl RunningMember {
         story.changed = Some(SystemTime::now());
         if standing != Standing::Usable {
             story.reason = reason.into();
-            story.times_down += 1;
+            story.times_down = story.times_down.saturating_add(1);
         }
     }
 
@@ -113,7 +113,7 @@ impl RunningMember {
 
     /// A connection (or a UDP flow) to this member begins; it ends with [`RunningMember::disengage`].
     pub(crate) fn engage(&self) {
-        let active = self.active.fetch_add(1, Relaxed) + 1;
+        let active = self.active.fetch_add(1, Relaxed).saturating_add(1);
         if active > self.most.load(Relaxed) {
             self.most.fetch_max(active, Relaxed);
         }
@@ -166,7 +166,10 @@ impl RunningMember {
         };
         match self.warm_since.load(Relaxed) {
             0 => 100,
-            since => (now.saturating_sub(since).saturating_mul(100) / whole).clamp(1, 100) as u32,
+            since => {
+                let percent = now.saturating_sub(since).saturating_mul(100).checked_div(whole);
+                percent.unwrap_or(100).clamp(1, 100) as u32
+            }
         }
     }
 
@@ -176,21 +179,22 @@ impl RunningMember {
 
     /// It did not take a connection, or reset one. `true`: so often in a row that it is to be ejected.
     pub(super) fn failed(&self, passive: Passive) -> bool {
-        self.failures.fetch_add(1, Relaxed) + 1 >= u32::from(passive.failures.max(1))
+        self.failures.fetch_add(1, Relaxed).saturating_add(1) >= u32::from(passive.failures.max(1))
     }
 
     /// It answered that it is at fault; the same.
     pub(super) fn erred(&self, passive: Passive) -> bool {
         let Some(most) = passive.errors else { return false };
-        self.errors.fetch_add(1, Relaxed) + 1 >= u32::from(most.max(1))
+        self.errors.fetch_add(1, Relaxed).saturating_add(1) >= u32::from(most.max(1))
     }
 
     /// Tells until when.
     pub(super) fn eject(&self, passive: Passive, now: u64) -> u64 {
         self.failures.store(0, Relaxed);
         self.errors.store(0, Relaxed);
-        let times = (self.ejections.fetch_add(1, Relaxed) + 1).min(10);
-        let until = now + passive.eject.as_millis() as u64 * u64::from(times);
+        let times = self.ejections.fetch_add(1, Relaxed).saturating_add(1).min(10);
+        let out = (passive.eject.as_millis() as u64).saturating_mul(times.into());
+        let until = now.saturating_add(out);
         self.ejected_until.store(until, Relaxed);
         self.warm_since.store(until, Relaxed);
         until

@@ -89,7 +89,7 @@ impl RunningPool {
             let known = before
                 .compiled
                 .position(member.at)
-                .map(|index| before.members[index].clone())
+                .and_then(|index| before.members.get(index).cloned())
                 // What was agreed on with one that is spoken to otherwise now is not used again.
                 .filter(|_| same_tls)
                 .or_else(|| leaving.iter().find(|gone| gone.at == member.at && same_tls).cloned());
@@ -97,7 +97,7 @@ impl RunningPool {
                 let new = RunningMember::new(member.at);
                 if let Some(time) = pool.slow_start.filter(|_| grows) {
                     new.warm_up(now);
-                    self.uneven_until.fetch_max(now + time.as_millis() as u64, Relaxed);
+                    self.uneven_until.fetch_max(now.saturating_add(time.as_millis() as u64), Relaxed);
                 }
                 Arc::new(new)
             });
@@ -135,7 +135,7 @@ impl RunningPool {
         let live = self.live.load();
         if health == Health::Up {
             let warming = live.compiled.pool().slow_start.unwrap_or_default();
-            self.uneven_until.fetch_max(now + warming.as_millis() as u64, Relaxed);
+            self.uneven_until.fetch_max(now.saturating_add(warming.as_millis() as u64), Relaxed);
         }
         member.set_health(health, now);
         live.count_down();
@@ -183,22 +183,22 @@ impl RunningPool {
             return;
         }
         let standings = live.members.iter().map(|it| it.standing(now));
-        let (mut out, mut usable) = (0, 0);
+        let (mut out, mut usable) = (0_usize, 0_usize);
         standings.for_each(|it| match it {
-            Standing::Usable => usable += 1,
-            Standing::Ejected => out += 1,
+            Standing::Usable => usable = usable.saturating_add(1),
+            Standing::Ejected => out = out.saturating_add(1),
             Standing::Failed => {}
         });
-        let may_be_out = (live.members.len() * usize::from(passive.share) / 100).max(1);
+        let may_be_out = (live.members.len().saturating_mul(passive.share.into()) / 100).max(1);
         let is_last = usable == 1 && member.standing(now) == Standing::Usable;
         if out >= may_be_out || is_last {
             return;
         }
         let until = member.eject(passive, now);
         let warming = live.compiled.pool().slow_start.unwrap_or_default();
-        self.uneven_until.fetch_max(until + warming.as_millis() as u64, Relaxed);
+        self.uneven_until.fetch_max(until.saturating_add(warming.as_millis() as u64), Relaxed);
         if let Some(desk) = self.desk.get() {
-            let seconds = (until - now) as f64 / 1000.0;
+            let seconds = until.saturating_sub(now) as f64 / 1000.0;
             desk.ejected(self, member.at, until, format!("{reason}, out for {seconds} s"));
         }
     }
@@ -238,8 +238,8 @@ impl RunningPool {
         self.used(now);
         let live = self.live.load();
         let index = live.compiled.marked(mark)?;
-        let member = &live.members[index];
-        let serves = live.compiled.members()[index].state == MemberState::Ready
+        let member = live.members.get(index)?;
+        let serves = live.compiled.members().get(index)?.state == MemberState::Ready
             && member.standing(now) == Standing::Usable
             && !tried.iter().any(|it| Arc::ptr_eq(it, member));
         serves.then(|| member.clone())
@@ -258,20 +258,21 @@ impl RunningPool {
         let pool = live.compiled.pool();
         let scene = Scene { live, tried, now, uneven: self.uneven_until.load(Relaxed) > now };
         let Some(Affinity::ClientIp(time)) = pool.affinity else {
-            return live.compiled.pick(|| client, cursor, &scene).map(|index| &live.members[index]);
+            return live.compiled.pick(|| client, cursor, &scene).and_then(|index| live.members.get(index));
         };
         let table = self.affinity.get_or_init(AffinityTable::default);
         let kept =
             table.member_of(client, time, now).and_then(|at| live.compiled.position(at)).filter(|index| {
-                let member = &live.compiled.members()[*index];
+                let Some(member) = live.compiled.members().get(*index) else { return false };
                 member.state == MemberState::Ready
                     && member.weight > 0
                     && !scene.tried(*index)
                     && scene.standing(*index) == Standing::Usable
             });
         let index = kept.or_else(|| live.compiled.pick(|| client, cursor, &scene))?;
-        table.keep(client, live.members[index].at, time, now);
-        Some(&live.members[index])
+        let member = live.members.get(index)?;
+        table.keep(client, member.at, time, now);
+        Some(member)
     }
 }
 
@@ -328,19 +329,21 @@ struct Scene<'a> {
 
 impl Conditions for Scene<'_> {
     fn standing(&self, member: usize) -> Standing {
-        self.live.members[member].standing(self.now)
+        self.live.members.get(member).map_or(Standing::Failed, |it| it.standing(self.now))
     }
 
     fn load(&self, member: usize) -> u32 {
-        self.live.members[member].active()
+        self.live.members.get(member).map_or(u32::MAX, |it| it.active())
     }
 
     fn warmth(&self, member: usize) -> u32 {
-        self.live.members[member].warmth(self.live.compiled.pool().slow_start, self.now)
+        let slow_start = self.live.compiled.pool().slow_start;
+        self.live.members.get(member).map_or(0, |it| it.warmth(slow_start, self.now))
     }
 
     fn tried(&self, member: usize) -> bool {
-        self.tried.iter().any(|tried| Arc::ptr_eq(tried, &self.live.members[member]))
+        let is_it = |it: &Arc<RunningMember>| self.tried.iter().any(|tried| Arc::ptr_eq(tried, it));
+        self.live.members.get(member).is_none_or(is_it)
     }
 
     fn all_well(&self) -> bool {

@@ -1,5 +1,7 @@
 //! What must hold for whatever comes through the socket of a hand-over (`fuzz/README.md`).
 
+#![allow(clippy::indexing_slicing, clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+
 use super::message::Message;
 
 /// A packet is a message or is refused; a message is told again as it was, and no part of it is another message.

@@ -88,7 +88,9 @@ impl Line {
     pub(super) fn hear(&mut self) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
         match sys::take(self.socket.as_fd(), &mut self.room) {
             Ok((0, _)) => Ok(None),
-            Ok((count, fds)) => Ok(Some((serde_json::from_slice(&self.room[..count])?, fds))),
+            Ok((count, fds)) => {
+                Ok(Some((serde_json::from_slice(self.room.get(..count).unwrap_or_default())?, fds)))
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(None),
             Err(error) => Err(error),
         }
@@ -104,7 +106,7 @@ impl Line {
         let mut records = records.into_iter();
         loop {
             let (part, fds): (Vec<T>, Vec<_>) = records.by_ref().take(RECORDS).unzip();
-            left -= part.len();
+            left = left.saturating_sub(part.len());
             let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
             self.say(&message(part, left > 0), &borrowed)?;
             if left == 0 {

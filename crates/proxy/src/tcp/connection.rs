@@ -124,7 +124,7 @@ impl Flow {
     pub(super) fn after_small(self) -> Flow {
         match self {
             Flow::Small | Flow::Bulk(0..=1) => Flow::Small,
-            Flow::Bulk(patience) => Flow::Bulk(patience - 1),
+            Flow::Bulk(patience) => Flow::Bulk(patience.saturating_sub(1)),
         }
     }
 }
@@ -258,10 +258,10 @@ impl Connection {
     pub(super) fn count(&mut self, from: Side, bytes: u64, now: u64) {
         self.active_at = now;
         match from {
-            Side::Client => self.bytes_in += bytes,
-            Side::Member => self.bytes_out += bytes,
+            Side::Client => self.bytes_in = self.bytes_in.saturating_add(bytes),
+            Side::Member => self.bytes_out = self.bytes_out.saturating_add(bytes),
         }
-        if now >= self.told_at + TELL_EVERY {
+        if now >= self.told_at.saturating_add(TELL_EVERY) {
             self.tell_bytes(now);
         }
     }

@@ -20,8 +20,11 @@ impl Tcp {
             Carried::Bytes { bytes, .. } => bytes,
             Carried::Nothing | Carried::Pipe(_) => Box::default(),
         };
-        turn.buffer[..known.len()].copy_from_slice(&known);
-        let read = match sys::receive(connection.client.fd.as_fd(), &mut turn.buffer[known.len()..]) {
+        let Some((kept, room)) = turn.buffer.split_at_mut_checked(known.len()) else {
+            return self.refuse(index, Refusal::Header, turn);
+        };
+        kept.copy_from_slice(&known);
+        let read = match sys::receive(connection.client.fd.as_fd(), room) {
             Ok(0) => return self.refuse(index, Refusal::Header, turn),
             Ok(read) => read,
             Err(error) if sys::would_block(&error) => {
@@ -30,7 +33,7 @@ impl Tcp {
             }
             Err(_) => return self.refuse(index, Refusal::Header, turn),
         };
-        let bytes = &turn.buffer[..known.len() + read];
+        let bytes = turn.buffer.get(..known.len().saturating_add(read)).unwrap_or_default();
         // A short read has emptied the socket; its end, if it came with the bytes, is read when somebody wants it.
         connection.client.readable = bytes.len() == turn.buffer.len() || connection.client.peer_finished;
         let (length, source, destination, hops) = match proxy::parse(bytes) {
@@ -49,12 +52,12 @@ impl Tcp {
                 return self.refuse(index, Refusal::Header, turn);
             }
         };
-        connection.client.carried = keep(&bytes[length..]);
+        connection.client.carried = keep(bytes.get(length..).unwrap_or_default());
         if hops >= MOST_HOPS {
             turn.shared.report_loop(connection.listener.at);
             return self.refuse(index, Refusal::Loop, turn);
         }
-        connection.rare().hops = hops + 1;
+        connection.rare().hops = hops.saturating_add(1);
         if let Some(source) = source {
             connection.peer = source;
             connection.rare().destination = destination;

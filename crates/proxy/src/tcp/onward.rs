@@ -120,7 +120,7 @@ fn announce_client(connection: &mut Connection, version: ProxyVersion) {
     let arrived = arrived_at(connection.client.fd.as_fd(), connection.listener.at);
     let mut bytes = introduction(version, connection.peer, destination, arrived, hops);
     if let Carried::Bytes { bytes: more, from } = &connection.client.carried {
-        bytes.extend_from_slice(&more[*from..]);
+        bytes.extend_from_slice(more.get(*from..).unwrap_or_default());
     }
     connection.client.carried = Carried::Bytes { bytes: bytes.into(), from: 0 };
     connection.rare().announced = true;

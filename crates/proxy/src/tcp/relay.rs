@@ -126,8 +126,8 @@ fn shovel(from: &mut Socket, to: &mut Socket, buffer: &mut [u8], pipes: &mut Pip
             if from.at_end || !from.readable || !to.writable {
                 break;
             }
-            bytes +=
-                if from.flow != Flow::Small { suck(from, pipes)? } else { copy(from, to, buffer)? } as u64;
+            let moved = if from.flow != Flow::Small { suck(from, pipes)? } else { copy(from, to, buffer)? };
+            bytes = u64::saturating_add(bytes, moved as u64);
         }
         let delivered = deliver(from, to, pipes)?;
         if !from.readable
@@ -148,8 +148,8 @@ fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool
             if !to.writable {
                 return Ok(false);
             }
-            let written = write(to, &bytes[*start..])?;
-            *start += written;
+            let written = write(to, bytes.get(*start..).unwrap_or_default())?;
+            *start = start.saturating_add(written);
             if *start < bytes.len() {
                 return Ok(false);
             }
@@ -196,9 +196,10 @@ fn copy(from: &mut Socket, to: &mut Socket, buffer: &mut [u8]) -> Result<usize, 
     } else if read == buffer.len() {
         from.flow = Flow::LARGE;
     }
-    let written = if read > 0 { write(to, &buffer[..read])? } else { 0 };
+    let written = if read > 0 { write(to, buffer.get(..read).unwrap_or_default())? } else { 0 };
     if written < read {
-        from.carried = Carried::Bytes { bytes: buffer[written..read].into(), from: 0 };
+        from.carried =
+            Carried::Bytes { bytes: buffer.get(written..read).unwrap_or_default().into(), from: 0 };
     }
     Ok(read)
 }

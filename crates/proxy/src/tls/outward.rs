@@ -52,6 +52,7 @@ impl Outward {
     }
 }
 
+#[allow(clippy::expect_used, reason = "a constant of the provider, and no bytes of others")]
 fn config(tls: &BackendTls, protocol: BackendProtocol) -> ClientConfig {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone());

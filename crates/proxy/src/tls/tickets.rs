@@ -37,7 +37,7 @@ impl Tickets {
         let now = Ticketer::new()
             .inspect_err(|error| tracing::warn!(%error, "clients cannot resume TLS sessions"))
             .ok()?;
-        let keys = ArcSwap::from_pointee(Keys { now, before: None, until: clock() + LIFETIME });
+        let keys = ArcSwap::from_pointee(Keys { now, before: None, until: clock().saturating_add(LIFETIME) });
         Some(Arc::new(Tickets { clock, keys, changing: Mutex::default() }))
     }
 
@@ -52,8 +52,8 @@ impl Tickets {
             && let Ok(new) = Ticketer::new()
         {
             // Nobody used them for a whole life: nobody has a ticket of theirs that is still good.
-            let before = (now < keys.until + LIFETIME).then(|| keys.now.clone());
-            self.keys.store(Arc::new(Keys { now: new, before, until: now + LIFETIME }));
+            let before = (now < keys.until.saturating_add(LIFETIME)).then(|| keys.now.clone());
+            self.keys.store(Arc::new(Keys { now: new, before, until: now.saturating_add(LIFETIME) }));
         }
         self.keys.load()
     }

@@ -47,6 +47,14 @@ pub(super) struct Entry<T> {
     pub(super) flow: T,
 }
 
+/// Ticks until a spoke comes again.
+const ROUND: u64 = SPOKES as u64;
+
+/// Where a tick is on the wheel.
+fn spoke(tick: u64) -> usize {
+    (tick % ROUND) as usize
+}
+
 pub(super) struct Flows<T> {
     entries: Vec<Option<Entry<T>>>,
     free: Vec<u32>,
@@ -107,10 +115,12 @@ impl<T> Flows<T> {
         self.generation = id.generation;
         let entry =
             Entry { key, generation: id.generation, last: now, until: u64::MAX, idle, answered: false, flow };
-        if self.free.pop().is_some() {
-            self.entries[id.slot as usize] = Some(entry);
-        } else {
-            self.entries.push(Some(entry));
+        match self.entries.get_mut(id.slot as usize) {
+            Some(free) => {
+                self.free.pop();
+                *free = Some(entry);
+            }
+            None => self.entries.push(Some(entry)),
         }
         self.by_key.insert(key, id.slot);
         self.look_again(id, now.saturating_add(idle), now);
@@ -140,9 +150,9 @@ impl<T> Flows<T> {
         if self.waiting == 0 {
             return None;
         }
-        (self.tick..self.tick + SPOKES as u64)
-            .find(|tick| !self.wheel[(tick % SPOKES as u64) as usize].is_empty())
-            .map(|tick| (tick + 1) * TICK)
+        let is_busy = |tick: &u64| self.wheel.get(spoke(*tick)).is_some_and(|it| !it.is_empty());
+        let tick = (self.tick..self.tick.saturating_add(ROUND)).find(is_busy)?;
+        Some(tick.saturating_add(1).saturating_mul(TICK))
     }
 
     /// The flows whose time is over.
@@ -150,12 +160,11 @@ impl<T> Flows<T> {
         let mut over = Vec::new();
         let current = now / TICK;
         // After a long sleep one round sees everybody.
-        self.tick = self.tick.max(current.saturating_sub(SPOKES as u64));
+        self.tick = self.tick.max(current.saturating_sub(ROUND));
         while self.tick < current {
-            let spoke = (self.tick % SPOKES as u64) as usize;
-            self.tick += 1;
-            let due = mem::take(&mut self.wheel[spoke]);
-            self.waiting -= due.len();
+            let due = self.wheel.get_mut(spoke(self.tick)).map(mem::take).unwrap_or_default();
+            self.tick = self.tick.saturating_add(1);
+            self.waiting = self.waiting.saturating_sub(due.len());
             for id in due {
                 let Some(entry) = self.of(id) else { continue };
                 let ends = entry.last.saturating_add(entry.idle).min(entry.until);
@@ -184,23 +193,27 @@ impl<T> Flows<T> {
         let mut best: Option<(bool, u64, u32)> = None;
         for _ in 0..SAMPLE {
             let slot = self.draw().checked_rem(places)? as u32;
-            if let Some(entry) = self.entries[slot as usize].as_ref().filter(|it| eligible(&it.flow)) {
+            let entry = self.entries.get(slot as usize).and_then(Option::as_ref);
+            if let Some(entry) = entry.filter(|it| eligible(&it.flow)) {
                 let rank = (entry.answered, entry.last, slot);
                 best = Some(best.map_or(rank, |best| best.min(rank)));
             }
         }
         let any = || {
-            let slot = self.entries.iter().position(Option::is_some)?;
-            self.entries[slot].as_ref().filter(|it| eligible(&it.flow)).map(|_| slot as u32)
+            let mut all = self.entries.iter().enumerate();
+            let (slot, entry) = all.find_map(|(slot, it)| Some((slot, it.as_ref()?)))?;
+            eligible(&entry.flow).then_some(slot as u32)
         };
         best.map(|(_, _, slot)| slot).or_else(any)
     }
 
     fn look_again(&mut self, id: FlowId, at: u64, now: u64) {
-        let farthest = now / TICK + SPOKES as u64 - 1;
+        let farthest = (now / TICK).saturating_add(ROUND - 1);
         let tick = (at / TICK).clamp(self.tick.max(now / TICK), farthest.max(self.tick));
-        self.wheel[(tick % SPOKES as u64) as usize].push(id);
-        self.waiting += 1;
+        if let Some(spoke) = self.wheel.get_mut(spoke(tick)) {
+            spoke.push(id);
+            self.waiting = self.waiting.saturating_add(1);
+        }
     }
 }
 
@@ -227,8 +240,9 @@ struct Fold(u64);
 impl Fold {
     #[inline]
     fn fold(&mut self, word: u64) {
-        let wide =
-            u128::from(self.0 ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64 ^ self.0.rotate_left(23) | 1);
+        let with = u128::from(0x9e37_79b9_7f4a_7c15_u64 ^ self.0.rotate_left(23) | 1);
+        // Of two words: it does not wrap.
+        let wide = u128::from(self.0 ^ word).wrapping_mul(with);
         self.0 = (wide as u64) ^ (wide >> 64) as u64;
     }
 }
@@ -241,7 +255,7 @@ impl Hasher for Fold {
     fn write(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
+            word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
             self.fold(u64::from_le_bytes(word));
         }
     }

@@ -70,7 +70,8 @@ impl Udp {
             let live = pool.live();
             let key = FlowKey { peer: record.client.into(), socket: door };
             // A member that is gone by the new plan: its clients choose anew.
-            let Some(place) = live.compiled.position(record.member) else { continue };
+            let place = live.compiled.position(record.member);
+            let Some(member) = place.and_then(|it| live.members.get(it)).cloned() else { continue };
             let id = self.flows.next_id();
             let token = Token::new(Kind::Datagrams, id.slot, id.generation);
             if self.flows.find(&key).is_some()
@@ -78,7 +79,6 @@ impl Udp {
             {
                 continue;
             }
-            let member = live.members[place].clone();
             let as_client = live.compiled.pool().transparent;
             let own_socket = turn.shared.own_sockets.flow(socket.as_fd(), (0, as_client));
             let mut flow = Flow::new(listener.clone(), pool.clone(), member, socket);

@@ -27,10 +27,10 @@ impl Pace {
     /// A turn has ended.
     pub(super) fn note(&mut self, datagrams: u32, now: u64) {
         self.last = datagrams;
-        self.count += u64::from(datagrams);
+        self.count = self.count.saturating_add(u64::from(datagrams));
         let elapsed = now.saturating_sub(self.since);
         if elapsed >= WINDOW {
-            self.is_brisk = self.count >= elapsed * BRISK;
+            self.is_brisk = self.count >= elapsed.saturating_mul(BRISK);
             (self.since, self.count) = (now, 0);
         }
     }
