@@ -86,7 +86,9 @@ impl Octavia {
             }
             self.past(unit, |past| past.asked = Some(asked));
         }
-        let alone = known.observed.is_alone();
+        // One that was given up may be there yet: its tags tell.
+        let has_other = desired.is_absent() && self.past(unit, |past| past.abandoned.is_some());
+        let alone = known.observed.is_alone() && !has_other;
         if known.observed.is_pending()
             && let Some(balancer) = &mut known.observed.balancer
         {

@@ -203,3 +203,23 @@ async fn one_that_was_given_up_goes_though_the_limit_is_reached_and_waits_if_nob
         walk.ends().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn its_service_may_be_deleted_meanwhile_and_goes_once_octavia_lets_both_go() {
+    for dies in [false, true] {
+        let (mut walk, stuck) = one_beside_a_stuck_one(false).await;
+        walk.happens(Event::Delete("wiki")).await;
+        if dies {
+            walk.restart_both().await;
+        }
+        walk.passes(A_WHILE).await;
+        assert!(walk.api.service("wiki").is_some(), "dies: {dies}: it is held while something is there");
+        let left: Vec<_> = walk.scene.balancers().await.into_iter().map(|it| it.id.to_string()).collect();
+        assert!(left.len() == 3 && left.contains(&stuck), "dies: {dies}: the other is gone: {left:?}");
+        walk.scene.fake.set_provisioning_status(&stuck, "ERROR");
+        walk.passes(Duration::from_secs(700)).await;
+        assert_eq!(walk.scene.balancers().await.len(), 2, "dies: {dies}");
+        assert!(walk.api.service("wiki").is_none());
+        walk.ends().await;
+    }
+}
