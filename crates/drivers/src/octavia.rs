@@ -382,6 +382,8 @@ impl Driver for Octavia {
                 let read = known.get(unit).map_or(since, |it| it.read);
                 let now = Known { observed: observed.clone(), since, until, read, writing: false };
                 known.insert(unit.clone(), now);
+                drop(known);
+                self.tell_groups(unit, step, observed);
                 Ok(())
             }
             Err(error) => {

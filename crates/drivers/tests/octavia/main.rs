@@ -26,6 +26,7 @@ mod member_tls;
 mod numbers;
 mod obstacles;
 mod occm;
+mod opened;
 mod options;
 mod pairs;
 mod partial;
