@@ -287,7 +287,7 @@ impl Walk {
         all.filter(|it| it.kind == ServiceKind::LoadBalancer && !it.leaving)
             .map(|it| {
                 let ports = it.ports.iter().map(|it| it.port).collect();
-                (it.meta.uid.clone(), (ports, it.meta.annotations.is_empty()))
+                (it.meta.uid.clone(), (ports, !it.meta.annotations.contains_key(INTERNAL)))
             })
             .collect()
     }
