@@ -356,6 +356,7 @@ impl Driver for Octavia {
         }
         if step.service() == Service::KeyManager {
             joined.stored.forget().await;
+            self.past(unit, |past| past.has_none_kept = false);
         }
         let until = joined.cloud.clock().now();
         if done.is_ok() {

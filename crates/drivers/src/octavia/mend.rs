@@ -38,6 +38,8 @@ pub(super) struct Past {
     /// What was deleted below it, and not yet seen to be gone; how often in a row something was still there.
     pub(super) removed: Vec<Child>,
     pub(super) came_back: u32,
+    /// No certificate is kept for it, as far as was seen.
+    pub(super) has_none_kept: bool,
     /// A floating IP that was given up and could not be deleted yet.
     pub(super) leftover: Option<Id<FloatingIp>>,
     /// Its owner was told that its VIP is published.

@@ -47,6 +47,7 @@ mod troubles;
 mod vip;
 mod waiting;
 mod walks;
+mod wishes;
 
 #[path = "../../../openstack/tests/client/hurried.rs"]
 #[allow(dead_code)]
