@@ -20,6 +20,7 @@ mod cascade;
 mod checks;
 mod clients;
 pub mod conf;
+mod copies;
 mod crowded;
 mod drift;
 mod exclusive;
@@ -376,6 +377,7 @@ impl Driver for Octavia {
             }
             Ok(()) => {
                 self.note_leftover(unit, step, None);
+                self.note_written(unit, step, removed.as_ref());
                 self.note_removed(unit, removed);
                 self.away.is_back(step.service());
                 self.refusals.passed(unit);

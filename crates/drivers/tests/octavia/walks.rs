@@ -3,6 +3,7 @@
 //! real ones. Nothing that a living Service uses is ever deleted, and in the end all is as it is wanted.
 
 mod cluster;
+mod copies;
 mod events;
 mod limit;
 mod revivals;
