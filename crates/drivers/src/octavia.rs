@@ -20,6 +20,7 @@ mod cascade;
 mod checks;
 mod clients;
 pub mod conf;
+mod copies;
 mod crowded;
 mod drift;
 mod exclusive;
@@ -364,6 +365,7 @@ impl Driver for Octavia {
         }
         if step.service() == Service::KeyManager {
             joined.stored.forget().await;
+            self.past(unit, |past| past.has_none_kept = false);
         }
         let until = joined.cloud.clock().now();
         if done.is_ok() {
@@ -383,6 +385,7 @@ impl Driver for Octavia {
             }
             Ok(()) => {
                 self.note_leftover(unit, step, None);
+                self.note_written(unit, step, removed.as_ref());
                 self.note_removed(unit, removed);
                 self.away.is_back(step.service());
                 self.refusals.passed(unit);
@@ -390,6 +393,8 @@ impl Driver for Octavia {
                 let read = known.get(unit).map_or(since, |it| it.read);
                 let now = Known { observed: observed.clone(), since, until, read, writing: false };
                 known.insert(unit.clone(), now);
+                drop(known);
+                self.tell_groups(unit, step, observed);
                 Ok(())
             }
             Err(error) => {

@@ -31,6 +31,8 @@ pub struct Openings {
     pub sources: Vec<IpNet>,
     pub provider: Option<Name>,
     pub from: From,
+    /// It comes from where its VIP is: `from` tells where that is made, and one that is there may be elsewhere.
+    pub at_vip: bool,
     /// What is open for these ports stays as it is: no rule is added and none is removed.
     pub frozen: bool,
 }

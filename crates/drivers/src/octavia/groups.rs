@@ -8,8 +8,8 @@
 //! Neutron takes no tags at creation, so whose a group is its description says, and of each rule its own. What has not
 //! these words is never touched.
 
+mod made;
 pub(super) mod plugs;
-mod providers;
 mod read;
 pub mod rules;
 pub mod steps;
@@ -19,13 +19,16 @@ mod write;
 use std::{sync::Arc, time::Duration};
 
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, Group, Name, Owner, Problem, Reason, Unit, group::Openings};
+use seaway_model::{
+    Desired, Group, Name, Owner, Problem, Reason, Unit,
+    group::{From, Openings},
+};
 use seaway_openstack::{Service, neutron::NewSecurityGroup};
 
 pub use self::steps::{Observed, Step};
 use self::{
+    made::by_those_who_made,
     plugs::{Plug, named},
-    providers::by_those_who_made,
     steps::{Part, Wanted, steps},
 };
 use super::{AUDIT, Cluster, Octavia, another_leads, away::Asker, names::shortened};
@@ -103,7 +106,7 @@ impl Driver for Groups {
     fn steps(&self, desired: &Desired, there: &Observed) -> Vec<Step> {
         let (Some(joined), Some(class)) = (self.0.joined.get(), &there.class) else { return Vec::new() };
         let Desired::Group(group) = desired else { return steps(None, there) };
-        let group = &by_those_who_made(group, &there.providers);
+        let group = &by_those_who_made(group, &there.made);
         let cluster = &joined.cluster;
         let new = NewSecurityGroup {
             name: cluster.group(class).as_str().into(),
@@ -135,6 +138,7 @@ impl Driver for Groups {
             there.refused.clear();
             // What was not found may be there by now.
             there.plugs.retain(|_, it| matches!(it, Plug::At(_) | Plug::Open(_) | Plug::Elsewhere));
+            there.made = Box::pin(self.0.made(joined, cloud, desired, &there.made)).await?;
             if let Desired::Group(group) = desired {
                 read::complete(&joined.cloud, group, &mut there).await?;
             }
@@ -147,8 +151,6 @@ impl Driver for Groups {
         self.0.mark_ours(&joined.cluster, &mut there.theirs);
         there.class = Some(class.clone());
         there.owners = owners;
-        let made = Box::pin(self.0.made_by(joined, cloud, desired, &there.providers)).await;
-        there.providers = made.map_err(|error| self.0.failed(&asker, &error))?;
         self.keep(unit, Some((there.clone(), at)));
         Ok(there)
     }
@@ -190,7 +192,7 @@ impl Driver for Groups {
         let problems = problems(group, there);
         // One that is made again by another provider is opened to as that one needs it.
         let is_other = |it: (&Owner, &Arc<Openings>)| {
-            there.providers.get(it.0).is_some_and(|made| it.1.provider.as_ref() != Some(made))
+            there.made.get(it.0).is_some_and(|made| it.1.provider.as_ref() != Some(&made.provider))
         };
         told.again = Some(match problems.is_empty() {
             true if group.openings.iter().any(is_other) => LATER,
@@ -238,7 +240,8 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
                 format!("several ports have the address of {}: nobody knows which is its", named(&several));
             tell(owner, Reason::Failed, message, "Give it a spec.providerID: openstack:///ID of its server.");
         }
-        if let Some((_, why)) = there.unknown().find(|(from, _)| **from == openings.from) {
+        let is_its = |from: &From| *from == openings.from || there.beside(owner).any(|it| it == from);
+        if let Some((_, why)) = there.unknown().find(|(from, _)| is_its(from)) {
             let message = format!("from where its load balancer reaches Nodes is not known: {why}");
             tell(owner, Reason::Failed, message, "Name the subnet of members: member-subnet-id.");
         }

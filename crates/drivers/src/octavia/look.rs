@@ -37,7 +37,9 @@ impl Octavia {
         let read = read::read(&joined.cloud, &joined.cluster, key, &marks, sought.as_ref()).await;
         let failed = |error: Error| self.failed(&Asker::of(unit), &error);
         match (read.map_err(failed)?, key) {
-            (Read::Seen(observed), _) => certified(joined, key, desired, *observed).await.map_err(failed),
+            (Read::Seen(observed), _) => {
+                self.certified(joined, unit, key, desired, *observed).await.map_err(failed)
+            }
             (Read::Refused(problem), LbKey::Of(owner)) => {
                 if desired.is_absent() {
                     self.tell_what_deletion_waits_for(unit, &problem);
@@ -86,7 +88,9 @@ impl Octavia {
             }
             self.past(unit, |past| past.asked = Some(asked));
         }
-        let alone = known.observed.is_alone();
+        // One that was given up may be there yet: its tags tell.
+        let has_other = desired.is_absent() && self.past(unit, |past| past.abandoned.is_some());
+        let alone = known.observed.is_alone() && !has_other;
         if known.observed.is_pending()
             && let Some(balancer) = &mut known.observed.balancer
         {
@@ -138,12 +142,12 @@ impl Octavia {
                 parted(&joined.cluster, key, &mut observed, false);
                 read::seat(&joined.cloud, &mut observed).await.map_err(failed)?;
                 observed.stray = survey.stray(&joined.cluster, key).cloned();
-                certified(joined, key, desired, *observed).await.map_err(failed)
+                self.certified(joined, unit, key, desired, *observed).await.map_err(failed)
             }
             Seen::Absent if !unsure && self.is_news(joined, key, desired, &survey) => {
                 let stray = survey.stray(&joined.cluster, key).cloned();
                 let observed = Observed { stray, ..Observed::default() };
-                certified(joined, key, desired, observed).await.map_err(failed)
+                self.certified(joined, unit, key, desired, observed).await.map_err(failed)
             }
             _ => self.read(joined, unit, key, desired).await,
         }
@@ -211,20 +215,32 @@ impl Octavia {
         self.known().entry(unit.clone()).and_modify(|it| it.observed.balancer = observed.balancer.clone());
         Ok(())
     }
-}
 
-/// With the certificates that are kept for it.
-async fn certified(
-    joined: &Joined,
-    key: &LbKey,
-    desired: &Desired,
-    mut observed: Observed,
-) -> Result<Observed, Error> {
-    if tls::is_kept(desired, &observed) {
-        let kept = joined.stored.kept(&joined.cloud, &joined.cluster.certificates(key)).await;
-        observed.kept = kept?;
+    /// With the certificates that are kept for it. Who died while TLS was taken away may have left some: so it is looked for them
+    /// until there are none, also where nothing shows any.
+    async fn certified(
+        &self,
+        joined: &Joined,
+        unit: &Unit,
+        key: &LbKey,
+        desired: &Desired,
+        mut observed: Observed,
+    ) -> Result<Observed, Error> {
+        let is_kept = tls::is_kept(desired, &observed);
+        let is_known = observed.balancer.is_none() || self.past(unit, |past| past.has_none_kept);
+        if !is_kept && is_known {
+            return Ok(observed);
+        }
+        match joined.stored.kept(&joined.cloud, &joined.cluster.certificates(key)).await {
+            Ok(kept) => observed.kept = kept,
+            Err(error) if is_kept => return Err(error),
+            // That can be told later.
+            Err(_) => return Ok(observed),
+        }
+        let has_none = observed.kept.is_empty();
+        self.past(unit, |past| past.has_none_kept = has_none);
+        Ok(observed)
     }
-    Ok(observed)
 }
 
 /// Of one with several Services, what is this one's.

@@ -1,11 +1,15 @@
 //! What is done about a load balancer in ERROR, and what is remembered of each for it.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
+use seaway_model::ListenerId;
 use seaway_openstack::{
     Class, Error,
     neutron::FloatingIp,
-    octavia::{LoadBalancer, NewLoadBalancer},
+    octavia::{Listener, LoadBalancer, NewLoadBalancer},
     resource::{Edit, Id},
 };
 
@@ -38,6 +42,10 @@ pub(super) struct Past {
     /// What was deleted below it, and not yet seen to be gone; how often in a row something was still there.
     pub(super) removed: Vec<Child>,
     pub(super) came_back: u32,
+    /// Listeners that were deleted here and not made here again.
+    pub(super) deleted: BTreeMap<ListenerId, Id<Listener>>,
+    /// No certificate is kept for it, as far as was seen.
+    pub(super) has_none_kept: bool,
     /// A floating IP that was given up and could not be deleted yet.
     pub(super) leftover: Option<Id<FloatingIp>>,
     /// Its owner was told that its VIP is published.

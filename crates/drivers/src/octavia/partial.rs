@@ -18,7 +18,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    Octavia,
+    Octavia, copies,
     pairs::Part,
     steps::{Branch, Observed, Step},
     wanted::{Wanted, WantedListener, metrics_refused, of_all, refused_at},
@@ -114,12 +114,12 @@ impl Octavia {
         let refused = self.refused_of(unit, desired, observed);
         let refused: BTreeSet<ListenerId> =
             refused.ports.into_iter().filter(|it| balancer.branches.contains_key(it)).collect();
-        let emptied = emptied(desired, observed);
+        let (emptied, copied) = (emptied(desired, observed), copies::stays(observed, &steps));
         // What stays as it is may show any of them.
         let may_show = !refused.is_empty() || observed.lost.is_some();
         let stays = |step: &Step| match at(step) {
             None if matches!(step, Step::Forget(_)) => may_show,
-            Some((id, _)) if emptied.contains(&id) => true,
+            Some((id, _)) if emptied.contains(&id) || copied.contains(&id) => true,
             Some((id, of_members)) => refused.contains(&id) && !of_members,
             None => false,
         };

@@ -63,6 +63,8 @@ pub struct Observed {
     pub given_up: Option<Id<LoadBalancer>>,
     /// Left of a request that was done after nobody waited for it any more.
     pub doubles: Vec<Id<LoadBalancer>>,
+    /// Listeners that a copy of this cluster made again: they stay.
+    pub copied: BTreeSet<ListenerId>,
     /// Certificates that are kept for it.
     pub kept: Kept,
     /// What it is, where several Services are on it.

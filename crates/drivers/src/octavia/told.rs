@@ -7,7 +7,7 @@ use seaway_model::{Desired, LoadBalancer, Owner, Problem, Reason, Unit};
 use seaway_openstack::{Error, octavia::Provisioning, resource::Edit};
 
 use super::{
-    Joined, Octavia, affinity, born, drift, is_paused, local,
+    Joined, Octavia, affinity, born, copies, drift, is_paused, local,
     mend::Mend,
     pairs::Part,
     partial,
@@ -57,6 +57,7 @@ impl Octavia {
         }
         (observed.leftover, observed.given_up) =
             self.past(unit, |past| (past.leftover.clone(), past.abandoned.clone()));
+        observed.copied = self.made_by_a_copy(unit, desired, observed);
         self.note_crowd(unit, desired, observed);
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
         observed.mend = (status == Some(Provisioning::Error)).then(|| match past.mend(rebuild, now) {
@@ -201,6 +202,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         problems.extend(owners.iter().map(|it| problem(it)));
     }
     problems.extend(affinity::told(wish, balancer));
+    problems.extend(copies::told(wish, observed, balancer));
     if let (true, Some(floating)) = (partial::keeps_floating(wish, observed), &observed.floating) {
         let at = floating.floating_ip_address.map_or_else(|| floating.id.to_string(), |it| it.to_string());
         let message =

@@ -191,6 +191,7 @@ fn metrics(
     let new = NewListener {
         name: cut_to_longest(format!("metrics_{balancer}")).into(),
         tags: BTreeSet::from([balancer.to_owned()]).into(),
+        connection_limit: Edit::To(Some(-1)),
         allowed_cidrs: admitted(sources, can),
         ..NewListener::new(Spoken::Prometheus, port)
     };

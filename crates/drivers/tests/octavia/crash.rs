@@ -246,7 +246,7 @@ async fn strive(scene: &Scene, wanted: &Desired) {
 }
 
 /// As an engine would: what fails is tried again.
-async fn strive_for(scene: &Scene, units: &[Unit], wanted: &Desired) {
+pub(crate) async fn strive_for(scene: &Scene, units: &[Unit], wanted: &Desired) {
     let pass = |time| {
         scene.fake.advance(time);
         scene.clock.advance(time);

@@ -16,18 +16,23 @@ use crate::{adopted::pointing, occm::Theirs, scene::*};
 const HEALTH: u16 = 31_000;
 
 /// Of three Nodes, the last has no pods; as the plan has it, `asked` where probes are usual.
-pub(crate) fn local(scene: &Scene, asked: bool) -> LoadBalancer {
+fn local(scene: &Scene, asked: bool) -> LoadBalancer {
     let mut wish = scene.wish(&[80], &[1, 2, 3]);
+    ask(&mut wish, asked);
+    wish
+}
+
+/// The last of its Nodes has no pods.
+pub(crate) fn ask(wish: &mut LoadBalancer, asked: bool) {
     wish.options.local_only = true;
     wish.options.health_check_node_port = Some(HEALTH);
     wish.options.outside.as_mut().unwrap().monitored = asked;
     for pool in wish.pools.values_mut() {
         let pool = Arc::make_mut(pool);
-        pool.members[2].weight = 0;
+        pool.members.last_mut().unwrap().weight = 0;
         let kind = CheckKind::Http { path: "/healthz".into(), host: None, status: (200, 200), expect: None };
         pool.health = Some(HealthCheck { kind, port: Some(HEALTH), ..HealthCheck::default() });
     }
-    wish
 }
 
 async fn members(scene: &Scene) -> Vec<Member> {

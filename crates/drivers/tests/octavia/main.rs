@@ -27,6 +27,7 @@ mod member_tls;
 mod numbers;
 mod obstacles;
 mod occm;
+mod opened;
 mod options;
 mod pairs;
 mod partial;
@@ -47,6 +48,7 @@ mod troubles;
 mod vip;
 mod waiting;
 mod walks;
+mod wishes;
 
 #[path = "../../../openstack/tests/client/hurried.rs"]
 #[allow(dead_code)]

@@ -294,3 +294,35 @@ async fn single_ports_show_certificates_of_their_own() {
     scene.restarted();
     assert_eq!(scene.reach(&both).await, [""; 0]);
 }
+
+#[tokio::test]
+async fn a_certificate_that_vanished_freezes_no_other_port() {
+    let mut scene = Scene::set().await;
+    let (one, another, renewed) = (theirs(&scene).await, theirs(&scene).await, theirs(&scene).await);
+    let gone = "http://barbican/v1/containers/00000000-0000-4000-8000-000000000000";
+    let showing = |scene: &Scene, ports: &[u16], members: &[u8], of: &[(u16, &str)]| {
+        let mut wish = referred(scene.wish(ports, members), &one);
+        let tls = wish.options.outside.as_mut().unwrap().tls.as_mut().unwrap();
+        tls.references = of.iter().map(|(port, it)| (tcp(*port), (*it).into())).collect();
+        wish
+    };
+    scene.reach(&showing(&scene, &[80, 443, 8443], &[1], &[(443, &one), (8443, &another)])).await;
+    for restarts in [false, true] {
+        if restarts {
+            scene.restarted();
+        }
+        // 443 turns to one that is not there, 8443 to one that is, 9443 comes with one that is not, 8080 without any.
+        let members: &[u8] = if restarts { &[2, 3] } else { &[1, 2] };
+        let shows = [(443, gone), (8443, &*renewed), (9443, gone)];
+        let wrong = showing(&scene, &[80, 443, 8080, 8443, 9443], members, &shows);
+        let told = scene.reach_telling(&wrong).await;
+        assert!(told.len() == 1 && told[0].message.contains("Barbican has no"), "{told:?}");
+        let mut shown: Vec<_> = scene.listeners().await;
+        shown.sort_by_key(|it| it.protocol_port);
+        let shown: Vec<_> =
+            shown.into_iter().map(|it| (it.protocol_port, it.default_tls_container_ref)).collect();
+        let expected = [(80, None), (443, Some(&one)), (8080, None), (8443, Some(&renewed))];
+        assert_eq!(shown, expected.map(|(port, it)| (port, it.cloned())), "restarts: {restarts}");
+        assert!(scene.pools().await.iter().all(|it| it.members.len() == 2), "members follow at all of them");
+    }
+}

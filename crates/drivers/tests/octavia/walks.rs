@@ -3,6 +3,7 @@
 //! real ones. Nothing that a living Service uses is ever deleted, and in the end all is as it is wanted.
 
 mod cluster;
+mod copies;
 mod events;
 mod limit;
 mod revivals;
@@ -287,7 +288,7 @@ impl Walk {
         all.filter(|it| it.kind == ServiceKind::LoadBalancer && !it.leaving)
             .map(|it| {
                 let ports = it.ports.iter().map(|it| it.port).collect();
-                (it.meta.uid.clone(), (ports, it.meta.annotations.is_empty()))
+                (it.meta.uid.clone(), (ports, !it.meta.annotations.contains_key(INTERNAL)))
             })
             .collect()
     }

@@ -117,6 +117,7 @@ impl Demand {
         let mut ports: Vec<_> =
             self.ports.iter().filter_map(|it| Some((it.port.protocol, it.port.node_port?))).collect();
         ports.sort();
+        let at_vip = outside.member_subnet.is_none();
         let from = match (outside.member_subnet.or(outside.subnet), outside.port, outside.network) {
             (Some(subnet), _, _) => From::Subnet(subnet),
             (None, Some(port), _) => From::Port(port),
@@ -132,6 +133,7 @@ impl Demand {
             sources: self.sources(),
             provider: outside.provider,
             from,
+            at_vip,
             frozen: self.is_frozen(),
         })
     }

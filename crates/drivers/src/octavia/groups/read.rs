@@ -1,6 +1,9 @@
 //! Reads a group with the ports that have it, and what is needed to know what it should be.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
 
 use ipnet::IpNet;
 use seaway_model::{
@@ -57,14 +60,6 @@ fn those_of(mut found: Vec<SecurityGroup>, description: &str) -> Vec<SecurityGro
 /// Looks for what is not known yet: Nodes that are new or another, places that nobody looked at.
 pub(super) async fn complete(cloud: &Cloud, group: &Group, there: &mut Observed) -> Result<(), Error> {
     there.plugs.retain(|node, _| group.nodes.contains(node));
-    let wanted: BTreeSet<&From> = group.openings.values().map(|it| &it.from).collect();
-    there.places.retain(|from, it| wanted.contains(from) && it.is_ok());
-    for from in &wanted {
-        if **from != From::Nodes && !there.places.contains_key(*from) {
-            let place = place(cloud, from).await?;
-            there.places.insert((*from).clone(), place);
-        }
-    }
     let new: Vec<&CloudNode> = group.nodes.iter().filter(|it| !there.plugs.contains_key(it)).collect();
     if !new.is_empty() {
         let networks: BTreeSet<Id<Network>> = there.holders().map(|it| it.network_id.clone()).collect();
@@ -73,14 +68,23 @@ pub(super) async fn complete(cloud: &Cloud, group: &Group, there: &mut Observed)
         there.ports.extend(ports.into_iter().map(|it| (it.id.clone(), it)));
         there.places.remove(&From::Nodes);
     }
+    let of_nodes = subnets_of_nodes(group, there);
+    there.beside = beside(group, there, &of_nodes);
+    let wanted: BTreeSet<From> = (group.openings.values().map(|it| &it.from))
+        .chain(there.beside.values().flatten())
+        .cloned()
+        .collect();
+    there.places.retain(|from, it| wanted.contains(from) && it.is_ok());
+    for from in &wanted {
+        if *from != From::Nodes && !there.places.contains_key(from) {
+            let place = place(cloud, from).await?;
+            there.places.insert(from.clone(), place);
+        }
+    }
     if wanted.contains(&From::Nodes) && !there.places.contains_key(&From::Nodes) {
-        let addresses: Vec<IpAddr> = group.nodes.iter().flat_map(|it| it.addresses.clone()).collect();
-        let fixed = there.ports.values().flat_map(|it| &it.fixed_ips);
-        let fixed = fixed.filter(|it| it.ip_address.is_some_and(|ip| addresses.contains(&ip)));
-        let ids: BTreeSet<Id<Subnet>> = fixed.filter_map(|it| it.subnet_id.clone()).collect();
-        let place = match ids.is_empty() {
+        let place = match of_nodes.is_empty() {
             true => Err("no Node is at a port of this cloud".to_owned()),
-            false => Ok(cidrs(cloud, by_ids(&ids)).await?),
+            false => Ok(cidrs(cloud, by_ids(&of_nodes)).await?),
         };
         there.places.insert(From::Nodes, place);
     }
@@ -91,6 +95,32 @@ pub(super) async fn complete(cloud: &Cloud, group: &Group, there: &mut Observed)
         |it: &Port| it.fixed_ips.iter().filter_map(|it| it.ip_address).any(|ip| of_nodes.contains(&ip));
     there.ports.retain(|id, it| holders.contains(id) || is_theirs(it));
     Ok(())
+}
+
+fn subnets_of_nodes(group: &Group, there: &Observed) -> BTreeSet<Id<Subnet>> {
+    let addresses: BTreeSet<IpAddr> = group.nodes.iter().flat_map(|it| it.addresses.clone()).collect();
+    let fixed = there.ports.values().flat_map(|it| &it.fixed_ips);
+    let fixed = fixed.filter(|it| it.ip_address.is_some_and(|ip| addresses.contains(&ip)));
+    fixed.filter_map(|it| it.subnet_id.clone()).collect()
+}
+
+/// From where load balancers that are there reach Nodes, beside from where they would if they were made now.
+fn beside(
+    group: &Group,
+    there: &Observed,
+    of_nodes: &BTreeSet<Id<Subnet>>,
+) -> BTreeMap<Owner, BTreeSet<From>> {
+    let is_of_nodes = |it: &From| of_nodes.iter().any(|id| *it == From::Subnet(id.as_str().into()));
+    let mut beside = BTreeMap::new();
+    for (owner, openings) in group.openings.iter().filter(|(_, it)| !it.frozen) {
+        let is_new = |it: &&From| openings.from != From::Nodes || !is_of_nodes(it);
+        let made = there.made.get(owner).into_iter();
+        let its: BTreeSet<From> = made.flat_map(|it| it.beside(openings)).filter(is_new).cloned().collect();
+        if !its.is_empty() {
+            beside.insert(owner.clone(), its);
+        }
+    }
+    beside
 }
 
 async fn place(cloud: &Cloud, from: &From) -> Result<Result<Vec<IpNet>, String>, Error> {

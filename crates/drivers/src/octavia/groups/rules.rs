@@ -28,12 +28,18 @@ pub type Places = BTreeMap<From, Result<Vec<IpNet>, String>>;
 const TRANSPARENT: [&str; 1] = ["ovn"];
 
 /// Each rule with those who need it.
-pub fn rules(group: &Group, places: &Places) -> BTreeMap<Rule, BTreeSet<Owner>> {
+/// `beside`: from where load balancers that are there reach Nodes, beside from where they would if they were made now.
+pub fn rules(
+    group: &Group,
+    places: &Places,
+    beside: &BTreeMap<Owner, BTreeSet<From>>,
+) -> BTreeMap<Rule, BTreeSet<Owner>> {
     let mut rules: BTreeMap<Rule, BTreeSet<Owner>> = BTreeMap::new();
     for (owner, openings) in group.openings.iter().filter(|(_, it)| !it.frozen) {
-        let nothing = Vec::new();
-        let place = places.get(&openings.from).and_then(|it| it.as_ref().ok()).unwrap_or(&nothing);
-        for rule in of(openings, place) {
+        let place =
+            |from: &From| places.get(from).and_then(|it| it.as_ref().ok()).cloned().unwrap_or_default();
+        let beside: Vec<IpNet> = beside.get(owner).into_iter().flatten().flat_map(place).collect();
+        for rule in of(openings, &place(&openings.from), &beside) {
             rules.entry(rule).or_default().insert(owner.clone());
         }
     }
@@ -42,21 +48,21 @@ pub fn rules(group: &Group, places: &Places) -> BTreeMap<Rule, BTreeSet<Owner>> 
 
 /// Ports whose rules stay as they are.
 pub fn frozen(group: &Group) -> BTreeSet<(L4, u16)> {
-    let frozen = group.openings.values().filter(|it| it.frozen);
-    let ports = |it: &std::sync::Arc<Openings>| {
-        let health = it.health.map(|port| (L4::Tcp, port));
-        it.ports.iter().copied().chain(health).collect::<Vec<_>>()
-    };
-    frozen.flat_map(ports).collect()
+    group.openings.values().filter(|it| it.frozen).flat_map(|it| node_ports(it)).collect()
 }
 
-fn of(openings: &Openings, place: &[IpNet]) -> Vec<Rule> {
+pub(super) fn node_ports(openings: &Openings) -> impl Iterator<Item = (L4, u16)> + '_ {
+    let health = openings.health.map(|port| (L4::Tcp, port));
+    openings.ports.iter().copied().chain(health)
+}
+
+fn of(openings: &Openings, place: &[IpNet], beside: &[IpNet]) -> Vec<Rule> {
     let transparent = is_transparent(openings.provider.as_ref());
     // Who takes connections itself reaches members by one family.
     let families = &openings.families
         [..if transparent { openings.families.len() } else { openings.families.len().min(1) }];
     let of_family = |it: &&IpNet| families.contains(&family(it));
-    let balancers: Vec<IpNet> = place.iter().filter(of_family).copied().collect();
+    let balancers: Vec<IpNet> = place.iter().filter(of_family).chain(beside).copied().collect();
     let clients: Vec<IpNet> = match openings.sources.is_empty() {
         true => families.iter().map(|it| everybody(*it)).collect(),
         false => IpNet::aggregate(&openings.sources).iter().filter(of_family).copied().collect(),
@@ -164,7 +170,7 @@ mod tests {
             [(From::Subnet("members".into()), Ok(vec!["10.0.0.0/24".parse().expect("a network")]))].into();
         let group =
             Group { openings: [(Owner::Config("it".into()), Arc::new(openings))].into(), nodes: Vec::new() };
-        rules(&group, &places).into_keys().map(|it| it.to_string()).collect()
+        rules(&group, &places, &BTreeMap::new()).into_keys().map(|it| it.to_string()).collect()
     }
 
     #[test]

@@ -15,8 +15,9 @@ use seaway_openstack::{
 };
 
 use super::{
+    made::Made,
     plugs::{Plug, has},
-    rules::{Places, Rule, frozen, rules},
+    rules::{Places, Rule, frozen, node_ports, rules},
     theirs::{self, Their},
 };
 
@@ -34,8 +35,10 @@ pub struct Observed {
     pub places: Places,
     /// The other controller's, of Services that have ours.
     pub theirs: BTreeMap<Id<SecurityGroup>, Their>,
-    /// Who made the load balancers that are there, of those that are to be opened to.
-    pub providers: BTreeMap<Owner, Name>,
+    /// The load balancers that are there, of those that are to be opened to.
+    pub made: BTreeMap<Owner, Made>,
+    /// From where they reach Nodes, beside from where they would if they were made now.
+    pub beside: BTreeMap<Owner, BTreeSet<From>>,
     /// Who hears of what is wrong.
     pub owners: Vec<Owner>,
     /// What could not be done, of one Node or of all; nobody tries it again before the next look.
@@ -124,15 +127,19 @@ pub fn steps(wanted: Option<&Wanted<'_>>, there: &Observed) -> Vec<Step> {
 
 /// What goes makes room for what comes; but who may come to a port that stays is never nobody meanwhile.
 fn of_rules(wanted: &Wanted<'_>, there: &Observed) -> Vec<Step> {
-    let rules = rules(wanted.group, &there.places);
+    let rules = rules(wanted.group, &there.places, &there.beside);
     let told = there.group.iter().flat_map(|it| &it.security_group_rules.0);
     let present: Vec<(&SecurityGroupRule, Rule)> = told.filter_map(|it| Some((it, Rule::of(it)?))).collect();
     let ports: BTreeSet<_> = rules.keys().map(|it| (it.l4, it.port)).collect();
     // Whoever does not know where a load balancer is does not know what is not needed.
     let mut openings = wanted.group.openings.values();
-    let all_known = openings.all(|it| it.frozen || matches!(there.places.get(&it.from), Some(Ok(_))));
-    let frozen = frozen(wanted.group);
-    let is_frozen = |rule: &Rule| frozen.contains(&(rule.l4, rule.port));
+    let is_known = |from: &From| matches!(there.places.get(from), Some(Ok(_)));
+    let all_known = openings.all(|it| it.frozen || is_known(&it.from));
+    let is_unclear = |owner: &Owner| !there.beside(owner).all(is_known);
+    let unclear = wanted.group.openings.iter().filter(|(owner, _)| is_unclear(owner));
+    let unclear: BTreeSet<_> =
+        unclear.flat_map(|(_, it)| node_ports(it)).chain(frozen(wanted.group)).collect();
+    let is_frozen = |rule: &Rule| unclear.contains(&(rule.l4, rule.port));
     let stale = present.iter().filter(|(it, rule)| {
         all_known
             && !is_frozen(rule)
@@ -176,6 +183,10 @@ impl Observed {
     pub fn has_group(&self, port: &Id<Port>) -> bool {
         let Some(group) = &self.group else { return false };
         self.ports.get(port).is_some_and(|it| it.security_groups.contains(&group.id))
+    }
+
+    pub fn beside(&self, owner: &Owner) -> impl Iterator<Item = &From> {
+        self.beside.get(owner).into_iter().flatten()
     }
 
     /// Ports that have it.

@@ -1,16 +1,17 @@
 //! Listeners, security groups and whole load balancers that no Service asked to delete: some in an hour, and the rest waits.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use seaway_model::{Reason, config::CloudDefaults};
+use seaway_model::{Reason, config::CloudDefaults, fact::Service};
 use seaway_openstack::{
-    neutron::SecurityGroup,
+    neutron::{NewSubnet, Router, SecurityGroup, Subnet},
     octavia::{Member, Provisioning},
-    resource::Query,
+    resource::{Id, Query},
 };
 use seaway_testkit::cloud::{Fault, Pace};
 
 use super::{Dice, Event, NAMES, PORTS, Walk, nodes};
+use crate::scene::Scene;
 
 const A_WHILE: Duration = Duration::from_secs(100);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -154,6 +155,77 @@ async fn members_are_not_counted() {
     walk.ends().await;
 }
 
+/// As many listeners went as may go in an hour; `change`: what Services say by then, which nobody saw them say.
+async fn spent(change: impl Fn(&mut Service)) -> Walk {
+    let mut walk = furnished().await;
+    walk.controllers = [None, None];
+    walk.all_have_one_port().await;
+    walk.restart_both().await;
+    walk.passes(A_WHILE).await;
+    assert_eq!((walk.scene.listeners().await.len(), walk.limited().await.len()), (6, 3));
+    walk.controllers = [None, None];
+    NAMES.iter().for_each(|name| walk.edit(name, &change));
+    walk.restart_both().await;
+    walk.passes(A_WHILE).await;
+    walk
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_that_nobody_was_seen_to_give_up_is_counted() {
+    let internal = |it: &mut Service| it.meta.annotations = super::annotations(true);
+    let walk = spent(internal).await;
+    let told = walk.limited().await;
+    let waits = told.iter().filter(|it| it.starts_with("its floating IP 172."));
+    assert_eq!((walk.scene.floating().await.len(), waits.count()), (3, 3), "{told:?}");
+    walk.passes(2 * HOUR + A_WHILE).await;
+    assert_eq!(walk.limited().await, [""; 0]);
+    walk.ends().await;
+    // Who was seen to give it up waits for nothing.
+    let walk = spent(|_| {}).await;
+    NAMES.iter().for_each(|name| walk.edit(name, internal));
+    walk.passes(A_WHILE).await;
+    assert_eq!(walk.scene.floating().await, []);
+    walk.ends().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rebuild_that_a_setting_asks_for_is_counted() {
+    const REBUILD: &str = "seaway.dev/rebuild-on-change";
+    const SUBNET: &str = "loadbalancer.openstack.org/subnet-id";
+    for itself in [false, true] {
+        let mut walk = spent(|it| _ = it.meta.annotations.insert(REBUILD.into(), "true".into())).await;
+        let ids = async |walk: &Walk| -> BTreeSet<_> {
+            walk.scene.balancers().await.into_iter().map(|it| it.id).collect()
+        };
+        let (before, other) = (ids(&walk).await, other_subnet(&walk.scene).await);
+        match itself {
+            true => NAMES.iter().for_each(|name| {
+                walk.edit(name, |it| _ = it.meta.annotations.insert(SUBNET.into(), other.as_str().into()));
+            }),
+            false => walk.configures(|it| it.place.subnet = Some(other.as_str().into())).await,
+        }
+        walk.passes(A_WHILE).await;
+        let (now, told) = (ids(&walk).await, walk.limited().await);
+        let waits = told.iter().filter(|it| it.starts_with("its present load balancer")).count();
+        match itself {
+            true => assert!(now.is_disjoint(&before) && now.len() == 3 && waits == 0, "{told:?}"),
+            false => assert!(now == before && waits == 3, "{told:?}"),
+        }
+        walk.ends().await;
+    }
+}
+
+/// Beside the one that is usual.
+async fn other_subnet(scene: &Scene) -> Id<Subnet> {
+    let network = scene.cloud.all::<Subnet>().read::<Subnet>(&scene.subnet).await.unwrap().network_id;
+    let subnet = NewSubnet { cidr: Some("10.0.1.0/24".to_owned()).into(), ..NewSubnet::new(network, 4) };
+    let subnet = scene.cloud.all::<Subnet>().create(&subnet).await.unwrap().id;
+    let routers = scene.cloud.all::<Router>();
+    let router = routers.list::<Router>(Query::all()).await.unwrap().remove(0).id;
+    routers.add_interface(&router, &subnet).await.unwrap();
+    subnet
+}
+
 /// A load balancer of `wiki` that is never ready, and another beside it that serves. `spent`: no more may go in this hour.
 async fn one_beside_a_stuck_one(spent: bool) -> (Walk, String) {
     let mut walk = Walk::begin(Dice(1)).await;
@@ -200,6 +272,26 @@ async fn one_that_was_given_up_goes_though_the_limit_is_reached_and_waits_if_nob
         assert_eq!((is_there, waits), (dies, dies), "{told:?}");
         walk.passes(HOUR).await;
         assert_eq!(walk.scene.balancers().await.len(), 3);
+        walk.ends().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_service_may_be_deleted_meanwhile_and_goes_once_octavia_lets_both_go() {
+    for dies in [false, true] {
+        let (mut walk, stuck) = one_beside_a_stuck_one(false).await;
+        walk.happens(Event::Delete("wiki")).await;
+        if dies {
+            walk.restart_both().await;
+        }
+        walk.passes(A_WHILE).await;
+        assert!(walk.api.service("wiki").is_some(), "dies: {dies}: it is held while something is there");
+        let left: Vec<_> = walk.scene.balancers().await.into_iter().map(|it| it.id.to_string()).collect();
+        assert!(left.len() == 3 && left.contains(&stuck), "dies: {dies}: the other is gone: {left:?}");
+        walk.scene.fake.set_provisioning_status(&stuck, "ERROR");
+        walk.passes(Duration::from_secs(700)).await;
+        assert_eq!(walk.scene.balancers().await.len(), 2, "dies: {dies}");
+        assert!(walk.api.service("wiki").is_none());
         walk.ends().await;
     }
 }
