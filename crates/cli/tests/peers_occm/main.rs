@@ -4,6 +4,10 @@
 // What was seen, for results/peers.md, and logs of processes whose test failed.
 #![allow(clippy::print_stderr)]
 
+mod amphora;
+#[path = "../openstack_octavia/certificates.rs"]
+#[allow(dead_code, reason = "what it has for Secrets is for others")]
+mod certificates;
 mod groups;
 mod migration;
 mod occm;
