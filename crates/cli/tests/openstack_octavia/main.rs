@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr)]
 
 mod affinity;
+mod certificates;
 mod crashes;
 mod credentials;
 mod families;
@@ -11,8 +12,10 @@ mod foreign;
 mod leavings;
 mod nodes;
 mod protocols;
+mod rebuilt;
 #[path = "../kubernetes_native/scene.rs"]
 #[allow(dead_code, reason = "what it has for hosts of ours is for others")]
 mod scene;
 mod stage;
+mod tree;
 mod walk;

@@ -1,0 +1,55 @@
+//! `kubectl seaway release`: what Seaway gives up is OCCM's again.
+
+use crate::{
+    groups::{closed, kinds, targets},
+    migration::{Migration, PROBLEMS, service},
+    report::report,
+    requests::Target,
+    stage::until,
+};
+
+const NOBODY: &str = "{defaultDriver: none, admin: {listen: [\"127.0.0.1:0\"]}, lease: 30s}";
+const FINALIZERS: &str = "{.metadata.finalizers}";
+const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+#[test]
+fn what_is_released_is_occms_again_and_it_deletes_nothing() {
+    let Some(mut all) = Migration::set("release", closed) else { return };
+    all.serve(&kinds());
+    all.come_to_seaway();
+    // Those that Seaway makes, too.
+    let two = "ports: [{name: a, port: 90, targetPort: 80}, {name: b, port: 9090, targetPort: 80}]";
+    let made = ["ours", "stays"];
+    all.serve(&[
+        service("ours", &[("keep-floatingip", "true")], two),
+        service("stays", &[], "externalTrafficPolicy: Local, ports: [{port: 90, targetPort: 80}]"),
+    ]);
+    let ours =
+        [("ours", 90), ("ours", 9090), ("stays", 90)].map(|(name, port)| Target::Tcp(all.at(name, port)));
+    let requests = all.send(&[targets(&all), ours.to_vec()].concat());
+
+    all.stage.scene.end("controller");
+    all.stage.scene.configuration = NOBODY;
+    all.stage.scene.lead("controller");
+    for name in made {
+        until(&format!("{name} is released"), || {
+            all.field(name, PROBLEMS).contains("no setting chooses the cloud")
+        });
+    }
+    let (done, told) = all.plugin(&["release", "--all", "--yes"]);
+    for name in made {
+        assert!(done && told.contains(&format!("default/{name}: released")), "{told}");
+        assert!(!all.field(name, FINALIZERS).contains(CLEANUP), "{told}");
+    }
+
+    let went = all.back_to_occm();
+    let answers = requests.stop();
+    report("release: requests meanwhile", &answers.to_string());
+    assert_eq!(went.deletions(), [""; 0]);
+    assert_eq!(went.gone(), [""; 0], "what Seaway made is left there");
+    for name in &all.services {
+        assert!(all.field(name, FINALIZERS).contains(CLEANUP), "OCCM holds {name}");
+    }
+    assert!(answers.failed.is_empty(), "{answers}");
+    all.delete_all();
+}
