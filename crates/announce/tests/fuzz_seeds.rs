@@ -9,12 +9,16 @@ fn corpus(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
 }
 
+fn weigh(run: &mut dyn FnMut()) -> u64 {
+    allocation_counter::measure(run).bytes_max
+}
+
 #[test]
 fn the_netlink_reader_holds_over_seeds_and_mutations() {
-    mutate::hold(&corpus("netlink"), 20_000, fuzz::netlink);
+    mutate::hold(&corpus("netlink"), 20_000, weigh, fuzz::netlink);
 }
 
 #[test]
 fn the_reader_of_socket_tables_holds_over_seeds_and_mutations() {
-    mutate::hold(&corpus("tables"), 20_000, fuzz::tables);
+    mutate::hold(&corpus("tables"), 20_000, weigh, fuzz::tables);
 }

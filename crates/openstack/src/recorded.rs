@@ -171,13 +171,18 @@ fn no_value_in_any_place_makes_a_parser_panic() {
 
 #[test]
 fn no_damaged_body_makes_a_parser_panic() {
-    mutate::hold(&folder(), 1_500, |bytes| {
-        if let Ok(told) = serde_json::from_slice::<Value>(bytes) {
-            for (name, parser) in BODIES {
-                held(name, parser, told.clone());
+    mutate::hold(
+        &folder(),
+        1_500,
+        |run| allocation_counter::measure(run).bytes_max,
+        |bytes| {
+            if let Ok(told) = serde_json::from_slice::<Value>(bytes) {
+                for (name, parser) in BODIES {
+                    held(name, parser, told.clone());
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 /// Parts of one body within another: the right shape at the wrong place.

@@ -4,7 +4,11 @@ use std::path::Path;
 
 fn hold(corpus: &str, target: fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(corpus);
-    seaway_testkit::mutate::hold(&corpus, 20_000, target);
+    seaway_testkit::mutate::hold(&corpus, 20_000, weigh, target);
+}
+
+fn weigh(run: &mut dyn FnMut()) -> u64 {
+    allocation_counter::measure(run).bytes_max
 }
 
 #[test]

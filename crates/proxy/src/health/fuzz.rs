@@ -53,15 +53,16 @@ const MOST_HELD: usize = 64 << 10;
 /// What frames of data of the first stream carry, until it ends.
 fn data(mut rest: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
-    while let [a, b, c, kind, flags, 0, 0, 0, stream, more @ ..] = rest {
+    while let [a, b, c, kind, flags, high, s, t, low, more @ ..] = rest {
+        let stream = u32::from_be_bytes([high & 0x7f, *s, *t, *low]);
         let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
         let Some((payload, behind)) = more.split_at_checked(length) else { break };
-        if (*kind, *stream) == (0, 1) {
+        if (*kind, stream) == (0, 1) {
             let padding = if flags & 8 == 0 { None } else { payload.first().copied().map(usize::from) };
             let end = payload.len().saturating_sub(padding.unwrap_or_default());
             data.extend_from_slice(&payload[usize::from(padding.is_some())..end]);
         }
-        if matches!(kind, 0 | 1) && flags & 1 != 0 && *stream == 1 {
+        if matches!(kind, 0 | 1) && flags & 1 != 0 && stream == 1 {
             break;
         }
         rest = behind;

@@ -1,0 +1,153 @@
+//! What reads bytes of others has a fuzz target. Who writes another such file gives it a line here: of its target, or of the
+//! reason why it needs none.
+
+use std::collections::BTreeSet;
+
+use super::{READERS, built::Workspace, fuzz::targets};
+
+/// Words by which bytes and texts become something else.
+const READS: [&str; 11] = [
+    "from_utf8",
+    "from_utf8_lossy",
+    "from_slice",
+    "from_reader",
+    "from_str",
+    "from_str_radix",
+    "from_be_bytes",
+    "from_le_bytes",
+    "from_ne_bytes",
+    "new_from_str",
+    "split_once",
+];
+
+/// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
+const PARSERS: [(&str, &[&str]); 47] = [
+    ("admin/src/page/filter.rs", &["filter"]),
+    ("announce/src/diag.rs", &["netlink"]),
+    ("announce/src/diag/tables.rs", &["tables"]),
+    ("announce/src/netlink/message.rs", &["netlink"]),
+    ("cli/src/settings.rs", &["settings"]),
+    ("cli/src/settings/", &["settings"]),
+    ("cluster/src/address.rs", &["address"]),
+    ("cluster/src/decode.rs", &["object"]),
+    ("cluster/src/host.rs", &["host"]),
+    ("cluster/src/watch/pulses.rs", &["lease"]),
+    ("drivers/src/octavia/belongings.rs", &["names"]),
+    ("drivers/src/octavia/names.rs", &["names"]),
+    ("drivers/src/octavia/tags.rs", &["names"]),
+    ("files/src/document.rs", &["manifest"]),
+    ("files/src/folder/content.rs", &["manifest"]),
+    ("files/src/last_good.rs", &["last_good"]),
+    ("files/src/snapshot.rs", &["snapshot"]),
+    ("files/src/state/ledger.rs", &["ledger"]),
+    ("manifests/src/", &["tree", "manifest", "object"]),
+    ("openstack/src/call.rs", &["versions"]),
+    ("openstack/src/cloud/versions.rs", &["versions"]),
+    ("openstack/src/credentials/duration.rs", &["duration"]),
+    ("openstack/src/credentials/ini.rs", &["ini"]),
+    ("openstack/src/credentials/yaml.rs", &["clouds"]),
+    ("openstack/src/error/reply.rs", &["refusal"]),
+    ("openstack/src/http/retry_after.rs", &["retry_after"]),
+    ("openstack/src/identity/catalog.rs", &["catalog"]),
+    ("openstack/src/identity/v2.rs", &["catalog"]),
+    ("openstack/src/identity/v3.rs", &["catalog"]),
+    ("openstack/src/octavia/tree.rs", &["status_tree"]),
+    ("plan/src/annotations/", &["wish"]),
+    ("plan/src/base64.rs", &["certificate"]),
+    ("plan/src/certificates/", &["certificate"]),
+    ("plan/src/quantity.rs", &["wish"]),
+    ("proxy/src/health/call.rs", &["call"]),
+    ("proxy/src/http/believed.rs", &["forwarded"]),
+    ("proxy/src/http/cors.rs", &["cors"]),
+    ("proxy/src/http/grpc.rs", &["grpc"]),
+    ("proxy/src/http/identity.rs", &["trace_parent"]),
+    ("proxy/src/http/rules.rs", &["rules"]),
+    ("proxy/src/http/sticky.rs", &["cookies"]),
+    ("proxy/src/takeover/message.rs", &["takeover"]),
+    ("snapshot/src/routes/", &["paths"]),
+    ("wire/src/hello.rs", &["hello"]),
+    ("wire/src/http/", &["request", "response", "chunks", "status"]),
+    ("wire/src/http2/", &["frames"]),
+    ("wire/src/proxy/", &["proxy"]),
+];
+
+/// Files that say such a word and have no target.
+const OTHERS: [(&str, &str); 27] = [
+    ("admin/src/logging.rs", "a log filter of who may change it; each part of it is a word of a short list"),
+    ("admin/src/logging/escape.rs", "it writes"),
+    ("admin/src/server/guarded.rs", "one word of a field that hyper has read, before one blank"),
+    ("admin/src/server/routes.rs", "the body that `logging` reads"),
+    ("announce/src/process.rs", "names of processes, to be shown"),
+    ("cli/src/demo.rs", "it reads what its own backends write"),
+    ("cli/src/demo/client.rs", "it reads what its own backends write"),
+    ("cli/src/import.rs", "a file of who calls it, once, to be printed as another"),
+    ("cli/src/kubectl.rs", "what kubectl prints for who calls it, once"),
+    ("cli/src/kubectl/explain.rs", "an argument"),
+    ("cli/src/look.rs", "an argument"),
+    ("cli/src/look/cloud/filter.rs", "an argument"),
+    ("cluster/src/copies.rs", "one word of an annotation of ours, before one slash"),
+    ("cluster/src/records.rs", "JSON of our own; what cannot be read is nothing"),
+    ("cluster/src/records/limit.rs", "JSON of our own; what cannot be read is nothing"),
+    ("drivers/src/octavia/groups/plugs.rs", "a Node's `providerID`, of which one id is taken"),
+    ("files/src/pem.rs", "files of the administrator, which rustls reads; `certificate` reads their texts"),
+    ("openstack/src/http/transport.rs", "serde_json reads the body, each of its readers a value"),
+    ("openstack/src/recorded.rs", "a test"),
+    ("openstack/src/resource/id.rs", "the characters of an id, one by one"),
+    ("openstack/src/resource/pages.rs", "a link to the next page, of which one parameter is taken"),
+    ("plan/src/front_door/owners.rs", "a host name that was read, without its first label"),
+    ("proxy/src/failing.rs", "a test"),
+    ("proxy/src/running/through.rs", "a host name that was read, without its first label"),
+    ("proxy/src/sys/datagram/peer.rs", "an address in a structure of the kernel"),
+    ("proxy/src/tls.rs", "a name that `hello` has read, without its first label"),
+    ("proxy/src/udp/flows.rs", "a hash"),
+];
+
+fn is_below(path: &str, part: &str) -> bool {
+    let path = path.strip_prefix("crates/").unwrap_or(path);
+    if part.ends_with('/') { path.starts_with(part) } else { path == part }
+}
+
+#[test]
+fn what_reads_bytes_of_others_has_a_fuzz_target() {
+    let house = Workspace::read();
+    let sources: Vec<_> =
+        house.sources().filter(|it| it.path.contains("/src/") && !it.path.contains("/fuzz")).collect();
+    let mut faults = Vec::new();
+    for source in &sources {
+        // Tests, and programs for developers, read what they wrote.
+        if source.is_test() || !source.path.starts_with("crates/") || source.path.contains("/testkit/") {
+            continue;
+        }
+        let path = &source.path;
+        let is_parser = PARSERS.iter().any(|(part, _)| is_below(path, part));
+        let is_other = OTHERS.iter().any(|(part, _)| is_below(path, part));
+        let word = source.words_outside_tests().into_iter().find(|(_, word)| READS.contains(&&**word));
+        match word {
+            Some((line, word)) if !is_parser && !is_other => faults.push(format!(
+                "{path}:{line} says {word}: give it a fuzz target (fuzz/README.md) and a line in PARSERS, or say in OTHERS why not"
+            )),
+            Some(_) if is_parser && is_other => faults.push(format!("{path} is in PARSERS and in OTHERS")),
+            None if is_other => faults.push(format!("{path} reads nothing: take it out of OTHERS")),
+            _ => {}
+        }
+    }
+    // Those that are linted for it, too.
+    for path in READERS.iter().filter(|it| !it.ends_with("/lib.rs")) {
+        if !PARSERS.iter().any(|(part, _)| is_below(path, part)) {
+            faults.push(format!("{path} is in READERS, and has no line in PARSERS"));
+        }
+    }
+    let parts = PARSERS.iter().map(|(part, _)| *part).chain(OTHERS.iter().map(|(part, _)| *part));
+    for part in parts.filter(|part| !sources.iter().any(|it| is_below(&it.path, part))) {
+        faults.push(format!("crates/{part} is not there"));
+    }
+    let named: BTreeSet<&str> = PARSERS.iter().flat_map(|(_, targets)| targets.iter().copied()).collect();
+    let targets = targets();
+    faults.extend(
+        named.iter().filter(|it| !targets.contains_key(**it)).map(|it| format!("no target is called {it}")),
+    );
+    for target in targets.keys().filter(|it| !named.contains(it.as_str())) {
+        faults.push(format!("nothing in PARSERS says what the target {target} reads"));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
