@@ -32,6 +32,7 @@ mod gone;
 pub mod groups;
 mod headers;
 mod join;
+mod known;
 mod local;
 mod look;
 mod member_tls;
@@ -100,6 +101,7 @@ use self::{
     crowded::Crowded,
     floating::External,
     join::Joined,
+    known::Known,
     mend::Past,
     owners::{first_owner, owner_of},
     pairs::Part,
@@ -147,30 +149,6 @@ pub struct Octavia {
     tell: Option<Tell>,
     /// One call deletes a load balancer with all below it.
     cascades: AtomicBool,
-}
-
-/// What there was after the last call that was answered.
-#[derive(Clone)]
-struct Known {
-    observed: Observed,
-    /// When the last change was asked for, on the cloud's clock.
-    since: Instant,
-    /// And when it was answered.
-    until: Instant,
-    /// When all of it was read.
-    read: Instant,
-    writing: bool,
-}
-
-impl Known {
-    fn of(observed: Observed, now: Instant) -> Known {
-        Known { observed, since: now, until: now, read: now, writing: false }
-    }
-
-    /// Nothing was under way then, nor is it now.
-    fn is_at_rest(&self, then: Instant) -> bool {
-        !self.writing && self.until < then && !self.observed.is_pending()
-    }
 }
 
 impl Octavia {
