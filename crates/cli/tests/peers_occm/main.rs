@@ -21,5 +21,9 @@ mod scene;
 #[path = "../openstack_octavia/stage.rs"]
 #[allow(dead_code, reason = "what it has for Seaway alone is for others")]
 mod stage;
+mod times;
 #[path = "../openstack_octavia/tree.rs"]
 mod tree;
+#[path = "../kubernetes_native/witness.rs"]
+#[allow(dead_code, reason = "what it has for Addresses is for others")]
+mod witness;

@@ -6,6 +6,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use seaway_testkit::skip;
 
 use crate::stage::Stage;
@@ -44,6 +48,20 @@ impl Occm {
         command.arg("--kubeconfig").arg(stage.scene.cluster.kubeconfig());
         command.stdin(Stdio::null()).stdout(file.try_clone().expect("the same log")).stderr(file);
         Occm { child: command.spawn().expect("OCCM starts"), log }
+    }
+
+    /// It does nothing until it is resumed.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("process ids are small");
+        kill(Pid::from_raw(id), signal).expect("it runs");
     }
 
     /// Whether it has said since its start that this Service is as it should be.
