@@ -172,10 +172,12 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
             let pool = pool(balancer, *at, step)?;
             let members = cloud.within::<Member>(&pool.pool.id);
             let there = seated(&members, *spot).await?.ok_or_else(|| gone(step))?;
-            let it = members.change(&there.id, change).await?;
-            let terms = Some((it.weight.unwrap_or(1), it.monitor_port));
             // Of one that is written again nobody has told yet how it is.
             let is_again = change.admin_state_up == Edit::To(true);
+            // An operator took it out of service.
+            let is_disabled = is_again && !there.admin_state_up;
+            let it = if is_disabled { there } else { members.change(&there.id, change).await? };
+            let terms = Some((it.weight.unwrap_or(1), it.monitor_port));
             let operating = if is_again { Operating::NoMonitor } else { it.operating_status };
             pool.members.insert(*spot, Seat { operating, terms });
         }
