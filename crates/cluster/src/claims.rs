@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use kube::api::{DeleteParams, Preconditions};
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Address, Desired, Fact, Kind, Owner, Problem, Reason, Unit};
+use seaway_model::{Address, AddressState, Desired, Fact, Kind, Owner, Problem, Reason, Unit};
 use tracing::warn;
 
 use crate::{
@@ -109,6 +109,22 @@ impl Addresses {
         Ok(())
     }
 
+    /// What is there may be somebody's of whom the plan has not heard: who led before gave it out, and the watch tells it in a
+    /// moment. Until then it is left as it is, for hosts may serve it.
+    fn is_planned_with(wanted: Option<&Address>, there: &Address) -> Result<(), Failure> {
+        let (planned_with, owners) = wanted.map_or((0, &[][..]), |it| (it.version, &it.owners[..]));
+        let is_heard = wanted.is_some() && there.version <= planned_with;
+        if is_heard
+            || there.state == AddressState::Releasing
+            || there.owners.iter().all(|it| owners.contains(it))
+        {
+            return Ok(());
+        }
+        Err(Failure::Retry(
+            "another leader gave it out; it is planned again once the watch reports that".to_owned(),
+        ))
+    }
+
     /// It is as well if what is there is what was wanted.
     async fn agree(&self, wanted: &Arc<Address>, why: String, observed: &mut Written) -> Result<(), Failure> {
         observed.claim = self.look(wanted).await?;
@@ -198,6 +214,13 @@ impl Driver for Addresses {
 
     async fn apply(&self, _unit: &Unit, step: &AddressStep, observed: &mut Written) -> Result<(), Failure> {
         self.leading.hold()?;
+        if let Some(there) = &observed.claim {
+            let wanted = match step {
+                AddressStep::Create(wanted) | AddressStep::Replace(wanted) => Some(&**wanted),
+                AddressStep::Remove => None,
+            };
+            Self::is_planned_with(wanted, &there.address)?;
+        }
         match step {
             AddressStep::Create(wanted) => self.create(wanted, observed).await,
             AddressStep::Replace(wanted) => self.replace(wanted, observed).await,

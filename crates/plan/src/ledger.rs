@@ -269,6 +269,16 @@ impl Ledger {
         }
     }
 
+    /// Whether the owner has the address by what was decided here.
+    pub fn is_given_to(&self, ip: IpAddr, owner: &Owner) -> bool {
+        self.holdings.owners(ip).any(|it| it == owner)
+    }
+
+    /// Whether one of these has the address by what was decided here, or had it last.
+    pub fn knows_any(&self, ip: IpAddr, owners: &[Owner]) -> bool {
+        self.holdings.knows_any(ip, owners)
+    }
+
     /// All that [`Ledger::address`] has an answer for.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let own = self.holdings.addresses().filter(|_| !self.follows);

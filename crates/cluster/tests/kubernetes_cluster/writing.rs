@@ -21,7 +21,8 @@ fn address(ip: &str, owners: &[&str]) -> Address {
         plan_version: 1,
         ends: None,
         state: AddressState::Held,
-        version: 0,
+        // Planned with all that is written.
+        version: u64::MAX,
     }
 }
 
@@ -70,9 +71,10 @@ async fn of_two_who_claim_an_address_at_once_one_has_it() {
     claim(&first, &desired("192.0.2.12", &["a", "c"])).await.expect("goes on");
     let steps = second.steps(&theirs, &stale);
     second.apply(&unit, &steps[0], &mut stale).await.expect_err("it knows an older version");
-    let mut observed = first.observe(&unit, &Desired::Absent).await.expect("is observed");
-    let steps = first.steps(&Desired::Absent, &observed);
-    first.apply(&unit, &steps[0], &mut observed).await.expect("is removed");
+    let released = Address { state: AddressState::Releasing, ..address("192.0.2.12", &[]) };
+    for last in [Desired::Address(Arc::new(released)), Desired::Absent] {
+        claim(&first, &last).await.expect("is released, and removed");
+    }
 }
 
 #[tokio::test]

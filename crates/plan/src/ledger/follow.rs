@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use seaway_model::{Address, AddressState, IpRange, load_balancer::Family};
+use seaway_model::{Address, AddressState, IpRange, Owner, load_balancer::Family};
 
 use super::{
     Ledger, Standing, Touched,
@@ -68,6 +68,49 @@ impl Ledger {
             now: self.now,
             reserved: self.reserved,
             ..Ledger::default()
+        }
+    }
+
+    /// Somebody else wrote that these owners have the address, and did not know what was decided here: a leader before this
+    /// one, whose write came late. Hosts serve what is written, so its owners may keep it, and whoever was to have it here
+    /// gets another. `is_written`: whether an address that one of them was given here instead is known to others; then it
+    /// stays.
+    pub fn give_way(&mut self, written: &Address, is_written: impl Fn(IpAddr) -> bool) -> Touched {
+        let mut touched = Touched::default();
+        if !self.settled || self.follows {
+            return touched;
+        }
+        let displaced: Vec<Owner> = self.holdings.owners(written.ip).cloned().collect();
+        for owner in &displaced {
+            self.settle_on(owner, Decision::default(), &mut touched);
+        }
+        self.holdings.free(written.ip);
+        self.holdings.recall(written);
+        for owner in &written.owners {
+            let given = self.owners.get(owner).map_or(&[][..], Standing::ours).to_vec();
+            if given.is_empty() || given.iter().any(|ip| is_written(*ip)) {
+                continue;
+            }
+            self.settle_on(owner, Decision::default(), &mut touched);
+            // They may be on their way, and are released as if they were written.
+            given.iter().for_each(|ip| self.holdings.disown(*ip, owner));
+        }
+        self.settling = true;
+        self.hear_each(&written.owners, &mut touched);
+        self.settling = false;
+        self.holdings.forget_absent(written.ip);
+        self.hear_each(&displaced, &mut touched);
+        self.hear_waiting(None, &mut touched);
+        touched.addresses.insert(written.ip);
+        touched
+    }
+
+    /// The oldest first.
+    fn hear_each(&mut self, owners: &[Owner], touched: &mut Touched) {
+        let standing = owners.iter().filter_map(|owner| self.owners.get(owner));
+        let ages: BTreeSet<Age> = standing.map(|it| it.claim.age()).collect();
+        for age in ages {
+            self.hear(&age.owner, touched);
         }
     }
 

@@ -106,6 +106,18 @@ impl Holdings {
         })
     }
 
+    pub(super) fn owners(&self, ip: IpAddr) -> impl Iterator<Item = &Owner> + '_ {
+        self.held.get(&ip).into_iter().flat_map(|holding| holding.owners.keys())
+    }
+
+    /// Whether one of these has it, or had it last.
+    pub(super) fn knows_any(&self, ip: IpAddr, owners: &[Owner]) -> bool {
+        let knows = |it: &Holding| {
+            owners.iter().any(|owner| it.owners.contains_key(owner) || it.former.contains(owner))
+        };
+        self.held.get(&ip).is_some_and(knows)
+    }
+
     pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.held.keys().copied()
     }
@@ -235,6 +247,15 @@ impl Holdings {
         {
             // An owner that is alone there now, and names a pool, has the address from that one.
             holding.pool = named;
+        }
+    }
+
+    /// The owner has left it, and does not come back to it.
+    pub(super) fn disown(&mut self, ip: IpAddr, owner: &Owner) {
+        if let Some(holding) = self.held.get_mut(&ip)
+            && holding.former.remove(owner)
+        {
+            unlink(&mut self.formerly, owner, ip);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_model::{Desired, Unit, unit::LbKey};
+use seaway_model::{Address, Desired, Unit, unit::LbKey};
 
 use super::World;
 
@@ -32,9 +32,11 @@ impl World {
                 None => Desired::Absent,
             },
             Unit::Presence(_) => Desired::Presence(self.present()),
-            Unit::Address(ip) => {
-                self.ledger.address(*ip).map_or(Desired::Absent, |it| Desired::Address(Arc::new(it)))
-            }
+            // With the version that this was planned with: what was written since is not overwritten unread.
+            Unit::Address(ip) => self.ledger.address(*ip).map_or(Desired::Absent, |it| {
+                let version = self.addresses.get(ip).map_or(0, |it| it.version);
+                Desired::Address(Arc::new(Address { version, ..it }))
+            }),
             Unit::Name(name) if self.unit_owners.contains_key(unit) => Desired::Name(name.clone()),
             Unit::Name(_) => Desired::Absent,
             Unit::Hold(owner) => self.hold(owner),

@@ -181,7 +181,10 @@ impl World {
             }
             return;
         }
-        let touched = self.ledger.follow(address.ip, Some(&*address));
+        let touched = match self.is_of_another_leader(&address, before.as_deref()) {
+            true => self.ledger.give_way(&address, |ip| self.addresses.contains_key(&ip)),
+            false => self.ledger.follow(address.ip, Some(&*address)),
+        };
         self.regrant(touched);
         // Somebody else wrote it since; or it is what we wrote before last, and then the driver knows.
         if self.ledger.address(address.ip).as_ref() != Some(&*address) {
@@ -195,6 +198,20 @@ impl World {
         }
         self.presence_changed();
         self.freed.look_at([address.ip]);
+    }
+
+    /// Whether it is written as somebody's of whom nothing is known here: it was given out by a leader before this one, whose
+    /// write came late. What was known to be written as its owner's here is no other's because somebody edits it.
+    fn is_of_another_leader(&self, address: &Address, before: Option<&Address>) -> bool {
+        let is_ours = |it: &Address| {
+            it.state == AddressState::Held
+                && it.owners.iter().any(|owner| self.ledger.is_given_to(it.ip, owner))
+        };
+        self.roles.allocate
+            && address.state == AddressState::Held
+            && !address.owners.is_empty()
+            && !self.ledger.knows_any(address.ip, &address.owners)
+            && !before.is_some_and(is_ours)
     }
 
     pub(super) fn remove_address(&mut self, ip: IpAddr) {

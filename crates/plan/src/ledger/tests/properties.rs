@@ -15,6 +15,8 @@ enum Event {
     Claim(Box<Claim>),
     Release(usize),
     Released(usize),
+    /// Another leader has given it out, and its write came late.
+    Written(IpAddr, BTreeSet<usize>),
 }
 
 fn any_range() -> impl Strategy<Value = IpRange> {
@@ -86,6 +88,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         10 => any_claim().prop_map(|claim| Event::Claim(Box::new(claim))),
         3 => (0usize..10).prop_map(Event::Release),
         3 => (0usize..24).prop_map(Event::Released),
+        2 => (any_range(), prop::collection::btree_set(0usize..12, 1..3))
+            .prop_map(|(range, names)| Event::Written(range.first(), names)),
     ]
 }
 
@@ -130,6 +134,32 @@ impl Told {
                 ips if ips.is_empty() => Touched::default(),
                 ips => self.ledger.released(ips[n % ips.len()]),
             },
+            Event::Written(ip, names) => {
+                let owners: Vec<Owner> = names.iter().map(|it| owner(&format!("s{it}"))).collect();
+                // What was decided here of these owners is ours, and so is what is a host's own.
+                if self.ledger.knows_any(ip, &owners) || self.ledger.is_of_host(ip) {
+                    return Touched::default();
+                }
+                let address = seaway_model::Address {
+                    ip,
+                    pool: "p0".into(),
+                    sharing: None,
+                    owners: owners.clone(),
+                    plan_version: 1,
+                    ends: None,
+                    state: AddressState::Held,
+                    version: 0,
+                };
+                let given = |ledger: &Ledger| ledger.address(ip).map(|it| it.owners).unwrap_or_default();
+                let displaced = given(&self.ledger);
+                let touched = self.ledger.give_way(&address, |ip| ip.is_ipv6());
+                let now = given(&self.ledger);
+                // Nobody else has it, unless he shares it with one of those.
+                let passes =
+                    now.iter().any(|it| owners.contains(it)) || !displaced.iter().any(|it| now.contains(it));
+                assert!(passes || !self.ledger.settled, "{ip}: {displaced:?} {now:?}");
+                touched
+            }
         }
     }
 
@@ -334,7 +364,7 @@ proptest! {
                 follower.settle();
             }
             let mut heard = Told { ledger: follower, ..Told::default() };
-            if !matches!(event, Event::Released(_)) {
+            if !matches!(event, Event::Released(_) | Event::Written(..)) {
                 heard.tell(event.clone());
             }
             follower = heard.ledger;
