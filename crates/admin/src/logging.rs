@@ -17,7 +17,7 @@ use tracing_subscriber::{
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// `12:34:56.789  INFO health: … member=10.0.0.7:8080`
+    /// `2026-11-22T12:34:56.789Z  INFO health: … member=10.0.0.7:8080`
     #[default]
     Human,
     /// One object a line.
@@ -103,7 +103,7 @@ where
     let lines = match format {
         Format::Human => {
             let lines = lines.fmt_fields(escape::Fields).with_writer(writer);
-            lines.with_ansi(colour).with_timer(human::ShortTime).boxed()
+            lines.with_ansi(colour).with_timer(human::Utc).boxed()
         }
         Format::Json => {
             let lines = lines.with_writer(escape::Json(writer));
@@ -200,7 +200,8 @@ mod tests {
     /// A tenant chooses names; a cloud, an API server and members choose what they answer.
     #[test]
     fn what_comes_from_outside_cannot_forge_a_line() {
-        let evil = "x\n12:00:00.000  INFO seaway: all is well\r\u{1b}[2K\u{85}\u{9b}31m\u{2028}\u{202e}";
+        let evil =
+            "x\n2026-11-22T12:00:00.000Z  INFO seaway: all is well\r\u{1b}[2K\u{85}\u{9b}31m\u{2028}\u{202e}";
         let speak = |_: &LogHandle| {
             tracing::warn!(name = evil, shown = %evil, debug = ?evil, "it says {evil}");
             tracing::warn!(error = &io::Error::other(evil) as &dyn std::error::Error, "failed");
