@@ -72,13 +72,19 @@ pub fn main() -> ExitCode {
         Command::Kubectl(arguments) => kubectl::run(&arguments),
         Command::OpenStack(arguments) => openstack::run(&arguments),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "seaway", &mut std::io::stdout());
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "seaway", &mut text);
+            output::bytes(&text);
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man => clap_mangen::Man::new(Cli::command())
-            .render(&mut std::io::stdout())
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(Into::into),
+        Command::Man => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut text).map(|()| {
+                output::bytes(&text);
+                ExitCode::SUCCESS
+            })
+        }
+        .map_err(Into::into),
     };
     told(done)
 }

@@ -1,10 +1,10 @@
 //! Commands that touch nothing: plan, check, explain, config, help.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, process::Stdio};
 
 use crate::{
     backends::manifest,
-    harness::{Folder, path, run, stderr, stdout},
+    harness::{Folder, path, run, seaway, stderr, stdout},
 };
 
 fn endpoint() -> SocketAddr {
@@ -140,4 +140,15 @@ fn flags_of_the_old_bank_become_a_configuration_that_is_accepted() {
     assert!(checked.status.success(), "{}", stdout(&checked));
     let wrong = run(&["import", "service-loadbalancer", "--tcp-services=mysql"]);
     assert!(!wrong.status.success() && stderr(&wrong).contains("mysql:3306"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    for arguments in [&["completions", "bash"][..], &["completions", "fish"], &["man"], &["crds"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let ended =
+            seaway().args(arguments).stdout(writer).stderr(Stdio::piped()).output().expect("seaway starts");
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{arguments:?}: {}", stderr(&ended));
+    }
 }
