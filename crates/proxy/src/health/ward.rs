@@ -131,8 +131,9 @@ impl Ward {
             Finding::Unable(_) => return,
         };
         if !well {
-            let members = target.patients.iter().filter_map(|id| self.patients.at(*id)).map(|it| &it.member);
-            members.for_each(|it| drop(it.check_failures.fetch_add(1, Relaxed)));
+            for patient in target.patients.iter().filter_map(|id| self.patients.at(*id)) {
+                patient.member.check_failures.fetch_add(1, Relaxed);
+            }
         }
         let turned = target.course.note(well, &target.check);
         let first = well && !target.course.down && !target.seen_well;
