@@ -119,6 +119,11 @@ where
     Ok((Box::new(subscriber), handle))
 }
 
+/// Whether [`start`] would take it.
+pub fn check_level(level: &str) -> Result<(), BadLevel> {
+    filter(level).map(drop)
+}
+
 /// The filter and its text, normalized. Stricter than `EnvFilter`, which takes a misspelt level for the name of a module and then shows nothing.
 fn filter(text: &str) -> Result<(String, EnvFilter), BadLevel> {
     let bad = |part: &str| BadLevel(part.chars().filter(|c| !c.is_control()).take(60).collect());

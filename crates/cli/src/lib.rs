@@ -108,7 +108,14 @@ fn config(arguments: &ConfigArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     match settings::load(Some(file)) {
-        Ok(_) => Ok(ExitCode::SUCCESS),
+        Ok(settings) => {
+            let doubts = settings::doubts::of(&settings);
+            doubts.iter().for_each(|it| output::line(it));
+            if doubts.is_empty() {
+                output::line("no problems");
+            }
+            Ok(if doubts.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         Err(wrong) => {
             output::line(&wrong.to_string());
             Ok(ExitCode::FAILURE)

@@ -86,7 +86,19 @@ fn the_example_configuration_is_accepted_and_a_wrong_one_is_refused_with_its_lin
     let folder = Folder::new();
     let example = stdout(&run(&["config", "--example"]));
     let file = folder.config(&example);
-    assert!(run(&["config", "--check", path(&file)]).status.success());
+    let good = run(&["config", "--check", path(&file)]);
+    assert!(good.status.success() && stdout(&good) == "no problems\n", "{}", stdout(&good));
+    for (text, part) in [
+        (
+            "log: {level: verbose}\n",
+            "seaway.yaml:1:7: log.level: Invalid value: \"verbose\": must be off, error",
+        ),
+        ("frontDoor: {certificates: [{cert: none.pem, key: none.key}]}\n", "none.key: No such file"),
+    ] {
+        let wrong = run(&["config", "--check", path(&folder.config(text))]);
+        assert_eq!(wrong.status.code(), Some(1), "{text}");
+        assert!(stdout(&wrong).contains(part), "{}", stdout(&wrong));
+    }
     let file = folder.config("log:\n  levle: info\n");
     let wrong = run(&["config", "--check", path(&file)]);
     assert_eq!(wrong.status.code(), Some(1));
