@@ -17,7 +17,7 @@ use tracing_subscriber::{
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// `12:34:56.789  INFO health: … member=10.0.0.7:8080`
+    /// `2026-11-22T12:34:56.789Z  INFO health: … member=10.0.0.7:8080`
     #[default]
     Human,
     /// One object a line.
@@ -103,7 +103,7 @@ where
     let lines = match format {
         Format::Human => {
             let lines = lines.fmt_fields(escape::Fields).with_writer(writer);
-            lines.with_ansi(colour).with_timer(human::ShortTime).boxed()
+            lines.with_ansi(colour).with_timer(human::Utc).boxed()
         }
         Format::Json => {
             let lines = lines.with_writer(escape::Json(writer));
@@ -117,6 +117,11 @@ where
         reload: Arc::new(move |filter| _ = handle.reload(filter)),
     };
     Ok((Box::new(subscriber), handle))
+}
+
+/// Whether [`start`] would take it.
+pub fn check_level(level: &str) -> Result<(), BadLevel> {
+    filter(level).map(drop)
 }
 
 /// The filter and its text, normalized. Stricter than `EnvFilter`, which takes a misspelt level for the name of a module and then shows nothing.
@@ -175,12 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn a_human_line_has_a_short_time_and_the_level() {
+    fn a_human_line_has_its_time_and_the_level() {
         let line =
             written(Format::Human, "info", |_| tracing::warn!(member = "10.0.0.7:80", "member is down"));
         assert_eq!(line.lines().count(), 1, "{line}");
-        let (time, rest) = line.split_at(12);
-        assert!(time.as_bytes()[2] == b':' && time.as_bytes()[8] == b'.', "{line}");
+        let (time, rest) = line.split_at(24);
+        assert!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");
         assert!(rest.contains(" WARN ") && rest.contains("member is down member=\"10.0.0.7:80\""), "{line}");
     }
 
@@ -200,7 +205,8 @@ mod tests {
     /// A tenant chooses names; a cloud, an API server and members choose what they answer.
     #[test]
     fn what_comes_from_outside_cannot_forge_a_line() {
-        let evil = "x\n12:00:00.000  INFO seaway: all is well\r\u{1b}[2K\u{85}\u{9b}31m\u{2028}\u{202e}";
+        let evil =
+            "x\n2026-11-22T12:00:00.000Z  INFO seaway: all is well\r\u{1b}[2K\u{85}\u{9b}31m\u{2028}\u{202e}";
         let speak = |_: &LogHandle| {
             tracing::warn!(name = evil, shown = %evil, debug = ?evil, "it says {evil}");
             tracing::warn!(error = &io::Error::other(evil) as &dyn std::error::Error, "failed");

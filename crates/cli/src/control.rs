@@ -227,8 +227,8 @@ pub(crate) fn beside(status_page: &[SocketAddr], config: Config) -> Config {
 /// Looks at the folder, each with all that it found.
 const MOST_EARLY: usize = 64;
 
-/// Certificates age by the day; an hour is soon enough.
-pub(crate) const TELL_TIME: Duration = Duration::from_secs(3600);
+/// A certificate that comes into force, or ends, is noticed within a minute.
+pub(crate) const TELL_TIME: Duration = Duration::from_secs(60);
 
 /// Whether another controller still writes Services is a matter of minutes.
 pub(crate) const TELL_TIME_OFTEN: Duration = Duration::from_secs(30);

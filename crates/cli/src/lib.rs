@@ -72,13 +72,19 @@ pub fn main() -> ExitCode {
         Command::Kubectl(arguments) => kubectl::run(&arguments),
         Command::OpenStack(arguments) => openstack::run(&arguments),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "seaway", &mut std::io::stdout());
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "seaway", &mut text);
+            output::bytes(&text);
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man => clap_mangen::Man::new(Cli::command())
-            .render(&mut std::io::stdout())
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(Into::into),
+        Command::Man => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut text).map(|()| {
+                output::bytes(&text);
+                ExitCode::SUCCESS
+            })
+        }
+        .map_err(Into::into),
     };
     told(done)
 }
@@ -102,7 +108,14 @@ fn config(arguments: &ConfigArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     match settings::load(Some(file)) {
-        Ok(_) => Ok(ExitCode::SUCCESS),
+        Ok(settings) => {
+            let doubts = settings::doubts::of(&settings);
+            doubts.iter().for_each(|it| output::line(it));
+            if doubts.is_empty() {
+                output::line("no problems");
+            }
+            Ok(if doubts.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         Err(wrong) => {
             output::line(&wrong.to_string());
             Ok(ExitCode::FAILURE)

@@ -4,8 +4,13 @@ use std::io::Write;
 
 /// One line to standard output. A reader that went away (`seaway plan | head`) is no error.
 pub(crate) fn line(text: &str) {
+    bytes(format!("{text}\n").as_bytes());
+}
+
+/// The same, of what is whole already.
+pub(crate) fn bytes(text: &[u8]) {
     let mut out = std::io::stdout().lock();
-    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+    if out.write_all(text).and_then(|()| out.flush()).is_err() {
         std::process::exit(0);
     }
 }

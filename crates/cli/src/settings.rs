@@ -7,6 +7,7 @@ mod access_log;
 mod adopt;
 mod balancing;
 mod certificates;
+pub(crate) mod doubts;
 mod exposed;
 mod front_door;
 mod limits;
@@ -20,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use seaway_admin::logging::check_level;
 use seaway_cluster::{Access, Pace, Terms};
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
@@ -295,8 +297,16 @@ fn cloud(field: &Field<'_>, settings: &mut Settings) {
 fn log_section(field: &Field<'_>, settings: &mut Settings) {
     let section = field.object();
     settings.log_json = section.take("format").one_of(&[("human", false), ("json", true)]).unwrap_or(false);
-    if let Some(level) = section.take("level").name() {
-        settings.log_level = level.to_owned();
+    let level = section.take("level");
+    if let Some(text) = level.name() {
+        match check_level(text) {
+            Ok(()) => settings.log_level = text.to_owned(),
+            Err(_) => level.invalid(
+                text,
+                "must be off, error, warn, info, debug or trace, or one for a part of the program, as in \
+                 info,seaway_proxy=debug",
+            ),
+        }
     }
     section.finish();
 }

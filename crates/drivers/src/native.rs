@@ -175,7 +175,9 @@ impl Driver for Native {
             }
             Step::Close(ip, id) => {
                 self.proxy.close(key, *ip, *id);
-                observed.running.sockets.remove(&(*ip, *id));
+                let at = Serving { ip: *ip, protocol: id.l4, port: id.port };
+                let name = observed.running.sockets.remove(&(*ip, *id)).map(|it| it.name.clone());
+                info!(listener = %name.unwrap_or_default(), %at, "no longer serving");
             }
         }
         Ok(())

@@ -139,7 +139,7 @@ fn member_view(it: &MemberStatistics, pool: &Pool, rests: bool) -> MemberView {
         bytes: bytes(&it.traffic),
         connect_errors: it.connect_errors,
         retries: it.retries,
-        check: check_view(pool.health.as_ref(), it.story.times_down.into()),
+        check: check_view(pool.health.as_ref(), it),
         last_change: it.story.changed.map(since_1970),
         last_error: it.story.reason.to_string(),
         // What goes to a member of HTTP is a request each time.
@@ -160,8 +160,9 @@ fn since_1970(at: SystemTime) -> Time {
     Time(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
 }
 
-fn check_view(check: Option<&HealthCheck>, times_down: u64) -> CheckView {
-    let Some(check) = check else { return CheckView { times_down, ..CheckView::default() } };
+fn check_view(check: Option<&HealthCheck>, of: &MemberStatistics) -> CheckView {
+    let (failures, times_down) = (of.check_failures, of.story.times_down.into());
+    let Some(check) = check else { return CheckView { failures, times_down, ..CheckView::default() } };
     let kind = match &check.kind {
         CheckKind::Tcp => "TCP".to_owned(),
         CheckKind::Udp { .. } => "UDP".to_owned(),
@@ -172,7 +173,7 @@ fn check_view(check: Option<&HealthCheck>, times_down: u64) -> CheckView {
     let when = if check.while_used { ", while it is used" } else { "" };
     CheckView {
         description: format!("{kind} every {:?}{when}", check.interval),
-        failures: 0,
+        failures,
         times_down,
         rise: check.rise,
         fall: check.fall,

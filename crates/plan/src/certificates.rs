@@ -33,6 +33,9 @@ use self::x509::Seen;
 /// So long before the end it is told: a robot renews at a third of ninety days.
 const SOON: u64 = 30 * 24 * 3600 * 1000;
 
+/// A new certificate begins by its authority's clock, and the time known here may be a minute old: so much early is no Problem.
+const CLOCKS_DIFFER: u64 = 2 * 60 * 1000;
+
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
     known: BTreeMap<ObjectRef, Known>,
@@ -391,7 +394,7 @@ impl Known {
     fn age_at(&self, now: Option<Time>) -> Age {
         match (now, self.seen()) {
             (Some(now), Some(seen)) if seen.until <= now => Age::Over,
-            (Some(now), Some(seen)) if seen.from > now => Age::Early,
+            (Some(now), Some(seen)) if seen.from.0 > now.0.saturating_add(CLOCKS_DIFFER) => Age::Early,
             (Some(now), Some(seen)) if seen.until.0 <= now.0.saturating_add(SOON) => Age::Soon,
             _ => Age::Fine,
         }

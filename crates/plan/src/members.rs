@@ -25,6 +25,9 @@ use crate::{
 /// On an EndpointSlice: what each of its endpoints counts for.
 pub(crate) const WEIGHT: &str = "seaway.dev/weight";
 
+/// As for a weight of the Gateway API.
+const HEAVIEST: u32 = 1_000_000;
+
 /// The members of a pool, and what was noticed on the way.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Members {
@@ -36,6 +39,8 @@ pub(crate) struct Members {
     pub(crate) slices: usize,
     /// Slices that have no such port, with the ports they do have.
     pub(crate) portless: Vec<(Name, Vec<EndpointPort>)>,
+    /// Slices with a weight that is none, and what it says.
+    pub(crate) bad_weights: Vec<(Name, Name)>,
     pub(crate) not_ready: usize,
     /// Left out since they are not on this host (`externalTrafficPolicy: Local`).
     pub(crate) elsewhere: usize,
@@ -93,7 +98,7 @@ pub(crate) fn members(
             found.members.portless.push((slice.object.name.clone(), slice.ports.clone()));
             continue;
         };
-        let weight = slice.annotations.get(WEIGHT).and_then(|text| text.parse().ok()).unwrap_or(1);
+        let weight = found.weight_of(slice);
         for endpoint in &slice.endpoints {
             let state =
                 match (endpoint.ready || service.publish_not_ready, endpoint.serving && endpoint.terminating)
@@ -194,6 +199,14 @@ fn port_of(slice: &Endpoints, port: &ServicePort) -> Option<u16> {
     }
 }
 
+/// A number from 0 to [`HEAVIEST`]; of one above it, that.
+fn weight(text: &str) -> Result<u32, u32> {
+    match text.parse::<u64>() {
+        Ok(number) => u32::try_from(number).ok().filter(|it| *it <= HEAVIEST).ok_or(HEAVIEST),
+        Err(_) => Err(1),
+    }
+}
+
 #[derive(Default)]
 struct Found {
     by_address: BTreeMap<SocketAddr, Member>,
@@ -201,6 +214,15 @@ struct Found {
 }
 
 impl Found {
+    /// What each endpoint of the slice counts for.
+    fn weight_of(&mut self, slice: &Endpoints) -> u32 {
+        let Some(text) = slice.annotations.get(WEIGHT) else { return 1 };
+        weight(text).unwrap_or_else(|instead| {
+            self.members.bad_weights.push((slice.object.name.clone(), text.as_str().into()));
+            instead
+        })
+    }
+
     fn name(&mut self, index: &Index, name: &Name, port: u16, weight: u32, state: MemberState) {
         if !index.own.rules().names {
             self.members.barred_names.insert(name.clone());

@@ -379,6 +379,16 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
                 .fix("Check the name, and that this host's resolver answers for it."),
         );
     }
+    for (slice, text) in &found.bad_weights {
+        let message = format!(
+            "EndpointSlice {slice}: seaway.dev/weight {:?} is no whole number from 0 to 1000000",
+            text.as_str()
+        );
+        problems.push(problem(Reason::BadAnnotation, message).fix(
+            "Write such a number, in quotes: 0 gets nothing new. Until then its endpoints have weight 1, or 1000000 where it \
+             says more.",
+        ));
+    }
     problems.extend(own_listeners::problem(demand, wanted, &found.refused));
     problems.extend(barred::problem(demand, wanted, &found.barred));
     problems.extend(barred::names_problem(demand, wanted, &found.barred_names));

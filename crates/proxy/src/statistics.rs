@@ -103,6 +103,7 @@ pub struct MemberStatistics {
     pub warmth: u32,
     pub traffic: Traffic,
     pub connect_errors: u64,
+    pub check_failures: u64,
     pub retries: u64,
     pub resets: u64,
     /// Of HTTP, by hundreds of their status.
@@ -206,6 +207,7 @@ fn of_member(
             bytes_out: member.bytes_out.load(Relaxed),
         },
         connect_errors: member.connect_errors.load(Relaxed),
+        check_failures: member.check_failures.load(Relaxed),
         retries: member.retries.load(Relaxed),
         resets: member.resets.load(Relaxed),
         answers: member.answers.told(),

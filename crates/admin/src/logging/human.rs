@@ -1,26 +1,21 @@
-//! A time short enough to read a log by: the day is known to whoever watches, and to journald.
+//! The time of a line for people.
 
-use std::{
-    fmt,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::fmt;
 
+use jiff::Timestamp;
 use tracing_subscriber::fmt::{format::Writer, time::FormatTime};
 
-/// `12:34:56.789`, in UTC.
-pub(super) struct ShortTime;
+/// `2026-11-22T12:34:56.789Z`.
+pub(super) struct Utc;
 
-impl FormatTime for ShortTime {
+impl FormatTime for Utc {
     fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        writer.write_str(&time_of_day(since))
+        writer.write_str(&text(Timestamp::now()))
     }
 }
 
-fn time_of_day(since: Duration) -> String {
-    let seconds = since.as_secs() % 86_400;
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02}.{:03}", seconds % 60, since.subsec_millis())
+fn text(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
 #[cfg(test)]
@@ -28,7 +23,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_millisecond_of_a_day() {
-        assert_eq!(time_of_day(Duration::from_millis(86_400_000 * 3 - 1)), "23:59:59.999");
+    fn a_line_has_its_day_and_three_digits_of_its_second() {
+        let text = |at: &str| text(at.parse().expect("a time"));
+        assert_eq!(text("2026-12-31T23:59:59.999999Z"), "2026-12-31T23:59:59.999Z");
+        assert_eq!(text("2027-01-01T00:00:00Z"), "2027-01-01T00:00:00.000Z");
     }
 }

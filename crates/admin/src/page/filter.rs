@@ -30,6 +30,8 @@ pub(crate) struct Sums {
     pub(crate) members: usize,
     pub(crate) usable: usize,
     pub(crate) failed_listeners: usize,
+    /// Services that nobody answers for.
+    pub(crate) unanswered: usize,
     pub(crate) open: u64,
     pub(crate) refused: u64,
     pub(crate) errors: u64,
@@ -75,6 +77,7 @@ impl Sums {
     fn of(view: &View) -> Sums {
         let mut sums = Sums { services: view.services.len(), ..Sums::default() };
         for service in &view.services {
+            sums.unanswered += usize::from(service.pools.iter().any(is_dead));
             for listener in &service.listeners {
                 sums.failed_listeners += usize::from(!listener.serving);
                 sums.open += listener.sessions.current;
@@ -104,14 +107,18 @@ pub(super) enum Worry {
     Much,
 }
 
+/// Whoever comes to it is refused.
+fn is_dead(pool: &PoolView) -> bool {
+    pool.usable() == 0 && !pool.panic
+}
+
 pub(super) fn worry(service: &ServiceView) -> Worry {
-    let dead = |pool: &PoolView| pool.usable() == 0 && !pool.panic;
     let hurt = |pool: &PoolView| {
         pool.panic || pool.members.iter().any(|m| matches!(m.state, MemberState::Down | MemberState::Ejected))
     };
     if service.listeners.is_empty()
         || service.listeners.iter().any(|listener| !listener.serving)
-        || service.pools.iter().any(dead)
+        || service.pools.iter().any(is_dead)
     {
         Worry::Much
     } else if service.pools.iter().any(hurt) {

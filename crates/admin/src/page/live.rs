@@ -58,16 +58,15 @@ fn standing(page: &mut String, view: &View, sums: &Sums) -> fmt::Result {
     let (class, sentence) = match (&view.readiness, view.readiness.why_not()) {
         (Readiness::Stopping, _) => ("warn", "Stopping: open connections are draining".to_owned()),
         (_, Some(why)) => ("warn", format!("Not ready: {}", text(why))),
-        _ if sums.failed_listeners > 0 => {
+        _ if sums.failed_listeners > 0 || sums.unanswered > 0 => {
             let failed = plural(sums.failed_listeners, "listener", "listeners");
-            (
-                "bad",
-                [Some(format!("{failed} not served")), out]
-                    .into_iter()
-                    .flatten()
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            )
+            let unanswered = plural(sums.unanswered, "Service", "Services");
+            let parts = [
+                (sums.failed_listeners > 0).then(|| format!("{failed} not served")),
+                (sums.unanswered > 0).then(|| format!("{unanswered} without a usable member")),
+                out,
+            ];
+            ("bad", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
         }
         _ if let Some(out) = out => ("warn", format!("Serving, with {out}")),
         _ if !view.problems.is_empty() => {

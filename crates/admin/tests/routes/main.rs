@@ -5,6 +5,7 @@
 mod client;
 mod fuzz_seeds;
 mod guarded;
+mod page;
 mod paths;
 mod probes;
 #[path = "../sample/view.rs"]

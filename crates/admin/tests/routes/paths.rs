@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Serves what the closure tells while the test asks.
-fn serving(source: impl Fn() -> View + Send + Sync + 'static, test: impl FnOnce(SocketAddr)) {
+pub(crate) fn serving(source: impl Fn() -> View + Send + Sync + 'static, test: impl FnOnce(SocketAddr)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let admin = runtime.block_on(async { serve(source) });
     test(admin.addresses()[0]);
@@ -33,7 +33,7 @@ fn serve(source: impl Fn() -> View + Send + Sync + 'static) -> Admin {
         .serve(seaway_admin::at_once(move || Arc::new(source())), LogHandle::detached())
 }
 
-fn sample(test: impl FnOnce(SocketAddr)) {
+pub(crate) fn sample(test: impl FnOnce(SocketAddr)) {
     serving(|| view::at(1000), test);
 }
 
@@ -320,57 +320,6 @@ fn every_answer_carries_the_security_headers() {
             assert!(policy.starts_with("default-src 'none'"), "{path}: {policy}");
             assert!(!policy.contains("unsafe"), "{path}: {policy}");
         }
-    });
-}
-
-#[test]
-fn the_page_is_whole_without_a_script_and_escapes_every_name() {
-    sample(|at| {
-        let page = ask(at, "/").body;
-        assert!(!page.contains("<img"), "a name became markup");
-        assert!(page.contains("&lt;img src=x onerror=&quot;"));
-        for told in
-            ["203.0.113.7", "10.42.0.17:<wbr>8443", "connection refused", "PortInUse", "kind: EndpointSlice"]
-        {
-            assert!(page.contains(told), "{told} is missing");
-        }
-        for http in
-            ["data-label=\"Requests\">9\u{2009}000<", r#"data-label="5xx"><span class="bad">3</span>"#]
-        {
-            assert!(page.contains(http), "{http} is missing");
-        }
-        // Of one that is not even served, that is what is said.
-        let unannounced =
-            r#" <small class="warn" title="set &lt;announce: static&gt;">served, not announced</small>"#;
-        assert_eq!(page.matches(unannounced).count(), 1);
-        assert_eq!(page.matches("served, not announced").count(), 1);
-        assert!(page.contains(r#"<noscript><meta http-equiv="refresh""#));
-        let sought = ask(at, "/?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").body;
-        assert!(!sought.contains("<script>alert") && sought.contains("No service matches"), "{sought}");
-        for outside in ["http://", "https://", "@import", "url("] {
-            let without_icon = page.replace("http://www.w3.org/2000/svg", "");
-            assert!(!without_icon.contains(outside), "the page refers to {outside}");
-        }
-    });
-}
-
-#[test]
-fn five_thousand_services_are_shown_a_hundred_at_a_time() {
-    let many = || {
-        let services = (0..5000).map(|n| seaway_admin::view::ServiceView {
-            owner: format!("Service default/s{n}"),
-            namespace: "default".into(),
-            name: format!("s{n}"),
-            ..Default::default()
-        });
-        View { services: services.collect(), ..View::default() }
-    };
-    serving(many, |at| {
-        let page = ask(at, "/").body;
-        assert_eq!(page.matches("<article").count(), 100);
-        assert!(page.contains("4\u{2009}900 more"));
-        let found = ask(at, "/?q=s4711").body;
-        assert!(found.contains("Service default/s4711") && found.matches("<article").count() == 1);
     });
 }
 

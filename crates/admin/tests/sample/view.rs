@@ -154,7 +154,7 @@ fn legacy() -> ServiceView {
     }
 }
 
-fn listener(address: &str, port: u16, protocol: L4, name: &str, total: u64) -> ListenerView {
+pub(crate) fn listener(address: &str, port: u16, protocol: L4, name: &str, total: u64) -> ListenerView {
     ListenerView {
         address: ip(address),
         port,
@@ -175,7 +175,7 @@ fn listener(address: &str, port: u16, protocol: L4, name: &str, total: u64) -> L
     }
 }
 
-fn member(address: &str, name: &str, state: MemberState, total: u64) -> MemberView {
+pub(crate) fn member(address: &str, name: &str, state: MemberState, total: u64) -> MemberView {
     MemberView {
         address: address.into(),
         name: name.into(),

@@ -27,6 +27,11 @@ pub(super) fn read(field: &Field<'_>, beside: &Path, defaults: &mut Defaults) {
         ("random-two", Balance::RandomTwo),
         ("source-hash", Balance::SourceHash),
         ("first", Balance::First),
+        // As annotations have them, too.
+        ("roundrobin", Balance::RoundRobin),
+        ("leastconn", Balance::LeastConnections),
+        ("random", Balance::RandomTwo),
+        ("source", Balance::SourceHash),
     ]);
     if let Some(balance) = balance {
         defaults.balance = balance;
@@ -164,6 +169,28 @@ fn limits(field: &Field<'_>, defaults: &mut Defaults) {
 #[cfg(test)]
 mod tests {
     use super::super::parse;
+
+    #[test]
+    fn words_and_durations_are_those_of_annotations() {
+        let read = |text: &str| {
+            let settings = crate::settings::parse(text, Path::new("")).map_err(|it| format!("{it:?}"));
+            settings.expect(text).config.defaults
+        };
+        for (word, balance) in [
+            ("leastconn", Balance::LeastConnections),
+            ("roundrobin", Balance::RoundRobin),
+            ("source", Balance::SourceHash),
+            ("random", Balance::RandomTwo),
+        ] {
+            assert_eq!(read(&format!("defaults: {{balance: {word}}}")).balance, balance);
+        }
+        let five = Some(std::time::Duration::from_secs(5));
+        for text in ["5", "'5'", "5s", "5000ms"] {
+            assert_eq!(read(&format!("defaults: {{slowStart: {text}}}")).slow_start, five, "{text}");
+        }
+        let wrong = crate::settings::parse("defaults: {slowStart: -5}", Path::new(""));
+        assert!(wrong.is_err_and(|it| it[0].message.contains("must be a duration")));
+    }
 
     #[test]
     fn the_key_of_cookies_is_in_a_file_and_long_enough() {

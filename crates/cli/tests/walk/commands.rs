@@ -1,10 +1,10 @@
 //! Commands that touch nothing: plan, check, explain, config, help.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, process::Stdio};
 
 use crate::{
     backends::manifest,
-    harness::{Folder, path, run, stderr, stdout},
+    harness::{Folder, path, run, seaway, stderr, stdout},
 };
 
 fn endpoint() -> SocketAddr {
@@ -86,7 +86,19 @@ fn the_example_configuration_is_accepted_and_a_wrong_one_is_refused_with_its_lin
     let folder = Folder::new();
     let example = stdout(&run(&["config", "--example"]));
     let file = folder.config(&example);
-    assert!(run(&["config", "--check", path(&file)]).status.success());
+    let good = run(&["config", "--check", path(&file)]);
+    assert!(good.status.success() && stdout(&good) == "no problems\n", "{}", stdout(&good));
+    for (text, part) in [
+        (
+            "log: {level: verbose}\n",
+            "seaway.yaml:1:7: log.level: Invalid value: \"verbose\": must be off, error",
+        ),
+        ("frontDoor: {certificates: [{cert: none.pem, key: none.key}]}\n", "none.key: No such file"),
+    ] {
+        let wrong = run(&["config", "--check", path(&folder.config(text))]);
+        assert_eq!(wrong.status.code(), Some(1), "{text}");
+        assert!(stdout(&wrong).contains(part), "{}", stdout(&wrong));
+    }
     let file = folder.config("log:\n  levle: info\n");
     let wrong = run(&["config", "--check", path(&file)]);
     assert_eq!(wrong.status.code(), Some(1));
@@ -140,4 +152,15 @@ fn flags_of_the_old_bank_become_a_configuration_that_is_accepted() {
     assert!(checked.status.success(), "{}", stdout(&checked));
     let wrong = run(&["import", "service-loadbalancer", "--tcp-services=mysql"]);
     assert!(!wrong.status.success() && stderr(&wrong).contains("mysql:3306"), "{}", stderr(&wrong));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    for arguments in [&["completions", "bash"][..], &["completions", "fish"], &["man"], &["crds"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let ended =
+            seaway().args(arguments).stdout(writer).stderr(Stdio::piped()).output().expect("seaway starts");
+        assert!(ended.status.success() && ended.stderr.is_empty(), "{arguments:?}: {}", stderr(&ended));
+    }
 }

@@ -68,6 +68,20 @@ fn the_same_object_in_two_files_names_both_and_serves_the_first() {
 }
 
 #[test]
+fn the_log_says_where_serving_begins_and_ends() {
+    let backend = Backend::start("a");
+    let seaway = Setup::new().write("shop.yaml", &manifest("shop", 8080, &[], &[backend.at])).start();
+    let says = |what: &str, port: u16| {
+        let (log, at) = (seaway.log(), format!("at={}", seaway.at(port)));
+        log.lines().any(|it| it.contains(&format!(": {what} ")) && it.contains(&at))
+    };
+    until("it begins", || says("serving", 8080));
+    seaway.folder.write("shop.yaml", &manifest("shop", 8081, &[], &[backend.at]));
+    until("one ends and the other begins", || says("no longer serving", 8080) && says("serving", 8081));
+    assert!(!says("no longer serving", 8081));
+}
+
+#[test]
 fn a_mounted_config_map_is_followed_through_its_link_swap() {
     let (old, new) = (Backend::start("old"), Backend::start("new"));
     let setup = Setup::new();

@@ -43,8 +43,10 @@ fn an_http_check_heeds_path_host_and_status() {
         web.answer(wrong);
         is(&seaway, backend.at, "down");
         assert!(Talk::open(seaway.at(8080)).is_err(), "nobody is usable");
-        let told = seaway.member(backend.at)["lastError"].to_string();
+        let member = seaway.member(backend.at);
+        let told = member["lastError"].to_string();
         assert!(told.contains(&wrong.to_string()), "{told}");
+        assert!(member["check"]["failures"].as_u64() >= Some(2), "it is down after two: {member}");
         web.answer(200);
         is(&seaway, backend.at, "up");
         assert!(Talk::open(seaway.at(8080)).is_ok());

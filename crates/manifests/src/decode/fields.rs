@@ -123,10 +123,12 @@ impl<'a> Field<'a> {
         size
     }
 
+    /// As in annotations: a number is seconds.
     pub fn duration(&self) -> Option<Duration> {
         let node = self.node()?;
         let duration = match &node.value {
             Value::Text(text) => duration(text).ok(),
+            Value::Int(seconds) => duration(&seconds.to_string()).ok(),
             _ => None,
         };
         if duration.is_none() {

@@ -169,6 +169,36 @@ fn endpoints_are_joined_by_port_name_then_by_target_port() {
     }
 }
 
+#[test]
+fn a_weight_that_is_none_is_a_problem_and_not_just_another_weight() {
+    let table = [
+        ("5", 5, false),
+        ("0", 0, false),
+        ("1000000", 1_000_000, false),
+        ("-1", 1, true),
+        ("abc", 1, true),
+        ("0.5", 1, true),
+        ("90%", 1, true),
+        ("", 1, true),
+        ("1000001", 1_000_000, true),
+        ("99999999999", 1_000_000, true),
+    ];
+    for (text, weight, is_problem) in table {
+        let mut weighed = slice("shop", ("", 80), vec![endpoint("10.0.0.1")]);
+        weighed.annotations.insert("seaway.dev/weight".into(), text.into());
+        let world = world(vec![put(&shop()), put_slice(&weighed), host(&["192.0.2.5"], &[])]);
+        let pools = &load_balancer(&world, &owner(&shop())).pools;
+        let weights: Vec<u32> = pools.values().flat_map(|it| &it.members).map(|it| it.weight).collect();
+        assert_eq!(weights, [weight], "{text:?}");
+        let problems = world.problems();
+        let told = problems.iter().find(|it| it.reason == Reason::BadAnnotation).map(|it| it.message.clone());
+        assert_eq!(told.is_some(), is_problem, "{text:?}: {problems:?}");
+        assert!(
+            told.is_none_or(|it| it.contains("EndpointSlice shop-1") && it.contains(&format!("{text:?}")))
+        );
+    }
+}
+
 /// As a cluster writes them where the selector finds no pod.
 #[test]
 fn slices_without_endpoints_and_ports_are_nobody_and_no_wrong_port() {

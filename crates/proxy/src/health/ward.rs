@@ -8,7 +8,7 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     net::SocketAddr,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use seaway_model::{LbKey, PoolId};
@@ -130,6 +130,11 @@ impl Ward {
             Finding::Ill(reason) => (false, reason.as_str()),
             Finding::Unable(_) => return,
         };
+        if !well {
+            for patient in target.patients.iter().filter_map(|id| self.patients.at(*id)) {
+                patient.member.check_failures.fetch_add(1, Relaxed);
+            }
+        }
         let turned = target.course.note(well, &target.check);
         let first = well && !target.course.down && !target.seen_well;
         target.seen_well |= first;

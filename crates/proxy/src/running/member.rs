@@ -33,6 +33,8 @@ pub(crate) struct RunningMember {
     pub(crate) retries: AtomicU64,
     /// Resets of the member in the middle of a connection.
     pub(crate) resets: AtomicU64,
+    /// Checks that it did not pass.
+    pub(crate) check_failures: AtomicU64,
     pub(crate) answers: Answers,
     health: AtomicU8,
     failures: AtomicU32,
@@ -80,6 +82,7 @@ impl RunningMember {
             connect_errors: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             resets: AtomicU64::new(0),
+            check_failures: AtomicU64::new(0),
             answers: Answers::default(),
             health: AtomicU8::new(0),
             failures: AtomicU32::new(0),

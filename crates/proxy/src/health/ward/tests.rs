@@ -142,6 +142,22 @@ fn what_we_lack_says_nothing_about_a_member() {
 }
 
 #[test]
+fn each_check_that_a_member_did_not_pass_is_counted_in_all_its_pools() {
+    let mut clinic = Clinic::new();
+    let slot = clinic.admit(named("one", &[A, B]))[0];
+    clinic.admit(named("two", &[A]));
+    let findings = [ill(), Finding::Well, Finding::Unable("too many open files".into()), ill(), ill()];
+    for (finding, now) in findings.iter().zip(5..) {
+        clinic.ward.note(slot, finding, now);
+    }
+    let failures = |pool: &str, at: &str| {
+        let live = clinic.pools[&PoolId(pool.into())].live();
+        live.members[live.compiled.position(at.parse().unwrap()).unwrap()].check_failures.load(Relaxed)
+    };
+    assert_eq!((failures("one", A), failures("two", A), failures("one", B)), (3, 3, 0));
+}
+
+#[test]
 fn each_change_says_from_what_to_what_and_why() {
     let mut clinic = Clinic::new();
     let slot = clinic.admit(named("one", &[A]))[0];

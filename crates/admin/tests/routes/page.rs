@@ -1,0 +1,116 @@
+//! The status page: what it shows, and what it says first.
+
+use seaway_admin::{
+    View,
+    view::{ListenerView, MemberState, PoolView, Readiness, ServiceView},
+};
+use seaway_model::{L4, Problem, Reason, load_balancer::Balance, name::Kind, name::ObjectRef};
+
+use crate::{
+    client::ask,
+    paths::{sample, serving},
+    view,
+};
+
+#[test]
+fn the_page_is_whole_without_a_script_and_escapes_every_name() {
+    sample(|at| {
+        let page = ask(at, "/").body;
+        assert!(!page.contains("<img"), "a name became markup");
+        assert!(page.contains("&lt;img src=x onerror=&quot;"));
+        for told in
+            ["203.0.113.7", "10.42.0.17:<wbr>8443", "connection refused", "PortInUse", "kind: EndpointSlice"]
+        {
+            assert!(page.contains(told), "{told} is missing");
+        }
+        for http in
+            ["data-label=\"Requests\">9\u{2009}000<", r#"data-label="5xx"><span class="bad">3</span>"#]
+        {
+            assert!(page.contains(http), "{http} is missing");
+        }
+        // Of one that is not even served, that is what is said.
+        let unannounced =
+            r#" <small class="warn" title="set &lt;announce: static&gt;">served, not announced</small>"#;
+        assert_eq!(page.matches(unannounced).count(), 1);
+        assert_eq!(page.matches("served, not announced").count(), 1);
+        assert!(page.contains(r#"<noscript><meta http-equiv="refresh""#));
+        let sought = ask(at, "/?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E").body;
+        assert!(!sought.contains("<script>alert") && sought.contains("No service matches"), "{sought}");
+        for outside in ["http://", "https://", "@import", "url("] {
+            let without_icon = page.replace("http://www.w3.org/2000/svg", "");
+            assert!(!without_icon.contains(outside), "the page refers to {outside}");
+        }
+    });
+}
+
+#[test]
+fn five_thousand_services_are_shown_a_hundred_at_a_time() {
+    let many = || {
+        let services = (0..5000).map(|n| seaway_admin::view::ServiceView {
+            owner: format!("Service default/s{n}"),
+            namespace: "default".into(),
+            name: format!("s{n}"),
+            ..Default::default()
+        });
+        View { services: services.collect(), ..View::default() }
+    };
+    serving(many, |at| {
+        let page = ask(at, "/").body;
+        assert_eq!(page.matches("<article").count(), 100);
+        assert!(page.contains("4\u{2009}900 more"));
+        let found = ask(at, "/?q=s4711").body;
+        assert!(found.contains("Service default/s4711") && found.matches("<article").count() == 1);
+    });
+}
+
+/// A Service with a listener and these members.
+fn service(serving: bool, members: &[MemberState]) -> ServiceView {
+    let members = members.iter().map(|state| view::member("192.0.2.1:80", "", *state, 1)).collect();
+    let id = "80/TCP".into();
+    ServiceView {
+        listeners: vec![ListenerView { serving, ..view::listener("203.0.113.7", 80, L4::Tcp, "", 1) }],
+        pools: vec![PoolView { id, protocol: L4::Tcp, balance: Balance::RoundRobin, panic: false, members }],
+        ..ServiceView::default()
+    }
+}
+
+#[test]
+fn the_first_sentence_says_whether_to_worry() {
+    use MemberState::{Down, Up};
+    let problem = Problem::new(ObjectRef::new(Kind::Service, "default", "shop"), Reason::Invalid, "a typo");
+    let well = service(true, &[Up, Up]);
+    let empty = service(true, &[]);
+    let table: [(&str, &str, Vec<ServiceView>, Vec<Problem>); 7] = [
+        ("good", "Ready, with nothing to serve yet", vec![], vec![]),
+        ("good", "Everything is served", vec![well.clone()], vec![]),
+        ("warn", "Serving, with 1 problem to mend", vec![well.clone()], vec![problem]),
+        ("warn", "Serving, with 1 of 4 members out", vec![well.clone(), service(true, &[Up, Down])], vec![]),
+        (
+            "bad",
+            "1 Service without a usable member, 2 of 4 members out",
+            vec![well.clone(), service(true, &[Down, Down])],
+            vec![],
+        ),
+        ("bad", "2 Services without a usable member", vec![empty.clone(), empty, well.clone()], vec![]),
+        (
+            "bad",
+            "1 listener not served, 1 Service without a usable member, 1 of 3 members out",
+            vec![service(false, &[Up, Up]), service(true, &[Down])],
+            vec![],
+        ),
+    ];
+    for (class, sentence, services, problems) in table {
+        let process = move || View {
+            readiness: Readiness::Ready,
+            services: services.clone(),
+            problems: problems.clone(),
+            ..View::default()
+        };
+        serving(process, |at| {
+            let page = ask(at, "/").body;
+            let wanted = format!(r#"<p class="standing {class}" role="status">{sentence}</p>"#);
+            let found = page.lines().find(|it| it.contains("standing "));
+            assert!(page.contains(&wanted), "{wanted}: {found:?}");
+        });
+    }
+}

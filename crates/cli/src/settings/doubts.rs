@@ -1,0 +1,62 @@
+//! What is well written in `seaway.yaml`, and will not work on this machine as it is now.
+
+use std::fs::File;
+
+use seaway_model::config::Opens;
+
+use super::Settings;
+
+/// One line for each.
+pub(crate) fn of(settings: &Settings) -> Vec<String> {
+    let parts = settings.pems.iter().flat_map(|pem| &pem.parts);
+    let unreadable = parts.filter_map(|(_, path)| {
+        let error = File::open(path).err()?;
+        Some(format!(
+            "{}: {error}. Until it can be read, nothing that needs this certificate is served.",
+            path.display()
+        ))
+    });
+    unreadable.chain(port_of_status_page(settings)).collect()
+}
+
+/// The front door listens on this host's addresses; where these are loopback, the status page is in its way.
+fn port_of_status_page(settings: &Settings) -> Option<String> {
+    let door = &settings.config.front_door;
+    let ports = [door.port, door.tls.port];
+    let addresses = if door.addresses.is_empty() { &settings.addresses } else { &door.addresses };
+    let admin = settings.admin.as_deref().unwrap_or_default();
+    let is_taken = |at: &&std::net::SocketAddr| {
+        ports.contains(&at.port()) && (at.ip().is_unspecified() || addresses.contains(&at.ip()))
+    };
+    let at = admin.iter().find(is_taken).filter(|_| door.opens != Opens::Never)?;
+    Some(format!("admin.listen: {at} is where the front door listens. Give one of the two another port."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::settings::parse;
+
+    fn doubts(text: &str) -> Vec<String> {
+        of(&parse(text, Path::new("/nowhere")).expect("is well written"))
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_and_a_port_that_two_want_are_found() {
+        assert_eq!(doubts(""), [""; 0]);
+        let missing = doubts("frontDoor: {certificates: [{cert: a.pem, key: a.key}]}");
+        assert_eq!(missing.len(), 2, "{missing:?}");
+        assert!(missing[0].starts_with("/nowhere/a.pem: No such file or directory"), "{missing:?}");
+        let table = [
+            ("frontDoor: {port: 1936}\nadmin: {listen: ['0.0.0.0:1936']}", 1),
+            ("frontDoor: {port: 1936, addresses: [127.0.0.1]}\nadmin: {listen: ['127.0.0.1:1936']}", 1),
+            ("frontDoor: {port: 1936, addresses: [192.0.2.1]}\nadmin: {listen: ['127.0.0.1:1936']}", 0),
+            ("frontDoor: {port: 8080}\nadmin: {listen: ['0.0.0.0:1936']}", 0),
+        ];
+        for (text, count) in table {
+            assert_eq!(doubts(text).len(), count, "{text}: {:?}", doubts(text));
+        }
+    }
+}
