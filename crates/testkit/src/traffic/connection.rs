@@ -1,6 +1,11 @@
 //! One connection by which a client asks.
 
-use std::{future::poll_fn, io};
+use std::{
+    future::poll_fn,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::atomic::{AtomicU16, Ordering},
+};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use h2::{RecvStream, SendStream, client::SendRequest};
@@ -51,7 +56,7 @@ impl Connection {
 
     pub(super) async fn open(target: &Target) -> io::Result<Connection> {
         if let Kind::Udp = target.kind {
-            let socket = UdpSocket::bind(if target.at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).await?;
+            let socket = udp_socket(target.at.is_ipv4()).await?;
             socket.connect(target.at).await?;
             return Ok(Connection::Udp(socket));
         }
@@ -155,6 +160,20 @@ impl Connection {
         match self {
             Connection::Http2(requests) => requests.clone().ready().await.is_ok(),
             _ => true,
+        }
+    }
+}
+
+/// At a port that was not used for long: whoever uses that of another again goes on with what a load balancer remembers of it.
+async fn udp_socket(is_v4: bool) -> io::Result<UdpSocket> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let ip = if is_v4 { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    loop {
+        // Below those that the kernel gives out.
+        let port = 10_000 + NEXT.fetch_add(1, Ordering::Relaxed) % 20_000;
+        match UdpSocket::bind((ip, port)).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            other => return other,
         }
     }
 }
