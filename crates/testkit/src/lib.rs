@@ -7,6 +7,7 @@
 //!   conformance  applying steps yields what is desired; asking again yields none   (feature `conformance`)
 //!   cloud        an OpenStack to talk to, with a clock that tests drive and faults that they script   (feature `cloud`)
 //!   topology     namespaces, cables, who answers in them, and the OpenStack of `rig/openstack`      (feature `topology`)
+//!   traffic      clients that ask at fixed times by all protocols, members that say who they are    (feature `traffic`)
 //!   kubernetes   a Kubernetes of `rig/kubernetes`, with a client for it                             (feature `kubernetes`)
 //!   gate         a way to it, or to a real OpenStack, on which that happens                         (feature `kubernetes`)
 //!   faults       what a test may have happen to a request of HTTP, before the cloud and before Kubernetes
@@ -37,5 +38,7 @@ mod skip;
 pub mod told;
 #[cfg(feature = "topology")]
 pub mod topology;
+#[cfg(feature = "traffic")]
+pub mod traffic;
 
 pub use skip::{rig, skip};

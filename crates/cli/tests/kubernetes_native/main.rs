@@ -3,6 +3,7 @@
 // Logs of processes whose test failed.
 #![allow(clippy::print_stderr)]
 
+mod changing;
 mod claims;
 mod cloud_config;
 mod cloud_crashes;
@@ -36,5 +37,7 @@ mod sharing;
 mod silent;
 mod snapshot;
 mod tenants;
+#[path = "../shared/thousand_changes.rs"]
+mod thousand_changes;
 mod walks;
 mod witness;

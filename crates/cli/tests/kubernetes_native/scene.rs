@@ -30,6 +30,9 @@ metadata: {name: public}
 spec: {addresses: [203.0.113.0/28, 2001:db8:113::/124]}
 ";
 
+/// A pod that is to end serves for three seconds more.
+pub(crate) const PRE_STOP: &str = "        lifecycle: {preStop: {sleep: {seconds: 3}}}\n";
+
 /// Of the image `web`; whoever is asked to end serves on until everybody knows.
 pub(crate) fn deployment(name: &str, replicas: u16) -> String {
     format!(
@@ -49,8 +52,7 @@ spec:
         image: web
         ports: [{{containerPort: 80}}]
         readinessProbe: {{httpGet: {{path: /ready, port: 80}}, periodSeconds: 1}}
-        lifecycle: {{preStop: {{sleep: {{seconds: 3}}}}}}
-"
+{PRE_STOP}"
     )
 }
 

@@ -1,7 +1,7 @@
 //! Under load, and when things go wrong around it.
 
 use std::{
-    net::UdpSocket,
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -9,9 +9,13 @@ use std::{
     thread,
 };
 
+use seaway_testkit::traffic::Clients;
+
 use crate::{
-    backends::{Backend, Datagrams, Talk, manifest, slices},
-    harness::{PATIENCE, Setup, own_address, until},
+    backends::{Backend, Talk, manifest},
+    harness::{Setup, own_address, own_addresses, until},
+    thousand_changes::{self, Changes, Doors, Members, nobody_noticed},
+    tls,
 };
 
 /// Threads that use a listener until they are told to end; a failure of one is a failure of the test.
@@ -49,48 +53,21 @@ impl Load {
 }
 
 #[test]
-fn a_thousand_changes_of_the_folder_drop_nothing() {
-    let backends: Vec<Backend> = ["a", "b", "c"].map(Backend::start).into();
-    let all: Vec<_> = backends.iter().map(|it| it.at).collect();
-    let udp = Datagrams::start("u");
-    let dns = "apiVersion: v1\nkind: Service\nmetadata: {name: dns}\nspec:\n  type: LoadBalancer\n  ports:\n  - {name: main, port: 5353, protocol: UDP}\n";
-    let seaway = Setup::new()
-        .write("shop.yaml", &manifest("shop", 8080, &[], &all))
-        .write("dns.yaml", &(dns.to_owned() + &slices("dns", "UDP", &[udp.at])))
-        .start();
-    let (at, dns_at) = (seaway.at(8080), seaway.at(5353));
-    let mut load = Load::new();
-    for _ in 0..3 {
-        let mut long = Talk::open(at).expect("served");
-        load.run(move || long.echo(b"a long connection").expect("it goes on"));
-    }
-    load.run(move || Talk::open(at).expect("not refused").echo(b"short").expect("not dropped"));
-    let flow = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    flow.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    flow.connect(dns_at).expect("an address");
-    load.run(move || {
-        flow.send(b"x").expect("sent");
-        let count = flow.recv(&mut [0; 16]).expect("no datagram is lost");
-        assert_eq!(count, 3);
-    });
-    for turn in 0..1_000 {
-        match turn % 4 {
-            // Members come and go (those who go are drained), options change, another Service comes and goes.
-            0 => seaway.folder.write("shop.yaml", &manifest("shop", 8080, &[], &all[..2])),
-            1 => seaway
-                .folder
-                .write("shop.yaml", &manifest("shop", 8080, &[("seaway.dev/balance", "source-hash")], &all)),
-            2 => seaway.folder.write("other.yaml", &manifest("other", 8081, &[], &all)),
-            _ => seaway.folder.remove("other.yaml"),
-        }
-        if turn % 50 == 0 {
-            let before = load.made();
-            until("the load goes on", || load.made() > before);
-        }
-    }
-    seaway.folder.write("last.yaml", &manifest("last", 8082, &[], &all));
-    until("the last change is served", || Talk::open(seaway.at(8082)).is_ok());
-    load.end();
+fn a_thousand_changes_of_the_folder_are_each_served_and_drop_nothing() {
+    let members = Members::at(own_addresses::<3>().map(IpAddr::V4));
+    let setup = tls::with_door("");
+    let folder = setup.folder.clone();
+    let apply = |name: &str, text: &str| folder.write(&format!("{name}.yaml"), text);
+    let changes = Changes::new(&members, "{name: any}", &apply);
+    changes.begin();
+    let seaway = setup.start();
+    let doors = Doors {
+        http: seaway.at(tls::OPEN),
+        https: seaway.at(tls::TLS),
+        echo: seaway.at(thousand_changes::STAYS),
+        dns: seaway.at(thousand_changes::UDP),
+    };
+    nobody_noticed(changes.make(&Clients::here(), &doors));
     assert!(seaway.problems().is_empty(), "{:?}", seaway.problems());
 }
 

@@ -21,7 +21,6 @@ mod fuzz_seeds;
 mod harness;
 mod health;
 mod holding_up;
-mod holding_up_http;
 mod http_options;
 mod http_routes;
 mod in_namespace;
@@ -39,6 +38,8 @@ mod proxy_protocol;
 mod rights;
 mod seeing;
 mod succession;
+#[path = "../shared/thousand_changes.rs"]
+mod thousand_changes;
 mod tls;
 mod transparent;
 mod units;

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod fuzz_seeds;
+mod histories;
 mod loops;
 mod members;
 mod sources;
