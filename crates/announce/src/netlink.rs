@@ -19,11 +19,14 @@ use message::{Message, Messages, Request};
 
 /// Above the kernel's largest dump part (32 KiB), so that none is ever cut.
 const BUFFER: usize = 64 * 1024;
+/// What every kernel takes at once.
+const ROOM: usize = 64 * 1024;
 /// A dump that was overtaken by a change is asked for again, this often.
 const TRIES: usize = 8;
 /// The kernel answers at once; whatever takes this long never comes.
 const PATIENCE_SECONDS: i64 = 5;
 
+#[derive(Debug)]
 pub(crate) struct Socket {
     fd: OwnedFd,
     sequence: u32,
@@ -74,7 +77,12 @@ impl Socket {
                 request.clone().finish(flags | word | libc::NLM_F_REQUEST, self.sequence)
             })
             .collect();
-        send(self.fd.as_raw_fd(), &bytes.concat(), MsgFlags::empty())?;
+        let bytes = bytes.concat();
+        if bytes.len() > ROOM {
+            // Where that is not allowed, the kernel says that the message is too long.
+            let _ = setsockopt(&self.fd, sockopt::SndBufForce, &bytes.len().saturating_mul(2));
+        }
+        send(self.fd.as_raw_fd(), &bytes, MsgFlags::empty())?;
         loop {
             for message in self.receive()? {
                 if let Message::Done { result, .. } = message? {

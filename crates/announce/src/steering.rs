@@ -1,49 +1,104 @@
 //! Clients of an address of a pool are steered to a socket that is bound elsewhere, so that the port stays the machine's.
 //!
 //! A socket for one address and one for all addresses exclude each other at one port: while ours listens at an address of a pool,
-//! sshd cannot be started at the same port, and the other way round. So ours listens at a port of loopback that nobody asked for:
+//! sshd cannot be started at the same port, and the other way round. So ours listens at an address that nobody else has, and at a
+//! port that nobody asked for:
 //!
 //! ```text
-//!     nft table inet seaway-addresses, before all that guards:
-//!       for one of ours, TCP, and (address, port) is in the map ─► tproxy to 127.0.0.1 or [::1], at the port in the map
+//!     nft table inet seaway-steering-N, after everything that translates:
+//!       TCP, and (address, port) is in the map ─► tproxy to the (address, port) in the map
 //! ```
 //! Nothing is translated: the accepted socket has the address and port that the client asked for. No mark and no route is needed,
-//! because the address is local. Where the process ended, there is no socket, and the client is refused as at any other port.
+//! because the address is local. What the machine translates (kube-proxy, ports of pods) it translates as where a socket is bound.
+//!
+//! The kernel keeps the table for the process that made it: no other changes it, `nft flush ruleset` passes over it, and it goes
+//! with the process. Kernels before 5.12 know no such tables. What steers can be lost there, until somebody looks; so only what
+//! cannot be had otherwise is steered.
 //!
 //! Only TCP: a UDP socket answers from the port that it is bound to.
 
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    os::fd::{AsFd, AsRawFd},
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU16, AtomicU32, Ordering::Relaxed},
+    },
 };
 
-use crate::{Error, Guard};
+use nix::{errno::Errno, sys::socket::NetlinkAddr};
 
-/// Where it is steered from, and to which port of loopback.
-pub type Steered = BTreeMap<SocketAddr, u16>;
+use crate::{
+    Error, Guard,
+    divert::nf,
+    guard::{created, errno, gone, plain},
+    netlink::{
+        Socket,
+        message::{Request, value},
+    },
+    nft::{self, Family},
+};
 
-/// Each takes a port of loopback, of which the kernel gives none to others; and all of them are told to it at once.
-pub const MOST_STEERED: usize = 500;
+/// After everything that translates: what is for somebody else then is not ours.
+pub(crate) const PRIORITY: i32 = -50;
 
-/// What is steered in this network namespace. It is in the kernel while its addresses are guarded.
+const DOING: &str = "steering clients to a socket that is bound elsewhere (nft_tproxy)";
+const CHAIN: &[u8] = b"arrivals\0";
+const MAPS: [(&[u8], Family); 2] = [(b"steered4\0", nft::V4), (b"steered6\0", nft::V6)];
+/// Only whoever made it changes it, and it goes with him.
+const OWNED: u32 = 2;
+
+/// What is steered in this network namespace.
 #[derive(Debug)]
 pub struct Steering {
     reserved: fn(u16) -> bool,
-    /// Why it is not possible here.
-    possible: OnceLock<Result<(), String>>,
+    /// Or why it is not possible here.
+    table: OnceLock<Result<Table, String>>,
     steered: Mutex<Steered>,
+    next: AtomicU32,
+    port: AtomicU16,
+}
+
+#[derive(Debug, Default)]
+struct Steered {
+    /// From where, to where.
+    all: BTreeMap<SocketAddr, SocketAddr>,
+    /// The guard is there, and has to know each of them.
+    guarded: bool,
+}
+
+/// In the kernel.
+#[derive(Debug)]
+struct Table {
+    name: Vec<u8>,
+    owned: bool,
+    /// As long as it is open, what it owns is there.
+    socket: Mutex<Socket>,
 }
 
 impl Steering {
     /// `reserved`: ports that the machine needs, which are never taken from it.
     pub fn new(reserved: fn(u16) -> bool) -> Steering {
-        Steering { reserved, possible: OnceLock::new(), steered: Mutex::default() }
+        Steering {
+            reserved,
+            table: OnceLock::new(),
+            steered: Mutex::default(),
+            next: AtomicU32::new(0),
+            port: AtomicU16::new(0),
+        }
     }
 
     /// Not to be tried: nothing is steered, and reserved ports are not served.
     pub fn impossible(reserved: fn(u16) -> bool, why: &str) -> Steering {
-        Steering { possible: OnceLock::from(Err(why.to_owned())), ..Steering::new(reserved) }
+        Steering { table: OnceLock::from(Err(why.to_owned())), ..Steering::new(reserved) }
+    }
+
+    /// As kernels before 5.12 do it: others can remove what steers.
+    pub fn fragile(reserved: fn(u16) -> bool) -> Steering {
+        let steering = Steering::new(reserved);
+        let _ = steering.table.set(Table::make(false).map_err(|error| chain(&error)));
+        steering
     }
 
     pub fn is_reserved(&self, port: u16) -> bool {
@@ -52,56 +107,175 @@ impl Steering {
 
     /// Whether this kernel steers, and this process may ask it to. Asked once.
     pub fn possible(&self) -> Result<(), &str> {
-        let tried = self.possible.get_or_init(|| Guard::try_steering().map_err(|error| chain(&error)));
-        tried.as_ref().copied().map_err(String::as_str)
+        self.table().map(|_| ())
     }
 
-    pub fn is_full(&self) -> bool {
-        self.steered().len() >= MOST_STEERED
+    /// Nobody else can remove what steers, so that all that can be steered may be.
+    pub fn lasts(&self) -> bool {
+        self.table().is_ok_and(|it| it.owned)
     }
 
-    /// Where a socket has to listen for clients of this address.
-    pub fn place(of: IpAddr) -> IpAddr {
-        match of {
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        }
+    pub fn has(&self, at: SocketAddr) -> bool {
+        self.steered().all.contains_key(&at)
     }
 
-    /// From now on, or from when the address is guarded.
-    pub fn add(&self, at: SocketAddr, to: u16) -> Result<(), Error> {
+    /// Where the next socket for clients of this address should listen. All of them have one port, which is all that they
+    /// take from the machine, and each has an address of its own, to which nothing comes over a network: of the
+    /// loopback network, or of the prefix that is discarded (RFC 6666), which is bound without being on the machine.
+    pub fn place(&self, of: IpAddr) -> SocketAddr {
+        const FIRST: u32 = u32::from_be_bytes([127, 64, 0, 0]);
+        const MOST: u32 = 1 << 22;
+        const DISCARDED: u128 = 0x100 << 112;
+        let number = self.next.fetch_add(1, Relaxed).wrapping_add(1) % MOST;
+        let ip = match of {
+            IpAddr::V4(_) => IpAddr::from(Ipv4Addr::from_bits(FIRST | number)),
+            IpAddr::V6(_) => Ipv6Addr::from_bits(DISCARDED | u128::from(number)).into(),
+        };
+        SocketAddr::new(ip, self.port.load(Relaxed))
+    }
+
+    /// From now on.
+    pub fn add(&self, at: SocketAddr, to: SocketAddr) -> Result<(), Error> {
+        let table =
+            self.table().map_err(|why| Error::refused(DOING, std::io::Error::other(why.to_owned())))?;
         let mut steered = self.steered();
-        Guard::steer(at, to)?;
-        steered.insert(at, to);
+        table.add(at, to, steered.guarded)?;
+        self.port.store(to.port(), Relaxed);
+        steered.all.insert(at, to);
         Ok(())
     }
 
     /// Its connections go on.
     pub fn remove(&self, at: SocketAddr) -> Result<(), Error> {
         let mut steered = self.steered();
-        match steered.remove(&at) {
-            Some(_) => Guard::steer_no_more(at),
-            None => Ok(()),
+        match (steered.all.remove(&at), self.table()) {
+            (Some(_), Ok(table)) => table.remove(at, steered.guarded),
+            _ => Ok(()),
         }
     }
 
     /// All addresses with all that is steered there, whatever was there before.
     pub fn guard(&self, addresses: &[IpAddr]) -> Result<(), Error> {
         // Held meanwhile: what is added next finds the table as it is then.
-        let steered = self.steered();
-        match self.possible() {
-            Ok(()) => {
-                let mut addresses = addresses.to_vec();
-                addresses.sort_by_cached_key(|ip| !steered.keys().any(|at| at.ip() == *ip));
-                Guard::set_steering(&addresses, &steered)
-            }
-            Err(_) => Guard::set(addresses),
+        let mut steered = self.steered();
+        if let Ok(table) = self.table()
+            && !table.owned
+        {
+            table.remake(&steered.all)?;
         }
+        let done = Guard::set_beside(addresses, &steered.all.keys().copied().collect::<Vec<_>>());
+        steered.guarded |= done.is_ok();
+        done
+    }
+
+    /// What stays when the process ends goes now.
+    pub fn clear(&self) -> Result<(), Error> {
+        match self.table.get() {
+            Some(Ok(table)) if !table.owned => table.clear(),
+            _ => Ok(()),
+        }
+    }
+
+    fn table(&self) -> Result<&Table, &str> {
+        let make = || Table::make(true).or_else(|_| Table::make(false)).map_err(|error| chain(&error));
+        self.table.get_or_init(make).as_ref().map_err(String::as_str)
     }
 
     fn steered(&self) -> MutexGuard<'_, Steered> {
         self.steered.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Table {
+    fn make(owned: bool) -> Result<Table, Error> {
+        let socket = nft::open(DOING)?;
+        // No two of the kernel's sockets of one kind have one number.
+        let own = nix::sys::socket::getsockname::<NetlinkAddr>(socket.as_fd().as_raw_fd());
+        let number = own.map_err(|source| Error::refused(DOING, source))?.pid();
+        let name = if owned { format!("seaway-steering-{number}\0") } else { "seaway-steering\0".to_owned() };
+        let table = Table { name: name.into_bytes(), owned, socket: Mutex::new(socket) };
+        table.remake(&BTreeMap::new())?;
+        Ok(table)
+    }
+
+    /// Whatever was there before.
+    fn remake(&self, steered: &BTreeMap<SocketAddr, SocketAddr>) -> Result<(), Error> {
+        let name = self.name.as_slice();
+        let flags = if self.owned { OWNED } else { 0 };
+        let table =
+            || (nft::table(name, nf::NEW_TABLE).attribute(2, &flags.to_be_bytes()), libc::NLM_F_CREATE);
+        let mut changes = vec![table(), (nft::table(name, nf::DELETE_TABLE), 0), table()];
+        let maps = MAPS.iter().zip(1_u32..);
+        changes.extend(created(
+            maps.map(|((map, family), id)| nft::map_of_pairs(name, map, family, id)).collect(),
+        ));
+        changes.extend(created(vec![nft::arriving(name, CHAIN, PRIORITY)]));
+        let append = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
+        changes
+            .extend(MAPS.iter().map(|(map, family)| (nft::rule(name, CHAIN, &steer(map, family)), append)));
+        let all: Vec<_> = steered.iter().map(|(at, to)| (*at, *to)).collect();
+        changes.extend(created(nft::mapped(nft::NEW_ELEMENT, name, &MAPS, &all)));
+        self.change(changes)
+    }
+
+    fn add(&self, at: SocketAddr, to: SocketAddr, guarded: bool) -> Result<(), Error> {
+        let element = |kind| nft::mapped(kind, &self.name, &MAPS, &[(at, to)]);
+        let guard = created(Guard::steered(nft::NEW_ELEMENT, at));
+        match self.change_beside(created(element(nft::NEW_ELEMENT)), guard.clone(), guarded) {
+            // It is steered elsewhere.
+            Err(error) if errno(&error) == Some(Errno::EEXIST) => {
+                let (before, after) = (element(nft::DELETE_ELEMENT), element(nft::NEW_ELEMENT));
+                self.change_beside([plain(before), created(after)].concat(), guard, guarded)
+            }
+            // Somebody removed the table: it is made again with all that is steered.
+            done if !self.owned => gone(done),
+            done => done,
+        }
+    }
+
+    fn remove(&self, at: SocketAddr, guarded: bool) -> Result<(), Error> {
+        let element = nft::mapped(nft::DELETE_ELEMENT, &self.name, &MAPS, &[(at, at)]);
+        let guard = Guard::steered(nft::DELETE_ELEMENT, at);
+        gone(self.change_beside(plain(element), plain(guard), guarded))
+    }
+
+    /// With what the guard has to know, unless somebody removed that.
+    fn change_beside(
+        &self,
+        changes: Vec<(Request, i32)>,
+        guard: Vec<(Request, i32)>,
+        guarded: bool,
+    ) -> Result<(), Error> {
+        if guarded {
+            match self.change([changes.as_slice(), &guard].concat()) {
+                Err(error) if errno(&error) == Some(Errno::ENOENT) => {}
+                done => return done,
+            }
+        }
+        self.change(changes)
+    }
+
+    fn clear(&self) -> Result<(), Error> {
+        gone(self.change(plain(vec![nft::table(&self.name, nf::DELETE_TABLE)])))
+    }
+
+    fn change(&self, changes: Vec<(Request, i32)>) -> Result<(), Error> {
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        nft::change_by(&mut socket, DOING, changes)
+    }
+}
+
+/// What is in the map is led there; where no socket is, it goes its way.
+fn steer(map: &[u8], family: &Family) -> Vec<Vec<u8>> {
+    let mut rule = [nft::is_of(family), nft::is_protocol(nft::TCP)].concat();
+    rule.extend([nft::load_address(family), nft::load_port(family)]);
+    let fields = [nft::KEY, nft::PLACE].map(u32::to_be_bytes);
+    let lookup = [value(1, map), value(2, &fields[0]), value(3, &fields[1])];
+    rule.push(nft::expression(b"lookup\0", &lookup));
+    let port = family.behind(nft::PLACE);
+    rule.push(nft::numbers(b"tproxy\0", &[(1, u32::from(family.number)), (2, nft::PLACE), (3, port)]));
+    rule.push(nft::verdict(nf::ACCEPT, None));
+    rule
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

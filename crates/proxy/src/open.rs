@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::{Conflict, MOST_STEERED, Process, Sockets, Steering, Wanted};
+use seaway_announce::{Conflict, Process, Sockets, Steering, Wanted};
 use seaway_model::L4;
 
 use crate::sys::{self, KernelAddress};
@@ -151,20 +151,23 @@ pub(crate) fn sockets(
     Ok(sockets)
 }
 
-/// A socket for each worker at a port of loopback, to which clients of an address of a pool are steered from then on.
+/// A socket for each worker at a place that nobody else has, to which clients of an address of a pool are steered from then on.
 pub(crate) fn steered(
     at: SocketAddr,
     workers: usize,
     steering: &Steering,
 ) -> Result<Vec<OwnedFd>, SteerError> {
     steering.possible().map_err(|why| SteerError::Impossible(why.to_owned()))?;
-    if steering.is_full() {
-        return Err(SteerError::Impossible(format!("{MOST_STEERED} listeners are steered already")));
-    }
-    let mut place = SocketAddr::new(Steering::place(at.ip()), 0);
+    let mut place = steering.place(at.ip());
     let mut sockets: Vec<OwnedFd> = Vec::new();
     while sockets.len() < workers {
-        let socket = bound(place, L4::Tcp, !sockets.is_empty())?;
+        let socket = match bound(place, L4::Tcp, !sockets.is_empty()) {
+            // Another one has the port of all those before: from now on it is another port.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && sockets.is_empty() => {
+                bound(SocketAddr::new(place.ip(), 0), L4::Tcp, false)?
+            }
+            socket => socket?,
+        };
         place =
             sys::local_address(socket.as_fd()).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         // The kernel steers to no others.
@@ -174,8 +177,15 @@ pub(crate) fn steered(
     for socket in &sockets {
         sys::listen(socket.as_fd(), BACKLOG)?;
     }
-    steering.add(at, place.port())?;
+    steering.add(at, place)?;
     Ok(sockets)
+}
+
+/// What a predecessor passed on and had steered is steered here as well; `false`: it is not.
+pub(crate) fn steered_again(at: SocketAddr, adopted: &[OwnedFd], steering: Option<&Steering>) -> bool {
+    let Some(place) = adopted.first().and_then(|it| sys::local_address(it.as_fd())) else { return true };
+    let is_there = (place.ip(), place.port()) == (at.ip(), at.port());
+    is_there || steering.is_some_and(|it| it.add(at, place).is_ok())
 }
 
 /// Whoever has it has it for all addresses: clients of a single one can be steered past.
@@ -184,16 +194,32 @@ fn only_wide(at: SocketAddr) -> bool {
     conflicts(at, L4::Tcp).is_ok_and(|all| !all.is_empty() && all.iter().all(wide))
 }
 
-/// Sockets at an address of a pool: elsewhere, where the machine needs the port or has it already.
+/// Nobody has it. Asking keeps nobody from binding it meanwhile who may do so beside connections of before.
+fn is_free(at: SocketAddr) -> bool {
+    bound(at, L4::Tcp, false).is_ok()
+}
+
+/// Sockets at an address of a pool: elsewhere, where clients can be steered there, so that the port stays the machine's.
 pub(crate) fn sockets_past_the_machine(
     at: SocketAddr,
     workers: usize,
     steering: &Steering,
     open: impl FnOnce() -> Result<Vec<OwnedFd>, OpenError>,
 ) -> Result<Vec<OwnedFd>, OpenError> {
+    if steering.has(at) {
+        return Err(OpenError::Foreign { at, holder: "this very process".into() });
+    }
     let elsewhere = || steered(at, workers, steering);
     if steering.is_reserved(at.port()) {
         return elsewhere().map_err(|source| OpenError::Reserved { at, source });
+    }
+    if steering.lasts() && is_free(at) {
+        match elsewhere() {
+            Ok(sockets) => return Ok(sockets),
+            Err(why) => {
+                tracing::warn!(%at, %why, "clients cannot be steered: the port is taken from the machine")
+            }
+        }
     }
     match open() {
         Err(OpenError::Foreign { at, holder }) if only_wide(at) => elsewhere().map_err(|why| {

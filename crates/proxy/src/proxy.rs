@@ -197,7 +197,7 @@ impl Proxy {
         self.open_by(key, ip, listener, None)
     }
 
-    /// The same at an address of a pool: a port that the machine needs, or has, is served by a socket elsewhere.
+    /// The same at an address of a pool: where clients can be steered to a socket elsewhere, the port stays the machine's.
     pub fn open_at_pool_address(
         &self,
         key: &LbKey,
@@ -234,6 +234,8 @@ impl Proxy {
             let mut adopted = self.shared().adopted.lock().unwrap_or_else(PoisonError::into_inner);
             adopted.remove(&(at, id.l4)).unwrap_or_default()
         };
+        let steered = open::steered_again(at, &adopted, steering);
+        let adopted = if steered { adopted } else { Vec::new() };
         let workers = &self.shared().workers;
         self.shared().closing.wait(at, id.l4);
         let wide = &self.shared().wide;
@@ -276,7 +278,7 @@ impl Proxy {
         let Some(running) = state.listeners.remove(&(ip, id)) else { return };
         // Before its sockets go: then nobody waits in them who is not let in.
         if let Some(Err(error)) = self.shared().steering.get().map(|it| it.remove(running.at)) {
-            tracing::warn!(listener = %running.at, %error, "cannot be removed from the nftables table seaway-addresses");
+            tracing::warn!(listener = %running.at, %error, "the kernel goes on steering clients there");
         }
         let sockets = running.close(now);
         self.shared().closing.add(running.at, id.l4, &sockets);

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::{
+    collections::BTreeSet,
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::Arc,
@@ -75,8 +76,12 @@ impl Scene {
         self.machine.run(|| seaway.steering.guard(&[ip(V4), ip(V6)])).unwrap();
     }
 
-    /// The data plane, with one member that says what it was told of the client.
     fn seaway(&self) -> Seaway {
+        self.seaway_by(Steering::new)
+    }
+
+    /// The data plane, with one member that says what it was told of the client.
+    fn seaway_by(&self, steering: fn(fn(u16) -> bool) -> Steering) -> Seaway {
         self.machine.run(|| {
             let member = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let address = member.local_addr().unwrap();
@@ -91,7 +96,7 @@ impl Scene {
                 }
             });
             let proxy = Proxy::start(Settings { workers: 2, pin: false }).unwrap();
-            let steering = Arc::new(Steering::new(|port| port == SSH));
+            let steering = Arc::new(steering(|port| port == SSH));
             proxy.steer_by(steering.clone());
             let mut pool = balancing::pool(&[address]);
             pool.proxy = Some(ProxyVersion::V1);
@@ -103,6 +108,19 @@ impl Scene {
     fn open(&self, seaway: &Seaway, address: &str, port: u16) -> Result<(), OpenError> {
         let listener = Arc::new(balancing::listener(port));
         self.machine.run(|| seaway.proxy.open_at_pool_address(&KEY, ip(address), listener))
+    }
+
+    fn rules(&self) -> String {
+        let listed = self.machine.command("nft").args(["list", "ruleset"]).output().unwrap();
+        String::from_utf8(listed.stdout).unwrap()
+    }
+
+    fn steers(&self, address: &str, port: u16) -> bool {
+        self.rules().contains(&format!("{address} . {port} :"))
+    }
+
+    fn nft(&self, command: &str) {
+        assert!(self.machine.command("nft").arg(command).status().unwrap().success(), "{command}");
     }
 
     fn sshd(self: &Arc<Scene>, port: u16) -> std::io::Result<Sshd> {
@@ -196,7 +214,97 @@ fn sshd_and_a_service_at_its_port_both_answer_and_both_start_again_in_either_ord
 }
 
 #[test]
-fn a_port_that_the_machine_took_first_is_served_and_one_that_nobody_has_is_opened_as_ever() {
+fn a_server_that_starts_after_a_service_has_its_port_and_both_start_again_in_either_order() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        let mut seaway = scene.seaway();
+        let serve = |seaway: &Seaway| {
+            for address in [V4, V6] {
+                scene.open(seaway, address, 8_080).unwrap();
+            }
+            scene.guard(seaway);
+        };
+        let both = || {
+            [V4, V6].iter().for_each(|address| scene.serves(address, 8_080));
+            scene.answers_itself(8_080);
+        };
+        serve(&seaway);
+        [V4, V6].iter().for_each(|address| scene.serves(address, 8_080));
+        let server = scene.sshd(8_080).expect("the port is the machine's");
+        both();
+        let mut held = scene.client.run(|| TcpStream::connect(at(V4, 8_080))).unwrap();
+        held.write_all(b"?").unwrap();
+        drop(server);
+        [V4, V6].iter().for_each(|address| scene.serves(address, 8_080));
+        let server = scene.sshd(8_080).expect("beside a client of the Service");
+        both();
+        drop((held, seaway));
+        for address in [V4, V6] {
+            assert_ne!(scene.asked(&scene.client, at(address, 8_080)).as_deref(), Some("sshd"), "{address}");
+        }
+        // The next process starts while the server runs, and the server again while that serves.
+        seaway = scene.seaway();
+        serve(&seaway);
+        both();
+        drop(server);
+        let server = scene.sshd(8_080).expect("it starts again");
+        both();
+        // Whoever has the very address keeps it.
+        let holder = scene.machine.run(|| TcpListener::bind(at(V4, 8_082))).unwrap();
+        let refused = scene.open(&seaway, V4, 8_082).unwrap_err();
+        assert!(matches!(refused, OpenError::Foreign { .. }), "{refused:?}");
+        drop((holder, server, seaway));
+    });
+}
+
+#[test]
+fn hundreds_of_services_take_one_port_of_the_machine() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        let seaway = scene.seaway();
+        for port in 8_000..8_600 {
+            scene.open(&seaway, V4, port).unwrap();
+        }
+        scene.guard(&seaway);
+        scene.serves(V4, 8_000);
+        scene.serves(V4, 8_599);
+        let listed = scene.machine.command("ss").args(["-Htln"]).output().unwrap();
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        let ports = listed.lines().filter_map(|line| line.split_whitespace().nth(3));
+        let ports: BTreeSet<&str> =
+            ports.filter(|it| !it.starts_with("127.0.0.1")).filter_map(|it| it.rsplit(':').next()).collect();
+        assert_eq!(ports.len(), 1, "{ports:?}");
+        scene.machine.run(|| {
+            for port in 8_000..8_600 {
+                seaway.proxy.close(&KEY, ip(V4), balancing::listener(port).id());
+            }
+        });
+        assert!(!scene.rules().contains(&format!("{V4} . ")), "nothing is steered");
+    });
+}
+
+#[test]
+fn what_the_machine_translates_it_translates_whether_clients_are_steered_or_not() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        let (seaway, pod) = (scene.seaway(), scene.sshd(7_070).unwrap());
+        scene.open(&seaway, V4, 8_080).unwrap();
+        scene.guard(&seaway);
+        scene.serves(V4, 8_080);
+        // As kube-proxy does where a cluster knows no ipMode.
+        scene.nft(
+            "add table ip proxy; add chain ip proxy in { type nat hook prerouting priority dstnat; }; \
+             add rule ip proxy in iif v1 ip daddr 203.0.113.7 tcp dport 8080 dnat to 10.9.0.2:7070",
+        );
+        assert_eq!(scene.asked(&scene.client, at(V4, 8_080)).as_deref(), Some("sshd"), "the pod answers");
+        scene.nft("delete table ip proxy");
+        scene.serves(V4, 8_080);
+        drop(pod);
+    });
+}
+
+#[test]
+fn a_port_that_the_machine_took_first_is_served_and_who_is_in_goes_on_when_it_is_closed() {
     in_a_network_of_its_own(|| {
         let scene = Scene::new();
         let (seaway, taken) = (scene.seaway(), scene.sshd(8_080).unwrap());
@@ -205,18 +313,14 @@ fn a_port_that_the_machine_took_first_is_served_and_one_that_nobody_has_is_opene
         for port in [8_080, 8_081] {
             scene.open(&seaway, V4, port).unwrap();
             scene.serves(V4, port);
+            assert!(scene.steers(V4, port));
         }
         scene.answers_itself(8_080);
-        let steered = |port: u16| {
-            let listed = scene.machine.command("nft").args(["list", "ruleset"]).output().unwrap();
-            String::from_utf8(listed.stdout).unwrap().contains(&format!("{V4} . {port} :"))
-        };
-        assert!(steered(8_080) && !steered(8_081), "a socket of its own is simpler where nobody minds");
         let listener = balancing::listener(8_080);
         let mut held = scene.client.run(|| TcpStream::connect(at(V4, 8_080))).unwrap();
         until("it is let in", || proxy.statistics().listeners.iter().any(|it| it.traffic.current == 1));
         scene.machine.run(|| proxy.close(&KEY, ip(V4), listener.id()));
-        assert!(!steered(8_080));
+        assert!(!scene.steers(V4, 8_080));
         held.write_all(b"?").unwrap();
         let mut heard = [0; 128];
         let count = held.read(&mut heard).unwrap();
@@ -227,28 +331,50 @@ fn a_port_that_the_machine_took_first_is_served_and_one_that_nobody_has_is_opene
 }
 
 #[test]
-fn what_a_firewall_flushed_is_made_again_with_all_that_is_steered() {
+fn a_firewall_that_flushes_all_rules_stops_no_service() {
     in_a_network_of_its_own(|| {
         let scene = Scene::new();
         let (seaway, sshd) = (scene.seaway(), scene.sshd(SSH).unwrap());
-        scene.open(&seaway, V4, SSH).unwrap();
+        for port in [SSH, 8_080] {
+            scene.open(&seaway, V4, port).unwrap();
+        }
         scene.guard(&seaway);
-        let others = "add table ip others; add chain ip others in { type filter hook prerouting priority mangle; }; \
-                      add rule ip others in meta mark set 7";
-        assert!(scene.machine.command("nft").arg(others).status().unwrap().success());
-        scene.serves(V4, SSH);
-        assert!(scene.machine.command("nft").args(["flush", "ruleset"]).status().unwrap().success());
-        assert_eq!(
-            scene.asked(&scene.client, at(V4, SSH)).as_deref(),
-            Some("sshd"),
-            "nothing is guarded now"
+        scene.nft(
+            "add table ip others; add chain ip others in { type filter hook prerouting priority mangle; }; \
+             add rule ip others in meta mark set 7",
         );
+        [SSH, 8_080].iter().for_each(|port| scene.serves(V4, *port));
+        scene.nft("flush ruleset");
+        // What guards is gone until it is looked at again; what steers is not.
+        [SSH, 8_080].iter().for_each(|port| scene.serves(V4, *port));
         scene.guard(&seaway);
-        scene.serves(V4, SSH);
-        // With the addresses goes all that was made for them.
+        [SSH, 8_080].iter().for_each(|port| scene.serves(V4, *port));
+        // All goes with the addresses and the process.
         scene.machine.run(Guard::clear).unwrap();
-        let left = scene.machine.command("nft").args(["list", "ruleset"]).output().unwrap();
-        assert_eq!(String::from_utf8(left.stdout).unwrap().trim(), "");
+        drop(seaway);
+        assert_eq!(scene.rules().trim(), "");
+        drop(sshd);
+    });
+}
+
+#[test]
+fn where_others_can_remove_what_steers_only_what_has_to_be_is_steered() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        let (seaway, sshd) = (scene.seaway_by(Steering::fragile), scene.sshd(SSH).unwrap());
+        for port in [SSH, 8_080] {
+            scene.open(&seaway, V4, port).unwrap();
+        }
+        scene.guard(&seaway);
+        [SSH, 8_080].iter().for_each(|port| scene.serves(V4, *port));
+        assert!(scene.steers(V4, SSH) && !scene.steers(V4, 8_080));
+        scene.nft("flush ruleset");
+        let heard = scene.asked(&scene.client, at(V4, SSH));
+        assert_eq!(heard.as_deref(), Some("sshd"), "nothing is guarded now");
+        scene.guard(&seaway);
+        [SSH, 8_080].iter().for_each(|port| scene.serves(V4, *port));
+        scene.machine.run(|| Guard::clear().and_then(|()| seaway.steering.clear())).unwrap();
+        assert_eq!(scene.rules().trim(), "");
         drop(sshd);
     });
 }

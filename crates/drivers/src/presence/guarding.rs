@@ -77,6 +77,9 @@ impl Guarding {
         {
             warn!(%error, "the table inet seaway-addresses of nftables stays");
         }
+        if let Err(error) = self.steering.clear() {
+            warn!(%error, "the table inet seaway-steering of nftables stays");
+        }
     }
 
     /// What is told of an address that is not guarded.
