@@ -15,6 +15,7 @@ mod records;
 mod refused;
 mod report;
 mod serve;
+mod sole;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -269,6 +270,9 @@ impl Member {
                 watchdog::spawn("what follows the leader's Lease", &mut parts, leads);
                 if let Some(octavia) = octavia {
                     let (leading, period) = (campaign.leading(), settings.audit);
+                    let beats =
+                        sole::keep(octavia.clone(), records.clone(), leading.clone(), changes.clone());
+                    watchdog::spawn("the heartbeat in the cloud", &mut parts, beats);
                     let wakes = cloud::wake(octavia.clone(), changes.clone());
                     watchdog::spawn("retries in the cloud", &mut parts, wakes);
                     let audits = cloud::audit(octavia, leading, changes.clone(), period);

@@ -201,7 +201,8 @@ mod tests {
         let policies = include_str!("../../../deploy/kubernetes/policies.yaml");
         assert_eq!(documents(policies).len(), 4);
         let prefix = format!("'{}' + variables.host", crate::watch::pulses::PREFIX);
-        for named in [prefix.as_str(), seaway_manifests::FINALIZER, crate::status::ADDRESS] {
+        let finalizers = [seaway_manifests::FINALIZER, seaway_manifests::OWN_FINALIZER];
+        for named in finalizers.into_iter().chain([prefix.as_str(), crate::status::ADDRESS]) {
             assert!(policies.contains(named), "{named}");
         }
     }

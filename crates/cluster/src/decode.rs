@@ -1,7 +1,7 @@
 //! What an object says, trimmed to a fact; and what of a Service our own writing is compared with.
 
 use seaway_manifests::{
-    FINALIZER,
+    FINALIZER, OWN_FINALIZER,
     decode::{Fault, Faults, Field},
     object::read_accepted,
     tree::{Node, Value},
@@ -12,7 +12,7 @@ use crate::{
     address,
     connect::MANAGER,
     host, metallb, name_owner,
-    seen::{Condition, Ingress, Published, Version},
+    seen::{Condition, HeldBy, Ingress, Published, Version},
     status::{ADDRESS, PREFIX},
     told::Told,
 };
@@ -117,10 +117,32 @@ pub(crate) fn published(told: &Told) -> Published {
         ingress: ingress.collect(),
         conditions: conditions.collect(),
         ours,
-        held: list(told.tree.child("metadata").and_then(|it| it.child("finalizers")))
-            .any(|it| matches!(&it.value, Value::Text(text) if text == FINALIZER)),
+        held: held_by(told),
         shared: shared && other.is_some(),
         other,
+    }
+}
+
+fn held_by(told: &Told) -> HeldBy {
+    let metadata = told.tree.child("metadata");
+    let holds = |finalizer| {
+        list(metadata.and_then(|it| it.child("finalizers")))
+            .any(|it| matches!(&it.value, Value::Text(text) if text == finalizer))
+    };
+    let written = format!("v:\"{FINALIZER}\"");
+    let is_by_us = |entry: &Node| {
+        let finalizers = entry
+            .child("fieldsV1")
+            .and_then(|it| it.child("f:metadata"))
+            .and_then(|it| it.child("f:finalizers"));
+        text(entry, "manager") == Some(MANAGER) && finalizers.is_some_and(|it| it.child(&written).is_some())
+    };
+    HeldBy {
+        own: holds(OWN_FINALIZER),
+        common: holds(FINALIZER),
+        common_is_ours: list(metadata.and_then(|it| it.child("managedFields"))).any(is_by_us),
+        class: told.tree.child("spec").is_some_and(|it| text(it, "loadBalancerClass").is_some()),
+        leaving: metadata.is_some_and(|it| it.child("deletionTimestamp").is_some()),
     }
 }
 

@@ -1,5 +1,11 @@
-//! The driver that holds Services until their load balancers in a cloud are gone: by the finalizer that Kubernetes' own
-//! controllers use, so that either finds the other's.
+//! The driver that holds Services until their load balancers in a cloud are gone.
+//!
+//! ```text
+//!     no class      service.kubernetes.io/load-balancer-cleanup   that of Kubernetes' own controllers, so that either finds the other's
+//!     with a class  seaway.dev/load-balancer-cleanup              ours: a cloud controller manager makes nothing for it, but where it
+//!                                                                 finds its own finalizer, it deletes a load balancer of that name
+//! ```
+//! One with a class that has the common one, which we wrote before there was ours, gets ours instead.
 
 use std::{fmt, time::Duration};
 
@@ -11,7 +17,7 @@ use crate::{
     answer::{Answer, INSTALL},
     connect::Cluster,
     lease::Leading,
-    seen::Published,
+    seen::{HeldBy, Published},
 };
 
 /// Who serves without a cloud has no right to patch Services.
@@ -33,14 +39,19 @@ pub struct Held {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldStep {
+    /// By the common finalizer.
     Hold,
+    /// By ours, and by the common one no more, if that is ours, too.
+    HoldByOwn {
+        instead: bool,
+    },
     Release,
 }
 
 impl fmt::Display for HoldStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            HoldStep::Hold => "hold it until its load balancer is gone",
+            HoldStep::Hold | HoldStep::HoldByOwn { .. } => "hold it until its load balancer is gone",
             HoldStep::Release => "let it go: its load balancer is gone",
         })
     }
@@ -49,12 +60,32 @@ impl fmt::Display for HoldStep {
 impl HoldStep {
     /// Merged by the API server into what others hold it by; refused if it is another Service of that name by now.
     pub(crate) fn body(self, uid: &str) -> Value {
-        let finalizer = json!([seaway_manifests::FINALIZER]);
+        let (common, own) = (seaway_manifests::FINALIZER, seaway_manifests::OWN_FINALIZER);
         match self {
-            HoldStep::Hold => json!({ "metadata": { "uid": uid, "finalizers": finalizer } }),
-            HoldStep::Release => {
-                json!({ "metadata": { "uid": uid, "$deleteFromPrimitiveList/finalizers": finalizer } })
+            HoldStep::Hold => json!({ "metadata": { "uid": uid, "finalizers": [common] } }),
+            HoldStep::HoldByOwn { instead: false } => {
+                json!({ "metadata": { "uid": uid, "finalizers": [own] } })
             }
+            HoldStep::HoldByOwn { instead: true } => json!({ "metadata": {
+                "uid": uid, "finalizers": [own], "$deleteFromPrimitiveList/finalizers": [common]
+            } }),
+            HoldStep::Release => {
+                json!({ "metadata": { "uid": uid, "$deleteFromPrimitiveList/finalizers": [common, own] } })
+            }
+        }
+    }
+
+    /// What is to be written, so that it is held, or is not.
+    fn of(wanted: bool, by: HeldBy) -> Option<HoldStep> {
+        let held = by.own || by.common;
+        let instead = by.common && by.common_is_ours;
+        match wanted {
+            // Of one that is being deleted no finalizer can be added.
+            true if by.class && !by.leaving => {
+                (!by.own || instead).then_some(HoldStep::HoldByOwn { instead })
+            }
+            true => (!held).then_some(HoldStep::Hold),
+            false => held.then_some(HoldStep::Release),
         }
     }
 }
@@ -80,11 +111,12 @@ impl Driver for Holds {
 
     fn steps(&self, desired: &Desired, observed: &Held) -> Vec<HoldStep> {
         let Some(published) = &observed.published else { return Vec::new() };
-        match (desired, published.held) {
-            (Desired::Held, false) => vec![HoldStep::Hold],
-            (Desired::Absent, true) => vec![HoldStep::Release],
-            _ => Vec::new(),
-        }
+        let step = match desired {
+            Desired::Held => HoldStep::of(true, published.held),
+            Desired::Absent => HoldStep::of(false, published.held),
+            _ => None,
+        };
+        step.into_iter().collect()
     }
 
     async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Held, Failure> {
@@ -97,7 +129,12 @@ impl Driver for Holds {
     async fn apply(&self, unit: &Unit, step: &HoldStep, observed: &mut Held) -> Result<(), Failure> {
         let Some((object, uid)) = unit.service() else { return Ok(()) };
         self.leading.hold()?;
-        match self.cluster.merge_service(object, &step.body(uid)).await {
+        let mut written = self.cluster.merge_service(object, &step.body(uid)).await;
+        // A policy of before there was ours lets the common one be written alone.
+        if let (HoldStep::HoldByOwn { .. }, Err(Answer::Forbidden(_))) = (step, &written) {
+            written = self.cluster.merge_service(object, &HoldStep::Hold.body(uid)).await;
+        }
+        match written {
             Ok(published) => {
                 observed.published = published;
                 Ok(())
@@ -138,11 +175,43 @@ mod tests {
 
     #[test]
     fn a_finalizer_is_merged_into_what_others_wrote_and_taken_out_of_it() {
-        let name = "service.kubernetes.io/load-balancer-cleanup";
-        assert_eq!(HoldStep::Hold.body("u"), json!({ "metadata": { "uid": "u", "finalizers": [name] } }));
+        let (common, own) =
+            ("service.kubernetes.io/load-balancer-cleanup", "seaway.dev/load-balancer-cleanup");
+        let delete = "$deleteFromPrimitiveList/finalizers";
+        assert_eq!(HoldStep::Hold.body("u"), json!({ "metadata": { "uid": "u", "finalizers": [common] } }));
         assert_eq!(
-            HoldStep::Release.body("u"),
-            json!({ "metadata": { "uid": "u", "$deleteFromPrimitiveList/finalizers": [name] } })
+            HoldStep::HoldByOwn { instead: false }.body("u"),
+            json!({ "metadata": { "uid": "u", "finalizers": [own] } })
         );
+        assert_eq!(
+            HoldStep::HoldByOwn { instead: true }.body("u"),
+            json!({ "metadata": { "uid": "u", "finalizers": [own], delete: [common] } })
+        );
+        assert_eq!(HoldStep::Release.body("u"), json!({ "metadata": { "uid": "u", delete: [common, own] } }));
+    }
+
+    #[test]
+    fn services_with_a_class_are_held_by_our_own_finalizer_and_others_by_the_common_one() {
+        let by =
+            |own, common, ours, class, leaving| HeldBy { own, common, common_is_ours: ours, class, leaving };
+        let own = |instead| Some(HoldStep::HoldByOwn { instead });
+        for (said, held, let_go) in [
+            (by(false, false, false, false, false), Some(HoldStep::Hold), None),
+            (by(false, true, true, false, false), None, Some(HoldStep::Release)),
+            (by(false, true, false, false, false), None, Some(HoldStep::Release)),
+            // It had a class once.
+            (by(true, false, false, false, false), None, Some(HoldStep::Release)),
+            (by(false, false, false, true, false), own(false), None),
+            (by(true, false, false, true, false), None, Some(HoldStep::Release)),
+            // Of a version that knew the common one alone.
+            (by(false, true, true, true, false), own(true), Some(HoldStep::Release)),
+            (by(true, true, true, true, false), own(true), Some(HoldStep::Release)),
+            (by(false, true, true, true, true), None, Some(HoldStep::Release)),
+            // Another wrote it, and has something to take away.
+            (by(false, true, false, true, false), own(false), Some(HoldStep::Release)),
+            (by(true, true, false, true, false), None, Some(HoldStep::Release)),
+        ] {
+            assert_eq!((HoldStep::of(true, said), HoldStep::of(false, said)), (held, let_go), "{said:?}");
+        }
     }
 }

@@ -5,9 +5,11 @@
 //!     data.deletions   {"<uid>": 1763838000, …}   seconds; a day's, 5,000 at most
 //!     data.orphans     ["default/shop …", …]      the first hundred
 //!     data.adoption    ["212 of 300 …", …]        how far adoption is, and Services that wait
+//!     data.heartbeats  ["5f3a0c11.7", …]          the last that were sent into the cloud (heartbeats.rs)
 //! ```
 //! Written by the leader alone, by its version, so that who is deposed writes nothing over its successor.
 
+mod heartbeats;
 mod limit;
 
 use std::collections::BTreeMap;

@@ -38,13 +38,28 @@ pub(crate) struct Published {
     /// We have written there before.
     pub(crate) ours: bool,
     /// It stays until its load balancer is gone.
-    pub(crate) held: bool,
+    pub(crate) held: HeldBy,
     /// Its address, as an annotation says it.
     pub(crate) address: Option<Name>,
     /// Who else has written its addresses.
     pub(crate) other: Option<Name>,
     /// We wrote the same addresses as that one, and both own them now: had it written others, we would own none.
     pub(crate) shared: bool,
+}
+
+/// What a Service says of its finalizers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeldBy {
+    /// By the one that is ours alone.
+    pub(crate) own: bool,
+    /// By the one that cloud controller managers use.
+    pub(crate) common: bool,
+    /// That we wrote.
+    pub(crate) common_is_ours: bool,
+    /// It has a class: no cloud controller manager serves it.
+    pub(crate) class: bool,
+    /// It is being deleted: no finalizer can be added.
+    pub(crate) leaving: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

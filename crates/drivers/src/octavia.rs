@@ -59,6 +59,7 @@ mod room;
 mod seats;
 pub mod shared;
 mod shares;
+pub mod sole;
 pub mod spare;
 pub mod steps;
 pub mod subnets;
@@ -132,6 +133,8 @@ pub struct Octavia {
     clock: Arc<dyn Clock>,
     /// Whether this process may change anything: of several, one.
     may: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Where copies of the cluster are looked for.
+    sole: Option<Arc<sole::SoleWriter>>,
     /// Makes load balancers that nobody chose another for.
     provider: Name,
     known: Mutex<HashMap<Unit, Known>>,
@@ -158,6 +161,7 @@ impl Octavia {
             joined: OnceCell::new(),
             clock: Arc::new(RealClock),
             may: Box::new(may),
+            sole: None,
             provider,
             known: Mutex::default(),
             away: Away::default(),
@@ -292,9 +296,7 @@ impl Driver for Octavia {
         let Unit::LoadBalancer(_, key) = unit else {
             return Err(Failure::Retry(format!("{unit} is no load balancer")));
         };
-        if !(self.may)() {
-            return Err(another_leads());
-        }
+        self.held_back()?;
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
         self.begin_preview(unit, desired);
@@ -323,9 +325,7 @@ impl Driver for Octavia {
         if step.locks() && observed.is_pending() {
             return Err(observed.waits(step, self.soon()));
         }
-        if !(self.may)() {
-            return Err(another_leads());
-        }
+        self.held_back()?;
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
         self.ask(&asker)?;

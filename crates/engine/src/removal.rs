@@ -46,6 +46,15 @@ pub trait DeletionLimit: Send + Sync + 'static {
     fn count<'a>(&'a self, what: &'a str, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted>;
 }
 
+/// Who keeps which heartbeats this cluster has sent into a cloud: where it is copied, the copy knows those until then.
+pub trait HeartbeatRecord: Send + Sync + 'static {
+    /// The last ones.
+    fn heartbeats(&self) -> Asked<'_, Vec<String>>;
+
+    /// Before the last of them is sent.
+    fn record(&self, heartbeats: Vec<String>) -> Asked<'_, ()>;
+}
+
 /// Something that served, which steps delete and put nothing in the place of: counted, unless its Service's change asked for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removal {

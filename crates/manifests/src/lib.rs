@@ -16,4 +16,4 @@ pub mod decode;
 pub mod object;
 pub mod tree;
 
-pub use object::{FINALIZER, MANAGER};
+pub use object::{FINALIZER, MANAGER, OWN_FINALIZER};

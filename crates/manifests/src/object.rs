@@ -21,7 +21,7 @@ use seaway_model::{Fact, Kind, Name, ObjectRef};
 pub use self::{
     accepted::{Accepted, read_accepted},
     meta::{HONOURED, uid, uuid},
-    service::{FINALIZER, MANAGER},
+    service::{FINALIZER, MANAGER, OWN_FINALIZER},
     things::unwritten_namespace,
 };
 use crate::{

@@ -104,7 +104,7 @@ pub struct OtherWrite {
     pub at: Time,
 }
 
-/// By the finalizer `service.kubernetes.io/load-balancer-cleanup`, which others use, too.
+/// By the finalizer `service.kubernetes.io/load-balancer-cleanup`, which others use, too, or by one that is ours alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Held {
     #[default]

@@ -12,7 +12,9 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use seaway_admin::Counted;
 use seaway_cluster::{Cluster, Herald, Leading};
-use seaway_drivers::octavia::{self, Audited, InCloud, Joining, Octavia, conf, groups::Groups};
+use seaway_drivers::octavia::{
+    self, Audited, InCloud, Joining, Octavia, conf, groups::Groups, sole::SoleWriter,
+};
 use seaway_engine::Failure;
 use seaway_model::{Change, Name, Owner, config::CloudDefaults};
 use seaway_openstack::{Class, Cloud, Error, Fence, Metrics, Settings, Source, credentials::CloudConf};
@@ -109,9 +111,13 @@ pub(super) fn driver(
     let calls = Metrics::default();
     let may = move || leading.is_now() && usable.load(Ordering::Relaxed);
     // A write that waits, or is repeated, may outlast the lead that it was begun in.
-    let fence = Fence::new(may.clone());
+    let sole = Arc::new(SoleWriter::default());
+    let fence = Fence::new({
+        let (may, sole) = (may.clone(), sole.clone());
+        move || may() && sole.may_write()
+    });
     let settings = Settings { metrics: calls.clone(), fence, ..Settings::default() };
-    let driver = octavia(file, cluster, name, defaults, settings, may);
+    let driver = octavia(file, cluster, name, defaults, settings, may).alone(sole);
     let driver = driver.telling(Box::new(move |owner, note| {
         if let Owner::Object { object, uid } = owner {
             herald.say(object, uid, note.warning, note.reason, note.text);

@@ -123,6 +123,10 @@ fn a_cluster_restored_from_a_backup_without_a_service_deletes_nothing_of_it_and_
     assert!(status.contains("Orphans in the cloud") && status.contains("default/two"), "{status}");
     assert_eq!(project.fake.count("DELETE *"), 0, "{}", scene.log("copy"));
     assert_eq!(project.balancers().len(), 2);
+    // So that a copy which runs beside it writes nothing.
+    until("its heartbeat is at a port", || project.fake.count("PUT */ports/*/tags") > 0);
+    let heartbeats = ["get", "configmap", "seaway-deletions", "-o", "jsonpath={.data.heartbeats}"];
+    until("it is recorded", || scene.cluster.kubectl(&heartbeats).contains(".1\""));
     assert_eq!(scene.address("one"), before[0]);
 
     // Whose deletion is seen goes, and is remembered by who leads next.

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stderr)]
 
 mod amphora;
+mod beside;
 #[path = "../openstack_octavia/certificates.rs"]
 #[allow(dead_code, reason = "what it has for Secrets is for others")]
 mod certificates;

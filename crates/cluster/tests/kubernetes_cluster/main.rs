@@ -3,6 +3,7 @@
 mod access;
 mod copies;
 mod equal;
+mod holds;
 mod hosts;
 mod leases;
 mod many_hosts;

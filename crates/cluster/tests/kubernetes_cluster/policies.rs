@@ -214,37 +214,39 @@ async fn a_controller_s_token_changes_of_a_service_its_finalizer_and_one_annotat
         // What is changed before they do would be no change afterwards.
         let dry = PatchParams { dry_run: true, ..PatchParams::default() };
         let answer = services.patch("shop", &dry, &Patch::Strategic(steal())).await;
-        answer.err().filter(|it| it.to_string().contains("its status, its finalizer")).map(drop)
+        answer.err().filter(|it| it.to_string().contains("its status, its finalizers")).map(drop)
     })
     .await;
-    let ours = "service.kubernetes.io/load-balancer-cleanup";
+    let common = "service.kubernetes.io/load-balancer-cleanup";
+    let own = "seaway.dev/load-balancer-cleanup";
     let address = "loadbalancer.openstack.org/load-balancer-address";
     for (body, why) in [
-        (steal(), "its status, its finalizer"),
-        (json!({"spec": {"externalIPs": ["192.0.2.1"]}}), "its status, its finalizer"),
-        (json!({"spec": {"type": "NodePort"}}), "its status, its finalizer"),
-        (json!({"metadata": {"labels": {"a": "c"}}}), "its status, its finalizer"),
+        (steal(), "its status, its finalizers"),
+        (json!({"spec": {"externalIPs": ["192.0.2.1"]}}), "its status, its finalizers"),
+        (json!({"spec": {"type": "NodePort"}}), "its status, its finalizers"),
+        (json!({"metadata": {"labels": {"a": "c"}}}), "its status, its finalizers"),
         (json!({"metadata": {"annotations": {"theirs": "y"}}}), "one annotation alone"),
         (json!({"metadata": {"annotations": {"theirs": null}}}), "one annotation alone"),
         (
             json!({"metadata": {"annotations": {"seaway.dev/source-ranges": "0.0.0.0/0"}}}),
             "one annotation alone",
         ),
-        (json!({"metadata": {"finalizers": ["example.com/more"]}}), "one finalizer alone"),
+        (json!({"metadata": {"finalizers": ["example.com/more"]}}), "two finalizers alone"),
         (
             json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/theirs"]}}),
-            "one finalizer alone",
+            "two finalizers alone",
         ),
     ] {
         let told = refused(patch(body.clone()).await);
         assert!(told.contains(why), "{body}: {told}");
     }
     for body in [
-        json!({"metadata": {"finalizers": [ours]}}),
+        json!({"metadata": {"finalizers": [common]}}),
+        json!({"metadata": {"finalizers": [own], "$deleteFromPrimitiveList/finalizers": [common]}}),
         json!({"metadata": {"annotations": {address: "192.0.2.7"}}}),
         json!({"metadata": {"annotations": {address: "192.0.2.8"}}}),
         json!({"metadata": {"annotations": {address: null}}}),
-        json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [ours]}}),
+        json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [common, own]}}),
         json!({"status": {"loadBalancer": {}}}),
     ] {
         patch(body.clone()).await.unwrap_or_else(|error| panic!("{body}: {error}"));

@@ -26,7 +26,7 @@ use seaway_openstack::{
 use tokio::task::JoinSet;
 
 use super::{
-    Joined, Known, OCTAVIA, Octavia, affinity, another_leads,
+    Joined, Known, OCTAVIA, Octavia, affinity,
     away::Asker,
     drift,
     look::parted,
@@ -80,9 +80,7 @@ enum Ask {
 impl Octavia {
     /// Reads all lists, and what seems to be another than it was left. The driver knows from then on.
     pub async fn audit(&self, cloud: &Name) -> Result<Audited, Failure> {
-        if !(self.may)() {
-            return Err(another_leads());
-        }
+        self.held_back()?;
         let asker = Asker::audit();
         let joined = self.joined(&asker).await?;
         self.ask(&asker)?;

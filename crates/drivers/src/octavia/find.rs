@@ -176,7 +176,7 @@ impl Sought<'_> {
     fn undeletable(&self, message: String, it: &LoadBalancer) -> Problem {
         self.problem(Reason::OtherController, message).fix(format!(
             "If it is this Service's: openstack loadbalancer delete --cascade {}, and delete its floating IP. If it is to \
-             stay: remove the finalizer service.kubernetes.io/load-balancer-cleanup from the Service.",
+             stay: remove the finalizer …/load-balancer-cleanup from the Service.",
             it.id
         ))
     }

@@ -31,7 +31,7 @@ use self::{
     plugs::{Plug, named},
     steps::{Part, Wanted, steps},
 };
-use super::{AUDIT, Cluster, Octavia, another_leads, away::Asker, names::shortened};
+use super::{AUDIT, Cluster, Octavia, away::Asker, names::shortened};
 
 /// A Node that is nowhere may only be on its way.
 const SOON: Duration = Duration::from_secs(30);
@@ -120,9 +120,7 @@ impl Driver for Groups {
         let Unit::SecurityGroup { cloud, class } = unit else {
             return Err(Failure::Retry(format!("{unit} is no security group")));
         };
-        if !(self.0.may)() {
-            return Err(another_leads());
-        }
+        self.0.held_back()?;
         let owners = owners(desired);
         let asker = asker(unit, &owners);
         let joined = self.0.joined(&asker).await?;
@@ -156,9 +154,7 @@ impl Driver for Groups {
     }
 
     async fn apply(&self, unit: &Unit, step: &Step, there: &mut Observed) -> Result<(), Failure> {
-        if !(self.0.may)() {
-            return Err(another_leads());
-        }
+        self.0.held_back()?;
         let asker = asker(unit, &there.owners);
         let joined = self.0.joined(&asker).await?;
         self.0.ask(&asker)?;

@@ -30,7 +30,7 @@ impl Octavia {
     /// Units that the cloud refused something, and for which that may be otherwise by now: one of those that were refused
     /// the same, and all others once it was granted. Asks nobody.
     pub fn due(&self) -> Vec<Unit> {
-        if (self.may)() { self.refusals.due(self.now()) } else { Vec::new() }
+        if self.held_back().is_ok() { self.refusals.due(self.now()) } else { Vec::new() }
     }
 
     /// Somebody has mended who we are in the cloud: that is tried at once.

@@ -12,7 +12,7 @@ use seaway_model::{
     load_balancer::Family,
 };
 
-pub use self::held::{FINALIZER, MANAGER};
+pub use self::held::{FINALIZER, MANAGER, OWN_FINALIZER};
 use self::held::{held, is_leaving, other_write, published_by_us};
 use super::{
     meta::{self, Naming, judge},

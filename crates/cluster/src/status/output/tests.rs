@@ -1,7 +1,7 @@
 use seaway_model::{Kind, L4, Owner, announced::AnnouncedReason, outcome::Serving};
 
 use super::*;
-use crate::seen::Version;
+use crate::seen::{HeldBy, Version};
 
 fn object() -> ObjectRef {
     ObjectRef::new(Kind::Service, "default", "shop")
@@ -117,7 +117,7 @@ fn what_others_wrote_first_is_taken_over_and_what_they_write_after_us_is_left_to
         ingress: vec![Ingress { at: "192.0.2.1".into(), mode: Some("VIP".into()) }],
         conditions: Vec::new(),
         ours: false,
-        held: false,
+        held: HeldBy::default(),
         other: Some("metallb".into()),
         shared: false,
     };

@@ -6,15 +6,15 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, SystemTime},
 };
 
-use seaway_drivers::octavia::{InCloud, Joining, Octavia, groups::Groups};
+use seaway_drivers::octavia::{InCloud, Joining, Octavia, groups::Groups, sole::SoleWriter};
 use seaway_engine::{
-    Asked, Conclusion, Counted, DeletionLimit, Driver, Drivers, Engine, Failure, Handle, Owners,
-    Settings as Loop, deletion_limit,
+    Asked, Conclusion, Counted, DeletionLimit, Driver, Drivers, Engine, Failure, Handle, HeartbeatRecord,
+    Owners, Settings as Loop, deletion_limit,
 };
 use seaway_model::{
     Change, Config, Deletion, Desired, Fact, Kind, Name, ObjectRef, Owner, Time, Unit,
@@ -36,6 +36,10 @@ const CLOUD: &str = "openstack";
 const AUDIT: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(3_600);
 const WAKE: Duration = Duration::from_secs(2);
+const STEP: Duration = Duration::from_millis(250);
+/// So many heartbeats go by until a backup is a cluster.
+const BACKUP: usize = 2;
+static TERMS: AtomicU64 = AtomicU64::new(0);
 
 /// The paused time of tokio, for the client and the driver.
 #[derive(Clone, Copy)]
@@ -73,6 +77,7 @@ struct Kept {
     deletions: Vec<Deletion>,
     /// When each was counted.
     counted: BTreeMap<String, Instant>,
+    heartbeats: Vec<String>,
     watches: Vec<mpsc::UnboundedSender<Change>>,
 }
 
@@ -81,12 +86,23 @@ impl ApiServer {
         self.0.lock().unwrap()
     }
 
-    /// As it is now, and nothing of what follows: a cluster that was restored from a backup.
+    /// As it is now, and nothing of what follows: a cluster that was restored from a backup, which took a while.
     pub(super) fn copy(&self, keep: impl Fn(&str) -> bool) -> ApiServer {
+        let copy = self.fresh_copy(keep);
+        let mut kept = copy.kept();
+        let before = kept.heartbeats.len().saturating_sub(BACKUP);
+        kept.heartbeats.truncate(before);
+        drop(kept);
+        copy
+    }
+
+    /// Within less than a heartbeat.
+    pub(super) fn fresh_copy(&self, keep: impl Fn(&str) -> bool) -> ApiServer {
         let kept = self.kept();
         let services = kept.services.iter().filter(|(name, _)| keep(name));
         let services = services.map(|(name, it)| (name.clone(), it.clone())).collect();
-        let copy = Kept { services, nodes: kept.nodes.clone(), ..Kept::default() };
+        let heartbeats = kept.heartbeats.clone();
+        let copy = Kept { services, nodes: kept.nodes.clone(), heartbeats, ..Kept::default() };
         ApiServer(Arc::new(Mutex::new(copy)))
     }
 
@@ -190,6 +206,17 @@ impl DeletionLimit for ApiServer {
     }
 }
 
+impl HeartbeatRecord for ApiServer {
+    fn heartbeats(&self) -> Asked<'_, Vec<String>> {
+        Box::pin(std::future::ready(Ok(self.kept().heartbeats.clone())))
+    }
+
+    fn record(&self, heartbeats: Vec<String>) -> Asked<'_, ()> {
+        self.kept().heartbeats = heartbeats;
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
 /// Writes finalizers and addresses of Services, as the drivers of a cluster do.
 struct Writes {
     api: ApiServer,
@@ -257,6 +284,7 @@ pub(super) struct Controller {
     pub(super) handle: Handle,
     leads: Arc<AtomicBool>,
     driver: Arc<Octavia>,
+    pub(super) sole: Arc<SoleWriter>,
     _stop: watch::Sender<bool>,
     _tasks: JoinSet<()>,
 }
@@ -270,15 +298,20 @@ impl Controller {
             move || leads.load(Ordering::Relaxed)
         };
         let clock = Paused(SystemTime::now(), Instant::now());
-        let settings =
-            Settings { clock: Arc::new(clock), fence: Fence::new(may.clone()), ..Settings::default() };
+        let sole = Arc::new(SoleWriter::default());
+        let fence = Fence::new({
+            let (may, sole) = (may.clone(), sole.clone());
+            move || may() && sole.may_write()
+        });
+        let settings = Settings { clock: Arc::new(clock), fence, ..Settings::default() };
         let auth = auth.to_owned();
         let join = move || -> Joining {
             let source = Source::Given(Credentials::password(&auth, "demo", "demopw", "demo"));
             let settings = settings.clone();
             Box::pin(async move { Ok((Cloud::connect(source, settings).await?, cluster("6c1d"))) })
         };
-        let driver = Arc::new(Octavia::new(Box::new(join), "amphora".into(), may).timed(Arc::new(clock)));
+        let driver = Octavia::new(Box::new(join), "amphora".into(), may).timed(Arc::new(clock));
+        let driver = Arc::new(driver.alone(sole.clone()));
         let place = InCloud { cloud: CLOUD.into(), class: CLASS.into() };
         let world = World::new(Roles::default(), vec![Arc::new(place)], Arc::new(config.clone()));
         let drivers = Drivers::default()
@@ -293,7 +326,8 @@ impl Controller {
         tasks.spawn(tell(api.clone(), handle.clone(), leads.clone(), clock));
         tasks.spawn(audit(driver.clone(), handle.clone(), leads.clone()));
         tasks.spawn(remember(api.clone(), handle.clone(), leads.clone()));
-        Controller { handle, leads, driver, _stop: stop, _tasks: tasks }
+        tasks.spawn(beat(api.clone(), driver.clone(), sole.clone(), leads.clone()));
+        Controller { handle, leads, driver, sole, _stop: stop, _tasks: tasks }
     }
 
     pub(super) async fn leads(&self, leads: bool) {
@@ -357,6 +391,23 @@ async fn audit(driver: Arc<Octavia>, handle: Handle, leads: Arc<AtomicBool>) {
             }
         }
         sleep(WAKE).await;
+    }
+}
+
+/// As long as it leads.
+async fn beat(api: ApiServer, driver: Arc<Octavia>, sole: Arc<SoleWriter>, leads: Arc<AtomicBool>) {
+    loop {
+        while !leads.load(Ordering::Relaxed) {
+            sleep(STEP).await;
+        }
+        sole.begin(&format!("{:08x}", TERMS.fetch_add(1, Ordering::Relaxed)));
+        while leads.load(Ordering::Relaxed) {
+            let next = Instant::now() + driver.beat(&api).await;
+            while leads.load(Ordering::Relaxed) && Instant::now() < next {
+                sleep(STEP).await;
+            }
+        }
+        sole.end();
     }
 }
 

@@ -9,6 +9,8 @@ use crate::decode::Field;
 
 /// What keeps a Service until its load balancer is gone, whoever makes that.
 pub const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// What keeps a Service with a class of ours: a cloud controller manager that finds the other deletes what it has by its name.
+pub const OWN_FINALIZER: &str = "seaway.dev/load-balancer-cleanup";
 /// As whom we write fields.
 pub const MANAGER: &str = "seaway";
 
@@ -19,7 +21,11 @@ pub(super) fn is_leaving(root: &Field<'_>) -> bool {
 
 pub(super) fn held(root: &Field<'_>) -> Held {
     let metadata = root.child("metadata");
-    if !metadata.child("finalizers").items().any(|it| it.name() == Some(FINALIZER)) {
+    let holds = |finalizer| metadata.child("finalizers").items().any(|it| it.name() == Some(finalizer));
+    if holds(OWN_FINALIZER) {
+        return Held::ByUs;
+    }
+    if !holds(FINALIZER) {
         return Held::No;
     }
     let written = format!("v:\"{FINALIZER}\"");
@@ -90,6 +96,8 @@ mod tests {
         assert_eq!(read(&held), (false, Held::ByOthers));
         assert_eq!(read(&by("openstack-cloud-controller-manager")), (false, Held::ByOthers));
         assert_eq!(read(&by(MANAGER)), (false, Held::ByUs));
+        let own = format!("  finalizers: [{FINALIZER}, {OWN_FINALIZER}]\n");
+        assert_eq!(read(&own), (false, Held::ByUs), "nobody else writes it");
         let going = "  deletionTimestamp: '2026-01-01T00:00:00Z'\n";
         assert_eq!(read(&format!("{going}{held}")), (true, Held::ByOthers));
     }

@@ -1,0 +1,37 @@
+//! Heartbeats that were sent into a cloud, so that the next leader knows the last of them as one of this cluster.
+
+use seaway_engine::{Asked, HeartbeatRecord};
+
+use super::{Records, TRIES};
+use crate::answer::Answer;
+
+const HEARTBEATS: &str = "heartbeats";
+
+impl HeartbeatRecord for Records {
+    fn heartbeats(&self) -> Asked<'_, Vec<String>> {
+        Box::pin(async move {
+            let kept = self.kept().await.map_err(|answer| answer.why())?.unwrap_or_default();
+            let text = kept.data.as_ref().and_then(|it| it.get(HEARTBEATS));
+            // What cannot be read is not there: then those in the cloud are taken for another's, and waited for.
+            Ok(text.and_then(|it| serde_json::from_str(it).ok()).unwrap_or_default())
+        })
+    }
+
+    fn record(&self, heartbeats: Vec<String>) -> Asked<'_, ()> {
+        Box::pin(async move {
+            let text = serde_json::json!(heartbeats).to_string();
+            for _ in 0..TRIES {
+                if !self.leading.is_now() {
+                    return Err("another leads".to_owned());
+                }
+                let kept = self.kept().await.map_err(|answer| answer.why())?;
+                match self.put(kept, [(HEARTBEATS.to_owned(), text.clone())].into()).await {
+                    // What else is in there is written by others.
+                    Err(Answer::Conflict(_)) => {}
+                    done => return done.map_err(|answer| answer.why()),
+                }
+            }
+            Err("it is being written by others".to_owned())
+        })
+    }
+}
