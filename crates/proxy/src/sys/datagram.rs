@@ -52,6 +52,11 @@ pub(crate) struct Inbox {
 // SAFETY: the raw pointers in `pieces` and `heads` lead into boxes of the same value, or nowhere.
 unsafe impl Send for Inbox {}
 
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "places are below BATCH, and each has its slot"
+)]
 impl Inbox {
     pub(crate) fn new() -> Inbox {
         Inbox {
@@ -130,6 +135,11 @@ struct Reply {
 // SAFETY: as for `Inbox`.
 unsafe impl Send for Outbox {}
 
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "whoever fills asks `is_full` before, the kernel fills no more than it was given, and no run is empty"
+)]
 impl Outbox {
     pub(crate) fn new() -> Outbox {
         Outbox {
@@ -336,7 +346,7 @@ pub(crate) fn send_datagrams(
             if rest.is_empty() { Ok(()) } else { send_datagrams(socket, &[], rest, Some(segment)) }
         }
         Some(segment) => {
-            if bytes.len() <= usize::from(segment) * TRAIN {
+            if bytes.len() <= usize::from(segment).saturating_mul(TRAIN) {
                 match send_pieces(socket, &[], bytes, Some(segment)) {
                     Err(error) if cannot_cut(&error) => {}
                     other => return other,

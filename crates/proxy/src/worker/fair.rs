@@ -138,7 +138,7 @@ impl<Q: Waits> Weighed<Q> {
         used.nanos = nanos.saturating_add(1);
         if !used.queue.is_empty() {
             self.order.insert((used.nanos, of));
-        } else if self.queues.len() > self.order.len() + REMEMBERED {
+        } else if self.queues.len() > self.order.len().saturating_add(REMEMBERED) {
             let now = self.now;
             self.queues.retain(|_, it| !it.queue.is_empty() || it.nanos > now.saturating_add(SLIGHT));
         }
