@@ -258,7 +258,7 @@ impl Sources {
 
     /// Some work was too much for the turn before.
     fn are_behind(&self) -> bool {
-        self.tcp.is_behind() || self.http.is_behind()
+        self.tcp.is_behind() || self.udp.is_behind() || self.http.is_behind()
     }
 
     fn all(&mut self) -> [&mut dyn Source; 3] {

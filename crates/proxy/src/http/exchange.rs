@@ -83,6 +83,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let Some((found, rule)) = found.and_then(|it| Some((it, tuned.rule(it.rule)?))) else {
         return refuse(client, scratch, 404).await;
     };
+    client.own.works_for(&rule.owner);
     let peer = client.who.peer.ip();
     let mut short = Short {
         client: match client.who.told.believed {

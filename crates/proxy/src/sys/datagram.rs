@@ -70,9 +70,9 @@ impl Inbox {
     }
 
     /// Takes what is there, without waiting. `trains` says whether the socket may coalesce.
-    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, trains: bool) -> io::Result<usize> {
-        let base = self.bytes.as_mut_ptr();
-        for index in 0..BATCH {
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, most: usize, trains: bool) -> io::Result<usize> {
+        let (base, most) = (self.bytes.as_mut_ptr(), most.min(BATCH));
+        for index in 0..most {
             self.pieces[index] = libc::iovec {
                 // SAFETY: `bytes` has `BATCH` strides, so the start of each slot lies within it.
                 iov_base: unsafe { base.add(index * STRIDE) }.cast(),
@@ -93,7 +93,7 @@ impl Inbox {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 self.heads.as_mut_ptr(),
-                BATCH as _,
+                most as _,
                 libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )

@@ -30,6 +30,16 @@ impl Lane {
         };
         Lane { namespace, load_balancer: hash_of(key) }
     }
+
+    /// Of a guest at a listener that is nobody's in particular, as those of the front door are.
+    pub(crate) fn of_guest(self, guest: &Owner) -> Lane {
+        match guest {
+            Owner::Object { object, .. } if self.namespace == 0 => {
+                Lane { namespace: hash_of(&object.namespace), load_balancer: hash_of(guest) }
+            }
+            _ => self,
+        }
+    }
 }
 
 fn hash_of(it: &impl Hash) -> u64 {
