@@ -2,6 +2,7 @@
 
 mod copies;
 mod fuzz_seeds;
+mod names;
 mod needs;
 mod reports;
 mod server;
