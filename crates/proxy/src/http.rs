@@ -25,6 +25,8 @@
 //! allocated for a request on a connection of HTTP/1.1 that is kept alive: what a request needs ([`scratch::Scratch`])
 //! comes from a shelf and goes back there.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod answer;
 mod arrival;
 mod ask;

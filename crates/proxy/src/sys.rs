@@ -3,6 +3,7 @@
 //! Every function is a thin, safe face over one system call, with the error left as the kernel gave it. Descriptors
 //! are owned (`OwnedFd`) or borrowed (`BorrowedFd`), never bare numbers.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 #![allow(unsafe_code)]
 
 mod address;

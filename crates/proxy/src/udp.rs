@@ -8,6 +8,9 @@
 //! is told by the kernel. Its datagrams cost one `send` and one `recv`; reading clients and answering them is done in
 //! batches, and trains (GRO) stay whole on their way through (GSO).
 //!
+//! Where others have much to do, too, reading a door and reading replies of a flow wait for their turn among them
+//! (`worker/fair.rs`); what is not read yet waits in the kernel.
+//!
 //! A closed listener ends its flows at once: a socket kept for them would go on to get datagrams of whoever binds
 //! the port next.
 
@@ -33,7 +36,7 @@ use self::{
 use crate::{
     running::{RunningListener, RunningPool},
     sys::{self, Event, Inbox, Outbox},
-    worker::{Command, Kind, Slab, Source, Sweeps, Token, Turn},
+    worker::{Budget, Command, Fair, Kind, Lane, Slab, Source, Sweeps, Token, Turn},
 };
 
 /// Flows of a process. Each has a descriptor and a few hundred bytes, in the kernel about two thousand.
@@ -43,6 +46,8 @@ const DOOR: u32 = 1 << 31;
 /// A flow that had replies in so many turns without a pause gets them read in batches.
 const BUSY: u8 = 4;
 const READS: usize = 8;
+/// Datagrams of a door that are read at once where others have much to do.
+const BESIDE_OTHERS: usize = 8;
 /// After a drain, in milliseconds.
 const LAST_REPLIES: u64 = 1_000;
 
@@ -54,6 +59,7 @@ pub(crate) struct Udp {
     buffers: Option<Box<Buffers>>,
     doors: Slab<Door>,
     flows: Flows<Flow>,
+    waiting: Fair<Token>,
     cursors: HashMap<usize, Cursor>,
     sweeps: Sweeps,
     pace: Pace,
@@ -78,6 +84,7 @@ impl Udp {
             buffers: None,
             doors: Slab::default(),
             flows: Flows::new(now),
+            waiting: Fair::default(),
             cursors: HashMap::new(),
             sweeps: Sweeps::default(),
             pace: Pace::default(),
@@ -90,7 +97,54 @@ impl Udp {
 
     /// Datagrams come so fast that it pays to let some gather: see [`pace`].
     pub(crate) fn wants_a_breath(&self) -> bool {
-        self.pace.wants_a_breath()
+        self.pace.wants_a_breath() && !self.is_behind()
+    }
+
+    /// Something was too much for the turn before.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whose it is, if that is still there.
+    fn lane(&mut self, token: Token) -> Option<Lane> {
+        let (index, generation) = (token.index(), token.generation());
+        match index & DOOR {
+            0 => self.flows.of(FlowId { slot: index, generation }).map(|entry| entry.flow.listener.lane),
+            _ => self.doors.of_generation(index & !DOOR, generation).map(|door| door.listener.lane),
+        }
+    }
+
+    /// Whether it waits for its turn already; from now on it does, or no more.
+    fn is_noted(&mut self, token: Token, waits: bool) -> bool {
+        let (index, generation) = (token.index(), token.generation());
+        let noted = match index & DOOR {
+            0 => self.flows.of(FlowId { slot: index, generation }).map(|entry| &mut entry.flow.waits),
+            _ => self.doors.of_generation(index & !DOOR, generation).map(|door| &mut door.waits),
+        };
+        noted.is_some_and(|noted| std::mem::replace(noted, waits))
+    }
+
+    fn run_waiting(&mut self, turn: &mut Turn) {
+        let mut budget = Budget::timed();
+        while budget.is_left()
+            && let Some((lane, token)) = self.waiting.pop()
+        {
+            self.is_noted(token, false);
+            self.handle(token, turn);
+            self.waiting.charge(lane, budget.spend_time());
+        }
+    }
+
+    fn handle(&mut self, token: Token, turn: &mut Turn) {
+        if token.index() & DOOR == 0 {
+            self.reply(FlowId { slot: token.index(), generation: token.generation() }, turn);
+            return;
+        }
+        let index = token.index() & !DOOR;
+        // The event of a door that was put to rest in this very turn is for who reads it next.
+        if self.doors.of_generation(index, token.generation()).is_some_and(|door| !door.rests) {
+            self.receive(index, turn);
+        }
     }
 
     /// A client, or several, have sent something.
@@ -100,7 +154,8 @@ impl Udp {
             let (listener, socket) = (entry.listener.clone(), entry.socket.clone());
             let tuned = listener.tuned();
             entry.suit(&tuned);
-            match buffers.inbox.receive(socket.as_fd(), entry.coalesces) {
+            let most = if turn.is_contended() { BESIDE_OTHERS } else { sys::BATCH };
+            match buffers.inbox.receive(socket.as_fd(), most, entry.coalesces) {
                 Ok(count) => {
                     self.handled = self.handled.saturating_add(count as u32);
                     let mut bytes = 0_u64;
@@ -246,14 +301,12 @@ impl Udp {
 
 impl Source for Udp {
     fn event(&mut self, token: Token, _event: Event, turn: &mut Turn) {
-        if token.index() & DOOR == 0 {
-            self.reply(FlowId { slot: token.index(), generation: token.generation() }, turn);
-            return;
+        let Some(lane) = self.lane(token) else { return };
+        if !turn.must_wait(lane) {
+            return self.handle(token, turn);
         }
-        let index = token.index() & !DOOR;
-        // The event of a door that was put to rest in this very turn is for who reads it next.
-        if self.doors.of_generation(index, token.generation()).is_some_and(|door| !door.rests) {
-            self.receive(index, turn);
+        if !self.is_noted(token, true) {
+            self.waiting.push(lane, token.index() as usize, token);
         }
     }
 
@@ -289,6 +342,9 @@ impl Source for Udp {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
+        if self.is_behind() {
+            self.run_waiting(turn);
+        }
         self.pace.note(self.handled, turn.now);
         self.handled = 0;
         self.flush();
@@ -302,6 +358,9 @@ impl Source for Udp {
     }
 
     fn patience(&self, now: u64) -> Option<u64> {
+        if self.is_behind() {
+            return Some(0);
+        }
         if self.frozen {
             return None;
         }

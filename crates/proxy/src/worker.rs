@@ -6,6 +6,8 @@
 //!       └─────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod budget;
 mod fair;
 mod mailbox;
@@ -193,7 +195,7 @@ impl Worker {
             }
             self.heartbeat.iter().for_each(Heartbeat::beat);
             self.turn.now = sys::millis();
-            self.turn.number += 1;
+            self.turn.number = self.turn.number.wrapping_add(1);
             self.turn.comes_with(events.len(), sources.are_behind());
             let mut only_datagrams = true;
             for index in 0..events.len() {
@@ -224,7 +226,7 @@ impl Worker {
         let patiences = [sources.tcp.patience(now), sources.udp.patience(now), sources.http.patience(now)];
         match patiences.into_iter().flatten().min() {
             Some(0) => return self.turn.epoll.wait(events, Some(0)),
-            Some(patience) => self.alarm.set(now + patience, now)?,
+            Some(patience) => self.alarm.set(now.saturating_add(patience), now)?,
             None => {}
         }
         self.turn.epoll.wait(events, None)
@@ -256,7 +258,7 @@ impl Sources {
 
     /// Some work was too much for the turn before.
     fn are_behind(&self) -> bool {
-        self.tcp.is_behind() || self.http.is_behind()
+        self.tcp.is_behind() || self.udp.is_behind() || self.http.is_behind()
     }
 
     fn all(&mut self) -> [&mut dyn Source; 3] {

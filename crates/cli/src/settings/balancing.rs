@@ -168,12 +168,12 @@ fn limits(field: &Field<'_>, defaults: &mut Defaults) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse;
+    use super::{super::parse, *};
 
     #[test]
     fn words_and_durations_are_those_of_annotations() {
         let read = |text: &str| {
-            let settings = crate::settings::parse(text, Path::new("")).map_err(|it| format!("{it:?}"));
+            let settings = parse(text, Path::new("")).map_err(|it| format!("{it:?}"));
             settings.expect(text).config.defaults
         };
         for (word, balance) in [
@@ -188,7 +188,7 @@ mod tests {
         for text in ["5", "'5'", "5s", "5000ms"] {
             assert_eq!(read(&format!("defaults: {{slowStart: {text}}}")).slow_start, five, "{text}");
         }
-        let wrong = crate::settings::parse("defaults: {slowStart: -5}", Path::new(""));
+        let wrong = parse("defaults: {slowStart: -5}", Path::new(""));
         assert!(wrong.is_err_and(|it| it[0].message.contains("must be a duration")));
     }
 

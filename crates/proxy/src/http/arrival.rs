@@ -102,7 +102,7 @@ pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
         Ok(stream) => stream,
         Err(error) => return hall.shared.out_of_descriptors(&error),
     };
-    own.set_deadline(hall.now() + who.timeout(|it| it.header));
+    own.set_deadline(hall.now().saturating_add(who.timeout(|it| it.header)));
     let mut begun = None;
     if trusted {
         let mut scratch = hall.scratch();
@@ -186,7 +186,7 @@ async fn introduced(who: &mut Who, stream: &Stream, scratch: &mut Scratch) -> Re
         who.shared.report_loop(who.listener.at);
         return Err(Refusal::Loop);
     }
-    who.hops = hops + 1;
+    who.hops = hops.saturating_add(1);
     scratch.asked.consume(length);
     if let Some(source) = source {
         who.peer = source;

@@ -154,7 +154,7 @@ pub(super) async fn secured(
     let begun = {
         let live = pool.live();
         let Some(outward) = &live.outward else { return Ok(()) };
-        let planned = live.compiled.position(member.at).map(|index| &live.compiled.members()[index]);
+        let planned = live.compiled.position(member.at).and_then(|index| live.compiled.members().get(index));
         outward.begin(planned.and_then(|it| it.host_name.as_ref()))?
     };
     stream.secure(Session::new(begun));
@@ -202,8 +202,8 @@ async fn ask(
         loop {
             let mut may_go_on = true;
             while sent < scratch.question.len() {
-                match stream.poll_write(&scratch.question[sent..], false) {
-                    Poll::Ready(Ok(written)) => sent += written,
+                match stream.poll_write(scratch.question.get(sent..).unwrap_or_default(), false) {
+                    Poll::Ready(Ok(written)) => sent = sent.saturating_add(written),
                     // It may have answered before it closed.
                     Poll::Ready(Err(_)) => {
                         may_go_on = false;
@@ -245,7 +245,7 @@ async fn ask(
     })
     .await;
     if result.is_ok() {
-        scratch.upward.put_back(&scratch.question[sent..]);
+        scratch.upward.put_back(scratch.question.get(sent..).unwrap_or_default());
     }
     // One that stays open after its head was not read whole is no good to anybody.
     if result.is_err() && !reused {

@@ -73,7 +73,7 @@ fn millis(time: Duration) -> u64 {
 
 pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let tuned = client.who.listener.tuned_now();
-    let head = &scratch.asked.filled()[..scratch.request.length];
+    let head = scratch.asked.filled().get(..scratch.request.length).unwrap_or_default();
     if tuned.listener.http.request_id {
         let believed = client.who.told.believed;
         client.hall.identities().name(&mut scratch.id, head, &scratch.request, believed);
@@ -83,6 +83,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let Some((found, rule)) = found.and_then(|it| Some((it, tuned.rule(it.rule)?))) else {
         return refuse(client, scratch, 404).await;
     };
+    client.own.works_for(&rule.owner);
     let peer = client.who.peer.ip();
     let mut short = Short {
         client: match client.who.told.believed {
@@ -335,7 +336,7 @@ fn choose_free(
         return Some(first);
     }
     let mut full = [tried, std::slice::from_ref(&first)].concat();
-    while full.len() < tried.len() + MOST_FULL {
+    while full.len() < tried.len().saturating_add(MOST_FULL) {
         let Some(next) = choose(&client.hall, address, pool, &full) else { break };
         if trunk::is_free(client, &next) {
             return Some(next);

@@ -145,7 +145,7 @@ impl Flow {
             Coming::Over => {}
             Coming::Length(left) => {
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(from.filled().len());
-                put(&mut self.out, &from.filled()[..count], self.chunked);
+                put(&mut self.out, from.filled().get(..count).unwrap_or_default(), self.chunked);
                 from.consume(count);
                 self.passed(count);
             }
@@ -158,9 +158,10 @@ impl Flow {
             Coming::Chunked => match self.chunks.next(from.filled(), &Limits::default()) {
                 Piece::More { skip } => from.consume(skip),
                 Piece::Data { skip, length } => {
-                    put(&mut self.out, &from.filled()[skip..skip + length], self.chunked);
-                    from.consume(skip + length);
-                    self.moved += length as u64;
+                    let end = skip.saturating_add(length);
+                    put(&mut self.out, from.filled().get(skip..end).unwrap_or_default(), self.chunked);
+                    from.consume(end);
+                    self.moved = self.moved.saturating_add(length as u64);
                 }
                 Piece::End { length } => {
                     for trailer in &self.chunks.trailers {
@@ -184,9 +185,9 @@ impl Flow {
     }
 
     fn passed(&mut self, count: usize) {
-        self.moved += count as u64;
+        self.moved = self.moved.saturating_add(count as u64);
         if let Coming::Length(left) = &mut self.coming {
-            *left -= count as u64;
+            *left = left.saturating_sub(count as u64);
             if *left == 0 {
                 self.finish();
             }
@@ -225,8 +226,8 @@ impl Flow {
     pub(super) fn poll_write(&mut self, to: &End) -> Poll<Result<(), Broken>> {
         let last = self.is_over() && self.trailers.is_empty();
         while self.sent < self.out.len() {
-            let write = to.poll_write(&self.out[self.sent..], last);
-            self.sent += ready!(write).map_err(|_| Broken::Sink)?;
+            let write = to.poll_write(self.out.get(self.sent..).unwrap_or_default(), last);
+            self.sent = self.sent.saturating_add(ready!(write).map_err(|_| Broken::Sink)?);
         }
         self.out.clear();
         self.sent = 0;
@@ -239,7 +240,7 @@ impl Flow {
     }
 
     pub(super) fn weight(&self) -> usize {
-        self.out.capacity() + self.trailers.capacity()
+        self.out.capacity().saturating_add(self.trailers.capacity())
     }
 
     pub(super) fn trim(&mut self) {
@@ -278,7 +279,7 @@ impl Flow {
     }
 
     fn go_on(&mut self, hall: &Hall, from: &End, buffer: &mut Buffer, to: &End) -> Poll<Result<(), Broken>> {
-        let mut poured = 0;
+        let mut poured = 0_usize;
         for _ in 0..ROUNDS {
             ready!(self.poll_write(to))?;
             if let (Coming::Length(left), Some(from), Some(to)) = (self.coming, from.plain(), to.plain())
@@ -287,7 +288,7 @@ impl Flow {
             {
                 let count = ready!(pour.poll(from, to, left))?;
                 self.passed(count);
-                poured += count;
+                poured = poured.saturating_add(count);
                 if poured < POURED {
                     continue;
                 }
@@ -303,11 +304,11 @@ impl Flow {
             if !buffer.is_empty() {
                 if let Some(most) = self.as_they_are() {
                     let count = most.min(buffer.filled().len());
-                    if self.moved + count as u64 > self.most {
+                    if self.moved.saturating_add(count as u64) > self.most {
                         return Poll::Ready(Err(Broken::Source(io::ErrorKind::FileTooLarge.into())));
                     }
                     let last = self.coming == Coming::Length(count as u64);
-                    let write = to.poll_write(&buffer.filled()[..count], last);
+                    let write = to.poll_write(buffer.filled().get(..count).unwrap_or_default(), last);
                     let written = ready!(write).map_err(|_| Broken::Sink)?;
                     buffer.consume(written);
                     self.passed(written);
@@ -358,6 +359,11 @@ fn put(out: &mut Vec<u8>, bytes: &[u8], chunked: bool) {
     }
 }
 
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "four bits, of which a number has at most sixteen times"
+)]
 fn put_hex(out: &mut Vec<u8>, number: usize) {
     let digits = (usize::BITS - number.leading_zeros()).div_ceil(4).max(1);
     for at in (0..digits).rev() {

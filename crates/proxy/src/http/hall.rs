@@ -303,7 +303,7 @@ impl Hall {
 
     pub(super) fn put_back(&self, mut scratch: Box<Scratch>) {
         scratch.reset();
-        let shelved = self.shelved.get() + scratch.weight();
+        let shelved = self.shelved.get().saturating_add(scratch.weight());
         if scratch.weight() <= KEEP && shelved <= MOST_ON_SHELF {
             self.shelved.set(shelved);
             self.shelf.borrow_mut().push(scratch);
@@ -339,7 +339,7 @@ impl Hall {
     }
 
     pub(super) fn tick(&self, turn: &mut Turn) {
-        self.turns.set(self.turns.get() + 1);
+        self.turns.set(self.turns.get().wrapping_add(1));
         let old = self.kept().without_the_old(turn.now);
         drop(old);
         self.pages.borrow_mut().tick(&self.shared.access, turn.now);

@@ -132,6 +132,11 @@ pub(super) fn answer(
     Onward { chunked, persists }
 }
 
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "three bytes at most are 24 bits, of which six are a letter"
+)]
 pub(super) fn base64(bytes: &[u8]) -> Vec<u8> {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = Vec::with_capacity(bytes.len().div_ceil(3) * 4);

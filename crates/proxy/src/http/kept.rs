@@ -61,7 +61,7 @@ impl Kept {
     ) -> Option<(Stream, NextUse)> {
         let waiting = self.by_member.get_mut(&key(member))?;
         while let Some(one) = waiting.take(client) {
-            self.count -= 1;
+            self.count = self.count.saturating_sub(1);
             if one.stream.is_untouched() && (!surely || one.stream.is_silent()) {
                 let is_own = one.client.is_some();
                 return Some((one.stream, if is_own { NextUse::SameClient } else { NextUse::AnyClient }));
@@ -89,8 +89,8 @@ impl Kept {
         // The client of the oldest may never come back.
         let oldest = (all.len() == MOST).then(|| all.remove(0));
         stream.belong_to(None);
-        all.push(One { stream, member: member.clone(), until: now + OLD, client });
-        self.count(oldest.is_some(), now + OLD);
+        all.push(One { stream, member: member.clone(), until: now.saturating_add(OLD), client });
+        self.count(oldest.is_some(), now.saturating_add(OLD));
     }
 
     /// Waits until the member closes it. A port of ours is not free again for a minute where we close first.
@@ -102,14 +102,19 @@ impl Kept {
         let oldest = (closing.len() == MOST).then(|| closing.remove(0));
         oldest.iter().for_each(|one| one.stream.reset());
         stream.belong_to(None);
-        closing.push(One { stream, member: member.clone(), until: now + CLOSING, client: None });
-        self.count(oldest.is_some(), now + CLOSING);
+        closing.push(One {
+            stream,
+            member: member.clone(),
+            until: now.saturating_add(CLOSING),
+            client: None,
+        });
+        self.count(oldest.is_some(), now.saturating_add(CLOSING));
     }
 
     /// One more, perhaps in the place of another.
     fn count(&mut self, replaces: bool, until: u64) {
         self.next = if self.count == 0 { until } else { self.next.min(until) };
-        self.count += usize::from(!replaces);
+        self.count = self.count.saturating_add(usize::from(!replaces));
     }
 
     /// Something happened on it, and be it that there is room again for what was written last.
@@ -118,10 +123,10 @@ impl Kept {
         for waiting in self.by_member.values_mut() {
             for all in waiting.all() {
                 if let Some(at) = all.iter().position(|one| one.stream.index() == stream) {
-                    if all[at].stream.is_untouched() {
+                    if all.get(at).is_some_and(|one| one.stream.is_untouched()) {
                         return None;
                     }
-                    self.count -= 1;
+                    self.count = self.count.saturating_sub(1);
                     return Some(all.remove(at));
                 }
             }
@@ -157,7 +162,7 @@ impl Kept {
             }
             waiting.all().iter().any(|all| !all.is_empty())
         });
-        self.count -= gone.len();
+        self.count = self.count.saturating_sub(gone.len());
         gone
     }
 

@@ -44,13 +44,13 @@ impl Mail {
     }
 
     pub(super) fn unread(&self) -> usize {
-        self.bytes.len() - self.taken
+        self.bytes.len().saturating_sub(self.taken)
     }
 
     /// Adds what came of the body.
     pub(super) fn put(&mut self, bytes: &[u8]) {
         let (length, room) = (self.bytes.len(), self.bytes.capacity());
-        if room - length < bytes.len() {
+        if room.saturating_sub(length) < bytes.len() {
             self.bytes.reserve_exact(bytes.len().max(length.min(GROWTH)));
         }
         self.bytes.extend_from_slice(bytes);
@@ -61,7 +61,7 @@ impl Mail {
     pub(super) fn weigh(&self) {
         let Some(held) = &self.held else { return };
         let heads: usize = self.heads.iter().map(|head| head.lines.capacity()).sum();
-        held.set(self.bytes.capacity() + self.trailers.capacity() + heads);
+        held.set(self.bytes.capacity().saturating_add(self.trailers.capacity()).saturating_add(heads));
     }
 
     /// Nothing of it is to be read: its client holds too much already, until its task has run, too.
@@ -81,8 +81,9 @@ impl Mail {
     pub(super) fn take(&mut self, mut take: impl FnMut(&[u8])) -> usize {
         let is_tight = self.held.as_ref().is_some_and(|held| held.of().is_tight());
         let count = self.unread().min(if is_tight { SMALL_PIECE } else { PIECE });
-        take(&self.bytes[self.taken..self.taken + count]);
-        self.taken += count;
+        let end = self.taken.saturating_add(count);
+        take(self.bytes.get(self.taken..end).unwrap_or_default());
+        self.taken = end;
         if self.is_read() {
             // Nobody holds room for what may never come.
             (self.taken, self.bytes) = (0, Vec::new());

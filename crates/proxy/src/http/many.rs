@@ -90,7 +90,7 @@ pub(super) fn for_client(head: usize, most: usize) -> Ours {
         head,
         streams: ((most / PER_STREAM) as u32).clamp(LEAST_STREAMS, MOST_STREAMS),
         stream_window: window(most / 4),
-        connection_window: window(most / 16 * 5),
+        connection_window: window((most / 16).saturating_mul(5)),
         is_shared: false,
     }
 }
@@ -170,7 +170,7 @@ impl Many {
     /// Notes whether an answer was too long for the first window.
     pub(super) fn note_answer(&self, is_long: bool) {
         let change = if is_long { 2 } else { -1 };
-        self.long_answers.set((self.long_answers.get() + change).clamp(0, 16));
+        self.long_answers.set((self.long_answers.get().saturating_add(change)).clamp(0, 16));
     }
 
     /// The next answer may be too long for the first window.
@@ -238,7 +238,8 @@ impl Many {
         // What was said goes out even if nothing more comes in.
         let written = self.poll_flush();
         self.is_written.set(written.is_ready());
-        self.held.set(self.connection.borrow().out.capacity() + self.rest.borrow().capacity());
+        let held = self.connection.borrow().out.capacity().saturating_add(self.rest.borrow().capacity());
+        self.held.set(held);
         match (read, written) {
             (Poll::Pending, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
             (read, _) => read,
@@ -251,7 +252,7 @@ impl Many {
             self.left.set((turn, READS));
         }
         loop {
-            if self.connection.borrow().out.len() - self.sent.get() > MOST_UNTAKEN {
+            if self.connection.borrow().out.len().saturating_sub(self.sent.get()) > MOST_UNTAKEN {
                 // Who takes no answers is not listened to.
                 ready!(self.poll_flush())?;
             }
@@ -274,15 +275,16 @@ impl Many {
             }
             let mut page = self.hall.page();
             let count = ready!(self.stream.poll_read(&mut page))?;
-            self.left.set((turn, left - 1));
+            self.left.set((turn, left.saturating_sub(1)));
             if count == 0 {
                 return Poll::Ready(Ok(()));
             }
+            let heard = page.get(..count).unwrap_or_default();
             if rest.is_empty() {
-                let used = self.listen(&page[..count], hand_out)?;
-                rest.extend_from_slice(&page[used..count]);
+                let used = self.listen(heard, hand_out)?;
+                rest.extend_from_slice(heard.get(used..).unwrap_or_default());
             } else {
-                rest.extend_from_slice(&page[..count]);
+                rest.extend_from_slice(heard);
                 let used = self.listen(&rest, hand_out)?;
                 match used == rest.len() {
                     true => *rest = Vec::new(),
@@ -307,14 +309,14 @@ impl Many {
                 self.is_behind.set(true);
                 return Ok(used);
             }
-            let heard = connection.read(&bytes[used..]);
+            let heard = connection.read(bytes.get(used..).unwrap_or_default());
             let (count, heard) =
                 heard.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken.why))?;
             drop(connection);
             if heard == Heard::More {
                 return Ok(used);
             }
-            used += count;
+            used = used.saturating_add(count);
             if heard != Heard::Nothing {
                 hand_out(heard);
             }
@@ -416,12 +418,12 @@ impl Many {
     pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
         loop {
             let connection = self.connection.borrow();
-            let waiting = &connection.out[self.sent.get()..];
+            let waiting = connection.out.get(self.sent.get()..).unwrap_or_default();
             if waiting.is_empty() {
                 break;
             }
             let written = ready!(self.note(self.stream.poll_write(waiting)))?;
-            self.sent.set(self.sent.get() + written);
+            self.sent.set(self.sent.get().saturating_add(written));
         }
         self.sent.set(0);
         let sheet = std::mem::take(&mut self.connection.borrow_mut().out);
@@ -454,7 +456,7 @@ impl Many {
     /// way: for a while that is let go by, until the peer has ended, too.
     pub(super) async fn part(&self) {
         self.end();
-        self.driver.set_deadline(self.hall.now() + LINGER);
+        self.driver.set_deadline(self.hall.now().saturating_add(LINGER));
         let in_time = |poll: Poll<io::Result<usize>>| match poll {
             Poll::Pending if self.hall.is_late() => Poll::Ready(Ok(0)),
             poll => poll,
@@ -470,7 +472,7 @@ impl Many {
             loop {
                 let read = self.stream.poll_receive(&mut self.hall.page());
                 left = match ready!(in_time(read)) {
-                    Ok(count @ 1..) if count < left => left - count,
+                    Ok(count @ 1..) if count < left => left.saturating_sub(count),
                     _ => return Poll::Ready(()),
                 };
             }

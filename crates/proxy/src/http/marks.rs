@@ -15,6 +15,7 @@ const DIGITS: usize = 16;
 pub(crate) struct Mark([u8; OURS.len() + DIGITS]);
 
 impl Mark {
+    #[allow(clippy::indexing_slicing, reason = "it has room for both parts, and a number has sixteen digits")]
     pub(crate) fn new(id: u64) -> Mark {
         let mut mark = [0; OURS.len() + DIGITS];
         mark[..OURS.len()].copy_from_slice(OURS);
@@ -28,15 +29,15 @@ impl Mark {
 
     /// It has come through here too often, or through too many of us.
     pub(super) fn is_looped(&self, head: &[u8], request: &Request) -> bool {
-        let (mut own, mut all) = (0, 0);
+        let (mut own, mut all) = (0_usize, 0_usize);
         for field in request.fields.iter().filter(|it| it.known == Known::Other) {
             if !is_mark(field.name.of(head)) {
                 continue;
             }
             for entry in field.value.of(head).split(|byte| *byte == b',') {
                 let entry = entry.trim_ascii();
-                all += usize::from(entry.starts_with(OURS));
-                own += usize::from(entry == self.bytes());
+                all = all.saturating_add(usize::from(entry.starts_with(OURS)));
+                own = own.saturating_add(usize::from(entry == self.bytes()));
             }
         }
         own >= usize::from(MOST_PASSES) || all >= MOST_OF_ALL

@@ -29,7 +29,7 @@ pub(super) fn reflect(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
             tracing::debug!(pool = %mirror.pool.id, "a request with a long body is not mirrored");
             continue;
         }
-        if !client.who.memory.admits(2 * scratch.question.len()) {
+        if !client.who.memory.admits(scratch.question.len().saturating_mul(2)) {
             continue;
         }
         let own = Own::new(Some(client.who.listener.clone()), client.hall.now());
@@ -42,17 +42,18 @@ pub(super) fn reflect(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
 
 /// The same, of which the connection ends with the answer.
 fn closing(question: &[u8]) -> Vec<u8> {
-    let end = memchr::memmem::find(question, b"\r\n\r\n").map_or(question.len(), |at| at + 2);
-    [&question[..end], b"Connection: close\r\n", &question[end..]].concat()
+    let end = memchr::memmem::find(question, b"\r\n\r\n").map_or(question.len(), |at| at.saturating_add(2));
+    let (head, rest) = question.split_at_checked(end).unwrap_or((question, &[]));
+    [head, b"Connection: close\r\n", rest].concat()
 }
 
 async fn send(hall: Rc<Hall>, own: Rc<Own>, who: Rc<Who>, pool: Arc<RunningPool>, question: Vec<u8>) {
     let _held = who.memory.reserve(question.capacity());
     let Some(member) = choose(&hall, who.peer.ip(), &pool, &[]) else { return };
     hall.engage(&own, &member);
-    own.set_deadline(hall.now() + who.timeout(|it| it.connect));
+    own.set_deadline(hall.now().saturating_add(who.timeout(|it| it.connect)));
     let Ok(End::Wire(stream)) = connect(&hall, &own, &who, &pool, &member, true).await else { return };
-    own.set_deadline(hall.now() + who.timeout(|it| it.answer));
+    own.set_deadline(hall.now().saturating_add(who.timeout(|it| it.answer)));
     if stream.write_all(&question).await.is_err() {
         return;
     }

@@ -49,6 +49,13 @@ struct Window {
     place: Place,
 }
 
+impl Window {
+    /// What may be under way at once.
+    fn size(&self) -> u32 {
+        FIRST_WINDOW.saturating_add(self.lent.get())
+    }
+}
+
 /// For an answer that is not small; and for one that is taken as fast as it comes.
 const ANSWER_WINDOW: u32 = 64 << 10;
 const USUAL_WINDOW: u32 = 16 << 10;
@@ -80,12 +87,12 @@ impl Multi {
     pub(super) fn poll_fill(&self, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         let taken = ready!(self.many.poll_take(self.key, |bytes| buffer.put(bytes)))?;
         if let Some(window) = &self.window {
-            let (all, now) = (window.taken.get() + taken, FIRST_WINDOW + window.lent.get());
+            let (all, now) = (window.taken.get().saturating_add(taken), window.size());
             window.taken.set(all);
             if all >= now as usize {
                 // It is taken as it comes: more may be under way.
                 window.taken.set(0);
-                self.lend(window, now.min(MOST_WINDOW - now));
+                self.lend(window, now.min(MOST_WINDOW.saturating_sub(now)));
             }
         }
         Poll::Ready(Ok(taken))
@@ -98,17 +105,17 @@ impl Multi {
         let wanted = wanted.min(ANSWER_WINDOW);
         let is_all_here = self.many.seen().with(self.key).is_none_or(|mail| mail.ended);
         self.many.note_answer(wanted > FIRST_WINDOW && (!is_all_here || window.lent.get() > 0));
-        if wanted > FIRST_WINDOW + window.lent.get() && !is_all_here {
-            self.lend(window, wanted - FIRST_WINDOW - window.lent.get());
+        if wanted > window.size() && !is_all_here {
+            self.lend(window, wanted.saturating_sub(window.size()));
         }
     }
 
     fn lend(&self, window: &Window, more: u32) {
         let lent = window.memory.lend_window(more);
         if lent > 0 {
-            window.lent.set(window.lent.get() + lent);
+            window.lent.set(window.lent.get().saturating_add(lent));
             let mut connection = self.many.connection();
-            connection.set_stream_window(self.key, FIRST_WINDOW + window.lent.get());
+            connection.set_stream_window(self.key, window.size());
             drop(connection);
             self.many.wake();
         }
@@ -264,8 +271,8 @@ impl Multi {
             });
         }
         while !ends && *said < body.len() {
-            match ready!(self.poll_write(&body.as_bytes()[*said..], true)) {
-                Ok(count) => *said += count,
+            match ready!(self.poll_write(body.as_bytes().get(*said..).unwrap_or_default(), true)) {
+                Ok(count) => *said = said.saturating_add(count),
                 Err(_) => break,
             }
         }
@@ -287,7 +294,7 @@ pub(super) fn fields_of(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     lines.split(|byte| *byte == b'\n').filter_map(|line| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let (name, value) = line.split_at(line.iter().position(|byte| *byte == b':')?);
-        Some((name, value[1..].trim_ascii()))
+        Some((name, value.get(1..)?.trim_ascii()))
     })
 }
 

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use seaway_model::Owner;
+
 use crate::{
     memory::ConnectionMemory,
     running::{RunningListener, RunningMember},
@@ -18,6 +20,8 @@ pub(super) struct Own {
     deadline: Cell<u64>,
     /// `None`: of the worker itself.
     listener: Option<Arc<RunningListener>>,
+    /// Of whom was asked last, where several share the listener.
+    guest: Cell<Option<Lane>>,
     member: RefCell<Option<Arc<RunningMember>>>,
     /// The member for which it waits, by its place in memory.
     waits_at: Cell<Option<usize>>,
@@ -40,6 +44,7 @@ impl Own {
             is_woken: Cell::new(false),
             deadline: Cell::new(u64::MAX),
             listener,
+            guest: Cell::new(None),
             member: RefCell::new(None),
             waits_at: Cell::new(None),
             memory: OnceCell::new(),
@@ -68,7 +73,16 @@ impl Own {
 
     /// Whose time it uses.
     pub(super) fn lane(&self) -> Lane {
+        self.guest.get().unwrap_or_else(|| self.lane_of_listener())
+    }
+
+    fn lane_of_listener(&self) -> Lane {
         self.listener.as_ref().map_or_else(Lane::default, |it| it.lane)
+    }
+
+    /// What it does from now on, it does for them.
+    pub(super) fn works_for(&self, owner: &Owner) {
+        self.guest.set(Some(self.lane_of_listener().of_guest(owner)));
     }
 
     /// Whether it waits for its turn, as it does from now on.

@@ -181,9 +181,9 @@ pub(super) fn target(out: &mut Vec<u8>, head: &[u8], request: &Request, rewritte
     out.extend_from_slice(rewritten.by);
     // The path is never empty, and never gets two slashes where it is joined.
     let ends = rewritten.by.ends_with(b"/");
-    match rest.first() {
-        Some(b'/') if ends => out.extend_from_slice(&rest[1..]),
-        Some(b'/' | b'*') => out.extend_from_slice(rest),
+    match rest {
+        [b'/', after @ ..] if ends => out.extend_from_slice(after),
+        [b'/' | b'*', ..] => out.extend_from_slice(rest),
         _ => {
             if rewritten.by.is_empty() {
                 out.push(b'/');

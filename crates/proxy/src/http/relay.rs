@@ -35,7 +35,7 @@ pub(super) async fn relay(
     let mut is_invited = false;
     loop {
         let Scratch { response, answered, downward, .. } = scratch;
-        let head = &answered.filled()[..response.length];
+        let head = answered.filled().get(..response.length).unwrap_or_default();
         if response.is_interim() {
             is_invited |= response.status == 100;
             put_interim(client, downward, short, head, response);
@@ -92,7 +92,7 @@ pub(super) async fn relay(
         next = NextUse::Closed;
     }
     let Scratch { response, answered, downward, upward, .. } = scratch;
-    let head = &answered.filled()[..response.length];
+    let head = answered.filled().get(..response.length).unwrap_or_default();
     next = next.after_answer(short.reuse, head, response);
     let cookies = short.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
     let answering = Answering {
@@ -134,7 +134,7 @@ pub(super) async fn relay(
         scratch.forget_heads();
     }
     client.weigh(scratch);
-    let others = scratch.weight() - scratch.weight_of_bodies();
+    let others = scratch.weight().saturating_sub(scratch.weight_of_bodies());
     let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     // A silent stream of HTTP/2 holds nothing but its place: calls that last are not cut.
     let quiet = if matches!(stream, End::Multi(_)) { client.timeout(|it| it.idle) } else { timeout };
@@ -144,15 +144,18 @@ pub(super) async fn relay(
         if stream.is_reclaimed() {
             return Poll::Ready(Err(Broken::Sink));
         }
-        let before = downward.moved + upward.moved;
+        let before = downward.moved.wrapping_add(upward.moved);
         // The client may still be sending while it is answered.
         if asking && !upward.is_through() {
             asking = !matches!(upward.poll(&client.hall, &client.end, asked, &stream), Poll::Ready(Err(_)));
         }
         let result = downward.poll(&client.hall, &stream, answered, &client.end);
         let stuck = downward.is_stuck(answered);
-        stream.note(stuck || (asking && upward.is_stuck(asked)), downward.moved + upward.moved != before);
-        if downward.moved + upward.moved != before || stuck != was_stuck {
+        stream.note(
+            stuck || (asking && upward.is_stuck(asked)),
+            downward.moved.wrapping_add(upward.moved) != before,
+        );
+        if downward.moved.wrapping_add(upward.moved) != before || stuck != was_stuck {
             was_stuck = stuck;
             client.allow(if stuck { timeout } else { quiet });
             client.who.memory.progressed(client.hall.now());
@@ -278,7 +281,7 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
             client.end.reset();
             return Poll::Ready(());
         }
-        let before = downward.moved + upward.moved;
+        let before = downward.moved.wrapping_add(upward.moved);
         for (open, from, buffer, flow, to) in [
             (&mut up, &client.end, &mut *asked, &mut *upward, stream),
             (&mut down, stream, &mut *answered, &mut *downward, &client.end),
@@ -296,7 +299,7 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
             }
         }
-        let moved = downward.moved + upward.moved != before;
+        let moved = downward.moved.wrapping_add(upward.moved) != before;
         stream.note((up && upward.is_stuck(asked)) || (down && downward.is_stuck(answered)), moved);
         if moved {
             client.allow(if up && down { idle } else { half_closed });

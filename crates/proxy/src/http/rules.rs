@@ -194,8 +194,9 @@ fn split_port(authority: &[u8]) -> (&[u8], Option<u16>) {
     let colon = authority.iter().rposition(|byte| *byte == b':').filter(|_| !authority.ends_with(b"]"));
     match colon {
         Some(at) => {
-            let port = std::str::from_utf8(&authority[at + 1..]).ok().and_then(|port| port.parse().ok());
-            (&authority[..at], port)
+            let (host, port) = authority.split_at_checked(at).unwrap_or((authority, &[]));
+            let port = port.get(1..).and_then(|it| std::str::from_utf8(it).ok());
+            (host, port.and_then(|port| port.parse().ok()))
         }
         None => (authority, None),
     }

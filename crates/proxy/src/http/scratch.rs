@@ -46,16 +46,16 @@ impl Scratch {
 
     /// Bytes that it holds, used or not.
     pub(super) fn weight(&self) -> usize {
-        let texts = self.id.capacity() + self.question.capacity();
+        let texts = self.id.capacity().saturating_add(self.question.capacity());
         let heads = [&self.request.fields, &self.repeated.fields, &self.response.fields].map(Vec::capacity);
-        let heads = heads.into_iter().sum::<usize>() * size_of::<Field>();
-        size_of::<Scratch>() + texts + heads + self.weight_of_bodies()
+        let heads = heads.into_iter().sum::<usize>().saturating_mul(size_of::<Field>());
+        [size_of::<Scratch>(), texts, heads, self.weight_of_bodies()].iter().sum()
     }
 
     /// Of that, what is on its way between client and member.
     pub(super) fn weight_of_bodies(&self) -> usize {
-        let buffers = self.asked.weight() + self.answered.weight();
-        buffers + self.upward.weight() + self.downward.weight()
+        let buffers = [self.asked.weight(), self.answered.weight()];
+        buffers.into_iter().chain([self.upward.weight(), self.downward.weight()]).sum()
     }
 
     /// Lets go of the heads: the answer is on its way.
@@ -91,7 +91,7 @@ impl Buffer {
 
     /// Lets go of room in which nothing is.
     pub(super) fn trim(&mut self) {
-        let filled = self.end - self.start;
+        let filled = self.filled().len();
         if self.bytes.len() > filled {
             *self = Buffer { bytes: self.filled().to_vec(), start: 0, end: filled };
         }
@@ -102,7 +102,7 @@ impl Buffer {
     }
 
     pub(super) fn filled(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
+        self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -110,7 +110,7 @@ impl Buffer {
     }
 
     pub(super) fn consume(&mut self, count: usize) {
-        self.start += count;
+        self.start = self.start.saturating_add(count);
         debug_assert!(self.start <= self.end);
         if self.start == self.end {
             self.clear();
@@ -118,7 +118,7 @@ impl Buffer {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.end - self.start >= BUFFER
+        self.filled().len() >= BUFFER
     }
 
     /// Takes what came in another way.
@@ -126,11 +126,14 @@ impl Buffer {
         if self.start == self.end {
             self.clear();
         }
-        if self.bytes.len() < self.end + bytes.len() {
-            self.bytes.resize(self.end + bytes.len(), 0);
+        let end = self.end.saturating_add(bytes.len());
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
         }
-        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
-        self.end += bytes.len();
+        if let Some(room) = self.bytes.get_mut(self.end..end) {
+            room.copy_from_slice(bytes);
+            self.end = end;
+        }
     }
 
     /// Reads once, what nobody will look at.
@@ -147,14 +150,14 @@ impl Buffer {
         if self.end == self.bytes.len() {
             if self.start > 0 {
                 self.bytes.copy_within(self.start..self.end, 0);
-                (self.start, self.end) = (0, self.end - self.start);
+                (self.start, self.end) = (0, self.filled().len());
             }
             if self.end == self.bytes.len() {
-                self.bytes.resize((self.bytes.len() * 2).clamp(FIRST, MOST + FIRST), 0);
+                self.bytes.resize(self.bytes.len().saturating_mul(2).clamp(FIRST, MOST + FIRST), 0);
             }
         }
-        let read = ready!(from.poll_read(&mut self.bytes[self.end..]))?;
-        self.end += read;
+        let read = ready!(from.poll_read(self.bytes.get_mut(self.end..).unwrap_or_default()))?;
+        self.end = self.end.saturating_add(read);
         Poll::Ready(Ok(read))
     }
 }

@@ -54,7 +54,7 @@ impl Client {
             // Nobody holds a buffer while nothing comes.
             let patience =
                 if first { self.timeout(|it| it.header) } else { self.timeout(|it| it.keep_alive) };
-            self.own.set_deadline(self.hall.now() + patience);
+            self.own.set_deadline(self.hall.now().saturating_add(patience));
             if begun.is_none() && !stream.wakes(|| self.is_done(first)).await {
                 return;
             }
@@ -89,7 +89,7 @@ impl Client {
             loop {
                 let seen = scratch.asked.filled();
                 let common = seen.len().min(PREFACE.len());
-                if seen[..common] != PREFACE[..common] {
+                if seen.get(..common) != PREFACE.get(..common) {
                     return Poll::Ready(false);
                 }
                 if common == PREFACE.len() {
@@ -112,7 +112,7 @@ impl Client {
         } else {
             self.timeout(|it| it.keep_alive)
         };
-        self.own.set_deadline(self.hall.now() + patience);
+        self.own.set_deadline(self.hall.now().saturating_add(patience));
         scratch.request.begin();
         let read = poll_fn(|_| self.poll_head(scratch, *first)).await;
         let is_new = std::mem::replace(first, false);
@@ -142,7 +142,7 @@ impl Client {
         let task = if matches!(self.end, End::Multi(_)) { streams::OF_STREAM } else { 0 };
         let buffers: usize = buffers.iter().map(|buffer| buffer.weight()).sum();
         let flows: usize = flows.iter().map(|flow| flow.weight()).sum();
-        self.held.set(task + others + buffers + flows);
+        self.held.set([task, others, buffers, flows].iter().sum());
     }
 
     /// Lets go of all that is not needed while a client or a member is waited for, where much is held.
@@ -191,7 +191,7 @@ impl Client {
             self.weigh(scratch);
             if nothing_yet && !first {
                 // The head has begun: from now on it has its own time.
-                self.own.set_deadline(self.hall.now() + self.timeout(|it| it.header));
+                self.own.set_deadline(self.hall.now().saturating_add(self.timeout(|it| it.header)));
             }
         }
     }
@@ -218,7 +218,7 @@ impl Client {
     /// only if it does not do so soon.
     fn is_done(&self, first: bool) -> bool {
         if first && self.is_over() {
-            self.own.set_deadline(self.own.deadline().min(self.hall.now() + LINGER));
+            self.own.set_deadline(self.own.deadline().min(self.hall.now().saturating_add(LINGER)));
         }
         !first && self.is_over()
     }
@@ -230,12 +230,12 @@ impl Client {
 
     /// Lets what comes next take so long, in milliseconds, within the limit of its rule.
     pub(super) fn allow(&self, patience: u64) {
-        self.own.set_deadline((self.hall.now() + patience).min(self.limit.get()));
+        self.own.set_deadline((self.hall.now().saturating_add(patience)).min(self.limit.get()));
     }
 
     /// From now on a rule's own time runs, too.
     pub(super) fn limit(&self, time: Option<Duration>) {
-        self.limit.set(time.map_or(u64::MAX, |time| self.hall.now() + time.as_millis() as u64));
+        self.limit.set(time.map_or(u64::MAX, |time| self.hall.now().saturating_add(time.as_millis() as u64)));
     }
 
     /// Answers in the place of a member.
@@ -268,7 +268,7 @@ impl Client {
     async fn linger(&self, scratch: &mut Scratch) {
         let End::Wire(stream) = &self.end else { return };
         stream.finish();
-        self.own.set_deadline(self.hall.now() + LINGER);
+        self.own.set_deadline(self.hall.now().saturating_add(LINGER));
         poll_fn(|_| {
             for _ in 0..ROUNDS {
                 match ready!(scratch.asked.poll_let_go(stream)) {

@@ -116,7 +116,7 @@ impl Session {
     pub(super) fn poll_write(&mut self, stream: &Stream, bytes: &[u8]) -> Poll<io::Result<usize>> {
         // What was taken before goes first, or it would pile up.
         ready!(self.poll_flush(stream))?;
-        let taken = self.connection.writer().write(&bytes[..bytes.len().min(RECORD)])?;
+        let taken = self.connection.writer().write(bytes.get(..RECORD).unwrap_or(bytes))?;
         if let Poll::Ready(Err(error)) = self.poll_flush(stream) {
             return Poll::Ready(Err(error));
         }

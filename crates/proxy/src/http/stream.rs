@@ -325,7 +325,8 @@ impl Stream {
     pub(super) async fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         let mut written = 0;
         while written < bytes.len() {
-            written += poll_fn(|_| self.poll_write(&bytes[written..])).await?;
+            let more = poll_fn(|_| self.poll_write(bytes.get(written..).unwrap_or_default())).await?;
+            written = written.saturating_add(more);
         }
         poll_fn(|_| self.poll_flush()).await
     }

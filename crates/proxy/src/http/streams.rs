@@ -65,7 +65,7 @@ pub(super) async fn serve(
             || toll.refuse(),
         );
         if late || heard != many.seen().has_heard() || begun != toll.begun.get() {
-            idle_until.set(hall.now() + keep_alive);
+            idle_until.set(hall.now().saturating_add(keep_alive));
         }
         own.set_deadline(idle_until.get().min(many.gives_up(answer)));
         if polled.is_pending() && toll.is_too_much() {
@@ -95,12 +95,12 @@ fn begin(
     ends: bool,
     asked: Asked,
 ) -> Option<Mail> {
-    toll.begun.set(toll.begun.get() + 1);
+    toll.begun.set(toll.begun.get().saturating_add(1));
     let head = connection.lines().len();
-    if !who.memory.admits(OF_STREAM + 2 * head) {
+    if !who.memory.admits(head.saturating_mul(2).saturating_add(OF_STREAM)) {
         who.refuse_for_memory();
         // Whoever asks on and on although most is refused is ended.
-        toll.given_up.set(toll.given_up.get() + 1);
+        toll.given_up.set(toll.given_up.get().saturating_add(1));
         return None;
     }
     let own = Own::new(Some(who.listener.clone()), many.hall.now())
@@ -145,8 +145,8 @@ const MOST_GIVEN_UP: u64 = 2 * MOST_STREAMS as u64;
 
 impl Toll {
     fn refuse(&self) {
-        self.begun.set(self.begun.get() + 1);
-        self.given_up.set(self.given_up.get() + 1);
+        self.begun.set(self.begun.get().saturating_add(1));
+        self.given_up.set(self.given_up.get().saturating_add(1));
     }
 
     fn is_too_much(&self) -> bool {
@@ -164,7 +164,7 @@ async fn one(client: Client, mut scratch: Box<Scratch>, is_too_large: bool, toll
     if let End::Multi(multi) = &client.end
         && multi.is_unanswered()
     {
-        toll.given_up.set(toll.given_up.get() + 1);
+        toll.given_up.set(toll.given_up.get().saturating_add(1));
     }
     // Of a client that holds much it is not kept for others: that would be as much again.
     if !client.who.memory.is_filling() {

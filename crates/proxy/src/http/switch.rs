@@ -42,7 +42,8 @@ pub(super) fn agreement(question: &[u8], protocol: &[u8], lines: &[u8]) -> Vec<u
 fn key_of(question: &[u8]) -> Option<&[u8]> {
     question.split(|byte| *byte == b'\n').take_while(|line| *line != b"\r").find_map(|line| {
         let (name, value) = line.split_at(line.iter().position(|byte| *byte == b':')?);
-        name.eq_ignore_ascii_case(b"sec-websocket-key").then(|| value[1..].trim_ascii())
+        let value = value.get(1..)?.trim_ascii();
+        name.eq_ignore_ascii_case(b"sec-websocket-key").then_some(value)
     })
 }
 

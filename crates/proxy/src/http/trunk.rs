@@ -304,8 +304,10 @@ async fn answered(
     let head = poll_fn(|_| {
         while sent < scratch.question.len() {
             let trailers = scratch.upward.trailers();
-            match end.poll_write(&scratch.question[sent..], whole && trailers.is_empty()) {
-                Poll::Ready(Ok(count)) => sent += count,
+            match end
+                .poll_write(scratch.question.get(sent..).unwrap_or_default(), whole && trailers.is_empty())
+            {
+                Poll::Ready(Ok(count)) => sent = sent.saturating_add(count),
                 // The answer tells why.
                 Poll::Ready(Err(_)) | Poll::Pending => break,
             }
@@ -351,7 +353,7 @@ async fn answered(
         }
     })
     .await?;
-    scratch.upward.put_back(&scratch.question[sent..]);
+    scratch.upward.put_back(scratch.question.get(sent..).unwrap_or_default());
     Ok(head)
 }
 

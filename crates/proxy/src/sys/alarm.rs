@@ -38,7 +38,7 @@ impl Alarm {
         let millis = at.saturating_sub(now).max(1);
         let time = libc::timespec {
             tv_sec: (millis / 1000) as libc::time_t,
-            tv_nsec: (millis % 1000 * 1_000_000) as libc::c_long,
+            tv_nsec: (millis % 1000).saturating_mul(1_000_000) as libc::c_long,
         };
         let once = libc::itimerspec { it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 }, it_value: time };
         // SAFETY: the pointer is to a value of ours that lives through the call; the old setting is not wanted.

@@ -52,6 +52,11 @@ pub(crate) struct Inbox {
 // SAFETY: the raw pointers in `pieces` and `heads` lead into boxes of the same value, or nowhere.
 unsafe impl Send for Inbox {}
 
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "places are below BATCH, and each has its slot"
+)]
 impl Inbox {
     pub(crate) fn new() -> Inbox {
         Inbox {
@@ -65,9 +70,9 @@ impl Inbox {
     }
 
     /// Takes what is there, without waiting. `trains` says whether the socket may coalesce.
-    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, trains: bool) -> io::Result<usize> {
-        let base = self.bytes.as_mut_ptr();
-        for index in 0..BATCH {
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, most: usize, trains: bool) -> io::Result<usize> {
+        let (base, most) = (self.bytes.as_mut_ptr(), most.min(BATCH));
+        for index in 0..most {
             self.pieces[index] = libc::iovec {
                 // SAFETY: `bytes` has `BATCH` strides, so the start of each slot lies within it.
                 iov_base: unsafe { base.add(index * STRIDE) }.cast(),
@@ -88,7 +93,7 @@ impl Inbox {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 self.heads.as_mut_ptr(),
-                BATCH as _,
+                most as _,
                 libc::MSG_DONTWAIT as _,
                 ptr::null_mut(),
             )
@@ -130,6 +135,11 @@ struct Reply {
 // SAFETY: as for `Inbox`.
 unsafe impl Send for Outbox {}
 
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "whoever fills asks `is_full` before, the kernel fills no more than it was given, and no run is empty"
+)]
 impl Outbox {
     pub(crate) fn new() -> Outbox {
         Outbox {
@@ -336,7 +346,7 @@ pub(crate) fn send_datagrams(
             if rest.is_empty() { Ok(()) } else { send_datagrams(socket, &[], rest, Some(segment)) }
         }
         Some(segment) => {
-            if bytes.len() <= usize::from(segment) * TRAIN {
+            if bytes.len() <= usize::from(segment).saturating_mul(TRAIN) {
                 match send_pieces(socket, &[], bytes, Some(segment)) {
                     Err(error) if cannot_cut(&error) => {}
                     other => return other,

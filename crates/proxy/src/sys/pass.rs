@@ -150,9 +150,9 @@ pub(crate) fn take(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<(usize
         let mut message = libc::CMSG_FIRSTHDR(&raw const head);
         while !message.is_null() {
             if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS {
-                let length = (*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let length = ((*message).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
                 let data = libc::CMSG_DATA(message).cast::<c_int>();
-                for index in 0..length / mem::size_of::<c_int>() {
+                for index in 0..length.checked_div(mem::size_of::<c_int>()).unwrap_or(0) {
                     fds.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
                 }
             }
@@ -180,7 +180,7 @@ fn local_address_of(path: &Path) -> io::Result<(libc::sockaddr_un, libc::socklen
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() || bytes.len() >= address.sun_path.len() || bytes.contains(&0) {
-        let longest = address.sun_path.len() - 1;
+        let longest = address.sun_path.len().saturating_sub(1);
         let reason = format!("{} is no path of at most {longest} bytes", path.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     }

@@ -44,13 +44,13 @@ impl Pipe {
 
     pub(crate) fn fill_from(&mut self, socket: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
         let moved = splice(socket.as_raw_fd(), self.entrance.as_raw_fd(), self.size.min(most))?;
-        self.held += moved;
+        self.held = self.held.saturating_add(moved);
         Ok(moved)
     }
 
     pub(crate) fn empty_into(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let moved = splice(self.exit.as_raw_fd(), socket.as_raw_fd(), self.held)?;
-        self.held -= moved;
+        self.held = self.held.saturating_sub(moved);
         Ok(moved)
     }
 }

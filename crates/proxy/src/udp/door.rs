@@ -26,6 +26,8 @@ pub(super) struct Door {
     pub(super) cookie: u64,
     /// Not read at the moment, on either side of a take-over.
     pub(super) rests: bool,
+    /// It is read when it is its turn.
+    pub(super) waits: bool,
 }
 
 impl Door {
@@ -34,7 +36,7 @@ impl Door {
         let coalesces = sys::coalesce(socket.as_fd(), alone);
         sys::widen(socket.as_fd(), QUEUE);
         let cookie = sys::cookie(socket.as_fd()).unwrap_or(0);
-        Door { listener, socket, coalesces, cookie, rests: false }
+        Door { listener, socket, coalesces, cookie, rests: false, waits: false }
     }
 
     /// A PROXY header makes the first datagram of a train unlike the others, so those must come one by one.

@@ -39,6 +39,8 @@ pub(super) struct Flow {
     pub(super) trusted: bool,
     /// Its member's host refused what it sent, or its drain is over: the next datagram looks for another.
     pub(super) moves: bool,
+    /// Its replies are read when it is its turn.
+    pub(super) waits: bool,
     coalesces: bool,
     busy: u8,
     last_turn: u64,
@@ -68,6 +70,7 @@ impl Flow {
             header_is_due: false,
             trusted: false,
             moves: false,
+            waits: false,
             coalesces: false,
             busy: 0,
             last_turn: 0,

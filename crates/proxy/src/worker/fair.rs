@@ -30,6 +30,16 @@ impl Lane {
         };
         Lane { namespace, load_balancer: hash_of(key) }
     }
+
+    /// Of a guest at a listener that is nobody's in particular, as those of the front door are.
+    pub(crate) fn of_guest(self, guest: &Owner) -> Lane {
+        match guest {
+            Owner::Object { object, .. } if self.namespace == 0 => {
+                Lane { namespace: hash_of(&object.namespace), load_balancer: hash_of(guest) }
+            }
+            _ => self,
+        }
+    }
 }
 
 fn hash_of(it: &impl Hash) -> u64 {
@@ -138,7 +148,7 @@ impl<Q: Waits> Weighed<Q> {
         used.nanos = nanos.saturating_add(1);
         if !used.queue.is_empty() {
             self.order.insert((used.nanos, of));
-        } else if self.queues.len() > self.order.len() + REMEMBERED {
+        } else if self.queues.len() > self.order.len().saturating_add(REMEMBERED) {
             let now = self.now;
             self.queues.retain(|_, it| !it.queue.is_empty() || it.nanos > now.saturating_add(SLIGHT));
         }

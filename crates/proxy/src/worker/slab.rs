@@ -21,21 +21,23 @@ impl<T> Default for Slab<T> {
 impl<T> Slab<T> {
     /// The index and generation that the next insertion will have.
     pub(crate) fn next(&self) -> (u32, u32) {
-        match self.free.last() {
-            Some(index) => (*index, self.slots[*index as usize].generation),
+        match self.free.last().and_then(|index| self.slots.get(*index as usize).map(|slot| (*index, slot))) {
+            Some((index, slot)) => (index, slot.generation),
             None => (self.slots.len() as u32, 0),
         }
     }
 
     pub(crate) fn insert(&mut self, entry: T) -> u32 {
-        match self.free.pop() {
-            Some(index) => {
-                self.slots[index as usize].entry = Some(entry);
+        let free = self.free.pop();
+        match free.and_then(|index| self.slots.get_mut(index as usize).map(|slot| (index, slot))) {
+            Some((index, slot)) => {
+                slot.entry = Some(entry);
                 index
             }
             None => {
+                let index = self.slots.len() as u32;
                 self.slots.push(Slot { generation: 0, entry: Some(entry) });
-                self.slots.len() as u32 - 1
+                index
             }
         }
     }
@@ -43,7 +45,7 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let slot = self.slots.get_mut(index as usize)?;
         let entry = slot.entry.take()?;
-        slot.generation = (slot.generation + 1) & Token::GENERATIONS;
+        slot.generation = slot.generation.wrapping_add(1) & Token::GENERATIONS;
         self.free.push(index);
         Some(entry)
     }

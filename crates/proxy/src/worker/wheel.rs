@@ -34,6 +34,12 @@ pub(crate) struct Wheel {
     next: Cell<u64>,
 }
 
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a slot is a remainder by SLOTS; ticks are milliseconds since the machine began, cut by five bits; each entry is \
+              counted once, for its link tells whether it is here"
+)]
 impl Wheel {
     pub(crate) fn new(now: u64) -> Wheel {
         Wheel {

@@ -98,6 +98,32 @@ fn a_record_that_is_lost_moves_no_name_that_its_namespace_claims() {
 }
 
 #[test]
+fn in_a_cluster_that_was_set_back_names_belong_to_whom_its_records_say() {
+    let shop = claims("shop/web", 5, "shop.example");
+    let evil = claims("evil/old", 1, "shop.example");
+    // Since the backup was made, the one let the name go, and the other claimed it: now both claim it.
+    for (then, now) in [("shop", "evil"), ("evil", "shop")] {
+        let restored = || vec![recorded(now, &["shop.example"], &[]), lost(then)];
+        for told in [restored(), restored().into_iter().rev().collect()] {
+            let since = [put(&shop), put(&evil), recorded(then, &["shop.example"], &[])];
+            let mut world = world(first(), since.into_iter().chain(told_of_routes()));
+            assert_eq!((leads(&world, "shop.example"), refused(&world)), (words([then, "-"]), words([now])));
+            told.into_iter().for_each(|change| _ = world.apply(change));
+            assert_eq!((leads(&world, "shop.example"), refused(&world)), (words([now, "-"]), words([then])));
+            assert_eq!(first_claims(&world), Some(vec![format!("{now}: shop.example")]), "and so it is kept");
+        }
+    }
+    // Where the backup has no record, the name goes by age, as where nothing was ever recorded.
+    let since = [put(&shop), put(&evil), recorded("shop", &["shop.example"], &[]), lost("shop")];
+    let world = world(first(), since.into_iter().chain(told_of_routes()));
+    assert_eq!(first_claims(&world), Some(words(["evil: shop.example"])));
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).to_vec()
+}
+
+#[test]
 fn what_is_recorded_and_not_claimed_is_nobody_else_s() {
     let evil = claims("evil/old", 1, "shop.example");
     let everywhere = route("evil/all", 2, None, "/login");

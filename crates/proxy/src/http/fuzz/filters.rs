@@ -1,5 +1,7 @@
 //! What must hold for what rules do to any request, and for what any answer of gRPC says.
 
+#![allow(clippy::indexing_slicing, clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+
 use std::sync::Arc;
 
 use seaway_model::{

@@ -81,7 +81,8 @@ impl Many {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         ready!(self.poll_room(&connection, own));
-        let piece = &bytes[..bytes.len().min(PIECE).min(connection.sendable(key))];
+        let most = PIECE.min(connection.sendable(key));
+        let piece = bytes.get(..most).unwrap_or(bytes);
         if piece.is_empty() && !bytes.is_empty() {
             self.wait_for_window(&connection, own);
             return Poll::Pending;

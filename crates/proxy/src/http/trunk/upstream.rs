@@ -119,7 +119,7 @@ pub(super) struct Opening(Rc<Upstream>);
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        self.0.opening.set(self.0.opening.get() - 1);
+        self.0.opening.set(self.0.opening.get().saturating_sub(1));
         self.0.wake_some(MOST_CONNECTIONS);
     }
 }
@@ -174,7 +174,7 @@ impl Upstream {
 
     /// A connection is made whether or not there are enough.
     pub(super) fn opens(self: &Rc<Self>) -> Opening {
-        self.opening.set(self.opening.get() + 1);
+        self.opening.set(self.opening.get().saturating_add(1));
         Opening(self.clone())
     }
 
@@ -196,12 +196,12 @@ impl Upstream {
     fn capacity(&self, connections: usize) -> usize {
         let all = self.connections.borrow();
         let heard = all.iter().filter(|many| many.seen().has_heard());
-        let (mut streams, mut known) = (0_usize, 0);
+        let (mut streams, mut known) = (0_usize, 0_usize);
         for many in heard {
             let most = many.seen().most_streams() as usize;
             // None for a moment is not none for ever: by the next connection it may say otherwise.
             self.usual.set(most.max(1));
-            (streams, known) = (streams.saturating_add(most), known + 1);
+            (streams, known) = (streams.saturating_add(most), known.saturating_add(1));
         }
         streams.saturating_add(self.usual.get().saturating_mul(connections.saturating_sub(known)))
     }
@@ -224,8 +224,8 @@ impl Upstream {
     /// This client does not have to wait for a stream.
     pub(super) fn is_free(&self, client: &Client) -> bool {
         let has = self.streams_of(Rc::as_ptr(&client.who.memory) as usize);
-        let may_open =
-            || self.connections.borrow().len() + self.opening.get() < Upstream::most_connections(has + 1);
+        let open = || self.connections.borrow().len().saturating_add(self.opening.get());
+        let may_open = || open() < Upstream::most_connections(has.saturating_add(1));
         self.admits(has) && (self.widest().is_some() || may_open())
     }
 
@@ -252,8 +252,11 @@ impl Upstream {
         if !has_place {
             return None;
         }
-        *self.by_client.borrow_mut().entry(key).or_default() += 1;
-        self.streams.set(self.streams.get() + 1);
+        let mut by_client = self.by_client.borrow_mut();
+        let has = by_client.entry(key).or_default();
+        *has = has.saturating_add(1);
+        drop(by_client);
+        self.streams.set(self.streams.get().saturating_add(1));
         // Where one gets on, the next one may, too.
         self.wake_some(1);
         let claim = Claim { client: key, own: client.own.clone(), stalled: NEVER, is_reclaimed: false };
@@ -267,7 +270,7 @@ impl Upstream {
         if now < self.reclaims_at.get() {
             return;
         }
-        self.reclaims_at.set(now + RECLAIM_EVERY);
+        self.reclaims_at.set(now.saturating_add(RECLAIM_EVERY));
         let Some(hall) = self.hall.upgrade() else { return };
         let mut claims = self.claims.borrow_mut();
         let mut keep = self.by_client.borrow().clone();
@@ -275,7 +278,8 @@ impl Upstream {
         for index in claims.indexes() {
             let Some(claim) = claims.get_mut(index) else { continue };
             if claim.is_reclaimed {
-                *keep.entry(claim.client).or_default() -= 1;
+                let has = keep.entry(claim.client).or_default();
+                *has = has.saturating_sub(1);
             } else if claim.stalled.saturating_add(STALLED) <= now {
                 let count = self.streams_of(claim.client);
                 stalled.push((std::cmp::Reverse(count), claim.stalled, index));
@@ -286,13 +290,13 @@ impl Upstream {
         let newcomers =
             self.newcomers.borrow().iter().filter(|own| own.is_waiting_at(self.place_in_memory())).count();
         let has = if newcomers > 0 { 0 } else { has };
-        let mut wanted = (newcomers + 1).min(MOST_RECLAIMED);
+        let mut wanted = newcomers.saturating_add(1).min(MOST_RECLAIMED);
         for (.., index) in stalled {
             let Some(claim) = claims.get_mut(index).filter(|_| wanted > 0) else { continue };
             let count = keep.entry(claim.client).or_default();
             if may_take_from(*count, has) {
-                *count -= 1;
-                wanted -= 1;
+                *count = count.saturating_sub(1);
+                wanted = wanted.saturating_sub(1);
                 claim.is_reclaimed = true;
                 hall.wake(&claim.own);
             }
@@ -377,7 +381,7 @@ impl Upstream {
     }
 
     fn may_open(&self, most: usize, now: u64) -> bool {
-        let open = self.connections.borrow().len() + self.opening.get();
+        let open = self.connections.borrow().len().saturating_add(self.opening.get());
         // Beyond the usual ones each waits for the one before: that may have streams for all who wait.
         if open >= most || (open >= USUAL_CONNECTIONS && self.opening.get() > 0) {
             return false;
@@ -407,13 +411,13 @@ impl Upstream {
         if client.own.waits_at(Some(self.place_in_memory())) {
             line.borrow_mut().push_back(client.own.clone());
         }
-        client.own.set_deadline(until.min(client.hall.now() + LOOK_AGAIN));
+        client.own.set_deadline(until.min(client.hall.now().saturating_add(LOOK_AGAIN)));
     }
 
     /// Lets some of those look again who wait.
     fn wake_some(&self, count: usize) {
         let Some(hall) = self.hall.upgrade() else { return };
-        let mut woken = 0;
+        let mut woken = 0_usize;
         while woken < count {
             let lines = [&self.placed, &self.newcomers, &self.others];
             let Some(own) = lines.iter().find_map(|line| line.borrow_mut().pop_front()) else { return };
@@ -421,7 +425,7 @@ impl Upstream {
             if own.is_waiting_at(self.place_in_memory()) {
                 own.waits_at(None);
                 hall.wake(&own);
-                woken += 1;
+                woken = woken.saturating_add(1);
             }
         }
     }
@@ -445,7 +449,7 @@ impl Upstream {
 /// A client with so many streams gets one of a client with more only if it does not have more than that one then: clients
 /// that are even would take streams from each other without end. Whoever has none gets one of anybody.
 fn may_take_from(count: u32, has: u32) -> bool {
-    count > has + has.min(1)
+    count > has.saturating_add(has.min(1))
 }
 
 impl Place {
@@ -474,13 +478,13 @@ impl Drop for Place {
         let upstream = &self.upstream;
         let mut by_client = upstream.by_client.borrow_mut();
         if let Some(has) = by_client.get_mut(&key) {
-            *has -= 1;
+            *has = has.saturating_sub(1);
             if *has == 0 {
                 by_client.remove(&key);
             }
         }
         drop(by_client);
-        upstream.streams.set(upstream.streams.get() - 1);
+        upstream.streams.set(upstream.streams.get().saturating_sub(1));
         upstream.part_with_idle();
         // Whoever cannot go on leaves the turn to another.
         upstream.wake_some(2);

@@ -23,7 +23,7 @@ fn a_batch_comes_with_its_senders_and_goes_back_to_them() {
         other.send(b"two").unwrap();
         client.send(b"").unwrap();
         let mut inbox = Inbox::new();
-        assert_eq!(inbox.receive(server.as_fd(), false).unwrap(), 3);
+        assert_eq!(inbox.receive(server.as_fd(), BATCH, false).unwrap(), 3);
         let (peer, bytes, segment) = inbox.datagram(1).unwrap();
         assert_eq!((peer.socket_addr(), bytes, segment), (other.local_addr().unwrap(), &b"two"[..], None));
         assert_eq!(inbox.datagram(2).unwrap().1, b"");
@@ -51,7 +51,7 @@ fn a_train_arrives_whole_and_leaves_in_its_segments() {
         let train: Vec<u8> = (0..3500_u32).map(|at| at as u8).collect();
         send_datagrams(client.as_fd(), &[], &train, Some(1000)).unwrap();
         let mut inbox = Inbox::new();
-        assert_eq!(inbox.receive(server.as_fd(), true).unwrap(), 1);
+        assert_eq!(inbox.receive(server.as_fd(), BATCH, true).unwrap(), 1);
         let (peer, bytes, segment) = inbox.datagram(0).unwrap();
         assert_eq!((bytes, segment), (&train[..], Some(1000)));
         let (upstream, backend) = pair(v6);

@@ -32,7 +32,7 @@ impl ByHand {
 
     /// Of all that can be read, as a worker gets it.
     fn events(&mut self) -> Vec<Event> {
-        let mut events = sys::Events::with_room_for(8);
+        let mut events = sys::Events::with_room_for(256);
         self.turn.epoll.wait(&mut events, Some(20_000)).unwrap();
         assert!(events.len() > 0, "nothing happens");
         (0..events.len()).map(|index| events.at(index)).collect()
@@ -106,4 +106,60 @@ fn who_comes_in_the_turn_of_a_freeze_is_left_to_the_successor() {
     let events = hand.events();
     hand.handle(events);
     assert_eq!(hand.rig.shared.flows(), 1);
+}
+
+#[test]
+fn a_service_with_hundreds_of_replies_delays_that_of_another_by_a_few() {
+    let mut hand = ByHand::new();
+    let greedy: Vec<_> = (0..200).map(|_| Client::of(hand.listener.at)).collect();
+    hand.rig.key = LbKey::Of(seaway_testkit::balancing::owner());
+    hand.rig.put(pool(&[hand.member.local_addr().unwrap()]));
+    let other = hand.rig.open(FAMILIES[0], |_| {});
+    for command in hand.rig.shared.workers[0].clone().collect() {
+        hand.command(command);
+    }
+    let modest = Client::of(other.at);
+    let mut answers = Vec::new();
+    for client in greedy.iter().chain([&modest]) {
+        client.0.send(b"x").unwrap();
+        let events = hand.events();
+        hand.handle(events);
+        answers.push(hand.member.recv_from(&mut [0; 8]).unwrap().1);
+        client.0.set_nonblocking(true).unwrap();
+    }
+    for flow in answers {
+        hand.member.send_to(b"y", flow).unwrap();
+    }
+    let events = hand.events();
+    assert_eq!(events.len(), 201, "all of them at once, and that of the modest one came last");
+    hand.turn.comes_with(events.len(), hand.udp.is_behind());
+    hand.handle(events);
+    let mut room = [0; 8];
+    let mut is_answered = |it: &Client| it.0.recv(&mut room).is_ok();
+    let turns = (0..1_000).take_while(|_| {
+        hand.udp.tick(&mut hand.turn);
+        !is_answered(&modest)
+    });
+    assert!(turns.count() < 1_000, "it is answered");
+    let before = greedy.iter().filter(|it| is_answered(it)).count();
+    assert!(before < 100, "{before} of 200");
+    while hand.udp.is_behind() {
+        hand.udp.tick(&mut hand.turn);
+    }
+    let after = greedy.iter().filter(|it| is_answered(it)).count();
+    assert_eq!(before + after, 200, "nobody is forgotten");
+}
+
+#[test]
+fn beside_others_a_door_is_read_a_few_datagrams_at_a_time() {
+    let mut hand = ByHand::new();
+    let client = Client::of(hand.listener.at);
+    hand.member.set_nonblocking(true).unwrap();
+    (0..64).for_each(|_| _ = client.0.send(b"x").unwrap());
+    let events = hand.events();
+    hand.turn.comes_with(100, false);
+    hand.handle(events);
+    hand.udp.run_waiting(&mut hand.turn);
+    let came = || std::iter::from_fn(|| hand.member.recv_from(&mut [0; 8]).ok()).count();
+    assert_eq!(came(), BESIDE_OTHERS);
 }
