@@ -30,7 +30,7 @@ fn restart(scene: &Scene, pre_stop: bool) -> Heard {
     dns.set_ip(scene.address("dns").parse().expect("an address"));
     let all = ["deployment/shop", "deployment/dns"];
     let are_up = || {
-        all.map(|it| scene.cluster.kubectl(&["rollout", "status", it, "--timeout", "300s"]));
+        all.iter().for_each(|it| drop(scene.cluster.kubectl(&["rollout", "status", it, "--timeout", "300s"])));
     };
     are_up();
     let pods = |app: &str| -> BTreeSet<String> {
@@ -45,7 +45,7 @@ fn restart(scene: &Scene, pre_stop: bool) -> Heard {
         Target::new("datagrams", Kind::Udp, dns).times(DATAGRAMS),
     ]);
     load.goes_on(100);
-    all.map(|it| scene.cluster.kubectl(&["rollout", "restart", it]));
+    all.iter().for_each(|it| drop(scene.cluster.kubectl(&["rollout", "restart", it])));
     are_up();
     load.goes_on(200);
     let heard = load.end();
