@@ -255,6 +255,10 @@ impl Octavia {
         };
         let beat = carrier.tags.iter().find(|it| it.starts_with(BEAT));
         let Some(next) = sole.next(&recorded, beat.map(String::as_str)) else { return Ok(()) };
+        // What is there now may stay: it is known for as long as that.
+        let seen = beat.and_then(|it| it.parse::<Heartbeat>().ok()).map(|it| it.mark.to_string());
+        recorded.retain(|it| Some(it) != seen.as_ref());
+        recorded.extend(seen);
         recorded.push(next.mark.to_string());
         recorded.drain(..recorded.len().saturating_sub(RECORDED));
         record.record(recorded).await?;

@@ -167,6 +167,19 @@ async fn a_heartbeat_moves_when_its_load_balancer_goes() {
     walk.ends().await;
 }
 
+/// It was allowed once: what is there then stays, and is still this cluster's.
+#[tokio::test(start_paused = true)]
+async fn a_right_to_tag_that_was_taken_away_delays_no_leader() {
+    let (mut walk, _) = Walk::with_backup().await;
+    walk.scene.fake.fail(Fault::on(TAGS).always().status(403));
+    for _ in 0..2 {
+        walk.passes(30 * MINUTE).await;
+        walk.restart_both().await;
+        assert!(walk.goes_on_after().await <= 2);
+    }
+    walk.ends().await;
+}
+
 /// Where Neutron lets no port be tagged, the two do not know of each other.
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_does_not_know_a_port_takes_it_away_once_and_not_again_and_again() {
