@@ -123,7 +123,7 @@ impl Steering {
     /// take from the machine, and each has an address of its own, to which nothing comes over a network: of the
     /// loopback network, or of the prefix that is discarded (RFC 6666), which is bound without being on the machine.
     pub fn place(&self, of: IpAddr) -> SocketAddr {
-        const FIRST: u32 = u32::from_be_bytes([127, 64, 0, 0]);
+        const FIRST: u32 = Ipv4Addr::new(127, 64, 0, 0).to_bits();
         const MOST: u32 = 1 << 22;
         const DISCARDED: u128 = 0x100 << 112;
         let number = self.next.fetch_add(1, Relaxed).wrapping_add(1) % MOST;

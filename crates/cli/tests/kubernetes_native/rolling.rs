@@ -30,7 +30,8 @@ fn restart(scene: &Scene, pre_stop: bool) -> Heard {
     dns.set_ip(scene.address("dns").parse().expect("an address"));
     let all = ["deployment/shop", "deployment/dns"];
     let are_up = || {
-        all.iter().for_each(|it| drop(scene.cluster.kubectl(&["rollout", "status", it, "--timeout", "300s"])));
+        all.iter()
+            .for_each(|it| drop(scene.cluster.kubectl(&["rollout", "status", it, "--timeout", "300s"])));
     };
     are_up();
     let pods = |app: &str| -> BTreeSet<String> {
