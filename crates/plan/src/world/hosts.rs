@@ -25,6 +25,9 @@ use crate::{
     service::beside_nodes,
 };
 
+/// What a host of a cluster says before it has applied an Address: no object has so low a version.
+const NOTHING_APPLIED: u64 = 1;
+
 impl World {
     /// What the cluster says of a host's Node: which of its addresses are published follows from it.
     pub(super) fn note_host_node(&mut self, name: &Name) {
@@ -221,6 +224,8 @@ impl World {
                 None => said.applied = said.applied.min(version.saturating_sub(1)),
             }
         }
+        // By 0 it would say that it tells all it holds, of an Address, too, that it has heard of and not yet said so.
+        said.applied = said.applied.max(NOTHING_APPLIED);
         Some(said)
     }
 

@@ -25,9 +25,8 @@ use self::{
 /// What is there for each Unit, as its driver left it.
 pub(super) type Made = BTreeMap<Unit, Desired>;
 
-/// What hosts have applied before the first Address. One that says 0 is believed to hold nothing, until it says more:
-/// known, and open.
-const FIRST: u64 = 10;
+/// What hosts say that they have applied before the first Address.
+const FIRST: u64 = 1;
 
 pub(super) struct Cluster {
     /// Services, slices, pools and Nodes.
