@@ -208,19 +208,22 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     heard.until_synced().await;
     let addresses = Addresses::new(control.clone(), campaign.leading());
     let ip = "192.0.2.51".parse().expect("an address");
-    let wanted = |owner: &str| {
+    let wanted = |owners: &[&str], state| {
         Desired::Address(Arc::new(Address {
             ip,
             pool: "public".into(),
             sharing: None,
-            owners: vec![Owner::Config(owner.into())],
+            owners: owners.iter().map(|it| Owner::Config((*it).into())).collect(),
             plan_version: 1,
             ends: None,
-            version: 0,
-            state: AddressState::Held,
+            // Planned with all that is written.
+            version: u64::MAX,
+            state,
         }))
     };
-    converges(&addresses, &Unit::Address(ip), &[wanted("a"), wanted("b")]).await;
+    let (held, released) = (AddressState::Held, AddressState::Releasing);
+    let all = [wanted(&["a"], held), wanted(&["b"], held), wanted(&[], released)];
+    converges(&addresses, &Unit::Address(ip), &all).await;
     scene.apply(
         "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: counted}\nspec: {addresses: [192.0.2.64/28]}\n",
     );
