@@ -197,3 +197,14 @@ fn an_address_that_nobody_has_here_is_released_as_others_are() {
     world.apply(told(&[&other()], 7));
     assert_eq!(wanted(&world, AT), Some((AddressState::Releasing, vec![], 7)), "it is not just deleted");
 }
+
+#[test]
+fn what_a_leader_before_released_and_gave_to_another_is_that_ones_though_the_release_was_not_heard() {
+    let young = other();
+    let mut world = new_leader(vec![put(&young)]);
+    world.apply(told(&[&shop()], 6));
+    world.apply(Change::Gone(FactRef::Object(owner(&shop()).object())));
+    assert_eq!(wanted(&world, AT), Some((AddressState::Releasing, vec![], 6)));
+    world.apply(told(&[&young], 9));
+    assert_eq!(wanted(&world, AT), Some((AddressState::Held, vec![owner(&young)], 9)));
+}
