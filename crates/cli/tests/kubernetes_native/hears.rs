@@ -10,7 +10,8 @@ use crate::scene::Scene;
 pub(crate) const A_WHILE: Duration = Duration::from_secs(150);
 
 impl Scene {
-    /// `Reason: message` of each event, in no order.
+    /// `Reason: message` of each event that Seaway wrote, in no order. Kubernetes writes some about the same Service:
+    /// what repairs the API server's table of cluster IPs warns of an IP that it has not heard of yet.
     pub(crate) fn events(&self, service: &str) -> Vec<String> {
         self.events_that(service, "")
     }
@@ -22,7 +23,8 @@ impl Scene {
     }
 
     fn events_that(&self, service: &str, are: &str) -> Vec<String> {
-        let of = format!("involvedObject.kind=Service,involvedObject.name={service}{are}");
+        let ours = "reportingComponent=seaway.dev/controller";
+        let of = format!("involvedObject.kind=Service,involvedObject.name={service},{ours}{are}");
         let path = r#"jsonpath={range .items[*]}{.reason}: {.message}{"\n"}{end}"#;
         let listed = self.cluster.kubectl(&["get", "events", "--field-selector", &of, "-o", path]);
         listed.lines().map(str::to_owned).collect()
