@@ -6,6 +6,7 @@ mod crowded;
 pub mod held;
 mod kubernetes;
 pub mod loaded;
+mod saturation;
 mod web;
 
 use std::collections::BTreeMap;
@@ -18,14 +19,20 @@ use clap::ValueEnum as _;
 
 use crate::contender::{Contender, Programs, Role};
 use crate::load::Rig;
+use crate::metric::Metric;
+use crate::pace::Rate;
+use crate::target::Target;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
     TcpKeepalive,
+    TcpMany,
+    TcpCrowd,
     TcpConnect,
     TcpBulk,
     Udp,
+    UdpLarge,
     IdleConnections,
     Latency,
     Folder,
@@ -36,10 +43,15 @@ pub enum Case {
     Http1k,
     HttpMany100,
     HttpMany1k,
+    HttpCrowd,
     HttpBulk,
     HttpConnect,
     Http2,
+    Http2Many,
+    Http2Crowd,
+    Http2Bursts,
     Grpc,
+    Websocket,
     TlsHandshake,
     TlsKeepalive,
     HttpIdle,
@@ -50,76 +62,6 @@ pub enum Case {
     Kubernetes,
     /// Honest clients beside hostile ones; it has rounds and tables of its own.
     Attacks,
-}
-
-/// A number that a run yields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Microseconds that core 0 was busy, for each request: the headline.
-    BusyPerRequest,
-    /// Microseconds that the contender's own tasks ran, for each request: the cross-check.
-    TaskPerRequest,
-    /// Percent of the time that core 0 was busy.
-    Load,
-    RequestsPerSecond,
-    /// Microseconds from when a request was due to its last byte.
-    LatencyHalf,
-    LatencyP99,
-    /// KiB of the contender's own memory for each connection.
-    MemoryPerConnection,
-    /// Milliseconds.
-    UntilReady,
-    UntilChanged,
-    /// MiB.
-    Resident,
-    /// Percent of one core while nothing happens.
-    CpuAtRest,
-    /// HTTP requests to a cloud.
-    Calls,
-    /// MiB, the most that was resident at once.
-    Peak,
-    /// Milliseconds that a command ran on a core, and until it had ended.
-    CpuTime,
-    UntilDone,
-    /// Of a cluster that is full of Services. Seconds until all are told their addresses; CPU that the controller and the
-    /// host took for it.
-    Installed,
-    InstallCpu,
-    InstallHostCpu,
-    /// Requests that change something, for each Service: by then, and until nothing more is to be told.
-    InstallWrites,
-    AllTold,
-    AllWrites,
-    /// A controller that starts again: seconds, MiB, and requests that change something.
-    Restarted,
-    RestartCpu,
-    RestartPeak,
-    RestartWrites,
-    HostRestarted,
-    HostRestartCpu,
-    HostRestartWrites,
-    HostPeak,
-    /// Milliseconds from when the writing of an endpoint was acknowledged until a new connection reaches it.
-    EndpointHalf,
-    EndpointP99,
-    /// A minute in which nothing happens: seconds of CPU, requests that change something other than a Lease, and those
-    /// that renew one.
-    MinuteCpu,
-    MinuteHostCpu,
-    MinuteWrites,
-    MinuteLeases,
-    /// What the heartbeats of Nodes mark, and what they cost both processes.
-    HeartbeatUnits,
-    HeartbeatCpu,
-}
-
-/// A figure that must not exceed a limit: times a peer's, or by itself.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Target {
-    pub metric: Metric,
-    pub against: Option<Contender>,
-    pub at_most: f64,
 }
 
 /// One contender in one round.
@@ -235,10 +177,15 @@ impl Case {
             | Self::Http1k
             | Self::HttpMany100
             | Self::HttpMany1k
+            | Self::HttpCrowd
             | Self::HttpBulk
             | Self::HttpConnect
             | Self::Http2
+            | Self::Http2Many
+            | Self::Http2Crowd
+            | Self::Http2Bursts
             | Self::Grpc
+            | Self::Websocket
             | Self::TlsHandshake
             | Self::TlsKeepalive
             | Self::HttpIdle
@@ -260,7 +207,7 @@ impl Case {
         match self {
             _ if self.is_web() => web::contenders(self),
             // HAProxy does not balance UDP.
-            Self::Udp => &[Seaway, Nginx],
+            Self::Udp | Self::UdpLarge => &[Seaway, Nginx],
             Self::Folder | Self::Idle | Self::OpenstackList | Self::OpenstackMembers | Self::Kubernetes => {
                 &[Seaway]
             }
@@ -269,17 +216,16 @@ impl Case {
     }
 
     pub fn targets(self) -> Vec<Target> {
-        use Contender::{Haproxy, Nginx};
-        let busy =
-            |against, at_most| Target { metric: Metric::BusyPerRequest, against: Some(against), at_most };
-        let alone = |metric, at_most| Target { metric, against: None, at_most };
+        use Contender::Haproxy;
+        let busy = |peer, at_most| Target::beside(Metric::BusyPerRequest, peer, at_most);
+        let alone = Target::alone;
         match self {
-            Self::TcpKeepalive => vec![busy(Haproxy, 1.0), busy(Nginx, 1.0)],
+            Self::TcpKeepalive | Self::TcpMany | Self::TcpCrowd => Target::at_any_rate(),
             Self::TcpConnect | Self::TcpBulk => vec![busy(Haproxy, 1.0)],
-            Self::Udp => vec![busy(Nginx, 0.7)],
+            Self::Udp | Self::UdpLarge => Target::at_any_rate(),
             Self::IdleConnections => vec![alone(Metric::MemoryPerConnection, 8.0)],
             Self::Latency => {
-                vec![Target { metric: Metric::LatencyP99, against: Some(Haproxy), at_most: 1.3 }]
+                vec![Target::beside(Metric::LatencyP99, Haproxy, 1.3)]
             }
             Self::Folder => vec![
                 alone(Metric::UntilReady, 3_000.0),
@@ -312,13 +258,27 @@ impl Case {
     /// two thirds: every contender keeps up, and none is measured mostly asleep.
     fn rate(self) -> Option<f64> {
         match self {
-            Self::TcpKeepalive => Some(30_000.0),
+            Self::TcpKeepalive | Self::TcpMany | Self::TcpCrowd => Some(30_000.0),
             Self::TcpConnect => Some(5_000.0),
             Self::TcpBulk => Some(600.0),
-            Self::Udp => Some(30_000.0),
+            Self::Udp | Self::UdpLarge => Some(30_000.0),
             _ if self.is_web() => web::rate(self),
             _ => None,
         }
+    }
+
+    /// How requests of this rate come: one after the other, or as many at once as there are streams, about nine times a
+    /// second.
+    pub fn spread(self, per_second: f64) -> Rate {
+        let is_even = self != Self::Http2Bursts;
+        let stated = self.rate().unwrap_or(per_second);
+        let burst = if is_even { 1.0 } else { f64::from(web::BURST) * (per_second / stated).min(1.0) };
+        Rate { per_second, burst: burst.round().max(1.0) as u32 }
+    }
+
+    /// Whether the highest rate is looked for, beside what the rate of the case costs.
+    pub fn has_saturation(self) -> bool {
+        self.targets().iter().any(|it| it.metric == Metric::HighestRate)
     }
 
     /// The rate that all contenders get: for `latency`, half of what HAProxy can do at most, found now.
@@ -356,9 +316,15 @@ impl Case {
     pub fn describe(self, bench: &Bench) -> String {
         match self {
             Self::TcpKeepalive => "TCP, 1 KiB request and response, keep-alive, 64 connections".into(),
+            Self::TcpMany => "TCP, 1 KiB request and response, keep-alive, 512 connections".into(),
+            Self::TcpCrowd => {
+                let connections = held::connections(bench, Self::IdleConnections);
+                format!("TCP, 1 KiB request and response, keep-alive, {connections} connections")
+            }
             Self::TcpConnect => "TCP, new connection per request (1 KiB each way, the backend closes)".into(),
             Self::TcpBulk => "TCP, 1 MiB responses, 16 connections".into(),
             Self::Udp => "UDP 64 B, 1,000 flows".into(),
+            Self::UdpLarge => "UDP 1,200 B, 1,000 flows".into(),
             Self::IdleConnections => format!("{} idle TCP connections", held::connections(bench, self)),
             Self::Routes => {
                 format!(
@@ -393,7 +359,7 @@ impl Case {
                     bench.effort.services
                 )
             }
-            _ => web::describe(self),
+            _ => web::describe(bench, self),
         }
     }
 }
@@ -402,50 +368,5 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
-    }
-}
-
-impl Metric {
-    /// Name and unit, as a table shows them.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::BusyPerRequest => "core 0 busy, µs/request",
-            Self::TaskPerRequest => "own tasks, µs/request",
-            Self::Load => "core 0 busy, %",
-            Self::RequestsPerSecond => "requests/s",
-            Self::LatencyHalf => "p50, µs",
-            Self::LatencyP99 => "p99, µs",
-            Self::MemoryPerConnection => "memory, KiB/connection",
-            Self::UntilReady => "ready after, ms",
-            Self::UntilChanged => "change applied after, ms",
-            Self::Resident => "resident, MiB",
-            Self::CpuAtRest => "CPU at rest, %",
-            Self::Calls => "calls",
-            Self::Peak => "peak memory, MiB",
-            Self::CpuTime => "CPU, ms",
-            Self::UntilDone => "done after, ms",
-            Self::Installed => "first install, s",
-            Self::InstallCpu => "its CPU, controller, s",
-            Self::InstallHostCpu => "its CPU, host, s",
-            Self::InstallWrites => "its writes for each Service",
-            Self::AllTold => "events told after, s",
-            Self::AllWrites => "writes by then for each Service",
-            Self::Restarted => "controller again ready after, s",
-            Self::RestartCpu => "its CPU, s",
-            Self::RestartPeak => "its peak memory, MiB",
-            Self::RestartWrites => "its writes",
-            Self::HostRestarted => "host again ready after, s",
-            Self::HostRestartCpu => "host's CPU of it, s",
-            Self::HostRestartWrites => "writes of it, of both",
-            Self::HostPeak => "host's peak memory, MiB",
-            Self::EndpointHalf => "endpoint change, p50, ms",
-            Self::EndpointP99 => "endpoint change, p99, ms",
-            Self::MinuteCpu => "idle minute, CPU of the controller, s",
-            Self::MinuteHostCpu => "idle minute, CPU of the host, s",
-            Self::MinuteWrites => "idle minute, writes but Leases",
-            Self::MinuteLeases => "idle minute, writes of Leases",
-            Self::HeartbeatUnits => "1,000 heartbeats, Units marked",
-            Self::HeartbeatCpu => "1,000 heartbeats, CPU, s",
-        }
     }
 }

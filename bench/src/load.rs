@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::backend::{Backend, FIRST_TOKEN};
-use crate::pace::{Pace, now};
+use crate::pace::{Pace, Rate, now};
 use crate::sys::{self, Epoll, Event};
 
 const SECOND: f64 = 1e9;
@@ -151,14 +151,14 @@ impl Rig {
     pub fn run(
         &mut self,
         clients: &mut dyn Clients,
-        rate: Option<f64>,
+        rate: Option<Rate>,
         warm_up: f64,
         seconds: f64,
         mut mark: impl FnMut() -> Result<()>,
     ) -> Result<Run> {
         let seen = self.backend.seen;
         let mut tally = Tally::default();
-        tally.latencies.reserve((rate.unwrap_or(200_000.0) * seconds * 1.1) as usize);
+        tally.latencies.reserve((rate.map_or(200_000.0, |it| it.per_second) * seconds * 1.1) as usize);
         let mut pace = rate.map_or_else(Pace::closed_loop, |rate| Pace::open_loop(rate, now()));
         self.load_until(clients, &mut tally, &mut pace, now() + (warm_up * SECOND) as u64)?;
 

@@ -16,12 +16,16 @@ mod contender;
 mod cores;
 mod load;
 mod message;
+mod metric;
 mod pace;
 mod plane;
 mod report;
 mod rounds;
 mod statistics;
 mod sys;
+mod target;
+mod tree;
+mod verdict;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -98,7 +102,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every target was met and no round had an error.
+/// Whether every target is met and no round had an error.
 fn run(arguments: Arguments) -> Result<bool> {
     sys::catch_interrupts();
     sys::pin_to(cores::GENERATOR).context("two cores are needed: cannot move to core 1")?;

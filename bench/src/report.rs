@@ -6,42 +6,24 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::case::{Bench, Case, Metric, Target};
+use crate::case::{Bench, Case, Effort};
 use crate::contender::Contender;
+use crate::metric::Metric;
 use crate::rounds::{Measured, Plan};
-use crate::statistics::{Ratio, median, paired_ratio};
+use crate::statistics::{Ratio, median};
+use crate::target::Target;
+use crate::tree;
+use crate::verdict::{self, Outcome, ROUNDS, Verdict, rounded};
 
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Report {
+    /// How the run was started.
+    command: String,
     versions: Vec<(Contender, String)>,
     machine: Vec<String>,
     remarks: Vec<String>,
     measured: Vec<Measured>,
     verdicts: Vec<Verdict>,
-}
-
-/// One target and what came of it.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-struct Verdict {
-    what: String,
-    target: Target,
-    ours: Option<f64>,
-    theirs: Option<f64>,
-    ratio: Option<Ratio>,
-    outcome: Outcome,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Outcome {
-    /// The whole interval is at or below the target.
-    Met,
-    /// The interval reaches the target, but ends above it.
-    Reached,
-    Missed,
-    /// A round had errors: its cost says nothing.
-    Failed,
-    NotMeasured,
 }
 
 impl Report {
@@ -51,22 +33,26 @@ impl Report {
         versions: Vec<(Contender, String)>,
         measured: Vec<Measured>,
     ) -> Result<Self> {
-        let verdicts =
-            measured.iter().flat_map(|case| case.case.targets().into_iter().map(|t| verdict(case, t)));
+        let mut lacks = lacks(bench);
+        let ours = versions.iter().find(|(contender, _)| *contender == Contender::Seaway);
+        lacks.extend(ours.and_then(|(_, version)| tree::lacks(version)));
+        let verdicts = measured
+            .iter()
+            .flat_map(|case| case.case.targets().into_iter().map(|target| Verdict::of(case, target, &lacks)));
         Ok(Self {
+            command: format!("bench/run {}", words(std::env::args().skip(1))),
             versions,
             machine: machine()?,
-            remarks: remarks(bench, plan),
             verdicts: verdicts.collect(),
+            remarks: remarks(bench, plan),
             measured,
         })
     }
 
+    /// Every target is met, and no round had an error.
     pub fn is_good(&self) -> bool {
-        let errors =
-            self.measured.iter().flat_map(|case| case.rounds.values().flatten()).any(|s| s.errors > 0);
-        let missed = self.verdicts.iter().any(|v| matches!(v.outcome, Outcome::Missed | Outcome::Failed));
-        !errors && !missed
+        let mut samples = self.measured.iter().flat_map(|case| case.rounds.values().flatten());
+        samples.all(|it| it.errors == 0) && self.verdicts.iter().all(|it| it.outcome == Outcome::Met)
     }
 
     pub fn json(&self) -> Result<String> {
@@ -79,7 +65,8 @@ impl Report {
         // One program in several roles is one program.
         versions.sort_unstable_by_key(|version| self.versions.iter().position(|(_, it)| it == version));
         versions.dedup();
-        add(&mut text, &format!("{}. {}.", versions.join(", "), self.machine.join(", ")));
+        verdict::first_lines(&self.verdicts).iter().for_each(|line| add(&mut text, line));
+        add(&mut text, &format!("`{}`: {}. {}.", self.command, versions.join(", "), self.machine.join(", ")));
         for remark in &self.remarks {
             add(&mut text, &format!("**{remark}**"));
         }
@@ -124,54 +111,19 @@ fn between_markers(old: &str, title: &str, tables: &str) -> String {
     }
 }
 
-fn verdict(case: &Measured, target: Target) -> Verdict {
-    let figures = |contender: Contender| -> Vec<Option<f64>> {
-        let rounds = case.rounds.get(&contender).map(Vec::as_slice).unwrap_or_default();
-        rounds
-            .iter()
-            .map(|sample| sample.figures.get(&target.metric).copied().filter(|_| sample.errors == 0))
-            .collect()
-    };
-    let ours = figures(Contender::Seaway);
-    let theirs = target.against.map(figures).unwrap_or_default();
-    let pairs: Vec<(f64, f64)> = ours.iter().zip(&theirs).filter_map(|(a, b)| Some(((*a)?, (*b)?))).collect();
-    let ratio = paired_ratio(&pairs);
-    let failed = ours.iter().chain(&theirs).any(Option::is_none);
-    let middle = |figures: &[Option<f64>]| median(&figures.iter().flatten().copied().collect::<Vec<f64>>());
-    let reached = match target.against {
-        Some(_) => ratio.map(|ratio| (ratio.low, ratio.high)),
-        None => middle(&ours).map(|ours| (ours, ours)),
-    };
-    let outcome = match reached {
-        _ if ours.is_empty() => Outcome::NotMeasured,
-        _ if failed => Outcome::Failed,
-        None => Outcome::NotMeasured,
-        Some((_, high)) if high <= target.at_most => Outcome::Met,
-        Some((low, _)) if low <= target.at_most => Outcome::Reached,
-        Some(_) => Outcome::Missed,
-    };
-    Verdict {
-        what: case.case.to_string(),
-        target,
-        ours: middle(&ours),
-        theirs: middle(&theirs),
-        ratio,
-        outcome,
-    }
-}
-
 /// Figures beside those of an earlier binary in the same rounds: worse only where the whole interval is.
 fn against_earlier(case: &Measured) -> Vec<String> {
-    const LESS_IS_BETTER: [Metric; 5] = [
+    const LESS_IS_BETTER: [Metric; 6] = [
         Metric::BusyPerRequest,
         Metric::TaskPerRequest,
         Metric::LatencyHalf,
         Metric::LatencyP99,
+        Metric::LatencyP999,
         Metric::MemoryPerConnection,
     ];
     let row = |metric: Metric| {
-        let target = Target { metric, against: Some(Contender::SeawayBefore), at_most: 1.0 };
-        let Verdict { ours, theirs, ratio, outcome, .. } = verdict(case, target);
+        let target = Target::beside(metric, Contender::SeawayBefore, 1.0);
+        let Verdict { ours, theirs, ratio, outcome, .. } = Verdict::of(case, target, &[]);
         let Ratio { median, low, high } = ratio?;
         let words = match outcome {
             Outcome::Failed => "**failed**",
@@ -191,36 +143,6 @@ fn against_earlier(case: &Measured) -> Vec<String> {
     LESS_IS_BETTER.into_iter().filter_map(row).collect()
 }
 
-impl Verdict {
-    fn row(&self) -> String {
-        let figure = |figure: Option<f64>| figure.map_or_else(|| "–".to_owned(), rounded);
-        let peer = match self.target.against {
-            Some(peer) => format!("{} {peer}", figure(self.theirs)),
-            None => String::new(),
-        };
-        let target = match self.target.against {
-            Some(peer) => format!("≤ {} × {peer}", self.target.at_most),
-            None => format!("≤ {}", self.target.at_most),
-        };
-        let ratio = self.ratio.map_or_else(String::new, |Ratio { median, low, high }| {
-            format!("{median:.3} ({low:.3} to {high:.3})")
-        });
-        let outcome = match self.outcome {
-            Outcome::Met => "met",
-            Outcome::Reached => "met: the interval reaches it",
-            Outcome::Missed => "**not met**",
-            Outcome::Failed => "**failed**",
-            Outcome::NotMeasured => "not measured",
-        };
-        let label = self.target.metric.label();
-        format!(
-            "| {} | {label} | {} | {peer} | {target} | {ratio} | {outcome} |",
-            self.what,
-            figure(self.ours)
-        )
-    }
-}
-
 fn add(text: &mut String, line: &str) {
     text.push_str(line);
     text.push('\n');
@@ -228,7 +150,7 @@ fn add(text: &mut String, line: &str) {
 
 /// Medians of everything that one case measured, a line for each contender.
 fn details(case: &Measured) -> String {
-    let mut text = format!("\n**{}**: {}", case.case, case.what);
+    let mut text = format!("\n**{0}** (`bench/run {0}`): {1}", case.case, case.what);
     if let Some(rate) = case.rate {
         let _infallible = write!(text, ", {rate:.0} requests/s for all");
     }
@@ -263,16 +185,6 @@ fn details(case: &Measured) -> String {
     text
 }
 
-/// Three figures that count, and no decimals where they would not.
-fn rounded(figure: f64) -> String {
-    match figure.abs() {
-        large if large >= 100.0 => format!("{figure:.0}"),
-        middle if middle >= 10.0 => format!("{figure:.1}"),
-        small if small >= 1.0 => format!("{figure:.2}"),
-        _ => format!("{figure:.3}"),
-    }
-}
-
 pub fn machine() -> Result<Vec<String>> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").context("kernel version")?;
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -282,9 +194,41 @@ pub fn machine() -> Result<Vec<String>> {
     Ok(vec![format!("Linux {kernel}"), model.map_or("unknown processor", |(_, model)| model).to_owned()])
 }
 
+/// Arguments as a shell takes them, without the paths of the machine: where the binary is, and what is written.
+fn words(arguments: impl Iterator<Item = String>) -> String {
+    const OF_THE_MACHINE: [&str; 7] =
+        ["--seaway", "--before", "--keep", "--rig", "--peers", "--json", "--out"];
+    let mut kept = vec![];
+    let mut skip = false;
+    for argument in arguments {
+        let name = argument.split('=').next().unwrap_or_default();
+        let is_path = OF_THE_MACHINE.contains(&name);
+        if !is_path && !std::mem::take(&mut skip) {
+            kept.push(argument);
+        } else {
+            skip = is_path && !argument.contains('=');
+        }
+    }
+    kept.join(" ")
+}
+
+/// What of a whole run is not as the cases state it: then nothing that it measured is met.
+fn lacks(bench: &Bench) -> Vec<String> {
+    let (stated, effort) = (Effort::FULL, bench.effort);
+    let mut lacks = vec![];
+    let rate = (effort.rate_scale - stated.rate_scale).abs() > f64::EPSILON;
+    if rate || effort.seconds < stated.seconds || effort.services < stated.services {
+        lacks.push("not the stated load".to_owned());
+    }
+    if !bench.own_network {
+        lacks.push("in the host's network".to_owned());
+    }
+    lacks
+}
+
 fn remarks(bench: &Bench, plan: &Plan) -> Vec<String> {
     let mut remarks = vec![];
-    if plan.rounds < 5 {
+    if plan.rounds < ROUNDS {
         remarks.push(format!("{} rounds: too few for a result.", plan.rounds));
     }
     if bench.effort.is_a_trial() {
@@ -304,35 +248,14 @@ fn remarks(bench: &Bench, plan: &Plan) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::case::Sample;
-
-    fn measured(case: Case, metric: Metric, figures: &[(Contender, &[f64])]) -> Measured {
-        let sample = |figure: &f64| Sample { figures: [(metric, *figure)].into(), ..Sample::default() };
-        let rounds: BTreeMap<_, _> = figures
-            .iter()
-            .map(|(contender, values)| (*contender, values.iter().map(sample).collect()))
-            .collect();
-        Measured { case, what: "a case".into(), rate: Some(1_000.0), rate_from: None, rounds }
-    }
-
-    fn udp(ours: &[f64], theirs: &[f64]) -> Measured {
-        let figures = [(Contender::Seaway, ours), (Contender::Nginx, theirs)];
-        measured(Case::Udp, Metric::BusyPerRequest, &figures)
-    }
-
-    fn outcome(case: &Measured) -> Outcome {
-        verdict(case, case.case.targets()[0]).outcome
-    }
+    use crate::verdict::tests::measured;
 
     #[test]
-    fn a_target_is_met_when_the_interval_of_the_paired_ratios_reaches_it() {
-        assert_eq!(outcome(&udp(&[6.0, 6.1, 6.0], &[10.0, 10.0, 10.0])), Outcome::Met);
-        assert_eq!(outcome(&udp(&[6.5, 7.6, 7.0], &[10.0, 10.0, 10.0])), Outcome::Reached);
-        assert_eq!(outcome(&udp(&[9.0, 9.1, 9.0], &[10.0, 10.0, 10.0])), Outcome::Missed);
-        assert_eq!(outcome(&udp(&[], &[10.0])), Outcome::NotMeasured);
+    fn a_command_is_kept_without_the_paths_of_the_machine() {
+        let said = |it: &str| words(it.split(' ').map(str::to_owned));
+        assert_eq!(said("--seaway /a/b udp grpc --rounds 5 --out x.md"), "udp grpc --rounds 5");
+        assert_eq!(said("--json=x udp --before /c"), "udp");
     }
 
     #[test]
@@ -348,20 +271,6 @@ mod tests {
     }
 
     #[test]
-    fn a_round_with_errors_is_a_failure_whatever_it_cost() {
-        let mut case = udp(&[1.0, 1.0, 1.0], &[10.0, 10.0, 10.0]);
-        case.rounds.get_mut(&Contender::Seaway).unwrap()[1].errors = 1;
-        assert_eq!(outcome(&case), Outcome::Failed);
-    }
-
-    #[test]
-    fn an_absolute_target_compares_the_median() {
-        let case = |values: &[f64]| measured(Case::Idle, Metric::UntilReady, &[(Contender::Seaway, values)]);
-        assert_eq!(outcome(&case(&[100.0, 150.0, 900.0])), Outcome::Met);
-        assert_eq!(outcome(&case(&[100.0, 250.0, 900.0])), Outcome::Missed);
-    }
-
-    #[test]
     fn tables_replace_the_old_ones_and_leave_the_words_around_them() {
         let first = between_markers("", "Performance", "one\n");
         assert!(first.starts_with("# Performance\n"));
@@ -370,13 +279,5 @@ mod tests {
         assert!(second.contains("Words.") && second.contains("two") && second.ends_with("After.\n"));
         assert!(!second.contains("one"));
         assert!(between_markers("No markers.\n", "", "three\n").starts_with("No markers.\n\n<!--"));
-    }
-
-    #[test]
-    fn figures_keep_what_counts() {
-        assert_eq!(
-            ["12346", "12.3", "1.23", "0.012"],
-            [12345.6, 12.345, 1.2345, 0.0123].map(rounded).each_ref().map(String::as_str)
-        );
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::case::{Bench, Case, Metric, Sample, Settled, loaded};
+use crate::case::{Bench, Case, Sample, Settled, loaded};
 use crate::contender::Contender;
 use crate::sys;
 
@@ -119,7 +119,7 @@ fn wait_for_quiet(plan: &Plan) -> Result<()> {
 fn line(contender: Contender, sample: &Sample) -> String {
     let mut line = format!("{:<8}", contender.to_string());
     for (metric, figure) in &sample.figures {
-        let (short, digits) = short(*metric);
+        let (short, digits) = metric.short();
         line += &format!(" {figure:>9.digits$} {short}");
     }
     if sample.errors > 0 {
@@ -129,48 +129,6 @@ fn line(contender: Contender, sample: &Sample) -> String {
         line += &format!("  noisy: {noise}");
     }
     line
-}
-
-fn short(metric: Metric) -> (&'static str, usize) {
-    match metric {
-        Metric::BusyPerRequest => ("µs busy", 2),
-        Metric::TaskPerRequest => ("µs task", 2),
-        Metric::Load => ("% load", 0),
-        Metric::RequestsPerSecond => ("/s", 0),
-        Metric::LatencyHalf => ("µs p50", 0),
-        Metric::LatencyP99 => ("µs p99", 0),
-        Metric::MemoryPerConnection => ("KiB each", 2),
-        Metric::UntilReady => ("ms to ready", 0),
-        Metric::UntilChanged => ("ms to change", 1),
-        Metric::Resident => ("MiB resident", 1),
-        Metric::CpuAtRest => ("% at rest", 3),
-        Metric::Calls => ("calls", 0),
-        Metric::Peak => ("MiB peak", 1),
-        Metric::CpuTime => ("ms CPU", 0),
-        Metric::UntilDone => ("ms to end", 0),
-        Metric::Installed => ("s to install", 1),
-        Metric::InstallCpu => ("s CPU", 2),
-        Metric::InstallHostCpu => ("s CPU (host)", 2),
-        Metric::InstallWrites => ("writes each", 2),
-        Metric::AllTold => ("s to tell all", 1),
-        Metric::AllWrites => ("writes each", 2),
-        Metric::Restarted => ("s to restart", 2),
-        Metric::RestartCpu => ("s CPU", 2),
-        Metric::RestartPeak => ("MiB peak", 1),
-        Metric::RestartWrites => ("writes", 0),
-        Metric::HostRestarted => ("s to restart (host)", 2),
-        Metric::HostRestartCpu => ("s CPU (host)", 2),
-        Metric::HostRestartWrites => ("writes (of it)", 0),
-        Metric::HostPeak => ("MiB peak (host)", 1),
-        Metric::EndpointHalf => ("ms p50", 1),
-        Metric::EndpointP99 => ("ms p99", 1),
-        Metric::MinuteCpu => ("s CPU in an idle minute", 3),
-        Metric::MinuteHostCpu => ("s (host)", 3),
-        Metric::MinuteWrites => ("writes", 0),
-        Metric::MinuteLeases => ("of Leases", 0),
-        Metric::HeartbeatUnits => ("marked by heartbeats", 0),
-        Metric::HeartbeatCpu => ("s CPU", 3),
-    }
 }
 
 #[cfg(test)]

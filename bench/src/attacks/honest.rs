@@ -7,7 +7,7 @@ use anyhow::Result;
 
 pub use self::datagrams::Datagrams;
 pub use self::requests::Requests;
-use crate::pace::{Pace, now};
+use crate::pace::{Pace, Rate, now};
 use crate::statistics::percentile;
 use crate::sys::{self, Epoll, Event};
 
@@ -43,7 +43,7 @@ pub struct Set {
 
 impl Set {
     pub fn new(asks: Box<dyn Asks>, rate: f64) -> Self {
-        Self { asks, pace: Pace::open_loop(rate, now()) }
+        Self { asks, pace: Pace::open_loop(Rate::even(rate), now()) }
     }
 }
 

@@ -12,8 +12,6 @@ use crate::pace::now;
 pub const WANTED: u64 = 10_000;
 /// Descriptors that a contender and the bench need beside those of the connections.
 const SPARE: u64 = 200;
-/// Opened at once.
-const STEP: usize = 500;
 
 /// As many of the 10,000 as the limit of open files allows: each of TCP takes two descriptors on either side, of HTTP one.
 pub fn connections(bench: &Bench, case: Case) -> u64 {
@@ -55,10 +53,8 @@ pub fn sample(bench: &mut Bench, case: Case, contender: Contender) -> Result<Sam
 }
 
 fn opaque(rig: &mut Rig, count: usize) -> Result<Box<dyn Clients>> {
-    let mut clients = Exchanges::new(SMALL, Shape { request: 1024, answer: 1024, inspect: true });
-    // In steps, so that no queue of new connections overflows.
-    for opened in (0..count).step_by(STEP) {
-        clients.open(rig, STEP.min(count - opened))?;
-    }
+    let mut clients =
+        Exchanges::new(SMALL, Shape { request: 1024, answer: 1024, inspect: true, upgrade: false });
+    web::steps(count).try_for_each(|step| clients.open(rig, step))?;
     Ok(Box::new(clients))
 }

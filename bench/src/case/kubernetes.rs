@@ -35,17 +35,16 @@ const RIG_REST: f64 = 0.2;
 const NODES: usize = 100;
 
 pub fn targets() -> Vec<Target> {
-    let alone = |metric, at_most| Target { metric, against: None, at_most };
     vec![
-        alone(Metric::Installed, 180.0),
-        alone(Metric::RestartCpu, 15.0),
-        alone(Metric::RestartWrites, 0.0),
-        alone(Metric::RestartPeak, 300.0),
-        alone(Metric::EndpointP99, 100.0),
-        alone(Metric::MinuteCpu, 0.5),
-        alone(Metric::MinuteHostCpu, 0.5),
-        alone(Metric::MinuteWrites, 0.0),
-        alone(Metric::HeartbeatUnits, 0.0),
+        Target::alone(Metric::Installed, 180.0),
+        Target::alone(Metric::RestartCpu, 15.0),
+        Target::alone(Metric::RestartWrites, 0.0),
+        Target::alone(Metric::RestartPeak, 300.0),
+        Target::alone(Metric::EndpointP99, 100.0),
+        Target::alone(Metric::MinuteCpu, 0.5),
+        Target::alone(Metric::MinuteHostCpu, 0.5),
+        Target::alone(Metric::MinuteWrites, 0.0),
+        Target::alone(Metric::HeartbeatUnits, 0.0),
     ]
 }
 

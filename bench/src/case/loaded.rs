@@ -5,24 +5,27 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{Bench, Case, Metric, Sample, web};
+use super::{Bench, Case, Effort, Sample, held, saturation, web};
 use crate::contender::{BULK, Contender, DATAGRAMS, Role, Running, SMALL};
 use crate::cores::{Look, Spent};
 use crate::load::connect::Connects;
 use crate::load::exchange::{Exchanges, Shape};
 use crate::load::flows::Flows;
-use crate::load::{Clients, Rig, Run};
-use crate::pace::now;
+use crate::load::{Clients, Run};
+use crate::metric::Metric;
+use crate::pace::{Rate, now};
 use crate::statistics::percentile;
 use crate::sys;
 
-const KIB: Shape = Shape { request: 1024, answer: 1024, inspect: true };
+const KIB: Shape = Shape { request: 1024, answer: 1024, inspect: true, upgrade: false };
 /// Each answer's head is compared, its body counted: copying it out would only slow core 1.
-const MIB: Shape = Shape { request: 128, answer: 1 << 20, inspect: false };
+const MIB: Shape = Shape { request: 128, answer: 1 << 20, inspect: false, upgrade: false };
 const CONNECTIONS: usize = 64;
 const BULK_CONNECTIONS: usize = 16;
 const FLOWS: usize = 1_000;
 const DATAGRAM: usize = 64;
+const LARGE_DATAGRAM: usize = 1_200;
+const MANY: usize = 512;
 
 /// Shares of the wall time beyond which a run is repeated.
 const QUEUED: f64 = 0.01;
@@ -33,20 +36,32 @@ const STOLEN: f64 = 0.02;
 
 pub fn sample(bench: &mut Bench, case: Case, contender: Contender, rate: f64) -> Result<Sample> {
     let running = contender.start(&bench.programs, case.role())?;
-    let clients = match case.role() {
-        Role::Web => web::clients(&mut bench.rig, case, contender)?,
-        Role::Stream | Role::Attacked => clients(&mut bench.rig, case)?,
-    };
-    let (run, spent) = measure(bench, &running, clients, Some(rate))?;
+    let clients = asking(bench, case, contender)?;
+    let (run, spent) = measure(bench, &running, clients, Some(case.spread(rate)))?;
     // One disturbed request in a hundred is all that a p99 shows.
     let strictness = if case == Case::Latency { 5.0 } else { 1.0 };
     let noise = noise(&spent, strictness);
-    Ok(judge(run, spent, rate, noise, bench.effort.is_a_trial()))
+    let mut sample = judge(run, spent, rate, noise, bench.effort.is_a_trial());
+    if case.has_saturation() && sample.errors == 0 {
+        let highest = saturation::highest(bench, &running, case, contender, rate)?;
+        sample.figures.insert(Metric::HighestRate, highest.rate);
+        sample.figures.insert(Metric::HighestLoad, highest.load);
+        sample.noise = sample.noise.or(highest.noise);
+    }
+    Ok(sample)
+}
+
+/// Clients of the case, who are connected.
+pub fn asking(bench: &mut Bench, case: Case, contender: Contender) -> Result<Box<dyn Clients>> {
+    match case.role() {
+        Role::Web => web::clients(bench, case, contender),
+        Role::Stream | Role::Attacked => clients(bench, case),
+    }
 }
 
 /// The same for a contender that was started in another way.
 pub fn loaded(bench: &mut Bench, running: &Running, clients: Box<dyn Clients>, rate: f64) -> Result<Sample> {
-    let (run, spent) = measure(bench, running, clients, Some(rate))?;
+    let (run, spent) = measure(bench, running, clients, Some(Rate::even(rate)))?;
     let noise = noise(&spent, 1.0);
     Ok(judge(run, spent, rate, noise, bench.effort.is_a_trial()))
 }
@@ -62,13 +77,15 @@ pub struct Highest {
 /// Requests per second over 64 connections when the next request follows each answer at once.
 pub fn highest_rate(bench: &mut Bench, contender: Contender) -> Result<Highest> {
     let running = contender.start(&bench.programs, Role::Stream)?;
-    let clients = clients(&mut bench.rig, Case::Latency)?;
+    let clients = clients(bench, Case::Latency)?;
     let (run, spent) = measure(bench, &running, clients, None)?;
     let load = spent.busy / spent.wall * 100.0;
     Ok(Highest { rate: run.answered as f64 / run.seconds, load, noise: noise(&spent, 1.0) })
 }
 
-fn clients(rig: &mut Rig, case: Case) -> Result<Box<dyn Clients>> {
+fn clients(bench: &mut Bench, case: Case) -> Result<Box<dyn Clients>> {
+    let crowd = held::connections(bench, Case::IdleConnections) as usize;
+    let rig = &mut bench.rig;
     Ok(match case {
         Case::TcpConnect => {
             let mut clients = Connects::new(SMALL, KIB.request, KIB.answer);
@@ -82,14 +99,20 @@ fn clients(rig: &mut Rig, case: Case) -> Result<Box<dyn Clients>> {
             clients.open(rig, BULK_CONNECTIONS)?;
             Box::new(clients)
         }
-        Case::Udp => {
-            let mut clients = Flows::open(&rig.epoll, DATAGRAMS, FLOWS, DATAGRAM)?;
+        Case::Udp | Case::UdpLarge => {
+            let size = if case == Case::Udp { DATAGRAM } else { LARGE_DATAGRAM };
+            let mut clients = Flows::open(&rig.epoll, DATAGRAMS, FLOWS, size)?;
             rig.prove(&mut clients, 8)?;
             Box::new(clients)
         }
         _ => {
             let mut clients = Exchanges::new(SMALL, KIB);
-            clients.open(rig, CONNECTIONS)?;
+            let connections = match case {
+                Case::TcpMany => MANY,
+                Case::TcpCrowd => crowd,
+                _ => CONNECTIONS,
+            };
+            web::steps(connections).try_for_each(|step| clients.open(rig, step))?;
             Box::new(clients)
         }
     })
@@ -98,13 +121,24 @@ fn clients(rig: &mut Rig, case: Case) -> Result<Box<dyn Clients>> {
 fn measure(
     bench: &mut Bench,
     running: &Running,
+    clients: Box<dyn Clients>,
+    rate: Option<Rate>,
+) -> Result<(Run, Spent)> {
+    let Effort { warm_up, seconds, .. } = bench.effort;
+    measure_for(bench, running, clients, rate, [warm_up, seconds])
+}
+
+/// Seconds of warming up, and of measuring.
+pub fn measure_for(
+    bench: &mut Bench,
+    running: &Running,
     mut clients: Box<dyn Clients>,
-    rate: Option<f64>,
+    rate: Option<Rate>,
+    [warm_up, seconds]: [f64; 2],
 ) -> Result<(Run, Spent)> {
     let processes = running.processes();
     let mut looks = Vec::with_capacity(2);
-    let effort = bench.effort;
-    let run = bench.rig.run(&mut *clients, rate, effort.warm_up, effort.seconds, || {
+    let run = bench.rig.run(&mut *clients, rate, warm_up, seconds, || {
         looks.push(Look::take(&processes)?);
         Ok(())
     })?;
@@ -118,15 +152,14 @@ fn judge(run: Run, spent: Spent, rate: f64, noise: Option<String>, is_a_trial: b
     let Run { seconds, answered, mut errors, mut complaints, mut latencies } = run;
     let count = answered.max(1) as f64;
     let achieved = answered as f64 / seconds;
-    // Short runs are counted in few requests: what is due at their edges is no sign of a contender that falls behind.
-    let due = 0.98 * rate * seconds - rate.sqrt().max(2.0);
-    if (answered as f64) < due {
+    if (answered as f64) < due(rate, seconds) {
         // Whoever has no core to run on keeps up with nothing: a trial is not repeated until the machine is quiet.
         errors += u64::from(!is_a_trial || noise.is_none());
         complaints.push(format!("cannot keep up: {achieved:.0} requests/s of {rate:.0}"));
     }
     let half = percentile(&mut latencies, 0.5).unwrap_or_default();
     let tail = percentile(&mut latencies, 0.99).unwrap_or_default();
+    let last = percentile(&mut latencies, 0.999).unwrap_or_default();
     let figures = [
         (Metric::BusyPerRequest, spent.busy / count * 1e6),
         (Metric::TaskPerRequest, spent.task / count * 1e6),
@@ -134,12 +167,19 @@ fn judge(run: Run, spent: Spent, rate: f64, noise: Option<String>, is_a_trial: b
         (Metric::RequestsPerSecond, achieved),
         (Metric::LatencyHalf, f64::from(half) / 1e3),
         (Metric::LatencyP99, f64::from(tail) / 1e3),
+        (Metric::LatencyP999, f64::from(last) / 1e3),
     ];
     Sample { figures: figures.into(), errors, complaints, noise }
 }
 
+/// How many have to be answered. Short runs are counted in few requests: what is due at their edges is no sign of a
+/// contender that falls behind.
+pub fn due(rate: f64, seconds: f64) -> f64 {
+    0.98 * rate * seconds - rate.sqrt().max(2.0)
+}
+
 /// Whether something other than the contender and its load used the cores.
-fn noise(spent: &Spent, strictness: f64) -> Option<String> {
+pub fn noise(spent: &Spent, strictness: f64) -> Option<String> {
     let shares = [
         match spent.others {
             Some(others) => ("busy with others on core 0", others, FOREIGN),

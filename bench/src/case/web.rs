@@ -2,17 +2,22 @@
 
 use anyhow::Result;
 
-use super::{Case, Metric, Target};
+use super::{Bench, Case, held};
 use crate::contender::{CALLS, Contender, SECURE, SPLICED, STREAMS, WEB};
+use crate::load::exchange::{Exchanges, Shape};
 use crate::load::streams::{Manner, Streams};
 use crate::load::web::{Question, Web};
 use crate::load::{Clients, Rig};
+use crate::metric::Metric;
+use crate::target::Target;
 
 const BULK_CONNECTIONS: usize = 16;
 /// Opened at once.
 const STEP: usize = 500;
 /// At a time, over each connection of HTTP/2.
 const STREAMS_EACH: usize = 32;
+/// Requests that come at once: one for each stream of the 16 connections.
+pub const BURST: u32 = 512;
 
 pub fn contenders(case: Case) -> &'static [Contender] {
     use Contender::{Haproxy, HaproxySplice, Nginx, Seaway, SeawayFew};
@@ -26,22 +31,20 @@ pub fn contenders(case: Case) -> &'static [Contender] {
 }
 
 pub fn targets(case: Case) -> Vec<Target> {
-    use Contender::{Haproxy, HaproxySplice, Nginx, SeawayFew};
-    let busy = |against, at_most| Target { metric: Metric::BusyPerRequest, against: Some(against), at_most };
-    let alone = |metric, at_most| Target { metric, against: None, at_most };
+    use Contender::{Haproxy, HaproxySplice, SeawayFew};
+    let busy = |peer, at_most| Target::beside(Metric::BusyPerRequest, peer, at_most);
+    let alone = Target::alone;
     let each = |at_most| alone(Metric::MemoryPerConnection, at_most);
     match case {
         Case::HttpBulk => vec![busy(Haproxy, 0.6), busy(HaproxySplice, 1.0)],
-        Case::HttpConnect | Case::Http2 | Case::Grpc | Case::TlsKeepalive => vec![busy(Haproxy, 0.9)],
-        Case::TlsHandshake => vec![busy(Haproxy, 0.6)],
+        Case::HttpConnect | Case::TlsHandshake | Case::Http2Bursts => Target::at_rate(),
         Case::HttpIdle => vec![each(12.0)],
         Case::Http2Idle => vec![each(32.0)],
         Case::TlsIdle => vec![each(40.0)],
         Case::Routes | Case::Certificates => {
             vec![busy(SeawayFew, 1.1), alone(Metric::Resident, 100.0), alone(Metric::UntilChanged, 20.0)]
         }
-        // The better of the two is meant, so it is both.
-        _ => vec![busy(Haproxy, 0.85), busy(Nginx, 0.85)],
+        _ => Target::at_any_rate(),
     }
 }
 
@@ -50,6 +53,8 @@ pub fn rate(case: Case) -> Option<f64> {
         Case::HttpBulk => 400.0,
         Case::HttpConnect => 4_000.0,
         Case::Grpc => 8_000.0,
+        Case::Websocket => 30_000.0,
+        Case::Http2Bursts => 4_800.0,
         Case::TlsHandshake | Case::Certificates => 800.0,
         Case::TlsKeepalive => 10_000.0,
         Case::HttpIdle | Case::Http2Idle | Case::TlsIdle => return None,
@@ -57,8 +62,8 @@ pub fn rate(case: Case) -> Option<f64> {
     })
 }
 
-pub fn describe(case: Case) -> String {
-    let (connections, answer) = size(case);
+pub fn describe(bench: &Bench, case: Case) -> String {
+    let (connections, answer) = size(bench, case);
     match case {
         Case::HttpConnect => {
             "HTTP/1.1, 1 KiB, new client connection per request, those to the backend kept".into()
@@ -69,7 +74,13 @@ pub fn describe(case: Case) -> String {
         Case::TlsKeepalive => {
             format!("HTTP/1.1 through TLS 1.3, {answer} B, keep-alive, {connections} connections")
         }
-        Case::Http2 => {
+        Case::Http2Bursts => {
+            format!(
+                "HTTP/2, {connections} connections × {STREAMS_EACH} streams, all of them asked at once, {answer} B"
+            )
+        }
+        Case::Http2Crowd => format!("HTTP/2, {connections} connections, one stream each, {answer} B"),
+        Case::Http2 | Case::Http2Many => {
             format!(
                 "HTTP/2, {connections} connections × {STREAMS_EACH} streams, to HTTP/1.1 backends, {answer} B"
             )
@@ -77,42 +88,53 @@ pub fn describe(case: Case) -> String {
         Case::Grpc => {
             format!("gRPC, unary, {answer} B each way, {connections} connections × {STREAMS_EACH} streams")
         }
+        Case::Websocket => {
+            format!("WebSocket over HTTP/1.1, {answer} B each way, {connections} connections")
+        }
         Case::HttpBulk => format!("HTTP/1.1, answers of 1 MiB, keep-alive, {connections} connections"),
         _ => format!("HTTP/1.1, answers of {answer} B, keep-alive, {connections} connections"),
     }
 }
 
 /// How many connections, and how long the answers are.
-fn size(case: Case) -> (usize, usize) {
+fn size(bench: &Bench, case: Case) -> (usize, usize) {
     match case {
         Case::Http100 => (64, 100),
         Case::HttpMany100 => (512, 100),
         Case::HttpMany1k => (512, 1 << 10),
         Case::HttpBulk => (BULK_CONNECTIONS, 1 << 20),
-        Case::Http2 | Case::Grpc => (16, 1 << 10),
+        Case::HttpCrowd | Case::Http2Crowd => {
+            (held::connections(bench, Case::IdleConnections) as usize, 1 << 10)
+        }
+        Case::Http2Many => (512, 1 << 10),
+        Case::Http2 | Case::Http2Bursts | Case::Grpc => (16, 1 << 10),
         _ => (64, 1 << 10),
     }
 }
 
+/// How many are opened at once, so that no queue of new connections overflows.
+pub fn steps(connections: usize) -> impl Iterator<Item = usize> {
+    (0..connections).step_by(STEP).map(move |opened| STEP.min(connections - opened))
+}
+
 /// Opens so many connections, asks once on each, and keeps them.
 pub fn idle(rig: &mut Rig, case: Case, count: usize) -> Result<Box<dyn Clients>> {
-    // In steps, so that no queue of new connections overflows.
-    let steps = (0..count).step_by(STEP).map(|opened| STEP.min(count - opened));
     if case == Case::Http2Idle {
         let mut clients = Streams::new(Manner { to: STREAMS, streams: 1, answer: 1 << 10, calls: false });
-        steps.into_iter().try_for_each(|step| clients.open(rig, step))?;
+        steps(count).try_for_each(|step| clients.open(rig, step))?;
         return Ok(Box::new(clients));
     }
     let secure = case == Case::TlsIdle;
     let to = if secure { SECURE } else { WEB };
     let mut clients =
         Web::new(Question { to, answer: 1 << 10, inspect: true, anew: false, secure, hosts: None });
-    steps.into_iter().try_for_each(|step| clients.open(rig, step))?;
+    steps(count).try_for_each(|step| clients.open(rig, step))?;
     Ok(Box::new(clients))
 }
 
-pub fn clients(rig: &mut Rig, case: Case, contender: Contender) -> Result<Box<dyn Clients>> {
-    let (connections, answer) = size(case);
+pub fn clients(bench: &mut Bench, case: Case, contender: Contender) -> Result<Box<dyn Clients>> {
+    let (connections, answer) = size(bench, case);
+    let rig = &mut bench.rig;
     let secure = matches!(case, Case::TlsHandshake | Case::TlsKeepalive | Case::TlsIdle);
     let to = match contender {
         Contender::HaproxySplice => SPLICED,
@@ -126,11 +148,18 @@ pub fn clients(rig: &mut Rig, case: Case, contender: Contender) -> Result<Box<dy
             rig.prove(&mut clients, 8)?;
             Box::new(clients)
         }
-        Case::Http2 | Case::Grpc => {
+        Case::Http2 | Case::Http2Many | Case::Http2Crowd | Case::Http2Bursts | Case::Grpc => {
             let calls = case == Case::Grpc;
             let to = if calls { CALLS } else { STREAMS };
-            let mut clients = Streams::new(Manner { to, streams: STREAMS_EACH, answer, calls });
-            clients.open(rig, connections)?;
+            let streams = if case == Case::Http2Crowd { 1 } else { STREAMS_EACH };
+            let mut clients = Streams::new(Manner { to, streams, answer, calls });
+            steps(connections).try_for_each(|step| clients.open(rig, step))?;
+            Box::new(clients)
+        }
+        Case::Websocket => {
+            let shape = Shape { request: 1024, answer, inspect: true, upgrade: true };
+            let mut clients = Exchanges::new(WEB, shape);
+            steps(connections).try_for_each(|step| clients.open(rig, step))?;
             Box::new(clients)
         }
         Case::HttpBulk => {
@@ -142,7 +171,7 @@ pub fn clients(rig: &mut Rig, case: Case, contender: Contender) -> Result<Box<dy
         }
         _ => {
             let mut clients = Web::new(question);
-            clients.open(rig, connections)?;
+            steps(connections).try_for_each(|step| clients.open(rig, step))?;
             Box::new(clients)
         }
     })

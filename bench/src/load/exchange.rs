@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use anyhow::{Context, Result, ensure};
 
 use super::{Clients, Rig, Tally};
-use crate::message::{ANSWER_HEAD, PATTERN, REQUEST_HEAD, Request, intact};
+use crate::message::{ANSWER_HEAD, PATTERN, REQUEST_HEAD, Request, http, intact};
 use crate::pace::now;
 use crate::sys::{self, BROKEN, Epoll, Event, READABLE, WRITABLE};
 
@@ -19,6 +19,8 @@ pub struct Shape {
     pub answer: usize,
     /// Compare each byte of the answers; otherwise they are counted and dropped inside the kernel.
     pub inspect: bool,
+    /// Each connection becomes a WebSocket first. What it carries then is opaque to whoever passes it on.
+    pub upgrade: bool,
 }
 
 pub struct Exchanges {
@@ -33,6 +35,8 @@ pub struct Exchanges {
 struct Connection {
     fd: OwnedFd,
     asked: Option<Asked>,
+    /// The answer to the wish to become a WebSocket, until it is whole.
+    upgrading: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Copy)]
@@ -55,7 +59,7 @@ impl Exchanges {
         for index in self.connections.len()..self.connections.len() + count {
             let fd = sys::tcp_connect(self.contender).context("cannot connect to the contender")?;
             rig.epoll.add(&fd, index as u64, WRITABLE)?;
-            self.connections.push(Connection { fd, asked: None });
+            self.connections.push(Connection { fd, asked: None, upgrading: None });
         }
         let mut tally = Tally::default();
         let patience = now() + 10_000_000_000;
@@ -68,6 +72,39 @@ impl Exchanges {
             );
         }
         rig.prove(self, count as u64)
+    }
+
+    /// The first that may be written: it is connected.
+    fn connected(&mut self, index: usize) -> io::Result<()> {
+        let connection = &mut self.connections[index];
+        if !self.shape.upgrade {
+            // In front: those that never carried anything go first.
+            self.idle.push_front(index);
+            return Ok(());
+        }
+        connection.upgrading = Some(Vec::new());
+        // Far smaller than a socket's buffer.
+        sys::send(&connection.fd, http::UPGRADE).map(drop)
+    }
+
+    /// Whether the answer is whole, byte by byte: what follows it is none of it.
+    fn upgraded(&mut self, index: usize) -> io::Result<bool> {
+        let connection = &mut self.connections[index];
+        let Some(answer) = &mut connection.upgrading else { return Ok(true) };
+        while !answer.ends_with(http::END) {
+            match sys::recv(&connection.fd, &mut self.buffer[..1]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => answer.push(self.buffer[0]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        if !answer.starts_with(b"HTTP/1.1 101 ") {
+            return Err(io::Error::other(format!("no WebSocket: {}", String::from_utf8_lossy(answer))));
+        }
+        connection.upgrading = None;
+        self.idle.push_front(index);
+        Ok(true)
     }
 
     fn receive(&mut self, index: usize, tally: &mut Tally) -> io::Result<bool> {
@@ -150,13 +187,15 @@ impl Clients for Exchanges {
         let index = event.token as usize;
         if event.flags & WRITABLE != 0 && event.flags & BROKEN == 0 {
             epoll.change(&self.connections[index].fd, event.token, READABLE)?;
-            // In front: those that never carried anything go first.
-            self.idle.push_front(index);
-            return Ok(());
+            return Ok(self.connected(index)?);
         }
         let started = now();
         loop {
-            match self.receive(index, tally) {
+            let received = match self.upgraded(index) {
+                Ok(true) => self.receive(index, tally),
+                other => other,
+            };
+            match received {
                 // A long answer may keep coming; the others get their turn after a while.
                 Ok(true) if now() - started < 200_000 => {}
                 Ok(_) => return Ok(()),

@@ -4,7 +4,21 @@ use super::{REQUEST_HEAD, Request};
 
 /// Longer than any head that a contender makes of ours.
 pub const LONGEST_HEAD: usize = 8 << 10;
-const END: &[u8] = b"\r\n\r\n";
+pub const END: &[u8] = b"\r\n\r\n";
+
+/// The wish to become a WebSocket (RFC 6455, 1.2 and 1.3), and the answer of a member that does.
+pub const UPGRADE: &[u8] =
+    b"GET /chat HTTP/1.1\r\nHost: bench.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+pub const UPGRADED: &[u8] =
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+/// Whether this is the head, all of it, of a wish to become a WebSocket.
+pub fn is_upgrade(bytes: &[u8]) -> bool {
+    let wishes = |line: &[u8]| line.trim_ascii().eq_ignore_ascii_case(b"upgrade: websocket");
+    bytes.ends_with(END) && bytes.split(|byte| *byte == b'\n').any(wishes)
+}
 
 /// Appends a question as a program with a few usual fields asks it.
 pub fn ask(out: &mut Vec<u8>, host: &str, before: &str, request: &Request) {
@@ -111,6 +125,13 @@ mod tests {
         assert_eq!(asked(&out), Asked::Whole(REQUEST));
         assert_eq!(asked(&out[..out.len() - 1]), Asked::More);
         assert_eq!(asked(b"GET / HTTP/1.1\r\n\r\n"), Asked::Broken);
+    }
+
+    #[test]
+    fn a_wish_to_become_a_websocket_is_known_by_its_field() {
+        let mut question = Vec::new();
+        ask(&mut question, "bench.example", "", &REQUEST);
+        assert!(is_upgrade(UPGRADE) && !is_upgrade(&UPGRADE[..UPGRADE.len() - 1]) && !is_upgrade(&question));
     }
 
     #[test]
