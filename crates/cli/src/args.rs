@@ -4,7 +4,10 @@ pub(crate) mod kubectl;
 mod openstack;
 pub(crate) mod plan;
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -16,9 +19,9 @@ pub(crate) use self::{openstack::OpenStackAdopt, plan::Plan};
 /// fail-over, cleanup. Without a cluster it reads the same manifests from a folder:
 ///
 ///     seaway demo                          see it work, with backends of its own
-///     seaway check manifests/              every mistake, with file and line
-///     seaway plan --manifests manifests/   what would be served
-///     seaway run --manifests manifests/    serve it; the status page is at http://127.0.0.1:1936/
+///     seaway check manifests/              mistakes, with file and line
+///     seaway plan manifests/               what would be served
+///     seaway run manifests/                serve it; the status page is at http://127.0.0.1:1936/
 #[derive(Debug, Parser)]
 #[command(name = "seaway", version = crate::version::LONG, verbatim_doc_comment, max_term_width = 110)]
 pub(crate) struct Cli {
@@ -60,9 +63,14 @@ pub(crate) enum Command {
     ///     seaway plan --cloud --cloud-config cloud.conf -n shop --action delete -o json
     #[command(verbatim_doc_comment)]
     Plan(Plan),
-    /// Report every Problem of a folder, with file, line and column
+    /// Report the Problems of a folder or of one file, each with file, line and column
     ///
     /// Exits with 1 if there is any: made for the CI of manifests.
+    ///
+    ///     seaway check manifests/
+    ///     seaway check shop.yaml
+    ///     helm template shop | seaway check -
+    #[command(verbatim_doc_comment)]
     Check(Check),
     /// Tell why a Service has this address and these members, and why not others
     Explain(Explain),
@@ -98,14 +106,30 @@ pub(crate) enum Command {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// The folder of manifests (YAML or JSON; subfolders too)
-    #[arg(long, value_name = "DIR")]
-    pub(crate) manifests: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: Manifests,
     /// Take the sockets of the running seaway over, so that nobody is refused; the old one drains and stops
     #[arg(long)]
     pub(crate) take_over: bool,
     #[command(flatten)]
     pub(crate) log: Logging,
+}
+
+/// Which folder is read.
+#[derive(Debug, Args)]
+pub(crate) struct Manifests {
+    /// The folder of manifests (YAML or JSON; subfolders too) [default: `manifests:` of the configuration]
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The same, by name
+    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    manifests: Option<PathBuf>,
+}
+
+impl Manifests {
+    pub(crate) fn dir(&self) -> Option<&Path> {
+        self.dir.as_deref().or(self.manifests.as_deref())
+    }
 }
 
 /// A part of a cluster.
@@ -228,8 +252,8 @@ pub(crate) enum Output {
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// The folder of manifests
-    #[arg(value_name = "DIR")]
+    /// The folder of manifests, one file, or - for standard input
+    #[arg(value_name = "DIR|FILE|-")]
     pub(crate) manifests: PathBuf,
     #[arg(long, short, default_value = "table")]
     pub(crate) output: Output,
@@ -242,9 +266,8 @@ pub(crate) struct Explain {
     /// NAME in the namespace default, or NAMESPACE/NAME
     #[arg(value_name = "SERVICE")]
     pub(crate) service: String,
-    /// The folder of manifests
-    #[arg(long, value_name = "DIR")]
-    pub(crate) manifests: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: Manifests,
 }
 
 #[derive(Debug, Args)]

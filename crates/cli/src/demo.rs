@@ -60,7 +60,7 @@ pub(crate) fn run(demo: &Demo) -> Result<()> {
     folder.write(demo, &backends)?;
     say("");
     say(&format!("Manifests (a Service and an EndpointSlice) in {}", folder.path().display()));
-    say("The load balancer: seaway run --manifests …; its log is what begins with a time.");
+    say("The load balancer: seaway run …; its log is what begins with a time.");
     say("");
     processes.0.push(("seaway".to_owned(), start_seaway(&folder)?));
     wait("the load balancer is ready", || client::get(status, "/ready").is_ok_and(|it| it.status == 200))?;

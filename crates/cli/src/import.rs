@@ -41,8 +41,7 @@ struct Bank {
     notes: Vec<(String, &'static str)>,
 }
 
-const CLUSTER: &str =
-    "there is no cluster to be asked: Services are read from a folder, seaway run --manifests DIR";
+const CLUSTER: &str = "there is no cluster to be asked: Services are read from a folder, seaway run DIR";
 const LOGGING: &str = "logs go to standard error; see `log` for their level and format";
 
 /// Flags that take no value of their own unless it is joined by `=`.

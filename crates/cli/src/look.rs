@@ -4,12 +4,16 @@ pub(crate) mod cloud;
 
 use std::{
     collections::BTreeSet,
+    fs::File,
+    io::{Read as _, Write as _},
+    os::fd::AsRawFd as _,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
 };
 
 use anyhow::{Context, Result, bail};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use seaway_drivers::{
     native::{OnHost, bad_certificate},
     presence::Presence,
@@ -28,6 +32,8 @@ use crate::{
     run::{manifests_of, state_dir_of},
     settings::{self, ByDefault, Settings},
 };
+
+const STANDARD_INPUT: &str = "standard input";
 
 /// A folder, planned.
 struct Look {
@@ -53,6 +59,29 @@ impl Look {
         problems.extend(unusable(&world));
         let problems = located(&folder, problems);
         Ok(Look { world, problems })
+    }
+}
+
+impl Look {
+    /// What is piped in, as a file that lies on no disk.
+    fn at_standard_input(settings: &Settings) -> Result<Look> {
+        let mut text = Vec::new();
+        std::io::stdin().read_to_end(&mut text).context("standard input cannot be read")?;
+        let file = memfd_create(c"standard input", MFdFlags::MFD_CLOEXEC).context("no file in memory")?;
+        let mut file = File::from(file);
+        file.write_all(&text)?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let mut look = Look::at(Path::new(&path), settings, Vec::new())?;
+        let number = file.as_raw_fd().to_string();
+        for problem in &mut look.problems {
+            if let Some(place) = problem.place.as_mut().filter(|it| *it.file == *path) {
+                place.file = STANDARD_INPUT.into();
+            }
+            if problem.object.kind == Kind::Manifest && *problem.object.name == *number {
+                problem.object.name = STANDARD_INPUT.into();
+            }
+        }
+        Ok(look)
     }
 }
 
@@ -100,7 +129,7 @@ pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
         return Ok(cloud::plan(arguments, file));
     }
     let settings = settings::load(arguments.common.config.as_deref())?;
-    let dir = manifests_of(arguments.manifests.as_deref(), &settings)?;
+    let dir = manifests_of(arguments.folder.dir(), &settings)?;
     let look = Look::at(&dir, &settings, stored(&arguments.common, &settings))?;
     match arguments.output {
         Output::Table => {
@@ -228,7 +257,11 @@ fn service_json(overview: &Overview) -> Value {
 
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
     let settings = settings::load(arguments.common.config.as_deref())?;
-    let look = Look::at(&arguments.manifests, &settings, Vec::new())?;
+    let (of, look) = if arguments.manifests.as_os_str() == "-" {
+        (STANDARD_INPUT.to_owned(), Look::at_standard_input(&settings)?)
+    } else {
+        (arguments.manifests.display().to_string(), Look::at(&arguments.manifests, &settings, Vec::new())?)
+    };
     // A name that is resolved only at run time is no mistake of a manifest.
     let problems: Vec<&Problem> =
         look.problems.iter().filter(|it| it.reason != seaway_model::Reason::NameUnresolved).collect();
@@ -243,11 +276,11 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
         }
     }
     if problems.is_empty() {
-        output::error(&format!("{}: no problems", arguments.manifests.display()));
+        output::error(&format!("{of}: no problems"));
         return Ok(ExitCode::SUCCESS);
     }
     let many = if problems.len() == 1 { "" } else { "s" };
-    output::error(&format!("{}: {} problem{many}", arguments.manifests.display(), problems.len()));
+    output::error(&format!("{of}: {} problem{many}", problems.len()));
     Ok(ExitCode::FAILURE)
 }
 
@@ -257,7 +290,7 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
         // A folder has no cloud, and yet it is to be said that one serves them.
         member::cloud::without(&mut settings);
     }
-    let dir: PathBuf = manifests_of(arguments.manifests.as_deref(), &settings)?;
+    let dir: PathBuf = manifests_of(arguments.folder.dir(), &settings)?;
     let look = Look::at(&dir, &settings, stored(&arguments.common, &settings))
         .context("the folder cannot be planned")?;
     let (namespace, name) = arguments.service.split_once('/').unwrap_or(("default", &arguments.service));

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
     let settings = load(arguments)?;
     let log = start_log(&settings)?;
     let process = Process {
-        manifests: manifests_of(arguments.manifests.as_deref(), &settings)?,
+        manifests: manifests_of(arguments.folder.dir(), &settings)?,
         state_dir: state_dir_of(&arguments.common, &settings)?,
         settings,
         log,
@@ -138,7 +138,9 @@ pub(crate) fn start_proxy(settings: &Settings) -> Result<Proxy> {
 pub(crate) fn manifests_of(flag: Option<&Path>, settings: &Settings) -> Result<PathBuf> {
     match flag.map(Path::to_owned).or_else(|| settings.manifests.clone()) {
         Some(dir) => Ok(dir),
-        None => bail!("which folder? Name it with --manifests DIR, or as `manifests:` in the configuration"),
+        None => bail!(
+            "no folder of manifests is named: type the folder after the command, or write `manifests: DIR` in seaway.yaml"
+        ),
     }
 }
 

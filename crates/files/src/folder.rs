@@ -30,7 +30,7 @@ use seaway_model::{Change, Kind, Name, ObjectRef, Problem};
 
 use self::{
     claims::{Claim, Claims},
-    listing::Stamp,
+    listing::{Listing, Stamp},
 };
 use crate::{
     bell::Bell,
@@ -120,6 +120,16 @@ impl Folder {
         state: Option<&Path>,
         runtime: Option<&Path>,
     ) -> Result<(Folder, Vec<Change>), FolderError> {
+        Folder::of(dir, listing::walk(dir, &mut |_| {}), state, runtime)
+    }
+
+    /// Reads what was listed there.
+    fn of(
+        dir: &Path,
+        listing: io::Result<Listing>,
+        state: Option<&Path>,
+        runtime: Option<&Path>,
+    ) -> Result<(Folder, Vec<Change>), FolderError> {
         let fail = |source: io::Error| match source.kind() {
             io::ErrorKind::NotADirectory => FolderError::NotAFolder { dir: dir.to_owned() },
             _ => FolderError::Unreadable { dir: dir.to_owned(), source },
@@ -140,7 +150,7 @@ impl Folder {
             last_good: state.map(|state| LastGood::open(state, runtime, bell.clone())),
             bell,
         };
-        let listing = listing::walk(dir, &mut |_| {}).map_err(fail)?;
+        let listing = listing.map_err(fail)?;
         let mut changes = Vec::new();
         folder.claims.tell_default_namespace(&mut changes);
         let touched = folder.take_in(listing, Instant::now(), &HashSet::new());
@@ -233,12 +243,7 @@ impl Folder {
         self.away
     }
 
-    fn take_in(
-        &mut self,
-        listing: listing::Listing,
-        now: Instant,
-        writing: &HashSet<Name>,
-    ) -> BTreeSet<ObjectRef> {
+    fn take_in(&mut self, listing: Listing, now: Instant, writing: &HashSet<Name>) -> BTreeSet<ObjectRef> {
         let mut touched = BTreeSet::new();
         if self.returning.is_none() {
             let gone: Vec<Name> =
@@ -478,9 +483,15 @@ impl Folder {
     }
 }
 
-/// Reads a folder once, for `plan` and `check`: what it says, and what is wrong with it.
-pub fn read_folder(dir: &Path) -> Result<(Folder, Vec<Change>, Vec<Problem>), FolderError> {
-    let (folder, changes) = Folder::open(dir, None)?;
+/// Reads a folder, or one file whatever it is called, once, for `plan` and `check`: what it says, and what is wrong with it.
+pub fn read_folder(path: &Path) -> Result<(Folder, Vec<Change>, Vec<Problem>), FolderError> {
+    let (folder, changes) = match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if path.is_file() => {
+            let listed = Stamp::of(path).map(|stamp| Listing::of_one(Path::new(name), stamp));
+            Folder::of(parent, listed, None, None)?
+        }
+        _ => Folder::open(path, None)?,
+    };
     let problems = changes.iter().filter_map(|change| match change {
         Change::Reported(_, problems) => Some(problems),
         _ => None,

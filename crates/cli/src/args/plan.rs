@@ -4,20 +4,19 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Common, OfCloud, Output};
+use super::{Common, Manifests, OfCloud, Output};
 
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// The folder of manifests
-    #[arg(long, value_name = "DIR")]
-    pub(crate) manifests: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) folder: Manifests,
     /// As a table for people, or as JSON for programs
     #[arg(long, short, default_value = "table")]
     pub(crate) output: Output,
     /// In a cloud, for the Services of a cluster
-    #[arg(long, requires = "cloud_config", conflicts_with_all = ["manifests", "state_dir"])]
+    #[arg(long, requires = "cloud_config", conflicts_with_all = ["dir", "manifests", "state_dir"])]
     pub(crate) cloud: bool,
     #[command(flatten)]
     pub(crate) of: OfCloud,

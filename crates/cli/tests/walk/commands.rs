@@ -33,6 +33,43 @@ fn check_is_silent_about_good_manifests_and_exits_with_1_for_bad_ones() {
 }
 
 #[test]
+fn check_reads_one_file_and_standard_input_and_the_folder_may_stand_without_a_flag() {
+    let folder = Folder::new();
+    folder.write("shop.yaml", &manifest("shop", 8080, &[], &[endpoint()]));
+    folder.write("bad.yaml", "kind: [Service\n");
+    let file = |name: &str| folder.manifests().join(name);
+    let good = run(&["check", path(&file("shop.yaml"))]);
+    assert!(good.status.success(), "{}{}", stdout(&good), stderr(&good));
+    let bad = run(&["check", path(&file("bad.yaml"))]);
+    assert_eq!(bad.status.code(), Some(1));
+    assert!(stdout(&bad).starts_with(&format!("{}:", file("bad.yaml").display())), "{}", stdout(&bad));
+
+    let piped = |name: &str| {
+        let text = std::fs::File::open(file(name)).expect("it was written");
+        seaway().args(["check", "-"]).stdin(text).output().expect("it runs")
+    };
+    let good = piped("shop.yaml");
+    assert!(
+        good.status.success() && stderr(&good).contains("standard input: no problems"),
+        "{}",
+        stderr(&good)
+    );
+    let bad = piped("bad.yaml");
+    assert_eq!(bad.status.code(), Some(1));
+    let told = stdout(&bad);
+    assert!(told.starts_with("standard input:2:1: Manifest standard input:"), "{told}");
+
+    std::fs::remove_file(file("bad.yaml")).expect("it was there");
+    let dir = folder.manifests();
+    let same = |one: &[&str], other: &[&str]| assert_eq!(stdout(&run(one)), stdout(&run(other)));
+    same(&["plan", path(&dir)], &["plan", "--manifests", path(&dir)]);
+    same(&["explain", "shop", path(&dir)], &["explain", "shop", "--manifests", path(&dir)]);
+    assert!(stdout(&run(&["plan", path(&dir)])).contains("default/shop"));
+    let nowhere = run(&["plan"]);
+    assert!(stderr(&nowhere).contains("type the folder after the command"), "{}", stderr(&nowhere));
+}
+
+#[test]
 fn check_tells_what_the_plan_would_notice() {
     let folder = Folder::new();
     folder.write("shop.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: shop}\nspec:\n  type: LoadBalancer\n  selector: {app: shop}\n  ports: [{port: 8080}]\n");

@@ -51,6 +51,12 @@ pub(crate) struct Listing {
     pub(crate) files: BTreeMap<Name, Option<Stamp>>,
 }
 
+impl Listing {
+    pub(crate) fn of_one(name: &Path, stamp: Option<Stamp>) -> Listing {
+        Listing { files: BTreeMap::from([(key(name), stamp)]) }
+    }
+}
+
 /// Lists the manifests below `dir`. `enter` is called for each folder before it is read, for a watch to be set, and
 /// for folders elsewhere that links lead to.
 pub(crate) fn walk(dir: &Path, enter: &mut dyn FnMut(&Path)) -> io::Result<Listing> {
