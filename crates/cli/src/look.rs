@@ -19,7 +19,7 @@ use seaway_drivers::{
     presence::Presence,
 };
 use seaway_files::{Folder, read_folder};
-use seaway_model::{Address, Change, Fact, Kind, Problem, fact::HostReport};
+use seaway_model::{Address, Change, Fact, Kind, Problem, Reason, fact::HostReport};
 use seaway_plan::{
     FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run, explain::explain as tell,
 };
@@ -39,6 +39,8 @@ const STANDARD_INPUT: &str = "standard input";
 struct Look {
     world: World,
     problems: Vec<Problem>,
+    /// What is there, and is no manifest.
+    unused: Vec<Problem>,
 }
 
 impl Look {
@@ -58,7 +60,7 @@ impl Look {
         let mut problems = world.problems();
         problems.extend(unusable(&world));
         let problems = located(&folder, problems);
-        Ok(Look { world, problems })
+        Ok(Look { world, problems, unused: folder.unused() })
     }
 }
 
@@ -73,7 +75,7 @@ impl Look {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut look = Look::at(Path::new(&path), settings, Vec::new())?;
         let number = file.as_raw_fd().to_string();
-        for problem in &mut look.problems {
+        for problem in look.problems.iter_mut().chain(&mut look.unused) {
             if let Some(place) = problem.place.as_mut().filter(|it| *it.file == *path) {
                 place.file = STANDARD_INPUT.into();
             }
@@ -264,7 +266,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
     };
     // A name that is resolved only at run time is no mistake of a manifest.
     let problems: Vec<&Problem> =
-        look.problems.iter().filter(|it| it.reason != seaway_model::Reason::NameUnresolved).collect();
+        look.problems.iter().filter(|it| it.reason != Reason::NameUnresolved).chain(&look.unused).collect();
     if arguments.output == Output::Json {
         output::line(&serde_json::to_string_pretty(&problems)?);
     } else {

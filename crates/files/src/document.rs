@@ -23,10 +23,14 @@ pub(crate) struct Piece<'t> {
 }
 
 /// A document that was read; all places are within it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Document {
     pub(crate) found: Vec<Arc<Found>>,
     pub(crate) broken: Vec<Broken>,
+    /// What is said and read by nobody: of an object, or of a kind that is not served.
+    pub(crate) ignored: Vec<(Option<ObjectRef>, Fault)>,
+    /// Where something stands that does not say what it is.
+    pub(crate) unnamed: Vec<At>,
 }
 
 /// An object, and where it stands in a document.
@@ -109,14 +113,20 @@ impl Document {
             Err(SyntaxError { at, message }) => {
                 let fault = Fault { field: String::new(), at, message };
                 let broken = Broken { reference: None, faults: vec![fault] };
-                return Document { found: Vec::new(), broken: vec![broken] };
+                return Document { broken: vec![broken], ..Document::default() };
             }
         };
-        let mut document = Document { found: Vec::new(), broken: Vec::new() };
+        let mut document = Document::default();
         for (root, node) in roots.iter().enumerate() {
-            for object::Reading { item, at, result } in object::read(node) {
+            document.ignored.extend(object::left_out(node).map(|fault| (None, fault)));
+            if object::is_unnamed(node) {
+                document.unnamed.push(node.at);
+            }
+            for object::Reading { item, at, result, ignored } in object::read(node) {
                 match result {
                     Ok(object) => {
+                        let of = |fault| (Some(object.reference.clone()), fault);
+                        document.ignored.extend(ignored.into_iter().map(of));
                         document.found.push(Arc::new(Found { object, document: hash, at, root, item }))
                     }
                     Err(broken) => document.broken.push(broken),

@@ -3,7 +3,7 @@
 //! ```text
 //!     let faults = Faults::default();
 //!     let root = Field::root(&node, &faults);
-//!     let (spec, …) = (root.child("spec"), …);         // a manifest: unknown fields are nobody's business
+//!     let (spec, …) = (root.child("spec"), …);         // a manifest: unknown fields are told by `object`
 //!     let port = spec.child("port").port();            // None, and a Fault with path and place, if it is none
 //!
 //!     let file = root.object();                        // a configuration: every key is taken or refused

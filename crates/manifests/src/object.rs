@@ -8,6 +8,7 @@ mod accepted;
 mod addresses;
 mod endpoints;
 mod http_route;
+mod known_fields;
 mod meta;
 mod pool;
 mod secret;
@@ -20,6 +21,7 @@ use seaway_model::{Fact, Kind, Name, ObjectRef};
 
 pub use self::{
     accepted::{Accepted, read_accepted},
+    known_fields::known_fields,
     meta::{HONOURED, uid, uuid},
     service::{FINALIZER, MANAGER, OWN_FINALIZER},
     things::unwritten_namespace,
@@ -36,6 +38,8 @@ pub struct Reading {
     pub item: Option<usize>,
     pub at: At,
     pub result: Result<Object, Broken>,
+    /// What is said in it, and read by nobody: the rest of the object counts.
+    pub ignored: Vec<Fault>,
 }
 
 /// An object with what it says.
@@ -128,8 +132,52 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         root.child("apiVersion").fault(why);
         None
     };
-    Some(Reading { item: None, at: node.at, result: known.result(node, facts, faults) })
+    let ignored = known_fields::unknown(known.kind, node);
+    Some(match known.result(node, facts, faults) {
+        // What is missing may be there under another name.
+        Err(mut broken) => {
+            broken.faults.extend(ignored);
+            broken.faults.sort_by_key(|fault| fault.at);
+            Reading { item: None, at: node.at, result: Err(broken), ignored: Vec::new() }
+        }
+        result => Reading { item: None, at: node.at, result, ignored },
+    })
 }
+
+/// A kind that people expect to be served, and that is not, or an object that does not say what it is: left out of
+/// [`read`], for neither is broken.
+pub fn left_out(root: &Node) -> Option<Fault> {
+    let fault = |node: &Node, field: &str, message: &str| {
+        Some(Fault { field: field.to_owned(), at: node.at, message: message.to_owned() })
+    };
+    match (word(root, "apiVersion"), word(root, "kind")) {
+        (Some(version), Some(kind)) => {
+            let (_, _, instead) =
+                NOT_SERVED.iter().find(|(of, name, _)| *of == group(version) && *name == kind)?;
+            fault(root.child("kind")?, "kind", &format!("{kind} is not served here: {instead}"))
+        }
+        _ => None,
+    }
+}
+
+/// A map or a list that says neither what it is nor its name: another program's, or a manifest that lost its head.
+pub fn is_unnamed(root: &Node) -> bool {
+    let is_map = matches!(&root.value, Value::Map(entries) if !entries.is_empty());
+    let says = |key| root.child(key).is_some();
+    matches!(root.value, Value::List(_))
+        || is_map && !["apiVersion", "kind", "metadata"].into_iter().any(says)
+}
+
+/// Group, kind, and what to do.
+const NOT_SERVED: &[(&str, &str, &str)] = &[
+    ("networking.k8s.io", "Ingress", "write an HTTPRoute"),
+    ("extensions", "Ingress", "write an HTTPRoute"),
+    ("gateway.networking.k8s.io", "Gateway", "the front door is set by `frontDoor:` in seaway.yaml"),
+    ("gateway.networking.k8s.io", "GRPCRoute", "write an HTTPRoute; its rules apply to gRPC as well"),
+    ("gateway.networking.k8s.io", "TCPRoute", "write a Service of type LoadBalancer"),
+    ("gateway.networking.k8s.io", "UDPRoute", "write a Service of type LoadBalancer"),
+    ("gateway.networking.k8s.io", "TLSRoute", "write a Service of type LoadBalancer"),
+];
 
 /// A kind that is not ours is nobody's mistake, unless it nearly is one of ours.
 fn misspelt(node: &Node, version: &str, kind: &str) -> Option<Reading> {
@@ -147,7 +195,7 @@ fn misspelt(node: &Node, version: &str, kind: &str) -> Option<Reading> {
 fn refuse(node: &Node, field: &str, message: &str) -> Option<Reading> {
     let fault = Fault { field: field.to_owned(), at: node.at, message: message.to_owned() };
     let broken = Broken { reference: None, faults: vec![fault] };
-    Some(Reading { item: None, at: node.at, result: Err(broken) })
+    Some(Reading { item: None, at: node.at, result: Err(broken), ignored: Vec::new() })
 }
 
 fn word<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
@@ -313,6 +361,37 @@ pub(crate) mod tests {
             ["2 kind: no matches for kind \"Servise\" in version \"v1\" (did you mean \"Service\"?)"]
         );
         assert!(faults("apiVersio")[0].contains("not an object"));
+    }
+
+    #[test]
+    fn a_kind_that_people_expect_to_be_served_is_named_with_what_to_do() {
+        let told = |text: &str| left_out(&parse(text).expect("parses")[0]).map(|it| it.to_string());
+        let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: x}\n";
+        assert_eq!(told(ingress).unwrap(), "kind: Ingress is not served here: write an HTTPRoute");
+        for other in ["apiVersion: v1\nkind: Pod\n", "kind: Ingress\n", "a: 1\n", "[]\n", "text\n"] {
+            assert_eq!(told(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_say_what_it_is_is_told_from_what_does() {
+        let is = |text: &str| is_unnamed(&parse(text).expect("parses")[0]);
+        assert!(is("backends: [a]\n") && is("- a: 1\n"));
+        assert!(!is("kind: Pod\n") && !is("{}\n") && !is("metadata: {name: x}\n"));
+    }
+
+    #[test]
+    fn an_unknown_field_is_told_and_the_rest_counts_and_one_of_a_broken_object_is_told_with_its_faults() {
+        let good = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}], selektor: {a: b}}\n";
+        let reading = read_text(good).remove(0);
+        assert!(reading.result.is_ok());
+        assert_eq!(reading.ignored[0].field, "spec.selektor");
+        let broken = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {prots: [{port: 80}]}\n";
+        let told = faults(broken).join("\n");
+        assert!(
+            told.contains("spec.ports: Required value") && told.contains("did you mean \"ports\"?"),
+            "{told}"
+        );
     }
 
     #[test]

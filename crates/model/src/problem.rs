@@ -40,6 +40,8 @@ pub enum Reason {
     Unreadable,
     /// A field that an API server would refuse.
     Invalid,
+    /// A field that nobody knows, or a kind that is not served; the rest counts.
+    Ignored,
     /// The same object written twice.
     Duplicate,
     /// An annotation whose value is not understood; the default is used.
@@ -124,6 +126,7 @@ impl Reason {
         match self {
             Reason::Unreadable => "Unreadable",
             Reason::Invalid => "Invalid",
+            Reason::Ignored => "Ignored",
             Reason::Duplicate => "Duplicate",
             Reason::BadAnnotation => "BadAnnotation",
             Reason::NoEndpoints => "NoEndpoints",

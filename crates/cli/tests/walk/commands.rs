@@ -70,6 +70,32 @@ fn check_reads_one_file_and_standard_input_and_the_folder_may_stand_without_a_fl
 }
 
 #[test]
+fn check_names_what_is_written_and_counts_for_nothing() {
+    let folder = Folder::new();
+    let told = || {
+        let checked = run(&["check", path(&folder.manifests())]);
+        assert_eq!(checked.status.code(), Some(1), "{}", stderr(&checked));
+        stdout(&checked)
+    };
+    assert!(told().contains("no manifests are here: their names end in .yaml, .yml or .json"));
+
+    let shop = "apiVersion: v1\nkind: Service\nmetadata: {name: shop}\nspec:\n  ports: [{port: 80, targetport: 9}]\n";
+    folder.write("shop.yaml", shop);
+    folder.write("web.yaml", "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n");
+    folder.write("list.yaml", "backends: [a]\n");
+    folder.write("kustomization.yaml", "resources: [shop.yaml]\n");
+    let text = told();
+    for part in [
+        "unknown field, which is ignored (did you mean \"targetPort\"?)",
+        "web.yaml:2:7: Manifest web.yaml: kind: Ingress is not served here: write an HTTPRoute",
+        "list.yaml:1:1: Manifest list.yaml: no object of Kubernetes",
+    ] {
+        assert!(text.contains(part), "{part} is missing:\n{text}");
+    }
+    assert!(!text.contains("kustomization"), "{text}");
+}
+
+#[test]
 fn check_tells_what_the_plan_would_notice() {
     let folder = Folder::new();
     folder.write("shop.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: shop}\nspec:\n  type: LoadBalancer\n  selector: {app: shop}\n  ports: [{port: 8080}]\n");

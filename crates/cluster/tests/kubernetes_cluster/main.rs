@@ -5,6 +5,7 @@ mod copies;
 mod equal;
 mod holds;
 mod hosts;
+mod known_fields;
 mod leases;
 mod many_hosts;
 mod names;

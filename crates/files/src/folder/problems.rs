@@ -35,6 +35,14 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
                 told.push(problem);
             }
         }
+        for (reference, Fault { field, at, message }) in &placed.document.ignored {
+            let object = reference.as_ref().unwrap_or(&whole);
+            let problem = Problem::new(object.clone(), Reason::Ignored, message.clone())
+                .fix("correct it, or remove it; everything else in the file counts")
+                .at(field.as_str())
+                .in_file(shown.clone(), placed.line.saturating_add(at.line), at.column);
+            problems.entry(object.clone()).or_default().push(problem);
+        }
     }
     problems
 }
@@ -48,6 +56,39 @@ fn kept(file: &File) -> String {
 }
 
 impl Folder {
+    /// What a check of the folder names and nobody needs to hear who serves it: manifests may have lost their heads, or be
+    /// missing altogether; other programs keep files here, too.
+    pub fn unused(&self) -> Vec<Problem> {
+        let problem =
+            |name: &Name, line: u32, column: u32, message: &str| {
+                Problem::new(ObjectRef::new(Kind::Manifest, "", name.clone()), Reason::Ignored, message)
+                    .in_file(self.shown(name), line, column)
+            };
+        let mut problems: Vec<Problem> = Vec::new();
+        let is_kustomize = |name: &str| {
+            let file = name.rsplit('/').next().unwrap_or_default();
+            file.strip_prefix("kustomization.").is_some()
+        };
+        for (name, file) in self.files.iter().filter(|(name, _)| !is_kustomize(name)) {
+            for placed in &file.documents {
+                for at in &placed.document.unnamed {
+                    let line = placed.line.saturating_add(at.line);
+                    let message = "no object of Kubernetes: it has neither apiVersion nor kind";
+                    problems.push(
+                        problem(name, line, at.column, message)
+                            .fix("add the two, or keep it in a folder that Seaway does not read"),
+                    );
+                }
+            }
+        }
+        if self.files.is_empty() {
+            let message = "no manifests are here: their names end in .yaml, .yml or .json";
+            let here = Problem::new(self.here(), Reason::Ignored, message);
+            problems.push(here.in_file(listing_name(&self.dir), 0, 0));
+        }
+        problems
+    }
+
     /// All that is wrong with an object, or with a file.
     pub(super) fn problems_of(&self, reference: &ObjectRef) -> Vec<Problem> {
         let files = self.accused.get(reference).into_iter().flatten();

@@ -1,0 +1,176 @@
+//! Which fields an API server knows of the kinds that are read here, and which of a manifest it would not: `kubectl apply`
+//! refuses those. A name that is misspelt is otherwise a setting that is silently absent.
+//!
+//! A test holds the tables against the OpenAPI document of a real API server.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use seaway_model::Kind;
+
+use crate::{
+    decode::{Fault, nearest},
+    tree::{Node, Value},
+};
+
+/// More of one object than this teach nobody anything.
+const MOST: usize = 20;
+
+/// `name`: whatever is in it. `name{…}`: a map that has these fields. `name[…]`: a list of such maps.
+const META: &str = "apiVersion kind metadata{annotations creationTimestamp deletionGracePeriodSeconds deletionTimestamp \
+    finalizers generateName generation labels managedFields name namespace ownerReferences resourceVersion selfLink uid}";
+const SERVICE: &str = "spec{allocateLoadBalancerNodePorts clusterIP clusterIPs externalIPs externalName \
+    externalTrafficPolicy healthCheckNodePort internalTrafficPolicy ipFamilies ipFamilyPolicy loadBalancerClass \
+    loadBalancerIP loadBalancerSourceRanges ports[appProtocol name nodePort port protocol targetPort] \
+    publishNotReadyAddresses selector sessionAffinity sessionAffinityConfig{clientIP{timeoutSeconds}} trafficDistribution \
+    type} status";
+const ENDPOINT_SLICE: &str = "addressType endpoints[addresses conditions{ready serving terminating} \
+    deprecatedTopology hints{forNodes[name] forZones[name]} hostname nodeName targetRef zone] \
+    ports[appProtocol name port protocol]";
+const ENDPOINTS: &str = "subsets[addresses[hostname ip nodeName targetRef] notReadyAddresses[hostname ip nodeName \
+    targetRef] ports[appProtocol name port protocol]]";
+const SECRET: &str = "data immutable stringData type";
+const NAMESPACE: &str = "spec status";
+const NODE: &str = "spec status";
+const HTTP_ROUTE: &str = "spec status";
+const ADDRESS_POOL: &str = "spec{addresses announce autoAssign avoidBuggyIPs controlPlanes hosts namespaceSelectors \
+    namespaces priority reservedPorts serviceSelectors} status";
+const IP_ADDRESS_POOL: &str = "spec{addresses autoAssign avoidBuggyIPs serviceAllocation{namespaceSelectors namespaces \
+    priority serviceSelectors}} status";
+
+static TABLES: LazyLock<BTreeMap<Kind, Shape>> = LazyLock::new(|| {
+    let table = |fields: &str| {
+        let mut words = format!("{META} {fields}");
+        words = words.replace(['{', '['], " { ").replace(['}', ']'], " } ");
+        Shape::read(&mut words.split_whitespace().peekable())
+    };
+    BTreeMap::from([
+        (Kind::Service, table(SERVICE)),
+        (Kind::EndpointSlice, table(ENDPOINT_SLICE)),
+        (Kind::Endpoints, table(ENDPOINTS)),
+        (Kind::Secret, table(SECRET)),
+        (Kind::Namespace, table(NAMESPACE)),
+        (Kind::Node, table(NODE)),
+        (Kind::HTTPRoute, table(HTTP_ROUTE)),
+        (Kind::AddressPool, table(ADDRESS_POOL)),
+        (Kind::IPAddressPool, table(IP_ADDRESS_POOL)),
+    ])
+});
+
+/// Fields of a map, or of each map of a list; without any, whatever there is.
+#[derive(Debug, Default)]
+struct Shape(BTreeMap<String, Shape>);
+
+impl Shape {
+    fn read<'w>(words: &mut std::iter::Peekable<impl Iterator<Item = &'w str>>) -> Shape {
+        let mut shape = Shape::default();
+        while let Some(word) = words.next().filter(|it| *it != "}") {
+            let below = if words.next_if_eq(&"{").is_some() { Shape::read(words) } else { Shape::default() };
+            shape.0.insert(word.to_owned(), below);
+        }
+        shape
+    }
+
+    fn look(&self, node: &Node, path: &str, faults: &mut Vec<Fault>) {
+        match &node.value {
+            _ if self.0.is_empty() || faults.len() >= MOST => {}
+            Value::Map(entries) => {
+                for entry in entries {
+                    let field =
+                        if path.is_empty() { entry.key.clone() } else { format!("{path}.{}", entry.key) };
+                    if let Some(below) = self.0.get(&entry.key) {
+                        below.look(&entry.value, &field, faults);
+                        continue;
+                    }
+                    let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
+                    let hint = match nearest(&entry.key, &names) {
+                        Some(name) => format!(" (did you mean {name:?}?)"),
+                        None => String::new(),
+                    };
+                    let message = format!("unknown field, which is ignored{hint}");
+                    faults.push(Fault { field, at: entry.at, message });
+                }
+            }
+            Value::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.look(item, &format!("{path}[{index}]"), faults);
+                }
+            }
+            // Of another type than it should be, which is told elsewhere.
+            _ => {}
+        }
+    }
+
+    fn paths(&self, above: &str, paths: &mut Vec<String>) {
+        for (name, below) in &self.0 {
+            let path = if above.is_empty() { name.clone() } else { format!("{above}.{name}") };
+            below.paths(&path, paths);
+            paths.push(path);
+        }
+    }
+}
+
+/// Fields that no API server knows of an object of this kind.
+pub(super) fn unknown(kind: Kind, node: &Node) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    if let Some(table) = TABLES.get(&kind) {
+        table.look(node, "", &mut faults);
+    }
+    faults
+}
+
+/// All fields that are known of a kind, with those above them: `spec`, `spec.ports`, `spec.ports.port`.
+pub fn known_fields(kind: Kind) -> Vec<String> {
+    let mut paths = Vec::new();
+    if let Some(table) = TABLES.get(&kind) {
+        table.paths("", &mut paths);
+    }
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::parse;
+
+    fn unknown_of(kind: Kind, text: &str) -> Vec<String> {
+        let node = &parse(text).expect("parses")[0];
+        unknown(kind, node).iter().map(|it| format!("{} {it}", it.at.line)).collect()
+    }
+
+    #[test]
+    fn a_misspelt_field_is_named_with_the_nearest_one() {
+        let text = "metadata: {name: a, annotations: {any: thing}}\nspec:\n  ports:\n  - port: 80\n    targetport: 8080\n\
+                    \x20 selector: {what: ever}\n  prots: []\nstatus: {some: thing}\nwhat: 1\n";
+        assert_eq!(
+            unknown_of(Kind::Service, text),
+            [
+                "5 spec.ports[0].targetport: unknown field, which is ignored (did you mean \"targetPort\"?)",
+                "7 spec.prots: unknown field, which is ignored (did you mean \"ports\"?)",
+                "9 what: unknown field, which is ignored",
+            ]
+        );
+        let text = "endpoints: [{addresses: [192.0.2.1], conditions: {redy: false}}]\n";
+        assert_eq!(
+            unknown_of(Kind::EndpointSlice, text),
+            ["1 endpoints[0].conditions.redy: unknown field, which is ignored (did you mean \"ready\"?)"]
+        );
+    }
+
+    #[test]
+    fn what_is_of_another_type_is_left_to_whoever_reads_it_and_a_list_of_faults_ends() {
+        assert!(unknown_of(Kind::Service, "spec: {ports: 80, type: [a]}\nmetadata: text\n").is_empty());
+        let many: String = (0..100).map(|it| format!("x{it}: 1\n")).collect();
+        assert!(unknown_of(Kind::Service, &many).len() <= 100);
+        let many: String = (0..100).map(|it| format!("- x{it}: 1\n")).collect();
+        assert_eq!(unknown_of(Kind::EndpointSlice, &format!("ports:\n{many}")).len(), MOST);
+    }
+
+    #[test]
+    fn each_kind_has_a_table() {
+        for kind in [Kind::Service, Kind::EndpointSlice, Kind::Endpoints, Kind::Secret, Kind::AddressPool] {
+            let fields = known_fields(kind);
+            assert!(fields.contains(&"metadata.name".to_owned()), "{kind:?}: {fields:?}");
+        }
+        assert!(known_fields(Kind::Service).contains(&"spec.ports.targetPort".to_owned()));
+    }
+}
