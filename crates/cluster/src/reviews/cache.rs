@@ -208,5 +208,11 @@ mod tests {
         }
         assert_eq!(cache.known.len(), KEPT);
         assert_eq!(cache.look(&good, ip("192.0.2.1"), begin), Look::Known(Review::Allowed));
+        // What is known of the others counts for longer now: it is the good one that stays.
+        let later = after(begin, 55);
+        for it in 0..10_000_u32 {
+            cache.note(digest(&format!("later {it}")), Review::Unauthenticated, later);
+        }
+        assert_eq!(cache.look(&good, ip("192.0.2.1"), later), Look::Known(Review::Allowed));
     }
 }

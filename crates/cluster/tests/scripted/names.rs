@@ -101,3 +101,33 @@ async fn a_leader_killed_while_it_adds_a_name_takes_none_and_the_next_one_waits_
     assert!(after.contains(r#""name":"zoo""#), "over another version nothing is written: {after}");
     assert!(told.try_recv().is_err(), "nothing is wrong");
 }
+
+/// Nobody claims any name of the namespace any more: what is removed is what was looked at, and no later version.
+#[tokio::test]
+async fn what_a_namespace_no_longer_claims_is_removed_only_as_it_was_looked_at() {
+    let one = owner("shop", &["a.example"]);
+    let changed = status(409, "Conflict", "it has changed");
+    let shop = vec![
+        Answer::Whole(200, object("shop", 3, r#""a.example""#)),
+        Answer::Whole(409, changed),
+        Answer::Whole(200, object("shop", 4, r#""a.example","b.example""#)),
+    ];
+    let cart = vec![Answer::Whole(201, object("cart", 5, r#""cart.example""#))];
+    let (cluster, mut asked, _folder) = server(vec![("/nameowners/shop", shop), ("/nameowners", cart)]).await;
+    let pace = NamePace { keep: Duration::ZERO, ..PACE };
+    let (tell, _told) = mpsc::channel(64);
+    let keeper = NameKeeper::start(&cluster, Leading::always(), pace, tell);
+    keeper.say(says(&[], &[&one]));
+    next(&mut asked).await;
+    let removed = next(&mut asked).await;
+    assert!(removed.contains("preconditions") && removed.contains(r#""resourceVersion":"3""#), "{removed}");
+    // It is another one by now, of which the watch has told nothing: that is looked at, and left.
+    next(&mut asked).await;
+    let cart = owner("cart", &["cart.example"]);
+    keeper.say(says(&[&cart], &[&one]));
+    let mut after = next(&mut asked).await;
+    while after.ends_with("/nameowners/shop ") {
+        after = next(&mut asked).await;
+    }
+    assert!(after.contains(r#""name":"cart""#), "nothing but the creation of another is written: {after}");
+}
