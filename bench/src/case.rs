@@ -60,6 +60,8 @@ pub enum Case {
     Routes,
     Certificates,
     Kubernetes,
+    /// Requests to a cloud, counted; it has tables of its own.
+    Octavia,
     /// Honest clients beside hostile ones; it has rounds and tables of its own.
     Attacks,
 }
@@ -164,11 +166,16 @@ impl Case {
         self.role() == Role::Web
     }
 
+    /// Whether it has tables of its own, and is not among all.
+    pub fn is_by_itself(self) -> bool {
+        matches!(self, Self::Attacks | Self::Octavia)
+    }
+
     /// Whether an earlier binary can be measured beside it: the others start Seaway in a way of their own.
     pub fn is_of_an_earlier_binary(self) -> bool {
-        use Case::{Attacks, Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers};
-        let alone = [Attacks, Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers];
-        !alone.contains(&self)
+        use Case::{Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers};
+        let alone = [Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers];
+        !self.is_by_itself() && !alone.contains(&self)
     }
 
     pub fn role(self) -> Role {

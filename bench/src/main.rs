@@ -17,6 +17,7 @@ mod cores;
 mod load;
 mod message;
 mod metric;
+mod octavia;
 mod pace;
 mod plane;
 mod report;
@@ -30,7 +31,7 @@ mod verdict;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, ValueEnum as _};
 
 use case::{Bench, Case, Effort};
@@ -42,7 +43,7 @@ use load::Rig;
 #[derive(Debug, Parser)]
 #[command(name = "bench/run")]
 struct Arguments {
-    /// Cases to run; all of them but `attacks` if none is named
+    /// Cases to run; all of them but `attacks` and `octavia` if none is named
     cases: Vec<Case>,
     /// Rounds for each case, five unless said (three of `attacks`); medians over fewer are not a result
     #[arg(long)]
@@ -77,7 +78,7 @@ struct Arguments {
     /// Attacks to run, or `loops`, or `desync`; all of them if none is named
     #[arg(long, value_delimiter = ',')]
     attacks: Vec<String>,
-    /// Services of the case `kubernetes`
+    /// Services of the cases `kubernetes` and `octavia`
     #[arg(long)]
     services: Option<usize>,
     /// Keep what the control plane of the case `kubernetes` was filled with in this folder, and begin with it next time
@@ -142,7 +143,20 @@ fn run(arguments: Arguments) -> Result<bool> {
         };
         return attacks::run(&programs, &plan);
     }
-    ensure!(!arguments.cases.contains(&Case::Attacks), "`attacks` runs by itself");
+    if arguments.cases == [Case::Octavia] {
+        let version = Contender::Seaway.version(&programs)?;
+        let plan = octavia::Plan {
+            version,
+            services: arguments.services,
+            is_trial: arguments.quick,
+            own_network,
+            out: arguments.out,
+            json: arguments.json,
+        };
+        return octavia::run(&programs, &plan);
+    }
+    let alone = arguments.cases.iter().find(|it| it.is_by_itself());
+    alone.map_or(Ok(()), |it| bail!("`{it}` runs by itself"))?;
     let mut bench = Bench {
         programs,
         effort,
@@ -159,7 +173,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     };
     ensure!(plan.rounds > 0, "at least one round is needed");
 
-    let all = || Case::value_variants().iter().copied().filter(|case| *case != Case::Attacks).collect();
+    let all = || Case::value_variants().iter().copied().filter(|case| !case.is_by_itself()).collect();
     let cases = if arguments.cases.is_empty() { all() } else { arguments.cases };
     let mut measured = vec![];
     for case in cases {

@@ -104,11 +104,18 @@ const END: &str = "<!-- end: written by bench/run --out -->";
 
 fn between_markers(old: &str, title: &str, tables: &str) -> String {
     let block = format!("{BEGIN}\n{tables}{END}");
-    match old.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1))) {
-        Some((before, after)) => format!("{before}{block}{after}"),
+    match replaced(old, BEGIN, END, tables) {
+        Some(new) => new,
         None if old.is_empty() => format!("# {title}\n\n{block}\n"),
         None => format!("{}\n\n{block}\n", old.trim_end()),
     }
+}
+
+/// A page with other words between its two markers; nothing if it has none.
+pub fn replaced(old: &str, begin: &str, end: &str, words: &str) -> Option<String> {
+    let (before, rest) = old.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n{words}{end}{after}"))
 }
 
 /// Figures beside those of an earlier binary in the same rounds: worse only where the whole interval is.

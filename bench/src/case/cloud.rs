@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write as _};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
@@ -76,20 +77,48 @@ fn follow(child: &mut Child) -> Result<(Vec<u8>, u64)> {
     }
 }
 
-/// A fake cloud that is full. It ends with its input.
+/// A fake cloud that is full.
 pub struct Crowd {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    fake: Fake,
     /// Has the clouds.yaml that leads there.
     folder: tempfile::TempDir,
 }
 
 impl Crowd {
     fn gather(bench: &Bench) -> Result<Self> {
-        let program = bench.programs.seaway.with_file_name("examples").join("crowded_cloud");
+        let size = [bench.effort.balancers, bench.effort.members];
+        let mut fake = Fake::start(&bench.programs.seaway, "crowded_cloud", &size)?;
+        let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
+        let url = fake.line().context("the fake cloud did not come up")?;
+        let yaml = format!(
+            "clouds:\n  crowd:\n    region_name: RegionOne\n    auth:\n      auth_url: {url}\n      username: demo\n      \
+             password: demopw\n      project_name: demo\n      user_domain_id: default\n      \
+             project_domain_id: default\n"
+        );
+        fs::write(folder.path().join("clouds.yaml"), yaml)?;
+        Ok(Self { fake, folder })
+    }
+
+    /// How many came since this was asked last.
+    fn calls(&mut self) -> Result<u64> {
+        let line = self.fake.ask("")?;
+        line.parse().with_context(|| format!("the fake cloud said {line}"))
+    }
+}
+
+/// A fake cloud in a process of its own, which answers a line by a line. It ends with its input.
+pub struct Fake {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Fake {
+    /// An example of `crates/testkit`, which is built beside the program.
+    pub fn start(seaway: &Path, example: &str, size: &[usize]) -> Result<Self> {
+        let program = seaway.with_file_name("examples").join(example);
         let mut command = Command::new(&program);
-        command.args([bench.effort.balancers.to_string(), bench.effort.members.to_string()]);
+        command.args(size.iter().map(ToString::to_string));
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -97,33 +126,22 @@ impl Crowd {
             .with_context(|| format!("cannot start {}", program.display()))?;
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().context("it is piped")?);
-        let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
-        let mut crowd = Self { child, input, output, folder };
-        let url = crowd.line().context("the fake cloud did not come up")?;
-        let yaml = format!(
-            "clouds:\n  crowd:\n    region_name: RegionOne\n    auth:\n      auth_url: {url}\n      username: demo\n      \
-             password: demopw\n      project_name: demo\n      user_domain_id: default\n      \
-             project_domain_id: default\n"
-        );
-        fs::write(crowd.folder.path().join("clouds.yaml"), yaml)?;
-        Ok(crowd)
+        Ok(Self { child, input, output })
     }
 
-    /// How many came since this was asked last.
-    fn calls(&mut self) -> Result<u64> {
-        self.input.as_mut().context("it is open until the end")?.write_all(b"\n")?;
-        let line = self.line()?;
-        line.parse().with_context(|| format!("the fake cloud said {line}"))
+    pub fn ask(&mut self, line: &str) -> Result<String> {
+        writeln!(self.input.as_mut().context("it is open until the end")?, "{line}")?;
+        self.line()
     }
 
-    fn line(&mut self) -> Result<String> {
+    pub fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         ensure!(self.output.read_line(&mut line)? > 0, "the fake cloud has ended");
         Ok(line.trim().to_owned())
     }
 }
 
-impl Drop for Crowd {
+impl Drop for Fake {
     fn drop(&mut self) {
         self.input = None;
         let _ended = self.child.wait();

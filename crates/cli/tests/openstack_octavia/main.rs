@@ -9,6 +9,7 @@ mod crashes;
 mod credentials;
 mod families;
 mod foreign;
+mod heartbeats;
 mod leavings;
 mod nodes;
 mod protocols;

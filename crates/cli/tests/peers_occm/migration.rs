@@ -183,6 +183,13 @@ impl Migration {
         changes
     }
 
+    /// Seaway has said at a port that it writes: it looks each minute, and there is nothing of ours when it begins.
+    pub(crate) fn until_a_heartbeat(&self) {
+        let is_beat = |it: &Value| it.as_str().is_some_and(|it| it.starts_with("seaway.heartbeat."));
+        let is_tagged = |it: &Value| it["tags"].as_array().is_some_and(|it| it.iter().any(is_beat));
+        until("a port has a heartbeat", || self.stage.land.told(&["ports"]).values().any(is_tagged));
+    }
+
     /// Ends Seaway, and has OCCM serve all of it.
     pub(crate) fn back_to_occm(&mut self) -> Changes {
         let before = self.tree();
@@ -237,15 +244,8 @@ impl fmt::Display for Changes {
             let is_word = |it: &&str| !it.is_empty() && !it.starts_with("v2") && it.len() < 30;
             it.split(['/', ' ']).filter(is_word).collect::<Vec<_>>().join(" ")
         });
-        // `created KIND …`, `deleted KIND …`, or `KIND NAME FIELD: …`.
-        let seen = self.seen.iter().map(|it| {
-            let words: Vec<&str> = it.split(' ').take(3).collect();
-            match words[..] {
-                [what @ ("created" | "deleted"), kind, ..] => format!("{what} {kind}"),
-                [kind, _, field] => format!("{kind} {}", field.trim_end_matches(':')),
-                _ => it.clone(),
-            }
-        });
+        // `created KIND …`, `deleted KIND …`, or `KIND FIELD …`.
+        let seen = self.seen.iter().map(|it| it.split(' ').take(2).collect::<Vec<_>>().join(" "));
         writeln!(out, "{} writes: {}", self.written.len(), counted(written))?;
         write!(out, "{} differences: {}", self.seen.len(), counted(seen))
     }

@@ -42,4 +42,7 @@ mod succession;
 mod thousand_changes;
 mod tls;
 mod transparent;
+#[path = "../openstack_octavia/tree.rs"]
+#[allow(dead_code, reason = "here only its own tests are run, which need no cloud")]
+mod tree;
 mod units;

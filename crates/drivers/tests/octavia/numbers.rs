@@ -361,13 +361,13 @@ async fn worked(scene: &Scene, wishes: Vec<(Unit, Desired)>) -> Spent {
 fn spent(scene: &Scene, start: Instant, ends: Instant) -> Spent {
     let requests: Vec<Recorded> =
         scene.fake.requests().into_iter().filter(|it| !it.path.contains("/auth/")).collect();
-    let polls = requests.iter().filter(|it| is_poll(it)).count();
+    let polls = requests.iter().filter(|it| it.is_poll()).count();
     let writes = requests.iter().filter(|it| it.method != "GET");
     Spent {
         calls: requests.len() - polls,
         polls,
         writes: writes.clone().count(),
-        renames: writes.filter(|it| renames(it)).count(),
+        renames: writes.filter(|it| it.renames()).count(),
         took: ends.duration_since(start),
     }
 }
@@ -399,19 +399,6 @@ async fn work<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Result<C
 fn pass(scene: &Scene, time: Duration) {
     scene.fake.advance(time);
     scene.clock.advance(time);
-}
-
-/// A list that asks for statuses and little else.
-fn is_poll(it: &Recorded) -> bool {
-    let is_list = it.method == "GET" && it.path.ends_with("/lbaas/loadbalancers");
-    is_list && it.query.contains("fields=provisioning_status") && !it.query.contains("fields=vip")
-}
-
-fn renames(it: &Recorded) -> bool {
-    let named = |body: &serde_json::Value| {
-        body.as_object().into_iter().flat_map(|it| it.values()).any(|it| it.get("name").is_some())
-    };
-    it.method == "PUT" && it.body.as_ref().is_some_and(named)
 }
 
 /// The same in small. `bench/run octavia` measures it as large as it has to be.

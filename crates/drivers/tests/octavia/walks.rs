@@ -26,7 +26,7 @@ use seaway_openstack::{
     resource::{Edit, Query},
 };
 use seaway_testkit::{
-    cloud::{Cloud as Fake, Fault, Pace},
+    cloud::{Cloud as Fake, Fault, Pace, Recorded},
     facts,
     properties::{cases, seed},
 };
@@ -48,6 +48,7 @@ const LONG: Duration = Duration::from_secs(3_600);
 const WALKS: u32 = 12;
 
 #[test]
+#[allow(clippy::print_stderr, reason = "how many there were is the result of a long run")]
 fn whatever_happens_nothing_that_a_living_service_uses_is_deleted() {
     let first: Option<u64> = std::env::var("SEAWAY_WALK").ok().and_then(|it| it.parse().ok());
     let seeds = match first {
@@ -56,15 +57,36 @@ fn whatever_happens_nothing_that_a_living_service_uses_is_deleted() {
     };
     let random = seeds.iter().map(|it| (*it, None));
     let known = events::found().into_iter().map(|it| (0, Some(it))).filter(|_| first.is_none());
-    let mut deleted = 0;
+    let (mut walks, mut failed, mut seen) = (0, Vec::new(), Seen::default());
     for (seed, events) in random.chain(known) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         let walked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             runtime.unwrap().block_on(Walk::run(seed, events))
         }));
-        deleted += walked.unwrap_or_else(|_| panic!("SEAWAY_WALK={seed} repeats it"));
+        walks += 1;
+        match walked {
+            Ok(it) => seen = Seen { deleted: seen.deleted + it.deleted, beats: seen.beats + it.beats },
+            Err(_) => {
+                eprintln!("SEAWAY_WALK={seed} repeats it");
+                failed.push(seed);
+            }
+        }
     }
-    assert!(deleted > 0 || seeds.len() == 1, "walks on which nothing is ever deleted show nothing");
+    let ends = seeds.first().zip(seeds.last());
+    eprintln!("{walks} walks, {} failed, seeds {ends:?}, {seen:?}", failed.len());
+    assert_eq!(failed, [0; 0], "SEAWAY_WALK repeats one");
+    let shows = seen.deleted > 0 && seen.beats > 0;
+    assert!(
+        shows || first.is_some(),
+        "walks on which nothing is deleted, or no heartbeat is sent, show nothing"
+    );
+}
+
+/// What came about on walks: objects that were deleted, and heartbeats at a port.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    deleted: usize,
+    beats: usize,
 }
 
 struct Walk {
@@ -75,13 +97,12 @@ struct Walk {
     controllers: [Option<Controller>; 2],
     leader: usize,
     made: u32,
-    deletes: usize,
+    seen: Seen,
     happened: Vec<String>,
 }
 
 impl Walk {
-    /// How many objects were deleted in the cloud.
-    async fn run(seed: u64, given: Option<Vec<Event>>) -> usize {
+    async fn run(seed: u64, given: Option<Vec<Event>>) -> Seen {
         let mut walk = Walk::begin(Dice(seed)).await;
         let events = 6 + walk.dice.roll(14);
         if let Some(events) = given {
@@ -116,7 +137,7 @@ impl Walk {
             controllers: [None, None],
             leader: 0,
             made: 0,
-            deletes: 0,
+            seen: Seen::default(),
             happened: Vec::new(),
         };
         for at in 0..2 {
@@ -147,15 +168,11 @@ impl Walk {
         let seconds = self.dice.one(&whiles);
         self.passes(Duration::from_secs(seconds)).await;
         let wanted = self.wanted();
-        let deleted: BTreeSet<String> = self
-            .scene
-            .fake
-            .requests()
-            .iter()
-            .filter(|it| it.method == "DELETE")
-            .map(|it| last(&it.path))
-            .collect();
-        self.deletes += deleted.len();
+        let requests = self.scene.fake.requests();
+        let deleted = requests.iter().filter(|it| it.method == "DELETE");
+        let deleted: BTreeSet<String> = deleted.map(|it| last(&it.path)).collect();
+        self.seen.deleted += deleted.len();
+        self.seen.beats += requests.iter().filter(|it| is_heartbeat(it)).count();
         for (id, used) in before {
             let is_used = used.is_in(&wanted) && !taken.contains(&id);
             assert!(!is_used || !deleted.contains(&id), "{used:?} was deleted, {id}: {:#?}", self.happened);
@@ -315,7 +332,7 @@ impl Walk {
     }
 
     /// All that went wrong is mended, and then it is as it is wanted.
-    async fn ends(mut self) -> usize {
+    async fn ends(mut self) -> Seen {
         self.scene.fake.heal();
         self.config = config(&self.scene, Setting::Usual);
         for it in self.controllers.iter().flatten() {
@@ -350,7 +367,7 @@ impl Walk {
         let leader = self.controllers[self.leader].as_ref().unwrap();
         let orphans = leader.handle.ask(|world| world.orphans().count()).await.unwrap();
         assert!(others.len() <= orphans, "left, and not listed: {others:#?} {history:#?}");
-        self.deletes
+        self.seen
     }
 }
 
@@ -374,6 +391,11 @@ impl Used {
 
 fn is_of(it: &LoadBalancer, uid: &str) -> bool {
     it.tags.iter().any(|tag| tag.starts_with("seaway.dev/key=") && tag.contains(uid))
+}
+
+fn is_heartbeat(it: &Recorded) -> bool {
+    it.fits("PUT */ports/*/tags")
+        && it.body.as_ref().is_some_and(|it| it.to_string().contains("seaway.heartbeat."))
 }
 
 fn last(path: &str) -> String {

@@ -43,6 +43,21 @@ impl Recorded {
             .is_some_and(|(method, path)| fits(method, &self.method) && fits(path, &self.path))
     }
 
+    /// A list that asks for statuses and little else: what waits for a change repeats it.
+    pub fn is_poll(&self) -> bool {
+        let is_list = self.method == "GET" && self.path.ends_with("/lbaas/loadbalancers");
+        let asks = |field: &str| self.query.contains(&format!("fields={field}"));
+        is_list && asks("provisioning_status") && !asks("vip")
+    }
+
+    /// Gives something that is there another name.
+    pub fn renames(&self) -> bool {
+        let named = |body: &Value| {
+            body.as_object().into_iter().flat_map(|it| it.values()).any(|it| it.get("name").is_some())
+        };
+        self.method == "PUT" && self.body.as_ref().is_some_and(named)
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(it, _)| it == name).map(|(_, value)| value.as_str())
     }
