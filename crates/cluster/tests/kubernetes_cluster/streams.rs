@@ -1,0 +1,181 @@
+//! What befalls the stream of a watch between it and a real API server: its past is forgotten, nothing is said, the connection
+//! is half open, bytes come slowly. What a scripted server can say of these is in `tests/scripted/watches.rs`.
+
+use std::{pin::pin, time::Duration};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Service;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams},
+    core::GroupVersionKind,
+};
+use seaway_cluster::{Pace, crds};
+use seaway_model::{Fact, Kind, ObjectRef, Reason, fact::FactRef};
+use seaway_testkit::{
+    faults::{Fault, Hold},
+    kubernetes::{Gate, client},
+};
+
+use crate::scene::{Heard, PACE, Scene, connect};
+
+const SERVICES: &str = "GET /api/v1/services";
+
+fn service(name: &str, port: u16) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: {port}}}]}}\n"
+    )
+}
+
+fn reference(scene: &Scene, name: &str) -> FactRef {
+    FactRef::Object(ObjectRef::new(Kind::Service, &*scene.namespace, name))
+}
+
+fn kubernetes() -> ObjectRef {
+    ObjectRef::new(Kind::Config, "", "kubernetes")
+}
+
+/// What the API server says to whoever would go on at that version.
+async fn says_at(client: &Client, version: &str) -> String {
+    let path = format!("/api/v1/services?watch=true&timeoutSeconds=1&resourceVersion={version}");
+    let request = http::Request::get(path).body(Vec::new()).expect("a request");
+    match client.request_text(request).await {
+        Ok(text) => text,
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_compacted_away_is_listed_again_and_what_stayed_is_never_gone() {
+    let Some(scene) = Scene::alone() else { return };
+    scene.cluster.define(crds::definitions());
+    for name in ["stays", "goes"] {
+        scene.apply_here(&service(name, 80));
+    }
+    let gate = Gate::here(&scene.kubeconfig);
+    let cluster = connect(gate.kubeconfig(), Pace { answer: Duration::from_secs(120), ..PACE }).await;
+    let mut heard = Heard::of(&cluster);
+    heard.until_synced().await;
+    let direct = client(&scene.kubeconfig).await;
+    let listed = Api::<Service>::all(direct).list(&ListParams::default()).await.expect("are listed");
+    let version = listed.metadata.resource_version.expect("a list has one");
+
+    // Its watch ends, and it does not get through before the past is forgotten.
+    let hold = Hold::new();
+    gate.fail(Fault::on(SERVICES).always().hold(&hold));
+    scene.cluster.kill_api();
+    heard.during(hold.reached(1)).await;
+    scene.cluster.start_api();
+    scene.here(&["delete", "service", "goes"]);
+    scene.apply_here(&service("comes", 80));
+    scene.cluster.forget_the_past();
+    let told = says_at(&client(&scene.kubeconfig).await, &version).await;
+    assert!(told.contains("410") && told.contains("too old"), "it is forgotten: {told}");
+
+    let (goes, comes, stays) =
+        (reference(&scene, "goes"), reference(&scene, "comes"), reference(&scene, "stays"));
+    assert!(heard.facts.contains_key(&goes) && !heard.facts.contains_key(&comes), "nothing got through");
+    gate.forget_requests();
+    hold.release();
+    heard.until("what came is told", |it| it.facts.contains_key(&comes)).await;
+    heard.until("what went is told", |it| !it.facts.contains_key(&goes)).await;
+    heard.until("all is well again", |it| it.wrong(&scene).is_empty()).await;
+    assert!(heard.facts.contains_key(&stays) && !heard.gone.contains(&stays), "not for a moment");
+    // Whether the store is older, the watch that is refused, the list, and the next watch: nobody storms it.
+    scene.apply_here(&service("later", 80));
+    let later = reference(&scene, "later");
+    heard.until("it is watched again", |it| it.facts.contains_key(&later)).await;
+    assert!((3..=8).contains(&gate.count(SERVICES)), "{:?}", gate.requests());
+}
+
+#[tokio::test]
+async fn a_watch_of_what_never_changes_lives_on_bookmarks() {
+    let Some(scene) = Scene::alone() else { return };
+    scene.cluster.define(crds::definitions());
+    let gate = Gate::here(&scene.kubeconfig);
+    // As patient as in production: nothing but bookmarks comes sooner.
+    let pace = Pace { silence: Pace::default().silence, ..PACE };
+    let mut heard = Heard::of(&connect(gate.kubeconfig(), pace).await);
+    heard.until_synced().await;
+    let pools = "GET /apis/seaway.dev/v1alpha1/addresspools";
+    let before = gate.count(pools);
+    assert!(before >= 2, "a list and a watch");
+
+    // The same is told to another watch, whose bookmarks say how long it was.
+    let kind = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("seaway.dev", "v1alpha1", "AddressPool"),
+        "addresspools",
+    );
+    let beside: Api<DynamicObject> = Api::all_with(client(&scene.kubeconfig).await, &kind);
+    let bookmarks = async {
+        let stream = beside.watch(&WatchParams::default(), "0").await.expect("is watched");
+        let mut stream = pin!(stream);
+        let mut bookmarks = 0;
+        while bookmarks < 2 {
+            let event = stream.next().await.expect("it goes on").expect("an event");
+            bookmarks += usize::from(matches!(event, WatchEvent::Bookmark(_)));
+        }
+    };
+    let began = tokio::time::Instant::now();
+    heard.during(bookmarks).await;
+    assert!(began.elapsed() > pace.silence, "it would have been given up: {:?}", began.elapsed());
+    assert_eq!(gate.count(pools), before, "it is the watch of before");
+    assert!(!heard.problems.contains_key(&kubernetes()), "{}", heard.told_of(&kubernetes()));
+}
+
+#[tokio::test]
+async fn connections_that_are_half_open_are_given_up_and_nothing_is_gone_by_that() {
+    let Some(scene) = Scene::up("half-open") else { return };
+    for name in ["stays", "goes"] {
+        scene.apply_here(&service(name, 80));
+    }
+    let gate = Gate::here(&scene.kubeconfig);
+    let pace = Pace { silence: Duration::from_secs(3), answer: Duration::from_secs(1), ..PACE };
+    let mut heard = Heard::of(&connect(gate.kubeconfig(), pace).await);
+    heard.until_synced().await;
+    let (goes, comes, stays) =
+        (reference(&scene, "goes"), reference(&scene, "comes"), reference(&scene, "stays"));
+    for round in 0..2 {
+        gate.stall();
+        scene.here(&["delete", "service", "goes"]);
+        scene.apply_here(&service("comes", 80));
+        heard.until("what went is told", |it| !it.facts.contains_key(&goes)).await;
+        heard.until("what came is told", |it| it.facts.contains_key(&comes)).await;
+        assert!(
+            heard.facts.contains_key(&stays) && !heard.gone.contains(&stays),
+            "{round}: not for a moment"
+        );
+        heard.until("all is well again", |it| !it.problems.contains_key(&kubernetes())).await;
+        scene.apply_here(&service("goes", 80));
+        scene.here(&["delete", "service", "comes"]);
+        heard
+            .until("it is watched again", |it| it.facts.contains_key(&goes) && !it.facts.contains_key(&comes))
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn what_comes_slowly_comes_whole() {
+    let Some(scene) = Scene::up("slow") else { return };
+    scene.apply_here(&service("early", 80));
+    let gate = Gate::here(&scene.kubeconfig);
+    gate.slow_down();
+    let mut heard = Heard::of(&connect(gate.kubeconfig(), PACE).await);
+    heard.until_synced().await;
+    let early = reference(&scene, "early");
+    assert!(heard.facts.contains_key(&early), "all of a list comes before it counts");
+    // Faster than they go through.
+    for port in 1..=60 {
+        scene.apply_here(&service("changes", port));
+    }
+    let changes = reference(&scene, "changes");
+    let is_last =
+        |it: &Heard| matches!(it.facts.get(&changes), Some(Fact::Service(it)) if it.ports[0].port == 60);
+    heard.until("the last of them is told", is_last).await;
+    let unreachable = |it: &Heard| {
+        it.problems.get(&kubernetes()).is_some_and(|it| it.iter().any(|it| it.reason == Reason::Unreachable))
+    };
+    assert!(!unreachable(&heard), "{}", heard.told_of(&kubernetes()));
+    scene.here(&["delete", "service", "early"]);
+    heard.until("what goes is told", |it| !it.facts.contains_key(&early)).await;
+}
