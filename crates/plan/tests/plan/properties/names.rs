@@ -185,15 +185,15 @@ impl Cluster {
         if let Some((host, several)) = owners.into_iter().find(|(_, it)| it.len() > 1) {
             return Err(format!("{host} is to be recorded as {several:?}'s"));
         }
-        for name in 0..NAMES.len() {
+        for (name, text) in NAMES.into_iter().enumerate() {
             let leads = self.leads(name);
             if leads.len() > 1 {
-                return Err(format!("{} leads to {leads:?}", NAMES[name]));
+                return Err(format!("{} leads to {leads:?}", text));
             }
             let Some(namespace) = self.has.get(&name).copied() else { continue };
             let wanted = self.claims(namespace, name).then(|| NAMESPACES[namespace]);
             if !leads.iter().map(|it| it.as_str()).eq(wanted) {
-                return Err(format!("{} is {}'s and leads to {leads:?}", NAMES[name], NAMESPACES[namespace]));
+                return Err(format!("{} is {}'s and leads to {leads:?}", text, NAMESPACES[namespace]));
             }
         }
         Ok(())
