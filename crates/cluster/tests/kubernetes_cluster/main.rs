@@ -11,5 +11,6 @@ mod names;
 mod policies;
 mod restarts;
 mod scene;
+mod streams;
 mod watching;
 mod writing;
