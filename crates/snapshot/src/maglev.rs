@@ -189,6 +189,18 @@ mod tests {
             prop_assert!(excess <= 0.003, "{excess}");
         }
 
+        /// Smaller pools are raced for; with more, the table becomes a larger one.
+        #[test]
+        fn taking_one_of_many_members_moves_few_others(seed: u64, members in RACERS + 2..328, gone: prop::sample::Index) {
+            let old = hashes(seed, members);
+            let mut new = old.clone();
+            new.remove(gone.index(members));
+            let before = Maglev::new(&all_equal(&old)).unwrap();
+            let after = Maglev::new(&all_equal(&new)).unwrap();
+            let excess = needless(&before, &old, &after, &new);
+            prop_assert!(excess <= 0.02, "{excess} of {members}");
+        }
+
         #[test]
         fn shares_follow_weights(seed: u64, weights in proptest::collection::vec(0_u32..20, 1..30)) {
             let members: Vec<(u64, u32)> = hashes(seed, weights.len()).into_iter().zip(weights.clone()).collect();

@@ -13,6 +13,7 @@
 //!   faults       what a test may have happen to a request of HTTP, before the cloud and before Kubernetes
 //!   mutate       seeds and seeded mutations for the fuzz targets
 //!   properties   how many cases a property is tried with
+//!   stopwatch    how long something took, however busy the machine is
 //!   skip         a test that this machine cannot run, and what became of a rig
 //! ```
 //!
@@ -35,6 +36,7 @@ pub mod properties;
 #[cfg(any(feature = "cloud", feature = "kubernetes"))]
 mod server;
 mod skip;
+pub mod stopwatch;
 pub mod told;
 #[cfg(feature = "topology")]
 pub mod topology;

@@ -1,6 +1,11 @@
 //! Addresses: pools, requests, sharing, restarts. Pools lie within 127.0.0.0/8, which is local without privilege.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    time::Duration,
+};
+
+use seaway_testkit::stopwatch::Stopwatch;
 
 use crate::{
     backends::{Backend, Talk, manifest},
@@ -45,10 +50,12 @@ fn a_full_pool_is_told_and_served_as_soon_as_something_is_free() {
         .write("pool.yaml", &pool("local", &only.to_string(), ""))
         .write("a.yaml", &manifest("a", 8080, &[], &[backend.at]))
         .start();
+    let watch = Stopwatch::of(seaway.child.id());
     seaway.folder.write("b.yaml", &manifest("b", 8081, &[], &[backend.at]));
     until("it is told", || {
         seaway.problems().iter().any(|it| it.0 == "PoolExhausted" && it.2.contains("b.yaml"))
     });
+    assert!(watch.elapsed() <= Duration::from_secs(1), "{:?}", watch.elapsed());
     seaway.folder.remove("a.yaml");
     until("it is served", || Talk::open(at(only, 8081)).is_ok());
     assert!(Talk::open(at(only, 8080)).is_err());

@@ -1,18 +1,13 @@
 //! What is served, and to whom.
 
-use std::{
-    collections::BTreeMap,
-    net::UdpSocket,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, net::UdpSocket};
+
+use seaway_testkit::stopwatch::{Stopwatch, median};
 
 use crate::{
     backends::{Backend, Datagrams, Talk, manifest, slices},
     harness::{PATIENCE, Setup, own_address, until},
 };
-
-/// For the best of many.
-const A_WHILE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_service_in_the_folder_is_served_by_all_of_its_endpoints() {
@@ -36,21 +31,19 @@ fn an_endpoint_that_is_added_is_served_within_100_ms_and_no_connection_is_droppe
     let (first, second) = (Backend::start("first"), Backend::start("second"));
     let seaway = Setup::new().write("shop.yaml", &manifest("shop", 8080, &[], &[first.at])).start();
     let mut long = Talk::open(seaway.at(8080)).expect("served");
-    let (begun, mut fastest, mut turn) = (Instant::now(), PATIENCE, 0);
-    // The best of five, and of more on a machine that is busy: the program may not be.
-    while turn < 5 || fastest.as_millis() > 100 && begun.elapsed() < A_WHILE {
-        turn += 1;
+    let mut took = Vec::new();
+    for turn in 0..9 {
+        let watch = Stopwatch::of(seaway.child.id());
         seaway.folder.write("shop.yaml", &manifest("shop", 8080, &[], &[first.at, second.at]));
-        let written = Instant::now();
         until("the new endpoint answers", || Talk::open(seaway.at(8080)).is_ok_and(|it| it.with == "second"));
-        fastest = fastest.min(written.elapsed());
+        took.push(watch.elapsed());
         seaway.folder.write("shop.yaml", &manifest("shop", 8080, &[], &[first.at]));
         until("the old one alone answers", || {
             (0..4).all(|_| Talk::open(seaway.at(8080)).is_ok_and(|it| it.with == "first"))
         });
         long.echo(format!("turn {turn}").as_bytes()).expect("the long connection goes on");
     }
-    assert!(fastest.as_millis() <= 100, "{fastest:?}");
+    assert!(median(took.clone()).as_millis() <= 100, "{took:?}");
 }
 
 #[test]

@@ -2,20 +2,20 @@
 
 use std::{
     io::Read,
-    net::{TcpStream, UdpSocket},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread,
+    net::TcpStream,
+    time::{Duration, Instant},
 };
 
 use nix::sys::signal::Signal;
+use seaway_testkit::traffic::{Clients, Kind, Target};
 
 use crate::{
     backends::{Backend, Datagrams, Talk, manifest, slices},
-    harness::{PATIENCE, Setup, seaway, until},
+    harness::{Setup, seaway, until},
 };
+
+/// One after the other takes over.
+const SUCCESSORS: usize = 3;
 
 #[test]
 fn a_clean_stop_lets_connections_finish_and_refuses_new_ones() {
@@ -35,16 +35,24 @@ fn the_drain_has_a_deadline_and_a_second_signal_does_not_wait_for_it() {
     let backend = Backend::start("a");
     let manifests = manifest("shop", 8080, &[], &[backend.at]);
     let mut patient = Setup::new().config("drain: 200ms\n").write("shop.yaml", &manifests).start();
-    let _open = Talk::open(patient.at(8080)).expect("served");
+    let mut open = Talk::open(patient.at(8080)).expect("served");
+    let asked = Instant::now();
     patient.signal(Signal::SIGTERM);
     assert!(patient.wait().success());
+    assert!(asked.elapsed() >= Duration::from_millis(200), "{:?}", asked.elapsed());
+    let log = patient.log();
+    assert!(log.contains("connections were cut at the deadline") && log.contains("cut=1"), "{log}");
+    assert!(open.echo(b"too late").is_err());
 
     let mut hurried = Setup::new().config("drain: 1h\n").write("shop.yaml", &manifests).start();
-    let _open = Talk::open(hurried.at(8080)).expect("served");
+    let mut open = Talk::open(hurried.at(8080)).expect("served");
     hurried.signal(Signal::SIGTERM);
     until("it stops accepting", || TcpStream::connect(hurried.at(8080)).is_err());
+    open.echo(b"still here").expect("an hour is not over");
+    assert!(matches!(hurried.child.try_wait(), Ok(None)), "it drains");
     hurried.signal(Signal::SIGTERM);
-    hurried.wait();
+    assert_eq!(hurried.wait().code(), Some(1), "connections were open");
+    assert!(hurried.log().contains("stopped at once"), "{}", hurried.log());
 }
 
 #[test]
@@ -89,39 +97,32 @@ fn a_successor_takes_over_without_a_refused_connection_or_a_lost_flow() {
     let (folder, ip) = (setup.folder.clone(), setup.ip);
     let mut old = setup.start();
     let at = old.at(8080);
+    let dns = old.at(5353);
     let mut long = Talk::open(at).expect("served");
-    let flow = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    flow.connect(old.at(5353)).expect("an address");
-    flow.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let ask = |number: u32| {
-        flow.send(format!("{number}").as_bytes()).expect("sent");
-        let mut answer = [0; 64];
-        let count = flow.recv(&mut answer).expect("no datagram is lost");
-        assert_eq!(&answer[..count], format!("u {number}").as_bytes());
-    };
-    ask(0);
-
-    let (done, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let (end, count) = (done.clone(), made.clone());
-    let load = thread::spawn(move || {
-        while !end.load(Ordering::Relaxed) {
-            let mut talk = Talk::open(at).expect("no connection is refused");
-            talk.echo(b"under load").expect("no connection is lost");
-            count.fetch_add(1, Ordering::Relaxed);
+    let clients = Clients::here();
+    // A request is due at its time, and so many are before, during and after each turn.
+    let load = clients.load(vec![
+        Target::new("new connections", Kind::Tcp, at).times(300),
+        Target::new("a flow", Kind::Udp, dns).times(100).kept(),
+        Target::new("new flows", Kind::Udp, dns).times(100),
+    ]);
+    load.goes_on(50);
+    let mut processes = 0;
+    let last = loop {
+        let new = Setup::again(folder.clone(), ip).argument("--take-over").start();
+        long.echo(b"the old one drains").expect("old connections go on");
+        drop(long);
+        assert!(old.wait().success(), "the old one drained and went");
+        load.goes_on(50);
+        processes += 1;
+        if processes == SUCCESSORS {
+            break new;
         }
-    });
-    until("there is load", || made.load(Ordering::Relaxed) > 50);
-    let new = Setup::again(folder, ip).argument("--take-over").start();
-    ask(1);
-    long.echo(b"the old one drains").expect("old connections go on");
-    drop(long);
-    assert!(old.wait().success(), "the old one drained and went");
-    let before = made.load(Ordering::Relaxed);
-    until("the load goes on", || made.load(Ordering::Relaxed) > before + 50);
-    ask(2);
-    done.store(true, Ordering::Relaxed);
-    load.join().expect("every connection was served");
-    assert!(new.stop().success());
+        long = Talk::open(at).expect("served");
+        old = new;
+    };
+    load.end().was_always_answered();
+    assert!(last.stop().success());
 }
 
 #[test]

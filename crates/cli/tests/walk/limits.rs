@@ -39,11 +39,15 @@ fn new_connections_are_limited_by_the_second() {
     let backend = Backend::start("a");
     let service = Service::tcp("shop", 8080).with("max-new-connections-per-second", "10").to(backend.at);
     let seaway = Setup::new().write("shop.yaml", &service.text()).start();
-    let begun = Instant::now();
-    let served = (0..60).filter(|_| Talk::open(seaway.at(8080)).is_ok()).count();
-    let most = 10.0 + 10.0 * begun.elapsed().as_secs_f64() + 1.0;
-    assert!(served >= 10 && served as f64 <= most, "{served} of 60 in {:?}", begun.elapsed());
-    assert!(begun.elapsed() > Duration::from_secs(4) || served < 60);
+    let (begun, mut tried, mut served) = (Instant::now(), 0, 0);
+    // On a machine that takes a tenth of a second for each, the next ones are more.
+    until("there are more than have room", || {
+        tried += 60;
+        served += (0..60).filter(|_| Talk::open(seaway.at(8080)).is_ok()).count();
+        let most = 10.0 + 10.0 * begun.elapsed().as_secs_f64() + 1.0;
+        assert!(served >= 10 && served as f64 <= most, "{served} of {tried} in {:?}", begun.elapsed());
+        served < tried
+    });
     until("a second later there is room again", || Talk::open(seaway.at(8080)).is_ok());
 }
 

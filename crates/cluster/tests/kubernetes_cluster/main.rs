@@ -12,5 +12,6 @@ mod names;
 mod policies;
 mod restarts;
 mod scene;
+mod streams;
 mod watching;
 mod writing;

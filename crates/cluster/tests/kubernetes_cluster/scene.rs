@@ -160,6 +160,17 @@ impl Heard {
         }
     }
 
+    /// Listens until something else is done.
+    pub(crate) async fn during<T>(&mut self, other: impl Future<Output = T>) -> T {
+        let mut other = std::pin::pin!(other);
+        loop {
+            tokio::select! {
+                done = &mut other => return done,
+                Some(change) = self.changes.recv() => self.told.learn(change),
+            }
+        }
+    }
+
     pub(crate) async fn until_synced(&mut self) {
         self.until("all kinds are told", |it| {
             [

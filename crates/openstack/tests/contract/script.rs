@@ -61,8 +61,13 @@ const ONLY_FAKE: &str = "# Only the fake:";
 impl Script {
     pub(crate) fn read(path: &Path) -> Result<Script> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        let name = path.file_stem().and_then(|it| it.to_str()).context("a file's name")?.to_owned();
-        let mut script = Script { name, only_fake: text.starts_with(ONLY_FAKE), ..Script::default() };
+        let name = path.file_stem().and_then(|it| it.to_str()).context("a file's name")?;
+        Script::parse(name, &text).with_context(|| path.display().to_string())
+    }
+
+    pub(crate) fn parse(name: &str, text: &str) -> Result<Script> {
+        let mut script =
+            Script { name: name.to_owned(), only_fake: text.starts_with(ONLY_FAKE), ..Script::default() };
         let mut step = Step::default();
         for (line, number) in text.lines().zip(1..) {
             if let Some(sent) = line.strip_prefix('>') {
@@ -70,7 +75,7 @@ impl Script {
                     script.end(mem::take(&mut step));
                 }
                 step.sent.push(sent.strip_prefix(' ').unwrap_or(sent).to_owned());
-                step.parse().with_context(|| format!("{}:{number}: {line}", path.display()))?;
+                step.parse().with_context(|| format!("line {number}: {line}"))?;
             } else if let Some(recorded) = line.strip_prefix('<') {
                 step.recorded.push(recorded.strip_prefix(' ').unwrap_or(recorded).to_owned());
             } else {

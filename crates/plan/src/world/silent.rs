@@ -16,10 +16,18 @@ use super::World;
 
 #[derive(Default)]
 pub(super) struct Silent {
-    hosts: BTreeMap<Name, Arc<HostReport>>,
-    /// Addresses that were written for the first time while this process listened, at this version: who had applied less
-    /// when it fell silent never had them.
+    hosts: BTreeMap<Name, SilentHost>,
+    /// Addresses that were written for the first time while this process listened, at this version: who fell silent before
+    /// never had them.
     first: HashMap<IpAddr, u64>,
+}
+
+struct SilentHost {
+    /// Its last word.
+    report: Arc<HostReport>,
+    /// Of all that was written when its silence was noticed. It may have heard of that since its last word, and its next one may be
+    /// what was lost.
+    newest: u64,
 }
 
 impl Silent {
@@ -43,9 +51,9 @@ impl Silent {
 
     /// As it was at `version`, which says that nobody may have it any more.
     pub(super) fn may_hold(&self, ip: IpAddr, version: u64) -> bool {
-        self.hosts.values().any(|host| {
-            let never_had = self.first.get(&ip).is_some_and(|first| *first > host.applied);
-            host.holds.contains(&ip) || host.applied != 0 && host.applied < version && !never_had
+        self.hosts.values().any(|SilentHost { report, newest }| {
+            let never_had = self.first.get(&ip).is_some_and(|first| first > newest);
+            report.holds.contains(&ip) || report.applied != 0 && report.applied < version && !never_had
         })
     }
 }
@@ -54,7 +62,7 @@ impl World {
     /// It serves nobody, as far as statuses go, and may hold what it did.
     pub(super) fn fall_silent(&mut self, host: &Name) {
         if let Some(report) = self.index.host(host).cloned() {
-            self.silent.hosts.insert(host.clone(), report);
+            self.silent.hosts.insert(host.clone(), SilentHost { report, newest: self.newest });
             self.leave(host);
         }
     }
@@ -79,7 +87,7 @@ impl World {
                 |ip: &IpAddr| host.holds.contains(ip) || host.applied != 0 && host.applied < version(ip);
             releasing.filter(single).count()
         };
-        let hosts = self.silent.hosts.values().filter(|_| self.roles.allocate);
+        let hosts = self.silent.hosts.values().map(|it| &*it.report).filter(|_| self.roles.allocate);
         hosts.map(move |it| (it, waiting(it))).filter(|(_, count)| *count > 0).map(|(host, count)| {
             let object = ObjectRef::new(Kind::LoadBalancerHost, "", host.host.clone());
             let what = format!(

@@ -5,5 +5,6 @@ mod fuzz_seeds;
 mod histories;
 mod loops;
 mod members;
+mod properties;
 mod sources;
 mod world;

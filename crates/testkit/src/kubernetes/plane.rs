@@ -160,6 +160,11 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// What was written, and has been written over since, is forgotten.
+    pub(super) fn compact(&self) -> Result<(), String> {
+        self.in_runtime(async |etcd, _| etcd.compact().await)
+    }
+
     /// A kubeconfig.
     #[track_caller]
     pub(super) fn identity(&self, user: &str, groups: &[&str], server: &str) -> Vec<u8> {

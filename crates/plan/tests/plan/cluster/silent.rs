@@ -77,6 +77,29 @@ fn a_silent_host_serves_nobody_as_far_as_is_told() {
     assert_eq!(world.who_serves(&owner(&shop())), []);
 }
 
+/// It reports once a second at most, and is cut off in between.
+#[test]
+fn what_was_given_out_before_a_host_fell_silent_it_may_have_heard_of_since_its_last_word() {
+    let mut world = controller(vec![pool(PUBLIC)]);
+    for change in [
+        Change::Leads(true),
+        heard(applied("a", 5)),
+        heard(applied("b", 5)),
+        put(&shop()),
+        written(AT, &[&shop()], AddressState::Held, 6),
+        heard(applied("a", 6)),
+        Change::Silent("b".into()),
+        Change::Gone(FactRef::Object(owner(&shop()).object())),
+        written(AT, &[], AddressState::Releasing, 7),
+        heard(applied("a", 7)),
+    ] {
+        world.apply(change);
+    }
+    assert!(!is_free(&world), "b may serve it");
+    world.apply(heard(applied("b", 7)));
+    assert!(is_free(&world));
+}
+
 /// Else each address that comes and goes while a host is away would be lost for an hour.
 #[test]
 fn what_was_given_out_after_a_host_fell_silent_it_never_had() {

@@ -56,6 +56,13 @@ impl Etcd {
         Ok(revisions)
     }
 
+    /// Forgets what each key was before its last write.
+    pub(super) async fn compact(&self) -> Result<(), String> {
+        let answer = self.ask("/v3/kv/range", json!({"key": encoded(FIRST), "limit": 1})).await?;
+        let revision = text(&answer["header"]["revision"]);
+        self.ask("/v3/kv/compaction", json!({"revision": revision, "physical": true})).await.map(drop)
+    }
+
     async fn write(&self, operations: Vec<Value>) -> Result<String, String> {
         let answer = self.ask("/v3/kv/txn", json!({"success": operations})).await?;
         Ok(text(&answer["header"]["revision"]))

@@ -1,0 +1,125 @@
+//! What befalls the stream of a watch between it and a real API server: its past is forgotten, nothing is said. What a scripted server can say of these is in `tests/scripted/watches.rs`.
+
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Service;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams},
+    core::GroupVersionKind,
+};
+use seaway_cluster::{Pace, crds};
+use seaway_model::{Kind, ObjectRef, fact::FactRef};
+use seaway_testkit::{
+    faults::{Fault, Hold},
+    kubernetes::{Gate, client},
+};
+
+use crate::scene::{Heard, PACE, Scene, connect, eventually};
+
+const SERVICES: &str = "GET /api/v1/services";
+
+fn service(name: &str, port: u16) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: {port}}}]}}\n"
+    )
+}
+
+fn reference(scene: &Scene, name: &str) -> FactRef {
+    FactRef::Object(ObjectRef::new(Kind::Service, &*scene.namespace, name))
+}
+
+fn kubernetes() -> ObjectRef {
+    ObjectRef::new(Kind::Config, "", "kubernetes")
+}
+
+/// What the API server says to whoever would go on at that version.
+async fn says_at(client: &Client, version: &str) -> String {
+    let path = format!("/api/v1/services?watch=true&timeoutSeconds=1&resourceVersion={version}");
+    let request = http::Request::get(path).body(Vec::new()).expect("a request");
+    match client.request_text(request).await {
+        Ok(text) => text,
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_compacted_away_is_listed_again_and_what_stayed_is_never_gone() {
+    let Some(scene) = Scene::alone() else { return };
+    scene.cluster.define(crds::definitions());
+    for name in ["stays", "goes"] {
+        scene.apply_here(&service(name, 80));
+    }
+    let gate = Gate::here(&scene.kubeconfig);
+    let cluster = connect(gate.kubeconfig(), Pace { answer: Duration::from_secs(120), ..PACE }).await;
+    let mut heard = Heard::of(&cluster);
+    heard.until_synced().await;
+    let direct = client(&scene.kubeconfig).await;
+    let listed = Api::<Service>::all(direct).list(&ListParams::default()).await.expect("are listed");
+    let version = listed.metadata.resource_version.expect("a list has one");
+
+    // Its watch ends, and it does not get through before the past is forgotten.
+    let hold = Hold::new();
+    gate.fail(Fault::on(SERVICES).always().hold(&hold));
+    scene.cluster.kill_api();
+    heard.during(hold.reached(1)).await;
+    scene.cluster.start_api();
+    scene.here(&["delete", "service", "goes"]);
+    scene.apply_here(&service("comes", 80));
+    scene.cluster.forget_the_past();
+    let told = says_at(&client(&scene.kubeconfig).await, &version).await;
+    assert!(told.contains("410") && told.contains("too old"), "it is forgotten: {told}");
+
+    let (goes, comes, stays) =
+        (reference(&scene, "goes"), reference(&scene, "comes"), reference(&scene, "stays"));
+    assert!(heard.facts.contains_key(&goes) && !heard.facts.contains_key(&comes), "nothing got through");
+    gate.forget_requests();
+    hold.release();
+    heard.until("what came is told", |it| it.facts.contains_key(&comes)).await;
+    heard.until("what went is told", |it| !it.facts.contains_key(&goes)).await;
+    heard.until("all is well again", |it| it.wrong(&scene).is_empty()).await;
+    assert!(heard.facts.contains_key(&stays) && !heard.gone.contains(&stays), "not for a moment");
+    // Whether the store is older, the watch that is refused, the list, and the next watch: nobody storms it.
+    scene.apply_here(&service("later", 80));
+    let later = reference(&scene, "later");
+    heard.until("it is watched again", |it| it.facts.contains_key(&later)).await;
+    assert!((3..=12).contains(&gate.count(SERVICES)), "{:?}", gate.requests());
+}
+
+#[tokio::test]
+async fn a_watch_of_what_never_changes_lives_on_bookmarks() {
+    let Some(scene) = Scene::alone() else { return };
+    scene.cluster.define(crds::definitions());
+    let gate = Gate::here(&scene.kubeconfig);
+    // As patient as in production: nothing but bookmarks comes sooner.
+    let pace = Pace { silence: Pace::default().silence, ..PACE };
+    let mut heard = Heard::of(&connect(gate.kubeconfig(), pace).await);
+    heard.until_synced().await;
+    let pools = "GET /apis/seaway.dev/v1alpha1/addresspools";
+    // A list, and a watch.
+    heard.during(eventually("it is watched", async || (gate.count(pools) >= 2).then_some(()))).await;
+    let before = gate.count(pools);
+
+    // The same is told to another watch: the first of its bookmarks after the time in which the other would have been given up.
+    let kind = ApiResource::from_gvk_with_plural(
+        &GroupVersionKind::gvk("seaway.dev", "v1alpha1", "AddressPool"),
+        "addresspools",
+    );
+    let beside: Api<DynamicObject> = Api::all_with(client(&scene.kubeconfig).await, &kind);
+    let bookmarks = async {
+        let stream = beside.watch(&WatchParams::default(), "0").await.expect("is watched");
+        let mut stream = pin!(stream);
+        let began = Instant::now();
+        while began.elapsed() <= pace.silence {
+            let event = stream.next().await.expect("it goes on").expect("an event");
+            assert!(matches!(event, WatchEvent::Bookmark(_)), "nothing changes: {event:?}");
+        }
+    };
+    heard.during(bookmarks).await;
+    assert_eq!(gate.count(pools), before, "it is the watch of before");
+    assert!(!heard.problems.contains_key(&kubernetes()), "{}", heard.told_of(&kubernetes()));
+}
