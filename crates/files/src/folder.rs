@@ -12,6 +12,7 @@
 mod claims;
 mod content;
 pub(crate) mod listing;
+mod once;
 mod problems;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use std::{
 
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem};
 
+pub use self::once::read_folder;
 use self::{
     claims::{Claim, Claims},
     listing::{Listing, Stamp},
@@ -481,24 +483,6 @@ impl Folder {
     fn shown(&self, name: &str) -> Name {
         self.dir.join(name).to_string_lossy().into_owned().into()
     }
-}
-
-/// Reads a folder, or one file whatever it is called, once, for `plan` and `check`: what it says, and what is wrong with it.
-pub fn read_folder(path: &Path) -> Result<(Folder, Vec<Change>, Vec<Problem>), FolderError> {
-    let (folder, changes) = match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) if path.is_file() => {
-            let listed = Stamp::of(path).map(|stamp| Listing::of_one(Path::new(name), stamp));
-            Folder::of(parent, listed, None, None)?
-        }
-        _ => Folder::open(path, None)?,
-    };
-    let problems = changes.iter().filter_map(|change| match change {
-        Change::Reported(_, problems) => Some(problems),
-        _ => None,
-    });
-    let mut problems: Vec<Problem> = problems.flatten().cloned().collect();
-    problems.sort_by(|a, b| (&a.place, a).cmp(&(&b.place, b)));
-    Ok((folder, changes, problems))
 }
 
 /// Where a claim stands in its file; 0 if it is only kept.
