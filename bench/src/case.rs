@@ -4,6 +4,7 @@ pub mod alone;
 pub mod cloud;
 mod crowded;
 pub mod held;
+mod hosts;
 mod kubernetes;
 pub mod loaded;
 mod saturation;
@@ -60,6 +61,18 @@ pub enum Case {
     Routes,
     Certificates,
     Kubernetes,
+    /// A cluster with so many hosts, each in a network of its own.
+    #[serde(rename = "hosts-1")]
+    #[value(name = "hosts-1")]
+    Hosts1,
+    #[serde(rename = "hosts-10")]
+    #[value(name = "hosts-10")]
+    Hosts10,
+    #[serde(rename = "hosts-100")]
+    #[value(name = "hosts-100")]
+    Hosts100,
+    /// The proxies that users would choose today, at one load; they are built first, so it runs only where it is named.
+    Proxies,
     /// Requests to a cloud, counted; it has tables of its own.
     Octavia,
     /// Honest clients beside hostile ones; it has rounds and tables of its own.
@@ -171,11 +184,30 @@ impl Case {
         matches!(self, Self::Attacks | Self::Octavia)
     }
 
+    /// Of a cluster: how many, where that is what the case is about.
+    fn hosts(self) -> Option<usize> {
+        match self {
+            Self::Hosts1 => Some(1),
+            Self::Hosts10 => Some(10),
+            Self::Hosts100 => Some(100),
+            _ => None,
+        }
+    }
+
+    fn has_a_cluster(self) -> bool {
+        self == Self::Kubernetes || self.hosts().is_some()
+    }
+
+    /// Whether it runs where no case is named.
+    pub fn is_usual(self) -> bool {
+        !self.is_by_itself() && self != Self::Proxies
+    }
+
     /// Whether an earlier binary can be measured beside it: the others start Seaway in a way of their own.
     pub fn is_of_an_earlier_binary(self) -> bool {
-        use Case::{Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers};
-        let alone = [Folder, Idle, Kubernetes, OpenstackList, OpenstackMembers];
-        !self.is_by_itself() && !alone.contains(&self)
+        use Case::{Folder, Idle, OpenstackList, OpenstackMembers};
+        let alone = [Folder, Idle, OpenstackList, OpenstackMembers];
+        !self.is_by_itself() && !self.has_a_cluster() && !alone.contains(&self)
     }
 
     pub fn role(self) -> Role {
@@ -199,25 +231,25 @@ impl Case {
             | Self::Http2Idle
             | Self::TlsIdle
             | Self::Routes
-            | Self::Certificates => Role::Web,
+            | Self::Certificates
+            | Self::Proxies => Role::Web,
             _ => Role::Stream,
         }
     }
 
     /// Filling a cluster takes longer than measuring it, and most of what is measured there is a sum or a median.
     pub fn rounds(self, wanted: usize) -> usize {
-        if self == Self::Kubernetes { wanted.min(1) } else { wanted }
+        if self.has_a_cluster() { wanted.min(1) } else { wanted }
     }
 
     pub fn contenders(self) -> &'static [Contender] {
         use Contender::{Haproxy, Nginx, Seaway};
         match self {
             _ if self.is_web() => web::contenders(self),
+            _ if self.has_a_cluster() => &[Seaway],
             // HAProxy does not balance UDP.
             Self::Udp | Self::UdpLarge => &[Seaway, Nginx],
-            Self::Folder | Self::Idle | Self::OpenstackList | Self::OpenstackMembers | Self::Kubernetes => {
-                &[Seaway]
-            }
+            Self::Folder | Self::Idle | Self::OpenstackList | Self::OpenstackMembers => &[Seaway],
             _ => &[Seaway, Haproxy, Nginx],
         }
     }
@@ -257,6 +289,7 @@ impl Case {
                 alone(Metric::UntilDone, 2_000.0),
             ],
             Self::Kubernetes => kubernetes::targets(),
+            Self::Hosts1 | Self::Hosts10 | Self::Hosts100 => hosts::targets(),
             _ => web::targets(self),
         }
     }
@@ -316,6 +349,7 @@ impl Case {
             Self::OpenstackList => cloud::list(bench),
             Self::OpenstackMembers => cloud::members(bench),
             Self::Kubernetes => kubernetes::sample(bench),
+            Self::Hosts1 | Self::Hosts10 | Self::Hosts100 => hosts::sample(bench, self.hosts().unwrap_or(1)),
             _ => loaded::sample(bench, self, contender, rate.unwrap_or(1_000.0)),
         }
     }
@@ -364,6 +398,12 @@ impl Case {
                 format!(
                     "a cluster with {} Services × 3 endpoints, one host that serves them",
                     bench.effort.services
+                )
+            }
+            Self::Hosts1 | Self::Hosts10 | Self::Hosts100 => {
+                let hosts = self.hosts().unwrap_or_default();
+                format!(
+                    "a cluster with 100 Services on {hosts} hosts, all of which share two cores; 30 more come, 3 s apart"
                 )
             }
             _ => web::describe(bench, self),

@@ -2,6 +2,7 @@
 
 pub mod certificate;
 mod peers;
+mod proxies;
 pub mod seaway;
 
 use std::fmt;
@@ -48,7 +49,17 @@ pub enum Contender {
     SeawayFew,
     /// An earlier binary, that of `--before`.
     SeawayBefore,
+    /// As of `rig/peers/install`, like all that follow.
+    HaproxyNewer,
+    Envoy,
+    Pingora,
+    Traefik,
+    Caddy,
 }
+
+/// Those that only the case `proxies` has.
+pub const PROXIES: [Contender; 5] =
+    [Contender::HaproxyNewer, Contender::Envoy, Contender::Pingora, Contender::Traefik, Contender::Caddy];
 
 /// What a contender is told to be: each kind of work has configurations of its own, so that none carries the others'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +80,11 @@ impl fmt::Display for Contender {
             Self::HaproxySplice => "HAProxy with splice-auto",
             Self::SeawayFew => "Seaway with ten",
             Self::SeawayBefore => "Seaway before",
+            Self::HaproxyNewer => "HAProxy, newer",
+            Self::Envoy => "Envoy",
+            Self::Pingora => "Pingora",
+            Self::Traefik => "Traefik",
+            Self::Caddy => "Caddy",
         })
     }
 }
@@ -80,6 +96,8 @@ pub struct Programs {
     /// An earlier one that is measured beside it.
     pub before: Option<PathBuf>,
     pub peers: PathBuf,
+    /// What `rig/peers/install` made.
+    pub proxies: Option<PathBuf>,
     pub certificate: Certificate,
     /// `rig/kubernetes`.
     pub rig: PathBuf,
@@ -92,6 +110,9 @@ impl Contender {
             Self::Seaway | Self::SeawayFew | Self::SeawayBefore => seaway::version(self.seaway(programs)?),
             Self::Haproxy | Self::HaproxySplice => peers::haproxy_version(),
             Self::Nginx => peers::nginx_version(),
+            Self::HaproxyNewer | Self::Envoy | Self::Pingora | Self::Traefik | Self::Caddy => {
+                proxies::version(self, programs)
+            }
         }
     }
 
@@ -116,15 +137,22 @@ impl Contender {
                 Running::launch(peers::haproxy(programs, role, folder.path())?, Some(folder))?
             }
             Self::Nginx => Running::launch(peers::nginx(programs, role, folder.path())?, Some(folder))?,
+            Self::HaproxyNewer | Self::Envoy | Self::Pingora | Self::Traefik | Self::Caddy => {
+                Running::launch(proxies::command(self, programs, folder.path())?, Some(folder))?
+            }
         };
         // Each opens one after the other.
         let doors: &[_] = match role {
             Role::Stream => &[SMALL, BULK],
+            Role::Web if PROXIES.contains(&self) => &[WEB],
             Role::Web => &[WEB, STREAMS, CALLS, SECURE],
             Role::Attacked => &ATTACKED,
         };
         let is_open = |door: &SocketAddrV4| TcpStream::connect(*door).is_ok();
         running.wait_until(Duration::from_secs(10), || doors.iter().all(is_open))?;
+        if self == Self::Traefik {
+            running.wait_until(Duration::from_secs(10), proxies::knows_its_routes)?;
+        }
         Ok(running)
     }
 }
@@ -170,6 +198,11 @@ impl Running {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         Ok(Self { child, launched, ready_after: None, folder })
+    }
+
+    /// The process that was started.
+    pub fn leader(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn processes(&self) -> Vec<u32> {

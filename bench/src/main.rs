@@ -36,14 +36,14 @@ use clap::{Parser, ValueEnum as _};
 
 use case::{Bench, Case, Effort};
 use contender::certificate::Certificate;
-use contender::{Contender, Programs};
+use contender::{Contender, PROXIES, Programs};
 use load::Rig;
 
 /// Measures Seaway beside HAProxy and nginx, one worker each on core 0, the load on core 1.
 #[derive(Debug, Parser)]
 #[command(name = "bench/run")]
 struct Arguments {
-    /// Cases to run; all of them but `attacks` and `octavia` if none is named
+    /// Cases to run; all of them but `attacks`, `octavia` and `proxies` if none is named
     cases: Vec<Case>,
     /// Rounds for each case, five unless said (three of `attacks`); medians over fewer are not a result
     #[arg(long)]
@@ -90,6 +90,9 @@ struct Arguments {
     /// Where haproxy.cfg and nginx.conf are
     #[arg(long, default_value = "bench/peers")]
     peers: PathBuf,
+    /// Where the proxies of the case `proxies` are: what rig/peers/install printed last
+    #[arg(long, value_name = "DIR")]
+    proxies: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -119,12 +122,16 @@ fn run(arguments: Arguments) -> Result<bool> {
         seaway: arguments.seaway,
         before: arguments.before,
         peers,
+        proxies: arguments.proxies,
         certificate,
         rig: arguments.rig,
     };
     let mut contenders = arguments.contenders;
     if programs.before.is_some() {
         contenders.push(Contender::SeawayBefore);
+    }
+    if arguments.cases.contains(&Case::Proxies) {
+        contenders.extend(PROXIES);
     }
     let mut versions = vec![];
     for contender in &contenders {
@@ -173,7 +180,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     };
     ensure!(plan.rounds > 0, "at least one round is needed");
 
-    let all = || Case::value_variants().iter().copied().filter(|case| !case.is_by_itself()).collect();
+    let all = || Case::value_variants().iter().copied().filter(|case| case.is_usual()).collect();
     let cases = if arguments.cases.is_empty() { all() } else { arguments.cases };
     let mut measured = vec![];
     for case in cases {

@@ -55,10 +55,18 @@ pub enum Metric {
     /// Milliseconds from when the writing of an endpoint was acknowledged until a new connection reaches it.
     EndpointHalf,
     EndpointP99,
+    /// One Service more: milliseconds until it is told its address, requests that change something, and milliseconds of CPU of
+    /// the controller, of each host, and of the API server.
+    ServiceTold,
+    ServiceWrites,
+    ServiceCpu,
+    ServiceHostCpu,
+    ServiceApiCpu,
     /// A minute in which nothing happens: seconds of CPU, requests that change something other than a Lease, and those
     /// that renew one.
     MinuteCpu,
     MinuteHostCpu,
+    MinuteApiCpu,
     MinuteWrites,
     MinuteLeases,
     /// What the heartbeats of Nodes mark, and what they cost both processes.
@@ -104,8 +112,14 @@ impl Metric {
             Self::HostPeak => "host's peak memory, MiB",
             Self::EndpointHalf => "endpoint change, p50, ms",
             Self::EndpointP99 => "endpoint change, p99, ms",
+            Self::ServiceTold => "new Service told after, p50, ms",
+            Self::ServiceWrites => "its writes",
+            Self::ServiceCpu => "its CPU, controller, ms",
+            Self::ServiceHostCpu => "its CPU, each host, ms",
+            Self::ServiceApiCpu => "its CPU, API server, ms",
+            Self::MinuteApiCpu => "idle minute, CPU of the API server, s",
             Self::MinuteCpu => "idle minute, CPU of the controller, s",
-            Self::MinuteHostCpu => "idle minute, CPU of the host, s",
+            Self::MinuteHostCpu => "idle minute, CPU of a host, s",
             Self::MinuteWrites => "idle minute, writes but Leases",
             Self::MinuteLeases => "idle minute, writes of Leases",
             Self::HeartbeatUnits => "1,000 heartbeats, Units marked",
@@ -150,6 +164,12 @@ impl Metric {
             Self::HostPeak => ("MiB peak (host)", 1),
             Self::EndpointHalf => ("ms p50", 1),
             Self::EndpointP99 => ("ms p99", 1),
+            Self::ServiceTold => ("ms to tell", 0),
+            Self::ServiceWrites => ("writes each", 2),
+            Self::ServiceCpu => ("ms CPU each", 2),
+            Self::ServiceHostCpu => ("ms (host)", 2),
+            Self::ServiceApiCpu => ("ms (API server)", 2),
+            Self::MinuteApiCpu => ("s (API server)", 2),
             Self::MinuteCpu => ("s CPU in an idle minute", 3),
             Self::MinuteHostCpu => ("s (host)", 3),
             Self::MinuteWrites => ("writes", 0),

@@ -2,6 +2,7 @@
 //! host's `seaway node` is, and pods are addresses of which each is answered.
 
 pub mod api;
+pub mod network;
 pub mod objects;
 
 use std::fs;
@@ -103,7 +104,11 @@ impl Plane {
 
     /// The process of Kubernetes' own controllers.
     pub fn controllers(&self) -> Result<u32> {
-        let text = fs::read_to_string(self.dir().join("run/kube-controller-manager.pid"))?;
+        self.process("kube-controller-manager")
+    }
+
+    pub fn process(&self, name: &str) -> Result<u32> {
+        let text = fs::read_to_string(self.dir().join(format!("run/{name}.pid")))?;
         text.split_whitespace().next().context("a process")?.parse().context("a process")
     }
 

@@ -41,17 +41,24 @@ impl Target {
 
     /// CPU and p99 at the rate of the case, beside the better of the two peers.
     pub fn at_rate() -> Vec<Self> {
-        let against = Some(Against::BetterPeer);
-        let at_most = |metric, limit| Self { metric, against, bound: Bound::AtMost(limit) };
-        vec![at_most(Metric::BusyPerRequest, 0.8), at_most(Metric::LatencyP99, 1.0)]
+        Self::at_rate_beside(Against::BetterPeer)
     }
 
     /// The same, and the highest rate.
     pub fn at_any_rate() -> Vec<Self> {
-        let against = Some(Against::BetterPeer);
-        let mut targets = Self::at_rate();
-        targets.push(Self { metric: Metric::HighestRate, against, bound: Bound::AtLeast(1.2) });
+        Self::at_any_rate_beside(Against::BetterPeer)
+    }
+
+    pub fn at_any_rate_beside(against: Against) -> Vec<Self> {
+        let mut targets = Self::at_rate_beside(against);
+        let bound = Bound::AtLeast(1.2);
+        targets.push(Self { metric: Metric::HighestRate, against: Some(against), bound });
         targets
+    }
+
+    fn at_rate_beside(against: Against) -> Vec<Self> {
+        let at_most = |metric, limit| Self { metric, against: Some(against), bound: Bound::AtMost(limit) };
+        vec![at_most(Metric::BusyPerRequest, 0.8), at_most(Metric::LatencyP99, 1.0)]
     }
 }
 

@@ -3,11 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::alone::Members;
 use super::{Bench, Effort, Metric, Sample, Target};
@@ -49,12 +52,10 @@ pub fn targets() -> Vec<Target> {
 }
 
 pub fn sample(bench: &mut Bench) -> Result<Sample> {
-    ensure!(bench.own_network, "the case kubernetes needs a network of its own (root)");
     let services = bench.effort.services;
     let kept = bench.kept.as_ref().map(|it| it.join(format!("services-{services}")));
     let was_kept = kept.as_ref().is_some_and(|it| it.exists());
-    let plane = Plane::up(&bench.programs.rig, kept.as_deref())?;
-    let scene = Scene { plane, members: Members::start()?, bench, services };
+    let scene = Scene::up(bench, services, kept.as_deref())?;
     if !was_kept {
         scene.fill()?;
         kept.iter().try_for_each(|it| scene.plane.keep_in(it))?;
@@ -80,9 +81,9 @@ pub fn sample(bench: &mut Bench) -> Result<Sample> {
     Ok(Sample { figures: figures.into_iter().collect(), ..Sample::default() })
 }
 
-struct Scene<'a> {
-    bench: &'a Bench,
-    plane: Plane,
+pub(super) struct Scene<'a> {
+    pub(super) bench: &'a Bench,
+    pub(super) plane: Plane,
     members: Members,
     services: usize,
 }
@@ -90,11 +91,18 @@ struct Scene<'a> {
 type Found = Vec<(Metric, f64)>;
 
 /// The addresses that Services were told, by their names.
-type Told = HashMap<String, Ipv4Addr>;
+pub(super) type Told = HashMap<String, Ipv4Addr>;
 
-impl Scene<'_> {
+impl<'a> Scene<'a> {
+    /// An empty control plane, or one that is as it was kept.
+    pub(super) fn up(bench: &'a Bench, services: usize, kept: Option<&Path>) -> Result<Self> {
+        ensure!(bench.own_network, "a case with a cluster needs a network of its own (root)");
+        let plane = Plane::up(&bench.programs.rig, kept)?;
+        Ok(Self { plane, members: Members::start()?, bench, services })
+    }
+
     /// All that is there before Seaway is.
-    fn fill(&self) -> Result<()> {
+    pub(super) fn fill(&self) -> Result<()> {
         let begin = Instant::now();
         let crds = std::process::Command::new(&self.bench.programs.seaway).arg("crds").output()?;
         self.plane.kubectl(&["apply", "-f", "-"], &String::from_utf8(crds.stdout)?)?;
@@ -120,23 +128,41 @@ impl Scene<'_> {
         Ok(())
     }
 
-    fn start(&self, part: Part) -> Result<Running> {
-        let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
-        let kubeconfig = self.plane.kubeconfig(part.user())?;
-        let command = part.command(&self.bench.programs, objects::HOST, folder.path(), &kubeconfig)?;
+    /// One Service more, with its pods.
+    pub(super) fn one_more(&mut self) -> Result<()> {
+        let mut api = self.plane.api()?;
+        for (path, object) in [objects::slice(self.services), objects::service(self.services)] {
+            api.ask("POST", &path, Some(&object))?;
+        }
+        self.services += 1;
+        Ok(())
+    }
+
+    pub(super) fn start(&self, part: Part) -> Result<Running> {
+        let (command, folder) = self.command(part, objects::HOST)?;
         Running::launch_on(None, command, Some(folder))
     }
 
+    /// Of that host, with the folder that it needs.
+    pub(super) fn command(&self, part: Part, host: &str) -> Result<(Command, TempDir)> {
+        let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
+        let kubeconfig = self.plane.kubeconfig(part.user())?;
+        Ok((part.command(&self.bench.programs, host, folder.path(), &kubeconfig)?, folder))
+    }
+
+    /// Of the Services, now.
+    pub(super) fn version(&self) -> Result<String> {
+        let listed = self.plane.api()?.ask("GET", &format!("{}?limit=1", objects::SERVICES), None)?;
+        Ok(listed["metadata"]["resourceVersion"].as_str().context("a list has a version")?.to_owned())
+    }
+
     fn install(&self) -> Result<(Running, Running, Told, Found)> {
-        let mut api = self.plane.api()?;
-        let listed = api.ask("GET", &format!("{}?limit=1", objects::SERVICES), None)?;
-        let version = listed["metadata"]["resourceVersion"].as_str().context("a list has a version")?;
+        let version = self.version()?;
         let (mark, begin) = (self.plane.mark()?, Instant::now());
         let host = self.start(Part::Node)?;
         let controller = self.start(Part::Controller)?;
-        let told = self
-            .wait_until_told(&api, version.to_owned(), begin)
-            .with_context(|| words(&controller, &host))?;
+        let mut told = Told::new();
+        self.wait_until_told(&mut told, version, begin).with_context(|| words(&controller, &host))?;
         let installed = begin.elapsed().as_secs_f64();
         let [spent, spent_by_host] = [&controller, &host].map(cpu);
         // The first may have been closed meanwhile.
@@ -158,22 +184,14 @@ impl Scene<'_> {
         Ok((controller, host, told, found))
     }
 
-    fn wait_until_told(&self, api: &Api, mut version: String, begin: Instant) -> Result<Told> {
-        let mut told = Told::new();
-        let found = self.hear_all(api, &mut told, &mut version, begin);
-        if let Err(error) = found {
-            let _kinds = self.written(0)?;
-            let untold = (0..self.services).map(objects::name).find(|it| !told.contains_key(it));
-            let untold = untold.unwrap_or_default();
-            let object = self.plane.api()?.ask("GET", &format!("{}/{untold}", objects::SERVICES), None)?;
-            bail!(
-                "{} of {}: {error:#}: {untold} has the status {}",
-                told.len(),
-                self.services,
-                object["status"]
-            )
-        }
-        Ok(told)
+    /// Until all Services are: those who were told before are among them.
+    pub(super) fn wait_until_told(&self, told: &mut Told, mut version: String, begin: Instant) -> Result<()> {
+        let Err(error) = self.hear_all(&self.plane.api()?, told, &mut version, begin) else { return Ok(()) };
+        let _kinds = self.written(0)?;
+        let untold = (0..self.services).map(objects::name).find(|it| !told.contains_key(it));
+        let untold = untold.unwrap_or_default();
+        let object = self.plane.api()?.ask("GET", &format!("{}/{untold}", objects::SERVICES), None)?;
+        bail!("{} of {}: {error:#}: {untold} has the status {}", told.len(), self.services, object["status"])
     }
 
     fn hear_all(&self, api: &Api, told: &mut Told, version: &mut String, begin: Instant) -> Result<()> {
@@ -241,7 +259,7 @@ impl Scene<'_> {
     }
 
     /// Waits until nothing more is written, but Leases.
-    fn until_silent(&self) -> Result<()> {
+    pub(super) fn until_silent(&self) -> Result<()> {
         let (mark, begin) = (self.plane.mark()?, Instant::now());
         let (mut before, mut silent) = (0, 0);
         while silent < 3 {
@@ -256,7 +274,7 @@ impl Scene<'_> {
     }
 
     /// What both parts have written since, but Leases.
-    fn written(&self, mark: u64) -> Result<Vec<Write>> {
+    pub(super) fn written(&self, mark: u64) -> Result<Vec<Write>> {
         let mut written = self.plane.written_since(mark)?;
         written.retain(|it| it.resource != "leases");
         let mut kinds = BTreeMap::<&Write, usize>::new();
@@ -269,6 +287,15 @@ impl Scene<'_> {
 
     /// One Service after the other gets a pod that nobody had.
     fn change_endpoints(&self, told: &Told) -> Result<Found> {
+        self.change_endpoints_by(told, |_, _| Ok(()))
+    }
+
+    /// `lead`: what is to be done before the Service at that address is asked.
+    pub(super) fn change_endpoints_by(
+        &self,
+        told: &Told,
+        lead: impl Fn(SocketAddrV4, usize) -> Result<()>,
+    ) -> Result<Found> {
         let changes = self.bench.effort.changes();
         let mut api = self.plane.api()?;
         let mut took = Vec::with_capacity(changes);
@@ -277,6 +304,7 @@ impl Scene<'_> {
             let service = change * 7_919 % self.services;
             let (at, pod) = (door(told, service)?, objects::newcomer(change));
             let (path, patch) = objects::moved(service, &[pod]);
+            lead(at, change)?;
             api.ask("PATCH", &path, Some(&patch))?;
             // What the API server has acknowledged is a fact; how long it took for that is not ours.
             let begin = Instant::now();
@@ -343,11 +371,11 @@ impl Scene<'_> {
     }
 }
 
-fn node(index: usize) -> String {
+pub(super) fn node(index: usize) -> String {
     format!("node-{index:03}")
 }
 
-fn door(told: &Told, service: usize) -> Result<SocketAddrV4> {
+pub(super) fn door(told: &Told, service: usize) -> Result<SocketAddrV4> {
     let name = objects::name(service);
     Ok(SocketAddrV4::new(*told.get(&name).with_context(|| format!("{name} has no address"))?, 80))
 }
@@ -358,7 +386,7 @@ fn address_in(service: &Value) -> Option<(String, Ipv4Addr)> {
 }
 
 /// Seconds of CPU since it was started.
-fn cpu(running: &Running) -> Result<f64> {
+pub(super) fn cpu(running: &Running) -> Result<f64> {
     cores::cpu_time(process(running)?).context("it has ended")
 }
 
@@ -371,7 +399,7 @@ fn process(running: &Running) -> Result<u32> {
 }
 
 /// Waits until it does nothing more.
-fn settle(running: &Running, effort: Effort) -> Result<()> {
+pub(super) fn settle(running: &Running, effort: Effort) -> Result<()> {
     settle_below(REST, process(running)?, effort)
 }
 
@@ -397,6 +425,6 @@ fn settle_below(rest: f64, process: u32, effort: Effort) -> Result<()> {
     Ok(())
 }
 
-fn words(controller: &Running, host: &Running) -> String {
+pub(super) fn words(controller: &Running, host: &Running) -> String {
     format!("controller: {}\nhost: {}", controller.last_words(), host.last_words())
 }

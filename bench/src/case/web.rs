@@ -9,7 +9,7 @@ use crate::load::streams::{Manner, Streams};
 use crate::load::web::{Question, Web};
 use crate::load::{Clients, Rig};
 use crate::metric::Metric;
-use crate::target::Target;
+use crate::target::{Against, Target};
 
 const BULK_CONNECTIONS: usize = 16;
 /// Opened at once.
@@ -20,8 +20,11 @@ const STREAMS_EACH: usize = 32;
 pub const BURST: u32 = 512;
 
 pub fn contenders(case: Case) -> &'static [Contender] {
-    use Contender::{Haproxy, HaproxySplice, Nginx, Seaway, SeawayFew};
+    use Contender::{
+        Caddy, Envoy, Haproxy, HaproxyNewer, HaproxySplice, Nginx, Pingora, Seaway, SeawayFew, Traefik,
+    };
     match case {
+        Case::Proxies => &[Seaway, HaproxyNewer, Haproxy, Nginx, Envoy, Pingora, Traefik, Caddy],
         Case::HttpBulk => &[Seaway, Haproxy, HaproxySplice, Nginx],
         // Peers would need twice the descriptors, for connections to members that nobody asks for.
         Case::HttpIdle | Case::Http2Idle | Case::TlsIdle => &[Seaway],
@@ -38,6 +41,10 @@ pub fn targets(case: Case) -> Vec<Target> {
     match case {
         Case::HttpBulk => vec![busy(Haproxy, 0.6), busy(HaproxySplice, 1.0)],
         Case::HttpConnect | Case::TlsHandshake | Case::Http2Bursts => Target::at_rate(),
+        Case::Proxies => {
+            let peers = contenders(case).iter().copied().filter(|it| *it != Contender::Seaway);
+            peers.flat_map(|it| Target::at_any_rate_beside(Against::Peer(it))).collect()
+        }
         Case::HttpIdle => vec![each(12.0)],
         Case::Http2Idle => vec![each(32.0)],
         Case::TlsIdle => vec![each(40.0)],
@@ -57,6 +64,8 @@ pub fn rate(case: Case) -> Option<f64> {
         Case::Http2Bursts => 4_800.0,
         Case::TlsHandshake | Case::Certificates => 800.0,
         Case::TlsKeepalive => 10_000.0,
+        // What the slowest of them holds on one core.
+        Case::Proxies => 4_000.0,
         Case::HttpIdle | Case::Http2Idle | Case::TlsIdle => return None,
         _ => 12_000.0,
     })

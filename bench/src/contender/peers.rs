@@ -9,7 +9,12 @@ use anyhow::{Context, Result};
 use super::{Programs, Role, first_line};
 
 pub(super) fn haproxy(programs: &Programs, role: Role, folder: &Path) -> Result<Command> {
-    let mut command = Command::new("haproxy");
+    haproxy_of(Path::new("haproxy"), programs, role, folder)
+}
+
+/// Of another version, with the same configuration.
+pub(super) fn haproxy_of(program: &Path, programs: &Programs, role: Role, folder: &Path) -> Result<Command> {
+    let mut command = Command::new(program);
     // -db: stay in the foreground, one process.
     command.args(["-db", "-f"]).arg(configured(programs, folder, role, "haproxy", "cfg")?);
     Ok(at_home(command, folder))
