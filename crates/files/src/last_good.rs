@@ -331,6 +331,14 @@ pub(crate) fn check_recalling(bytes: &[u8]) {
 mod tests {
     use super::*;
 
+    /// What was good before an upgrade is so after it.
+    #[test]
+    fn the_form_of_what_was_good_is_the_golden_one() {
+        seaway_testkit::golden::round_trips(include_str!("../golden/last-good.jsonl"), |line| {
+            serde_json::from_str::<Kept>(line).and_then(|it| serde_json::to_string(&it))
+        });
+    }
+
     fn job(file: &str, text: String, kept: bool) -> Job {
         let kept = kept.then(|| ObjectRef::new(Kind::Service, "default", "shop"));
         Job { file: file.into(), text: text.into(), documents: Vec::new(), kept: kept.into_iter().collect() }

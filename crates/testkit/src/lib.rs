@@ -11,6 +11,7 @@
 //!   kubernetes   a Kubernetes of `rig/kubernetes`, with a client for it                             (feature `kubernetes`)
 //!   gate         a way to it, or to a real OpenStack, on which that happens                         (feature `kubernetes`)
 //!   faults       what a test may have happen to a request of HTTP, before the cloud and before Kubernetes
+//!   golden       forms that leave the process, as files that tests compare
 //!   mutate       seeds and seeded mutations for the fuzz targets
 //!   properties   how many cases a property is tried with
 //!   stopwatch    how long something took, however busy the machine is
@@ -29,6 +30,7 @@ pub mod facts;
 pub mod faults;
 #[cfg(feature = "kubernetes")]
 pub mod gate;
+pub mod golden;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 pub mod mutate;

@@ -1,7 +1,10 @@
 use std::{fs, os::unix::fs::PermissionsExt, sync::Arc};
 
 use seaway_model::{Address, Change, Kind, fact::HostReport, fact::NameAnswer};
-use seaway_testkit::facts::{HOST, ip, put, shop};
+use seaway_testkit::{
+    facts::{HOST, ip, put, shop},
+    golden,
+};
 use tempfile::TempDir;
 
 use super::*;
@@ -183,4 +186,45 @@ fn whether_a_host_drains_is_kept_beside_the_facts() {
     let later = keep(Some(&draining), &[put(&seaway_testkit::facts::service("later", &[]))]);
     assert_eq!((later.drains, later.facts.len()), (true, 2), "nobody took it back");
     assert!(!keep(Some(&later), &[Change::Drains(false)]).drains);
+}
+
+/// What a host wrote down before it was upgraded. A variant that is missing here does not compile.
+#[test]
+fn the_form_of_facts_is_the_golden_one() {
+    const GOLDEN: &str = include_str!("../../golden/facts.jsonl");
+    golden::round_trips(GOLDEN, |line| {
+        serde_json::from_str::<Fact>(line).and_then(|it| serde_json::to_string(&it))
+    });
+    let key = |fact: Fact| match fact {
+        Fact::Service(_) => 0,
+        Fact::Endpoints(_) => 1,
+        Fact::Node(_) => 2,
+        Fact::Namespace(_) => 3,
+        Fact::AddressPool(_) => 4,
+        Fact::HttpRoute(_) => 5,
+        Fact::Secret(_) => 6,
+        Fact::Address(_) => 7,
+        Fact::NameOwner(_) => 8,
+        Fact::Name(_) => 9,
+        Fact::Host(_) => 10,
+    };
+    let keys: std::collections::BTreeSet<u32> =
+        GOLDEN.lines().map(|line| key(serde_json::from_str(line).expect("is read"))).collect();
+    assert_eq!(keys, (0..=10).collect(), "every variant is in the golden file");
+}
+
+#[test]
+fn the_head_and_the_end_of_a_snapshot_are_the_golden_ones() {
+    let (_folder, snapshot) = place();
+    for (drains, word) in [(false, ""), (true, ",\"drains\":true")] {
+        let mut written = Vec::new();
+        let facts = std::iter::empty::<&Fact>();
+        snapshot
+            .write_to(&mut written, Time(4711), drains, facts.collect::<Vec<_>>().into_iter())
+            .expect("there is room");
+        let golden = format!(
+            "{{\"seaway\":1,\"host\":\"{HOST}\",\"server\":\"https://10.0.0.1\",\"written\":4711{word}}}\n{{\"facts\":0}}\n"
+        );
+        assert_eq!(String::from_utf8(written).expect("is text"), golden);
+    }
 }

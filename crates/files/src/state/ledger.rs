@@ -326,6 +326,14 @@ mod tests {
 
     use super::*;
 
+    /// What an earlier version gave out stays given out.
+    #[test]
+    fn the_form_of_the_ledger_is_the_golden_one() {
+        seaway_testkit::golden::round_trips(include_str!("../../golden/ledger.jsonl"), |line| {
+            serde_json::from_str::<Line>(line).and_then(|it| serde_json::to_string(&it))
+        });
+    }
+
     fn address(last: u8) -> Address {
         let object = ObjectRef::new(Kind::Service, "default", format!("s{last}"));
         Address {

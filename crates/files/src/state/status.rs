@@ -162,6 +162,22 @@ mod tests {
 
     use super::*;
 
+    /// Scripts read it.
+    #[test]
+    fn the_form_of_a_status_is_the_golden_one() {
+        seaway_testkit::golden::round_trips(include_str!("../../golden/status.jsonl"), |line| {
+            serde_json::from_str::<Status>(line).and_then(|it| serde_json::to_string(&it))
+        });
+    }
+
+    #[test]
+    fn the_page_has_a_status_for_each_service() {
+        let (owner, status) = status("shop");
+        let page = Page { services: [(owner.to_string(), &*status)].into() };
+        let page = serde_json::to_value(&page).expect("is JSON");
+        assert_eq!(page["services"]["Service default/shop"]["members"], 2, "{page}");
+    }
+
     fn status(name: &str) -> (Owner, Arc<Status>) {
         let object = ObjectRef::new(Kind::Service, "default", name);
         let owner = Owner::Object { object, uid: "u".into() };

@@ -115,3 +115,29 @@ impl Line {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An older process hands its sockets over to a newer one, and a newer one to an older one that is started again.
+    #[test]
+    fn the_form_of_a_message_is_the_golden_one() {
+        const GOLDEN: &str = include_str!("../../golden/takeover.jsonl");
+        seaway_testkit::golden::round_trips(GOLDEN, |line| {
+            serde_json::from_str::<Message>(line).and_then(|it| serde_json::to_string(&it))
+        });
+        let number = |message: Message| match message {
+            Message::Hello { .. } => 0,
+            Message::Refused { .. } => 1,
+            Message::Sockets { .. } => 2,
+            Message::Ready => 3,
+            Message::Flows { .. } => 4,
+            Message::Received => 5,
+            Message::Yours => 6,
+        };
+        let all: std::collections::BTreeSet<u32> =
+            GOLDEN.lines().map(|line| number(serde_json::from_str(line).expect("is read"))).collect();
+        assert_eq!(all, (0..=6).collect(), "every message is in the golden file");
+    }
+}
