@@ -365,6 +365,15 @@ mod tests {
     }
 
     #[test]
+    fn every_key_that_ever_was_is_still_understood() {
+        // Files that it names are not here.
+        let mut faults = faults(include_str!("../golden/seaway.yaml"));
+        assert_eq!(faults.len(), 3, "public names change only with an alias: {faults:?}");
+        faults.retain(|it| !it.contains("must be a file that can be read"));
+        assert!(faults.is_empty(), "public names change only with an alias: {faults:?}");
+    }
+
+    #[test]
     fn an_unknown_key_is_refused_with_its_place_and_a_suggestion() {
         assert_eq!(
             faults("host:\n  name: a\ndefualts: {}\n"),

@@ -4,6 +4,7 @@
 #[path = "../sample/client.rs"]
 mod client;
 mod fuzz_seeds;
+mod golden;
 mod guarded;
 mod page;
 mod paths;
