@@ -29,11 +29,11 @@ use self::catalogue::attacks;
 use self::member::Members;
 use self::table::Table;
 use crate::contender::{Contender, Programs};
-use crate::sys;
+use crate::verdict::ROUNDS;
+use crate::{sys, tree};
 
 /// At a time.
 pub const HOSTILE: usize = 64;
-const ROUNDS: usize = 3;
 /// In a trial a peer is attacked in one of so many ways.
 const TRIAL: usize = 5;
 /// A round in which others had the cores is repeated, as long as the whole run has not taken too long.
@@ -64,6 +64,20 @@ fn limit_buffers() {
     }
 }
 
+/// What the whole run lacks to be a measurement.
+fn lacks(plan: &Plan) -> Vec<String> {
+    let mut lacks = vec![];
+    if plan.is_trial || (plan.rate_scale - 1.0).abs() > f64::EPSILON {
+        lacks.push("not the stated load".to_owned());
+    }
+    if !plan.own_network {
+        lacks.push("in the host's network".to_owned());
+    }
+    let ours = plan.contenders.iter().find(|(contender, _)| *contender == Contender::Seaway);
+    lacks.extend(ours.and_then(|(_, version)| tree::lacks(version)));
+    lacks
+}
+
 /// Whether Seaway met all targets.
 pub fn run(programs: &Programs, plan: &Plan) -> Result<bool> {
     use Contender::{Haproxy, Nginx, Seaway, SeawayBefore};
@@ -77,7 +91,7 @@ pub fn run(programs: &Programs, plan: &Plan) -> Result<bool> {
     let rounds = if plan.is_trial { 1 } else { plan.rounds.unwrap_or(ROUNDS) };
     let is_wanted = |name: &str| plan.only.is_empty() || plan.only.iter().any(|it| it == name);
     let began = Instant::now();
-    let mut table = Table::new(versions, rounds, plan.is_trial);
+    let mut table = Table::new(versions, rounds, lacks(plan));
 
     for round in 0..rounds {
         for (index, attack) in attacks().iter().enumerate().filter(|(_, it)| is_wanted(it.name)) {

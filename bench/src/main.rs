@@ -45,7 +45,7 @@ use load::Rig;
 struct Arguments {
     /// Cases to run; all of them but `attacks`, `octavia` and `proxies` if none is named
     cases: Vec<Case>,
-    /// Rounds for each case, five unless said (three of `attacks`); medians over fewer are not a result
+    /// Rounds for each case, five unless said; medians over fewer are not a result
     #[arg(long)]
     rounds: Option<usize>,
     /// One short round at a fraction of the rates: shows that the bench works, not what anything costs

@@ -1,6 +1,6 @@
 //! What came of all attacks, as tables, and where Seaway misses its targets.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use anyhow::{Context, Result};
 
@@ -14,6 +14,7 @@ use super::{HOSTILE, TRIES};
 use crate::contender::Contender;
 use crate::report::machine;
 use crate::statistics::median;
+use crate::verdict::ROUNDS;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -26,6 +27,7 @@ const FLOOD_RATE: f64 = 90.0;
 const FLOOD_P99: f64 = 2.0;
 const MEMORY: f64 = 1.5;
 const DESCRIPTORS: u64 = 64;
+const FAILED: &str = "failed";
 /// A generator that is busier than this may be what slows honest clients down, and so may be a machine on which they
 /// wait for a core longer than this.
 const GENERATOR: f64 = 80.0;
@@ -39,7 +41,8 @@ pub struct Table {
     versions: Vec<String>,
     machine: Vec<String>,
     rounds: usize,
-    is_trial: bool,
+    /// What the whole run lacks: then nothing is met, and nothing missed.
+    lacks: Vec<String>,
     attacks: Vec<Row>,
     loops: Vec<(String, Contender, loops::Outcome)>,
     desync: Vec<(&'static str, Contender, desync::Outcome)>,
@@ -71,8 +74,8 @@ struct Figures {
 }
 
 impl Table {
-    pub fn new(versions: Vec<String>, rounds: usize, is_trial: bool) -> Self {
-        Self { versions, machine: machine().unwrap_or_default(), rounds, is_trial, ..Self::default() }
+    pub fn new(versions: Vec<String>, rounds: usize, lacks: Vec<String>) -> Self {
+        Self { versions, machine: machine().unwrap_or_default(), rounds, lacks, ..Self::default() }
     }
 
     pub fn attacked(&mut self, attack: &Attack, contender: Contender, outcome: Result<Outcome, String>) {
@@ -106,13 +109,62 @@ impl Table {
         serde_json::to_string_pretty(self).context("a table is always JSON")
     }
 
-    /// Whether Seaway missed nothing. A trial is too short to miss anything but an answer.
+    /// Whether all that Seaway is to reach is met.
     pub fn is_good(&self) -> bool {
+        self.claims().iter().all(|(_, claim)| *claim == Claim::Met)
+    }
+
+    /// What may be said of Seaway, of each attack, loop and class.
+    fn claims(&self) -> Vec<(String, Claim)> {
         let ours = |contender: Contender| contender == Contender::Seaway;
         let attacks = self.attacks.iter().filter(|it| ours(it.contender));
-        let missed = attacks.flat_map(|it| it.misses(self.quiet_p99(it))).count();
-        let loops = self.loops.iter().filter(|it| ours(it.1) && misses_of_loop(&it.2)).count();
-        missed + loops + self.desync.iter().filter(|it| ours(it.1) && it.2.wrong > 0).count() == 0
+        let attacks = attacks.map(|it| (it.attack.to_owned(), self.claim_of(it)));
+        let loops = self.loops.iter().filter(|it| ours(it.1));
+        let loops = loops.map(|it| (format!("loop {}", it.0), self.claim_of_loop(&it.2)));
+        let desync = self.desync.iter().filter(|it| ours(it.1));
+        let desync = desync.map(|it| (it.0.to_owned(), self.claim_of_class(&it.2)));
+        attacks.chain(loops).chain(desync).collect()
+    }
+
+    fn claim_of(&self, row: &Row) -> Claim {
+        let mut lacks = self.lacks.clone();
+        let rounds = row.outcomes.len();
+        lacks.extend((rounds < ROUNDS).then(|| format!("{rounds} of {ROUNDS} rounds")));
+        let noisy = row.outcomes.iter().filter(|it| is_noisy(it) || it.is_disturbed()).count();
+        lacks.extend((noisy > 0).then(|| format!("{noisy} noisy")));
+        Claim::of(row.misses(self.quiet_p99(row)), lacks)
+    }
+
+    fn claim_of_loop(&self, outcome: &loops::Outcome) -> Claim {
+        let loops::Outcome { descriptors, other } = outcome;
+        let missed = [(*descriptors > DESCRIPTORS, "descriptors"), (other.lost > 0, "other member")];
+        Claim::of(missed.iter().filter(|it| it.0).map(|it| it.1).collect(), self.lacks.clone())
+    }
+
+    fn claim_of_class(&self, outcome: &desync::Outcome) -> Claim {
+        let misses = (outcome.wrong > 0).then_some("answers to the wrong client");
+        Claim::of(misses.into_iter().collect(), self.lacks.clone())
+    }
+
+    /// What a reader has to know first.
+    fn first_lines(&self) -> String {
+        let claims = self.claims();
+        let missed: Vec<String> = claims
+            .iter()
+            .filter(|(_, claim)| matches!(claim, Claim::Missed(_) | Claim::Failed))
+            .map(|(what, claim)| format!("{what} ({claim})").replace('*', ""))
+            .collect();
+        let undecided = claims.iter().filter(|it| matches!(it.1, Claim::Undecided(..))).count();
+        let mut text = String::new();
+        if !missed.is_empty() {
+            let _infallible = writeln!(text, "**Not met: {}.**\n", missed.join("; "));
+        }
+        if undecided > 0 {
+            let all = claims.len();
+            let _infallible =
+                writeln!(text, "**Undecided: {undecided} of {all}; the last column says why.**\n");
+        }
+        text
     }
 
     /// Microseconds: what a quarter of a second without any attack has, whichever attack comes after it. Of one attack
@@ -126,27 +178,26 @@ impl Table {
     }
 
     pub fn markdown(&self) -> String {
-        let mut text =
-            format!("{}. {}. {} rounds", self.versions.join(", "), self.machine.join(", "), self.rounds);
-        if self.is_trial {
-            text += " that are too short to be a measurement";
-        }
+        let mut text = self.first_lines();
         text += &format!(
-            ".\n\n{HOSTILE} hostile connections. Rates and p99 are of honest clients, relative to the same clients \
+            "{}. {}. {} rounds.\n\n{HOSTILE} hostile connections. Rates and p99 are of honest clients, relative to the same clients \
              without the attack; \"p99 ×\" compares quarters of seconds with all quiet ones of the same contender, \
              \"p99, ms\" is that of whole phases, without the attack → under it; errors are sums of all rounds. Targets \
              for Seaway: same member ≥ {SHARED_RATE} % of the rate, p99 ≤ {SHARED_P99} ×, no error; other members ≥ \
              {OTHER_RATE} %, no error; ≤ {MEMORY} MiB for each hostile connection.\n\n\
              | attack | contender | same member, rate % | p99 × | p99, ms | errors | other member, rate % | p99 × | p99, ms | errors | \
              MiB each | MiB before → after | ended | generator, % of core 1 | |\n\
-             |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n"
+             |---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
+            self.versions.join(", "),
+            self.machine.join(", "),
+            self.rounds
         );
         let mut rows: Vec<&Row> = self.attacks.iter().collect();
         let place = |row: &Row| self.attacks.iter().position(|it| it.attack == row.attack);
         rows.sort_by_key(|row| (place(row), row.contender));
         let (floods, single): (Vec<&Row>, Vec<&Row>) = rows.into_iter().partition(|row| row.floods);
         for row in single {
-            text += &row.line(self.quiet_p99(row));
+            text += &row.line(self.quiet_p99(row), &self.claim_of(row));
         }
         if !floods.is_empty() {
             let _infallible = write!(
@@ -157,7 +208,7 @@ impl Table {
             );
         }
         for row in floods {
-            text += &row.flood_line(self.quiet_p99(row));
+            text += &row.flood_line(self.quiet_p99(row), &self.claim_of(row));
         }
         if !self.loops.is_empty() {
             let _infallible = write!(
@@ -168,7 +219,7 @@ impl Table {
             );
         }
         for (ring, contender, outcome) in &self.loops {
-            let verdict = verdict(*contender, misses_of_loop(outcome));
+            let verdict = said_of(*contender, &self.claim_of_loop(outcome));
             let loops::Outcome { descriptors, other } = outcome;
             let _infallible = writeln!(
                 text,
@@ -188,7 +239,7 @@ impl Table {
         let place = |class: &str| self.desync.iter().position(|it| it.0 == class);
         desync.sort_by_key(|it| (place(it.0), it.1));
         for (class, contender, outcome) in desync {
-            let verdict = verdict(*contender, outcome.wrong > 0);
+            let verdict = said_of(*contender, &self.claim_of_class(outcome));
             let desync::Outcome { tries, wrong, failed } = outcome;
             let _infallible =
                 writeln!(text, "| {class} | {contender} | {wrong} | {failed} | {tries} | {verdict} |");
@@ -201,16 +252,46 @@ fn is_noisy(outcome: &Outcome) -> bool {
     outcome.generator > GENERATOR || (outcome.queued > QUEUED && outcome.foreign > FOREIGN)
 }
 
-fn misses_of_loop(outcome: &loops::Outcome) -> bool {
-    outcome.descriptors > DESCRIPTORS || outcome.other.lost > 0
+/// What may be said of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Claim {
+    Met,
+    Missed(Vec<&'static str>),
+    /// A round could not be measured.
+    Failed,
+    /// Why this run does not show it, and what it missed all the same.
+    Undecided(Vec<String>, Vec<&'static str>),
 }
 
-fn verdict(contender: Contender, misses: bool) -> &'static str {
-    match (contender, misses) {
-        (Contender::Seaway, true) => "**not met**",
-        (Contender::Seaway, false) => "met",
-        _ => "",
+impl Claim {
+    fn of(misses: Vec<&'static str>, lacks: Vec<String>) -> Self {
+        match (misses.contains(&FAILED), lacks.is_empty(), misses.is_empty()) {
+            (true, _, _) => Self::Failed,
+            (_, false, _) => Self::Undecided(lacks, misses),
+            (_, true, true) => Self::Met,
+            (_, true, false) => Self::Missed(misses),
+        }
     }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Met => f.write_str("met"),
+            Self::Missed(misses) => write!(f, "**not met: {}**", misses.join(", ")),
+            Self::Failed => f.write_str("**failed**"),
+            Self::Undecided(lacks, misses) if misses.is_empty() => {
+                write!(f, "undecided: {}", lacks.join(", "))
+            }
+            Self::Undecided(lacks, misses) => {
+                write!(f, "undecided: {}; beyond its target: {}", lacks.join(", "), misses.join(", "))
+            }
+        }
+    }
+}
+
+fn said_of(contender: Contender, claim: &Claim) -> String {
+    if contender == Contender::Seaway { claim.to_string() } else { String::new() }
 }
 
 fn relative(of: fn(&Pair) -> (f64, f64), pairs: &[&Pair]) -> f64 {
@@ -274,7 +355,7 @@ impl Row {
     fn misses(&self, quiet_p99: f64) -> Vec<&'static str> {
         let mut misses = Vec::new();
         if !self.failures.is_empty() {
-            misses.push("failed");
+            misses.push(FAILED);
         }
         let Some(figures) = self.figures(quiet_p99) else { return misses };
         if self.floods {
@@ -294,7 +375,7 @@ impl Row {
         misses
     }
 
-    fn flood_line(&self, quiet_p99: f64) -> String {
+    fn flood_line(&self, quiet_p99: f64, claim: &Claim) -> String {
         let Self { attack, what, failures, .. } = self;
         let Some(figures) = self.figures(quiet_p99) else {
             let why = failures.join("; ").replace(['\n', '|'], " ");
@@ -303,14 +384,9 @@ impl Row {
         let cores = |of: fn(&Outcome) -> f64| {
             median(&self.outcomes.iter().map(of).collect::<Vec<f64>>()).unwrap_or_default()
         };
-        let misses = self.misses(quiet_p99);
-        let verdict = match misses.is_empty() {
-            true => "met".to_owned(),
-            false => format!("**not met: {}**", misses.join(", ")),
-        };
         let Had { rate, times_p99, p99, errors } = figures.other;
         format!(
-            "| {attack}: {what} | {:.0} → {:.0} | {rate:.1} | {times_p99:.2} | {:.1} → {:.1} | {errors} | {verdict} |\n",
+            "| {attack}: {what} | {:.0} → {:.0} | {rate:.1} | {times_p99:.2} | {:.1} → {:.1} | {errors} | {claim} |\n",
             cores(|it| it.contender_quiet),
             cores(|it| it.contender),
             p99.0 / 1e3,
@@ -318,7 +394,7 @@ impl Row {
         )
     }
 
-    fn line(&self, quiet_p99: f64) -> String {
+    fn line(&self, quiet_p99: f64, claim: &Claim) -> String {
         let Self { attack, what, contender, failures, .. } = self;
         let Some(figures) = self.figures(quiet_p99) else {
             return format!(
@@ -335,13 +411,11 @@ impl Row {
                 },
             )
         };
-        let misses = self.misses(quiet_p99);
-        let mut verdict = match contender {
-            Contender::Seaway if misses.is_empty() => "met".to_owned(),
-            Contender::Seaway => format!("**not met: {}**", misses.join(", ")),
+        let mut verdict: String = match contender {
+            Contender::Seaway => claim.to_string(),
             _ => failures.iter().take(1).map(|it| it.replace(['\n', '|'], " ")).collect(),
         };
-        if figures.noisy > 0 {
+        if figures.noisy > 0 && *contender != Contender::Seaway {
             verdict += &format!(" ({} of {} noisy)", figures.noisy, self.outcomes.len());
         }
         format!(
@@ -381,4 +455,34 @@ pub fn line(attack: &str, contender: Contender, outcome: &Outcome) -> String {
         outcome.queued,
         outcome.foreign
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn met_and_not_met_are_said_only_where_nothing_lacks() {
+        let said = |misses: &[&'static str], lacks: &[&str]| {
+            Claim::of(misses.to_vec(), lacks.iter().map(|it| (*it).to_owned()).collect()).to_string()
+        };
+        assert_eq!(said(&[], &[]), "met");
+        assert_eq!(said(&["p99"], &[]), "**not met: p99**");
+        assert_eq!(said(&[], &["3 of 5 rounds", "1 noisy"]), "undecided: 3 of 5 rounds, 1 noisy");
+        assert_eq!(said(&["p99"], &["1 noisy"]), "undecided: 1 noisy; beyond its target: p99");
+        assert_eq!(said(&["p99", FAILED], &["1 noisy"]), "**failed**");
+    }
+
+    #[test]
+    fn what_is_not_met_stands_first_and_only_seaway_has_targets() {
+        let mut table = Table::new(vec![], ROUNDS, vec![]);
+        table.desynchronised("0.CL", Contender::Seaway, desync::Outcome { tries: 9, wrong: 1, failed: 0 });
+        table.desynchronised("0.CL", Contender::Nginx, desync::Outcome { tries: 9, wrong: 9, failed: 0 });
+        let text = table.markdown();
+        assert!(text.starts_with("**Not met: 0.CL (not met: answers to the wrong client).**"), "{text}");
+        assert!(text.contains("| 0.CL | nginx | 9 | 0 | 9 |  |"), "{text}");
+        assert!(!table.is_good());
+        table.lacks.push("in the host's network".to_owned());
+        assert!(table.markdown().starts_with("**Undecided: 1 of 1"), "{}", table.markdown());
+    }
 }
