@@ -106,7 +106,10 @@ impl Processes {
     }
 
     fn rest(&self, scene: &Scene<'_>) -> Result<Vec<(Metric, f64)>> {
-        settle(&self.controller, scene.bench.effort)?;
+        // One host is as the others are.
+        for running in self.hosts.iter().take(1).chain([&self.controller]) {
+            settle(running, scene.bench.effort)?;
+        }
         let (mark, before, begin) = (scene.plane.mark()?, self.spent(scene)?, Instant::now());
         while begin.elapsed() < scene.bench.effort.minute() {
             ensure!(!sys::interrupted(), "interrupted");

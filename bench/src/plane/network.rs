@@ -42,7 +42,8 @@ pub fn plug(process: u32, host: usize) -> Result<()> {
         ensure!(!cores::has_ended(process), "the host {host} has ended");
         thread::sleep(Duration::from_millis(1));
     }
-    let ours = format!("host{host}");
+    // By the process: the network of an earlier one may not be gone yet.
+    let ours = format!("host{process}");
     for line in [
         format!("link add {ours} type veth peer name eth0 netns {process}"),
         format!("link set {ours} master {LINK} up"),

@@ -22,6 +22,7 @@ use seaway_files::{Folder, read_folder};
 use seaway_model::{Address, Change, Fact, Kind, Problem, Reason, fact::HostReport};
 use seaway_plan::{
     FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run, explain::explain as tell,
+    slices_without_service,
 };
 use serde_json::{Value, json};
 
@@ -39,7 +40,7 @@ const STANDARD_INPUT: &str = "standard input";
 struct Look {
     world: World,
     problems: Vec<Problem>,
-    /// What is there, and is no manifest.
+    /// What is there and is used by nothing: it is no manifest, or no Service has it.
     unused: Vec<Problem>,
 }
 
@@ -60,7 +61,10 @@ impl Look {
         let mut problems = world.problems();
         problems.extend(unusable(&world));
         let problems = located(&folder, problems);
-        Ok(Look { world, problems, unused: folder.unused() })
+        let mut unused = slices_without_service(&world);
+        folder.locate(&mut unused);
+        unused.extend(folder.unused());
+        Ok(Look { world, problems, unused })
     }
 }
 

@@ -12,6 +12,8 @@ use crate::{
     demand::{cloud_of, is_ours},
     front_door,
     index::ServiceKey,
+    members::has_port,
+    slices::listed,
     world::{Overview, World},
 };
 
@@ -222,7 +224,10 @@ fn members(text: &mut String, world: &World, key: &ServiceKey, service: &Service
             writeln!(text, "Port {}/{} {:?} leads to {target}", port.port, port.protocol, port.name.as_str());
     }
     for slice in world.index().endpoints(key) {
-        let _ = writeln!(text, "{}: {} endpoints", slice.object, slice.endpoints.len());
+        let is_used = service.ports.iter().any(|port| has_port(&slice.ports, port));
+        let unused = format!(", not used: it has no port of this Service, but {}", listed(&slice.ports));
+        let unused = if is_used { "" } else { &*unused };
+        let _ = writeln!(text, "{}: {} endpoints{unused}", slice.object, slice.endpoints.len());
         for endpoint in slice.endpoints.iter().filter(|it| !it.ready || it.terminating) {
             let at = match &endpoint.at {
                 EndpointAddress::Ip(ip) => ip.to_string(),
@@ -255,7 +260,7 @@ fn members_of(text: &mut String, pool: &Pool) {
     let _ = writeln!(text);
     for member in &pool.members {
         let state = match member.state {
-            MemberState::Ready => "ready",
+            MemberState::Ready => "listed as ready",
             MemberState::Draining => "draining: it is terminating, and still serves what it has",
         };
         let name = member.host_name.as_ref().map_or(String::new(), |it| format!(" ({it})"));

@@ -180,6 +180,12 @@ impl Index {
         self.endpoints.get(key).into_iter().flat_map(BTreeMap::values)
     }
 
+    pub(crate) fn all_endpoints(
+        &self,
+    ) -> impl Iterator<Item = (&ServiceKey, impl Iterator<Item = &Arc<Endpoints>>)> {
+        self.endpoints.iter().map(|(key, of_service)| (key, of_service.values()))
+    }
+
     pub fn answer(&self, name: &str) -> Option<&Arc<NameAnswer>> {
         self.answers.get(name)
     }

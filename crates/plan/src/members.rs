@@ -7,7 +7,7 @@ use std::{
 
 use ipnet::IpNet;
 use seaway_model::{
-    L4, Member, Name,
+    Kind, L4, Member, Name,
     config::MembersFrom,
     fact::{
         Endpoint, EndpointAddress, EndpointPort, Endpoints, FamilyPolicy, Node, Service, ServiceKind,
@@ -25,6 +25,8 @@ use crate::{
 /// On an EndpointSlice: what each of its endpoints counts for.
 pub(crate) const WEIGHT: &str = "seaway.dev/weight";
 
+const OURS: &str = "seaway.dev/";
+
 /// As for a weight of the Gateway API.
 const HEAVIEST: u32 = 1_000_000;
 
@@ -41,6 +43,10 @@ pub(crate) struct Members {
     pub(crate) portless: Vec<(Name, Vec<EndpointPort>)>,
     /// Slices with a weight that is none, and what it says.
     pub(crate) bad_weights: Vec<(Name, Name)>,
+    /// Slices with an annotation of ours that none has, and its key.
+    pub(crate) unknown_annotations: Vec<(Name, Name)>,
+    /// No controller writes slices here.
+    pub(crate) by_hand: bool,
     pub(crate) not_ready: usize,
     /// Left out since they are not on this host (`externalTrafficPolicy: Local`).
     pub(crate) elsewhere: usize,
@@ -94,7 +100,7 @@ pub(crate) fn members(
         host.filter(|_| !by_nodes && !service.local_only).and_then(|it| Hints::of(index, service, it));
     for slice in index.endpoints(&key) {
         found.members.slices += 1;
-        let Some(number) = port_of(slice, port) else {
+        let Some(number) = port_of(&slice.ports, port) else {
             found.members.portless.push((slice.object.name.clone(), slice.ports.clone()));
             continue;
         };
@@ -130,6 +136,7 @@ pub(crate) fn members(
         }
     }
     let in_cluster = index.nodes().next().is_some();
+    found.members.by_hand = !in_cluster;
     found.members.awaited = found.members.slices == 0 && in_cluster && !service.selector.is_empty();
     let every = from == MembersFrom::EveryNode;
     if by_nodes && (every || !found.by_address.is_empty()) {
@@ -177,9 +184,9 @@ impl Hints {
 
 /// The number that a Service's port has in a slice: by the port's name, as controllers write slices; else, for
 /// slices that people write, by the name or the number of the target port.
-fn port_of(slice: &Endpoints, port: &ServicePort) -> Option<u16> {
+fn port_of(ports: &[EndpointPort], port: &ServicePort) -> Option<u16> {
     let alike = |it: &&EndpointPort| it.protocol == port.protocol;
-    let by_name = |name: &Name| slice.ports.iter().filter(alike).find(|it| it.name == *name);
+    let by_name = |name: &Name| ports.iter().filter(alike).find(|it| it.name == *name);
     let number = |it: &EndpointPort| match (it.port, &port.target) {
         (Some(number), _) => Some(number),
         (None, TargetPort::Number(number)) => Some(*number),
@@ -190,13 +197,15 @@ fn port_of(slice: &Endpoints, port: &ServicePort) -> Option<u16> {
     }
     match &port.target {
         TargetPort::Name(name) => by_name(name).and_then(number),
-        TargetPort::Number(target) => slice
-            .ports
-            .iter()
-            .filter(alike)
-            .find(|it| it.port.is_none_or(|it| it == *target))
-            .map(|_| *target),
+        TargetPort::Number(target) => {
+            ports.iter().filter(alike).find(|it| it.port.is_none_or(|it| it == *target)).map(|_| *target)
+        }
     }
+}
+
+/// Whether endpoints with these ports have that one of a Service.
+pub(crate) fn has_port(ports: &[EndpointPort], port: &ServicePort) -> bool {
+    port_of(ports, port).is_some()
 }
 
 /// A number from 0 to [`HEAVIEST`]; of one above it, that.
@@ -216,6 +225,11 @@ struct Found {
 impl Found {
     /// What each endpoint of the slice counts for.
     fn weight_of(&mut self, slice: &Endpoints) -> u32 {
+        let unknown = slice.annotations.keys().filter(|it| it.starts_with(OURS) && *it.as_str() != *WEIGHT);
+        let unknown = unknown.map(|it| (slice.object.name.clone(), it.clone()));
+        // What Endpoints have was written for their Service, as old tools do.
+        let is_slice = slice.object.kind == Kind::EndpointSlice;
+        self.members.unknown_annotations.extend(unknown.filter(|_| is_slice));
         let Some(text) = slice.annotations.get(WEIGHT) else { return 1 };
         weight(text).unwrap_or_else(|instead| {
             self.members.bad_weights.push((slice.object.name.clone(), text.as_str().into()));

@@ -27,7 +27,7 @@ use crate::{
     http::{speaks_tls, spoken},
     index::Given,
     members::{Members, members},
-    own_listeners, sources, tenant_limits,
+    own_listeners, slices, sources, tenant_limits,
     unheeded::unheeded,
 };
 
@@ -379,16 +379,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
                 .fix("Check the name, and that this host's resolver answers for it."),
         );
     }
-    for (slice, text) in &found.bad_weights {
-        let message = format!(
-            "EndpointSlice {slice}: seaway.dev/weight {:?} is no whole number from 0 to 1000000",
-            text.as_str()
-        );
-        problems.push(problem(Reason::BadAnnotation, message).fix(
-            "Write such a number, in quotes: 0 gets nothing new. Until then its endpoints have weight 1, or 1000000 where it \
-             says more.",
-        ));
-    }
+    problems.extend(slices::problems(demand, wanted, found));
     problems.extend(own_listeners::problem(demand, wanted, &found.refused));
     problems.extend(barred::problem(demand, wanted, &found.barred));
     problems.extend(barred::names_problem(demand, wanted, &found.barred_names));
@@ -416,19 +407,12 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
     } else if found.no_node_port {
         problems.push(no_node_port(&object, &wanted.field));
     } else if found.portless.len() == found.slices && found.portless.iter().any(|(_, it)| !it.is_empty()) {
-        let mut has = String::new();
-        for (slice, ports) in &found.portless {
-            for port in ports {
-                let number = port.port.map_or("every port".to_owned(), |it| it.to_string());
-                let _ = write!(
-                    has,
-                    "{}{slice}: {number}/{} {:?}",
-                    if has.is_empty() { "" } else { "; " },
-                    port.protocol,
-                    port.name.as_str()
-                );
-            }
-        }
+        let has: Vec<String> = found
+            .portless
+            .iter()
+            .map(|(slice, ports)| format!("{slice}: {}", slices::listed(ports)))
+            .collect();
+        let has = has.join("; ");
         let wants = match &wanted.port.target {
             TargetPort::Number(number) => number.to_string(),
             TargetPort::Name(name) => format!("{name:?}"),

@@ -138,7 +138,7 @@ fn explain_tells_why_this_address_and_these_members() {
     let output = run(&["explain", "shop", "--manifests", path(&folder.manifests())]);
     let text = stdout(&output);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(text.contains("127.0.0.1:9") && text.contains("ready"), "{text}");
+    assert!(text.contains("127.0.0.1:9  listed as ready"), "{text}");
     let unknown = run(&["explain", "shpo", "--manifests", path(&folder.manifests())]);
     assert!(!unknown.status.success());
     assert!(stderr(&unknown).contains("did you mean default/shop?"), "{}", stderr(&unknown));

@@ -256,7 +256,7 @@ fn plan_check_and_explain_tell_who_is_there_and_who_came_too_late() {
         "  /two/web  leads to two/web:80",
         "  /web, /web:80  leads to Service one/web instead",
         "Members of two/web:80: round-robin",
-        "  127.0.0.1:9  ready",
+        "  127.0.0.1:9  listed as ready",
     ] {
         assert!(explained.contains(part), "{part} is missing:\n{explained}");
     }

@@ -6,5 +6,6 @@ mod histories;
 mod loops;
 mod members;
 mod properties;
+mod slices;
 mod sources;
 mod world;

@@ -1,0 +1,121 @@
+//! What of EndpointSlices is not used, told with the reason: most slices in a folder were written by hand.
+
+use std::fmt::Write as _;
+
+use seaway_model::{Name, ObjectRef, Problem, Reason, fact::EndpointPort, load_balancer::L4};
+
+use crate::{
+    demand::{Demand, DemandPort},
+    index::ServiceKey,
+    members::{Members, WEIGHT, has_port},
+    spelling::nearest,
+    world::World,
+};
+
+/// Of one port of a Service: annotations that say nothing, and slices that lead nowhere though others of it do.
+pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) -> Vec<Problem> {
+    let object = demand.owner.object();
+    let problem =
+        |reason, message: String| Problem::new(object.clone(), reason, message).at(wanted.field.clone());
+    let mut problems = Vec::new();
+    for (slice, text) in &found.bad_weights {
+        let message =
+            format!("EndpointSlice {slice}: {WEIGHT} {text:?} is no whole number from 0 to 1000000");
+        problems.push(problem(Reason::BadAnnotation, message).fix(
+            "Write such a number, in quotes: 0 gets nothing new. Until then its endpoints have weight 1, or 1000000 where it \
+             says more.",
+        ));
+    }
+    for (slice, key) in &found.unknown_annotations {
+        let message =
+            format!("EndpointSlice {slice}: the annotation {key} has no meaning on an EndpointSlice");
+        problems.push(problem(Reason::BadAnnotation, message).fix(match nearest(key, &[WEIGHT]) {
+            Some(name) => format!("Did you mean {name}?"),
+            None => format!("Write it on the Service, or remove it: an EndpointSlice has {WEIGHT} only."),
+        }));
+    }
+    let is_first = demand.ports.first().is_some_and(|it| it.field == wanted.field);
+    if !found.by_hand || found.list.is_empty() || !is_first {
+        return problems;
+    }
+    let unused =
+        found.portless.iter().filter(|(_, ports)| !demand.ports.iter().any(|it| has_port(ports, &it.port)));
+    for (slice, ports) in unused {
+        let message =
+            format!("EndpointSlice {slice} has no port of this Service: its endpoints are not used");
+        problems.push(problem(Reason::NoSuchPort, message).fix(format!(
+            "Slices are joined by the port's name, then by the target port. The Service has {}; this slice has {}.",
+            wanted_ports(demand),
+            listed(ports)
+        )));
+    }
+    problems
+}
+
+fn wanted_ports(demand: &Demand) -> String {
+    let all: Vec<String> = demand
+        .ports
+        .iter()
+        .map(|DemandPort { port, .. }| {
+            format!("{:?} with target port {}", port.name.as_str(), target(&port.target))
+        })
+        .collect();
+    all.join(", ")
+}
+
+fn target(target: &seaway_model::fact::TargetPort) -> String {
+    match target {
+        seaway_model::fact::TargetPort::Number(number) => number.to_string(),
+        seaway_model::fact::TargetPort::Name(name) => format!("{:?}", name.as_str()),
+    }
+}
+
+/// `8080/TCP "web", 53/UDP ""`
+pub(crate) fn listed(ports: &[EndpointPort]) -> String {
+    let mut text = String::new();
+    for EndpointPort { name, protocol, port } in ports {
+        let number = port.map_or("every port".to_owned(), |it| it.to_string());
+        let before = if text.is_empty() { "" } else { ", " };
+        let _ = write!(text, "{before}{number}/{} {:?}", L4::as_str(*protocol), name.as_str());
+    }
+    if text.is_empty() { "none".to_owned() } else { text }
+}
+
+/// Slices of Services that are not there. In a cluster that is so for a moment whenever a Service is deleted, so it is for
+/// whoever checks a folder.
+pub fn without_service(world: &World) -> Vec<Problem> {
+    let index = world.index();
+    let mut problems: Vec<Problem> = Vec::new();
+    for (key, slices) in index.all_endpoints().filter(|(key, _)| index.service(key).is_none()) {
+        let names: Vec<Name> = (index.services())
+            .filter(|(it, _)| it.namespace == key.namespace)
+            .map(|(it, _)| it.name.clone())
+            .collect();
+        let names: Vec<&str> = names.iter().map(Name::as_str).collect();
+        let ServiceKey { namespace, name } = key;
+        for slice in slices {
+            let object: ObjectRef = slice.object.clone();
+            let message = format!("there is no Service {namespace}/{name}: its endpoints are not used");
+            let problem = Problem::new(object, Reason::NoSuchService, message)
+                .at("metadata.labels[kubernetes.io/service-name]");
+            problems.push(match nearest(name, &names) {
+                Some(near) => problem.fix(format!("Did you mean {near}?")),
+                None => problem.fix("Write the Service, or remove the slice."),
+            });
+        }
+    }
+    problems.sort();
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_of_a_slice_are_listed_with_number_protocol_and_name() {
+        let port = |name: &str, port| EndpointPort { name: name.into(), protocol: L4::Tcp, port };
+        assert_eq!(listed(&[port("web", Some(80)), port("", None)]), "80/TCP \"web\", every port/TCP \"\"");
+        assert_eq!(listed(&[]), "none");
+    }
+}

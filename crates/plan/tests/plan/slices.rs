@@ -1,0 +1,83 @@
+//! EndpointSlices that lead nowhere, in a folder and in a cluster.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Change, Fact, Kind, ObjectRef, Reason,
+    fact::{Endpoints, Meta, Node, TargetPort},
+};
+use seaway_plan::{ServiceKey, explain::explain, slices_without_service};
+use seaway_testkit::facts::{endpoint, host, owner, put, put_slice, service, slice};
+
+use crate::cluster::scene::on_host;
+
+fn named(slice: Endpoints, name: &str) -> Change {
+    put_slice(&Endpoints { object: ObjectRef::new(Kind::EndpointSlice, "default", name), ..slice })
+}
+
+/// What is told of a Service with the ports `web` and `admin`, beside a slice of `web`.
+fn told(more: Vec<Change>) -> Vec<(Reason, String)> {
+    let shop =
+        service("shop", &[("web", 80, TargetPort::Number(8080)), ("admin", 81, TargetPort::Number(8081))]);
+    let good = [put(&shop), put_slice(&slice("shop", ("web", 8080), vec![endpoint("10.1.0.1")]))];
+    let first = std::iter::once(host(&["192.0.2.5"], &[])).chain(good);
+    let world = on_host(first.chain(more).collect());
+    let problems = world.status(&owner(&shop)).expect("it is ours").problems;
+    let of_slices = problems.into_iter().filter(|it| it.message.contains("shop-2"));
+    of_slices.map(|it| (it.reason, format!("{} {}", it.message, it.fix))).collect()
+}
+
+#[test]
+fn a_slice_without_any_port_of_its_service_is_told_once_and_only_where_people_write_slices() {
+    let other = |port| named(slice("shop", (port, 9000), vec![endpoint("10.1.0.2")]), "shop-2");
+    let [(reason, words)] = &told(vec![other("wbe")])[..] else {
+        panic!("once: {:?}", told(vec![other("wbe")]))
+    };
+    assert_eq!(*reason, Reason::NoSuchPort);
+    assert!(words.contains("not used") && words.contains("this slice has 9000/TCP \"wbe\""), "{words}");
+    assert!(words.contains("\"web\" with target port 8080, \"admin\" with target port 8081"), "{words}");
+    assert_eq!(told(vec![other("admin")]), [], "it is that of the other port");
+    let node = Node { meta: Meta { name: "a".into(), ..Meta::default() }, ..Node::default() };
+    let node = Change::Put(Fact::Node(Arc::new(node)));
+    // Pods may name a port otherwise for a while, and controllers know it.
+    assert_eq!(told(vec![node, other("wbe")]), []);
+}
+
+#[test]
+fn an_annotation_without_meaning_on_a_slice_is_told_with_the_one_that_was_meant() {
+    let mut of_web = slice("shop", ("web", 8080), vec![endpoint("10.1.0.2")]);
+    of_web.annotations =
+        [("seaway.dev/wieght".into(), "2".into()), ("other.example/x".into(), "y".into())].into();
+    let said = told(vec![named(of_web.clone(), "shop-2")]);
+    assert!(
+        said.iter()
+            .all(|it| it.0 == Reason::BadAnnotation && it.1.contains("Did you mean seaway.dev/weight?"))
+    );
+    assert_eq!(said.len(), 1, "{said:?}");
+    of_web.annotations = [("seaway.dev/weight".into(), "2".into())].into();
+    assert_eq!(told(vec![named(of_web, "shop-2")]), []);
+}
+
+#[test]
+fn slices_of_services_that_are_not_there_are_told_with_the_nearest_name() {
+    let shop = service("shop", &[("", 80, TargetPort::Number(8080))]);
+    let at = |name: &str| slice(name, ("", 8080), vec![endpoint("10.1.0.1")]);
+    let world =
+        on_host(vec![host(&["192.0.2.5"], &[]), put(&shop), put_slice(&at("shop")), put_slice(&at("shpo"))]);
+    let [problem] = &slices_without_service(&world)[..] else { panic!("one of them") };
+    assert_eq!((&*problem.object.name, problem.reason), ("shpo-1", Reason::NoSuchService));
+    assert_eq!(problem.fix, "Did you mean shop?");
+}
+
+#[test]
+fn explain_says_of_each_slice_whether_it_is_used() {
+    let shop = service("shop", &[("web", 80, TargetPort::Number(8080))]);
+    let good = slice("shop", ("web", 8080), vec![endpoint("10.1.0.1")]);
+    let bad = named(slice("shop", ("wbe", 9000), vec![endpoint("10.1.0.2")]), "shop-2");
+    let world = on_host(vec![host(&["192.0.2.5"], &[]), put(&shop), put_slice(&good), bad]);
+    let text = explain(&world, &ServiceKey::new("default", "shop")).expect("it is there");
+    assert!(text.contains("EndpointSlice default/shop-1: 1 endpoints\n"), "{text}");
+    let unused = "EndpointSlice default/shop-2: 1 endpoints, not used: it has no port of this Service, but 9000/TCP \"wbe\"\n";
+    assert!(text.contains(unused), "{text}");
+    assert!(text.contains("10.1.0.1:8080  listed as ready"), "{text}");
+}
