@@ -244,7 +244,7 @@ impl Member {
             None => None,
         };
         let known = recall.iter().flat_map(Recall::facts);
-        let watch = match &host {
+        let mut watch = match &host {
             Some(host) => cluster.watch_as_host(&host.name, known, tell.clone()),
             None => cluster.watch_from(known, tell.clone(), Pulses::Felt),
         };
@@ -285,6 +285,7 @@ impl Member {
                 let (keeper, claims) = names::keep(&cluster, campaign.leading(), handle.clone());
                 parts.push(keeper);
                 watchdog::spawn("the claims of names", &mut parts, claims);
+                watch.gather_addresses(&cluster, campaign.leading(), tell.clone());
                 let reports = PoolReports::start(&cluster, campaign.leading());
                 parts.push(reports.part());
                 watchdog::spawn("the count of pools", &mut parts, count(reports, handle.clone()));

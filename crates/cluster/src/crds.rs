@@ -1,6 +1,6 @@
 //! Our objects as the API server has to know them, and what it has to allow us.
 
-/// CustomResourceDefinitions of AddressPool, Address, LoadBalancerHost and NameOwner.
+/// CustomResourceDefinitions of AddressPool, Address, LoadBalancerHost, LoadBalancerHostSlice and NameOwner.
 pub fn definitions() -> &'static str {
     include_str!("../../../deploy/kubernetes/crds.yaml")
 }
@@ -25,6 +25,7 @@ mod tests {
         address, host,
         kinds::{Need, WATCHED, Watched},
         name_owner, pools,
+        watch::slices,
     };
 
     fn documents(text: &str) -> Vec<Node> {
@@ -64,10 +65,10 @@ mod tests {
         }
     }
 
-    fn fields_of(kind: Kind, part: &str) -> BTreeSet<String> {
+    fn fields_of(kind: &str, part: &str) -> BTreeSet<String> {
         let documents = documents(definitions());
         let named = |it: &&Node| {
-            at(it, &["spec", "names", "kind"]).map(|it| &it.value) == Some(&Value::Text(kind.as_str().into()))
+            at(it, &["spec", "names", "kind"]).map(|it| &it.value) == Some(&Value::Text(kind.into()))
         };
         let definition = documents.iter().find(named).expect("it is defined");
         let schema =
@@ -80,14 +81,11 @@ mod tests {
     #[test]
     fn definitions_have_the_fields_that_are_written_and_no_others() {
         for (kind, part, full) in [
-            (
-                Kind::Address,
-                "spec",
-                address::write(&address::tests::address("192.0.2.1"), None)["spec"].clone(),
-            ),
-            (Kind::LoadBalancerHost, "status", host::tests::full()),
-            (Kind::AddressPool, "status", pools::tests::full()),
-            (Kind::NameOwner, "spec", name_owner::tests::full()["spec"].clone()),
+            ("Address", "spec", address::write(&address::tests::address("192.0.2.1"), None)["spec"].clone()),
+            ("LoadBalancerHost", "status", host::tests::full()),
+            ("LoadBalancerHostSlice", "spec", slices::tests::full()["spec"].clone()),
+            ("AddressPool", "status", pools::tests::full()),
+            ("NameOwner", "spec", name_owner::tests::full()["spec"].clone()),
         ] {
             let mut all = BTreeSet::new();
             written(&full, part, &mut all);
@@ -96,7 +94,7 @@ mod tests {
             fields.remove("status.conditions.observedGeneration");
             assert_eq!(fields, all, "{kind}");
         }
-        assert_eq!(fields_of(Kind::LoadBalancerHost, "spec"), ["spec.drain".to_owned()].into());
+        assert_eq!(fields_of("LoadBalancerHost", "spec"), ["spec.drain".to_owned()].into());
     }
 
     #[test]
@@ -111,7 +109,7 @@ mod tests {
             let Value::Map(entries) = &spec.value else { panic!("is a map") };
             all.extend(entries.iter().map(|it| it.key.clone()));
         }
-        let fields: BTreeSet<String> = fields_of(Kind::AddressPool, "spec")
+        let fields: BTreeSet<String> = fields_of("AddressPool", "spec")
             .iter()
             .filter_map(|it| it.split('.').nth(1).map(str::to_owned))
             .collect();
@@ -172,6 +170,8 @@ mod tests {
         // Of the namespace of copies alone.
         uses("seaway-copies", "", "secrets", &["create", "delete", "list", "update"]);
         uses("seaway-copies-reader", "", "secrets", &["get", "list", "watch"]);
+        uses("seaway-reader", "seaway.dev", "loadbalancerhostslices", &["list", "watch"]);
+        uses("seaway-controller", "seaway.dev", "loadbalancerhostslices", &["create", "update"]);
         for written in ["addresses", "nameowners"] {
             uses("seaway-controller", "seaway.dev", written, &["create", "delete", "get", "update"]);
         }

@@ -63,6 +63,10 @@ impl Watched {
         Watched { kind, group, version, plural, need, fields: None }
     }
 
+    /// What hosts know others' addresses by. They are told as what they say of hosts.
+    pub(crate) const SLICES: Watched =
+        Watched::new(Kind::LoadBalancerHost, OURS, OUR_VERSION, "loadbalancerhostslices", Need::Offered);
+
     /// Only written.
     pub(crate) const EVENTS: Watched =
         Watched::new(Kind::Event, "events.k8s.io", "v1", "events", Need::Foreign);
@@ -136,6 +140,10 @@ pub struct Pace {
     pub pulse: Duration,
     /// A host that is silent for so long after the term of its Lease is gone for good: what it held may be others'.
     pub quarantine: Duration,
+    /// A host waits so long, and up to as much more, for the leader to gather hosts' addresses, before it watches every host.
+    pub slices: Duration,
+    /// They are written at most this often.
+    pub gather: Duration,
 }
 
 impl Default for Pace {
@@ -148,6 +156,8 @@ impl Default for Pace {
             answer: Duration::from_secs(30),
             pulse: Duration::from_secs(5),
             quarantine: Duration::from_secs(3_600),
+            slices: Duration::from_secs(10),
+            gather: Duration::from_secs(5),
         }
     }
 }

@@ -9,6 +9,7 @@
 //!         └── finalizer ◄─────────────────────── Holds ◄─────────────────┤
 //!         └── copies of certificates ◄────────── Keeper ◄────────────────┤
 //!         └── NameOwner ◄─────────────────────── NameKeeper ◄────────────┤
+//!         └── LoadBalancerHostSlice ◄─────────── gather ◄── LoadBalancerHosts, as they are watched
 //!         └── Lease, LoadBalancerHost ◄───────── Leadership, HostReports
 //! ```
 //! The sister of `files`: the same objects become the same facts by the same code. What is read is trimmed at this edge
@@ -61,4 +62,4 @@ pub use pools::{Counted, PoolReports, PoolSays};
 pub use records::{RECORDS, Recorded, Records, TOLD};
 pub use reviews::{Review, Reviews};
 pub use status::{Herald, PENDING, StatusStep, Statuses};
-pub use watch::{Pulses, Wanted, Watch, Wishes, selectors_of_host};
+pub use watch::{Pulses, Wanted, Watch, Wishes, selector_of_host};

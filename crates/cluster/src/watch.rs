@@ -14,6 +14,7 @@ mod belief;
 mod copied;
 mod definition;
 mod feed;
+mod gather;
 mod known;
 mod namespaces;
 mod part;
@@ -21,6 +22,7 @@ pub(crate) mod pulses;
 mod retry;
 mod secrets;
 mod set_back;
+pub(crate) mod slices;
 mod troubles;
 
 use std::sync::Arc;
@@ -34,15 +36,17 @@ use tokio::{
 use tracing::error;
 
 use self::{belief::Belief, feed::Feed, part::Part, pulses::Hosts, secrets::Secrets};
-pub use self::{part::selectors_of_host, secrets::Wanted};
+pub use self::{part::selector_of_host, secrets::Wanted};
 use crate::{
     connect::Cluster,
     kinds::{Need, WATCHED, Watched},
+    lease::Leading,
 };
 
 /// A cluster that is being watched, until this is dropped.
 pub struct Watch {
     wanted: watch::Sender<Wanted>,
+    hosts: Arc<Hosts>,
     tasks: JoinSet<()>,
     parts: Vec<watchdog::Part>,
 }
@@ -114,7 +118,7 @@ impl Cluster {
         });
         let (wanted, wishes) = watch::channel(Wanted::These(whole.collect()));
         let (complain, troubles) = mpsc::channel(WATCHED.len());
-        let mut watch = Watch { wanted, tasks: JoinSet::new(), parts: Vec::new() };
+        let mut watch = Watch { wanted, hosts: hosts.clone(), tasks: JoinSet::new(), parts: Vec::new() };
         for watched in watched_by(pulses) {
             for part in parts(watched.kind, host) {
                 let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
@@ -151,6 +155,12 @@ impl Watch {
         let (heartbeat, part) = Heartbeat::new(name);
         self.tasks.spawn(heartbeat.watch(task));
         self.parts.push(part);
+    }
+
+    /// What hosts say of their addresses is gathered for all of them, while `leading`. Problems are told to `changes`.
+    pub fn gather_addresses(&mut self, cluster: &Cluster, leading: Leading, changes: mpsc::Sender<Change>) {
+        let gathering = gather::gather(cluster.clone(), leading, self.hosts.clone(), changes);
+        self.spawn("the addresses of hosts", gathering);
     }
 
     /// For the watchdog.
@@ -201,7 +211,8 @@ mod tests {
         let mut tasks = JoinSet::new();
         tasks.spawn(std::future::pending());
         tasks.spawn(async { panic!("a test has this watch die") });
-        let mut watch = Watch { wanted: watch::channel(Wanted::Every).0, tasks, parts: Vec::new() };
+        let wanted = watch::channel(Wanted::Every).0;
+        let mut watch = Watch { wanted, hosts: Arc::default(), tasks, parts: Vec::new() };
         watch.ended().await;
         assert_eq!(watch.tasks.len(), 1);
         watch.stop().await;
@@ -211,7 +222,7 @@ mod tests {
     async fn a_watch_that_hangs_or_dies_is_found_by_the_watchdog() {
         for hangs in [true, false] {
             let wanted = watch::channel(Wanted::Every).0;
-            let mut watch = Watch { wanted, tasks: JoinSet::new(), parts: Vec::new() };
+            let mut watch = Watch { wanted, hosts: Arc::default(), tasks: JoinSet::new(), parts: Vec::new() };
             let (release, wait) = std::sync::mpsc::channel::<()>();
             watch.spawn("the watch of tests", async move {
                 assert!(hangs, "a test has this watch die");

@@ -50,7 +50,7 @@ pub(super) struct Feed {
     pub(super) known: Known,
     /// Only of the watch of Secrets.
     pub(super) secrets: Option<Secrets>,
-    hosts: Arc<Hosts>,
+    pub(super) hosts: Arc<Hosts>,
     pub(super) belief: Arc<Belief>,
     pub(super) definition: Definition,
     /// What the API server refuses now was asked when it had earned it.
@@ -105,7 +105,8 @@ impl Feed {
     }
 
     pub(super) fn about(self, part: Part) -> Feed {
-        Feed { part, ..self }
+        let watched = if part.is_by_slices() { &Watched::SLICES } else { self.watched };
+        Feed { part, watched, ..self }
     }
 
     /// What was told before this began: it is gone if no list has it. What is of another kind is another's.
@@ -133,6 +134,10 @@ impl Feed {
             let went_on = match listed {
                 Ok(Some(version)) => self.follow(version).await,
                 Ok(None) => Ok(()),
+                Err(answer @ (Answer::NotFound | Answer::Forbidden(_))) if self.part.is_by_slices() => {
+                    self.watch_each_host(&answer.why());
+                    Ok(())
+                }
                 Err(answer @ Answer::Forbidden(_)) => self.follow_namespaces(answer).await,
                 Err(answer) => self.fail("list", answer).await,
             };
@@ -164,7 +169,9 @@ impl Feed {
             }
             for told in items {
                 self.arrives(&key(&told));
-                self.known.list(key(&told));
+                if !self.part.is_by_slices() {
+                    self.known.list(key(&told));
+                }
                 if self.watched.kind == Kind::Address {
                     addresses.push(told);
                 } else {
@@ -176,6 +183,9 @@ impl Feed {
                 break version;
             }
         };
+        if let Some(waits) = self.waits_for_slices() {
+            return Ok(Ok(waits.then_some(version)));
+        }
         // A host says up to which version it has applied them, so what is older comes first.
         addresses.sort_by_cached_key(|told| told.version().parse::<u64>().unwrap_or_default());
         for told in addresses {
@@ -183,6 +193,9 @@ impl Feed {
         }
         for key in self.known.finish() {
             self.not_listed(&key, &version).await?;
+        }
+        if self.watched.kind == Kind::LoadBalancerHost && matches!(self.part, Part::All) {
+            self.hosts.addresses.set_whole(true);
         }
         if self.watched.kind == WITNESS {
             self.belief.earn();
@@ -207,6 +220,9 @@ impl Feed {
                 Err(answer) => Some(answer),
             };
             cut = true;
+            if end.is_none() && self.have_slices_come().await {
+                return Ok(());
+            }
             match end {
                 _ if !self.is_needed() || self.belief.epoch() != self.epoch || self.part.is_due() => {
                     return Ok(());
@@ -252,6 +268,7 @@ impl Feed {
                 biased;
                 () = &mut anew => return Ok(None),
                 () = self.belief.left(self.epoch) => return Ok(None),
+                () = self.part.waited_for_slices() => return Ok(None),
                 () = Secrets::stirred(&mut self.secrets) => {
                     if !self.is_needed() {
                         return Ok(None);
@@ -287,6 +304,14 @@ impl Feed {
                         self.arrives(&key(&told));
                         self.put(&told).await?;
                     }
+                    if self.part.is_by_slices() && self.part.is_due() {
+                        return Ok(None);
+                    }
+                }
+                WatchEvent::Deleted(told) if self.part.is_by_slices() => {
+                    told.version().clone_into(version);
+                    self.part.lose_slice();
+                    return Ok(None);
                 }
                 WatchEvent::Deleted(told) if self.part.is_narrow() => told.version().clone_into(version),
                 WatchEvent::Deleted(told) => {
@@ -304,6 +329,9 @@ impl Feed {
     }
 
     pub(super) async fn put(&mut self, told: &Told) -> Result<(), Over> {
+        if self.part.is_by_slices() {
+            return self.put_slice(told).await;
+        }
         let key = key(told);
         if !self.part.has(&key) {
             return Ok(());

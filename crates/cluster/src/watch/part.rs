@@ -1,13 +1,16 @@
-//! Which objects of a kind one watch is about. A host hears of its own LoadBalancerHost whatever changes in it, and of those of
-//! other hosts only when their addresses change: what else they say changes with every Address, and 500 hosts that hear of
-//! 500 others would be told 250,000 times of each.
+//! Which objects of a kind one watch is about. A host hears of its own LoadBalancerHost whatever changes in it, and of other
+//! hosts only their addresses: what else they say changes with every Address, and 500 hosts that hear of 500 others would be
+//! told 250,000 times of each.
+//!
+//! Their addresses come by slices, which the leader keeps (slices.rs). Where none keeps them, the hosts' own objects are watched:
 //!
 //! ```text
 //!     another host has other addresses ─► it writes addressesChanged: true ─► ADDED      its addresses are told
 //!                                         … and takes it back a second later ─► DELETED  nothing new
 //! ```
-//! A deletion is not heard in this way: `kubectl seaway host forget` takes a host's addresses away before it deletes. What else hosts say that are gone stays known until their Node is deleted, or until all
-//! is listed again, after an hour at most: no member may be at their addresses meanwhile.
+//! A deletion is not heard in this way: `kubectl seaway host forget` takes a host's addresses away before it deletes. What else
+//! hosts say that are gone stays known until their Node is deleted, or until all is listed again, after an hour at most: no
+//! member may be at their addresses meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +18,7 @@ use kube::api::{ListParams, WatchParams};
 use seaway_model::{Kind, Name};
 use tokio::sync::watch;
 
-use super::{feed::Feed, known::Key};
+use super::{feed::Feed, known::Key, slices::Slices};
 use crate::copies;
 
 /// What a host writes for a moment.
@@ -37,6 +40,8 @@ pub(crate) enum Part {
     /// Those of all hosts but this one.
     Others {
         own: Name,
+        /// Where the leader gathers what is to be known of them.
+        slices: Slices,
         /// The API server can select them by a field of their status.
         narrow: bool,
         listed: Option<Instant>,
@@ -48,7 +53,13 @@ impl Part {
     /// The two by which a host hears of LoadBalancerHosts.
     pub(super) fn of_host(own: &Name) -> [Part; 2] {
         let (told, own_told) = watch::channel(None);
-        let others = Part::Others { own: own.clone(), narrow: true, listed: None, own_told };
+        let others = Part::Others {
+            own: own.clone(),
+            slices: Slices::default(),
+            narrow: true,
+            listed: None,
+            own_told,
+        };
         [Part::Own { name: own.clone(), told }, others]
     }
 
@@ -73,13 +84,13 @@ impl Part {
 
     /// Its watch hears only of what matches, and of what matches no more as if it were deleted.
     pub(super) fn is_narrow(&self) -> bool {
-        matches!(self, Part::Others { narrow: true, .. })
+        matches!(self, Part::Others { narrow: true, slices, .. } if !slices.are_used())
     }
 
     /// The API server does not know the field by which it was asked to select: true if it is asked for all from now on.
     pub(super) fn widen(&mut self) -> bool {
         match self {
-            Part::Others { narrow, .. } => std::mem::take(narrow),
+            Part::Others { narrow, slices, .. } if !slices.are_used() => std::mem::take(narrow),
             _ => false,
         }
     }
@@ -90,23 +101,25 @@ impl Part {
     }
 
     pub(super) fn note_list(&mut self) {
-        if let Part::Others { listed, .. } = self {
+        if let Part::Others { listed, slices, .. } = self {
             *listed = Some(Instant::now());
+            slices.begin();
         }
     }
 
-    /// Deletions may have been missed for too long.
+    /// Deletions may have been missed for too long; or slices are there by now, or a slice no more.
     pub(super) fn is_due(&self) -> bool {
         match self {
+            Part::Others { slices, .. } if slices.are_used() => slices.are_due(),
             Part::Others { narrow: true, listed: Some(listed), .. } => listed.elapsed() > WHOLE,
             _ => false,
         }
     }
 }
 
-/// By which fields a host watches LoadBalancerHosts: its own, and those of others.
-pub fn selectors_of_host(host: &Name) -> [String; 2] {
-    [of_name(host), CHANGED.to_owned()]
+/// By which field a host watches its own LoadBalancerHost.
+pub fn selector_of_host(host: &Name) -> String {
+    of_name(host)
 }
 
 fn of_name(name: &Name) -> String {
@@ -168,7 +181,11 @@ mod tests {
     #[test]
     fn where_the_field_is_not_known_all_is_watched() {
         let [_own, mut others] = Part::of_host(&"a".into());
-        assert!(others.is_narrow() && others.widen());
+        assert!(others.is_by_slices() && !others.is_narrow() && !others.widen());
+        if let Part::Others { slices, .. } = &mut others {
+            *slices = Slices::nobody_keeps();
+        }
+        assert!(!others.is_by_slices() && others.is_narrow() && others.widen());
         assert!(!others.is_narrow() && !others.widen(), "that is no news then");
         assert!(!Part::All.widen());
     }

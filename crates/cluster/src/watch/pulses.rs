@@ -25,6 +25,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
+use super::gather::HostAddresses;
 use crate::{answer::Answer, connect::Cluster, lease::Terms};
 
 /// What hosts' Leases are called.
@@ -32,7 +33,10 @@ pub(crate) const PREFIX: &str = "seaway-host-";
 
 /// What hosts said last, whether or not they live.
 #[derive(Default)]
-pub(super) struct Hosts(Mutex<BTreeMap<Name, Host>>);
+pub(super) struct Hosts {
+    said: Mutex<BTreeMap<Name, Host>>,
+    pub(super) addresses: HostAddresses,
+}
 
 struct Host {
     report: Arc<HostReport>,
@@ -71,7 +75,8 @@ impl Pulse {
 impl Hosts {
     /// A host said something: whether that is to be told.
     pub(super) fn say(&self, report: Arc<HostReport>) -> bool {
-        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.addresses.put(&report.host, &report.addresses);
+        let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let told = hosts.get(&report.host).map_or(Life::Lives, |it| it.told);
         hosts.insert(report.host.clone(), Host { report, told });
         told == Life::Lives
@@ -79,17 +84,18 @@ impl Hosts {
 
     /// Its object is gone: whether that is to be told.
     pub(super) fn remove(&self, host: &str) -> bool {
-        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.addresses.remove(host);
+        let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.remove(host).is_some_and(|it| it.told != Life::Gone)
     }
 
     fn names(&self) -> Vec<Name> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
 
     /// What is to be told, now that it lives or does not.
     fn live(&self, host: &str, life: Life) -> Option<Change> {
-        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let host = hosts.get_mut(host).filter(|it| it.told != life)?;
         // One that is gone is known by nobody, and cannot be silent.
         let told = std::mem::replace(&mut host.told, life);

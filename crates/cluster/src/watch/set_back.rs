@@ -13,7 +13,7 @@
 //! older, versions only grew, and nothing has to be learned again.)
 
 use kube::api::ListParams;
-use seaway_model::Change;
+use seaway_model::{Change, Kind};
 use tracing::warn;
 
 use super::{
@@ -78,6 +78,9 @@ impl Feed {
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
             self.synced = false;
             self.heard = None;
+            if self.watched.kind == Kind::LoadBalancerHost {
+                self.hosts.addresses.set_whole(false);
+            }
             self.known.forget_versions();
             self.cluster.seen().set_back(self.watched.kind);
         }

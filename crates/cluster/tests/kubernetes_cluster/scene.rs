@@ -29,6 +29,8 @@ pub(crate) const PACE: Pace = Pace {
     answer: Duration::from_secs(10),
     pulse: Duration::from_millis(200),
     quarantine: Duration::from_secs(3_600),
+    slices: Duration::from_millis(200),
+    gather: Duration::from_millis(200),
 };
 
 /// Whoever adds kinds of others to the cluster that all share, or takes them away, holds this.

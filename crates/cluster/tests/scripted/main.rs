@@ -7,4 +7,5 @@ mod names;
 mod needs;
 mod reports;
 mod server;
+mod slices;
 mod watches;

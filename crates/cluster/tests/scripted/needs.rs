@@ -13,7 +13,7 @@ use crate::{
 /// Longer than any test.
 const NEVER: Duration = Duration::from_secs(3_600);
 
-fn forbidden() -> Answer {
+pub(crate) fn forbidden() -> Answer {
     Answer::Whole(403, status(403, "Forbidden", "cannot list it"))
 }
 
@@ -140,14 +140,14 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
     assert!(most <= 2, "before the API server was believed, and after: {asked:?}");
 }
 
-fn host(name: &str, version: &str, address: &str) -> String {
+pub(crate) fn host(name: &str, version: &str, address: &str) -> String {
     format!(
         r#"{{"apiVersion":"seaway.dev/v1alpha1","kind":"LoadBalancerHost","metadata":{{"name":"{name}","resourceVersion":"{version}"}},"status":{{"addresses":["{address}"],"applied":"{version}"}}}}"#
     )
 }
 
 /// What the host `me` is told of itself: nothing.
-fn of_itself() -> (&'static str, Vec<Answer>) {
+pub(crate) fn of_itself() -> (&'static str, Vec<Answer>) {
     ("metadata.name%3Dme", vec![Answer::Whole(200, list("5", &[])), Answer::Stream(Vec::new())])
 }
 

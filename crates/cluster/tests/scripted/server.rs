@@ -43,6 +43,8 @@ pub(crate) fn pace() -> Pace {
         longest_retry: Duration::from_millis(60),
         look_for: Duration::from_millis(60),
         silence: Duration::from_secs(4),
+        slices: Duration::from_millis(20),
+        gather: Duration::from_millis(20),
         ..Pace::default()
     }
 }

@@ -63,7 +63,11 @@ pub(crate) async fn begin_as(
 
 /// As the host `me` does.
 pub(crate) async fn begin_as_host(scripts: Vec<(&'static str, Vec<Answer>)>) -> Heard {
-    let (cluster, asked, folder) = server_at(pace(), scripts).await;
+    begin_as_patient_host(pace(), scripts).await
+}
+
+pub(crate) async fn begin_as_patient_host(pace: Pace, scripts: Vec<(&'static str, Vec<Answer>)>) -> Heard {
+    let (cluster, asked, folder) = server_at(pace, scripts).await;
     let (tell, changes) = mpsc::channel(64);
     let watch = cluster.watch_as_host(&"me".into(), std::iter::empty(), tell);
     Heard { changes, asked, kind: Kind::LoadBalancerHost, watch, _folder: folder }

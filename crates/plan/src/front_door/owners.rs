@@ -130,8 +130,11 @@ impl Owners {
 
     /// The same of a path.
     pub(super) fn path_to_be_recorded<'m>(&self, namespace: &Name, asked: &'m Match) -> Option<&'m str> {
-        let path = Some(path_of(asked)).filter(|_| self.others == OtherHosts::First)?;
-        (self.paths.owner(path) == Some(namespace)).then_some(path)
+        Some(path_of(asked)).filter(|path| self.is_path_to_be_recorded(namespace, path))
+    }
+
+    pub(super) fn is_path_to_be_recorded(&self, namespace: &Name, path: &str) -> bool {
+        self.others == OtherHosts::First && self.paths.owner(path) == Some(namespace)
     }
 
     pub(super) fn are_kept(&self) -> bool {

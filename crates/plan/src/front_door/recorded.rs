@@ -2,8 +2,9 @@
 //! whoever leads next, decide as before.
 //!
 //! What was written down and is lost counts on, for as long as its namespace claims it without a break: an object that somebody
-//! deletes moves no name. Nothing is ever learned from the order in which this process hears of claims, so that all decide
-//! alike.
+//! deletes moves no name. What was written down before a store was set back to a backup, and is nobody's in that, counts on until
+//! it is written down again: whoever leads does so, and lets it go as any name that nobody claims. Nothing is ever learned from
+//! the order in which this process hears of claims, so that all decide alike.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,6 +18,8 @@ pub(super) struct Recorded {
     by_namespace: BTreeMap<Name, Arc<NameOwner>>,
     /// Written down once, claimed ever since, and not written down now.
     lost: BTreeMap<Name, NameOwner>,
+    /// Written down before the store was set back, claimed or not, and nobody's in what is written down now.
+    before: BTreeMap<Name, NameOwner>,
 }
 
 /// What namespaces claim now.
@@ -68,10 +71,35 @@ impl Recorded {
             lost.hosts.extend(before.hosts.iter().cloned());
             lost.paths.extend(before.paths.iter().cloned());
         }
+        if let Some(now) = &now {
+            self.before.retain(|_, before| is_left(before, now));
+        }
         lost.hosts.retain(|it| now.as_ref().is_none_or(|now| !now.hosts.contains(it)));
         lost.paths.retain(|it| now.as_ref().is_none_or(|now| !now.paths.contains(it)));
         self.lost.insert(namespace.clone(), lost);
         self.forget_unclaimed(claimed);
+    }
+
+    /// The store was set back: all is about to be told again.
+    pub(super) fn set_back(&mut self) {
+        for owner in self.by_namespace.values() {
+            let before = self.before.entry(owner.namespace.clone()).or_default();
+            before.namespace.clone_from(&owner.namespace);
+            before.hosts.extend(owner.hosts.iter().cloned());
+            before.paths.extend(owner.paths.iter().cloned());
+        }
+    }
+
+    /// All was told: what is somebody's now is as that says.
+    pub(super) fn settle(&mut self) {
+        for now in self.by_namespace.values() {
+            self.before.retain(|_, before| is_left(before, now));
+        }
+    }
+
+    /// What is to be written down again.
+    pub(super) fn before(&self) -> impl Iterator<Item = &NameOwner> {
+        self.before.values()
     }
 
     /// Whether claims are to be told to `forget_unclaimed` whenever they change.
@@ -98,8 +126,15 @@ impl Recorded {
         self.owners().flat_map(|it| it.paths.iter().map(|path| (&it.namespace, path)))
     }
 
-    /// What is written down comes before what is lost.
+    /// What is written down comes before what is lost, and that before what was written down in another time.
     fn owners(&self) -> impl Iterator<Item = &NameOwner> {
-        self.by_namespace.values().map(|it| &**it).chain(self.lost.values())
+        self.by_namespace.values().map(|it| &**it).chain(self.lost.values()).chain(self.before.values())
     }
+}
+
+/// Whether anything is, beside what is written down now.
+fn is_left(before: &mut NameOwner, now: &NameOwner) -> bool {
+    before.hosts.retain(|it| !now.hosts.contains(it));
+    before.paths.retain(|it| !now.paths.contains(it));
+    !before.is_empty()
 }

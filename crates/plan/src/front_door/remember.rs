@@ -107,9 +107,26 @@ impl FrontDoor {
         }
     }
 
-    /// What is recorded, and what is to be: claims that nobody else has.
+    /// The store was set back to a backup: what was recorded until now is remembered.
+    pub(crate) fn set_back(&mut self) {
+        self.recorded.set_back();
+    }
+
+    /// All was told.
+    pub(crate) fn settle(&mut self) {
+        self.recorded.settle();
+    }
+
+    /// What is recorded, and what is to be: claims that nobody else has, and what a store that was set back does not know of.
     pub(crate) fn first_claims(&self) -> FirstClaims {
         let (owners, mut claimed) = (self.host_names(), Claimed::default());
+        for before in self.recorded.before() {
+            let namespace = &before.namespace;
+            let hosts = before.hosts.iter().filter(|host| owners.is_to_be_recorded(namespace, host));
+            hosts.for_each(|host| claimed.host(namespace, host));
+            let paths = before.paths.iter().filter(|path| owners.is_path_to_be_recorded(namespace, path));
+            paths.for_each(|path| claimed.path(namespace, path));
+        }
         for (rank, guest) in &self.guests {
             let namespace = rank.namespace();
             let its = guest.hosts().filter(|host| owners.is_to_be_recorded(namespace, host));

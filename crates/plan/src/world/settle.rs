@@ -22,6 +22,7 @@ impl World {
             return;
         }
         self.settled = true;
+        self.door.guests.settle();
         // What was planned for is gone before anything is given out.
         for touched in std::mem::take(&mut self.meanwhile) {
             self.follow(touched);
@@ -46,6 +47,7 @@ impl World {
         self.own_writes.forget_all();
         self.silent.forget_versions();
         self.under_way.clear();
+        self.door.guests.set_back();
         if !mem::replace(&mut self.settled, false) {
             return;
         }

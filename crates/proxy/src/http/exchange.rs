@@ -73,7 +73,10 @@ fn millis(time: Duration) -> u64 {
 
 pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let tuned = client.who.listener.tuned_now();
-    let head = scratch.asked.filled().get(..scratch.request.length).unwrap_or_default();
+    // A request of which nothing is found again is nobody's: by an empty path it would be another's.
+    let Ok(head) = scratch.asked.part(0, scratch.request.length) else {
+        return refuse(client, scratch, 500).await;
+    };
     if tuned.listener.http.request_id {
         let believed = client.who.told.believed;
         client.hall.identities().name(&mut scratch.id, head, &scratch.request, believed);

@@ -145,7 +145,7 @@ impl Flow {
             Coming::Over => {}
             Coming::Length(left) => {
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(from.filled().len());
-                put(&mut self.out, from.filled().get(..count).unwrap_or_default(), self.chunked);
+                put(&mut self.out, from.part(0, count)?, self.chunked);
                 from.consume(count);
                 self.passed(count);
             }
@@ -159,7 +159,7 @@ impl Flow {
                 Piece::More { skip } => from.consume(skip),
                 Piece::Data { skip, length } => {
                     let end = skip.saturating_add(length);
-                    put(&mut self.out, from.filled().get(skip..end).unwrap_or_default(), self.chunked);
+                    put(&mut self.out, from.part(skip, end)?, self.chunked);
                     from.consume(end);
                     self.moved = self.moved.saturating_add(length as u64);
                 }
@@ -226,8 +226,11 @@ impl Flow {
     pub(super) fn poll_write(&mut self, to: &End) -> Poll<Result<(), Broken>> {
         let last = self.is_over() && self.trailers.is_empty();
         while self.sent < self.out.len() {
-            let write = to.poll_write(self.out.get(self.sent..).unwrap_or_default(), last);
-            self.sent = self.sent.saturating_add(ready!(write).map_err(|_| Broken::Sink)?);
+            let waiting = self.out.get(self.sent..).ok_or(Broken::Sink)?;
+            let written = ready!(to.poll_write(waiting, last)).map_err(|_| Broken::Sink)?;
+            // Who says to have taken more than that has not taken it.
+            self.sent =
+                self.sent.checked_add(written).filter(|sent| *sent <= self.out.len()).ok_or(Broken::Sink)?;
         }
         self.out.clear();
         self.sent = 0;
@@ -308,8 +311,8 @@ impl Flow {
                         return Poll::Ready(Err(Broken::Source(io::ErrorKind::FileTooLarge.into())));
                     }
                     let last = self.coming == Coming::Length(count as u64);
-                    let write = to.poll_write(buffer.filled().get(..count).unwrap_or_default(), last);
-                    let written = ready!(write).map_err(|_| Broken::Sink)?;
+                    let piece = buffer.part(0, count).map_err(Broken::Source)?;
+                    let written = ready!(to.poll_write(piece, last)).map_err(|_| Broken::Sink)?;
                     buffer.consume(written);
                     self.passed(written);
                     continue;
@@ -374,6 +377,37 @@ fn put_hex(out: &mut Vec<u8>, number: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn buffer(bytes: &[u8]) -> Buffer {
+        let mut buffer = Buffer::default();
+        buffer.put(bytes);
+        buffer
+    }
+
+    /// They are not left out: whoever waits for them is told, by the end of the connection.
+    #[test]
+    fn bytes_that_were_counted_and_are_not_there_are_an_error() {
+        let there = buffer(b"abc");
+        assert_eq!(there.part(1, 3).expect("they are there"), b"bc");
+        for (from, to) in [(0, 4), (3, 2), (4, 4)] {
+            let error = there.part(from, to).expect_err("they are not");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn a_body_goes_on_whole_however_it_is_framed() {
+        for (body, came, goes_on) in [
+            (Body::Length(3), &b"abcd"[..], &b"abc"[..]),
+            (Body::Chunked, b"3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n", b"abcd"),
+            (Body::UntilClose, b"abcd", b"abcd"),
+        ] {
+            let (mut flow, mut from) = (Flow::default(), buffer(came));
+            flow.begin(body, false);
+            flow.join(&mut from).expect("it is well framed");
+            assert_eq!((flow.out.as_slice(), flow.moved), (goes_on, goes_on.len() as u64), "{body:?}");
+        }
+    }
 
     #[test]
     fn sizes_of_chunks_are_written_plainly() {

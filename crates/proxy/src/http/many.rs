@@ -19,7 +19,7 @@ use super::{
     hall::Hall,
     mail::{Head, Mail},
     own::Own,
-    scratch::Scratch,
+    scratch::{Scratch, lost},
     serve::LINGER,
     stream::Stream,
 };
@@ -279,10 +279,10 @@ impl Many {
             if count == 0 {
                 return Poll::Ready(Ok(()));
             }
-            let heard = page.get(..count).unwrap_or_default();
+            let heard = page.get(..count).ok_or_else(lost)?;
             if rest.is_empty() {
                 let used = self.listen(heard, hand_out)?;
-                rest.extend_from_slice(heard.get(used..).unwrap_or_default());
+                rest.extend_from_slice(heard.get(used..).ok_or_else(lost)?);
             } else {
                 rest.extend_from_slice(heard);
                 let used = self.listen(&rest, hand_out)?;
@@ -309,7 +309,7 @@ impl Many {
                 self.is_behind.set(true);
                 return Ok(used);
             }
-            let heard = connection.read(bytes.get(used..).unwrap_or_default());
+            let heard = connection.read(bytes.get(used..).ok_or_else(lost)?);
             let (count, heard) =
                 heard.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken.why))?;
             drop(connection);
@@ -418,7 +418,7 @@ impl Many {
     pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
         loop {
             let connection = self.connection.borrow();
-            let waiting = connection.out.get(self.sent.get()..).unwrap_or_default();
+            let waiting = connection.out.get(self.sent.get()..).ok_or_else(lost)?;
             if waiting.is_empty() {
                 break;
             }

@@ -35,7 +35,9 @@ pub(super) async fn relay(
     let mut is_invited = false;
     loop {
         let Scratch { response, answered, downward, .. } = scratch;
-        let head = answered.filled().get(..response.length).unwrap_or_default();
+        let Ok(head) = answered.part(0, response.length) else {
+            return refuse(client, scratch, 502).await;
+        };
         if response.is_interim() {
             is_invited |= response.status == 100;
             put_interim(client, downward, short, head, response);
@@ -92,7 +94,9 @@ pub(super) async fn relay(
         next = NextUse::Closed;
     }
     let Scratch { response, answered, downward, upward, .. } = scratch;
-    let head = answered.filled().get(..response.length).unwrap_or_default();
+    let Ok(head) = answered.part(0, response.length) else {
+        return refuse(client, scratch, 502).await;
+    };
     next = next.after_answer(short.reuse, head, response);
     let cookies = short.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
     let answering = Answering {

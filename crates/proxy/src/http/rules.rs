@@ -142,7 +142,9 @@ pub(super) fn rewritten<'r>(rule: &'r Rule, found: Found, asked: &impl Asked) ->
     for filter in &rule.filters {
         match filter {
             Filter::RewritePrefix(by) => {
-                (rewritten.replaced, rewritten.by) = (found.prefix, by.as_bytes());
+                // Where the target has no path, the `/` that it stands for was found.
+                let replaced = found.prefix.min(asked.path().len());
+                (rewritten.replaced, rewritten.by) = (replaced, by.as_bytes());
             }
             Filter::RewritePath(by) => {
                 (rewritten.replaced, rewritten.by) = (asked.path().len(), by.as_bytes());

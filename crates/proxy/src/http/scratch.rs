@@ -76,12 +76,19 @@ impl Scratch {
     }
 }
 
+/// A fault of ours, which ends the connection: bytes would be lost, and nobody would know.
+pub(super) fn lost() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "bytes that were counted are not there")
+}
+
 /// Bytes that have come and are not dealt with yet.
 #[derive(Default)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// More was taken than there was: what is left is nobody's, and whoever reads on is told so.
+    is_broken: bool,
 }
 
 impl Buffer {
@@ -93,12 +100,13 @@ impl Buffer {
     pub(super) fn trim(&mut self) {
         let filled = self.filled().len();
         if self.bytes.len() > filled {
-            *self = Buffer { bytes: self.filled().to_vec(), start: 0, end: filled };
+            *self =
+                Buffer { bytes: self.filled().to_vec(), start: 0, end: filled, is_broken: self.is_broken };
         }
     }
 
     pub(super) fn clear(&mut self) {
-        (self.start, self.end) = (0, 0);
+        (self.start, self.end, self.is_broken) = (0, 0, false);
     }
 
     pub(super) fn filled(&self) -> &[u8] {
@@ -110,11 +118,21 @@ impl Buffer {
     }
 
     pub(super) fn consume(&mut self, count: usize) {
-        self.start = self.start.saturating_add(count);
-        debug_assert!(self.start <= self.end);
-        if self.start == self.end {
-            self.clear();
+        match self.start.checked_add(count).filter(|start| *start <= self.end) {
+            Some(start) => self.start = start,
+            None => {
+                debug_assert!(false, "{count} bytes of {} are taken", self.filled().len());
+                (self.start, self.is_broken) = (self.end, true);
+            }
         }
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+    }
+
+    /// What is there from one place to the other.
+    pub(super) fn part(&self, from: usize, to: usize) -> io::Result<&[u8]> {
+        self.filled().get(from..to).ok_or_else(lost)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -124,15 +142,18 @@ impl Buffer {
     /// Takes what came in another way.
     pub(super) fn put(&mut self, bytes: &[u8]) {
         if self.start == self.end {
-            self.clear();
+            (self.start, self.end) = (0, 0);
         }
         let end = self.end.saturating_add(bytes.len());
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
         }
-        if let Some(room) = self.bytes.get_mut(self.end..end) {
-            room.copy_from_slice(bytes);
-            self.end = end;
+        match self.bytes.get_mut(self.end..end) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.end = end;
+            }
+            None => self.is_broken = true,
         }
     }
 
@@ -147,6 +168,9 @@ impl Buffer {
 
     /// Reads once. What is there moves to the front if it has no room behind it.
     pub(super) fn poll_fill(&mut self, from: &Stream) -> Poll<io::Result<usize>> {
+        if self.is_broken {
+            return Poll::Ready(Err(lost()));
+        }
         if self.end == self.bytes.len() {
             if self.start > 0 {
                 self.bytes.copy_within(self.start..self.end, 0);

@@ -33,7 +33,10 @@ impl Tcp {
             }
             Err(_) => return self.refuse(index, Refusal::Header, turn),
         };
-        let bytes = turn.buffer.get(..known.len().saturating_add(read)).unwrap_or_default();
+        // Nothing of it is to be lost: what cannot be found again ends the connection.
+        let Some(bytes) = turn.buffer.get(..known.len().saturating_add(read)) else {
+            return self.refuse(index, Refusal::Header, turn);
+        };
         // A short read has emptied the socket; its end, if it came with the bytes, is read when somebody wants it.
         connection.client.readable = bytes.len() == turn.buffer.len() || connection.client.peer_finished;
         let (length, source, destination, hops) = match proxy::parse(bytes) {
@@ -52,7 +55,8 @@ impl Tcp {
                 return self.refuse(index, Refusal::Header, turn);
             }
         };
-        connection.client.carried = keep(bytes.get(length..).unwrap_or_default());
+        let Some(behind) = bytes.get(length..) else { return self.refuse(index, Refusal::Header, turn) };
+        connection.client.carried = keep(behind);
         if hops >= MOST_HOPS {
             turn.shared.report_loop(connection.listener.at);
             return self.refuse(index, Refusal::Loop, turn);

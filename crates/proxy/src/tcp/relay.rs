@@ -148,7 +148,7 @@ fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool
             if !to.writable {
                 return Ok(false);
             }
-            let written = write(to, bytes.get(*start..).unwrap_or_default())?;
+            let written = write(to, bytes.get(*start..).ok_or(Broken::Source)?)?;
             *start = start.saturating_add(written);
             if *start < bytes.len() {
                 return Ok(false);
@@ -196,10 +196,10 @@ fn copy(from: &mut Socket, to: &mut Socket, buffer: &mut [u8]) -> Result<usize, 
     } else if read == buffer.len() {
         from.flow = Flow::LARGE;
     }
-    let written = if read > 0 { write(to, buffer.get(..read).unwrap_or_default())? } else { 0 };
+    let bytes = buffer.get(..read).ok_or(Broken::Source)?;
+    let written = if read > 0 { write(to, bytes)? } else { 0 };
     if written < read {
-        from.carried =
-            Carried::Bytes { bytes: buffer.get(written..read).unwrap_or_default().into(), from: 0 };
+        from.carried = Carried::Bytes { bytes: bytes.get(written..).ok_or(Broken::Source)?.into(), from: 0 };
     }
     Ok(read)
 }

@@ -379,7 +379,7 @@ fn origin(
             header.source().unwrap_or(peer),
             header.destination().unwrap_or(here),
             hops::received(&header).saturating_add(1),
-            bytes.get(header.length..).unwrap_or_default(),
+            bytes.get(header.length..).ok_or(Refusal::Header)?,
         )),
         Parsed::Header(_) | Parsed::Need(_) | Parsed::Invalid(_) => Err(Refusal::Header),
     }

@@ -57,7 +57,11 @@ fn rules_say_where_requests_go_and_what_becomes_of_their_paths() {
         said.action = Action::Respond { code: 403, body: "no".into() };
         let mut hosted = everything();
         hosted.hosts = vec![HostPattern::Exact("b.example".into())];
-        listener.rules = [stripped, said, hosted].map(Arc::new).into();
+        let mut root = everything();
+        root.hosts = vec![HostPattern::Exact("root.example".into())];
+        root.matches = path(PathMatch::Exact("/".into()));
+        root.filters = vec![Filter::RewritePrefix("/inner".into())];
+        listener.rules = [stripped, said, hosted, root].map(Arc::new).into();
     });
     let mut client = Client::new(at);
     for (target, host, expected) in [
@@ -66,6 +70,8 @@ fn rules_say_where_requests_go_and_what_becomes_of_their_paths() {
         ("/shop/x/y?z", "a", "GET /x/y?z HTTP/1.1"),
         ("/shop?z", "a", "GET /?z HTTP/1.1"),
         ("/x", "B.Example:80", "GET /x HTTP/1.1"),
+        ("http://root.example", "a", "GET /inner HTTP/1.1"),
+        ("http://root.example?z", "a", "GET /inner?z HTTP/1.1"),
     ] {
         let answer = client.ask(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert_eq!(answer.status(), 200, "{target}");
@@ -76,7 +82,7 @@ fn rules_say_where_requests_go_and_what_becomes_of_their_paths() {
     assert_eq!((said.status(), &said.body[..]), (403, &b"no"[..]));
     let missing = Client::new(at).get("/shopping");
     assert_eq!(missing.status(), 404);
-    assert_eq!(member.heard().len(), 5, "nobody was asked for what has no rule");
+    assert_eq!(member.heard().len(), 7, "nobody was asked for what has no rule");
 }
 
 #[test]

@@ -119,6 +119,57 @@ fn in_a_cluster_that_was_set_back_names_belong_to_whom_its_records_say() {
     assert_eq!(first_claims(&world), Some(words(["evil: shop.example"])));
 }
 
+/// Everything is told again, of a cluster as it was before.
+fn set_back(world: &mut World, told: impl IntoIterator<Item = Change>) {
+    let all = [Change::SetBack]
+        .into_iter()
+        .chain(told)
+        .chain(told_of_routes())
+        .chain(seaway_testkit::facts::synced());
+    all.for_each(|change| _ = world.apply(change));
+}
+
+#[test]
+fn a_name_that_was_claimed_after_the_backup_is_nobody_else_s_until_it_was_let_go_in_order() {
+    let (shop, evil) = (claims("shop/web", 5, "shop.example"), claims("evil/old", 1, "shop.example"));
+    let path = route("shop/path", 5, None, "/shop");
+    let since = [put(&shop), put_route(&path), recorded("shop", &["shop.example"], &["/shop"])];
+    let mut world = world(first(), since.into_iter().chain(told_of_routes()));
+    // The backup has neither the claims nor the record; and another claims the name in it, or right afterwards.
+    let gone_since = || [gone(&shop), Change::Gone(FactRef::Object(path.object())), lost("shop")];
+    set_back(&mut world, gone_since().into_iter().chain([put(&evil)]));
+    assert_eq!((leads(&world, "shop.example"), refused(&world)), (words(["-"]), words(["evil"])));
+    assert!(message(&world).contains("shop.example belongs to namespace shop, which claimed it first"));
+    assert_eq!(first_claims(&world), Some(words(["shop: shop.example /shop"])), "it is written down again");
+    // As it is; and then it goes as any other that nobody claims.
+    world.apply(recorded("shop", &["shop.example"], &["/shop"]));
+    assert_eq!(first_claims(&world), Some(Vec::new()));
+    world.apply(lost("shop"));
+    assert_eq!(leads(&world, "shop.example"), ["evil", "-"]);
+}
+
+#[test]
+fn what_a_backup_says_of_a_name_counts_and_nothing_of_the_time_since() {
+    let (shop, evil) = (claims("shop/web", 5, "shop.example"), claims("evil/old", 1, "shop.example"));
+    let record = |of| recorded(of, &["shop.example"], &[]);
+    let since = || [put(&shop), put(&evil), record("shop")].into_iter().chain(told_of_routes());
+    let mut world = world(first(), since());
+    // In the backup it is the other's, whose object goes later on: nothing of before comes back then.
+    set_back(&mut world, [put(&evil), gone(&shop), record("evil"), lost("shop")]);
+    assert_eq!(leads(&world, "shop.example"), ["evil", "-"]);
+    world.apply(gone(&evil));
+    world.apply(lost("evil"));
+    world.apply(put(&claims("cart/web", 9, "shop.example")));
+    assert_eq!(leads(&world, "shop.example"), ["cart", "-"]);
+    // And where both times say the same, it ends when its record does.
+    world.apply(record("cart"));
+    set_back(&mut world, [put(&claims("cart/web", 9, "shop.example")), record("cart")]);
+    world.apply(gone(&claims("cart/web", 9, "shop.example")));
+    world.apply(lost("cart"));
+    world.apply(put(&evil));
+    assert_eq!(leads(&world, "shop.example"), ["evil", "-"]);
+}
+
 fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }

@@ -1,0 +1,335 @@
+//! Other hosts' addresses, as the leader gathers them: in few objects, so that hosts that start together are not each told of
+//! each other.
+//!
+//! ```text
+//!     LoadBalancerHosts ─► leader (gather.rs) ─► LoadBalancerHostSlices ─► every host: each host's addresses
+//!
+//!     no slices: the first is waited for a while (the leader may be about to start), then LoadBalancerHosts themselves
+//!     are watched (part.rs), and slices again as soon as they are there
+//! ```
+//! The slice [`FIRST`] is written last of all, and names the others: where they are not all there, somebody deleted one, and what
+//! it said is not taken for gone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    future::pending,
+    hash::{BuildHasher, RandomState},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use kube::api::ListParams;
+use seaway_manifests::decode::{Faults, Field};
+use seaway_model::{
+    Change, Fact, Kind, Name,
+    fact::{FactRef, HostReport},
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+use tracing::info;
+
+use super::{
+    feed::{Feed, Over},
+    known::Key,
+    part::Part,
+};
+use crate::{
+    kinds::{OUR_VERSION, OURS, Watched},
+    moment::later,
+    told::Told,
+};
+
+/// Addresses, by host.
+pub(super) type Hosts = BTreeMap<Name, Vec<IpAddr>>;
+
+/// What a slice says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slice {
+    pub(super) hosts: Hosts,
+    /// The other slices. Only of the first.
+    pub(super) others: BTreeSet<Name>,
+}
+
+/// The slice that is written last.
+pub(super) const FIRST: &str = "hosts-0";
+/// What of another host is known that told nothing but its addresses: not 0, for it does not tell all that it holds.
+const APPLIED: u64 = 1;
+
+/// What a host hears by slices.
+#[derive(Debug)]
+pub(super) struct Slices {
+    /// They are watched, and not each host's own object.
+    used: bool,
+    /// None was there: one is waited for until then.
+    until: Option<Instant>,
+    /// One was deleted.
+    lost: bool,
+    known: HashMap<Name, Hosts>,
+    /// The others, as the first names them.
+    others: BTreeSet<Name>,
+}
+
+impl Default for Slices {
+    fn default() -> Slices {
+        Slices { used: true, until: None, lost: false, known: HashMap::new(), others: BTreeSet::new() }
+    }
+}
+
+impl Slices {
+    /// Each host's own object is watched.
+    pub(super) fn nobody_keeps() -> Slices {
+        Slices { used: false, ..Slices::default() }
+    }
+
+    pub(super) fn are_used(&self) -> bool {
+        self.used
+    }
+
+    /// A list begins.
+    pub(super) fn begin(&mut self) {
+        self.lost = false;
+        self.known.clear();
+    }
+
+    fn are_whole(&self) -> bool {
+        self.known.contains_key(FIRST) && self.others.iter().all(|it| self.known.contains_key(it))
+    }
+
+    /// All is to be listed again.
+    pub(super) fn are_due(&self) -> bool {
+        self.lost || self.until.is_some_and(|until| self.are_whole() || until <= Instant::now())
+    }
+
+    /// What of a slice is news: hosts with other addresses, and hosts that no slice has any more.
+    fn put(&mut self, slice: &Name, now: Slice) -> (Hosts, HashSet<Name>) {
+        if **slice == *FIRST {
+            self.others = now.others;
+        }
+        let now = now.hosts;
+        let before = self.known.insert(slice.clone(), now.clone()).unwrap_or_default();
+        let changed = now.iter().filter(|(host, at)| before.get(*host) != Some(*at));
+        let changed = changed.map(|(host, at)| (host.clone(), at.clone())).collect();
+        let is_known = |host: &Name| self.known.values().any(|it| it.contains_key(host));
+        let gone = before.into_keys().filter(|host| !is_known(host)).collect();
+        (changed, gone)
+    }
+}
+
+impl Part {
+    fn slices(&mut self) -> Option<&mut Slices> {
+        match self {
+            Part::Others { slices, .. } => Some(slices),
+            Part::All | Part::Own { .. } => None,
+        }
+    }
+
+    pub(super) fn is_by_slices(&self) -> bool {
+        matches!(self, Part::Others { slices, .. } if slices.used)
+    }
+
+    /// Returns when no slice came in time. Never, where none is waited for.
+    pub(super) async fn waited_for_slices(&self) {
+        match self {
+            Part::Others { slices: Slices { used: true, until: Some(until), .. }, .. } => {
+                sleep_until(*until).await
+            }
+            _ => pending().await,
+        }
+    }
+
+    pub(super) fn lose_slice(&mut self) {
+        if let Some(slices) = self.slices() {
+            slices.lost = true;
+        }
+    }
+}
+
+impl Feed {
+    /// One of the slices, as it is now.
+    pub(super) async fn put_slice(&mut self, told: &Told) -> Result<(), Over> {
+        let Some(slices) = self.part.slices() else { return Ok(()) };
+        let slice = read(told);
+        let hosts = slice.hosts.clone();
+        let (changed, gone) = slices.put(&told.name().into(), slice);
+        self.known.note(&super::feed::key(told), told.version());
+        let key = |host: &Name| Key { namespace: Name::default(), name: host.clone() };
+        for host in hosts.keys() {
+            self.known.list(key(host));
+        }
+        for (host, addresses) in changed {
+            let key = key(&host);
+            if !self.part.has(&key) {
+                continue;
+            }
+            let parting = self.known.put(&key, FactRef::Host(host.clone()));
+            self.part(parting).await?;
+            let report = HostReport { host, addresses, applied: APPLIED, ..HostReport::default() };
+            let report = Arc::new(report);
+            if self.hosts.say(report.clone()) {
+                self.tell(Change::Put(Fact::Host(report))).await?;
+            }
+        }
+        for host in gone {
+            self.remove(&key(&host), told.version()).await?;
+        }
+        Ok(())
+    }
+
+    /// All slices are listed, and they are not all there. True: they are waited for. False: no longer.
+    pub(super) fn waits_for_slices(&mut self) -> Option<bool> {
+        let patience = self.cluster.pace().slices;
+        let slices = self.part.slices().filter(|it| it.used)?;
+        if slices.are_whole() {
+            slices.until = None;
+            return None;
+        }
+        let until =
+            *slices.until.get_or_insert_with(|| {
+                // Hosts do not turn to each other all at once.
+                let tenths = RandomState::new().hash_one(0) % 10;
+                later(patience.saturating_add(
+                    patience.saturating_mul(tenths as u32).checked_div(10).unwrap_or_default(),
+                ))
+            });
+        if until > Instant::now() {
+            return Some(true);
+        }
+        self.watch_each_host("nobody keeps slices of hosts' addresses");
+        Some(false)
+    }
+
+    /// Slices are not there, or not for us.
+    pub(super) fn watch_each_host(&mut self, why: &str) {
+        info!(why, "every host's own object is watched for its addresses");
+        let Some(slices) = self.part.slices() else { return };
+        *slices = Slices::nobody_keeps();
+        self.turn(Watched::known(Kind::LoadBalancerHost));
+    }
+
+    /// Where each host's own object is watched: whether slices have come meanwhile, so that all is to be listed by them.
+    pub(super) async fn have_slices_come(&mut self) -> bool {
+        if self.part.slices().is_none_or(|it| it.used) {
+            return false;
+        }
+        let first = ListParams::default().fields(&format!("metadata.name={FIRST}"));
+        let listed = self.cluster.ask(self.cluster.all(&Watched::SLICES).list(&first)).await;
+        if listed.is_ok_and(|it| !it.items.is_empty()) {
+            self.part.slices().into_iter().for_each(|it| *it = Slices::default());
+            self.turn(&Watched::SLICES);
+            return true;
+        }
+        false
+    }
+
+    /// To other objects, of which nothing was heard.
+    fn turn(&mut self, watched: &'static Watched) {
+        self.watched = watched;
+        (self.failures, self.missing, self.heard) = (0, 0, None);
+        self.known.forget_versions();
+    }
+}
+
+pub(super) fn read(told: &Told) -> Slice {
+    let faults = Faults::default();
+    let root = Field::root(&told.tree, &faults);
+    let spec = root.child("spec");
+    let (hosts, others) = (spec.child("hosts"), spec.child("slices"));
+    let one = |it: Field<'_>| {
+        let addresses = it.child("addresses");
+        Some((it.child("name").name()?.into(), addresses.items().filter_map(|it| it.ip()).collect()))
+    };
+    Slice {
+        hosts: hosts.items().filter_map(one).collect(),
+        others: others.items().filter_map(|it| Some(it.name()?.into())).collect(),
+    }
+}
+
+/// `version`: which one it replaces.
+pub(super) fn write(name: &str, slice: &Slice, version: Option<&str>) -> Value {
+    let mut metadata = json!({ "name": name });
+    if let (Some(version), Some(metadata)) = (version, metadata.as_object_mut()) {
+        metadata.insert("resourceVersion".to_owned(), version.into());
+    }
+    let one = |(name, addresses): (&Name, &Vec<IpAddr>)| json!({ "name": name, "addresses": addresses });
+    let mut spec = json!({ "hosts": slice.hosts.iter().map(one).collect::<Vec<Value>>() });
+    if let (false, Some(spec)) = (slice.others.is_empty(), spec.as_object_mut()) {
+        spec.insert("slices".to_owned(), json!(slice.others));
+    }
+    json!({
+        "apiVersion": format!("{OURS}/{OUR_VERSION}"),
+        "kind": "LoadBalancerHostSlice",
+        "metadata": metadata,
+        "spec": spec,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn hosts(of: &[(&str, &str)]) -> Hosts {
+        of.iter().map(|(host, at)| ((*host).into(), vec![at.parse().expect("an address")])).collect()
+    }
+
+    fn slice(hosts: Hosts) -> Slice {
+        Slice { hosts, ..Slice::default() }
+    }
+
+    fn first(others: &[&str]) -> Slice {
+        let hosts = hosts(&[("a", "10.0.0.1"), ("b", "fd00::2")]);
+        Slice { hosts, others: others.iter().map(|it| Name::from(*it)).collect() }
+    }
+
+    /// All that an object may have.
+    pub(crate) fn full() -> Value {
+        write(FIRST, &first(&["hosts-7"]), Some("7"))
+    }
+
+    #[test]
+    fn a_slice_reads_back_as_it_was_written_and_one_entry_that_cannot_be_read_spoils_no_other() {
+        let told = |json: Value| serde_json::from_value::<Told>(json).expect("is an object");
+        assert_eq!(read(&told(full())), first(&["hosts-7"]));
+        let broken = json!({ "metadata": { "name": "x" }, "spec": { "slices": [7], "hosts": [
+            { "addresses": ["10.0.0.9"] }, { "name": "b", "addresses": ["x", "10.0.0.2"] }, 7,
+        ] } });
+        assert_eq!(read(&told(broken)), slice(hosts(&[("b", "10.0.0.2")])));
+        assert_eq!(read(&told(json!({ "metadata": { "name": "x" } }))), Slice::default());
+    }
+
+    #[test]
+    fn of_a_slice_what_changed_is_told_and_a_host_that_moved_to_another_slice_is_not_gone() {
+        let mut slices = Slices::default();
+        let (one, two) = (Name::from("hosts-1"), Name::from("hosts-2"));
+        let all = hosts(&[("a", "10.0.0.1"), ("b", "10.0.0.2")]);
+        assert_eq!(slices.put(&one, slice(all.clone())), (all.clone(), HashSet::new()));
+        assert_eq!(slices.put(&one, slice(all)), (Hosts::new(), HashSet::new()), "nothing is told twice");
+        let moved = hosts(&[("b", "10.0.0.2")]);
+        slices.put(&two, slice(moved));
+        let changed = hosts(&[("a", "10.0.0.7")]);
+        assert_eq!(slices.put(&one, slice(changed.clone())), (changed, HashSet::new()));
+        assert_eq!(slices.put(&two, Slice::default()), (Hosts::new(), [Name::from("b")].into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slices_are_listed_again_once_they_are_whole_or_nobody_wrote_them_in_time_or_one_is_lost() {
+        let mut slices = Slices::default();
+        assert!(!slices.are_due());
+        slices.until = Some(later(Duration::from_secs(20)));
+        slices.put(&"hosts-3".into(), Slice::default());
+        assert!(!slices.are_due(), "the leader is about to write the others");
+        slices.put(&FIRST.into(), first(&["hosts-3", "hosts-5"]));
+        assert!(!slices.are_due(), "the first names another");
+        slices.put(&"hosts-5".into(), Slice::default());
+        assert!(slices.are_due());
+        slices.begin();
+        assert!(!slices.are_due());
+        tokio::time::advance(Duration::from_secs(20)).await;
+        assert!(slices.are_due());
+        slices = Slices { lost: true, ..Slices::default() };
+        assert!(slices.are_due());
+        slices.begin();
+        assert!(!slices.are_due());
+    }
+}
