@@ -173,6 +173,63 @@ async fn what_a_listener_shows_stays_in_barbican_while_nothing_takes_its_place()
     assert_eq!(scene.containers().await.len(), 1, "what is shown no more goes");
 }
 
+/// A controller asks for Secrets once somebody names one: until that is answered, nothing is made without it, and nothing
+/// that is there is changed.
+#[tokio::test]
+async fn a_secret_that_was_not_read_yet_is_waited_for() {
+    let mut scene = Scene::set().await;
+    let shop = |members: &[u8]| secured(scene.wish(&[443], members), &["shop"]);
+    let known = [shop(&[1]), shop(&[1, 2])];
+    let awaited = |it: &LoadBalancer| {
+        let awaited = it.certificates.keys().cloned().collect();
+        LoadBalancer { certificates: Arc::default(), awaited, ..it.clone() }
+    };
+    let two = scene.wish(&[80, 443], &[1]);
+    let beside_plain = |it: &LoadBalancer| {
+        let mut both = two.clone();
+        let secure: Vec<_> = it.listeners.iter().map(|(id, it)| (*id, it.clone())).collect();
+        both.listeners.extend(secure);
+        LoadBalancer { certificates: it.certificates.clone(), awaited: it.awaited.clone(), ..both }
+    };
+    let plain = scene.wish(&[443], &[1]);
+
+    // Nothing is made, nobody is told.
+    for it in [awaited(&known[0]), beside_plain(&awaited(&known[0]))] {
+        scene.fake.forget_requests();
+        let desired = Desired::LoadBalancer(Arc::new(it));
+        assert_eq!(scene.driver.refuse(&desired), []);
+        let failed = scene.driver.observe(&unit(), &desired).await.unwrap_err();
+        let Failure::Wait { why, .. } = failed else { panic!("{failed}") };
+        assert!(why.contains("default/shop"), "{why}");
+        assert_eq!(scene.fake.count("POST */lbaas/*") + scene.fake.count("PUT *"), 0);
+    }
+
+    // Once it is known, all is made at once: one call has the listener and its certificate.
+    let both = beside_plain(&known[0]);
+    scene.fake.forget_requests();
+    scene.reach(&both).await;
+    assert_eq!((scene.fake.count("POST */loadbalancers"), scene.fake.count("POST */listeners")), (1, 0));
+    assert_eq!(scene.listeners().await.len(), 2);
+
+    // What is there stays as it is, but for its members.
+    scene.reach(&known[0]).await;
+    let shown = scene.listeners().await.remove(0);
+    scene.restarted();
+    assert_eq!(scene.reach_telling(&awaited(&known[1])).await, []);
+    assert_eq!(scene.listeners().await[0].default_tls_container_ref, shown.default_tls_container_ref);
+    assert_eq!(scene.pools().await[0].members.len(), 2);
+    assert_eq!(scene.containers().await.len(), 1);
+
+    // A port that becomes one of TLS neither closes nor is made anew before; a new one is not opened in plain.
+    scene.reach(&plain).await;
+    assert_eq!(scene.reach_telling(&awaited(&known[0])).await, []);
+    assert_eq!(scene.listeners().await[0].protocol, Spoken::Tcp);
+    scene.remove().await;
+    scene.reach(&scene.wish(&[80], &[1])).await;
+    assert_eq!(scene.reach_telling(&beside_plain(&awaited(&known[0]))).await, []);
+    assert_eq!(scene.listeners().await.iter().map(|it| it.protocol_port).collect::<Vec<_>>(), [80]);
+}
+
 #[tokio::test]
 async fn a_secret_is_kept_shown_renewed_and_cleaned_up() {
     let mut scene = Scene::set().await;
