@@ -53,8 +53,6 @@ const HEARTBEATS: f64 = 4.0;
 /// What Barbican is asked for one certificate: two lists; the certificate, its key, and the container of both, each of which is
 /// made and then read.
 const KEPT: f64 = 8.0;
-/// A deletion looks for what a crash may have left in Barbican, by lists that all share for half a minute.
-const LISTS: f64 = 2.0;
 /// Writes of a port that is appended.
 const PORT: f64 = 8.0;
 /// What OpenStack's cloud controller manager asks for one Service with 100 Nodes and two ports.
@@ -129,7 +127,7 @@ fn rows(cluster: &mut Cluster<'_>, size: Size) -> Result<Vec<Row>> {
         rows.push(Row::of(case, "calls", calls, 4.0 * all).beside(theirs::NODE * all));
     }
     for (name, case, must) in
-        [("first", "delete, 2 ports", 5.0 + LISTS), ("another", "delete, 2 ports, one ends TLS", 5.0 + KEPT)]
+        [("first", "delete, 2 ports", 5.0), ("another", "delete, 2 ports, one ends TLS", 5.0 + KEPT)]
     {
         let it = cluster.delete(name)?;
         it.shows(&[("DELETE lbaas/loadbalancers/ID", 1)])?;

@@ -331,12 +331,15 @@ fn address(first: &mut Edit<Option<String>>, others: &mut Edit<Vec<String>>, kep
     }
 }
 
-/// Whether something may be kept of it.
+/// Whether something may be kept of it, by what is wished and what it shows.
 pub(super) fn is_kept(desired: &Desired, observed: &Observed) -> bool {
-    let Desired::LoadBalancer(wish) = desired else { return true };
     let branches = observed.balancer.iter().flat_map(|it| it.branches.values());
     let mut shown = branches.map(|it| &it.listener.protocol);
-    wish.listeners.values().any(|it| it.tls.is_some()) || shown.any(|it| *it == Spoken::TerminatedHttps)
+    let is_wished = match desired {
+        Desired::LoadBalancer(wish) => wish.listeners.values().any(|it| it.tls.is_some()),
+        _ => false,
+    };
+    is_wished || shown.any(|it| *it == Spoken::TerminatedHttps)
 }
 
 /// Keeps what is not kept yet.

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, LazyLock, Mutex},
+    time::Duration,
 };
 
 use seaway_engine::{Driver, Failure};
@@ -382,4 +383,49 @@ async fn a_certificate_that_vanished_freezes_no_other_port() {
         assert_eq!(shown, expected.map(|(port, it)| (port, it.cloned())), "restarts: {restarts}");
         assert!(scene.pools().await.iter().all(|it| it.members.len() == 2), "members follow at all of them");
     }
+}
+
+/// Deleting one that never ended TLS asks Barbican nothing, once it was listed; and leaves nothing there that a crash had left.
+#[tokio::test]
+async fn a_deletion_lists_certificates_only_where_there_may_be_some() {
+    let mut scene = Scene::set().await;
+    let plain = scene.wish(&[443], &[1]);
+    let shop = secured(plain.clone(), &["shop"]);
+    let lists = |scene: &Scene| scene.fake.count("GET */secrets") + scene.fake.count("GET */containers");
+    scene.reach(&plain).await;
+    scene.reach_of("uid-2", &scene.wish_of("uid-2", &[443], &[1])).await;
+    scene.restarted();
+    // Nobody knows what a process before this one left.
+    scene.fake.forget_requests();
+    scene.remove_of("uid-2").await;
+    assert_eq!(lists(&scene), 2);
+    scene.pass(Duration::from_secs(600));
+    scene.fake.forget_requests();
+    scene.remove().await;
+    assert_eq!(
+        (lists(&scene), scene.balancers().await.len()),
+        (0, 0),
+        "what was listed says that there is none"
+    );
+
+    // What this process wrote counts, whatever was listed before.
+    scene.reach(&shop).await;
+    let name = scene.containers().await[0].name.clone();
+    scene.remove().await;
+    assert_eq!((scene.containers().await.len(), scene.secrets().await.len()), (0, 0));
+
+    let left = NewSecret {
+        name: format!("{name} certificate").into(),
+        payload: Payload::from(certificate("shop").key.clone()).into(),
+        payload_content_type: "text/plain".into(),
+        ..NewSecret::new()
+    };
+    scene.cloud.all::<Secret>().create(&left).await.unwrap();
+    scene.reach(&plain).await;
+    scene.reach_of("uid-2", &scene.wish_of("uid-2", &[443], &[1])).await;
+    scene.restarted();
+    scene.remove_of("uid-2").await;
+    scene.pass(Duration::from_secs(600));
+    scene.remove().await;
+    assert_eq!(scene.secrets().await.len(), 0, "what a crash left goes with it");
 }
