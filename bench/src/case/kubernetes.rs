@@ -111,8 +111,13 @@ impl<'a> Scene<'a> {
         self.plane.kubectl(&["apply", "-f", "-"], objects::POOL)?;
         for part in Part::BOTH {
             let everywhere = [part.user(), "seaway-reader"].map(|it| ("clusterrolebinding", it));
-            let leases = ["seaway-leases", "seaway-lease-reader"].map(|it| ("rolebinding", it));
-            for (kind, role) in everywhere.into_iter().chain(leases) {
+            // As the manifests in deploy/ bind them.
+            let beside: &[&str] = match part {
+                Part::Controller => &["seaway-leader", "seaway-lease-reader", "seaway-records"],
+                Part::Node => &["seaway-leases"],
+            };
+            let beside = beside.iter().map(|it| ("rolebinding", *it));
+            for (kind, role) in everywhere.into_iter().chain(beside) {
                 let (role_of, user) = (format!("--clusterrole={role}"), format!("--user={}", part.user()));
                 let binding = format!("{}-{role}", part.user());
                 let bind = ["create", kind, &binding, &role_of, &user, "--namespace", NAMESPACE];

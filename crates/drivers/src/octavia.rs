@@ -197,6 +197,9 @@ impl Octavia {
         self.groups().clear();
         self.past.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.surveyed.forget();
+        if let Some(joined) = self.joined.get() {
+            joined.stored.doubt();
+        }
     }
 
     /// When what is pending is looked at again.
@@ -335,6 +338,9 @@ impl Driver for Octavia {
         }
         self.before(unit, step, observed, since)?;
         self.known().entry(unit.clone()).and_modify(|it| it.writing = true);
+        if let Step::Keep(name, _) = step {
+            joined.stored.note(name);
+        }
         let at = observed.balancer.as_ref().map(|it| it.it.id.clone());
         let removed = gone::Child::of(step, observed);
         let done = self.write(joined, unit, step, observed).await;

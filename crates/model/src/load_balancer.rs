@@ -12,7 +12,13 @@ mod outside;
 mod pool;
 mod tls;
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -31,6 +37,8 @@ pub struct LoadBalancer {
     pub pools: BTreeMap<PoolId, Arc<Pool>>,
     /// By the object that they are in: what listeners name in their `tls`.
     pub certificates: Arc<BTreeMap<ObjectRef, Arc<Certificate>>>,
+    /// Secrets that its listeners name and that were not read yet: nobody knows whether they are there.
+    pub awaited: BTreeSet<ObjectRef>,
     pub options: Options,
 }
 

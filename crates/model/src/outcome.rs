@@ -23,7 +23,8 @@ pub enum Change {
     Missing(FactRef),
     /// A source has told all it knows of a kind; nothing is planned before every required kind has.
     Synced(Kind),
-    /// Nobody asked the source for objects of this kind, for nobody needs one: it is not known which there are.
+    /// Nobody asked the source for objects of this kind, for nobody needs one: it is not known which there are. From then on
+    /// each that becomes named is asked for, and is told as gone if it is not there.
     NotAsked(Kind),
     /// The source was set back to an older state: all it knows is told again, as at the start, down to the last `Synced`.
     SetBack,

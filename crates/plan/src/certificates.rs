@@ -7,6 +7,7 @@
 //! One that cannot be read takes nothing away: what the Secret held before goes on. Whether a key is that of its
 //! certificate is found out by who uses it.
 
+mod asked;
 pub(crate) mod calendar;
 pub(crate) mod pem;
 #[cfg(test)]
@@ -46,6 +47,10 @@ pub(crate) struct Certificates {
     now: Option<Time>,
     /// Which Secrets there are is not known, for nobody needed one so far.
     not_asked: bool,
+    /// Each that becomes named is asked for by its name, and one that is not there is told as gone.
+    asked_by_name: bool,
+    /// Named, asked for, and not there.
+    absent: BTreeSet<ObjectRef>,
 }
 
 #[derive(Debug)]
@@ -96,6 +101,7 @@ impl Certificates {
     /// `named`: somebody names it.
     pub(crate) fn put(&mut self, secret: &Secret, named: bool) -> Changed {
         let object = &secret.object;
+        self.absent.remove(object);
         if *secret.kind != *TLS_SECRET
             && !secret.withheld
             && !["tls.crt", "ca.crt"].iter().any(|it| secret.values.contains_key(*it))
@@ -135,7 +141,10 @@ impl Certificates {
 
     /// One that somebody names stays in use: without it a listener would close, or ask nobody for a certificate.
     pub(crate) fn remove(&mut self, object: &ObjectRef, named: bool) -> Changed {
-        let Some(known) = self.known.get_mut(object) else { return Changed::default() };
+        let is_news = named && self.absent.insert(object.clone());
+        let Some(known) = self.known.get_mut(object) else {
+            return Changed { content: is_news, names: false };
+        };
         let was_offered = self.by_age.remove(&(known.created, object.clone()));
         if named && known.held.is_some() {
             known.broken = Some(vanished(object));
@@ -222,15 +231,6 @@ impl Certificates {
     pub(crate) fn is_withheld(&self, object: &ObjectRef) -> bool {
         let withheld = |it: &Known| it.held.is_none() && it.broken.is_none();
         self.known.get(object).map_or_else(|| self.not_known_yet(object), withheld)
-    }
-
-    fn not_known_yet(&self, object: &ObjectRef) -> bool {
-        self.not_asked && object.kind == Kind::Secret && !self.known.contains_key(object)
-    }
-
-    /// Whether it is another than before.
-    pub(crate) fn note_asked(&mut self, asked: bool) -> bool {
-        std::mem::replace(&mut self.not_asked, !asked) == asked
     }
 
     pub(crate) fn names_of(&self, object: &ObjectRef) -> &[HostPattern] {

@@ -114,8 +114,12 @@ pub(crate) fn plan(
         outside: demand.outside().map(|it| demand.beside(it, index.nodes().map(|it| &**it))),
     };
     planned.openings = demand.openings().map(Arc::new);
+    // Hosts open such a listener, which lets nobody in before its certificate came. A cloud cannot.
+    let secrets = demand.secrets().into_iter().filter(|it| certificates.is_withheld(it));
+    let awaited = secrets.filter(|_| demand.cloud.is_some()).collect();
+    let certificates = Arc::new(held);
     planned.load_balancer =
-        Arc::new(LoadBalancer { binds, listeners, pools, certificates: Arc::new(held), options });
+        Arc::new(LoadBalancer { binds, listeners, pools, certificates, awaited, options });
     planned
 }
 

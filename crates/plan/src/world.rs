@@ -92,6 +92,8 @@ pub struct World {
     config: Arc<Config>,
     index: Index,
     certificates: Certificates,
+    /// Each that becomes named is asked for.
+    secrets_by_name: bool,
     /// This host is to serve nobody new.
     drains: bool,
     /// Who names each Secret.
@@ -179,6 +181,7 @@ impl World {
             config,
             index,
             certificates: Certificates::default(),
+            secrets_by_name: false,
             drains: false,
             certified: HashMap::new(),
             secrets_of: HashMap::new(),

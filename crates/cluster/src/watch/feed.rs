@@ -126,6 +126,9 @@ impl Feed {
 
     /// Runs until nobody listens any more.
     pub(super) async fn run(mut self) {
+        if self.tell_asked_by_name().await.is_err() {
+            return;
+        }
         loop {
             if self.until_needed().await.is_err() {
                 return;
@@ -348,6 +351,7 @@ impl Feed {
             Said::Partly(fact, left_out) => (fact, left_out),
             Said::Nothing => return self.remove(&key, told.version()).await,
             Said::Broken(object, problems) => {
+                self.tell_absent(&object).await?;
                 self.known.complain(&key, object.clone());
                 return self.tell(Change::Reported(object, problems)).await;
             }

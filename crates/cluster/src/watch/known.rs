@@ -92,6 +92,11 @@ impl Known {
         self.versions.clear();
     }
 
+    /// Whether it was told and not taken back.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.told.contains_key(key)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.told.is_empty()
     }

@@ -47,6 +47,8 @@ impl Feed {
                 Err(answer) => return self.fail("list", answer).await,
             }
         }
+        let lets_us = followed.iter().map(|(namespace, _)| namespace.clone()).collect();
+        self.tell_refused_ones(&lets_us).await?;
         if followed.is_empty() {
             return self.fail("list", refusal).await;
         }

@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, future::pending, time::Duration};
 use seaway_manifests::tree::Value;
 use seaway_model::{
     Change, Fact, Kind, Name, ObjectRef,
-    fact::{Secret, TLS_SECRET},
+    fact::{FactRef, Secret, TLS_SECRET},
 };
 use tokio::{
     sync::watch,
@@ -165,6 +165,15 @@ impl Feed {
         self.secrets.as_ref().is_none_or(|it| Secrets::is_needed(&it.wanted.borrow()))
     }
 
+    /// Of what becomes named it is told whether it is there.
+    pub(super) async fn tell_asked_by_name(&mut self) -> Result<(), Over> {
+        match self.secrets.is_some() && self.is_needed() {
+            true => self.tell(Change::NotAsked(self.watched.kind)).await,
+            // It is told below.
+            false => Ok(()),
+        }
+    }
+
     /// Returns when it may be. Until then it is told that nobody knows which there are, rather than that there are none.
     pub(super) async fn until_needed(&mut self) -> Result<(), Over> {
         if self.is_needed() {
@@ -201,6 +210,26 @@ impl Feed {
         Ok(())
     }
 
+    /// It was asked for, and is not there or not for us: until this is told, whoever names it waits. What is known stays.
+    pub(super) async fn tell_absent(&mut self, object: &ObjectRef) -> Result<(), Over> {
+        let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
+        if self.known.has(&key) || self.secrets.is_none() {
+            return Ok(());
+        }
+        self.tell(Change::Gone(FactRef::Object(object.clone()))).await
+    }
+
+    /// The same of all that are named, but for these namespaces.
+    pub(super) async fn tell_refused_ones(&mut self, but: &BTreeSet<Name>) -> Result<(), Over> {
+        let Some(secrets) = &self.secrets else { return Ok(()) };
+        let wanted = secrets.wanted.borrow().clone();
+        let Wanted::These(these) = wanted else { return Ok(()) };
+        for object in these.iter().filter(|it| !but.contains(&it.namespace)) {
+            self.tell_absent(object).await?;
+        }
+        Ok(())
+    }
+
     /// Tells once that it is there, and keeps nothing of what it holds.
     pub(super) async fn withhold(&mut self, key: &Key) -> Result<(), Over> {
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
@@ -233,7 +262,8 @@ impl Feed {
     /// Only the API server's own word that it is not there takes one away.
     async fn fetch(&mut self, object: &ObjectRef) -> Result<(), Over> {
         if self.fetch_copy(object).await? {
-            return Ok(());
+            let refused = self.secrets.as_ref().is_some_and(|it| it.refused);
+            return if refused { self.tell_absent(object).await } else { Ok(()) };
         }
         let copies = self.cluster.copies().is_some();
         let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
@@ -259,12 +289,13 @@ impl Feed {
                     secrets.fetched.remove(object);
                     secrets.missing.insert(object.clone());
                 }
-                Ok(())
+                self.tell_absent(object).await
             }
             Err(Answer::NotFound) => {
                 if let Some(secrets) = &mut self.secrets {
                     secrets.fetched.remove(object);
                 }
+                self.tell_absent(object).await?;
                 self.remove(&key, "").await?;
                 if let Some(secrets) = &mut self.secrets {
                     secrets.missing.insert(object.clone());
@@ -277,7 +308,10 @@ impl Feed {
                 if let Some(secrets) = &mut self.secrets {
                     secrets.fetched.insert(object.clone());
                 }
-                Ok(())
+                match answer {
+                    Answer::Forbidden(_) => self.tell_absent(object).await,
+                    _ => Ok(()),
+                }
             }
         }
     }

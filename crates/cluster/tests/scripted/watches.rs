@@ -302,7 +302,7 @@ async fn no_key_is_told_before_somebody_names_it_but_those_that_were_known() {
     let mut heard = begin_with(Kind::Secret, "/secrets", &[], answers).await;
     assert_eq!(heard.next().await, "not asked");
     heard.watch.wishes().secrets(Wanted::These([ObjectRef::new(Kind::Secret, "default", "other")].into()));
-    for wanted in ["put c without its key", "synced"] {
+    for wanted in ["put c without its key", "synced", "gone other"] {
         assert_eq!(heard.next().await, wanted);
     }
     // All, the watch, and the one that is not there.
@@ -315,7 +315,34 @@ async fn no_key_is_told_before_somebody_names_it_but_those_that_were_known() {
     let known = Secret { kind: TLS_SECRET.into(), withheld: false, ..Secret::withheld(object) };
     let known = [Fact::Secret(Arc::new(known))];
     let mut heard = begin_with(Kind::Secret, "/secrets?", &known, vec![listed()]).await;
+    assert_eq!(heard.next().await, "not asked");
     assert_eq!(heard.next().await, "put c");
+}
+
+/// Whoever names one waits until it is known whether it is there; so a refusal is told as well.
+#[tokio::test]
+async fn a_secret_that_we_may_not_read_is_told_as_not_there() {
+    let refused = || Answer::Whole(403, status(403, "Forbidden", "not for you"));
+    let mut heard = begin_with(Kind::Secret, "/secrets", &[], vec![refused(), refused()]).await;
+    assert_eq!(heard.next().await, "not asked");
+    heard.watch.wishes().secrets(Wanted::These([ObjectRef::new(Kind::Secret, "default", "c")].into()));
+    assert_eq!(heard.next().await, "gone c");
+
+    let passing = || Answer::Whole(500, status(500, "InternalError", "later"));
+    let another = Answer::Whole(404, status(404, "NotFound", "no d"));
+    let all = Answer::Whole(200, list("5", &[]));
+    let answers = vec![all, Answer::Stream(Vec::new()), passing(), passing(), another];
+    let mut heard = begin_with(Kind::Secret, "/secrets", &[], answers).await;
+    assert_eq!(heard.next().await, "not asked");
+    heard.watch.wishes().secrets(Wanted::These([ObjectRef::new(Kind::Secret, "default", "c")].into()));
+    assert_eq!(heard.next().await, "synced");
+    // The list, the watch, and the one: trouble says nothing of it.
+    for _ in 0..3 {
+        heard.asked().await;
+    }
+    let both = ["c", "d"].map(|it| ObjectRef::new(Kind::Secret, "default", it));
+    heard.watch.wishes().secrets(Wanted::These(both.into()));
+    assert_eq!(heard.next().await, "gone d");
 }
 
 /// A host says up to which version it has applied them: who begins with the newest would be further than it is.

@@ -227,11 +227,17 @@ impl Octavia {
         mut observed: Observed,
     ) -> Result<Observed, Error> {
         let is_kept = tls::is_kept(desired, &observed);
+        let begin = joined.cluster.certificates(key);
+        // What goes and never ended TLS has none: so say the last lists, and what was written since.
+        if desired.is_absent() && !is_kept && !joined.stored.may_have(&begin, joined.cloud.clock().now()) {
+            return Ok(observed);
+        }
+        let is_kept = is_kept || desired.is_absent();
         let is_known = observed.balancer.is_none() || self.past(unit, |past| past.has_none_kept);
         if !is_kept && is_known {
             return Ok(observed);
         }
-        match joined.stored.kept(&joined.cloud, &joined.cluster.certificates(key)).await {
+        match joined.stored.kept(&joined.cloud, &begin).await {
             Ok(kept) => observed.kept = kept,
             Err(error) if is_kept => return Err(error),
             // That can be told later.

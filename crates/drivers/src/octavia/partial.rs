@@ -4,6 +4,7 @@
 //! ```text
 //!     refused, not there yet    it is not made; with nothing else to serve, nothing is
 //!     refused, serves           it stays as it is; only its members are written
+//!     its Secret is not read    as if it were refused, and nobody is told; with nothing there, nothing is made
 //!     no Node may be a member   it stays as it is, its members included
 //! ```
 
@@ -18,9 +19,10 @@ use seaway_openstack::{
 };
 
 use super::{
-    Octavia, copies,
+    LOOK, Octavia, copies,
     pairs::Part,
     steps::{Branch, Observed, Step},
+    tls,
     wanted::{Wanted, WantedListener, metrics_refused, of_all, refused_at},
 };
 
@@ -30,6 +32,8 @@ pub(super) struct Refused {
     pub(super) ports: BTreeSet<ListenerId>,
     all: bool,
     metrics: bool,
+    /// Some of the ports wait for a certificate that may come at any moment.
+    waits: bool,
     pub(super) problems: Vec<(Owner, Problem)>,
 }
 
@@ -42,6 +46,9 @@ impl Refused {
             if !problems.is_empty() {
                 refused.ports.insert(*id);
                 refused.problems.extend(problems);
+            } else if tls::is_awaited(wish, *id) {
+                refused.ports.insert(*id);
+                refused.waits = true;
             }
         }
         let metrics = metrics_refused(wish, can);
@@ -79,8 +86,12 @@ impl Octavia {
     pub(super) fn begin(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Result<(), Failure> {
         let Desired::LoadBalancer(wish) = desired else { return Ok(()) };
         let refused = self.refused_of(unit, desired, observed);
-        let is_new = observed.balancer.is_none() && !refused.problems.is_empty();
-        if is_new && refused.is_whole(wish) {
+        let is_new = observed.balancer.is_none();
+        // Whole once it is known, rather than without its TLS and then changed.
+        if is_new && refused.waits && !refused.all {
+            return Err(Failure::Wait { why: tls::awaits(wish), after: LOOK });
+        }
+        if is_new && !refused.problems.is_empty() && refused.is_whole(wish) {
             return Err(Failure::User(refused.problems));
         }
         self.claim(unit, desired, observed)

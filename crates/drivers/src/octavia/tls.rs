@@ -2,25 +2,27 @@
 //! are, so that a crash leaves no second one: a new one is kept, shown, and then the old one goes. Those that somebody else
 //! put there are named by their references, and left alone.
 
+mod stored;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::{Duration, Instant},
 };
 
 use seaway_model::{
-    Desired, Listener, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason,
+    Desired, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason,
     load_balancer::{Certificate, CloudTls, Protocol, TlsByName, TlsProfile},
 };
 use seaway_openstack::{
-    Class, Cloud, Error,
+    Cloud, Error,
     barbican::{Address, Container, ContainerType, NewContainer, NewSecret, Payload, Secret, SecretRef},
     octavia::{ListenerChange, NewListener, PoolProtocol, Protocol as Spoken},
-    resource::{Edit, Id, Query},
+    resource::{Edit, Id},
     survey::{Abilities, Ability},
 };
 use secrecy::SecretString;
 
+pub(super) use self::stored::Stored;
 use super::{
     names::Cluster,
     steps::{Observed, Step},
@@ -146,7 +148,7 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
             refuse(Reason::BadAnnotation, what, fix);
         }
         let Some(tls) = &listener.tls else { continue };
-        for object in shown(tls) {
+        for object in shown(tls).into_iter().filter(|it| !wish.awaited.contains(*it)) {
             if wish.certificates.get(object).is_none_or(|it| it.chain.is_empty()) {
                 let what = format!("there is no certificate in {object}; all stays as it is until there is");
                 refuse(Reason::NoSuchSecret, what, "Make that Secret, of type kubernetes.io/tls.");
@@ -163,6 +165,17 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
         }
     }
     refused
+}
+
+/// TLS ends there, with a certificate of which nobody knows yet whether it is there.
+pub(super) fn is_awaited(wish: &LoadBalancer, id: ListenerId) -> bool {
+    !wish.awaited.is_empty() && wish.listeners.get(&id).is_some_and(|it| it.tls.is_some())
+}
+
+/// What that waits for.
+pub(super) fn awaits(wish: &LoadBalancer) -> String {
+    let awaited: Vec<String> = wish.awaited.iter().map(ToString::to_string).collect();
+    format!("not read yet: {}", awaited.join(", "))
 }
 
 enum Which {
@@ -318,70 +331,15 @@ fn address(first: &mut Edit<Option<String>>, others: &mut Edit<Vec<String>>, kep
     }
 }
 
-/// Whether something may be kept of it.
+/// Whether something may be kept of it, by what is wished and what it shows.
 pub(super) fn is_kept(desired: &Desired, observed: &Observed) -> bool {
-    let Desired::LoadBalancer(wish) = desired else { return true };
     let branches = observed.balancer.iter().flat_map(|it| it.branches.values());
     let mut shown = branches.map(|it| &it.listener.protocol);
-    wish.listeners.values().any(|it| it.tls.is_some()) || shown.any(|it| *it == Spoken::TerminatedHttps)
-}
-
-/// What Barbican has, listed once for all who look at the same time: a project may have thousands of secrets.
-#[derive(Default)]
-pub(super) struct Stored(tokio::sync::Mutex<Option<(Instant, Arc<Lists>)>>);
-
-#[derive(Default)]
-struct Lists {
-    secrets: Vec<Secret>,
-    containers: Vec<Container>,
-}
-
-/// So long a list is as good as another, as long as this process writes nothing there.
-const YOUNG: Duration = Duration::from_secs(30);
-
-impl Stored {
-    /// Something was written.
-    pub(super) async fn forget(&self) {
-        *self.0.lock().await = None;
-    }
-
-    /// All that is kept whose names begin like this.
-    pub(super) async fn kept(&self, cloud: &Cloud, begin: &str) -> Result<Kept, Error> {
-        let lists = self.lists(cloud).await?;
-        let mut kept = Kept::new();
-        for it in lists.secrets.iter().filter(|it| it.name.starts_with(begin)) {
-            if let Some((name, part)) = it.name.rsplit_once(' ') {
-                let part = (part.to_owned(), it.id.clone(), it.secret_ref.clone());
-                kept.entry(name.to_owned()).or_default().secrets.push(part);
-            }
-        }
-        for it in lists.containers.iter().filter(|it| it.name.starts_with(begin)) {
-            let container = (it.id.clone(), it.container_ref.clone());
-            kept.entry(it.name.clone()).or_default().containers.push(container);
-        }
-        Ok(kept)
-    }
-
-    async fn lists(&self, cloud: &Cloud) -> Result<Arc<Lists>, Error> {
-        let mut last = self.0.lock().await;
-        let now = cloud.clock().now();
-        if let Some((at, lists)) = &*last
-            && now.saturating_duration_since(*at) < YOUNG
-        {
-            return Ok(lists.clone());
-        }
-        let secrets = match cloud.all::<Secret>().list::<Secret>(Query::all()).await {
-            // Where there is no Barbican, or none for us, nothing was ever kept.
-            Err(error) if matches!(error.class(), Class::NoService | Class::Forbidden) => {
-                return Ok(Arc::default());
-            }
-            secrets => secrets?,
-        };
-        let containers = cloud.all::<Container>().list::<Container>(Query::all()).await?;
-        let lists = Arc::new(Lists { secrets, containers });
-        *last = Some((now, lists.clone()));
-        Ok(lists)
-    }
+    let is_wished = match desired {
+        Desired::LoadBalancer(wish) => wish.listeners.values().any(|it| it.tls.is_some()),
+        _ => false,
+    };
+    is_wished || shown.any(|it| *it == Spoken::TerminatedHttps)
 }
 
 /// Keeps what is not kept yet.

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, LazyLock, Mutex},
+    time::Duration,
 };
 
 use seaway_engine::{Driver, Failure};
@@ -173,6 +174,63 @@ async fn what_a_listener_shows_stays_in_barbican_while_nothing_takes_its_place()
     assert_eq!(scene.containers().await.len(), 1, "what is shown no more goes");
 }
 
+/// A controller asks for Secrets once somebody names one: until that is answered, nothing is made without it, and nothing
+/// that is there is changed.
+#[tokio::test]
+async fn a_secret_that_was_not_read_yet_is_waited_for() {
+    let mut scene = Scene::set().await;
+    let shop = |members: &[u8]| secured(scene.wish(&[443], members), &["shop"]);
+    let known = [shop(&[1]), shop(&[1, 2])];
+    let awaited = |it: &LoadBalancer| {
+        let awaited = it.certificates.keys().cloned().collect();
+        LoadBalancer { certificates: Arc::default(), awaited, ..it.clone() }
+    };
+    let two = scene.wish(&[80, 443], &[1]);
+    let beside_plain = |it: &LoadBalancer| {
+        let mut both = two.clone();
+        let secure: Vec<_> = it.listeners.iter().map(|(id, it)| (*id, it.clone())).collect();
+        both.listeners.extend(secure);
+        LoadBalancer { certificates: it.certificates.clone(), awaited: it.awaited.clone(), ..both }
+    };
+    let plain = scene.wish(&[443], &[1]);
+
+    // Nothing is made, nobody is told.
+    for it in [awaited(&known[0]), beside_plain(&awaited(&known[0]))] {
+        scene.fake.forget_requests();
+        let desired = Desired::LoadBalancer(Arc::new(it));
+        assert_eq!(scene.driver.refuse(&desired), []);
+        let failed = scene.driver.observe(&unit(), &desired).await.unwrap_err();
+        let Failure::Wait { why, .. } = failed else { panic!("{failed}") };
+        assert!(why.contains("default/shop"), "{why}");
+        assert_eq!(scene.fake.count("POST */lbaas/*") + scene.fake.count("PUT *"), 0);
+    }
+
+    // Once it is known, all is made at once: one call has the listener and its certificate.
+    let both = beside_plain(&known[0]);
+    scene.fake.forget_requests();
+    scene.reach(&both).await;
+    assert_eq!((scene.fake.count("POST */loadbalancers"), scene.fake.count("POST */listeners")), (1, 0));
+    assert_eq!(scene.listeners().await.len(), 2);
+
+    // What is there stays as it is, but for its members.
+    scene.reach(&known[0]).await;
+    let shown = scene.listeners().await.remove(0);
+    scene.restarted();
+    assert_eq!(scene.reach_telling(&awaited(&known[1])).await, []);
+    assert_eq!(scene.listeners().await[0].default_tls_container_ref, shown.default_tls_container_ref);
+    assert_eq!(scene.pools().await[0].members.len(), 2);
+    assert_eq!(scene.containers().await.len(), 1);
+
+    // A port that becomes one of TLS neither closes nor is made anew before; a new one is not opened in plain.
+    scene.reach(&plain).await;
+    assert_eq!(scene.reach_telling(&awaited(&known[0])).await, []);
+    assert_eq!(scene.listeners().await[0].protocol, Spoken::Tcp);
+    scene.remove().await;
+    scene.reach(&scene.wish(&[80], &[1])).await;
+    assert_eq!(scene.reach_telling(&beside_plain(&awaited(&known[0]))).await, []);
+    assert_eq!(scene.listeners().await.iter().map(|it| it.protocol_port).collect::<Vec<_>>(), [80]);
+}
+
 #[tokio::test]
 async fn a_secret_is_kept_shown_renewed_and_cleaned_up() {
     let mut scene = Scene::set().await;
@@ -325,4 +383,49 @@ async fn a_certificate_that_vanished_freezes_no_other_port() {
         assert_eq!(shown, expected.map(|(port, it)| (port, it.cloned())), "restarts: {restarts}");
         assert!(scene.pools().await.iter().all(|it| it.members.len() == 2), "members follow at all of them");
     }
+}
+
+/// Deleting one that never ended TLS asks Barbican nothing, once it was listed; and leaves nothing there that a crash had left.
+#[tokio::test]
+async fn a_deletion_lists_certificates_only_where_there_may_be_some() {
+    let mut scene = Scene::set().await;
+    let plain = scene.wish(&[443], &[1]);
+    let shop = secured(plain.clone(), &["shop"]);
+    let lists = |scene: &Scene| scene.fake.count("GET */secrets") + scene.fake.count("GET */containers");
+    scene.reach(&plain).await;
+    scene.reach_of("uid-2", &scene.wish_of("uid-2", &[443], &[1])).await;
+    scene.restarted();
+    // Nobody knows what a process before this one left.
+    scene.fake.forget_requests();
+    scene.remove_of("uid-2").await;
+    assert_eq!(lists(&scene), 2);
+    scene.pass(Duration::from_secs(600));
+    scene.fake.forget_requests();
+    scene.remove().await;
+    assert_eq!(
+        (lists(&scene), scene.balancers().await.len()),
+        (0, 0),
+        "what was listed says that there is none"
+    );
+
+    // What this process wrote counts, whatever was listed before.
+    scene.reach(&shop).await;
+    let name = scene.containers().await[0].name.clone();
+    scene.remove().await;
+    assert_eq!((scene.containers().await.len(), scene.secrets().await.len()), (0, 0));
+
+    let left = NewSecret {
+        name: format!("{name} certificate").into(),
+        payload: Payload::from(certificate("shop").key.clone()).into(),
+        payload_content_type: "text/plain".into(),
+        ..NewSecret::new()
+    };
+    scene.cloud.all::<Secret>().create(&left).await.unwrap();
+    scene.reach(&plain).await;
+    scene.reach_of("uid-2", &scene.wish_of("uid-2", &[443], &[1])).await;
+    scene.restarted();
+    scene.remove_of("uid-2").await;
+    scene.pass(Duration::from_secs(600));
+    scene.remove().await;
+    assert_eq!(scene.secrets().await.len(), 0, "what a crash left goes with it");
 }

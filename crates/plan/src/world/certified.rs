@@ -56,11 +56,19 @@ impl World {
         for object in unnamed {
             self.remove_secret(&object);
         }
+        let absent = self.certificates.absent();
+        if absent.iter().any(|it| !self.is_named(it)) {
+            let named = absent.iter().filter(|it| self.is_named(it)).cloned().collect();
+            self.certificates.keep_absent(named);
+        }
     }
 
-    /// Whether Secrets were asked for. Until then nobody is told that one is missing.
+    /// Whether Secrets were asked for. Until then nobody is told that one is missing. Whoever says once that he did not asks
+    /// for each that becomes named, and says which of them are not there.
     pub(super) fn note_asked(&mut self, asked: bool) {
-        if !self.certificates.note_asked(asked) {
+        self.secrets_by_name |= !asked;
+        let by_name = self.ask_by_name();
+        if !self.certificates.note_asked(asked) && !by_name {
             return;
         }
         let named: Vec<ObjectRef> = self.named().cloned().collect();
@@ -69,6 +77,17 @@ impl World {
             self.certificate_changed(&object, Changed { content: true, names: false }, &before);
         }
         self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+    }
+
+    /// Where all Secrets are wanted, none is asked for by its name. Whether that is another than before.
+    pub(super) fn ask_by_name(&mut self) -> bool {
+        let by_name = self.secrets_by_name && !self.wants_all_secrets();
+        self.certificates.ask_by_name(by_name)
+    }
+
+    fn wants_all_secrets(&self) -> bool {
+        let door = &self.config.front_door;
+        door.opens != Opens::Never && door.tls.secrets == Secrets::All
     }
 
     /// Time has passed: some certificates may have come near their end.
@@ -85,8 +104,7 @@ impl World {
 
     /// Secrets that somebody names; nothing, where all are wanted, or nobody knows yet.
     pub fn secrets(&self) -> Option<BTreeSet<ObjectRef>> {
-        let door = &self.config.front_door;
-        if !self.settled || door.opens != Opens::Never && door.tls.secrets == Secrets::All {
+        if !self.settled || self.wants_all_secrets() {
             return None;
         }
         Some(self.named().filter(|it| it.kind == Kind::Secret).cloned().collect())

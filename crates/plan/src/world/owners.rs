@@ -241,6 +241,7 @@ impl World {
         let same_shape = before.binds == now.binds
             && before.listeners == now.listeners
             && before.options == now.options
+            && before.awaited == now.awaited
             && before.pools.keys().eq(now.pools.keys());
         for unit in units.iter().filter(|it| !matches!(it, Unit::SecurityGroup { .. })) {
             if same_shape && before.certificates == now.certificates {

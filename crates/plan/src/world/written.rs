@@ -47,6 +47,7 @@ impl World {
         self.index.own.set_rules(self.config.tenants.members);
         self.door.guests.configure(&self.config);
         self.give_up_vanished();
+        self.ask_by_name();
         let touched = self.ledger.set_rules(self.config.pools);
         self.regrant(touched);
         if same || !self.settled || !self.roles.allocate {

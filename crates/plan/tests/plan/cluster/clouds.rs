@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Fact, Name, Outcome, Reason, Unit,
+    Change, Config, Desired, Dirt, Fact, Kind, Name, ObjectRef, Outcome, Reason, Unit,
     announced::{AnnouncedReason, ConditionStatus},
-    config::{CloudDefaults, CloudPlace, FloatingSubnet, Orphans},
-    fact::{Endpoint, Meta, Node, Service},
+    config::{CloudDefaults, CloudPlace, FloatingSubnet, FrontDoor, Opens, Orphans},
+    fact::{Endpoint, FactRef, Meta, Node, Secret, Service},
     load_balancer::{Balance, Bind, Family, LoadBalancer, Outside, Protocol},
     outcome::{Serving, UnitState},
     unit::Place,
@@ -290,4 +290,31 @@ fn what_is_found_of_a_service_that_is_gone_goes_where_that_is_asked_for_and_noth
     assert_eq!(early.desire(&gone), Desired::Absent);
     assert_eq!(early.apply(Change::Found(there)), [], "it was looked at when it was planned");
     assert_eq!(early.apply(Change::Found(gone.clone())), [Dirt::Unit(gone)]);
+}
+
+/// A cloud makes nothing of a listener whose certificate may come at any moment; and hears when it is known.
+#[test]
+fn a_secret_that_was_not_read_yet_is_awaited_and_nobody_is_told() {
+    let secret = ObjectRef::new(Kind::Secret, "default", "shop-tls");
+    let mut shop = clouded(&[]);
+    let mut world = world(usual(), vec![put(&shop)]);
+    // A controller shows no certificates itself.
+    let front_door = FrontDoor { opens: Opens::Never, ..FrontDoor::default() };
+    let clouds = [(CLASS.into(), Arc::new(usual()))].into();
+    world.apply(Change::Config(Arc::new(Config { clouds, front_door, ..Config::default() })));
+    world.apply(Change::NotAsked(Kind::Secret));
+    shop.meta.annotations.insert("seaway.dev/tls".into(), "shop-tls".into());
+    world.apply(put(&shop));
+    let awaited = |world: &World| {
+        let told = world.problems().iter().any(|it| it.reason == Reason::NoSuchSecret);
+        (planned(world, &shop).awaited.iter().cloned().collect::<Vec<_>>(), told)
+    };
+    assert_eq!(awaited(&world), (vec![secret.clone()], false));
+    world.apply(Change::Synced(Kind::Secret));
+    assert_eq!(awaited(&world), (vec![secret.clone()], false));
+    let dirt = world.apply(Change::Gone(FactRef::Object(secret.clone())));
+    assert_eq!(awaited(&world), (vec![], true));
+    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{dirt:?}");
+    world.apply(Change::Put(Fact::Secret(Arc::new(Secret::withheld(secret.clone())))));
+    assert_eq!(awaited(&world), (vec![secret], false), "it is there, and not read");
 }

@@ -259,7 +259,18 @@ fn secrets_are_wanted_while_somebody_names_them() {
     shop.meta.annotations.insert("seaway.dev/tls".into(), "shop-tls".into());
     world.apply(put(&shop));
     assert!(!reasons(&world).contains(&Reason::NoSuchSecret), "{:?}", world.problems());
+    // Nor before it was answered whether this one is there: it may be of a kind that no list has, or just written.
     world.apply(Change::Synced(Kind::Secret));
+    assert!(!reasons(&world).contains(&Reason::NoSuchSecret), "{:?}", world.problems());
+    world.apply(Change::Gone(FactRef::Object(secret("shop-tls"))));
+    assert!(reasons(&world).contains(&Reason::NoSuchSecret), "{:?}", world.problems());
+    // Whoever names it again asks again.
+    shop.meta.annotations.clear();
+    world.apply(put(&shop));
+    shop.meta.annotations.insert("seaway.dev/tls".into(), "shop-tls".into());
+    world.apply(put(&shop));
+    assert!(!reasons(&world).contains(&Reason::NoSuchSecret), "{:?}", world.problems());
+    world.apply(Change::Gone(FactRef::Object(secret("shop-tls"))));
     assert!(reasons(&world).contains(&Reason::NoSuchSecret), "{:?}", world.problems());
     // A front door that shows all certificates wants them all.
     world.apply(Change::Config(config(Opens::WhenNeeded)));

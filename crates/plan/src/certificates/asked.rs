@@ -1,0 +1,37 @@
+//! What is known of Secrets that were never read: nothing yet, or that they are not there.
+
+use std::collections::BTreeSet;
+
+use seaway_model::{Kind, ObjectRef};
+
+use super::Certificates;
+
+impl Certificates {
+    pub(super) fn not_known_yet(&self, object: &ObjectRef) -> bool {
+        let is_unanswered = self.not_asked || self.asked_by_name && !self.absent.contains(object);
+        is_unanswered && object.kind == Kind::Secret && !self.known.contains_key(object)
+    }
+
+    /// Whether it is another than before.
+    pub(crate) fn note_asked(&mut self, asked: bool) -> bool {
+        if !asked {
+            self.absent.clear();
+        }
+        std::mem::replace(&mut self.not_asked, !asked) == asked
+    }
+
+    /// Whether it is another than before.
+    pub(crate) fn ask_by_name(&mut self, by_name: bool) -> bool {
+        std::mem::replace(&mut self.asked_by_name, by_name) != by_name
+    }
+
+    /// Whoever names one of the others again waits until it was asked for again.
+    pub(crate) fn keep_absent(&mut self, absent: BTreeSet<ObjectRef>) {
+        self.absent = absent;
+    }
+
+    /// Named, asked for, and not there.
+    pub(crate) fn absent(&self) -> &BTreeSet<ObjectRef> {
+        &self.absent
+    }
+}
