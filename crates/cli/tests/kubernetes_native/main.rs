@@ -23,6 +23,7 @@ mod making;
 mod mending;
 mod metrics;
 mod mistakes;
+mod node_writes;
 mod occm;
 mod octavia;
 mod planning;

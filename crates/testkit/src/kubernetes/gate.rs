@@ -2,15 +2,18 @@ use std::{
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
+use futures::{StreamExt, stream};
+use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
-    Request,
-    body::Incoming,
+    Request, Response,
+    body::{Bytes, Frame, Incoming},
     header::{CONNECTION, HOST},
 };
 use kube::{Client, client::Body};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 
 use super::{Cluster, client};
 use crate::{
@@ -19,7 +22,11 @@ use crate::{
     server::{Lost, Server, accept, bind, converse, whole},
 };
 
-/// A way to the API server on which a test scripts what goes wrong, counts what goes through, and which it may freeze.
+/// Of an answer that is slow: so many bytes at once, and so long after those before.
+const PIECE: (usize, Duration) = (64, Duration::from_millis(1));
+
+/// A way to the API server on which a test scripts what goes wrong, counts what goes through, and which it may freeze or slow
+/// down.
 ///
 /// Whoever goes this way needs no credentials: beyond it is whoever the gate was made for. Watches go through as streams.
 #[derive(Debug)]
@@ -32,7 +39,15 @@ pub struct Gate {
 #[derive(Debug, Default)]
 struct Shared {
     between: Between,
-    frozen: watch::Sender<bool>,
+    line: watch::Sender<Line>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    frozen: bool,
+    /// How often all that was connected became half open.
+    stalls: usize,
+    slow: bool,
 }
 
 impl Gate {
@@ -103,14 +118,30 @@ impl Gate {
         self.shared.between.count(pattern)
     }
 
+    /// How many of them were answered with success.
+    pub fn done(&self, pattern: &str) -> usize {
+        self.shared.between.done(pattern)
+    }
+
     /// What is connected stays so, and never hears anything again; who comes is not answered.
     pub fn freeze(&self) {
-        self.shared.frozen.send_replace(true);
+        self.shared.line.send_modify(|it| it.frozen = true);
     }
 
     /// What was connected is dead; new connections go through.
     pub fn thaw(&self) {
-        self.shared.frozen.send_replace(false);
+        self.shared.line.send_modify(|it| it.frozen = false);
+    }
+
+    /// What is connected stays so, and never hears anything again; new connections go through. A firewall that has forgotten a
+    /// connection does so.
+    pub fn stall(&self) {
+        self.shared.line.send_modify(|it| it.stalls += 1);
+    }
+
+    /// Whatever is answered from now on comes a few bytes at a time.
+    pub fn slow_down(&self) {
+        self.shared.line.send_modify(|it| it.slow = true);
     }
 }
 
@@ -119,12 +150,13 @@ async fn serve(listener: std::net::TcpListener, beyond: PathBuf, shared: Arc<Sha
     accept(listener, |stream| {
         let (shared, client) = (shared.clone(), client.clone());
         async move {
-            let mut frozen = shared.frozen.subscribe();
+            let mut line = shared.line.subscribe();
+            let stalls = line.borrow().stalls;
             let talk = converse(stream, move |request| respond(request, shared.clone(), client.clone()));
             let mut talk = std::pin::pin!(talk);
             let caught = tokio::select! {
                 biased;
-                Ok(_) = frozen.wait_for(|it| *it) => true,
+                Ok(_) = line.wait_for(|it| it.frozen || it.stalls != stalls) => true,
                 () = &mut talk => false,
             };
             if caught {
@@ -136,14 +168,34 @@ async fn serve(listener: std::net::TcpListener, beyond: PathBuf, shared: Arc<Sha
     .await;
 }
 
-async fn respond(request: Request<Incoming>, shared: Arc<Shared>, client: Client) -> Result<Answer, Lost> {
+type Passed = Response<UnsyncBoxBody<Bytes, kube::Error>>;
+
+async fn respond(request: Request<Incoming>, shared: Arc<Shared>, client: Client) -> Result<Passed, Lost> {
     let (mut head, body) = request.into_parts();
     let (method, path) = (head.method.to_string(), head.uri.path().to_owned());
     head.headers.remove(HOST);
     head.headers.remove(CONNECTION);
     let request = Request::from_parts(head, Body::from(whole(body).await?.to_vec()));
     let passed = async move { client.send(request).await.map_err(|_| Lost) };
-    shared.between.respond(&method, &path, passed, own_words).await
+    let answer = shared.between.respond(&method, &path, passed, own_words).await?;
+    let slow = shared.line.borrow().slow;
+    Ok(if slow { slowly(answer) } else { answer.map(Body::boxed_unsync) })
+}
+
+fn slowly(answer: Answer) -> Passed {
+    let (head, body) = answer.into_parts();
+    let (size, pause) = PIECE;
+    let pieces = body.into_data_stream().flat_map(move |chunk| {
+        let pieces = match chunk {
+            Ok(bytes) => bytes.chunks(size).map(|it| Ok(Frame::data(bytes.slice_ref(it)))).collect(),
+            Err(error) => vec![Err(error)],
+        };
+        stream::iter(pieces).then(move |it| async move {
+            sleep(pause).await;
+            it
+        })
+    });
+    Response::from_parts(head, StreamBody::new(pieces).boxed_unsync())
 }
 
 /// As an API server refuses.
