@@ -57,6 +57,14 @@ fn an_etcd_set_back_is_survived_without_restarts_and_nothing_is_given_twice() {
     scene.cluster.apply(&service("next", of_shop));
     let next = scene.address("next");
     assert!(next != shop && next != gone, "{next} was given twice");
+    // By endpoints that the cluster's own controllers made afterwards, too.
+    let slices = "jsonpath={range .items[*]}{.metadata.name}={.endpoints[*].addresses[0]} {end}";
+    until_within(A_TERM, "the endpoints of the new one are written", || {
+        let told =
+            scene.cluster.try_kubectl(&["get", "endpointslices", "-o", slices], "").unwrap_or_default();
+        told.split_whitespace().any(|it| it.starts_with("next-") && !it.ends_with('='))
+    });
+    until_within(A_TERM, "the new one answers", || answers(&next));
     until_within(A_TERM, "hosts say how far they are by the versions of now", || {
         let newest = scene.field("addresses", "{.items[*].metadata.resourceVersion}");
         let newest = newest.split_whitespace().filter_map(|it| it.parse::<u64>().ok()).max();

@@ -215,10 +215,61 @@ impl<T> Waits for InTurn<T> {
 
 #[cfg(test)]
 mod tests {
+    use seaway_model::{Kind, ObjectRef};
+
     use super::*;
 
     const fn lane(namespace: u64, load_balancer: u64) -> Lane {
         Lane { namespace, load_balancer }
+    }
+
+    #[test]
+    fn services_of_a_namespace_share_its_time_wherever_they_are_served() {
+        let owner = |namespace: &str, name: &str| Owner::Object {
+            object: ObjectRef::new(Kind::Service, namespace, name),
+            uid: "1".into(),
+        };
+        let of = |namespace: &str, name: &str| Lane::of(&LbKey::Of(owner(namespace, name)));
+        let [web, api, other] = [of("shop", "web"), of("shop", "api"), of("evil", "web")];
+        assert_eq!(web.namespace, api.namespace);
+        assert_ne!(web.load_balancer, api.load_balancer);
+        assert_ne!(web.namespace, other.namespace, "of one name, and another's all the same");
+        // At the front door a request is its guest's, in the same namespace as what that has elsewhere.
+        let door = Lane::of(&LbKey::Whole);
+        let [guest, second] =
+            [("evil", "web"), ("evil", "api")].map(|(at, name)| door.of_guest(&owner(at, name)));
+        assert_eq!((guest.namespace, second.namespace), (other.namespace, other.namespace));
+        assert_ne!(guest.load_balancer, second.load_balancer);
+        // At a listener of its own nobody is another's guest, and what nobody owns stays the door's.
+        assert_eq!(web.of_guest(&owner("evil", "web")), web);
+        assert_eq!(door.of_guest(&Owner::Config("mine".into())), door);
+    }
+
+    #[test]
+    fn who_has_more_than_can_be_done_delays_whoever_asks_for_little_by_one_piece_each_time() {
+        let mut fair = Fair::default();
+        let (greedy, modest) = (lane(1, 1), lane(2, 2));
+        (0..512).for_each(|client| fair.push(greedy, client, client));
+        let (mut spent, mut longest) = (0_u64, 0);
+        // One asks for 30 % of the time, 20 µs at once; pieces of the others take 100 µs, and there are always more.
+        for asked in 1..=1_000_u64 {
+            let due = asked * 20_000 * 10 / 3;
+            let mut next = |fair: &mut Fair<usize>| {
+                let (lane, client) = fair.pop().expect("there is always work");
+                let took = if lane == greedy { 100_000 } else { 20_000 };
+                fair.charge(lane, Duration::from_nanos(took));
+                spent += took;
+                if lane == greedy {
+                    fair.push(greedy, client, client);
+                }
+                (lane, spent)
+            };
+            while next(&mut fair).1 < due {}
+            fair.push(modest, 9_999, 9_999);
+            let waited = (1..).find(|_| next(&mut fair).0 == modest).expect("it is answered");
+            longest = longest.max(waited);
+        }
+        assert!(longest <= 2, "its turn came as the {longest}th");
     }
 
     #[test]

@@ -209,6 +209,7 @@ impl Cluster {
     pub fn neighbour(&self, role: &str) -> Namespace {
         let number = self.next();
         let namespace = Namespace::create(role);
+        namespace.believe_no_redirects();
         self.cable(&namespace, "eth0", number);
         namespace.address("eth0", &format!("10.10.255.{number}/16"));
         namespace.address("eth0", &format!("fd00:10::ff:{number}/64"));

@@ -115,6 +115,15 @@ impl Namespace {
         self.ip(&[family, "route", "replace", to, "via", via]);
     }
 
+    /// As routers do: a host that is asked for an address that it does not have any more may name its own gateway, and who
+    /// believes that goes there for five minutes. To be said before interfaces come.
+    pub fn believe_no_redirects(&self) {
+        for of in ["all", "default"] {
+            self.write(&format!("ipv4/conf/{of}/accept_redirects"), "0");
+            self.write(&format!("ipv6/conf/{of}/accept_redirects"), "0");
+        }
+    }
+
     /// Makes this namespace pass on what is not for itself.
     pub fn forward(&self) {
         self.write("ipv4/ip_forward", "1");
