@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use seaway_model::{
     Name, Owner, Pool, Problem,
-    fact::{EndpointAddress, Service, ServiceKind, TargetPort},
+    fact::{EndpointAddress, Service, ServiceKind},
     load_balancer::{Affinity, Bind, Family, MemberState},
 };
 
@@ -13,7 +13,7 @@ use crate::{
     front_door,
     index::ServiceKey,
     members::has_port,
-    slices::listed,
+    slices::{listed, target},
     world::{Overview, World},
 };
 
@@ -216,10 +216,7 @@ fn members(text: &mut String, world: &World, key: &ServiceKey, service: &Service
         members_of(text, &pool);
     }
     for port in &service.ports {
-        let target = match &port.target {
-            TargetPort::Number(number) => number.to_string(),
-            TargetPort::Name(name) => format!("{:?}", name.as_str()),
-        };
+        let target = target(&port.target);
         let _ =
             writeln!(text, "Port {}/{} {:?} leads to {target}", port.port, port.protocol, port.name.as_str());
     }

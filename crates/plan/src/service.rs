@@ -417,10 +417,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
             .map(|(slice, ports)| format!("{slice}: {}", slices::listed(ports)))
             .collect();
         let has = has.join("; ");
-        let wants = match &wanted.port.target {
-            TargetPort::Number(number) => number.to_string(),
-            TargetPort::Name(name) => format!("{name:?}"),
-        };
+        let wants = slices::target(&wanted.port.target);
         problems.push(
             problem(
                 Reason::NoSuchPort,

@@ -2,7 +2,11 @@
 
 use std::fmt::Write as _;
 
-use seaway_model::{Name, ObjectRef, Problem, Reason, fact::EndpointPort, load_balancer::L4};
+use seaway_model::{
+    Name, ObjectRef, Problem, Reason,
+    fact::{EndpointPort, TargetPort},
+    load_balancer::L4,
+};
 
 use crate::{
     demand::{Demand, DemandPort},
@@ -34,12 +38,13 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
             None => format!("Write it on the Service, or remove it: an EndpointSlice has {WEIGHT} only."),
         }));
     }
+    // A demand may be of one port alone; slices are of the Service.
     let is_first = demand.ports.first().is_some_and(|it| it.field == wanted.field);
     if !found.by_hand || found.list.is_empty() || !is_first {
         return problems;
     }
     let unused =
-        found.portless.iter().filter(|(_, ports)| !demand.ports.iter().any(|it| has_port(ports, &it.port)));
+        found.portless.iter().filter(|(_, ports)| !demand.service.ports.iter().any(|it| has_port(ports, it)));
     for (slice, ports) in unused {
         let message =
             format!("EndpointSlice {slice} has no port of this Service: its endpoints are not used");
@@ -53,20 +58,17 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
 }
 
 fn wanted_ports(demand: &Demand) -> String {
-    let all: Vec<String> = demand
-        .ports
-        .iter()
-        .map(|DemandPort { port, .. }| {
-            format!("{:?} with target port {}", port.name.as_str(), target(&port.target))
-        })
+    let all: Vec<String> = (demand.service.ports.iter())
+        .map(|port| format!("{:?} with target port {}", port.name.as_str(), target(&port.target)))
         .collect();
     all.join(", ")
 }
 
-fn target(target: &seaway_model::fact::TargetPort) -> String {
+/// `8080`, or `"web"`.
+pub(crate) fn target(target: &TargetPort) -> String {
     match target {
-        seaway_model::fact::TargetPort::Number(number) => number.to_string(),
-        seaway_model::fact::TargetPort::Name(name) => format!("{:?}", name.as_str()),
+        TargetPort::Number(number) => number.to_string(),
+        TargetPort::Name(name) => format!("{:?}", name.as_str()),
     }
 }
 

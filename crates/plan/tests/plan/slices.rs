@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Fact, Kind, ObjectRef, Reason,
-    fact::{Endpoints, Meta, Node, TargetPort},
+    Change, Config, Fact, Kind, L4, ObjectRef, Reason,
+    config::{Exposed, Opens},
+    fact::{Endpoints, Meta, Node, Service, ServiceKind, TargetPort},
 };
 use seaway_plan::{ServiceKey, explain::explain, slices_without_service};
 use seaway_testkit::facts::{endpoint, host, owner, put, put_slice, service, slice};
 
-use crate::cluster::scene::on_host;
+use crate::cluster::scene::{on_host, on_host_of};
 
 fn named(slice: Endpoints, name: &str) -> Change {
     put_slice(&Endpoints { object: ObjectRef::new(Kind::EndpointSlice, "default", name), ..slice })
@@ -80,4 +81,33 @@ fn explain_says_of_each_slice_whether_it_is_used() {
     let unused = "EndpointSlice default/shop-2: 1 endpoints, not used: it has no port of this Service, but 9000/TCP \"wbe\"\n";
     assert!(text.contains(unused), "{text}");
     assert!(text.contains("10.1.0.1:8080  listed as ready"), "{text}");
+}
+
+/// As `tcpServices` asks for one port of a Service.
+#[test]
+fn a_slice_of_a_port_that_nobody_asks_for_is_used_by_its_service_all_the_same() {
+    let shop =
+        service("shop", &[("web", 80, TargetPort::Number(8080)), ("admin", 81, TargetPort::Number(8081))]);
+    let shop = Service { kind: ServiceKind::ClusterIp, class: None, ..shop };
+    let exposed = Exposed {
+        key: "tcpServices[0]".into(),
+        l4: L4::Tcp,
+        namespace: "default".into(),
+        service: "shop".into(),
+        port: TargetPort::Name("web".into()),
+        listen: None,
+        address: None,
+    };
+    let mut config = Config { exposed: vec![exposed], ..Config::default() };
+    config.front_door.opens = Opens::Never;
+    let world = on_host_of(
+        config,
+        vec![
+            host(&["192.0.2.5"], &[]),
+            put(&shop),
+            put_slice(&slice("shop", ("web", 8080), vec![endpoint("10.1.0.1")])),
+            named(slice("shop", ("admin", 8081), vec![endpoint("10.1.0.1")]), "shop-2"),
+        ],
+    );
+    assert_eq!(world.problems(), []);
 }
