@@ -36,6 +36,7 @@ async fn nothing_is_planned_without_our_definitions_and_nothing_is_lost_over_res
         "addresses.seaway.dev",
         "addresspools.seaway.dev",
         "loadbalancerhosts.seaway.dev",
+        "loadbalancerhostslices.seaway.dev",
         "nameowners.seaway.dev",
     ];
     scene.kubectl(&[&["delete", "crd"], &ours[..]].concat());
