@@ -6,7 +6,7 @@ use seaway_testkit::{
     faults::{Fault, Hold},
     kubernetes::Gate,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     scene::{CONTROLLER, Scene},
@@ -16,6 +16,7 @@ use crate::{
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/seaway-controller";
 /// Whoever is stalled for seconds leads on; whoever is killed has his term ended.
 const STEADY: &str = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}, lease: 15s}";
+const SLICES: &str = "/apis/seaway.dev/v1alpha1/loadbalancerhostslices";
 const POOL: &str = "/apis/seaway.dev/v1alpha1/addresspools/public";
 
 /// What befalls a request.
@@ -71,11 +72,61 @@ impl Crashes {
             return;
         }
         self.pending = None;
-        self.scene.kill(&self.running.clone());
+        self.is_killed();
         self.gate.heal();
-        // As if its term were over.
-        self.questions.ask("DELETE", LEASE, None).expect("it had led");
         self.start();
+    }
+
+    fn is_killed(&mut self) {
+        self.scene.kill(&self.running.clone());
+        // As if its term were over, if it had come to lead.
+        match self.questions.ask("DELETE", LEASE, None) {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            deleted => drop(deleted.expect("it is deleted")),
+        }
+    }
+
+    /// `of`: what befalls the request of that pattern, the nth of them.
+    fn strikes(&mut self, of: Blow, pattern: &str, nth: usize) {
+        let (on, hold) = (Fault::on(pattern).nth(nth), Hold::new());
+        self.pending = (of != Blow::ReplyLost).then(|| hold.clone());
+        self.gate.fail(match of {
+            Blow::KilledBefore => on.hold(&hold),
+            Blow::KilledAfter => on.hold_reply(&hold),
+            Blow::ReplyLost => on.lose_reply(),
+        });
+    }
+
+    fn heals(&mut self) {
+        self.gate.heal();
+        // Whoever came to it after the end of the story goes on.
+        if let Some(hold) = self.pending.take() {
+            hold.release();
+        }
+    }
+
+    /// Names and contents of the slices that the leader gathers hosts' addresses in.
+    fn slices(&self) -> BTreeMap<String, Value> {
+        let listed = self.questions.ask("GET", SLICES, None).unwrap_or_default();
+        let all = listed["items"].as_array().into_iter().flatten();
+        all.map(|it| (it["metadata"]["name"].to_string(), it["spec"].clone())).collect()
+    }
+
+    /// All slices are lost with the controller, and the next one gathers them.
+    fn gathers_slices(&mut self, of: &str, blow: Option<(Blow, &str, usize)>) -> BTreeMap<String, Value> {
+        self.is_killed();
+        self.questions.ask("DELETE", SLICES, None).unwrap_or_else(|error| panic!("{of}: {error}"));
+        self.gate.forget_requests();
+        if let Some((blow, pattern, nth)) = blow {
+            self.strikes(blow, pattern, nth);
+        }
+        self.start();
+        until_it_is(&format!("{of}: addresses of hosts are gathered"), &true, || {
+            self.is_struck();
+            // Written last of all.
+            self.slices().values().any(|it| !it["slices"].is_null())
+        });
+        self.slices()
     }
 
     fn assigned(&self) -> usize {
@@ -144,29 +195,21 @@ fn killed_before_or_after_any_request_or_without_its_reply_the_end_is_the_same()
     let mut missed = Vec::new();
     for (pattern, nth) in &all {
         // A pool is told how full it is once a second at most: the later ones are as the first.
-        if pattern.contains("addresspools") && *nth > 2 {
+        let is_later = pattern.contains("addresspools") && *nth > 2;
+        // Slices are written when hosts come, not when Services change: they have a test of their own.
+        if is_later || pattern.contains(SLICES) {
             continue;
         }
         for blow in [Blow::KilledBefore, Blow::KilledAfter, Blow::ReplyLost] {
             let what = format!("{blow:?} {pattern} {nth}");
             crashes.gate.forget_requests();
             crashes.counts = pattern.contains("addresspools");
-            let (on, hold) = (Fault::on(pattern).nth(*nth), Hold::new());
-            crashes.pending = (blow != Blow::ReplyLost).then(|| hold.clone());
-            crashes.gate.fail(match blow {
-                Blow::KilledBefore => on.hold(&hold),
-                Blow::KilledAfter => on.hold_reply(&hold),
-                Blow::ReplyLost => on.lose_reply(),
-            });
+            crashes.strikes(blow, pattern, *nth);
             crashes.tell_the_story(&what);
             if crashes.gate.count(pattern) < *nth {
                 missed.push(what);
             }
-            crashes.gate.heal();
-            // Whoever came to it after the end of the story goes on.
-            if let Some(hold) = crashes.pending.take() {
-                hold.release();
-            }
+            crashes.heals();
         }
     }
     // Statuses and events of two changes may be told at once: a later one of a kind need not come, the first must.
@@ -176,4 +219,22 @@ fn killed_before_or_after_any_request_or_without_its_reply_the_end_is_the_same()
     assert!(later.iter().all(is_told) && later.len() * 5 < all.len() * 3, "{later:#?} never came");
     crashes.counts = true;
     crashes.comes_to("nothing is left", &[], &[]);
+}
+
+#[test]
+fn killed_before_or_after_a_slice_is_written_or_without_its_reply_all_hosts_are_gathered() {
+    let Some(mut crashes) = Crashes::up() else { return };
+    let wanted = crashes.gathers_slices("undisturbed", None);
+    assert_eq!(wanted.len(), 2, "the first, and that of the host: {wanted:#?}");
+    let pattern = format!("POST {SLICES}");
+    assert_eq!(crashes.gate.count(&pattern), 2);
+    for nth in [1, 2] {
+        for blow in [Blow::KilledBefore, Blow::KilledAfter, Blow::ReplyLost] {
+            let what = format!("{blow:?} {nth}");
+            let gathered = crashes.gathers_slices(&what, Some((blow, &pattern, nth)));
+            assert_eq!(gathered, wanted, "{what}");
+            assert!(crashes.gate.count(&pattern) >= nth, "{what} never came");
+            crashes.heals();
+        }
+    }
 }

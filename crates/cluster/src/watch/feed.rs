@@ -10,7 +10,7 @@ use futures::StreamExt;
 use kube::api::{ListParams, WatchEvent};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, fact::FactRef};
 use tokio::{sync::mpsc, time::sleep};
-use tracing::info;
+use tracing::{debug, info};
 
 use super::{
     belief::{Belief, WITNESS},
@@ -223,6 +223,7 @@ impl Feed {
                 Err(answer) => Some(answer),
             };
             cut = true;
+            debug!(kind = %self.watched.kind, why = ?end, lived = ?begun.elapsed(), "a watch ended");
             if end.is_none() && self.have_slices_come().await {
                 return Ok(());
             }

@@ -117,6 +117,16 @@ impl Drop for Scene {
     }
 }
 
+/// Why watches of this thread ended is printed, if the test fails.
+pub(crate) fn logged() -> tracing::subscriber::DefaultGuard {
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter("seaway_cluster=info,seaway_cluster::watch::feed=debug")
+        .with_ansi(false)
+        .with_test_writer()
+        .finish();
+    tracing::subscriber::set_default(subscriber)
+}
+
 pub(crate) async fn connect(kubeconfig: &Path, pace: Pace) -> Cluster {
     let credentials = Credentials::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     // Tests have namespaces of their own, all at once: pools of all are read.

@@ -1,4 +1,5 @@
-//! What befalls the stream of a watch between it and a real API server: its past is forgotten, nothing is said. What a scripted server can say of these is in `tests/scripted/watches.rs`.
+//! What befalls the stream of a watch between it and a real API server: its past is forgotten, nothing is said, the connection
+//! is half open. What a scripted server can say of these is in `tests/scripted/watches.rs`.
 
 use std::{
     pin::pin,
@@ -19,7 +20,7 @@ use seaway_testkit::{
     kubernetes::{Gate, client},
 };
 
-use crate::scene::{Heard, PACE, Scene, connect, eventually};
+use crate::scene::{Heard, PACE, Scene, connect, eventually, logged};
 
 const SERVICES: &str = "GET /api/v1/services";
 
@@ -94,6 +95,7 @@ async fn what_is_compacted_away_is_listed_again_and_what_stayed_is_never_gone() 
 
 #[tokio::test]
 async fn a_watch_of_what_never_changes_lives_on_bookmarks() {
+    let _logged = logged();
     let Some(scene) = Scene::alone() else { return };
     scene.cluster.define(crds::definitions());
     let gate = Gate::here(&scene.kubeconfig);
@@ -131,4 +133,34 @@ async fn a_watch_of_what_never_changes_lives_on_bookmarks() {
     heard.during(bookmarks).await;
     assert_eq!(gate.count(pools), before, "it is the watch of before: {}", heard.told_of(&kubernetes()));
     assert!(!heard.problems.contains_key(&kubernetes()), "{}", heard.told_of(&kubernetes()));
+}
+
+#[tokio::test]
+async fn connections_that_are_half_open_are_given_up_and_nothing_is_gone_by_that() {
+    let Some(scene) = Scene::up("half-open") else { return };
+    for name in ["stays", "goes"] {
+        scene.apply_here(&service(name, 80));
+    }
+    let gate = Gate::here(&scene.kubeconfig);
+    let pace = Pace { silence: Duration::from_secs(3), answer: Duration::from_secs(2), ..PACE };
+    let mut heard = Heard::of(&connect(gate.kubeconfig(), pace).await);
+    heard.until_synced().await;
+    let (goes, comes, stays) =
+        (reference(&scene, "goes"), reference(&scene, "comes"), reference(&scene, "stays"));
+    for round in 0..2 {
+        gate.stall();
+        scene.here(&["delete", "service", "goes"]);
+        scene.apply_here(&service("comes", 80));
+        heard.until("what went is told", |it| !it.facts.contains_key(&goes)).await;
+        heard.until("what came is told", |it| it.facts.contains_key(&comes)).await;
+        assert!(
+            heard.facts.contains_key(&stays) && !heard.gone.contains(&stays),
+            "{round}: not for a moment"
+        );
+        scene.apply_here(&service("goes", 80));
+        scene.here(&["delete", "service", "comes"]);
+        heard
+            .until("it is watched again", |it| it.facts.contains_key(&goes) && !it.facts.contains_key(&comes))
+            .await;
+    }
 }
