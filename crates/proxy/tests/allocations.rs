@@ -54,13 +54,14 @@ fn a_request_on_a_connection_that_is_kept_alive_allocates_nothing() {
         };
         // Everything has its place afterwards.
         ask(50);
-        // The prober and the like may have something to do once in a while, and on a slow machine more often.
-        let counted = (0..5).map(|_| {
+        // The prober and the like may have something to do once in a while, and on a slow machine more often: not in each batch.
+        // What is allocated for each request, or for each of some hundreds, is in all of them.
+        let counted = (0..10).map(|_| {
             let region = Region::new(COUNTED);
             ask(REQUESTS);
             region.change().allocations
         });
         let least = counted.min().unwrap();
-        assert!(least < REQUESTS / 50, "{least} for {REQUESTS} requests");
+        assert_eq!(least, 0, "allocations for {REQUESTS} requests");
     }
 }

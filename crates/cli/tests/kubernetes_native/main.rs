@@ -16,7 +16,6 @@ mod hears;
 mod honoured;
 mod leaders;
 mod leavings;
-mod load;
 mod looking;
 mod lost_settings;
 mod making;

@@ -1,12 +1,27 @@
 //! Hosts that are not heard of any more, and what was taken away while Services are served.
 
-use seaway_testkit::topology::{until, until_within};
+use std::net::SocketAddr;
+
+use seaway_testkit::{
+    topology::{until, until_within},
+    traffic::{Clients, Kind, Load, Target},
+};
 
 use crate::{
-    load::Load,
     looking::Plugin,
     scene::{A_TERM, POOL, Scene, deployment, service},
+    snapshot,
 };
+
+/// Each on a new connection.
+const RATE: u32 = 500;
+
+/// Clients of the shop, in the network outside.
+fn clients_of(scene: &Scene, at: SocketAddr) -> (Clients, Load) {
+    let clients = scene.outside.run(Clients::here);
+    let load = clients.load(vec![Target::new("shop", Kind::Http, at).times(RATE)]);
+    (clients, load)
+}
 
 /// Asks for that address.
 fn asking(name: &str, ip: &str) -> String {
@@ -63,9 +78,9 @@ fn addresses_and_traffic_stay_when_the_definition_of_pools_and_roles_are_taken_a
     scene.cluster.apply(&deployment("shop", 1));
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     let at = scene.answering("shop");
-    let load = Load::start(&scene.outside, at, 50);
+    let (_clients, load) = clients_of(&scene, at);
     scene.cluster.kubectl(&["delete", "customresourcedefinition", "addresspools.seaway.dev"]);
-    load.goes_on("it is served without pools", 200);
+    load.goes_on(2 * RATE as usize);
     assert_eq!(scene.address("shop"), at.ip().to_string());
     scene.install_definitions();
     scene.cluster.apply(POOL);
@@ -73,10 +88,13 @@ fn addresses_and_traffic_stay_when_the_definition_of_pools_and_roles_are_taken_a
         let all = scene.field("addresses", "{.items[*].spec.address}");
         all.split(' ').any(|it| it == at.ip().to_string())
     };
-    load.goes_on("it is served", 200);
-    load.end().was_always_answered();
+    load.goes_on(2 * RATE as usize);
+    let heard = load.end();
+    eprintln!("{heard}");
+    heard.was_always_answered();
 
-    // Who may see nothing any more changes nothing.
+    // Who may see nothing any more changes nothing, and goes on with what is kept.
+    until("what is served is kept", || snapshot::is_kept(&scene, "a", &at.ip().to_string()));
     let bindings = ["seaway-controller-seaway-reader", "seaway-node-seaway-reader"];
     for binding in bindings {
         scene.cluster.kubectl(&["delete", "clusterrolebinding", binding]);
@@ -116,17 +134,19 @@ fn traffic_stays_when_the_definition_of_addresses_is_deleted_with_all_of_them() 
     let serve =
         |scene: &Scene, wanted: bool| scene.nodes.iter().all(|it| scene.state(it).contains(&ip) == wanted);
     until("both hosts serve it", || serve(&scene, true));
-    let load = Load::start(&scene.outside, at, 50);
+    let (_clients, load) = clients_of(&scene, at);
     scene.cluster.kubectl(&["delete", "customresourcedefinition", "addresses.seaway.dev"]);
-    load.goes_on("it is served without its Address", 200);
+    load.goes_on(2 * RATE as usize);
     assert_eq!(scene.address("shop"), ip, "it is published as before");
 
     scene.install_definitions();
     until("its Address is written again", || {
         scene.field("addresses", "{.items[*].spec.address}").split(' ').any(|it| it == ip)
     });
-    load.goes_on("it is served", 200);
-    load.end().was_always_answered();
+    load.goes_on(2 * RATE as usize);
+    let heard = load.end();
+    eprintln!("{heard}");
+    heard.was_always_answered();
     assert!(serve(&scene, true));
 
     scene.cluster.kubectl(&["delete", "service", "shop"]);

@@ -2,12 +2,24 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use seaway_testkit::topology::until;
-
-use crate::{
-    load::Load,
-    scene::{Scene, deployment, service},
+use seaway_testkit::{
+    topology::until,
+    traffic::{Clients, Kind, Target},
 };
+
+use crate::scene::{Scene, deployment, service};
+
+/// Each on a new connection.
+const RATE: u32 = 500;
+
+/// Whether a host that starts without an API server would serve this. It is kept every few seconds: pods that answer already may
+/// not be ready in there yet.
+pub(crate) fn is_kept(scene: &Scene, host: &str, ip: &str) -> bool {
+    let known = fs::read_to_string(scene.snapshot(host)).unwrap_or_default();
+    let mut pods = known.lines().filter(|line| line.contains("10.244.")).peekable();
+    let are_ready = pods.peek().is_some() && pods.all(|line| !line.contains("\"ready\":false"));
+    are_ready && known.matches(ip).count() > 1
+}
 
 #[test]
 fn a_host_that_starts_without_an_api_server_serves_what_it_knew_until_the_api_server_says_more() {
@@ -21,13 +33,7 @@ fn a_host_that_starts_without_an_api_server_serves_what_it_knew_until_the_api_se
     let answers = |scene: &Scene, ip: &str| scene.outside.curl(&format!("http://{ip}/")).is_ok();
     until("both answer", || answers(&scene, &goes));
     let kept = scene.snapshot(&host);
-    let known = || fs::read_to_string(&kept).unwrap_or_default();
-    // It is kept every few seconds: pods that answer already may not be ready in there yet.
-    let ready = |known: &str| {
-        let mut pods = known.lines().filter(|line| line.contains("10.244.")).peekable();
-        pods.peek().is_some() && pods.all(|line| !line.contains("\"ready\":false"))
-    };
-    until("what is known is kept", || known().matches(&goes).count() > 1 && ready(&known()));
+    until("what is known is kept", || is_kept(&scene, &host, &goes));
     let mode = fs::metadata(&kept).expect("is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
@@ -43,8 +49,9 @@ fn a_host_that_starts_without_an_api_server_serves_what_it_knew_until_the_api_se
     until("it serves", || answers(&scene, &at.ip().to_string()) && answers(&scene, &goes));
     assert!(scene.state(&scene.nodes[0]).contains(says), "{}", scene.state(&scene.nodes[0]));
 
-    let load = Load::start(&scene.outside, at, 50);
-    load.goes_on("it serves on", 20);
+    let clients = scene.outside.run(Clients::here);
+    let load = clients.load(vec![Target::new("shop", Kind::Http, at).times(RATE)]);
+    load.goes_on(RATE as usize);
     scene.cluster.start_api();
     // Its address may be the one that came meanwhile within the same second: asked for, it answers on.
     let gone = "no longer serving listener=default/goes:80";
@@ -57,13 +64,8 @@ fn a_host_that_starts_without_an_api_server_serves_what_it_knew_until_the_api_se
         let state = scene.state(&scene.nodes[0]);
         !state.is_empty() && !state.contains(says)
     });
-    load.goes_on("it serves on", 20);
+    load.goes_on(RATE as usize);
     let heard = load.end();
-    assert!(
-        heard.failures.is_empty(),
-        "{} of {}: {:#?}",
-        heard.failures.len(),
-        heard.answered(),
-        heard.failures
-    );
+    eprintln!("{heard}");
+    heard.was_always_answered();
 }

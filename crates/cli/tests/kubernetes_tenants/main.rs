@@ -7,8 +7,6 @@
 mod addresses;
 mod cluster;
 mod front_door;
-#[path = "../kubernetes_native/load.rs"]
-mod load;
 mod members;
 mod rights;
 #[path = "../kubernetes_native/scene.rs"]
@@ -22,15 +20,20 @@ use std::{
 };
 
 use cluster::Shared;
-use load::Load;
+use seaway_testkit::traffic::{Clients, Kind, Target};
+
+/// Of both ways in together: each on a new connection.
+const RATES: [(&str, u32); 2] = [("direct", 350), ("by the front door", 150)];
 
 #[test]
 fn a_hostile_namespace_takes_nothing_from_another_or_from_the_machines() {
     let Some(mut shared) = Shared::up() else { return };
     let addresses = shared.published();
-    // 200 requests a second, by both ways in.
-    let direct = Load::start(&shared.scene.outside, shared.shop, 140);
-    let by_door = Load::start(&shared.scene.outside, shared.door, 60);
+    let clients = shared.scene.outside.run(Clients::here);
+    let at = [shared.shop, shared.door];
+    let targets =
+        RATES.iter().zip(at).map(|((name, rate), at)| Target::new(name, Kind::Http, at).times(*rate));
+    let load = clients.load(targets.collect());
 
     rights::tries(&shared);
     addresses::tries(&shared);
@@ -39,18 +42,17 @@ fn a_hostile_namespace_takes_nothing_from_another_or_from_the_machines() {
     let crowd = crowd(&shared, 300);
     shared.restart_machine();
 
-    for load in [&direct, &by_door] {
-        load.goes_on("the shop is served beside all of it", 400);
-    }
+    load.goes_on(400);
     addresses::hold(&shared, &addresses);
     members::hold(&shared);
     front_door::hold(&shared);
     drop(crowd);
-    for load in [direct, by_door] {
-        let heard = load.end();
-        heard.was_always_answered();
-        let others: Vec<_> = heard.answers.keys().filter(|pod| !pod.starts_with("shop-")).collect();
-        assert!(others.is_empty(), "requests of the shop were answered by {others:?}");
+    let heard = load.end();
+    eprintln!("{heard}");
+    heard.was_always_answered();
+    for (way, tally) in &heard.0 {
+        let others: Vec<_> = tally.answers.keys().filter(|pod| !pod.starts_with("shop-")).collect();
+        assert!(others.is_empty(), "requests of the shop, {way}, were answered by {others:?}");
     }
 }
 
