@@ -141,7 +141,7 @@ pub(crate) struct Member {
     /// How the API server is reached [default: as kubectl finds it; in a pod, by its ServiceAccount]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Of the kubeconfig
+    /// Context of the kubeconfig to use
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     pub(crate) context: Option<String>,
     /// Where Leases are [default: the pod's own namespace, else seaway-system]
@@ -423,7 +423,7 @@ pub(crate) struct WhichCluster {
     /// How the API server is reached [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Of the kubeconfig
+    /// Context of the kubeconfig to use
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Where Seaway's Leases are

@@ -367,7 +367,7 @@ impl Member {
                 },
                 Some(()) = next(&mut self.conf) => self.read_cloud_again(arguments).await,
                 what = died(&mut self.engine, self.watch.ended(), &mut self.hearing) => {
-                    error!("{what}: without it nothing new would be heard of; the process ends, to be started anew");
+                    error!("{what}; exiting so that the supervisor restarts the process");
                     return Ok(ExitCode::FAILURE);
                 }
                 served = phase.wait_for(|it| *it == Phase::Serving), if !was_ready => {
@@ -456,12 +456,14 @@ impl Member {
         self.clock.abort();
         self.watch.stop().await;
         if let Err(error) = self.hearing.await {
-            warn!(%error, "what was heard was not passed on well");
+            warn!(%error, "changes from the API server could not be passed on during shutdown");
         }
         match timeout(LAST_WRITES, self.engine).await {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => warn!(%error, "the engine did not end well"),
-            Err(_) => warn!("what was being written was not answered; whoever starts next finds out"),
+            Ok(Err(error)) => warn!(%error, "the engine failed during shutdown"),
+            Err(_) => warn!(
+                "timed out waiting for in-flight API writes during shutdown; the next process will reconcile them"
+            ),
         }
         if let Some(host) = &self.host {
             let (host, patience) = (host.clone(), self.settings.drain);

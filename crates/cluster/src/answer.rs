@@ -148,7 +148,7 @@ const BIND_CERTIFICATES: &str = "A Service, a route or the configuration names a
 /// Whatever it asks for, it is asked again after this.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
 
-const TRIED_AGAIN: &str = "It is tried again; what it said last goes on.";
+const TRIED_AGAIN: &str = "The request is retried; the last known state stays in use.";
 
 fn mend(why: &str) -> &'static str {
     if why.contains("UnknownIssuer") || why.contains("not valid for") {
@@ -158,7 +158,7 @@ fn mend(why: &str) -> &'static str {
     } else if why.contains("certificate expired") {
         "The API server's own certificate has expired: renew it (kubeadm certs renew all)."
     } else if why.contains("refused") || why.contains("dns error") || why.contains("timed out") {
-        "See that `server:` in the kubeconfig is right and that it is up; it is tried again, and what it said last goes on."
+        "See that `server:` in the kubeconfig is right and that it is up. The request is retried; the last known state stays in use."
     } else {
         TRIED_AGAIN
     }

@@ -228,7 +228,7 @@ fn pooled(wanted: &LoadBalancer) -> BTreeSet<IpAddr> {
 pub fn bad_certificate(object: &ObjectRef, error: &KeyError) -> Problem {
     let message = format!("it cannot be used for TLS: {}", chain(error));
     let problem = Problem::new(object.clone(), Reason::BadCertificate, message)
-        .fix("Put a PEM certificate chain into tls.crt and its PEM key into tls.key. What was shown before goes on.");
+        .fix("Put a PEM certificate chain into tls.crt and its PEM key into tls.key. The previous certificate stays in use.");
     match object.kind {
         Kind::File => problem.in_file(object.name.clone(), 0, 0),
         _ => problem.at("data[tls.crt]"),

@@ -92,7 +92,7 @@ impl PemFiles {
     fn unreadable(&self, path: &Path, error: &io::Error) -> Problem {
         let shown = path.display().to_string();
         Problem::new(self.object(), Reason::Unreadable, format!("{shown} cannot be read: {error}"))
-            .fix("What it held before goes on, if it was read before.")
+            .fix("Make the file readable. What was read from it before stays in use.")
             .in_file(shown, 0, 0)
     }
 

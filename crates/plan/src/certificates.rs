@@ -407,11 +407,11 @@ impl Known {
             Age::Fine => return problems,
             Age::Over => (
                 format!("its certificate expired on {}", calendar::day(seen.until)),
-                "Renew it: clients refuse it, and it is shown to them all the same.",
+                "Renew it. It is still served, but clients refuse it.",
             ),
             Age::Soon => (
                 format!("its certificate expires on {}", calendar::day(seen.until)),
-                "Renew it, or find out why whoever should has not.",
+                "Renew it, or check why automatic renewal failed.",
             ),
             Age::Early => (
                 format!("its certificate is not in force before {}", calendar::day(seen.from)),
@@ -472,7 +472,7 @@ fn vanished(object: &ObjectRef) -> Problem {
 fn broken(object: &ObjectRef, key: &str, why: String) -> Problem {
     let problem = Problem::new(object.clone(), Reason::BadCertificate, why);
     at(problem, key).fix(
-        "Put a PEM certificate chain into tls.crt and its PEM key into tls.key. What it held before goes on.",
+        "Put a PEM certificate chain into tls.crt and its PEM key into tls.key. The previous certificate stays in use.",
     )
 }
 

@@ -303,16 +303,17 @@ impl Demand {
         }
         let (message, fix) = match (usual.absent, usual.enabled) {
             (true, _) if self.service.leaving => (
-                "no controller knows the cloud in which its load balancer may be; it stays until one does",
+                "deletion is pending: no running controller has --cloud-config, so a cloud load balancer of it cannot be removed",
                 WHICH_CLOUD,
             ),
-            (true, _) => {
-                ("no controller knows a cloud to make its load balancer in; it stays pending", WHICH_CLOUD)
-            }
+            (true, _) => (
+                "pending: no running controller has --cloud-config, so no cloud load balancer can be created",
+                WHICH_CLOUD,
+            ),
             (_, true) => return,
             (_, false) => (
-                "load balancers of this cloud are switched off: what it has stays as it is, and none is made",
-                "Say enabled=true in [LoadBalancer].",
+                "load balancers are disabled (enabled=false): existing ones stay as they are, and none is created",
+                "Set enabled=true in [LoadBalancer] of the file of --cloud-config.",
             ),
         };
         let problem = Problem::new(self.owner.object(), Reason::Unsupported, message);

@@ -137,11 +137,11 @@ pub(crate) fn beside_nodes(demand: &Demand, hosts: &[&Name]) -> Vec<Problem> {
     if demand.service.local_only {
         let hosts: Vec<&str> = hosts.iter().map(|it| it.as_str()).collect();
         let message = format!(
-            "Local means the pods of the serving host, and {} is no Node: it serves by those Nodes that have pods",
+            "externalTrafficPolicy: Local needs pods on the serving host, but {} is not a Node of the cluster: traffic goes to Nodes that run pods of the Service",
             hosts.join(", ")
         );
         let problem = Problem::new(object.clone(), Reason::Unsupported, message);
-        problems.push(problem.at("spec.externalTrafficPolicy").fix("Say Cluster, or serve on Nodes."));
+        problems.push(problem.at("spec.externalTrafficPolicy").fix("Set it to Cluster, or serve on Nodes."));
     }
     if demand.wishes.members == MembersFrom::Auto {
         let portless = demand.ports.iter().filter(|it| it.port.node_port.is_none());
@@ -151,10 +151,9 @@ pub(crate) fn beside_nodes(demand: &Demand, hosts: &[&Name]) -> Vec<Problem> {
 }
 
 fn no_node_port(object: &ObjectRef, field: &str) -> Problem {
-    let message =
-        "members are Nodes where the host is none itself, at their node ports, and this port has none";
+    let message = "a host that is not a Node sends traffic to node ports, but this port has no nodePort";
     Problem::new(object.clone(), Reason::NoSuchPort, message).at(field).fix(
-        "Say spec.allocateLoadBalancerNodePorts: true; or, if the host has routes to pods, seaway.dev/members: pods.",
+        "Set spec.allocateLoadBalancerNodePorts: true; or, if the host has routes to pods, seaway.dev/members: pods.",
     )
 }
 
@@ -283,9 +282,9 @@ pub(crate) fn unvouched(demand: &Demand, certificates: &Certificates) -> Vec<Pro
     if vouches || certificates.is_withheld(&object) {
         return certificates.problems_of(&object);
     }
-    let what = format!("{object} has no ca.crt, so no member is believed");
+    let what = format!("{object} has no ca.crt, so no TLS connection to a member is trusted");
     let problem = Problem::new(demand.owner.object(), Reason::NoSuchSecret, what);
-    let fix = "Write the Secret, with who vouches for the members in ca.crt, as PEM.";
+    let fix = "Create the Secret with the PEM certificates of the members' authority in ca.crt.";
     vec![problem.at(wishes.field_of(BACKEND_AUTHORITIES)).fix(fix)]
 }
 

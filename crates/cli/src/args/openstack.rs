@@ -16,7 +16,7 @@ pub(crate) struct OpenStackAdopt {
     /// How the API server of the rebuilt cluster is reached [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Of the kubeconfig
+    /// Context of the kubeconfig to use
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Where Seaway's Leases are

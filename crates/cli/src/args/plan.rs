@@ -15,7 +15,7 @@ pub(crate) struct Plan {
     /// As a table for people, or as JSON for programs
     #[arg(long, short, default_value = "table")]
     pub(crate) output: Output,
-    /// In a cloud, for the Services of a cluster
+    /// Show what the controller would change in OpenStack
     #[arg(long, requires = "cloud_config", conflicts_with_all = ["dir", "manifests", "state_dir"])]
     pub(crate) cloud: bool,
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub(crate) struct Plan {
     /// How the API server is reached [default: as kubectl finds it]
     #[arg(long, value_name = "FILE", requires = "cloud")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Of the kubeconfig
+    /// Context of the kubeconfig to use
     #[arg(long, value_name = "NAME", requires = "cloud")]
     pub(crate) context: Option<String>,
     /// In a cloud: for Services of this namespace alone

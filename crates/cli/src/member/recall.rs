@@ -143,11 +143,12 @@ impl Memory {
         };
         let written = jiff::Timestamp::from_millisecond(recalled.written.0 as i64).unwrap_or_default();
         let message = format!(
-            "what is served is as it was known at {written}, for at the start {why}; changes since then are not seen"
+            "serving the configuration saved at {written}, without changes since then, because at the start {why}"
         );
         warn!(path = %file.name, facts = recalled.facts.len(), "{message}");
-        let problem = Problem::new(file.clone(), Reason::Unreachable, message)
-            .fix("See to the API server; as soon as it answers, its word counts.");
+        let problem = Problem::new(file.clone(), Reason::Unreachable, message).fix(
+            "Restore access to the API server: as soon as it answers, its state replaces the saved one.",
+        );
         let old = recalled.facts.into_iter().filter(|fact| !heard.contains(&fact.reference()));
         let told = old.map(Change::Put).chain(seaway_cluster::kinds().map(Change::Synced));
         let told = told.chain([Change::Reported(file.clone(), vec![problem])]).collect();

@@ -39,7 +39,7 @@ fn a_changed_cloud_conf_is_followed_and_what_only_a_new_load_balancer_can_have_i
     fs::write(project.conf.path(), "[LoadBalancer\n").expect("is written");
     until("it is told", || scene.log("controller").contains("is not read again"));
     say("enabled=false\n");
-    until("it is told", || scene.field("service/shop", PROBLEMS).contains("switched off"));
+    until("it is told", || scene.field("service/shop", PROBLEMS).contains("are disabled"));
     assert_eq!(
         project.fake.count("DELETE */loadbalancers/*") + project.fake.count("DELETE */floatingips/*"),
         0

@@ -116,7 +116,7 @@ fn a_host_that_drains_starts_without_an_api_server_and_drains_until_nobody_wants
     scene.kill("a");
     scene.cluster.kill_api();
     scene.serve(0);
-    let says = "what is served is as it was known at";
+    let says = "serving the configuration saved at";
     until("it goes by what it knew", || scene.log("a").contains(says));
     until("it says why", || scene.log("a").contains("cannot be reached"));
     until("it is ready", || scene.log("a").contains("ready"));

@@ -96,7 +96,7 @@ fn while_its_load_balancer_is_made_a_service_says_how_far_it_is_and_without_a_cl
     let gone = || project.balancers().is_empty() && project.floating().is_empty();
     until_within(A_WHILE, "what was deleted goes all the same", || gone() && scene.is_gone("service/shop"));
     scene.cluster.apply(&service("last", "selector: {app: shop}"));
-    scene.until_told("last", &["switched off", "enabled=true"]);
+    scene.until_told("last", &["are disabled", "enabled=true"]);
     until("an event says it", || scene.warnings("last").len() == 1);
     assert_eq!(project.fake.count("POST */lbaas/*") + project.fake.count("POST */floatingips"), 0);
     scene.cluster.kubectl(&["delete", "service", "last"]);

@@ -44,7 +44,7 @@ fn a_host_that_starts_without_an_api_server_serves_what_it_knew_until_the_api_se
     scene.cluster.apply(&service("later", "selector: {app: shop}"));
     scene.cluster.kill_api();
     scene.serve(0);
-    let says = "what is served is as it was known at";
+    let says = "serving the configuration saved at";
     until("it says so", || scene.log(&host).contains(says));
     until("it serves", || answers(&scene, &at.ip().to_string()) && answers(&scene, &goes));
     assert!(scene.state(&scene.nodes[0]).contains(says), "{}", scene.state(&scene.nodes[0]));

@@ -137,8 +137,9 @@ fn told(service: Service, what: &str, after: Duration, asker: &Asker<'_>) -> Fai
     if asker.owners.is_empty() {
         return Failure::Wait { why, after };
     }
-    let message = format!("{why}; nothing is lost, and it is tried again");
-    let fix = "Nothing here; the cloud's operators can say more. It is asked again within a minute.";
+    let message = format!("{why}; existing load balancers stay as they are, and the request is retried");
+    let fix =
+        "No action needed: it is retried within a minute. If it persists, contact the cloud's operator.";
     let problem = |owner: &Owner| {
         let problem = Problem::new(owner.object(), Reason::Unreachable, message.clone());
         (owner.clone(), problem.fix(fix))

@@ -73,15 +73,15 @@ pub(super) fn told(
         return Vec::new();
     }
     let message = format!(
-        "asked for is {}: load balancer {} got that when it was made, and keeps it",
+        "requested: {}; load balancer {} keeps what it was created with, which cannot be changed in place",
         otherwise.join(", "),
         it.id
     );
     let owner = wish.listeners.values().map(|it| &it.owner).min();
     let problem = |owner: &Owner| {
         let problem = Problem::new(owner.object(), Reason::Unsupported, message.clone()).fix(
-            "To have it made again, with its addresses as far as nothing else is asked for them, and nobody served meanwhile: \
-             seaway.dev/rebuild-on-change: \"true\". Else ask for what it has.",
+            "To recreate it (a short outage; its addresses are kept unless others are requested), set \
+             seaway.dev/rebuild-on-change: \"true\". Otherwise request what it has.",
         );
         (owner.clone(), problem)
     };

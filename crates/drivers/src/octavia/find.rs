@@ -392,15 +392,15 @@ fn not_one(sought: &Sought<'_>, named: &Named, there: &[LoadBalancer]) -> Proble
 fn by_name_alone(sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
     if sought.is_former() {
         let message = format!(
-            "load balancer {} has the name of this Service, {}, and nothing else tells that it is this Service's: it is not \
+            "load balancer {} is named {} as this Service's would be, but is not tagged for this Service: it is not \
              deleted with the Service",
             it.id, it.name
         );
         return sought.undeletable(message, it);
     }
     let message = format!(
-        "load balancer {} has the name of this Service, {}, and nothing else tells that it is this Service's; nothing is \
-         touched, and no other is made",
+        "load balancer {} is named {} as this Service's would be, but is not tagged for this Service: it is neither \
+         adopted nor changed, and no other is created",
         it.id, it.name
     );
     sought.problem(Reason::OtherController, message).fix(format!(

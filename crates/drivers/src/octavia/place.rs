@@ -207,7 +207,7 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
                  from outside",
                 it.it.id
             );
-            let fix = "To have it made again: seaway.dev/rebuild-on-change: \"true\", with another subnet, or name IPv4 first.";
+            let fix = "To recreate it, set seaway.dev/rebuild-on-change: \"true\", with another subnet or with IPv4 first in spec.ipFamilies.";
             told.push(told_to(owner, message, fix));
         }
         if both && it.it.additional_vips.is_empty() {

@@ -436,13 +436,12 @@ pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed) -> Vec<Probl
     if let (true, true, Some(floating)) = (observed.shared.guest, internal, &observed.floating) {
         let at = floating.floating_ip_address.map(|it| it.to_string()).unwrap_or_default();
         let message = format!(
-            "it is to be internal, and by now {at} leads to load balancer {}, which is another's",
+            "an internal load balancer is requested, but floating IP {at} is associated with the shared load balancer {}",
             balancer.it.id
         );
-        problems.push(
-            Problem::new(owner.object(), Reason::Unsupported, message)
-                .fix("Name another load balancer, or none: it gets one of its own."),
-        );
+        problems.push(Problem::new(owner.object(), Reason::Unsupported, message).fix(
+            "Name another load balancer, or remove the annotation: the Service then gets one of its own.",
+        ));
     }
     let taken = observed.shared.taken.iter().filter(|(id, _)| wish.listeners.contains_key(id));
     problems.extend(taken.map(|(id, whose)| conflict(owner, &balancer.it, *id, whose)));
@@ -464,12 +463,12 @@ pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed) -> Vec<Probl
     }));
     problems.extend(elsewhere.map(|named| {
         let message = format!(
-            "it names load balancer {}, and the Service has one of its own, {}, where it stays",
+            "it names load balancer {}, but the Service already owns {}; the annotation is ignored",
             named.id, balancer.it.id
         );
         Problem::new(owner.object(), Reason::BadAnnotation, message)
             .at(named.field.clone())
-            .fix("Remove the annotation. (To share the other: delete the Service, and make it again.)")
+            .fix("Remove the annotation. To share the other load balancer, delete the Service and create it again.")
     }));
     problems
 }

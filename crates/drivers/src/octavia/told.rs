@@ -126,7 +126,7 @@ impl Octavia {
                 self.tell(unit, Note { warning, reason, text });
             }
             (Step::Delete(id), Some(Mend::Remake { why })) => {
-                let text = format!("load balancer {id}: {why}; it is deleted and made again");
+                let text = format!("load balancer {id}: {why}; it is deleted and created again");
                 self.tell(unit, Note { warning: true, reason: "Rebuilding", text });
             }
             (Step::Failover(id), _) => {
@@ -177,9 +177,9 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     let mut problems = Vec::new();
     if wish.options.outside.as_ref().is_some_and(|it| it.paused && !it.released) {
         let problem = |owner: &Owner| {
-            let message = "it is paused: nothing of it is written in the cloud, whatever changes";
+            let message = "paused by seaway.dev/pause: changes are not applied to the cloud";
             let problem = Problem::new(owner.object(), Reason::Paused, message);
-            (owner.clone(), problem.fix("To go on, take the annotation seaway.dev/pause away."))
+            (owner.clone(), problem.fix("To apply them, remove the annotation seaway.dev/pause."))
         };
         problems.extend(owners.iter().map(|it| problem(it)));
     }
@@ -190,9 +190,9 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         let fix = match &observed.mend {
             Some(Mend::Nothing { why }) => format!(
                 "It cannot be failed over ({why}). Ask the cloud's operator to (openstack loadbalancer failover {id}), \
-                 or say seaway.dev/rebuild-on-error: \"true\" at the Service to have it made again at its addresses."
+                 or annotate the Service with seaway.dev/rebuild-on-error: \"true\" to recreate it with its addresses."
             ),
-            Some(Mend::Remake { .. }) => "It is deleted and made again.".to_owned(),
+            Some(Mend::Remake { .. }) => "No action needed: it is deleted and created again.".to_owned(),
             _ => "It is failed over. Octavia's log says why it failed.".to_owned(),
         };
         let problem = |owner: &Owner| {
@@ -219,10 +219,12 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     problems.extend(vip::told(wish, observed));
     if let Some(why) = &observed.stays {
         let problem = |owner: &Owner| {
-            let message =
-                format!("load balancer {} is not made again, though that is wished: {why}", balancer.it.id);
+            let message = format!(
+                "load balancer {} was not recreated, although that was requested: {why}",
+                balancer.it.id
+            );
             let problem = Problem::new(owner.object(), Reason::Failed, message);
-            (owner.clone(), problem.fix("Ask for what there is; it serves on as it is."))
+            (owner.clone(), problem.fix("Request what it has. It continues to serve as it is."))
         };
         problems.extend(owners.iter().map(|it| problem(it)));
     }

@@ -101,7 +101,7 @@ async fn a_living_load_balancer_follows_the_provider_that_it_has() {
     let wish = by(http(scene.wish(&[80], &[1, 2])), "ovn");
     assert_eq!(reach(&scene, &wish).await, ["give the pool of 80/TCP its 2 members"]);
     let told = scene.reach_telling(&wish).await;
-    assert!(told.iter().all(|it| it.message.contains("asked for is provider ovn")), "{told:?}");
+    assert!(told.iter().all(|it| it.message.contains("requested: provider ovn")), "{told:?}");
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn what_is_shown_before_it_is_done_is_refused_by_the_provider_that_a_load_
     let wish = by(http(scene.wish(&[80], &[1, 2])), "ovn");
     let (steps, problems) = shown(&scene, &wish).await;
     assert_eq!(steps, ["give the pool of 80/TCP its 2 members"]);
-    assert!(problems.iter().all(|it| it.contains("asked for is provider ovn")), "{problems:?}");
+    assert!(problems.iter().all(|it| it.contains("requested: provider ovn")), "{problems:?}");
     assert_eq!(problems.len(), 1, "{problems:?}");
     // What does not live yet is refused by the provider that is asked for.
     let new = by(http(scene.wish_of("uid-2", &[80], &[1])), "ovn");

@@ -191,7 +191,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/rebuild-on-change"],
-        help: "true: a load balancer of which something else is asked than it was made with is made again, with its addresses (clouds)",
+        help: "true: recreate the load balancer, with its addresses, when a setting changes that it can only be given at its creation (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.remake = it),
     },
     Row {

@@ -194,8 +194,8 @@ impl View<'_> {
         if full.is_empty() {
             if into.problems.is_empty() {
                 let message = format!(
-                    "no one of {} has both families, and hosts' own addresses do not go together with \
-                     others",
+                    "none of {} has both IPv4 and IPv6, and hosts' addresses cannot be combined with those of \
+                     pools",
                     names(usable)
                 );
                 into.problems.push(problem(claim, Reason::NoPool, message).fix(

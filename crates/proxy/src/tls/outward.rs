@@ -76,7 +76,7 @@ fn trusting(roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> Arc<dyn
     match WebPkiServerVerifier::builder_with_provider(roots, provider).build() {
         Ok(verifier) => verifier,
         Err(error) => {
-            tracing::warn!(%error, "nobody vouches for members: none is believed");
+            tracing::warn!(%error, "no usable CA certificate: all TLS connections to these members will fail");
             Arc::new(Nobody)
         }
     }
