@@ -98,10 +98,14 @@ impl Proxy {
                     tracing::warn!(worker = index, %error, "a worker cannot be kept on its processor");
                 }
                 // Its sockets would go on taking clients whom nobody serves: better a process that is started anew.
-                if catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
-                    tracing::error!(worker = index, "a worker has failed; the process ends");
-                    std::process::abort();
+                match catch_unwind(AssertUnwindSafe(|| worker.run())) {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) => {
+                        tracing::error!(worker = index, %error, "a worker cannot wait for events; the process ends");
+                    }
+                    Err(_) => tracing::error!(worker = index, "a worker has failed; the process ends"),
                 }
+                std::process::abort();
             })?;
             engine.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }

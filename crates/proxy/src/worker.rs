@@ -180,7 +180,9 @@ impl Worker {
         (self, part.woken_by(move || mailbox.wake()))
     }
 
-    pub(crate) fn run(mut self) {
+    /// Until it is told to end. It fails where it cannot wait for events: only a broken descriptor can be the reason, and without it
+    /// there is nothing to go on with.
+    pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_room_for(BATCH);
         sys::sleep_exactly();
         self.heartbeat.iter().for_each(Heartbeat::enter);
@@ -189,9 +191,7 @@ impl Worker {
             if let Err(error) = self.wait(&sources, &mut events)
                 && error.kind() != io::ErrorKind::Interrupted
             {
-                // Only a broken descriptor can be the reason; without it there is nothing to go on with.
-                tracing::error!(worker = self.turn.worker, %error, "a worker cannot wait for events and ends");
-                return;
+                return Err(error);
             }
             self.heartbeat.iter().for_each(Heartbeat::beat);
             self.turn.now = sys::millis();
@@ -209,7 +209,7 @@ impl Worker {
                     Kind::Alarm => self.alarm.rang(),
                     Kind::Waker => {
                         if !self.obey(&mut sources) {
-                            return;
+                            return Ok(());
                         }
                     }
                 }
@@ -263,5 +263,20 @@ impl Sources {
 
     fn all(&mut self) -> [&mut dyn Source; 3] {
         [&mut self.tcp, &mut self.udp, &mut self.http]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_cannot_wait_for_events_fails() {
+        let mailbox = Arc::new(Mailbox::new().expect("a mailbox"));
+        let shared = Arc::new(Shared::new(vec![mailbox.clone()]));
+        let mut worker = Worker::new(0, mailbox, shared).expect("a worker");
+        worker.turn.epoll = Arc::new(Epoll::broken().expect("a file"));
+        let error = worker.run().expect_err("it cannot wait");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -59,6 +59,12 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, interest as u32, token)
     }
 
+    /// One that cannot be waited for.
+    #[cfg(test)]
+    pub(crate) fn broken() -> io::Result<Epoll> {
+        Ok(Epoll(std::fs::File::open("/dev/null")?.into()))
+    }
+
     /// As long as something can be read, it is told in every turn.
     pub(crate) fn watch_readable(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32, token)

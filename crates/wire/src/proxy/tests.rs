@@ -36,6 +36,9 @@ fn says(bytes: &[u8], origin: Origin) {
 #[track_caller]
 fn names(bytes: &[u8], transport: Transport, source: &str, destination: &str) {
     says(bytes, Origin::Forwarded(Forwarded::new(transport, at(source), at(destination))));
+    let Parsed::Header(header) = parse(bytes) else { panic!("it was one before") };
+    let told = (header.transport(), header.source(), header.destination());
+    assert_eq!(told, (Some(transport), Some(at(source)), Some(at(destination))));
 }
 
 #[test]

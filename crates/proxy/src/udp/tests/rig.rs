@@ -38,7 +38,7 @@ impl Rig {
             .enumerate()
             .map(|(index, mailbox)| {
                 let shared = shared.clone();
-                thread::spawn(move || Worker::new(index, mailbox, shared).unwrap().run())
+                thread::spawn(move || Worker::new(index, mailbox, shared).unwrap().run().unwrap())
             })
             .collect();
         Rig { shared, threads, key: LbKey::Whole }

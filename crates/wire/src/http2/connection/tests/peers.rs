@@ -118,3 +118,15 @@ fn an_answer_without_a_body_may_tell_how_long_one_would_be() {
         assert_eq!(is_whole, fits, "{method} {status} {body:?}: {heard:?}");
     }
 }
+
+#[test]
+fn streams_after_the_last_one_that_a_peer_has_looked_at_are_given_up_once_and_those_before_stay() {
+    let (mut client, keys) = asking(4, b"GET", &[]);
+    assert_eq!(keys.iter().map(|key| key.id).collect::<Vec<_>>(), [1, 3, 5, 7]);
+    let mut late = client.give_up_after(3);
+    late.sort_by_key(|key| key.id);
+    assert_eq!(late, keys[2..]);
+    assert_eq!(keys.iter().map(|key| client.is_closed(*key)).collect::<Vec<_>>(), [false, false, true, true]);
+    assert_eq!(client.open(), 2);
+    assert_eq!(client.give_up_after(3), [], "they are over");
+}
