@@ -217,8 +217,8 @@ mod tests {
                 "does not have AddressPool (addresspools.seaway.dev, seaway.dev/v1alpha1)",
                 "seaway crds",
             ),
-            (answer(429, "TooManyRequests", "slow down"), services, "answers 429: slow down", "tried again"),
-            (answer(500, "InternalError", "etcd"), services, "answers 500: etcd", "tried again"),
+            (answer(429, "TooManyRequests", "slow down"), services, "answers 429: slow down", "is retried"),
+            (answer(500, "InternalError", "etcd"), services, "answers 500: etcd", "is retried"),
             (unreachable("tcp connect error: Connection refused"), services, "cannot be reached", "server:"),
             (
                 unreachable("invalid peer certificate: UnknownIssuer"),

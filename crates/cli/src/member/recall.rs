@@ -260,7 +260,7 @@ mod tests {
         let refused = Problem::new(seaway_cluster::api_server(), Reason::Unreachable, "connection refused");
         memory.note(&Change::Reported(seaway_cluster::api_server(), vec![refused]));
         let (_, why) = served(&mut memory);
-        assert!(why.contains("at the start connection refused;"), "{why}");
+        assert!(why.contains("because at the start connection refused"), "{why}");
     }
 
     #[tokio::test]

@@ -148,7 +148,7 @@ fn our_manifest_for_openstack_makes_controllers_that_know_their_cloud_and_may_do
     let problems = "{.status.conditions[?(@.type=='seaway.dev/Problems')].message}";
     until("it is told why it has no load balancer", || !scene.field("service/shop", problems).is_empty());
     let told = scene.field("service/shop", problems);
-    assert!(!told.contains("no controller knows a cloud"), "{told}");
+    assert!(!told.contains("no running controller has --cloud-config"), "{told}");
     assert!(scene.field("service/other", "{.metadata.finalizers}").is_empty(), "it has no class");
 
     let who = format!("--as=system:serviceaccount:{SYSTEM}:seaway-controller");

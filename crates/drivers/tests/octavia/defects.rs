@@ -379,7 +379,10 @@ async fn internal_services_share_an_internal_load_balancer_and_none_that_the_out
     let mut second = guest(&scene, &[443], &made);
     outside(&mut second).internal = true;
     let told = scene.reach_telling_of("uid-2", &second).await;
-    assert!(told.len() == 1 && told[0].message.contains("to be internal"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].message.contains("an internal load balancer is requested"),
+        "{told:?}"
+    );
     let mut third = guest(&scene, &[8443], &made);
     outside(&mut third).internal = true;
     outside(&mut third).most_shared = 3;

@@ -340,7 +340,11 @@ fn members_whose_authorities_are_missing_are_not_believed_until_they_come() {
         balancer.pools.values().next().expect("a pool").tls.clone().expect("TLS").trust.clone()
     };
     assert_eq!(trust(&world), Trust::Authorities("".into()));
-    assert!(problems(&world)[0].contains("so no member is believed"), "{:?}", problems(&world));
+    assert!(
+        problems(&world)[0].contains("so no TLS connection to a member is trusted"),
+        "{:?}",
+        problems(&world)
+    );
     let mut ca = secret("ca", &[("ca.crt", "PEM")]);
     ca.kind = "Opaque".into();
     let dirt = world.apply(told(&ca));

@@ -83,9 +83,11 @@ fn where_nobody_knows_a_cloud_nobody_is_held_for_it_and_who_is_held_is_told_and_
     }
     let shop = clouded();
     let was_held = held(&shop, Held::ByUs);
-    for (service, told) in
-        [(&shop, "stays pending"), (&was_held, "stays pending"), (&leaving(&was_held), "until one does")]
-    {
+    for (service, told) in [
+        (&shop, "can be created"),
+        (&was_held, "can be created"),
+        (&leaving(&was_held), "deletion is pending"),
+    ] {
         let (hold, _) = marked(&world.apply(put(service)));
         assert!(!hold, "{service:?}");
         let problems = world.status(&owner(service)).expect("it is ours").problems;

@@ -239,9 +239,7 @@ fn what_a_host_beside_the_nodes_cannot_do_is_told_by_who_leads() {
     }
     let told = |world: &World| -> Vec<Reason> {
         let status = world.status(&owner(&shop)).expect("it is ours");
-        let of = |it: &&seaway_model::Problem| {
-            it.message.contains("no Node") || it.message.contains("is none itself")
-        };
+        let of = |it: &&seaway_model::Problem| it.message.contains("not a Node");
         status.problems.iter().filter(of).map(|it| it.reason).collect()
     };
     let report = |name: &str| HostReport { host: name.into(), ..HostReport::default() };
