@@ -266,7 +266,7 @@ fn beside(scene: &mut Scene) {
     until("Nodes are members", || answering(scene, &scene.address("near")) == all);
     until("Nodes with pods are members", || answering(scene, &even) == all);
     until("it is told", || condition(scene, "even", "Problems", "message").contains("bank is not a Node"));
-    let missing = "this port has none";
+    let missing = "this port has no nodePort";
     until("it is told, too", || condition(scene, "portless", "Problems", "message").contains(missing));
     assert_eq!(asked(scene, &scene.address("portless")), None);
 

@@ -71,7 +71,7 @@ fn while_its_load_balancer_is_made_a_service_says_how_far_it_is_and_without_a_cl
     scene.cluster.apply(&service("next", ASKS));
     scene.cluster.apply(&service("near", "loadBalancerClass: seaway.dev/native, selector: {app: shop}"));
     for name in ["next", "shop"] {
-        scene.until_told(name, &["knows a cloud", "--cloud-config"]);
+        scene.until_told(name, &["can be created", "--cloud-config"]);
         until("an event says it", || scene.warnings(name).len() == 1);
     }
     let native = || scene.field("addresses", "{.items[*].spec.owners[*].name}");
@@ -83,7 +83,7 @@ fn while_its_load_balancer_is_made_a_service_says_how_far_it_is_and_without_a_cl
     );
     scene.cluster.kubectl(&["delete", "service", "next"]);
     scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    scene.until_told("shop", &["stays until one does"]);
+    scene.until_told("shop", &["deletion is pending"]);
     assert_eq!(project.balancers().len(), 1);
 
     // In the file they may be switched off.

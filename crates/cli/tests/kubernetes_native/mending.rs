@@ -136,13 +136,13 @@ fn what_somebody_must_mend_is_told_once_with_what_to_do_and_goes_on_by_itself() 
         (
             "neutron",
             String::new(),
-            &["Neutron breaks over requests", "is asked again"],
+            &["Neutron breaks over requests", "is retried"],
             Begin::Fault(|| Fault::on("POST */floatingips").always().status(500)),
         ),
         (
             "octavia",
             String::new(),
-            &["Octavia cannot be reached", "is asked again"],
+            &["Octavia cannot be reached", "is retried"],
             Begin::Fault(|| Fault::on("* /load-balancer/*").always().lose_request()),
         ),
     ];

@@ -44,6 +44,8 @@ pub(super) struct Cluster {
     made: Made,
     /// Makes the uid of each Service another.
     created: u64,
+    /// Names of Services that agreed to share at any time.
+    sharing: BTreeSet<seaway_model::Name>,
 }
 
 impl Cluster {
@@ -60,6 +62,7 @@ impl Cluster {
             unheard: VecDeque::new(),
             made: Made::new(),
             created: 0,
+            sharing: BTreeSet::new(),
         };
         cluster.restart_all(0);
         cluster
@@ -123,6 +126,9 @@ impl Cluster {
     }
 
     fn put_service(&mut self, service: Service) -> Result<(), String> {
+        if service.meta.annotations.contains_key("seaway.dev/share") {
+            self.sharing.insert(service.meta.name.clone());
+        }
         let key = format!("service {}", service.meta.name);
         let Change::Put(fact) = put(&service) else { return Ok(()) };
         self.put(key, fact)
@@ -240,12 +246,11 @@ impl Cluster {
         if owners.len() > 1 && now.sharing.is_none() {
             return Err(format!("{} has several owners: {owners:?}", now.ip));
         }
-        // Whoever shares may have come before another left, and both be written at once.
-        let before = self.addresses.get(&now.ip);
-        if before.is_some_and(|it| it.sharing.is_some() && it.sharing == now.sharing) {
+        let before = self.addresses.get(&now.ip).map(|it| &it.owners[..]).unwrap_or_default();
+        // Another may have come while both shared, and one have left since: both may be written at once.
+        if before.iter().chain(&now.owners).all(|it| self.sharing.contains(&it.object().name)) {
             return Ok(());
         }
-        let before = before.map(|it| &it.owners[..]).unwrap_or_default();
         if !before.is_empty() && !owners.is_empty() && !before.iter().any(|it| owners.contains(it)) {
             return Err(format!("{} was {before:?}'s and is {owners:?}'s", now.ip));
         }
