@@ -248,7 +248,8 @@ impl Cluster {
         }
         let before = self.addresses.get(&now.ip).map(|it| &it.owners[..]).unwrap_or_default();
         // Another may have come while both shared, and one have left since: both may be written at once.
-        if before.iter().chain(&now.owners).all(|it| self.sharing.contains(&it.object().name)) {
+        let mut all = before.iter().chain(&now.owners);
+        if !before.is_empty() && all.all(|it| self.sharing.contains(&it.object().name)) {
             return Ok(());
         }
         if !before.is_empty() && !owners.is_empty() && !before.iter().any(|it| owners.contains(it)) {
