@@ -5,7 +5,9 @@
 //! kind: Address
 //! metadata:
 //!   name: 192-0-2-7
-//!   annotations: {seaway.dev/withdrawn-at: '2026-11-21T00:10:00Z'}   # only while its pool excludes it
+//!   annotations:
+//!     seaway.dev/withdrawn-at: '2026-11-21T00:10:00Z'   # only while its pool excludes it
+//!     seaway.dev/port-conflicts: '{"5d0c…":["80/TCP"]}'  # ports that an owner lacks, as another owner has them
 //! spec:
 //!   address: 192.0.2.7
 //!   pool: public
@@ -17,18 +19,24 @@
 //!   - {config: 'tcpServices[0]'}
 //! ```
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use seaway_manifests::decode::Field;
-use seaway_model::{Address, AddressState, Kind, ObjectRef, Owner, Time};
-use serde_json::{Value, json};
+use seaway_model::{Address, AddressState, Kind, ListenerId, ObjectRef, Owner, Time};
+use serde_json::{Map, Value, json};
 
 use crate::kinds::{OUR_VERSION, OURS};
 
 /// When the address is withdrawn, as its pool excludes it: the next leader goes on with that time. An annotation, for older
 /// definitions keep it, too.
 const ENDS: &str = "seaway.dev/withdrawn-at";
+/// Ports that owners lack, by their uids (or what the configuration calls them). An annotation for the same reason.
+const CONFLICTS: &str = "seaway.dev/port-conflicts";
 /// Whose addresses are written down.
 const OWNERS: [(&str, Kind); 2] = [("HTTPRoute", Kind::HTTPRoute), ("Service", Kind::Service)];
 const STATES: [(&str, AddressState); 2] =
@@ -48,8 +56,12 @@ pub(crate) fn write(address: &Address, version: Option<&str>) -> Value {
     if let Some(version) = version {
         metadata["resourceVersion"] = version.into();
     }
-    if let Some(ends) = address.ends.and_then(text) {
-        metadata["annotations"] = json!({ ENDS: ends });
+    let ends = address.ends.and_then(text).map(|it| (ENDS.to_owned(), it.into()));
+    let conflicts = (!address.conflicts.is_empty())
+        .then(|| (CONFLICTS.to_owned(), conflicts(&address.conflicts).to_string().into()));
+    let annotations: Map<String, Value> = ends.into_iter().chain(conflicts).collect();
+    if !annotations.is_empty() {
+        metadata["annotations"] = annotations.into();
     }
     let mut spec = json!({
         "address": address.ip,
@@ -67,6 +79,32 @@ pub(crate) fn write(address: &Address, version: Option<&str>) -> Value {
         "metadata": metadata,
         "spec": spec,
     })
+}
+
+fn conflicts(conflicts: &[(Owner, ListenerId)]) -> Value {
+    let mut by_owner: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (owner, port) in conflicts {
+        by_owner.entry(key(owner)).or_default().push(port.to_string());
+    }
+    json!(by_owner)
+}
+
+/// What cannot be read is none: whoever leads writes it anew.
+fn read_conflicts(text: &str, owners: &[Owner]) -> Vec<(Owner, ListenerId)> {
+    let by_owner: BTreeMap<String, Vec<String>> = serde_json::from_str(text).unwrap_or_default();
+    let of = |owner: &Owner| {
+        let ports = by_owner.get(key(owner)).into_iter().flatten();
+        let ports: BTreeSet<ListenerId> = ports.filter_map(|it| it.parse().ok()).collect();
+        ports.into_iter().map(|it| (owner.clone(), it)).collect::<Vec<_>>()
+    };
+    owners.iter().flat_map(of).collect()
+}
+
+fn key(owner: &Owner) -> &str {
+    match owner {
+        Owner::Object { uid, .. } => uid,
+        Owner::Config(key) => key,
+    }
 }
 
 fn text(time: Time) -> Option<String> {
@@ -105,7 +143,8 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<Address>> {
         named.invalid(written, &format!("must be {:?}, which is the address with dashes", name(ip)));
     }
     let owners = spec.child("owners");
-    let owners = owners.items().filter_map(|item| read_owner(&item)).collect();
+    let owners: Vec<Owner> = owners.items().filter_map(|item| read_owner(&item)).collect();
+    let annotations = metadata.child("annotations");
     let state = spec.child("state").one_of(&STATES).unwrap_or(AddressState::Held);
     let plan_version = spec.child("planVersion").within(1, i64::from(u32::MAX)).unwrap_or(1);
     for field in [&spec.child("address"), &pool] {
@@ -117,10 +156,15 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<Address>> {
         ip: ip?,
         pool: pool.name()?.into(),
         sharing: spec.child("sharing").name().map(Into::into),
+        conflicts: annotations
+            .child(CONFLICTS)
+            .name()
+            .map(|it| read_conflicts(it, &owners))
+            .unwrap_or_default(),
         owners,
         plan_version,
         state,
-        ends: root.child("metadata").child("annotations").child(ENDS).name().and_then(time),
+        ends: annotations.child(ENDS).name().and_then(time),
         version: metadata.child("resourceVersion").name().and_then(|it| it.parse().ok()).unwrap_or_default(),
     }))
 }
@@ -148,6 +192,7 @@ fn read_owner(item: &Field<'_>) -> Option<Owner> {
 #[cfg(test)]
 pub(crate) mod tests {
     use seaway_manifests::{decode::Faults, tree::Node};
+    use seaway_model::L4;
 
     use super::*;
 
@@ -162,6 +207,7 @@ pub(crate) mod tests {
             ],
             plan_version: 1,
             ends: Some(Time(1_795_219_200_123)),
+            conflicts: vec![(Owner::Config("tcpServices[0]".into()), ListenerId { l4: L4::Tcp, port: 80 })],
             state: AddressState::Releasing,
             version: 0,
         }
@@ -185,6 +231,8 @@ pub(crate) mod tests {
             assert_eq!(written["metadata"]["name"], wanted);
             let ends = &written["metadata"]["annotations"]["seaway.dev/withdrawn-at"];
             assert_eq!(ends, "2026-11-21T00:00:00.123Z");
+            let conflicts = &written["metadata"]["annotations"]["seaway.dev/port-conflicts"];
+            assert_eq!(conflicts, r#"{"tcpServices[0]":["80/TCP"]}"#);
             assert_eq!(read_back(&written), Ok(Arc::new(address)));
         }
         let plain = Address {
@@ -192,6 +240,7 @@ pub(crate) mod tests {
             owners: Vec::new(),
             state: AddressState::Held,
             ends: None,
+            conflicts: Vec::new(),
             ..address("::1")
         };
         let read = read_back(&write(&plain, Some("7"))).expect("is an address");

@@ -191,6 +191,7 @@ mod tests {
             owners: Vec::new(),
             plan_version: 1,
             ends: None,
+            conflicts: Vec::new(),
             state: AddressState::Held,
             version: 0,
         };

@@ -263,6 +263,7 @@ mod tests {
             owners: owners.iter().map(|it| Owner::Config((*it).into())).collect(),
             plan_version: 1,
             ends: None,
+            conflicts: Vec::new(),
             state: AddressState::Held,
             version: 0,
         }))

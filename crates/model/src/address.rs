@@ -5,7 +5,7 @@ use std::{fmt, net::IpAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    load_balancer::Family,
+    load_balancer::{Family, ListenerId},
     name::{Name, Owner, Time},
 };
 
@@ -24,6 +24,9 @@ pub struct Address {
     /// When it is withdrawn from its owners, as its pool excludes it. Nothing: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends: Option<Time>,
+    /// Ports that an owner asks for and another owner of the address has, sorted: a restart gives them to nobody else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<(Owner, ListenerId)>,
     /// Of its storage, where later ones are greater: by it hosts say how far they are. 0 where storage has none.
     #[serde(default, skip_serializing_if = "is_none")]
     pub version: u64,
@@ -36,8 +39,8 @@ fn is_none(version: &u64) -> bool {
 /// What is written is the same; when it was written is another question.
 impl PartialEq for Address {
     fn eq(&self, other: &Address) -> bool {
-        let Address { ip, pool, sharing, owners, plan_version, state, ends, version: _ } = self;
-        (ip, pool, sharing, owners, plan_version, state, ends)
+        let Address { ip, pool, sharing, owners, plan_version, state, ends, conflicts, version: _ } = self;
+        (ip, pool, sharing, owners, plan_version, state, ends, conflicts)
             == (
                 &other.ip,
                 &other.pool,
@@ -46,6 +49,7 @@ impl PartialEq for Address {
                 &other.plan_version,
                 &other.state,
                 &other.ends,
+                &other.conflicts,
             )
     }
 }

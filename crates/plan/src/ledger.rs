@@ -25,16 +25,16 @@ mod refuse;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    ops::Bound,
     sync::Arc,
 };
 
 use seaway_model::{
-    Address, AddressState, Name, ObjectRef, Owner, Problem, Time,
+    Address, AddressState, ListenerId, Name, ObjectRef, Owner, Problem, Time,
     address::PLAN_VERSION,
     config::PoolRules,
     fact::{AddressPool, HostReport},
@@ -72,6 +72,10 @@ pub struct Ledger {
     hungry: BTreeSet<Age>,
     /// Who waits for somebody in particular to give something up.
     blocked: BTreeSet<Age>,
+    /// Those of them that ask for these addresses: each is told of one who has it.
+    blocked_at: BTreeMap<IpAddr, BTreeSet<Age>>,
+    /// Addresses that have one owner more since those were heard.
+    joined: BTreeSet<IpAddr>,
     rules: PoolRules,
     now: Option<Time>,
     /// Owners of addresses that pools exclude.
@@ -145,6 +149,7 @@ impl Ledger {
             owners,
             plan_version: PLAN_VERSION,
             ends: None,
+            conflicts: Vec::new(),
             state: AddressState::Held,
             version: 0,
         };
@@ -179,6 +184,10 @@ impl Ledger {
         };
         let (returning, new): (Vec<Age>, Vec<Age>) = self.ages().into_iter().partition(had);
         for age in &returning {
+            self.hear(&age.owner, &mut touched);
+        }
+        let denied = self.holdings.deny_nobody();
+        for age in returning.iter().filter(|age| denied.contains(&age.owner)) {
             self.hear(&age.owner, &mut touched);
         }
         self.settling = false;
@@ -224,8 +233,9 @@ impl Ledger {
         }
         if self.settled {
             loosened |= self.hear(&owner, &mut touched);
-            if loosened {
-                self.hear_waiting(None, &mut touched);
+            match loosened {
+                true => self.hear_waiting(None, &mut touched),
+                false => self.name_holders(&mut touched),
             }
         }
         touched
@@ -264,9 +274,23 @@ impl Ledger {
     /// What the Address object should be; `None` if it should not be there.
     pub fn address(&self, ip: IpAddr) -> Option<Address> {
         match self.settled && !self.follows {
-            true => self.holdings.address(ip).map(|it| Address { ends: self.end_of(&it), ..it }),
+            true => self.holdings.address(ip).map(|it| Address {
+                ends: self.end_of(&it),
+                conflicts: self.conflicts_at(&it),
+                ..it
+            }),
             false => self.learned.get(&ip).cloned(),
         }
+    }
+
+    /// Ports that its owners ask for and others of them have: what is to be written down.
+    fn conflicts_at(&self, address: &Address) -> Vec<(Owner, ListenerId)> {
+        let of = |owner: &Owner| {
+            let grant = self.owners.get(owner).and_then(|it| it.grant.as_ref());
+            let lacking = grant.into_iter().flat_map(Grant::lacking).filter(|(ip, _)| *ip == address.ip);
+            lacking.map(|(_, port)| (owner.clone(), port)).collect::<BTreeSet<_>>()
+        };
+        address.owners.iter().flat_map(of).collect()
     }
 
     /// Whether the owner has the address by what was decided here.
@@ -346,22 +370,6 @@ impl Ledger {
         touched
     }
 
-    /// Those who wait, the oldest first: the blocked always, the hungry for as long as what became free still is.
-    fn hear_waiting(&mut self, freed: Option<IpAddr>, touched: &mut Touched) {
-        let mut last: Option<Age> = None;
-        loop {
-            let after = (last.as_ref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-            let hungry = match freed {
-                Some(ip) if !self.holdings.contains(ip) => self.hungry.range::<Age, _>(after).next(),
-                _ => None,
-            };
-            let blocked = self.blocked.range::<Age, _>(after).next();
-            let Some(next) = hungry.into_iter().chain(blocked).min().cloned() else { return };
-            self.hear(&next.owner, touched);
-            last = Some(next);
-        }
-    }
-
     /// Decides on one owner again. True if somebody else may get more by it.
     fn hear(&mut self, owner: &Owner, touched: &mut Touched) -> bool {
         let Some(standing) = self.owners.get(owner) else { return false };
@@ -395,7 +403,12 @@ impl Ledger {
         }
         let before_ips = standing.ours().to_vec();
         let held: BTreeSet<_> = grant.iter().flat_map(|grant| &grant.ports).copied().collect();
+        let lacking = |grant: &Option<Grant>| -> BTreeSet<(IpAddr, ListenerId)> {
+            grant.iter().filter(|it| !it.from_hosts).flat_map(Grant::lacking).collect()
+        };
+        let lacks = lacking(&grant);
         let before = std::mem::replace(&mut standing.grant, grant);
+        touched.addresses.extend(lacking(&before).symmetric_difference(&lacks).map(|(ip, _)| *ip));
         standing.problems = problems;
         let claim = standing.claim.clone();
         let mut loosened = false;
@@ -417,6 +430,7 @@ impl Ledger {
             let pool = self.from(*ip, pool, &claim).clone();
             if self.holdings.join(*ip, &pool, &claim) {
                 touched.addresses.insert(*ip);
+                self.joined.insert(*ip);
             }
             if !self.settling {
                 self.holdings.forget_absent(*ip);
@@ -438,24 +452,6 @@ impl Ledger {
         let has_it =
             |before: &&Name| self.pools.ordered().any(|it| it.object.name == **before && gives(it, ip));
         before.filter(has_it).unwrap_or(pool)
-    }
-
-    fn wait(&mut self, owner: &Owner, waits: Waits) {
-        let Some(standing) = self.owners.get_mut(owner) else { return };
-        let before = std::mem::replace(&mut standing.waits, waits);
-        if before != waits {
-            let age = standing.claim.age();
-            match before {
-                Waits::Nothing => false,
-                Waits::Free => self.hungry.remove(&age),
-                Waits::Holder => self.blocked.remove(&age),
-            };
-            match waits {
-                Waits::Nothing => false,
-                Waits::Free => self.hungry.insert(age),
-                Waits::Holder => self.blocked.insert(age),
-            };
-        }
     }
 
     fn ages(&self) -> Vec<Age> {

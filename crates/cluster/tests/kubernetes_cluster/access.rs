@@ -216,6 +216,7 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
             owners: owners.iter().map(|it| Owner::Config((*it).into())).collect(),
             plan_version: 1,
             ends: None,
+            conflicts: Vec::new(),
             // Planned with all that is written.
             version: u64::MAX,
             state,

@@ -20,6 +20,7 @@ fn address(ip: &str, owners: &[&str]) -> Address {
         owners: owners.iter().map(|it| Owner::Config((*it).into())).collect(),
         plan_version: 1,
         ends: None,
+        conflicts: Vec::new(),
         state: AddressState::Held,
         // Planned with all that is written.
         version: u64::MAX,

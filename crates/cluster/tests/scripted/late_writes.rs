@@ -27,6 +27,7 @@ fn wanted(owner: &str, version: u64) -> Desired {
         owners: vec![Owner::Config(owner.into())],
         plan_version: 1,
         ends: None,
+        conflicts: Vec::new(),
         state: AddressState::Held,
         version,
     }))

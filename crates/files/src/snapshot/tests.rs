@@ -74,6 +74,7 @@ fn facts() -> Vec<Fact> {
         owners: Vec::new(),
         plan_version: 1,
         ends: None,
+        conflicts: Vec::new(),
         state: seaway_model::address::AddressState::Held,
         version: 4711,
     };

@@ -343,6 +343,7 @@ mod tests {
             owners: vec![Owner::Object { object, uid: Name::from("u") }],
             plan_version: 1,
             ends: None,
+            conflicts: Vec::new(),
             state: AddressState::Held,
             version: 0,
         }

@@ -117,6 +117,13 @@ pub struct Grant {
     pub refused: BTreeSet<ListenerId>,
 }
 
+impl Grant {
+    /// The ports that somebody else has.
+    pub(super) fn lacking(&self) -> impl Iterator<Item = (IpAddr, ListenerId)> + '_ {
+        self.conflicts.iter().map(|(ip, port, _)| (*ip, *port))
+    }
+}
+
 /// What changed because of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {

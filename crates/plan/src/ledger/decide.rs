@@ -292,12 +292,12 @@ impl View<'_> {
             .collect();
         let lost: BTreeSet<(IpAddr, ListenerId)> =
             conflicts.iter().map(|(ip, port, _)| (*ip, *port)).collect();
-        let ports = addresses
-            .iter()
-            .flat_map(|ip| claim.ports.iter().map(|listener| (*ip, *listener)))
-            .filter(|port| !lost.contains(port))
-            .collect();
-        let waits = if conflicts.is_empty() { Waits::Nothing } else { Waits::Holder };
+        let asked = || addresses.iter().flat_map(|ip| claim.ports.iter().map(|listener| (*ip, *listener)));
+        let may = |(ip, listener): &(IpAddr, ListenerId)| {
+            !lost.contains(&(*ip, *listener)) && !self.holdings.is_denied(*ip, &claim.owner, *listener)
+        };
+        let ports: Vec<(IpAddr, ListenerId)> = asked().filter(may).collect();
+        let waits = if ports.len() == asked().count() { Waits::Nothing } else { Waits::Holder };
         let grant = Some(Grant { addresses, pool, from_hosts, ports, conflicts, refused: BTreeSet::new() });
         Decision { grant, waits, ..Decision::default() }
     }

@@ -42,7 +42,8 @@ impl Ledger {
         for age in ages {
             loosened |= self.hear(&age.owner, &mut touched);
         }
-        if loosened {
+        // Who lacks a port is told who has it, who may have been heard after it.
+        if loosened || written.is_some_and(|it| !it.conflicts.is_empty()) {
             self.hear_waiting(None, &mut touched);
         }
         touched
@@ -97,6 +98,8 @@ impl Ledger {
         }
         self.settling = true;
         self.hear_each(&written.owners, &mut touched);
+        let denied: Vec<Owner> = self.holdings.deny_nobody().into_iter().collect();
+        self.hear_each(&denied, &mut touched);
         self.settling = false;
         self.holdings.forget_absent(written.ip);
         self.hear_each(&displaced, &mut touched);

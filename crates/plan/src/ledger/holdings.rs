@@ -26,6 +26,8 @@ pub(super) struct Holdings {
     formerly: BTreeMap<Owner, BTreeSet<IpAddr>>,
     /// Of our addresses and of hosts'.
     ports: BTreeMap<(IpAddr, ListenerId), Owner>,
+    /// Ports that are written as another owner's: at a start, until everybody was heard who had the address.
+    denied: BTreeSet<(IpAddr, Owner, ListenerId)>,
     /// How many addresses a namespace has, alone or with others.
     by_namespace: HashMap<Name, usize>,
 }
@@ -101,6 +103,7 @@ impl Holdings {
             owners: holding.owners.keys().cloned().collect(),
             plan_version: PLAN_VERSION,
             ends: None,
+            conflicts: Vec::new(),
             state: if holding.owners.is_empty() { AddressState::Releasing } else { AddressState::Held },
             version: 0,
         })
@@ -149,6 +152,16 @@ impl Holdings {
             let holder = self.ports.get(&(ip, *listener)).filter(|holder| **holder != claim.owner)?;
             Some((*listener, holder))
         })
+    }
+
+    /// Whether the port is written as another owner's.
+    pub(super) fn is_denied(&self, ip: IpAddr, owner: &Owner, listener: ListenerId) -> bool {
+        !self.denied.is_empty() && self.denied.contains(&(ip, owner.clone(), listener))
+    }
+
+    /// Everybody was heard who had an address: ports that nobody came back to are anybody's.
+    pub(super) fn deny_nobody(&mut self) -> BTreeSet<Owner> {
+        std::mem::take(&mut self.denied).into_iter().map(|(_, owner, _)| owner).collect()
     }
 
     /// MetalLB's rule of sharing, but within one namespace unless both say otherwise: one key, distinct ports, and either nobody insists on local traffic or both lead
@@ -267,6 +280,8 @@ impl Holdings {
         for owner in owners {
             self.formerly.entry(owner.clone()).or_default().insert(address.ip);
         }
+        let denied = address.conflicts.iter().map(|(owner, port)| (address.ip, owner.clone(), *port));
+        self.denied.extend(denied);
         let former = owners.iter().cloned().collect();
         self.held.insert(address.ip, Holding { pool: address.pool.clone(), former, ..Holding::default() });
     }
@@ -288,6 +303,9 @@ impl Holdings {
         }
         self.taken.remove(ip);
         self.releasing.remove(&ip);
+        if !self.denied.is_empty() {
+            self.denied.retain(|(at, _, _)| *at != ip);
+        }
         for owner in self.held.remove(&ip).into_iter().flat_map(|holding| holding.former) {
             unlink(&mut self.formerly, &owner, ip);
         }

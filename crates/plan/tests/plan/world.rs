@@ -395,6 +395,7 @@ fn addresses_stay_over_a_restart_in_whatever_order_things_are_told() {
             owners: vec![owner],
             plan_version: seaway_model::address::PLAN_VERSION,
             ends: None,
+            conflicts: Vec::new(),
             state: seaway_model::AddressState::Held,
             version: 0,
         })))

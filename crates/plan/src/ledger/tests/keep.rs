@@ -33,6 +33,7 @@ fn held(text: &str, owners: &[&str]) -> Address {
         owners: owners.iter().map(|name| owner(name)).collect(),
         plan_version: PLAN_VERSION,
         ends: None,
+        conflicts: Vec::new(),
         state: AddressState::Held,
         version: 0,
     }

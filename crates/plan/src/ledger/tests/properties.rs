@@ -147,6 +147,7 @@ impl Told {
                     owners: owners.clone(),
                     plan_version: 1,
                     ends: None,
+                    conflicts: Vec::new(),
                     state: AddressState::Held,
                     version: 0,
                 };

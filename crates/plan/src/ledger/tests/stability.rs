@@ -11,6 +11,7 @@ fn address(text: &str, owners: &[&str], state: AddressState) -> Address {
         owners: owners.iter().map(|name| owner(name)).collect(),
         plan_version: PLAN_VERSION,
         ends: None,
+        conflicts: Vec::new(),
         state,
         version: 0,
     }
@@ -200,4 +201,117 @@ fn a_pool_deleted_and_made_again_gives_nobodys_address_to_another() {
     ledger.put_pool(Arc::new(two));
     assert_eq!(["0", "a"].map(|name| ledger.has(name).concat()), ["10.0.0.0", "10.0.0.1"]);
     assert_eq!(ledger.told("b")[0].0, Reason::PoolExhausted);
+}
+
+/// What is written of a shared address, then what a ledger that reads it gives, whoever is older.
+#[test]
+fn a_restart_leaves_each_port_of_a_shared_address_to_who_had_it() {
+    let sharing = |name: &str, ports: &[u16]| Claim {
+        sharing: Some("k".into()),
+        requested: vec![ip("10.0.0.9")],
+        ports: ports.iter().map(|port| tcp(*port)).collect(),
+        ..claim(name)
+    };
+    let ports = |ledger: &Ledger, name: &str| -> Vec<u16> {
+        let grant = ledger.grant(&owner(name)).0;
+        grant.iter().flat_map(|it| &it.ports).map(|(_, listener)| listener.port).collect()
+    };
+    let conflicts = |ledger: &Ledger, name: &str| -> Vec<String> {
+        let grant = ledger.grant(&owner(name)).0;
+        let grant = grant.iter().flat_map(|it| &it.conflicts);
+        grant.map(|(_, listener, holder)| format!("{listener} {holder}")).collect()
+    };
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+    // Each wants what the other has; by age, a would be first.
+    ledger.claim(sharing("b", &[80]));
+    ledger.claim(sharing("a", &[81]));
+    let touched = ledger.claim(sharing("b", &[80, 81]));
+    assert_eq!(touched.addresses, [ip("10.0.0.9")].into(), "it is to be written");
+    ledger.claim(sharing("a", &[80, 81]));
+    let written = ledger.address(ip("10.0.0.9")).unwrap();
+    assert_eq!(written.conflicts, [(owner("a"), tcp(80)), (owner("b"), tcp(81))]);
+
+    for follows in [false, true] {
+        let mut again = if follows { Ledger::following() } else { Ledger::new() };
+        again.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+        again.learn(&written);
+        for name in ["a", "b"] {
+            again.claim(sharing(name, &[80, 81]));
+        }
+        again.settle();
+        for (name, has, lacks) in
+            [("a", 81, "80/TCP Service default/b"), ("b", 80, "81/TCP Service default/a")]
+        {
+            assert_eq!(ports(&again, name), [has], "follows: {follows}");
+            assert_eq!(conflicts(&again, name), [lacks], "follows: {follows}");
+        }
+        assert_eq!(again.address(ip("10.0.0.9")).as_ref(), Some(&written));
+        if !follows {
+            again.release(&owner("b"));
+            assert_eq!(ports(&again, "a"), [80, 81], "what is given up is the other's");
+            assert_eq!(again.address(ip("10.0.0.9")).unwrap().conflicts, []);
+        }
+    }
+    // Who had the port is gone: who waited for it has it before anybody new.
+    let mut again = Ledger::new();
+    again.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+    again.learn(&written);
+    again.claim(sharing("0", &[80]));
+    again.claim(sharing("a", &[80, 81]));
+    again.settle();
+    assert_eq!(ports(&again, "a"), [80, 81]);
+    assert_eq!(again.has("0").len(), 0);
+    assert_eq!(again.address(ip("10.0.0.9")).unwrap().conflicts, []);
+}
+
+#[test]
+fn who_follows_serves_a_port_as_it_is_written_and_not_by_age() {
+    let sharing = |name: &str, ports: &[u16]| Claim {
+        sharing: Some("k".into()),
+        ports: ports.iter().map(|port| tcp(*port)).collect(),
+        ..claim(name)
+    };
+    let written = |conflicts: &[(&str, u16)]| Address {
+        sharing: Some("k".into()),
+        conflicts: conflicts.iter().map(|(name, port)| (owner(name), tcp(*port))).collect(),
+        ..address("10.0.0.9", &["a", "b"], AddressState::Held)
+    };
+    let mut ledger = Ledger::following();
+    ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+    ledger.learn(&written(&[]));
+    ledger.claim(sharing("a", &[80]));
+    ledger.claim(sharing("b", &[80]));
+    ledger.settle();
+    let holder = |ledger: &Ledger| {
+        ["a", "b"].map(|name| ledger.grant(&owner(name)).0.map_or(0, |grant| grant.ports.len()))
+    };
+    for (conflicts, expected) in
+        [(&[("a", 80)][..], [0, 1]), (&[("b", 80)], [1, 0]), (&[("a", 80)], [0, 1]), (&[], [0, 1])]
+    {
+        ledger.follow(ip("10.0.0.9"), Some(&written(conflicts)));
+        assert_eq!(holder(&ledger), expected, "{conflicts:?}");
+    }
+}
+
+#[test]
+fn who_is_refused_an_address_is_told_the_same_holder_whoever_joined_it_first() {
+    let sharing = |name: &str, port| Claim {
+        sharing: Some("k".into()),
+        requested: vec![ip("10.0.0.9")],
+        ports: [tcp(port)].into(),
+        ..claim(name)
+    };
+    for order in [["b", "x", "a"], ["a", "b", "x"], ["x", "b", "a"], ["b", "a", "x"]] {
+        let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+        // Whoever it is that has it at first: what x asks for is not free.
+        ledger.claim(sharing("c", 82));
+        for (port, name) in (90..).zip(order) {
+            let mut claim = sharing(name, port);
+            if name == "x" {
+                claim.sharing = None;
+            }
+            ledger.claim(claim);
+        }
+        assert_eq!(ledger.told("x")[0].1, "10.0.0.9 is held by Service default/a", "{order:?}");
+    }
 }

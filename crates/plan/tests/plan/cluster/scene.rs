@@ -53,6 +53,7 @@ pub(crate) fn written(at: &str, owners: &[&Service], state: AddressState, versio
         owners: owners.iter().map(|it| owner(it)).collect(),
         plan_version: seaway_model::address::PLAN_VERSION,
         ends: None,
+        conflicts: Vec::new(),
         state,
         version,
     })))
