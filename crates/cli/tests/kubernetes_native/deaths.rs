@@ -41,7 +41,9 @@ fn a_dead_node_takes_nothing_with_it_but_what_was_on_its_way_there_until_that_is
     let began = Instant::now();
     load.goes_on(RATE as usize);
 
-    load.heard().was_always_answered();
+    // Some are under way; none has failed.
+    let heard = load.heard();
+    assert_eq!(heard.failures().count(), 0, "before anything died:\n{heard}");
     let killed = began.elapsed();
     scene.nodes[1].kill();
     scene.kill(&dead);
@@ -57,6 +59,7 @@ fn a_dead_node_takes_nothing_with_it_but_what_was_on_its_way_there_until_that_is
     // Half of the pods were there: of those who asked meanwhile, half are lost, and each of them waited in vain.
     let most = NOTICED.as_secs_f64() * f64::from(RATE) / 2.0 * 1.1;
     heard.lost_at_most(most as usize, "half of those who ask until it is noticed");
+    assert_eq!(heard.due(), heard.answered() + heard.failures().count(), "{heard}");
     let (first, last) = (killed.saturating_sub(NO_ANSWER), killed + NOTICED);
     for (_, failure) in heard.failures() {
         assert!(failure.due >= first, "before anything died: {failure:?}");
