@@ -27,7 +27,7 @@ use std::{
 
 use jiff::Timestamp;
 use seaway_manifests::decode::Field;
-use seaway_model::{Address, AddressState, Kind, ListenerId, ObjectRef, Owner, Time};
+use seaway_model::{Address, AddressState, Kind, L4, ListenerId, ObjectRef, Owner, Time};
 use serde_json::{Map, Value, json};
 
 use crate::kinds::{OUR_VERSION, OURS};
@@ -94,10 +94,17 @@ fn read_conflicts(text: &str, owners: &[Owner]) -> Vec<(Owner, ListenerId)> {
     let by_owner: BTreeMap<String, Vec<String>> = serde_json::from_str(text).unwrap_or_default();
     let of = |owner: &Owner| {
         let ports = by_owner.get(key(owner)).into_iter().flatten();
-        let ports: BTreeSet<ListenerId> = ports.filter_map(|it| it.parse().ok()).collect();
+        let ports: BTreeSet<ListenerId> = ports.filter_map(|it| read_port(it)).collect();
         ports.into_iter().map(|it| (owner.clone(), it)).collect::<Vec<_>>()
     };
     owners.iter().flat_map(of).collect()
+}
+
+/// `80/TCP`.
+fn read_port(text: &str) -> Option<ListenerId> {
+    let (port, l4) = text.split_once('/')?;
+    let l4 = [L4::Tcp, L4::Udp, L4::Sctp].into_iter().find(|it| it.as_str() == l4)?;
+    Some(ListenerId { l4, port: port.parse().ok()? })
 }
 
 fn key(owner: &Owner) -> &str {
@@ -192,7 +199,6 @@ fn read_owner(item: &Field<'_>) -> Option<Owner> {
 #[cfg(test)]
 pub(crate) mod tests {
     use seaway_manifests::{decode::Faults, tree::Node};
-    use seaway_model::L4;
 
     use super::*;
 

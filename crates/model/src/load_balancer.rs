@@ -16,7 +16,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     net::IpAddr,
-    str::FromStr,
     sync::Arc,
     time::Duration,
 };
@@ -123,18 +122,6 @@ pub struct ListenerId {
 impl fmt::Display for ListenerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.port, self.l4)
-    }
-}
-
-impl FromStr for ListenerId {
-    type Err = &'static str;
-
-    /// As it is displayed: `80/TCP`.
-    fn from_str(text: &str) -> Result<ListenerId, &'static str> {
-        let (port, l4) = text.split_once('/').ok_or("no port with its protocol, such as 80/TCP")?;
-        let l4 = [L4::Tcp, L4::Udp, L4::Sctp].into_iter().find(|it| it.as_str() == l4);
-        let port = port.parse().map_err(|_| "no port")?;
-        Ok(ListenerId { l4: l4.ok_or("neither TCP nor UDP nor SCTP")?, port })
     }
 }
 
