@@ -5,14 +5,16 @@ use std::sync::Arc;
 use seaway_cluster::{Addresses, Leading, Statuses};
 use seaway_engine::Driver;
 use seaway_model::{
-    Address, AddressState, Desired, Fact, Kind, L4, ObjectRef, Owner, Problem, Reason, Status, Unit,
-    fact::FactRef, outcome::Serving,
+    Address, AddressState, Desired, Fact, Kind, L4, ListenerId, ObjectRef, Owner, Problem, Reason, Status,
+    Unit, fact::FactRef, outcome::Serving,
 };
 use seaway_testkit::conformance::{converges, repeats};
 
 use crate::scene::{Heard, Scene, eventually};
 
+/// Of several owners the second lacks a port.
 fn address(ip: &str, owners: &[&str]) -> Address {
+    let lacking = owners.get(1).map(|it| (Owner::Config((*it).into()), ListenerId { l4: L4::Tcp, port: 80 }));
     Address {
         ip: ip.parse().expect("an address"),
         pool: "public".into(),
@@ -20,7 +22,7 @@ fn address(ip: &str, owners: &[&str]) -> Address {
         owners: owners.iter().map(|it| Owner::Config((*it).into())).collect(),
         plan_version: 1,
         ends: None,
-        conflicts: Vec::new(),
+        conflicts: lacking.into_iter().collect(),
         state: AddressState::Held,
         // Planned with all that is written.
         version: u64::MAX,
@@ -102,8 +104,12 @@ async fn an_address_reads_back_through_the_watch_as_it_was_written() {
     let mut heard = Heard::of(&cluster);
     let driver = Addresses::new(cluster, Leading::always());
     let owner = Owner::Object { object: ObjectRef::new(Kind::Service, "default", "x"), uid: "u".into() };
-    let wanted =
-        Address { owners: vec![owner], state: AddressState::Releasing, ..address("2001:db8::14", &[]) };
+    let wanted = Address {
+        conflicts: vec![(owner.clone(), ListenerId { l4: L4::Udp, port: 53 })],
+        owners: vec![owner],
+        state: AddressState::Releasing,
+        ..address("2001:db8::14", &[])
+    };
     let unit = Unit::Address(wanted.ip);
     let desired = Desired::Address(Arc::new(wanted.clone()));
     let mut observed = driver.observe(&unit, &desired).await.expect("is observed");
