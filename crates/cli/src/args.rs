@@ -74,6 +74,16 @@ pub(crate) enum Command {
     Check(Check),
     /// Tell why a Service has this address and these members, and why not others
     Explain(Explain),
+    /// Say what reasons of Problems, conditions and events mean, and what to do
+    ///
+    ///     seaway reasons                       all of them
+    ///     seaway reasons PortConflict          one
+    #[command(verbatim_doc_comment)]
+    Reasons {
+        /// As events, conditions and messages have it; upper and lower case are the same
+        #[arg(value_name = "REASON")]
+        names: Vec<String>,
+    },
     /// Print an example of seaway.yaml, or check one
     Config(ConfigArgs),
     /// See it work: three backends, a load balancer before them, one backend killed and noticed

@@ -26,6 +26,7 @@ mod output;
 #[cfg(test)]
 mod pages;
 mod prepare;
+mod reasons;
 mod rights;
 mod run;
 mod settings;
@@ -71,6 +72,7 @@ pub fn main() -> ExitCode {
         }
         Command::Kubectl(arguments) => kubectl::run(&arguments),
         Command::OpenStack(arguments) => openstack::run(&arguments),
+        Command::Reasons { names } => reasons::run(&names),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "seaway", &mut text);

@@ -24,7 +24,7 @@ use crate::{
     Address, Announce, IpRange,
     load_balancer::{Family, HostPattern, L4},
     name::{Kind, Name, ObjectRef, Time},
-    problem::Reason,
+    reason::Reason,
 };
 
 /// One thing that a source says is so.

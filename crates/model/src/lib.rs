@@ -19,6 +19,7 @@ pub mod load_balancer;
 pub mod name;
 pub mod outcome;
 pub mod problem;
+pub mod reason;
 pub mod unit;
 
 pub use address::{Address, AddressState, IpRange};
@@ -30,5 +31,6 @@ pub use group::Group;
 pub use load_balancer::{L4, Listener, ListenerId, LoadBalancer, Member, Pool, PoolId};
 pub use name::{Kind, Name, ObjectRef, Owner, Time};
 pub use outcome::{Change, Deletion, Outcome, Status};
-pub use problem::{Problem, Reason};
+pub use problem::Problem;
+pub use reason::Reason;
 pub use unit::{Desired, Dirt, LbKey, Place, Unit};

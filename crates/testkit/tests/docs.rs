@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use seaway_model::{Reason, reason::ALL};
 use seaway_plan::annotations::rows;
 
 const BEGIN: &str = "<!-- annotations: written by a test; see CONTRIBUTING.md -->\n";
@@ -34,6 +35,61 @@ fn table() -> String {
         text += &format!("| `{}` | {} | {} |\n", row.names[0], row.help, others.join(", "));
     }
     text
+}
+
+#[test]
+fn the_page_of_reasons_is_that_of_the_table() {
+    let path = root().join("docs/reasons.md");
+    let should = reasons();
+    if env::var_os("SEAWAY_WRITE_DOCS").is_some() {
+        fs::write(&path, &should).expect("written");
+    }
+    assert!(
+        fs::read_to_string(&path).expect("the page") == should,
+        "docs/reasons.md is out of date; type: SEAWAY_WRITE_DOCS=1 cargo test -p seaway-testkit --test docs"
+    );
+}
+
+fn reasons() -> String {
+    let mut text = String::from(
+        "# Reasons\n\n<!-- Written by a test from crates/model/src/reason.rs; see CONTRIBUTING.md -->\n\nWhat events, conditions, \
+         Problems and metrics give as a reason, what it means, and what to do. `seaway reasons NAME` says the same.\n",
+    );
+    for (what, seen, reasons) in ALL {
+        text += &format!("\n## {what}\n\n{seen}\n\n| reason | meaning | what to do |\n|---|---|---|\n");
+        for it in *reasons {
+            let cell = |text: &str| text.replace('|', "\\|");
+            text += &format!("| `{}` | {} | {} |\n", it.name, cell(it.meaning), cell(it.remedy));
+        }
+    }
+    text
+}
+
+/// Where a reason is given by its name, it stands in the table; and what stands there is given somewhere.
+#[test]
+fn every_reason_that_is_given_is_explained() {
+    let explained: BTreeSet<&str> =
+        ALL.iter().flat_map(|(_, _, reasons)| *reasons).map(|it| it.name).collect();
+    let source = sources();
+    // Without the table itself.
+    let written = |name: &&&str| {
+        let quoted = format!("\"{name}\"");
+        let in_table = format!("name: {quoted}");
+        source.matches(&quoted).count() > source.matches(&in_table).count()
+            || source.contains(&format!("Reason::{name}"))
+    };
+    let stale: Vec<&&str> = explained.iter().filter(|it| !written(it)).collect();
+    assert!(stale.is_empty(), "crates/model/src/reason.rs explains what nothing gives: {stale:?}");
+    let is_name = |it: &&str| it.starts_with(char::is_uppercase) && it.chars().all(char::is_alphanumeric);
+    let gives = ["reason: ", "reason = ", "reason) = ", "tell(false, ", "tell(true, "];
+    let given: BTreeSet<&str> = (source.lines())
+        .filter(|line| gives.iter().any(|it| line.contains(it)) && !line.trim_start().starts_with("//"))
+        .flat_map(|line| line.split('"').skip(1).step_by(2))
+        .filter(is_name)
+        .collect();
+    assert!(given.len() > 8, "{given:?}");
+    let silent: Vec<&&str> = given.iter().filter(|it| !explained.contains(**it)).collect();
+    assert!(silent.is_empty(), "crates/model/src/reason.rs does not explain {silent:?}");
 }
 
 #[test]
@@ -98,7 +154,8 @@ fn every_event_and_metric_that_is_given_for_one_of_the_other_controller_is_writt
     // Prometheus has the unit and what is counted behind the name.
     let written = |name: &str| {
         let bare = name.trim_end_matches("_total").trim_end_matches("_seconds");
-        [name, bare].iter().any(|it| source.contains(&format!("\"{it}\"")))
+        let is_reason = Reason::HELP.iter().any(|it| it.name == name);
+        is_reason || [name, bare].iter().any(|it| source.contains(&format!("\"{it}\"")))
     };
     let wrong: Vec<&&str> = named.iter().filter(|it| !written(it)).collect();
     assert!(wrong.is_empty(), "docs/occm-events.md names what nothing writes: {wrong:?}");
@@ -108,7 +165,11 @@ fn every_event_and_metric_that_is_given_for_one_of_the_other_controller_is_writt
 fn sources() -> String {
     let mut text = String::new();
     for package in fs::read_dir(root().join("crates")).expect("crates") {
-        let mut folders = vec![package.expect("readable").path().join("src")];
+        let package = package.expect("readable").path();
+        if package.ends_with("testkit") {
+            continue;
+        }
+        let mut folders = vec![package.join("src")];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten() {
                 let path = entry.expect("readable").path();

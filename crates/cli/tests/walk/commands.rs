@@ -227,3 +227,20 @@ fn a_reader_that_goes_away_is_no_error() {
         assert!(ended.status.success() && ended.stderr.is_empty(), "{arguments:?}: {}", stderr(&ended));
     }
 }
+
+#[test]
+fn a_reason_is_explained_and_an_unknown_one_is_refused() {
+    let told = run(&["reasons", "portconflict", "Served"]);
+    let text = stdout(&told);
+    assert!(text.contains("  PortConflict\n    Another Service has this port"), "{text}");
+    assert!(text.contains("    What to do: Choose another port") && text.contains("  Served\n"), "{text}");
+    let all = stdout(&run(&["reasons"]));
+    assert!(
+        all.contains("Problems:\n\n  Unreadable\n") && all.contains("Events:\n\n  AddressPublished\n"),
+        "{all}"
+    );
+    let unknown = run(&["reasons", "Nonsense"]);
+    assert!(!unknown.status.success());
+    let text = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(text.contains("no reason is called \"Nonsense\"") && text.contains("`seaway reasons`"), "{text}");
+}

@@ -1,0 +1,302 @@
+//! Reasons: short, stable names for what is wrong, which people search for and alerts match.
+//!
+//! What each means and what to do about it stands here once; docs/reasons.md and `seaway reasons` are written from it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A reason, where it appears, what it means, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReasonHelp {
+    pub name: &'static str,
+    pub meaning: &'static str,
+    /// Empty where nothing is to be done.
+    pub remedy: &'static str,
+}
+
+/// An enum of reasons, each with its meaning and its remedy.
+macro_rules! reasons {
+    ($(#[$about:meta])* $name:ident { $($(#[doc = $meaning:literal])+ $reason:ident: $remedy:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[doc = $meaning])+ $reason,)+
+        }
+
+        impl $name {
+            pub const HELP: &'static [ReasonHelp] = &[
+                $(ReasonHelp {
+                    name: stringify!($reason),
+                    meaning: concat!($($meaning),+).trim_ascii(),
+                    remedy: $remedy,
+                },)+
+            ];
+
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($name::$reason => stringify!($reason),)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Of a Problem. Stable, bounded: a metric's label, an Event's reason.
+    Reason {
+        /// A file or a document cannot be parsed.
+        Unreadable: "Correct it at the line that the message names. What was read of it before goes on.",
+        /// A field has a value that an API server would refuse.
+        Invalid: "Correct the field. The rest of the object counts.",
+        /// A field that Seaway does not know, or a kind of object that it does not serve.
+        Ignored: "Correct the spelling, or remove it. The rest counts.",
+        /// The same object is written twice.
+        Duplicate: "Remove one of the two.",
+        /// The value of an annotation is not understood. Its default holds; for one that restricts access, the
+        /// listener stays closed.
+        BadAnnotation: "Correct the value: docs/annotations.md has each annotation with its values.",
+        /// A Service has nobody who could answer: no EndpointSlice, an empty one, or no endpoint that is ready.
+        NoEndpoints: "Look at its pods and its selector: kubectl get endpointslices -l kubernetes.io/service-name=NAME.",
+        /// A port names one that the endpoints do not have.
+        NoSuchPort: "Correct targetPort, or the name of the port in the pods or EndpointSlices.",
+        /// A route or the configuration names a Service that does not exist.
+        NoSuchService: "Create the Service, or correct the name.",
+        /// No AddressPool may give this Service an address.
+        NoPool: "Create an AddressPool, or let the Service in by the namespaces and selectors of one.",
+        /// All addresses of the pools that this Service may use are taken.
+        PoolExhausted: "Add a range to a pool, delete a Service, or let Services share an address (seaway.dev/share). Who waits gets what becomes free, the oldest first.",
+        /// The namespace or the Service would have more than the administrator allows it.
+        LimitReached: "Use less, or have the limit in the configuration raised (tenants, pools.perNamespace).",
+        /// The pool of an address cannot be seen: it was deleted, or may not be listed or read. The Service keeps its
+        /// address.
+        PoolMissing: "Create the pool again, or give Seaway back the right to list pools.",
+        /// The pool of an address does not have it any more, or not for this Service. The address is withdrawn after
+        /// a grace period; the message says when.
+        AddressExcluded: "To keep it, let the pool have it again before that time.",
+        /// The Service asks for an address that no pool has which it may use.
+        AddressOutsidePools: "Ask for an address of a pool, or add it to one.",
+        /// The Service asks for an address that another one has.
+        AddressTaken: "Ask for another address, or let both share it: the same seaway.dev/share, and different ports.",
+        /// Another Service has this port at the shared address. The other ports are served.
+        PortConflict: "Choose another port, or an address of its own. The port passes on when the other Service gives it up.",
+        /// The machines need this port themselves, and the address is one of theirs.
+        PortReserved: "Choose another port or an AddressPool with addresses of its own; or allow it by spec.reservedPorts of the pool.",
+        /// No host may serve: all Nodes are excluded from load balancers.
+        HostsExcluded: "Remove the label node.kubernetes.io/exclude-from-external-load-balancers from a Node.",
+        /// Two routes claim one path or host name. The older one has it.
+        RouteConflict: "Claim another path or host name, or remove one of the two.",
+        /// Another process listens at this address and port of the host.
+        PortInUse: "Stop that process (ss -tulpn, as root, names it), or choose another port. Seaway tries again every 2 seconds.",
+        /// A Secret or a file holds no certificate, or a key that belongs to another one.
+        BadCertificate: "Write a certificate and its own key there. The last good one goes on.",
+        /// A certificate has expired, expires soon, or is not valid yet.
+        CertificateExpiry: "Renew it. It is served meanwhile.",
+        /// A host name is served with a certificate that does not name it.
+        CertificateName: "Get a certificate with that name, or name another Secret for it.",
+        /// A Secret that is named does not exist, or may not be read.
+        NoSuchSecret: "Create it in the namespace of the Service, or let Seaway read it.",
+        /// Two pools have the same addresses. The older one gives them.
+        PoolOverlap: "Correct the ranges of one of the two.",
+        /// Seaway lacks a capability, a sysctl, a right of RBAC, or file descriptors.
+        NotPermitted: "Give it what the message names: docs/security.md lists all that Seaway needs, and why.",
+        /// The place where the Service is served cannot do this.
+        Unsupported: "Remove the setting, or choose another class or provider. The message says which part is left out.",
+        /// A DNS name has no answer.
+        NameUnresolved: "Check the name, and that the resolver of the host answers for it.",
+        /// Members fail the probes of the load balancer of a cloud.
+        MembersDown: "Look at the pods, and at security groups on the way to them.",
+        /// Changes are not applied: the Service has the annotation seaway.dev/pause.
+        Paused: "Remove the annotation to apply them.",
+        /// What a cloud has for a Service is kept: no setting chooses that cloud any more, or the API server says
+        /// that the Service still uses it.
+        Released: "Choose the cloud again; or delete it in the cloud, if nobody needs it: the message names it.",
+        /// A cloud has something of this cluster, and nobody saw its owner deleted. It is kept.
+        Orphan: "Compare it with seaway openstack gc, and delete it with that if it is not needed.",
+        /// More was to be deleted within an hour than the limit allows, without a Service that asked for it. The rest
+        /// waits.
+        DeletionLimit: "Find out why so much is to go. It goes on by itself after an hour; the message has the command that approves it at once.",
+        /// The project of a cloud has no quota left for this.
+        QuotaExceeded: "Have the quota raised, or delete what is not needed. Seaway tries again.",
+        /// Seaway cannot write its state: a file, a ConfigMap or an Address.
+        StateUnwritable: "Make room, or give it the right that the message names. Nothing new is given out meanwhile.",
+        /// The API server or a cloud does not answer, or not with what was asked for.
+        Unreachable: "Restore access to it. What is served goes on.",
+        /// The cluster lacks a kind of objects that Seaway needs.
+        NotInstalled: "As an administrator: seaway crds | kubectl apply -f -",
+        /// A member is a listener of Seaway itself: requests would go round.
+        Loop: "Name the pods or servers behind it instead.",
+        /// The administrator does not allow this here, or not to this namespace.
+        NotAllowed: "Remove it, or have it allowed in the configuration (tenants): docs/tenants.md.",
+        /// Another controller writes what Seaway would write.
+        OtherController: "Give the Service a loadBalancerClass that one of them serves, or stop one: docs/adopt.md.",
+        /// A newer Seaway wrote this. What it said before goes on.
+        NewerPlan: "Upgrade Seaway on this host.",
+        /// A request to a cloud or to the API server failed; the message has its answer.
+        Failed: "Do what the message says. Seaway tries again by itself.",
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// All of them: what they are of, where that is seen, and the reasons.
+pub const ALL: &[(&str, &str, &[ReasonHelp])] = &[
+    (
+        "Problems",
+        "In `seaway check` and `explain`, the status page, logs, events, the condition `seaway.dev/Problems`, and the metric \
+         `seaway_problems`. A Problem of a pool is the reason of its condition `Ready`, too.",
+        Reason::HELP,
+    ),
+    ("The condition seaway.dev/Ready", "Of a Service.", READY),
+    ("The condition seaway.dev/Announced", "Of a Service, and `Announced` of an AddressPool.", ANNOUNCED),
+    ("The condition Ready of an AddressPool", "Without Problems it has this reason.", POOL_READY),
+    ("Events", "Each Problem that comes is an event, too, with its own reason.", EVENTS),
+    ("Labels of metrics", "The label `reason` of metrics other than `seaway_problems`.", METRICS),
+];
+
+/// Of the condition `Ready` of an AddressPool, beside those of Problems.
+const POOL_READY: &[ReasonHelp] =
+    &[ReasonHelp { name: "Used", meaning: "Addresses are given out of it.", remedy: "" }];
+
+/// Of the condition `seaway.dev/Ready` of a Service.
+const READY: &[ReasonHelp] = &[
+    ReasonHelp { name: "Served", meaning: "It is served at all of its addresses.", remedy: "" },
+    ReasonHelp {
+        name: "Pending",
+        meaning: "Something is made for it; the message says what is waited for.",
+        remedy: "Wait. If it stays, the condition seaway.dev/Problems or the log of the controller says why.",
+    },
+    ReasonHelp {
+        name: "NoAddress",
+        meaning: "It has no address.",
+        remedy: "The condition seaway.dev/Problems says why.",
+    },
+    ReasonHelp {
+        name: "NotServed",
+        meaning: "It has addresses, and no host serves them.",
+        remedy: "Look at the hosts: kubectl seaway status, and the Problems of each LoadBalancerHost.",
+    },
+    ReasonHelp {
+        name: "PartlyServed",
+        meaning: "It is served at some of its addresses alone; the message names them.",
+        remedy: "Look at the hosts, and at the Problems of the Service.",
+    },
+];
+
+/// Of the condition `seaway.dev/Announced` of a Service.
+const ANNOUNCED: &[ReasonHelp] = &[
+    ReasonHelp {
+        name: "HostAddress",
+        meaning: "The addresses are the hosts' own: hosts answer for them anyway.",
+        remedy: "",
+    },
+    ReasonHelp {
+        name: "StaticRoute",
+        meaning: "The pool says that a router has a route to the hosts.",
+        remedy: "",
+    },
+    ReasonHelp { name: "Cloud", meaning: "The load balancer of a cloud has the addresses.", remedy: "" },
+    ReasonHelp { name: "NoAddress", meaning: "There is no address yet.", remedy: "" },
+    ReasonHelp {
+        name: "MetalLB",
+        meaning: "The addresses are from a pool of MetalLB, whose speaker may announce them.",
+        remedy: "Check that MetalLB's speaker runs, and that an advertisement names the pool.",
+    },
+    ReasonHelp {
+        name: "PoolMissing",
+        meaning: "The pool of the addresses cannot be seen.",
+        remedy: "Create the pool again, or give Seaway back the right to list pools.",
+    },
+    ReasonHelp {
+        name: "NotAnnounced",
+        meaning: "Nothing that Seaway knows of announces the addresses.",
+        remedy: "Have a router send them to the hosts, and say so in the pool: spec.announce.",
+    },
+];
+
+/// Of events alone. Each Problem that comes is an event with its own reason, too.
+const EVENTS: &[ReasonHelp] = &[
+    ReasonHelp {
+        name: "AddressPublished",
+        meaning: "The Service can be reached at these addresses.",
+        remedy: "",
+    },
+    ReasonHelp {
+        name: "AddressWithdrawn",
+        meaning: "The Service can no longer be reached at these addresses.",
+        remedy: "Where this was not intended, the Problems of the Service say why.",
+    },
+    ReasonHelp {
+        name: "Creating",
+        meaning: "A load balancer is made in the cloud.",
+        remedy: "Wait: it may take minutes.",
+    },
+    ReasonHelp {
+        name: "Rebuilding",
+        meaning: "A load balancer of the cloud is deleted and made again, or another is made beside it; the message says why.",
+        remedy: "",
+    },
+    ReasonHelp {
+        name: "FailingOver",
+        meaning: "A load balancer of the cloud is in ERROR, and is failed over.",
+        remedy: "If it comes back, ask the cloud's operators.",
+    },
+    ReasonHelp {
+        name: "FailoverRefused",
+        meaning: "The cloud refused to fail a load balancer over.",
+        remedy: "Ask the cloud's operators.",
+    },
+    ReasonHelp {
+        name: "Drift",
+        meaning: "Somebody changed what Seaway had made in the cloud. It is put right.",
+        remedy: "Change the Service instead, or stop whoever changes it. seaway.dev/pause leaves the cloud as it is.",
+    },
+    ReasonHelp {
+        name: "Stuck",
+        meaning: "A load balancer is PENDING for too long, and Octavia takes no change meanwhile.",
+        remedy: "Ask the cloud's operators: the log of Octavia says what it waits for.",
+    },
+    ReasonHelp {
+        name: "DeletionWaits",
+        meaning: "The Service is being deleted, and its load balancer cannot be yet; the message says why.",
+        remedy: "Do what the message says. The Service goes when its load balancer is gone.",
+    },
+    ReasonHelp {
+        name: "NotDeleted",
+        meaning: "The cloud accepted a deletion several times, and the object is still there.",
+        remedy: "Ask the cloud's operators. Seaway tries again at its next audit.",
+    },
+    ReasonHelp {
+        name: "LoadBalancerForcedInternal",
+        meaning: "The cloud has no external network for floating IPs: the VIP is the Service's address.",
+        remedy: "Name the network in cloud.conf (floating-network-id), or ask for an internal load balancer.",
+    },
+];
+
+/// Labels `reason` of metrics that are no Problems.
+const METRICS: &[ReasonHelp] = &[
+    ReasonHelp {
+        name: "source",
+        meaning: "`seaway_refused_total`: the client's address is not in the source ranges of the listener.",
+        remedy: "",
+    },
+    ReasonHelp {
+        name: "limit",
+        meaning: "`seaway_refused_total`: a limit of connections or of their rate was reached.",
+        remedy: "Raise the limit if the clients are wanted.",
+    },
+    ReasonHelp {
+        name: "memory",
+        meaning: "`seaway_dataplane_evictions_total`: a connection was closed to free memory.",
+        remedy: "Give the process more memory, or lower the limits of connections.",
+    },
+    ReasonHelp {
+        name: "descriptors",
+        meaning: "`seaway_dataplane_evictions_total`: a UDP flow was ended to free a file descriptor.",
+        remedy: "Raise the limit of open files.",
+    },
+];
