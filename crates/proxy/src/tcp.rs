@@ -308,3 +308,6 @@ impl Source for Tcp {
         patiences.into_iter().flatten().min()
     }
 }
+
+#[cfg(test)]
+mod tests;
