@@ -33,6 +33,8 @@ impl ByHand {
     fn new() -> ByHand {
         let member = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         member.set_nonblocking(true).unwrap();
+        // Whoever is accepted inherits it, and takes more than a piece.
+        socket2::SockRef::from(&member).set_recv_buffer_size(4 << 20).unwrap();
         let epoll = Arc::new(Epoll::new().unwrap());
         let buffer = vec![0; 64 << 10].into_boxed_slice();
         let turn = Turn::new(0, epoll, buffer, Arc::new(Shared::new(Vec::new())));
@@ -154,4 +156,48 @@ fn a_tenant_with_hundreds_of_newcomers_delays_that_of_another_by_a_few() {
     assert!(before < NEWCOMERS / 2, "{before} of {NEWCOMERS} came in before it, or it never did");
     hand.until("all come in", |hand| (hand.peers().len() == busy.len() + NEWCOMERS + 1).then_some(()));
     drop((many, one));
+}
+
+/// What came since the last look.
+fn taken(stream: &mut TcpStream) -> usize {
+    let mut room = vec![0; 64 << 10];
+    std::iter::from_fn(|| stream.read(&mut room).ok().filter(|count| *count > 0)).sum()
+}
+
+/// What goes on of much that one sends at once: in the turn in which the first of it does, and in all.
+fn moved(busy: usize) -> (usize, usize, usize) {
+    let mut hand = ByHand::new();
+    let (greedy, modest) = (hand.open("greedy"), hand.open("modest"));
+    let mut others: Vec<_> = (0..busy).map(|_| hand.connected(modest)).collect();
+    let (mut client, mut member) = hand.connected(greedy);
+    client.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    while let Ok(count) = client.write(&[7; 64 << 10]) {
+        sent += count;
+    }
+    others.iter_mut().for_each(|(client, _)| client.write_all(b"x").unwrap());
+    let mut first = 0;
+    for _ in 0..1_000 {
+        hand.turn();
+        first = taken(&mut member);
+        if first > 0 {
+            break;
+        }
+    }
+    let mut all = first;
+    hand.until("all of it goes on", |_| {
+        all += taken(&mut member);
+        (all >= sent).then_some(())
+    });
+    (sent, first, all)
+}
+
+#[test]
+fn beside_others_a_connection_moves_a_little_at_a_time() {
+    let (sent, first, all) = moved(0);
+    assert!(sent > 512 << 10 && all == sent, "{all} of {sent}");
+    assert!(first > 128 << 10, "alone it moves more: {first}");
+    let (sent, first, all) = moved(16);
+    assert!(sent > 512 << 10 && all == sent, "{all} of {sent}");
+    assert!(first <= 128 << 10, "{first} of {sent} at once");
 }
