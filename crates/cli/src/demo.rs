@@ -115,24 +115,7 @@ impl Folder {
     }
 
     fn write(&self, demo: &Demo, backends: &[(&str, SocketAddr)]) -> Result<()> {
-        let mut slice = String::new();
-        // A slice has one port for all its endpoints, and these have different ones: one slice each.
-        for (name, at) in backends {
-            slice.push_str(&format!(
-                "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: hello-{name}\n  labels: {{kubernetes.io/service-name: hello}}\naddressType: IPv4\nendpoints:\n- addresses: [{}]\nports:\n- {{name: http, port: {}}}\n",
-                at.ip(),
-                at.port(),
-            ));
-        }
-        let service = format!(
-            "apiVersion: v1\nkind: Service\nmetadata:\n  name: hello\n  annotations:\n    seaway.dev/health-check: http\n    seaway.dev/health-check-interval: 500ms\n    seaway.dev/health-check-fall: \"2\"\n    seaway.dev/front-door: \"true\"\nspec:\n  type: LoadBalancer\n  ports:\n  - {{name: http, port: {}}}\n",
-            demo.port,
-        );
-        let config = format!(
-            "host:\n  name: demo\n  addresses: [127.0.0.1]\nadmin:\n  listen: [\"127.0.0.1:{}\"]\ndataPlane:\n  workers: 1\nfrontDoor:\n  addresses: [127.0.0.1]\n  port: {}\n",
-            demo.status_port, demo.http_port,
-        );
-        for (file, text) in [("manifests/hello.yaml", service + &slice), ("seaway.yaml", config)] {
+        for (file, text) in files(demo, backends) {
             let path = self.0.join(file);
             std::fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?;
         }
@@ -142,6 +125,28 @@ impl Folder {
     fn join(&self, name: &str) -> std::path::PathBuf {
         self.0.join(name)
     }
+}
+
+/// What is served: a Service with its endpoints, and the configuration; each with its name in the folder.
+fn files(demo: &Demo, backends: &[(&str, SocketAddr)]) -> [(&'static str, String); 2] {
+    let mut slice = String::new();
+    // A slice has one port for all its endpoints, and these have different ones: one slice each.
+    for (name, at) in backends {
+        slice.push_str(&format!(
+            "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: hello-{name}\n  labels: {{kubernetes.io/service-name: hello}}\naddressType: IPv4\nendpoints:\n- addresses: [{}]\nports:\n- {{name: http, port: {}}}\n",
+            at.ip(),
+            at.port(),
+        ));
+    }
+    let service = format!(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: hello\n  annotations:\n    seaway.dev/health-check: http\n    seaway.dev/health-check-interval: 500ms\n    seaway.dev/health-check-fall: \"2\"\n    seaway.dev/front-door: \"true\"\nspec:\n  type: LoadBalancer\n  ports:\n  - {{name: http, port: {}}}\n",
+        demo.port,
+    );
+    let config = format!(
+        "host:\n  name: demo\n  addresses: [127.0.0.1]\nadmin:\n  listen: [\"127.0.0.1:{}\"]\ndataPlane:\n  workers: 1\nfrontDoor:\n  addresses: [127.0.0.1]\n  port: {}\n",
+        demo.status_port, demo.http_port,
+    );
+    [("manifests/hello.yaml", service + &slice), ("seaway.yaml", config)]
 }
 
 impl Drop for Folder {
@@ -247,4 +252,18 @@ fn wait_for_interrupt(processes: &mut Processes) -> Result<()> {
 
 fn say(line: &str) {
     crate::output::line(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_demo_serves_stays_what_it_is() {
+        let demo = Demo { port: 8080, http_port: 8081, status_port: 1936, once: false, backend: None };
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let [manifests, config] = files(&demo, &[("alice", at(40_001)), ("bob", at(40_002))]);
+        assert_eq!(manifests, ("manifests/hello.yaml", include_str!("demo/hello.yaml").to_owned()));
+        assert_eq!(config, ("seaway.yaml", include_str!("demo/seaway.yaml").to_owned()));
+    }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use crate::{
     args::{Cli, Command},
     member::{Part, cloud, in_cluster},
-    settings,
+    settings::{self, ByDefault},
 };
 
 fn json(node: &Node) -> Json {
@@ -237,13 +237,18 @@ fn the_files_of_the_manifests_are_understood_with_every_line_in_force() {
         assert_eq!(cloud::refused(&settings), None);
         assert_eq!(settings.told, [""; 0]);
     }
-    for name in ["controller.yaml", "bare-metal.yaml", "openstack.yaml"] {
+    // Who installs Seaway beside what is there gets no Service of others: those without a class are asked for by name.
+    for (name, usual) in [
+        ("controller.yaml", ByDefault::None),
+        ("bare-metal.yaml", ByDefault::Native),
+        ("openstack.yaml", ByDefault::None),
+    ] {
         let objects = manifest(name);
         let map = objects.iter().find(|it| it["kind"] == "ConfigMap").unwrap();
         let file = folder.path().join("seaway.yaml");
         fs::write(&file, text(&map["data"]["seaway.yaml"])).unwrap();
         let settings = settings::load(Some(&file)).unwrap();
-        assert!(settings.by_default.is_some(), "{name}");
+        assert_eq!(settings.by_default, Some(usual), "{name}");
     }
     let objects = all(&OPENSTACK);
     let secret = objects.iter().find(|it| it["kind"] == "Secret").unwrap();

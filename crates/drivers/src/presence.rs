@@ -288,10 +288,12 @@ impl Driver for Presence {
             }
         }
         problems.extend(self.guarding.iter().flat_map(|it| it.problems(wanted)));
+        let is_guarded = self.guarding.is_some() && !wanted.addresses.is_empty();
+        let guards = is_guarded.then_some(guarding::LOOK_AGAIN);
         Conclusion {
             facts: vec![Fact::Host(Arc::new(report))],
             serving: Vec::new(),
-            again: (!problems.is_empty()).then_some(TRY_AGAIN),
+            again: (!problems.is_empty()).then_some(TRY_AGAIN).or(guards),
             problems,
         }
     }

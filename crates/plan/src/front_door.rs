@@ -111,7 +111,7 @@ pub(crate) struct FrontDoor {
 
 /// Whether a route is one of the front door's. Those of others are no concern of ours: nothing is done for them, and nothing
 /// is told of them.
-fn is_here(route: &HttpRoute, settings: &Settings) -> bool {
+pub(crate) fn is_here(route: &HttpRoute, settings: &Settings) -> bool {
     let named = match &settings.routes {
         Routes::All => true,
         Routes::Of(gateway) => route.parents.contains(gateway),

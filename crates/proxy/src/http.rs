@@ -172,6 +172,7 @@ impl Http {
     /// on in later turns, as is fair, and what is woken by new events goes first: thousands of streams that begin or end at
     /// once delay nobody else.
     fn run_runnable(&mut self, turn: &mut Turn) {
+        self.hall.come_to(turn);
         if !turn.is_contended() {
             let mut fresh = Budget::of(MOST_IN_A_TURN);
             while fresh.is_left()
@@ -216,24 +217,19 @@ impl Http {
         }
     }
 
-    fn run_unfinished(&mut self, turn: &Turn) {
+    fn run_unfinished(&mut self, turn: &mut Turn) {
         // Those that run may have more to do again, in the next turn.
         let mut budget = Budget::of(self.hall.unfinished());
-        if turn.is_contended() {
-            for _ in 0..self.hall.unfinished() {
-                let Some(index) = self.hall.next_unfinished() else { return };
-                let Some(task) = self.tasks.get_mut(index) else { continue };
-                if !task.own.is_woken() {
-                    self.hall.postpone(task.own.lane(), task.own.client(), Runnable::Woken(index));
-                }
-            }
-            return;
-        }
         while budget.is_left()
             && let Some(index) = self.hall.next_unfinished()
         {
-            self.run(index);
             budget.spend();
+            let Some(task) = self.tasks.get_mut(index) else { continue };
+            if !turn.must_wait(task.own.lane()) {
+                self.run(index);
+            } else if !task.own.is_woken() {
+                self.hall.postpone(task.own.lane(), task.own.client(), Runnable::Woken(index));
+            }
         }
     }
 
@@ -350,7 +346,7 @@ impl Drop for Http {
 
 impl Source for Http {
     fn event(&mut self, token: Token, event: Event, turn: &mut Turn) {
-        self.hall.set_now(turn.now);
+        self.hall.come_to(turn);
         if token.kind() == Kind::HttpListener {
             return self.come(token, turn);
         }
@@ -361,7 +357,7 @@ impl Source for Http {
     }
 
     fn command(&mut self, command: &Command, turn: &mut Turn) {
-        self.hall.set_now(turn.now);
+        self.hall.come_to(turn);
         match command {
             Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.is_understood() => {
                 self.hall.doors().open(listener.clone(), socket.clone(), turn);
@@ -389,7 +385,7 @@ impl Source for Http {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
-        self.hall.set_now(turn.now);
+        self.hall.go_on(turn);
         self.run_unfinished(turn);
         if self.hall.memory.evict(turn.now) > 0 {
             self.run_evicted();

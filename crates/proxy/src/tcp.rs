@@ -282,14 +282,16 @@ impl Source for Tcp {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
+        turn.goes_on(&self.waiting);
         for token in std::mem::take(&mut self.unfinished) {
-            if !turn.is_contended() {
-                self.finish(token, turn);
-                continue;
-            }
             let (index, _) = Side::of(token.index());
-            if let Some(connection) = self.connections.of_generation(index, token.generation()) {
-                self.waiting.push(connection.listener.lane, index as usize, Waiting::Unfinished(token));
+            let Some(connection) = self.connections.of_generation(index, token.generation()) else {
+                continue;
+            };
+            let lane = connection.listener.lane;
+            match turn.must_wait(lane) {
+                true => self.waiting.push(lane, index as usize, Waiting::Unfinished(token)),
+                false => self.finish(token, turn),
             }
         }
         if !self.waiting.is_empty() {
@@ -308,3 +310,6 @@ impl Source for Tcp {
         patiences.into_iter().flatten().min()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -342,6 +342,7 @@ impl Source for Udp {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
+        turn.goes_on(&self.waiting);
         if self.is_behind() {
             self.run_waiting(turn);
         }

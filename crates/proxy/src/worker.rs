@@ -112,6 +112,14 @@ impl Turn {
         self.is_contended()
     }
 
+    /// What waits since earlier turns goes on: whoever waits for long, as one does whose last piece took long, has no events
+    /// meanwhile, and is there all the same.
+    pub(crate) fn goes_on<T>(&mut self, waiting: &Fair<T>) {
+        if waiting.has_others_than(self.lane) {
+            self.mixed = self.number;
+        }
+    }
+
     pub(crate) fn is_contended(&self) -> bool {
         self.crowded && self.number.saturating_sub(self.mixed) < ALONE
     }

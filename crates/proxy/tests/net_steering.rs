@@ -8,7 +8,7 @@
 use std::{
     collections::BTreeSet,
     io::{Read, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::Arc,
     thread::{self, JoinHandle},
     time::Duration,
@@ -21,6 +21,7 @@ use seaway_testkit::{
     balancing,
     topology::{Namespace, in_a_network_of_its_own, until},
 };
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 const V4: &str = "203.0.113.7";
 const V6: &str = "2001:db8:113::7";
@@ -133,9 +134,11 @@ impl Scene {
                 let mut stop = [0];
                 stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
                 if stream.read(&mut stop).is_ok_and(|count| count == 1 && stop == *b"!") {
-                    return;
+                    break;
                 }
             }
+            // A program that another test is just about to run may have a copy of it, so that dropping it closes nothing.
+            let _ = SockRef::from(&listener).shutdown(Shutdown::Both);
         });
         Ok(Sshd { stop: at("10.9.0.2", port), machine: self.clone(), thread: Some(thread) })
     }
@@ -377,4 +380,82 @@ fn where_others_can_remove_what_steers_only_what_has_to_be_is_steered() {
         assert_eq!(scene.rules().trim(), "");
         drop(sshd);
     });
+}
+
+/// Says so much to whoever comes.
+const LARGE: usize = 1 << 20;
+
+/// Large answers come through a narrow place only if the machine hears that its packets are too long, and answers none but who is
+/// asked there is told whether it lives.
+#[test]
+fn a_narrow_place_on_the_way_and_a_ping_are_answered_by_the_address_of_a_service() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        let (router, far) = (&scene.client, Namespace::create("far"));
+        router.forward();
+        router.cable("v2", &far, "v3");
+        for (whose, link, addresses) in
+            [(router, "v2", ["10.9.3.1/24", "fd09:3::1/64"]), (&far, "v3", ["10.9.3.2/24", "fd09:3::2/64"])]
+        {
+            addresses.iter().for_each(|it| whose.address(link, it));
+        }
+        // The client believes that there is room for 1,500 bytes, and says so.
+        router.ip(&["link", "set", "v2", "mtu", "1280"]);
+        [("default", "10.9.3.1"), ("default", "fd09:3::1")].iter().for_each(|(to, via)| far.route(to, via));
+        scene.machine.route("10.9.3.0/24", "10.9.0.1");
+        scene.machine.route("fd09:3::/64", "fd09::1");
+
+        let seaway = scene.seaway();
+        let member = scene.machine.run(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        let pool = Arc::new(balancing::pool(&[member.local_addr().unwrap()]));
+        scene.machine.run(|| seaway.proxy.put_pool(&KEY, pool));
+        thread::spawn(move || {
+            for mut stream in member.incoming().flatten() {
+                // Whoever is gone need not hear it.
+                let _ = stream.write_all(&vec![7; LARGE]);
+            }
+        });
+        scene.guard(&seaway);
+        for address in [V4, V6] {
+            scene.open(&seaway, address, SSH).unwrap();
+            assert!(scene.steers(address, SSH), "{address}");
+            let heard = far.run(|| {
+                let mut stream =
+                    TcpStream::connect_timeout(&at(address, SSH), Duration::from_secs(20)).unwrap();
+                stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                let mut heard = Vec::new();
+                stream.read_to_end(&mut heard).map(|_| heard.len())
+            });
+            assert_eq!(heard.ok(), Some(LARGE), "{address}");
+            let narrow = scene.machine.ip(&[
+                "route",
+                "get",
+                if ip(address).is_ipv4() { "10.9.3.2" } else { "fd09:3::2" },
+            ]);
+            assert!(narrow.contains("mtu 1280"), "it was told on the way: {narrow}");
+            far.run(|| ping(ip(address)));
+        }
+    });
+}
+
+/// Asks there whether it lives, and waits for what it says.
+fn ping(ip: IpAddr) {
+    let (domain, protocol, asks, answers) = match ip {
+        IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4, 8, 0),
+        IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6, 128, 129),
+    };
+    let mut socket = Socket::new(domain, Type::RAW, Some(protocol)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.connect(&SocketAddr::new(ip, 0).into()).unwrap();
+    // With its checksum, which of IPv6 the kernel writes.
+    socket.write_all(&[asks, 0, !asks, 255, 0, 0, 0, 0]).unwrap();
+    let mut heard = [0; 128];
+    while let Ok(count) = socket.read(&mut heard) {
+        // Of IPv4 with the header of the packet.
+        let message = if ip.is_ipv4() { &heard[20..count] } else { &heard[..count] };
+        if message[0] == answers {
+            return;
+        }
+    }
+    panic!("{ip} does not answer");
 }

@@ -28,6 +28,7 @@ mod octavia;
 mod planning;
 mod pods;
 mod policies;
+mod ready;
 mod refusals;
 mod restarts;
 mod rolling;

@@ -8,7 +8,8 @@ use std::{
 };
 
 use crate::{
-    backends::{Backend, Datagrams, Talk, ask},
+    backends::{Backend, Datagrams, Talk, Web, ask},
+    front_door::{self, with_door},
     harness::{Setup, until},
     manifests::Service,
 };
@@ -81,6 +82,44 @@ fn a_flood_of_connections_beyond_the_limit_takes_no_memory() {
     for talk in &mut kept {
         talk.echo(b"undisturbed").expect("it goes on");
     }
+}
+
+/// The kernel kills who holds more than its control group has: what clients can make the process hold has a bound below that.
+#[test]
+fn a_process_that_holds_as_much_as_it_may_refuses_newcomers_and_lives_on() {
+    const LIMIT: u64 = 16 << 20;
+    let web = Web::start("web");
+    let seaway =
+        with_door("  limits: {head: 64Ki}\ndefaults: {timeouts: {header: 10m}}\nlimits: {memory: 16Mi}\n")
+            .write("web.yaml", &Service::web("web").to(web.at).text())
+            .start();
+    let asked = || front_door::ask(seaway.at(8080), "GET", "any.example/web", "").status;
+    assert_eq!(asked(), 200);
+    let metric = |name: &str| -> u64 {
+        let (_, all) = seaway.get("/metrics").expect("answered");
+        let counts = all.lines().filter(|it| it.starts_with(name)).filter_map(|it| it.split(' ').next_back());
+        counts.filter_map(|it| it.parse::<f64>().ok()).sum::<f64>() as u64
+    };
+    assert_eq!(metric("seaway_dataplane_memory_limit_bytes"), LIMIT);
+    let before = seaway.resident();
+    // Heads that never end: what has come of them has to be held.
+    let part = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Padding: {}", "x".repeat(60_000));
+    let mut flood: Vec<TcpStream> = Vec::new();
+    until("newcomers are refused, or have to go", || {
+        for _ in 0..20 {
+            // Whoever is refused hears it while it still speaks.
+            flood.extend(TcpStream::connect(seaway.at(8080)));
+            let _ = flood.last_mut().map(|it| it.write_all(part.as_bytes()));
+        }
+        assert!(flood.len() < 5_000, "nobody is ever refused");
+        metric("seaway_dataplane_memory_refused_total")
+            + metric("seaway_dataplane_evictions_total{reason=\"memory\"}")
+            > 100
+    });
+    let now = seaway.resident();
+    assert!(now < before + LIMIT + A_LITTLE, "{before} before, {now} now, of {} heads", flood.len());
+    drop(flood);
+    until("it serves again", || asked() == 200);
 }
 
 #[test]

@@ -11,8 +11,11 @@ use seaway_announce::{Error, Guard, Steering};
 use seaway_model::{Problem, Reason, unit::Present};
 use tracing::{info, warn};
 
-/// Somebody may have cleaned up what he did not know, as a firewall that is loaded again does.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// Somebody may have cleaned up what he did not know, as a firewall that is loaded again does. The kernel's rules are written
+/// again this often, though nothing else changes.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Rules that are younger are left alone: many looks may follow each other.
+const YOUNG: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 pub(super) struct Guarding {
@@ -36,7 +39,7 @@ impl Guarding {
     /// All of ours are guarded; nothing is done where there are none.
     pub(super) fn keep(&self, ours: impl Iterator<Item = IpAddr>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.since.is_some_and(|it| it.elapsed() < LOOK_AGAIN) {
+        if state.since.is_some_and(|it| it.elapsed() < YOUNG) {
             return;
         }
         let ours: Vec<IpAddr> = ours.collect();

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use seaway_model::{
     Dirt, Kind, LoadBalancer, Name, ObjectRef, Owner, PoolId, Problem, Reason, Status, Unit,
-    config::{Opens, OtherHosts},
+    config::{Opens, OtherHosts, Routes},
     fact::NameOwner,
     load_balancer::{Bind, HostPattern},
     outcome::Serving,
@@ -304,6 +304,16 @@ impl World {
         let mut problems = self.door.guests.problems();
         problems.extend(self.door.problems.iter().cloned());
         problems
+    }
+
+    /// What is wrong with a route of another Gateway is no Problem of ours.
+    pub(super) fn is_foreign_route(&self, object: &ObjectRef) -> bool {
+        let settings = &self.config.front_door;
+        // A route that cannot be read names no Gateway: it concerns whoever reads routes at all.
+        let read = || settings.routes == Routes::Never || settings.opens == Opens::Never;
+        object.kind == Kind::HTTPRoute
+            && settings.routes != Routes::All
+            && self.index.route(object).map_or_else(read, |it| !front_door::is_here(it, settings))
     }
 
     pub(crate) fn pools_at_door(&self, key: &ServiceKey) -> Vec<Arc<seaway_model::Pool>> {

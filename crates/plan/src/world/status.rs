@@ -125,7 +125,8 @@ impl World {
 
     /// Everything that somebody must know, in a stable order.
     pub fn problems(&self) -> Vec<Problem> {
-        let mut all: BTreeSet<Problem> = self.reported.values().flatten().cloned().collect();
+        let reported = self.reported.iter().filter(|(object, _)| !self.is_foreign_route(object));
+        let mut all: BTreeSet<Problem> = reported.flat_map(|(_, told)| told.iter().cloned()).collect();
         all.extend(self.ledger.problems());
         all.extend(self.newer());
         all.extend(self.told_of_silent());

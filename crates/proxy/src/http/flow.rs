@@ -61,6 +61,9 @@ const JOIN: usize = 16 << 10;
 const ROUNDS: usize = 32;
 /// The same for bytes that are only moved.
 const POURED: usize = 1 << 20;
+/// Both, where others have much to do, too: whoever comes next waits for this piece.
+const ROUNDS_BESIDE_OTHERS: usize = 8;
+const POURED_BESIDE_OTHERS: usize = 128 << 10;
 
 impl Flow {
     /// What is in `out` stays, and goes first.
@@ -283,16 +286,20 @@ impl Flow {
 
     fn go_on(&mut self, hall: &Hall, from: &End, buffer: &mut Buffer, to: &End) -> Poll<Result<(), Broken>> {
         let mut poured = 0_usize;
-        for _ in 0..ROUNDS {
+        let (rounds, most) = match hall.is_contended() {
+            true => (ROUNDS_BESIDE_OTHERS, POURED_BESIDE_OTHERS),
+            false => (ROUNDS, POURED),
+        };
+        for _ in 0..rounds {
             ready!(self.poll_write(to))?;
             if let (Coming::Length(left), Some(from), Some(to)) = (self.coming, from.plain(), to.plain())
                 && self.pours(hall, left, buffer)
                 && let Some(pour) = &mut self.pour
             {
-                let count = ready!(pour.poll(from, to, left))?;
+                let count = ready!(pour.poll(from, to, left.min(most.saturating_sub(poured) as u64)))?;
                 self.passed(count);
                 poured = poured.saturating_add(count);
-                if poured < POURED {
+                if poured < most {
                     continue;
                 }
                 break;

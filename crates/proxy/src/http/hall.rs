@@ -61,6 +61,7 @@ pub(super) struct Hall {
     sweeps: RefCell<Sweeps>,
     stopping: Cell<bool>,
     turns: Cell<u64>,
+    contended: Cell<bool>,
     /// Tasks that had more to do than is fair in one turn.
     unfinished: RefCell<VecDeque<u32>>,
     /// Tasks that others have woken or begun since the last turn, in that order.
@@ -115,6 +116,7 @@ impl Hall {
             sweeps: RefCell::default(),
             stopping: Cell::new(false),
             turns: Cell::new(0),
+            contended: Cell::new(false),
             unfinished: RefCell::default(),
             runnable: RefCell::default(),
             backlog: RefCell::default(),
@@ -125,8 +127,20 @@ impl Hall {
         self.now.get()
     }
 
-    pub(super) fn set_now(&self, now: u64) {
-        self.now.set(now);
+    /// What is left over of earlier turns goes on.
+    pub(super) fn go_on(&self, turn: &mut Turn) {
+        turn.goes_on(&self.backlog.borrow());
+        self.come_to(turn);
+    }
+
+    pub(super) fn come_to(&self, turn: &Turn) {
+        self.now.set(turn.now);
+        self.contended.set(turn.is_contended());
+    }
+
+    /// Others have much to do, too: whoever comes next waits for what the running task does.
+    pub(super) fn is_contended(&self) -> bool {
+        self.contended.get()
     }
 
     pub(super) fn doors(&self) -> RefMut<'_, Doors> {

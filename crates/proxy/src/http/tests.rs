@@ -31,6 +31,8 @@ use crate::{
     tls::Keys,
 };
 
+mod pieces;
+
 #[path = "../../tests/smuggling/frames.rs"]
 #[allow(dead_code)]
 mod frames;

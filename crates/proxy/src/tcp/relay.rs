@@ -10,6 +10,10 @@ use crate::{pipes::Pipes, sys, worker::Turn};
 
 /// Reads of one connection in one turn, so that the others get theirs.
 const READS: usize = 16;
+/// The same where others have much to do, too: whoever comes next waits for this piece.
+const READS_BESIDE_OTHERS: usize = 2;
+/// What one read takes then.
+const READ_BESIDE_OTHERS: usize = 64 * 1024;
 
 /// A write of so few bytes goes out whole at once, if nothing is unacknowledged: one segment even over poor links.
 const ONE_SEGMENT: usize = 1200;
@@ -23,9 +27,10 @@ impl Tcp {
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Connection { client, member: Some(member), phase: Phase::Open, .. } = connection else { return };
         let pipes = &mut self.pipes;
+        let piece = if turn.is_contended() { Piece::BESIDE_OTHERS } else { Piece::ALONE };
         let mut shovel = |side: Side| match side {
-            Side::Client => shovel(client, member, &mut turn.buffer, pipes),
-            Side::Member => shovel(member, client, &mut turn.buffer, pipes),
+            Side::Client => shovel(client, member, &mut turn.buffer, pipes, piece),
+            Side::Member => shovel(member, client, &mut turn.buffer, pipes, piece),
         };
         let order = match side {
             Side::Client => [Side::Client, Side::Member],
@@ -96,6 +101,19 @@ impl Side {
     }
 }
 
+/// What one connection may move before others have their turn.
+#[derive(Clone, Copy)]
+struct Piece {
+    reads: usize,
+    /// Bytes of one read.
+    most: usize,
+}
+
+impl Piece {
+    const ALONE: Piece = Piece { reads: READS, most: usize::MAX };
+    const BESIDE_OTHERS: Piece = Piece { reads: READS_BESIDE_OTHERS, most: READ_BESIDE_OTHERS };
+}
+
 struct Shovelled {
     bytes: u64,
     /// `Ok(true)`: there may be more, but it has been enough for now.
@@ -116,17 +134,27 @@ fn pass_end_on(from: &mut Socket, to: &mut Socket) {
 }
 
 /// One way. What is carried goes first; nothing is read that could not be passed on.
-fn shovel(from: &mut Socket, to: &mut Socket, buffer: &mut [u8], pipes: &mut Pipes) -> Shovelled {
+fn shovel(
+    from: &mut Socket,
+    to: &mut Socket,
+    buffer: &mut [u8],
+    pipes: &mut Pipes,
+    piece: Piece,
+) -> Shovelled {
     let mut bytes = 0;
     let result = (|| {
-        for _ in 0..READS {
+        for _ in 0..piece.reads {
             if !deliver(from, to, pipes)? {
                 return Ok(false);
             }
             if from.at_end || !from.readable || !to.writable {
                 break;
             }
-            let moved = if from.flow != Flow::Small { suck(from, pipes)? } else { copy(from, to, buffer)? };
+            let moved = if from.flow != Flow::Small {
+                suck(from, pipes, piece.most)?
+            } else {
+                copy(from, to, buffer)?
+            };
             bytes = u64::saturating_add(bytes, moved as u64);
         }
         let delivered = deliver(from, to, pipes)?;
@@ -205,7 +233,7 @@ fn copy(from: &mut Socket, to: &mut Socket, buffer: &mut [u8]) -> Result<usize, 
 }
 
 /// Reads into a pipe, from which [`deliver`] writes.
-fn suck(from: &mut Socket, pipes: &mut Pipes) -> Result<usize, Broken> {
+fn suck(from: &mut Socket, pipes: &mut Pipes, most: usize) -> Result<usize, Broken> {
     if matches!(from.carried, Carried::Nothing) {
         match pipes.borrow() {
             Some(pipe) => from.carried = Carried::Pipe(pipe),
@@ -216,7 +244,7 @@ fn suck(from: &mut Socket, pipes: &mut Pipes) -> Result<usize, Broken> {
         }
     }
     let Carried::Pipe(pipe) = &mut from.carried else { return Ok(0) };
-    match pipe.fill_from(from.fd.as_fd(), usize::MAX) {
+    match pipe.fill_from(from.fd.as_fd(), most) {
         Ok(0) => {
             from.readable = false;
             from.at_end = true;

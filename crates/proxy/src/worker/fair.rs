@@ -78,6 +78,13 @@ impl<T> Fair<T> {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Somebody else than these waits.
+    pub(crate) fn has_others_than(&self, lane: Lane) -> bool {
+        let inner =
+            |of: &u64| self.0.queues.get(of).is_some_and(|it| it.queue.has_others_than(lane.load_balancer));
+        self.0.has_others_than(lane.namespace) || self.0.order.first().is_some_and(|(_, of)| inner(of))
+    }
 }
 
 /// Anything that may have something waiting in it.
@@ -153,6 +160,10 @@ impl<Q: Waits> Weighed<Q> {
             self.queues.retain(|_, it| !it.queue.is_empty() || it.nanos > now.saturating_add(SLIGHT));
         }
         work.map(|work| (of, work))
+    }
+
+    fn has_others_than(&self, of: u64) -> bool {
+        self.order.iter().take(2).any(|(_, it)| *it != of)
     }
 
     fn charge(&mut self, of: u64, nanos: u64, within: impl FnOnce(&mut Q)) {
@@ -343,6 +354,17 @@ mod tests {
             short += 1;
         }
         assert!((49..=51).contains(&short), "{short}");
+    }
+
+    #[test]
+    fn whether_somebody_else_waits_is_known() {
+        let mut fair = Fair::default();
+        assert!(!fair.has_others_than(lane(1, 1)), "nobody waits");
+        fair.push(lane(1, 1), 0, ());
+        assert!(!fair.has_others_than(lane(1, 1)));
+        assert!(fair.has_others_than(lane(1, 2)) && fair.has_others_than(lane(2, 1)));
+        fair.push(lane(1, 2), 0, ());
+        assert!(fair.has_others_than(lane(1, 1)) && fair.has_others_than(lane(1, 2)));
     }
 
     #[test]

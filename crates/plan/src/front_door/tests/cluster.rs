@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Fact, Kind, ObjectRef, Unit,
+    Change, Config, Fact, Kind, ObjectRef, Problem, Reason, Unit,
     config::{Admission, FrontDoor, Opens, Routes},
     fact::{Gateway, HostReport, HttpRoute},
 };
@@ -68,6 +68,35 @@ fn nothing_is_done_for_what_is_not_ours_and_nothing_is_told_of_it() {
         let object = ObjectRef::new(Kind::HTTPRoute, "default", "shop");
         let owner = seaway_model::Owner::Object { object, uid: "uid-default-shop".into() };
         assert!(!dirt.iter().any(|it| *it.unit() == Unit::Status(owner.clone())));
+    }
+}
+
+/// `seaway_problems` counts what `World::problems` has.
+#[test]
+fn what_a_source_says_of_a_route_is_a_problem_where_the_route_is_ours() {
+    let object = ObjectRef::new(Kind::HTTPRoute, "default", "shop");
+    let told = Problem::new(object.clone(), Reason::Invalid, "this filter is not understood");
+    let ours = || Routes::Of(gateway("infra", "public"));
+    let mut at_ours = foreign();
+    at_ours.parents = vec![gateway("infra", "public")];
+    for (routes, opens, route, counts) in [
+        (ours(), Opens::Always, Some(foreign()), 0),
+        (ours(), Opens::Always, Some(at_ours.clone()), 1),
+        (ours(), Opens::Never, Some(at_ours.clone()), 0),
+        (Routes::Never, Opens::Always, Some(at_ours), 0),
+        // Nothing of it can be read: which Gateway it names is not known.
+        (ours(), Opens::Always, None, 1),
+        (ours(), Opens::Never, None, 0),
+        (Routes::Never, Opens::Always, None, 0),
+        // A folder.
+        (Routes::All, Opens::Never, Some(foreign()), 1),
+        (Routes::All, Opens::Never, None, 1),
+    ] {
+        let case = format!("{routes:?} {opens:?} {}", route.is_some());
+        let mut world = world(in_cluster(opens, routes), route.iter().map(put_route));
+        world.apply(Change::Reported(object.clone(), vec![told.clone()]));
+        let counted = world.problems().iter().filter(|it| **it == told).count();
+        assert_eq!(counted, counts, "{case}");
     }
 }
 

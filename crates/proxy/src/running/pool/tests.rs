@@ -56,6 +56,25 @@ fn a_removed_member_is_remembered_while_it_has_connections() {
     assert_eq!((one.leaving_since(), running.leaving().len()), (None, 0));
 }
 
+/// A Service with `drain: 24h` whose endpoints flap.
+#[test]
+fn members_that_come_and_go_all_day_leave_only_what_has_connections_behind() {
+    let running = running(pool(&[1, 2]));
+    let kept = running.live().members[0].clone();
+    kept.engage();
+    for round in 0..10_000_u64 {
+        // Each time others, as pods that restart have another address; and one that returns.
+        let port = 1_024 + (round % 50_000) as u16;
+        let others: Vec<SocketAddr> = (10..20).map(|last| ([10, 0, 1, last], port).into()).collect();
+        let members = if round % 2 == 0 { others } else { [others, vec![at(1)]].concat() };
+        assert!(running.put(Some(Arc::new(balancing::pool(&members))), 2_000 + round), "somebody leaves");
+        assert!(running.leaving().len() <= 1, "{} in round {round}", running.leaving().len());
+    }
+    assert!(running.live().members.iter().any(|it| Arc::ptr_eq(it, &kept)), "it came back, and is the same");
+    running.put(Some(Arc::new(pool(&[2]))), 100_000);
+    assert_eq!((running.leaving().len(), kept.leaving_since()), (1, Some(100_000)), "a day from now on");
+}
+
 #[test]
 fn a_member_that_comes_back_up_gets_its_share_slowly() {
     let running = running(Pool { slow_start: Some(Duration::from_secs(10)), ..pool(&[1, 2]) });
