@@ -58,6 +58,9 @@ impl Attack {
     }
 
     pub fn connections(&self) -> usize {
+        if matches!(self.script, Script::Probes) {
+            return 1;
+        }
         if self.is_flood() { floods::CONNECTIONS } else { HOSTILE }
     }
 

@@ -3,8 +3,10 @@
 pub mod bytes;
 pub mod h2;
 mod line;
+mod probes;
 
 use std::net::{SocketAddrV4, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
@@ -28,6 +30,8 @@ pub enum Script {
     H2(H2),
     /// A datagram from each of so many new ports in each turn.
     Ports(usize),
+    /// Asks nothing: Services of its own whose members are checked.
+    Probes,
 }
 
 pub trait Foe {
@@ -44,14 +48,23 @@ pub struct Foes {
 }
 
 impl Foes {
-    pub fn launch(script: &Script, to: SocketAddrV4, count: usize, ramp: Duration) -> Self {
+    /// `folder`: what the contender is configured by.
+    pub fn launch(
+        script: &Script,
+        to: SocketAddrV4,
+        count: usize,
+        ramp: Duration,
+        folder: Option<&Path>,
+    ) -> Self {
+        let folder = folder.map(Path::to_owned);
         let stop = Arc::<AtomicBool>::default();
         let ended = Arc::<AtomicU64>::default();
         let (told, counted, script) = (stop.clone(), ended.clone(), script.clone());
         let thread = thread::spawn(move || {
             sys::yield_to_others();
             sys::wake_up_in_time();
-            let mut foes: Vec<Box<dyn Foe>> = (0..count).map(|_| script.foe(to)).collect();
+            let mut foes: Vec<Box<dyn Foe>> =
+                (0..count).filter_map(|_| script.foe(to, folder.as_ref())).collect();
             let (began, mut part) = (Instant::now(), 0);
             while !told.load(Relaxed) {
                 let now = Instant::now();
@@ -92,12 +105,14 @@ impl Script {
         }
     }
 
-    fn foe(&self, to: SocketAddrV4) -> Box<dyn Foe> {
-        match self {
+    /// `None`: this contender is configured by no folder.
+    fn foe(&self, to: SocketAddrV4, folder: Option<&PathBuf>) -> Option<Box<dyn Foe>> {
+        Some(match self {
             Self::Bytes(script) => Box::new(bytes::Client::new(script.clone(), to)),
             Self::H2(script) => Box::new(h2::Client::new(script.clone(), to)),
             Self::Ports(each) => Box::new(Ports { each: *each, to, open: Vec::new() }),
-        }
+            Self::Probes => Box::new(probes::Probes::of(folder?)),
+        })
     }
 }
 

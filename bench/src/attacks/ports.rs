@@ -20,6 +20,8 @@ pub const FAILING: u16 = 9561;
 pub const NO_MEMBER_TCP: u16 = 9592;
 /// The front door, with one host name that is redirected, and a route that has all regular expressions that a namespace may have.
 pub const EXPRESSIONS: u16 = 9593;
+/// Services whose members are checked all the time.
+pub const PROBED: u16 = 9621;
 const HTTP_LOOPS: u16 = 9571;
 const TCP_LOOPS: u16 = 9581;
 const DESYNC: u16 = 9601;

@@ -109,7 +109,9 @@ pub fn measure(
 
     let come = now();
     let ramp = attack.script.ramp(times.is_trial);
-    let foes = Foes::launch(&attack.script, to(attack.port(contender)), attack.connections(), ramp);
+    let folder = running.folder.as_ref().map(|it| it.path());
+    let at = to(attack.port(contender));
+    let foes = Foes::launch(&attack.script, at, attack.connections(), ramp, folder);
     ask_until(&epoll, &mut sets, come + nanos(ramp) * 4 / 3, || peak = peak.max(resident(&processes)))?;
     let look = Look::take(&processes)?;
     let own = own_time();

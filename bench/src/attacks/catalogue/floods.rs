@@ -55,5 +55,11 @@ pub fn floods() -> Vec<Attack> {
             "64 regular expressions on paths of 2,000 bytes, up to 51,200/s",
             asks(get(&format!("/{}", "a".repeat(LONG))), 1),
         ),
+        of(
+            "flood-probes",
+            ports::NO_MEMBER_TCP,
+            "8 Services with 250 members each that are to be checked every millisecond: 4,000/s as a namespace may",
+            Script::Probes,
+        ),
     ]
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -13,6 +13,37 @@ use crate::attacks::ports::{self, Loop};
 
 /// What one namespace may have in a cluster.
 const EXPRESSIONS: usize = 64;
+
+/// Services of a tenant who floods with health checks, and members of each.
+pub const PROBED: usize = 8;
+pub const PROBED_MEMBERS: usize = 250;
+/// More often than anybody may have it.
+const CHECKED: &str = "seaway.dev/health-check: tcp\n    seaway.dev/health-check-interval: 1ms";
+/// What a Service may have in a cluster.
+const LIMITS: &str = "tenants:\n  limits:\n    checkInterval: 500ms\n    checksPerSecond: 1000\n";
+
+/// Where the Services of [`probed`] are said.
+pub fn probed_file(folder: &Path) -> PathBuf {
+    folder.join(MANIFESTS).join("probed.yaml")
+}
+
+/// Nobody listens at their members, which costs none but the contender.
+pub fn probed() -> String {
+    let mut text = String::new();
+    for index in 0..PROBED {
+        let first = u32::from(Ipv4Addr::new(127, 33, 0, 1)) + (index * PROBED_MEMBERS) as u32;
+        let members: Vec<String> =
+            (0..PROBED_MEMBERS).map(|at| Ipv4Addr::from(first + at as u32).to_string()).collect();
+        let name = format!("probed-{index}");
+        let listen = ports::PROBED + index as u16;
+        service(
+            &mut text,
+            &Service { name: &name, listen, port: 9, annotation: CHECKED, ..Service::default() },
+            &members,
+        );
+    }
+    text
+}
 
 pub fn write(folder: &Path, certificate: &Certificate) -> Result<()> {
     prepare(folder)?;
@@ -46,7 +77,7 @@ pub fn write(folder: &Path, certificate: &Certificate) -> Result<()> {
         }
     }
     let door = format!(
-        "{CONFIG}frontDoor:\n  enabled: true\n  addresses: [127.0.0.1]\n  port: {}\n  services: annotated\n",
+        "{CONFIG}{LIMITS}frontDoor:\n  enabled: true\n  addresses: [127.0.0.1]\n  port: {}\n  services: annotated\n",
         ports::EXPRESSIONS
     );
     fs::write(folder.join("seaway.yaml"), door).context("cannot write seaway.yaml")?;

@@ -91,7 +91,7 @@ fn what_others_change_of_ours_is_set_back_within_a_minute_and_the_service_answer
     until_within(A_MINUTE, "the host is written again", || !applied().is_empty());
 
     node.ip(&["address", "delete", &format!("{shop}/32"), "dev", "lo"]);
-    until_within(A_MINUTE, "the host has its address again", &answers);
+    until_within(A_MINUTE, "the host has its address again", answers);
     let removed = node.command("nft").args(["delete", "table", "inet", "seaway-addresses"]).status();
     assert!(removed.expect("nft runs").success());
     let guards = || {
