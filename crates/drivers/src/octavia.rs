@@ -51,6 +51,7 @@ mod placement;
 mod poll;
 mod preview;
 mod probes;
+mod queued;
 mod read;
 mod refusals;
 mod removals;
@@ -107,6 +108,8 @@ use self::{
     owners::{first_owner, owner_of},
     pairs::Part,
     partial::{as_made, with_its_floating},
+    poll::SOON,
+    queued::{Queued, Queues},
     refusals::Refusals,
     room::Quotas,
     shared::{Closed, marks},
@@ -146,6 +149,7 @@ pub struct Octavia {
     closed: Closed,
     crowded: Crowded,
     past: Mutex<HashMap<Unit, Past>>,
+    queues: Queues,
     surveyed: Kept,
     quotas: Quotas,
     external: External,
@@ -171,6 +175,7 @@ impl Octavia {
             closed: Closed::default(),
             crowded: Crowded::default(),
             past: Mutex::default(),
+            queues: Queues::default(),
             surveyed: Kept::default(),
             quotas: Quotas::default(),
             external: External::default(),
@@ -203,8 +208,8 @@ impl Octavia {
     }
 
     /// When what is pending is looked at again.
-    fn soon(&self) -> Duration {
-        self.joined.get().map_or(LOOK, |it| it.poll.after())
+    fn soon(&self, observed: &Observed) -> Duration {
+        self.joined.get().map_or(LOOK, |it| it.poll.after(observed.is_pending()))
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Unit, Known>> {
@@ -326,16 +331,20 @@ impl Driver for Octavia {
 
     async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
         if step.locks() && observed.is_pending() {
-            return Err(observed.waits(step, self.soon()));
+            return Err(observed.waits(step, self.soon(observed)));
         }
         self.held_back()?;
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
         self.ask(&asker)?;
-        let since = joined.cloud.clock().now();
-        if let Some(rest) = self.rests(unit, step, observed, since) {
-            return Err(observed.waits(step, rest));
+        if step.locks() {
+            let queued = self.is_queued(joined, observed).await;
+            if let Some(left) = queued.map_err(|error| self.failed(&asker, &error))? {
+                let why = format!("{step}: ovn works on what was written before it yet");
+                return Err(Failure::Wait { why, after: left });
+            }
         }
+        let since = joined.cloud.clock().now();
         self.before(unit, step, observed, since)?;
         self.known().entry(unit.clone()).and_modify(|it| it.writing = true);
         if let Step::Keep(name, _) = step {
@@ -343,6 +352,7 @@ impl Driver for Octavia {
         }
         let at = observed.balancer.as_ref().map(|it| it.it.id.clone());
         let removed = gone::Child::of(step, observed);
+        let queued = Queued::by(step, observed);
         let done = self.write(joined, unit, step, observed).await;
         if let (Ok(()), Step::Create(new)) = (&done, step) {
             self.surveyed.made(joined.cloud.clock().now(), Used::by(new));
@@ -355,8 +365,8 @@ impl Driver for Octavia {
         if done.is_ok() {
             if step.locks() {
                 joined.poll.wrote();
-                self.past(unit, |past| past.wrote = Some(until));
             }
+            self.note_queued(queued, observed, until);
             self.quotas.took(step);
             self.make_room(step, at.as_ref(), unit, until);
         }
@@ -403,7 +413,7 @@ impl Driver for Octavia {
         else {
             let is_looked_for = observed.their_groups.is_some() || !former::awaits_groups(unit, desired);
             let is_gone = observed.balancer.is_none() && observed.is_alone() && is_looked_for;
-            told.again = (!is_gone).then(|| self.soon());
+            told.again = (!is_gone).then(|| self.soon(observed));
             if is_gone && !observed.needless {
                 self.refusals.gone(unit);
                 self.crowded.gone(unit);
@@ -430,7 +440,7 @@ impl Driver for Octavia {
         }
         match &balancer.it.provisioning_status {
             Provisioning::Active => {
-                told.again = Some(AUDIT);
+                told.again = Some(if self.is_deleting(observed) { SOON } else { AUDIT });
                 let mut ips = place::addresses(wish, balancer, observed);
                 if ips.is_empty() && observed.shared.guest {
                     // Whether the outside reaches it is for its first to say.
@@ -456,10 +466,10 @@ impl Driver for Octavia {
                     _ => AUDIT,
                 });
             }
-            _ => told.again = Some(self.soon()),
+            _ => told.again = Some(self.soon(observed)),
         }
         if !observed.doubles.is_empty() {
-            told.again = Some(self.soon());
+            told.again = Some(self.soon(observed));
         }
         told
     }

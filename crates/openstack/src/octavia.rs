@@ -70,6 +70,14 @@ words! {
 }
 
 impl Provisioning {
+    /// Somebody works on it.
+    pub fn is_pending(&self) -> bool {
+        matches!(
+            self,
+            Provisioning::PendingCreate | Provisioning::PendingUpdate | Provisioning::PendingDelete
+        )
+    }
+
     /// Octavia has no words for what went wrong: its own log has them.
     fn standing(&self, operating: &Operating) -> Standing {
         match self {

@@ -1,11 +1,9 @@
 //! Who is not let into the cloud.
 
-use seaway_openstack::{Call, Cloud, Credentials, Method, Service, Settings, Source};
-use tokio::runtime::Runtime;
-
 use crate::{
+    operator::Operator,
     scene::service,
-    stage::{AUTH_URL, Land, Stage, until},
+    stage::{AUTH_URL, Stage, until},
 };
 
 /// What the Service says of what is wrong with it.
@@ -76,52 +74,5 @@ fn tells(stage: &Stage, what: &str) {
         let told = || stage.scene.field(object, path);
         until(&format!("{object} tells: {what}"), || told().contains(what));
         assert_eq!(told().matches(what).count(), 1, "{}", told());
-    }
-}
-
-/// May do all, and says what the project of a test may.
-struct Operator {
-    runtime: Runtime,
-    cloud: Cloud,
-    project: String,
-    /// Those of the project's user that let it have load balancers, in Keystone: the first is enough for an Octavia of
-    /// today, older ones ask for the second.
-    roles: Vec<String>,
-}
-
-impl Operator {
-    fn of(land: &Land) -> Operator {
-        let source = Source::Given(Credentials::password(AUTH_URL, "admin", "adminpw", "admin"));
-        let runtime = Runtime::new().expect("a runtime");
-        let session = land.cloud.session();
-        let project = session.project.as_ref().expect("a project").id.clone();
-        let (cloud, roles) = runtime.block_on(async {
-            let cloud = Cloud::connect(source, Settings::default()).await.expect("signed in");
-            let mut roles = Vec::new();
-            for name in ["member", "load-balancer_member"] {
-                let named = Call::get(Service::Identity, "roles", "/roles").query("name", name);
-                let told = cloud.call(named).await.expect("roles").body;
-                let role = told["roles"][0]["id"].as_str().expect("an id");
-                roles.push(format!("/projects/{project}/users/{}/roles/{role}", session.user.id));
-            }
-            (cloud, roles)
-        });
-        Operator { runtime, cloud, project, roles }
-    }
-
-    fn lets_it_balance(&self, may: bool) {
-        for path in &self.roles {
-            let call = match may {
-                true => Call::new(Service::Identity, Method::PUT, "give", path),
-                false => Call::delete(Service::Identity, "take", path),
-            };
-            self.runtime.block_on(self.cloud.call(call)).expect("is done");
-        }
-    }
-
-    fn limits(&self, what: &str, most: i64) {
-        let limits = [(what.to_owned(), most)].into();
-        let quotas = self.cloud.load_balancer_quotas(&self.project);
-        self.runtime.block_on(quotas.change(&limits)).expect("is done");
     }
 }

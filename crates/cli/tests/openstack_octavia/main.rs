@@ -7,12 +7,16 @@ mod affinity;
 mod certificates;
 mod crashes;
 mod credentials;
+mod drift;
+mod failing;
 mod families;
 mod foreign;
 mod heartbeats;
 mod leavings;
 mod nodes;
+mod operator;
 mod protocols;
+mod quotas;
 mod rebuilt;
 #[path = "../kubernetes_native/scene.rs"]
 #[allow(dead_code, reason = "what it has for hosts of ours is for others")]

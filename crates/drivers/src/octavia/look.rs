@@ -99,6 +99,7 @@ impl Octavia {
             self.away.is_back(Service::LoadBalancer);
             match found {
                 Found::Unknown => {}
+                Found::There(told) if self.is_going(&balancer.it.id, &told, joined.cloud.clock().now()) => {}
                 Found::Gone if alone && balancer.it.provisioning_status == Provisioning::PendingDelete => {
                     known.observed = known.observed.gone();
                 }
@@ -114,6 +115,13 @@ impl Octavia {
             self.known().insert(unit.clone(), known.clone());
         }
         let is_ready = known.observed.balancer.is_some() && !known.observed.is_pending();
+        if is_ready
+            && self.is_deleting(&known.observed)
+            && self.is_queued(joined, &known.observed).await.map_err(failed)?.is_some()
+        {
+            // Nothing came back that did not go yet.
+            return Ok(known.observed);
+        }
         if is_ready && !desired.is_absent() && Box::pin(self.came_back(joined, unit)).await.map_err(failed)? {
             let observed = self.read(joined, unit, key, desired).await?;
             let now = joined.cloud.clock().now();

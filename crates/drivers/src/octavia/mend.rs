@@ -29,8 +29,6 @@ pub(super) struct Past {
     refused: Option<(String, Instant)>,
     /// When a write was lost, or refused: what was listed before tells nothing.
     pub(super) unsure: Option<Instant>,
-    /// When a write was answered that made it pending.
-    pub(super) wrote: Option<Instant>,
     /// When who else is on it was asked for.
     pub(super) asked: Option<Instant>,
     /// What was found to be another than it was left; told once it is put right.

@@ -7,7 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_model::Unit;
 use seaway_openstack::{
     Cloud, Error,
     octavia::{BalancerStatus, LoadBalancer},
@@ -15,36 +14,16 @@ use seaway_openstack::{
 };
 use tokio::{sync::Mutex, time::timeout};
 
-use super::{
-    Octavia,
-    steps::{Observed, Step},
-    turns::PATIENCE,
-};
+use super::turns::PATIENCE;
 
 /// The longest time from one list to the next.
 pub(super) const APART: Duration = Duration::from_secs(2);
-/// The shortest: most writes are done in less than a second.
-const SOON: Duration = Duration::from_millis(200);
+/// The shortest: most writes are done in less than a second, and a deletion of OVN in little more.
+pub(super) const SOON: Duration = Duration::from_millis(150);
+/// So long lists stay as close as that, after the last that was written or moved.
+const BRISK: Duration = Duration::from_secs(1);
 /// What each load balancer adds to the shortest time: a list of a hundred is asked for every two seconds.
 const EACH: Duration = Duration::from_millis(20);
-
-/// The driver of OVN is not done when it says so: a write right after another put pools and their load balancer into ERROR.
-const OVN_RESTS: Duration = Duration::from_secs(2);
-
-impl Octavia {
-    /// How long the next write has to wait for what the last one set going.
-    pub(super) fn rests(
-        &self,
-        unit: &Unit,
-        step: &Step,
-        observed: &Observed,
-        now: Instant,
-    ) -> Option<Duration> {
-        let is_ovn = observed.balancer.as_ref().is_some_and(|it| it.it.provider.as_deref() == Some("ovn"));
-        let wrote = self.past(unit, |past| past.wrote).filter(|_| is_ovn && step.locks())?;
-        Some((wrote + OVN_RESTS).saturating_duration_since(now)).filter(|it| !it.is_zero())
-    }
-}
 
 pub(super) struct Poll {
     cloud: Cloud,
@@ -56,19 +35,21 @@ pub(super) struct Poll {
 /// When the next list may be asked for. Soon after a write and after progress; later and later while nothing moves.
 struct Pace {
     next: Option<Instant>,
+    /// When something was written, or moved.
+    last: Option<Instant>,
     gap: Duration,
     shortest: Duration,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { next: None, gap: SOON, shortest: SOON }
+        Pace { next: None, last: None, gap: SOON, shortest: SOON }
     }
 }
 
 impl Pace {
     fn wrote(&mut self, now: Instant) {
-        self.gap = self.shortest;
+        (self.gap, self.last) = (self.shortest, Some(now));
         let at = now + self.gap;
         self.next = Some(self.next.filter(|it| *it > now).map_or(at, |it| it.min(at)));
     }
@@ -76,11 +57,21 @@ impl Pace {
     fn listed(&mut self, now: Instant, balancers: usize, moved: bool) {
         let all = u32::try_from(balancers).map_or(APART, |it| EACH.saturating_mul(it));
         self.shortest = all.clamp(SOON, APART);
-        self.gap = match moved {
-            true => self.shortest,
-            false => (self.gap * 3 / 2).clamp(self.shortest, APART),
-        };
+        if moved {
+            self.last = Some(now);
+        }
+        self.saw(now);
+    }
+
+    fn saw(&mut self, now: Instant) {
+        let is_brisk = self.last.is_some_and(|it| now.saturating_duration_since(it) < BRISK);
+        let next = if is_brisk { self.shortest } else { self.gap * 3 / 2 };
+        self.gap = next.clamp(self.shortest, APART);
         self.next = Some(now + self.gap);
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.next.is_none_or(|it| it <= now)
     }
 }
 
@@ -112,11 +103,12 @@ impl Poll {
         Poll { cloud, tag, last: Mutex::default(), pace: std::sync::Mutex::default() }
     }
 
-    /// When to look again: all look at the same list, and none of them at one that is old by then.
-    pub(super) fn after(&self) -> Duration {
+    /// When to look again: all look at the same list, and none of them at one that is old by then. Who looks at something
+    /// pending asks for the list if that is due: after a floating IP was made, it has been for a while.
+    pub(super) fn after(&self, is_pending: bool) -> Duration {
         let now = self.cloud.clock().now();
         let next = self.pace().next.map(|it| it.saturating_duration_since(now));
-        next.filter(|it| !it.is_zero()).unwrap_or(APART)
+        next.filter(|it| is_pending || !it.is_zero()).unwrap_or(APART)
     }
 
     /// Something that makes a load balancer pending was written.
@@ -133,12 +125,16 @@ impl Poll {
         if !it.tags.contains(&self.tag) {
             // Another made it, and it is not in our list yet.
             let found = self.cloud.all::<LoadBalancer>().find::<BalancerStatus>(&it.id).await?;
+            let now = self.cloud.clock().now();
+            let mut pace = self.pace();
+            if pace.is_due(now) {
+                pace.saw(now);
+            }
             return Ok(found.map_or(Found::Gone, Found::There));
         }
         let Ok(mut last) = timeout(PATIENCE, self.last.lock()).await else { return Ok(Found::Unknown) };
         let now = self.cloud.clock().now();
-        let due = self.pace().next.is_none_or(|it| it <= now);
-        if last.is_none() || due {
+        if last.is_none() || self.pace().is_due(now) {
             let query = Query::all().tagged([self.tag.as_str()]);
             let list = self.cloud.all::<LoadBalancer>().list::<BalancerStatus>(query).await?;
             let all: HashMap<_, _> = list.into_iter().map(|it| (it.id.clone(), it)).collect();
@@ -168,27 +164,28 @@ mod tests {
         let (mut pace, mut now) = (Pace::default(), Instant::now());
         pace.wrote(now);
         let mut gaps = vec![gap(&pace, now)];
-        for _ in 0..7 {
+        for _ in 0..15 {
             now = pace.next.unwrap();
             pace.listed(now, 3, false);
             gaps.push(gap(&pace, now));
         }
-        assert_eq!(gaps, [200, 300, 450, 675, 1012, 1518, 2000, 2000]);
+        assert_eq!(gaps[..7], [150; 7]);
+        assert_eq!(gaps[7..], [225, 337, 506, 759, 1139, 1708, 2000, 2000, 2000]);
         pace.wrote(now);
-        assert_eq!(gap(&pace, now), 200, "sooner than the list that was due");
-        now = pace.next.unwrap();
+        assert_eq!(gap(&pace, now), 150, "sooner than the list that was due");
+        now = pace.next.unwrap() + BRISK;
         pace.listed(now, 3, true);
-        assert_eq!(gap(&pace, now), 200, "one moved, others may follow");
+        assert_eq!(gap(&pace, now), 150, "one moved, others may follow");
         pace.listed(now, 3, false);
         let due = pace.next;
-        pace.wrote(now + Duration::from_millis(200));
+        pace.wrote(now + Duration::from_millis(100));
         assert_eq!(pace.next, due, "a list that is due already is not put off by a write");
     }
 
     #[test]
     fn a_list_of_many_is_asked_for_seldom() {
         let (mut pace, now) = (Pace::default(), Instant::now());
-        for (balancers, shortest) in [(0, 200), (10, 200), (40, 800), (100, 2_000), (usize::MAX, 2_000)] {
+        for (balancers, shortest) in [(0, 150), (10, 200), (40, 800), (100, 2_000), (usize::MAX, 2_000)] {
             pace.listed(now, balancers, true);
             assert_eq!(gap(&pace, now), shortest, "{balancers}");
         }

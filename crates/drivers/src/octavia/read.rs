@@ -142,13 +142,13 @@ const AT_WORK: Duration = Duration::from_secs(3);
 
 /// Below what is ACTIVE nobody works on anything, unless somebody just began to.
 pub(super) fn is_pending(branch: &Branch) -> bool {
-    statuses(branch).any(is_under_way)
+    statuses(branch).any(Provisioning::is_pending)
 }
 
 /// Some providers leave pools so for ever; they take no change, as what is in ERROR.
 fn give_up(branch: &mut Branch) {
     let stuck = |it: &mut Provisioning| {
-        if is_under_way(it) {
+        if it.is_pending() {
             *it = Provisioning::Error;
         }
     };
@@ -166,10 +166,6 @@ fn statuses(branch: &Branch) -> impl Iterator<Item = &Provisioning> {
         [&it.pool.provisioning_status].into_iter().chain(monitor)
     });
     [&branch.listener.provisioning_status].into_iter().chain(below)
-}
-
-fn is_under_way(it: &Provisioning) -> bool {
-    matches!(it, Provisioning::PendingCreate | Provisioning::PendingUpdate | Provisioning::PendingDelete)
 }
 
 /// Fills in what lists do not tell: members. What is known of those that stay, stays known.

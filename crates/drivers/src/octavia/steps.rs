@@ -124,11 +124,7 @@ impl Balancer {
 impl Observed {
     /// Something is under way: it takes no change.
     pub fn is_pending(&self) -> bool {
-        let status = self.balancer.as_ref().map(|it| &it.it.provisioning_status);
-        matches!(
-            status,
-            Some(Provisioning::PendingCreate | Provisioning::PendingUpdate | Provisioning::PendingDelete)
-        )
+        self.balancer.as_ref().is_some_and(|it| it.it.provisioning_status.is_pending())
     }
 
     /// Nothing else of ours is there than the load balancer itself.

@@ -95,7 +95,7 @@ async fn a_whole_load_balancer_takes_one_request_and_its_floating_ip_another() {
     );
     assert_eq!((scene.fake.count("POST */lbaas/*"), scene.fake.count("POST */floatingips")), (1, 1));
     let looks = scene.fake.count("GET */lbaas/loadbalancers*");
-    assert!(looks <= 36, "one list before, some soon after the write, then one every two seconds: {looks}");
+    assert!(looks <= 44, "one list before, some soon after the write, then one every two seconds: {looks}");
     let all = scene.fake.requests().len();
     assert!(
         all - looks <= 11,

@@ -34,6 +34,7 @@ mod partial;
 mod pending;
 mod preview;
 mod probes;
+mod queued;
 mod refused;
 mod restraint;
 mod retag;

@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use seaway_engine::{Driver, Failure};
-use seaway_model::{Desired, Unit};
-use seaway_testkit::cloud::{Fault, Hold};
+use seaway_model::{Desired, Unit, load_balancer::Named};
+use seaway_openstack::octavia::{LoadBalancer, NewLoadBalancer};
+use seaway_testkit::cloud::{Fault, Hold, Pace};
 
 use crate::scene::*;
 
@@ -69,4 +70,51 @@ async fn a_slow_list_at_a_start_keeps_one_worker_and_not_all() {
 async fn a_slow_quota_keeps_one_worker_and_not_all() {
     keeps_one_worker("GET */lbaas/quotas/*").await;
     keeps_one_worker("GET */v2.0/quotas/*").await;
+}
+
+/// A floating IP is made while the load balancer is: the list that tells of it was due before that was done.
+#[tokio::test]
+async fn a_list_that_is_due_is_asked_for_at_once() {
+    let scene = Scene::set().await;
+    scene.fake.pace(Pace::Never);
+    let wanted = Desired::LoadBalancer(Arc::new(scene.wish(&[80], &[1])));
+    let mut observed = scene.driver.observe(&unit(), &wanted).await.unwrap();
+    for step in scene.driver.steps(&wanted, &observed) {
+        scene.driver.apply(&unit(), &step, &mut observed).await.unwrap();
+        scene.pass(Duration::from_secs(1));
+    }
+    let again = |observed: &_| scene.driver.conclude(&unit(), &wanted, observed).again.unwrap();
+    assert_eq!(again(&observed), Duration::ZERO);
+    // And then it is not due.
+    let observed = scene.driver.observe(&unit(), &wanted).await.unwrap();
+    assert!(observed.is_pending() && again(&observed) >= Duration::from_millis(150));
+}
+
+/// One that is not in our list is asked for by itself, no more often.
+#[tokio::test]
+async fn what_another_made_is_not_asked_for_without_a_pause() {
+    let scene = Scene::set().await;
+    scene.reach_of("uid-2", &scene.wish_of("uid-2", &[80], &[1])).await;
+    scene.fake.pace(Pace::Never);
+    let theirs = NewLoadBalancer {
+        name: "theirs".into(),
+        vip_subnet_id: Some(scene.subnet.clone()).into(),
+        ..NewLoadBalancer::new()
+    };
+    let theirs = scene.cloud.all::<LoadBalancer>().create(&theirs).await.unwrap();
+    let mut wish = scene.wish(&[80], &[1]);
+    let id = theirs.id.as_str().into();
+    let outside = wish.options.outside.as_mut().unwrap();
+    outside.named = Some(Named { id, field: "a field".into(), by_name: false });
+    outside.most_shared = 2;
+    let wanted = Desired::LoadBalancer(Arc::new(wish));
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        let observed = scene.driver.observe(&unit(), &wanted).await.unwrap();
+        assert!(observed.is_pending());
+        pauses.push(scene.driver.conclude(&unit(), &wanted, &observed).again.unwrap());
+        scene.pass(*pauses.last().unwrap());
+    }
+    let pauses = &pauses[1..];
+    assert!(!pauses[0].is_zero() && pauses.is_sorted(), "{pauses:?}");
 }

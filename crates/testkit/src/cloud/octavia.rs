@@ -128,6 +128,7 @@ pub(super) struct Octavia {
     quotas: BTreeMap<String, BTreeMap<String, i64>>,
     /// What goes on at which load balancer.
     pending: HashMap<String, Pending>,
+    pub(super) overlaps: usize,
     revivals: Revivals,
     pub(super) pace: Pace,
     pub(super) default_provider: String,

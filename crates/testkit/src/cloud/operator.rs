@@ -98,6 +98,12 @@ impl Cloud {
         self.shared.locked().state.octavia.newest = minor;
     }
 
+    /// How often something was written while OVN's driver was not done with what was written before: the real one then puts
+    /// something into ERROR, or loses a change.
+    pub fn overlaps(&self) -> usize {
+        self.shared.locked().state.octavia.overlaps
+    }
+
     /// What is made where no provider is named: `ovn`, `amphora` or `noop_driver`.
     pub fn default_provider(&self, name: &str) {
         name.clone_into(&mut self.shared.locked().state.octavia.default_provider);

@@ -171,7 +171,7 @@ pub(super) fn replace(state: &mut State, request: &Request) -> Answer {
         state.octavia.set_status(&MEMBER, id, "PENDING_DELETE");
     }
     if home.provider == Provider::Ovn && changes {
-        state.octavia.delay(&home.balancer.id, &gone);
+        state.octavia.delay(&home.balancer.id, &MEMBER, &gone);
     }
     Ok(Reply::empty(202))
 }

@@ -110,6 +110,13 @@ pub(super) fn delete(state: &mut State, request: &Request) -> Answer {
     let touched: Vec<String> = state.octavia.listeners_of(&row).iter().map(|it| it.id.clone()).collect();
     state.octavia.lock_below(&balancer, &touched, &[(&POOL, id, "PENDING_DELETE")], &state.now.bare())?;
     state.began(&balancer);
+    let is_of_ovn =
+        state.octavia.balancers.row(&balancer).is_some_and(|it| Provider::of(it) == Provider::Ovn);
+    let is_empty = state.octavia.members.children(id).next().is_none()
+        && state.octavia.monitors.children(id).next().is_none();
+    if is_of_ovn && !is_empty {
+        state.octavia.delay(&balancer, &POOL, std::slice::from_ref(id));
+    }
     Ok(Reply::empty(204))
 }
 

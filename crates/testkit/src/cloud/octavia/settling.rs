@@ -1,13 +1,13 @@
 //! How what is pending ends: after some looks, or when the fake's clock says so.
 //!
-//! With `ovn` it may end in two steps, as there: a load balancer that was created whole is ACTIVE before what is below it, and
-//! members that a batch removes are ACTIVE once more before they are gone.
+//! With `ovn` it may end in two steps, as there: a load balancer that was created whole is ACTIVE before what is below it,
+//! members that a batch removes are ACTIVE once more before they are gone, and so is a pool that had a monitor or members.
 
 use std::time::Duration;
 
 use super::{
     Octavia,
-    kinds::{BALANCER, LISTENER, MEMBER, POLICY, POOL},
+    kinds::{BALANCER, LISTENER, POLICY, POOL},
     providers::{Provider, operating},
     schema::Kind,
 };
@@ -42,9 +42,11 @@ const FORGOTTEN: &str = "forgotten";
 pub(super) struct Pending {
     end: End,
     step: Step,
-    /// Members that only the second step removes.
-    late: Vec<String>,
+    late: Vec<Late>,
 }
+
+/// A member or a pool that only the second step removes.
+type Late = (&'static Kind, String);
 
 #[derive(Clone, Copy, Debug)]
 enum End {
@@ -72,13 +74,15 @@ impl Octavia {
 impl State {
     /// Something at this load balancer has begun.
     pub(super) fn began(&mut self, balancer: &str) {
+        let other = self.octavia.pending.remove(balancer);
+        self.octavia.overlaps += usize::from(other.is_some());
         // A change amid the two steps of another one does not start that anew.
-        let other = self.octavia.pending.remove(balancer).filter(|it| it.step == Step::Second);
+        let other = other.filter(|it| it.step == Step::Second);
         let (step, late) = other.map_or((Step::First, Vec::new()), |it| (it.step, it.late));
         self.begin(balancer, step, late);
     }
 
-    fn begin(&mut self, balancer: &str, step: Step, late: Vec<String>) {
+    fn begin(&mut self, balancer: &str, step: Step, late: Vec<Late>) {
         let is_noop =
             self.octavia.balancers.row(balancer).is_some_and(|it| Provider::of(it) == Provider::Noop);
         let end = match self.octavia.pace {
@@ -126,8 +130,9 @@ impl State {
             match pending.step {
                 Step::First => self.first_step(&balancer, pending.late),
                 Step::Second => {
-                    for member in pending.late {
-                        self.octavia.remove(&MEMBER, &member);
+                    for (kind, id) in pending.late {
+                        self.octavia.note_end(kind, &id, self.now);
+                        self.octavia.remove(kind, &id);
                     }
                     self.finish(&balancer, &[]);
                     self.freshen(&balancer);
@@ -137,7 +142,7 @@ impl State {
     }
 
     /// Which often is the only one.
-    fn first_step(&mut self, balancer: &str, late: Vec<String>) {
+    fn first_step(&mut self, balancer: &str, late: Vec<Late>) {
         let Some(row) = self.octavia.balancers.row(balancer) else { return };
         let status = row.text("provisioning_status").to_owned();
         let has_children =
@@ -150,8 +155,8 @@ impl State {
             }
             _ if has_two && !late.is_empty() => {
                 self.finish(balancer, &late);
-                for member in &late {
-                    self.octavia.set_status(&MEMBER, member, "ACTIVE");
+                for (kind, id) in &late {
+                    self.octavia.set_status(kind, id, "ACTIVE");
                 }
                 self.begin(balancer, Step::Second, late);
             }
@@ -159,7 +164,7 @@ impl State {
         }
     }
 
-    fn finish(&mut self, balancer: &str, except: &[String]) {
+    fn finish(&mut self, balancer: &str, except: &[Late]) {
         if self.octavia.status(&BALANCER, balancer) == "PENDING_DELETE" {
             self.remove_balancer(balancer);
             return;
@@ -169,7 +174,7 @@ impl State {
         let provider = self.octavia.balancers.row(balancer).map(Provider::of);
         for (kind, id) in self.octavia.family(balancer) {
             let status = self.octavia.status(kind, &id);
-            if except.contains(&id) || !status.starts_with("PENDING") {
+            if except.iter().any(|(_, it)| *it == id) || !status.starts_with("PENDING") {
                 continue;
             }
             if status == "PENDING_DELETE" {
@@ -282,10 +287,10 @@ impl Octavia {
         }
     }
 
-    /// These members are removed in a second step.
-    pub(super) fn delay(&mut self, balancer: &str, members: &[String]) {
+    /// These are removed in a second step.
+    pub(super) fn delay(&mut self, balancer: &str, kind: &'static Kind, ids: &[String]) {
         if let Some(pending) = self.pending.get_mut(balancer) {
-            pending.late.extend_from_slice(members);
+            pending.late.extend(ids.iter().map(|it| (kind, it.clone())));
         }
     }
 
