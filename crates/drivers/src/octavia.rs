@@ -340,7 +340,7 @@ impl Driver for Octavia {
         if step.locks() {
             let queued = self.is_queued(joined, observed).await;
             if let Some(left) = queued.map_err(|error| self.failed(&asker, &error))? {
-                let why = format!("{step}: ovn works on what was written before it yet");
+                let why = format!("{step}: OVN is still working on the previous write");
                 return Err(Failure::Wait { why, after: left });
             }
         }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A reason, where it appears, what it means, and what to do.
+/// A reason, what it means, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReasonHelp {
     pub name: &'static str,
@@ -46,7 +46,7 @@ reasons! {
     /// Of a Problem. Stable, bounded: a metric's label, an Event's reason.
     Reason {
         /// A file or a document cannot be parsed.
-        Unreadable: "Correct it at the line that the message names. What was read of it before goes on.",
+        Unreadable: "Correct it at the line that the message names. The last version that could be read stays in effect.",
         /// A field has a value that an API server would refuse.
         Invalid: "Correct the field. The rest of the object counts.",
         /// A field that Seaway does not know, or a kind of object that it does not serve.
@@ -56,7 +56,7 @@ reasons! {
         /// The value of an annotation is not understood. Its default holds; for one that restricts access, the
         /// listener stays closed.
         BadAnnotation: "Correct the value: docs/annotations.md has each annotation with its values.",
-        /// A Service has nobody who could answer: no EndpointSlice, an empty one, or no endpoint that is ready.
+        /// A Service has no backend: no EndpointSlice, an empty one, or no endpoint that is ready.
         NoEndpoints: "Look at its pods and its selector: kubectl get endpointslices -l kubernetes.io/service-name=NAME.",
         /// A port names one that the endpoints do not have.
         NoSuchPort: "Correct targetPort, or the name of the port in the pods or EndpointSlices.",
@@ -65,7 +65,7 @@ reasons! {
         /// No AddressPool may give this Service an address.
         NoPool: "Create an AddressPool, or let the Service in by the namespaces and selectors of one.",
         /// All addresses of the pools that this Service may use are taken.
-        PoolExhausted: "Add a range to a pool, delete a Service, or let Services share an address (seaway.dev/share). Who waits gets what becomes free, the oldest first.",
+        PoolExhausted: "Add a range to a pool, delete a Service, or let Services share an address (seaway.dev/share). Waiting Services get what becomes free, the oldest first.",
         /// The namespace or the Service would have more than the administrator allows it.
         LimitReached: "Use less, or have the limit in the configuration raised (tenants, pools.perNamespace).",
         /// The pool of an address cannot be seen: it was deleted, or may not be listed or read. The Service keeps its
@@ -79,7 +79,7 @@ reasons! {
         /// The Service asks for an address that another one has.
         AddressTaken: "Ask for another address, or let both share it: the same seaway.dev/share, and different ports.",
         /// Another Service has this port at the shared address. The other ports are served.
-        PortConflict: "Choose another port, or an address of its own. The port passes on when the other Service gives it up.",
+        PortConflict: "Choose another port, or an address of its own. This Service gets it when the other one releases it.",
         /// The machines need this port themselves, and the address is one of theirs.
         PortReserved: "Choose another port or an AddressPool with addresses of its own; or allow it by spec.reservedPorts of the pool.",
         /// No host may serve: all Nodes are excluded from load balancers.
@@ -89,7 +89,7 @@ reasons! {
         /// Another process listens at this address and port of the host.
         PortInUse: "Stop that process (ss -tulpn, as root, names it), or choose another port. Seaway tries again every 2 seconds.",
         /// A Secret or a file holds no certificate, or a key that belongs to another one.
-        BadCertificate: "Write a certificate and its own key there. The last good one goes on.",
+        BadCertificate: "Write a certificate and its own key there. The last good certificate stays in use.",
         /// A certificate has expired, expires soon, or is not valid yet.
         CertificateExpiry: "Renew it. It is served meanwhile.",
         /// A host name is served with a certificate that does not name it.
@@ -110,18 +110,18 @@ reasons! {
         Paused: "Remove the annotation to apply them.",
         /// What a cloud has for a Service is kept: no setting chooses that cloud any more, or the API server says
         /// that the Service still uses it.
-        Released: "Choose the cloud again; or delete it in the cloud, if nobody needs it: the message names it.",
-        /// A cloud has something of this cluster, and nobody saw its owner deleted. It is kept.
+        Released: "Choose the cloud again; or delete it in the cloud if it is not needed: the message names it.",
+        /// A cloud has something of this cluster, and its owner was not seen being deleted. It is kept.
         Orphan: "Compare it with seaway openstack gc, and delete it with that if it is not needed.",
         /// More was to be deleted within an hour than the limit allows, without a Service that asked for it. The rest
         /// waits.
-        DeletionLimit: "Find out why so much is to go. It goes on by itself after an hour; the message has the command that approves it at once.",
+        DeletionLimit: "Find out why so much is to go. Deletions resume by themselves after an hour; the message has the command that approves it at once.",
         /// The project of a cloud has no quota left for this.
         QuotaExceeded: "Have the quota raised, or delete what is not needed. Seaway tries again.",
         /// Seaway cannot write its state: a file, a ConfigMap or an Address.
         StateUnwritable: "Make room, or give it the right that the message names. Nothing new is given out meanwhile.",
         /// The API server or a cloud does not answer, or not with what was asked for.
-        Unreachable: "Restore access to it. What is served goes on.",
+        Unreachable: "Restore access to it. Traffic continues meanwhile.",
         /// The cluster lacks a kind of objects that Seaway needs.
         NotInstalled: "As an administrator: seaway crds | kubectl apply -f -",
         /// A member is a listener of Seaway itself: requests would go round.
@@ -130,7 +130,7 @@ reasons! {
         NotAllowed: "Remove it, or have it allowed in the configuration (tenants): docs/tenants.md.",
         /// Another controller writes what Seaway would write.
         OtherController: "Give the Service a loadBalancerClass that one of them serves, or stop one: docs/adopt.md.",
-        /// A newer Seaway wrote this. What it said before goes on.
+        /// A newer version of Seaway wrote this. The previous content stays in effect.
         NewerPlan: "Upgrade Seaway on this host.",
         /// A request to a cloud or to the API server failed; the message has its answer.
         Failed: "Do what the message says. Seaway tries again by itself.",
