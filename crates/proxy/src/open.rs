@@ -100,6 +100,8 @@ impl Wide {
 
 /// A worker does what it is told within a turn of its loop.
 const TURN: Duration = Duration::from_millis(500);
+/// The kernel closes a socket within this, also where its thread waits for a processor.
+const CLOSES: Duration = Duration::from_millis(50);
 
 impl Closing {
     pub(crate) fn add(&self, at: SocketAddr, l4: L4, sockets: &[Arc<OwnedFd>]) {
@@ -108,15 +110,17 @@ impl Closing {
         closing.entry((at, l4)).or_default().extend(sockets.iter().map(Arc::downgrade));
     }
 
-    /// Who opens again what was closed a moment ago must not find our own old sockets there.
-    pub(crate) fn wait(&self, at: SocketAddr, l4: L4) {
-        let sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(at, l4));
+    /// Who opens again what was closed a moment ago must not find our own old sockets there. Returns until when
+    /// a bind may still fail for one of them: the last reference is dropped a moment before the kernel closes the socket.
+    pub(crate) fn wait(&self, at: SocketAddr, l4: L4) -> Option<Instant> {
+        let sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(at, l4))?;
         let began = Instant::now();
-        for socket in sockets.into_iter().flatten() {
+        for socket in sockets {
             while socket.strong_count() > 0 && began.elapsed() < TURN {
                 thread::sleep(Duration::from_micros(100));
             }
         }
+        Instant::now().checked_add(CLOSES)
     }
 }
 
@@ -126,6 +130,7 @@ pub(crate) fn sockets(
     l4: L4,
     workers: usize,
     adopted: Vec<OwnedFd>,
+    closing: Option<Instant>,
     wide: &Wide,
 ) -> Result<Vec<OwnedFd>, OpenError> {
     if l4 == L4::Udp && !adopted.is_empty() {
@@ -135,9 +140,12 @@ pub(crate) fn sockets(
     let mut sockets = adopted;
     while sockets.len() < workers {
         let joins = !sockets.is_empty() || wide.covers(at, l4);
+        let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
         let socket = match bound(at, l4, joins) {
-            Err(error) if !joins && error.kind() == io::ErrorKind::AddrInUse && only_ours(at, l4) => {
-                bound(at, l4, true)
+            Err(error) if !joins && in_use(&error) && only_ours(at, l4) => bound(at, l4, true),
+            Err(error) if in_use(&error) && closing.is_some_and(|until| Instant::now() < until) => {
+                thread::sleep(Duration::from_micros(100));
+                continue;
             }
             result => result,
         };
@@ -307,7 +315,8 @@ mod tests {
     const OWN: Ipv4Addr = Ipv4Addr::new(127, 19, 83, 1);
 
     fn opened(at: SocketAddr, wide: &Wide) -> Result<Vec<Arc<OwnedFd>>, OpenError> {
-        let opened: Vec<_> = sockets(at, L4::Tcp, 2, Vec::new(), wide)?.into_iter().map(Arc::new).collect();
+        let opened: Vec<_> =
+            sockets(at, L4::Tcp, 2, Vec::new(), None, wide)?.into_iter().map(Arc::new).collect();
         wide.add(at, L4::Tcp, &opened);
         Ok(opened)
     }
@@ -321,7 +330,8 @@ mod tests {
         let wide = Wide::default();
         // Below those that the kernel gives away: it stays ours while nobody has it.
         let mut ports = (10_000..30_000).map(|port| (Ipv4Addr::UNSPECIFIED, port).into());
-        let all = ports.find_map(|at| sockets(at, L4::Tcp, 1, Vec::new(), &wide).ok()).expect("a free port");
+        let all =
+            ports.find_map(|at| sockets(at, L4::Tcp, 1, Vec::new(), None, &wide).ok()).expect("a free port");
         let all: Vec<_> = all.into_iter().map(Arc::new).collect();
         let port = port_of(&all);
         wide.add((Ipv4Addr::UNSPECIFIED, port).into(), L4::Tcp, &all);
@@ -338,7 +348,7 @@ mod tests {
         let past = |port: u16| {
             let at = SocketAddr::from((OWN, port));
             let wide = Wide::default();
-            let open = || sockets(at, L4::Tcp, 1, Vec::new(), &wide);
+            let open = || sockets(at, L4::Tcp, 1, Vec::new(), None, &wide);
             sockets_past_the_machine(at, 1, &steering, open).map(|_| ())
         };
         let refused = past(22).expect_err("it is the machine's");
@@ -360,6 +370,21 @@ mod tests {
             let refused = opened((ip, port).into(), &Wide::default()).expect_err("it is taken");
             assert!(matches!(refused, OpenError::Foreign { .. }), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn an_old_socket_of_ours_that_the_kernel_still_closes_is_waited_for() {
+        let old = TcpListener::bind((OWN, 0)).expect("bound");
+        let at = old.local_addr().expect("bound");
+        let open = |closing| sockets(at, L4::Tcp, 1, Vec::new(), closing, &Wide::default());
+        assert!(open(None).is_err(), "it is taken");
+        thread::scope(|scope| {
+            let opener = scope.spawn(|| open(Instant::now().checked_add(TURN)).map(|_| ()));
+            // It has met the old socket by then.
+            thread::park_timeout(Duration::from_millis(20));
+            drop(old);
+            opener.join().expect("no panic").expect("opened");
+        });
     }
 
     #[test]

@@ -241,10 +241,10 @@ impl Proxy {
         let steered = open::steered_again(at, &adopted, steering);
         let adopted = if steered { adopted } else { Vec::new() };
         let workers = &self.shared().workers;
-        self.shared().closing.wait(at, id.l4);
+        let closing = self.shared().closing.wait(at, id.l4);
         let wide = &self.shared().wide;
         let adopts = !adopted.is_empty();
-        let open = || open::sockets(at, id.l4, workers.len(), adopted, wide);
+        let open = || open::sockets(at, id.l4, workers.len(), adopted, closing, wide);
         let sockets = match steering.filter(|_| id.l4 == L4::Tcp && !adopts) {
             Some(steering) => open::sockets_past_the_machine(at, workers.len(), steering, open)?,
             None => open()?,

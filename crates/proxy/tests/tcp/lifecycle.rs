@@ -1,5 +1,5 @@
 use std::{
-    net::TcpListener,
+    net::{IpAddr, Ipv4Addr, TcpListener},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -125,12 +125,14 @@ fn connections_of_a_closed_listener_end_when_the_drain_is_over() {
 
 #[test]
 fn what_was_closed_can_be_opened_again_at_once() {
+    // No client's own port is drawn at this address: nobody else takes the port while it is closed.
+    const ALONE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 13, 0, 1));
     let (stage, backend) = (Stage::new(), Backend::named(b'a'));
     stage.put(pool(&[backend.at]));
-    let (at, listener) = stage.open(HERE, |_| {});
+    let (at, listener) = stage.open(ALONE, |_| {});
     for _ in 0..50 {
-        stage.proxy.close(&stage.key, HERE, listener.id());
-        stage.proxy.open(&stage.key, HERE, Arc::new(listener.clone())).unwrap();
+        stage.proxy.close(&stage.key, ALONE, listener.id());
+        stage.proxy.open(&stage.key, ALONE, Arc::new(listener.clone())).unwrap();
         assert_eq!(greeted(at).0, b'a');
     }
 }
