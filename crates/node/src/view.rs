@@ -140,8 +140,8 @@ fn member_view(it: &MemberStatistics, pool: &Pool, rests: bool) -> MemberView {
         connect_errors: it.connect_errors,
         retries: it.retries,
         check: check_view(pool.health.as_ref(), it),
-        last_change: it.story.changed.map(since_1970),
-        last_error: it.story.reason.to_string(),
+        last_change: it.health_history.changed.map(since_1970),
+        last_error: it.health_history.reason.to_string(),
         // What goes to a member of HTTP is a request each time.
         http: (pool.protocol != BackendProtocol::Opaque)
             .then(|| Http { requests: it.traffic.total, answers: Answers::by_hundreds(it.answers) }),
@@ -161,7 +161,7 @@ fn since_1970(at: SystemTime) -> Time {
 }
 
 fn check_view(check: Option<&HealthCheck>, of: &MemberStatistics) -> CheckView {
-    let (failures, times_down) = (of.check_failures, of.story.times_down.into());
+    let (failures, times_down) = (of.check_failures, of.health_history.times_down.into());
     let Some(check) = check else { return CheckView { failures, times_down, ..CheckView::default() } };
     let kind = match &check.kind {
         CheckKind::Tcp => "TCP".to_owned(),

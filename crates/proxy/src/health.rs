@@ -12,11 +12,11 @@
 mod call;
 mod changes;
 mod check;
-mod desk;
 pub(crate) mod fuzz;
 mod probe;
+mod registry;
+mod request_queue;
 mod rounds;
-mod ward;
 
 use std::{
     io,
@@ -28,8 +28,8 @@ use std::{
 use seaway_watchdog::{Heartbeat, Part};
 
 pub use self::changes::{HealthChange, HealthChanges};
-pub(crate) use self::desk::Desk;
-use self::{desk::Request, rounds::Rounds};
+pub(crate) use self::request_queue::RequestQueue;
+use self::{request_queue::Request, rounds::Rounds};
 use crate::{running::RunningPool, sys::millis};
 
 /// Checks that are under way at once: enough for 20,000 members on a local network, few enough to leave
@@ -38,7 +38,7 @@ const MOST_OPEN: usize = 512;
 
 /// The one thread of a process that looks after members. Dropping it ends the thread.
 pub(crate) struct Prober {
-    desk: Arc<Desk>,
+    requests: Arc<RequestQueue>,
     part: Part,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,8 +50,8 @@ const MOST_SHORT_LIVES: u32 = 5;
 impl Prober {
     /// `pools`: all there are, should the prober have to begin again.
     pub(crate) fn start(pools: impl Fn() -> Vec<Arc<RunningPool>> + Send + 'static) -> io::Result<Prober> {
-        let desk = Arc::new(Desk::new()?);
-        let (rounds_desk, bell) = (desk.clone(), desk.clone());
+        let requests = Arc::new(RequestQueue::new()?);
+        let (rounds_desk, bell) = (requests.clone(), requests.clone());
         let (heartbeat, part) = Heartbeat::new("the prober");
         let part = part.woken_by(move || bell.bell.wake());
         // What the thread works with is not shared, so it is made there; whether that succeeded comes back.
@@ -69,7 +69,7 @@ impl Prober {
             }
         })?;
         told.recv().unwrap_or_else(|_| Err(io::Error::other("the prober ended before it began")))?;
-        Ok(Prober { desk, part, thread: Some(thread) })
+        Ok(Prober { requests, part, thread: Some(thread) })
     }
 
     /// For the watchdog.
@@ -79,25 +79,25 @@ impl Prober {
 
     /// A pool is new, changed or gone: the prober looks for itself.
     pub(crate) fn watch(&self, pool: &Arc<RunningPool>) {
-        pool.report_to(|| self.desk.clone());
-        self.desk.ask(Request::Watch(pool.clone()));
+        pool.report_to(|| self.requests.clone());
+        self.requests.ask(Request::Watch(pool.clone()));
     }
 
     #[cfg(test)]
     pub(crate) fn make(&self, fail: impl FnOnce() + Send + 'static) {
-        self.desk.ask(Request::Do(Box::new(fail)));
+        self.requests.ask(Request::Do(Box::new(fail)));
     }
 
     /// What changes from now on.
     pub(crate) fn changes(&self) -> HealthChanges {
-        self.desk.subscribers.subscribe()
+        self.requests.subscribers.subscribe()
     }
 }
 
 /// Runs until it is told to end. After a panic all pools are looked at from the start; members keep their state meanwhile.
 fn keep_running(
     mut rounds: Rounds,
-    desk: &Arc<Desk>,
+    requests: &Arc<RequestQueue>,
     pools: &impl Fn() -> Vec<Arc<RunningPool>>,
     heartbeat: &Heartbeat,
 ) {
@@ -106,7 +106,7 @@ fn keep_running(
         let began = millis();
         let ended = catch_unwind(AssertUnwindSafe(|| rounds.run(heartbeat))).is_ok();
         // What was asked of it beside what it failed at is lost, and that it shall end may be among that.
-        if ended || desk.over.load(Relaxed) {
+        if ended || requests.over.load(Relaxed) {
             return;
         }
         let is_short = millis().saturating_sub(began) < SHORT_LIFE;
@@ -115,20 +115,20 @@ fn keep_running(
             return tracing::error!("the prober fails again and again");
         }
         tracing::error!("the prober has failed and begins again");
-        rounds = match Rounds::new(desk.clone(), MOST_OPEN) {
+        rounds = match Rounds::new(requests.clone(), MOST_OPEN) {
             Ok(rounds) => rounds,
             Err(error) => return tracing::error!(%error, "the prober cannot begin again"),
         };
-        pools().into_iter().for_each(|pool| desk.ask(Request::Watch(pool)));
+        pools().into_iter().for_each(|pool| requests.ask(Request::Watch(pool)));
         // What was asked of the one before may have rung already.
-        desk.bell.wake();
+        requests.bell.wake();
     }
 }
 
 impl Drop for Prober {
     fn drop(&mut self) {
-        self.desk.over.store(true, Relaxed);
-        self.desk.ask(Request::Stop);
+        self.requests.over.store(true, Relaxed);
+        self.requests.ask(Request::Stop);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -1,7 +1,7 @@
 //! HTTP: everything one worker does for its clients and the members that answer them.
 //!
 //! ```text
-//!   event ──► stream (readable? writable?) ──► its task goes on                    stream.rs, hall.rs
+//!   event ──► stream (readable? writable?) ──► its task goes on                    stream.rs, worker_context.rs
 //!
 //!   one task per client:   arrival.rs     PROXY header, TLS, which HTTP
 //!                          serve.rs       HTTP/1.1: await a head, answer it, again
@@ -11,13 +11,13 @@
 //!                                └ question.rs, heads.rs   what is changed on the way, there and back
 //!                                └ grpc.rs    what calls of gRPC say of the member
 //!                                └ flow.rs    bodies, however they are framed
-//!                                └ kept.rs    connections to members that wait for the next request
+//!                                └ idle_connections.rs   those to members that wait for the next request
 //!                                    └ reuse.rs   whose request that may be
-//!                                └ trunk.rs   connections of HTTP/2 to members, which requests share
+//!                                └ h2_upstream.rs   connections of HTTP/2 to members, which requests share
 //!                                    └ switch.rs   other protocols in their streams
-//!                                └ pour.rs    large ones, past our memory
+//!                                └ body_pipe.rs   large ones, past our memory
 //!   an end of an exchange:   end.rs       a connection (stream.rs, session.rs)
-//!                            or a stream of one of HTTP/2 (multi.rs, many.rs)
+//!                            or a stream of one of HTTP/2 (h2_stream.rs, h2_connection.rs)
 //! ```
 //!
 //! A task is a future that only ever runs on its worker, and awaits only streams and its own deadline: an event leads
@@ -31,23 +31,21 @@ mod answer;
 mod arrival;
 mod ask;
 mod believed;
+mod body_pipe;
 mod cors;
 mod end;
 mod exchange;
 mod flow;
 pub(crate) mod fuzz;
 mod grpc;
-mod hall;
+mod h2_connection;
+mod h2_stream;
+mod h2_upstream;
 mod heads;
 mod identity;
-mod kept;
-mod mail;
-mod many;
+mod idle_connections;
 mod marks;
 mod mirror;
-mod multi;
-mod own;
-mod pour;
 mod question;
 mod record;
 mod relay;
@@ -58,9 +56,11 @@ mod serve;
 mod session;
 mod sticky;
 mod stream;
+mod stream_inbox;
 mod streams;
 mod switch;
-mod trunk;
+mod task_state;
+mod worker_context;
 
 use std::{
     future::Future,
@@ -75,11 +75,11 @@ use seaway_model::L4;
 
 pub(crate) use self::marks::Mark;
 use self::{
-    hall::{Begun, Hall, Runnable},
-    own::Own,
+    task_state::TaskState,
+    worker_context::{Begun, Runnable, WorkerContext},
 };
 use crate::{
-    doors::{Admission, Newcomer},
+    listening_sockets::{Admission, Newcomer},
     running::{Refusal, RunningListener},
     shared::Shared,
     sys::{self, Event},
@@ -87,14 +87,14 @@ use crate::{
 };
 
 pub(crate) struct Http {
-    hall: Rc<Hall>,
+    context: Rc<WorkerContext>,
     tasks: Slab<Task>,
     wheel: Wheel,
 }
 
 struct Task {
     future: Pin<Box<dyn Future<Output = ()>>>,
-    own: Rc<Own>,
+    task_state: Rc<TaskState>,
     link: Link,
     /// When the wheel looks at it.
     due: u64,
@@ -102,38 +102,38 @@ struct Task {
 
 impl Http {
     pub(crate) fn new(turn: &Turn) -> Http {
-        Http { hall: Hall::new(turn), tasks: Slab::default(), wheel: Wheel::new(turn.now) }
+        Http { context: WorkerContext::new(turn), tasks: Slab::default(), wheel: Wheel::new(turn.now) }
     }
 
     /// Something was too much for the turn before.
     pub(crate) fn is_behind(&self) -> bool {
-        self.hall.has_backlog()
+        self.context.has_backlog()
     }
 
     /// At once, or among the others who have much to do.
     fn come(&mut self, token: Token, turn: &mut Turn) {
-        let lane = self.hall.doors().lane(token);
+        let lane = self.context.listening().lane(token);
         let Some(lane) = lane else { return };
         if !turn.must_wait(lane) {
             return self.accept(token, turn);
         }
-        if self.hall.doors().wait(token.index()) {
-            self.hall.postpone(lane, token.index() as usize, Runnable::Door(token));
+        if self.context.listening().wait(token.index()) {
+            self.context.postpone(lane, token.index() as usize, Runnable::ListeningSocket(token));
         }
     }
 
     fn happen(&mut self, index: u32, turn: &mut Turn) {
         let Some(task) = self.tasks.get_mut(index) else { return };
-        if !turn.must_wait(task.own.lane()) {
+        if !turn.must_wait(task.task_state.lane()) {
             return self.run(index);
         }
-        if !task.own.is_woken() {
-            self.hall.postpone(task.own.lane(), task.own.client(), Runnable::Woken(index));
+        if !task.task_state.is_woken() {
+            self.context.postpone(task.task_state.lane(), task.task_state.client(), Runnable::Woken(index));
         }
     }
 
     fn accept(&mut self, token: Token, turn: &mut Turn) {
-        let burst = self.hall.doors().burst(token, turn);
+        let burst = self.context.listening().burst(token, turn);
         for _ in 0..burst {
             if !self.admit(token.index(), turn) {
                 return;
@@ -141,8 +141,8 @@ impl Http {
         }
     }
 
-    fn admit(&mut self, door: u32, turn: &mut Turn) -> bool {
-        let admission = self.hall.doors().admit(door, turn);
+    fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> bool {
+        let admission = self.context.listening().admit(listening_socket, turn);
         match admission {
             Admission::Nobody => return false,
             Admission::TurnedAway => {}
@@ -155,16 +155,17 @@ impl Http {
         if turn.shared.memory.is_far_beyond() {
             return turn_away(&newcomer, &turn.shared);
         }
-        let own = Rc::new(Own::new(Some(newcomer.listener.clone()), turn.now).passed(newcomer.passes));
-        let future = Box::pin(arrival::arrive(self.hall.clone(), own.clone(), newcomer));
+        let task_state =
+            Rc::new(TaskState::new(Some(newcomer.listener.clone()), turn.now).passed(newcomer.passes));
+        let future = Box::pin(arrival::arrive(self.context.clone(), task_state.clone(), newcomer));
         // It registers its stream, and awaits the first bytes.
-        self.begin((own, future));
+        self.begin((task_state, future));
     }
 
-    fn begin(&mut self, (own, future): Begun) {
+    fn begin(&mut self, (task_state, future): Begun) {
         let index = self.tasks.next().0;
-        own.sit(index);
-        self.tasks.insert(Task { future, own, link: Link::default(), due: u64::MAX });
+        task_state.sit(index);
+        self.tasks.insert(Task { future, task_state, link: Link::default(), due: u64::MAX });
         self.run(index);
     }
 
@@ -172,37 +173,37 @@ impl Http {
     /// on in later turns, as is fair, and what is woken by new events goes first: thousands of streams that begin or end at
     /// once delay nobody else.
     fn run_runnable(&mut self, turn: &mut Turn) {
-        self.hall.come_to(turn);
+        self.context.come_to(turn);
         if !turn.is_contended() {
             let mut fresh = Budget::of(MOST_IN_A_TURN);
             while fresh.is_left()
-                && let Some(runnable) = self.hall.next_runnable()
+                && let Some(runnable) = self.context.next_runnable()
             {
                 self.go_on(runnable, turn);
                 fresh.spend();
             }
         }
-        while let Some(runnable) = self.hall.next_runnable() {
+        while let Some(runnable) = self.context.next_runnable() {
             let of = match &runnable {
                 Runnable::Woken(index) => {
-                    self.tasks.get_mut(*index).map(|it| (it.own.lane(), it.own.client()))
+                    self.tasks.get_mut(*index).map(|it| (it.task_state.lane(), it.task_state.client()))
                 }
-                Runnable::Begun((own, _)) => Some((own.lane(), own.client())),
-                Runnable::Door(_) => None,
+                Runnable::Begun((task_state, _)) => Some((task_state.lane(), task_state.client())),
+                Runnable::ListeningSocket(_) => None,
             };
             // One that has ended meanwhile is woken in vain.
             if let Some((lane, client)) = of {
-                self.hall.postpone(lane, client, runnable);
+                self.context.postpone(lane, client, runnable);
             }
         }
         let is_contended = turn.is_contended();
         let mut older = if is_contended { Budget::timed() } else { Budget::of(MOST_IN_A_TURN) };
         while older.is_left()
-            && let Some((lane, runnable)) = self.hall.next_of_backlog()
+            && let Some((lane, runnable)) = self.context.next_of_backlog()
         {
             self.go_on(runnable, turn);
             match is_contended {
-                true => self.hall.charge(lane, older.spend_time()),
+                true => self.context.charge(lane, older.spend_time()),
                 // A single one is charged nothing: reading the clock costs as much as a short task.
                 false => older.spend(),
             }
@@ -213,22 +214,26 @@ impl Http {
         match runnable {
             Runnable::Woken(index) => self.run(index),
             Runnable::Begun(task) => self.begin(task),
-            Runnable::Door(token) => self.accept(token, turn),
+            Runnable::ListeningSocket(token) => self.accept(token, turn),
         }
     }
 
     fn run_unfinished(&mut self, turn: &mut Turn) {
         // Those that run may have more to do again, in the next turn.
-        let mut budget = Budget::of(self.hall.unfinished());
+        let mut budget = Budget::of(self.context.unfinished());
         while budget.is_left()
-            && let Some(index) = self.hall.next_unfinished()
+            && let Some(index) = self.context.next_unfinished()
         {
             budget.spend();
             let Some(task) = self.tasks.get_mut(index) else { continue };
-            if !turn.must_wait(task.own.lane()) {
+            if !turn.must_wait(task.task_state.lane()) {
                 self.run(index);
-            } else if !task.own.is_woken() {
-                self.hall.postpone(task.own.lane(), task.own.client(), Runnable::Woken(index));
+            } else if !task.task_state.is_woken() {
+                self.context.postpone(
+                    task.task_state.lane(),
+                    task.task_state.client(),
+                    Runnable::Woken(index),
+                );
             }
         }
     }
@@ -236,11 +241,11 @@ impl Http {
     /// Lets a task go on as far as it can.
     fn run(&mut self, index: u32) {
         let Some(task) = self.tasks.get_mut(index) else { return };
-        self.hall.enter(&task.own);
+        self.context.enter(&task.task_state);
         if task.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(()) {
             return self.end(index);
         }
-        let deadline = task.own.deadline();
+        let deadline = task.task_state.deadline();
         if deadline < task.due {
             task.due = deadline;
             self.wheel.set(index, deadline, links(&mut self.tasks));
@@ -251,16 +256,16 @@ impl Http {
     fn end(&mut self, index: u32) {
         self.wheel.drop(index, links(&mut self.tasks));
         if self.tasks.remove(index).is_some() {
-            self.hall.leave();
-            self.hall.doors().somebody_left(self.hall.now());
+            self.context.leave();
+            self.context.listening().somebody_left(self.context.now());
         }
     }
 
     fn close_doors(&mut self, turn: &mut Turn, which: impl Fn(&Arc<RunningListener>) -> bool) {
-        let doors = self.hall.doors().of(which);
-        for index in doors {
+        let listening = self.context.listening().of(which);
+        for index in listening {
             while self.admit(index, turn) {}
-            self.hall.doors().close(index, turn);
+            self.context.listening().close(index, turn);
         }
         // Who is idle there notices that nothing more is to come.
         for index in self.tasks.indexes() {
@@ -269,13 +274,13 @@ impl Http {
     }
 
     fn sweep(&mut self, now: u64) {
-        if !self.hall.sweeps().are_due(now) {
+        if !self.context.sweeps().are_due(now) {
             return;
         }
         for index in self.tasks.indexes() {
-            match self.tasks.get_mut(index).and_then(|task| task.own.drained_at()) {
+            match self.tasks.get_mut(index).and_then(|task| task.task_state.drained_at()) {
                 Some(at) if at <= now => self.end(index),
-                Some(at) => self.hall.sweeps().at(at),
+                Some(at) => self.context.sweeps().at(at),
                 None => {}
             }
         }
@@ -284,7 +289,7 @@ impl Http {
     /// Lets those go on that have to end.
     fn run_evicted(&mut self) {
         for index in self.tasks.indexes() {
-            if self.tasks.get_mut(index).is_some_and(|task| task.own.is_evicted()) {
+            if self.tasks.get_mut(index).is_some_and(|task| task.task_state.is_evicted()) {
                 self.run(index);
             }
         }
@@ -300,7 +305,7 @@ impl Http {
                 debug_assert!(false, "an entry of the wheel is not in the slab");
                 return;
             };
-            let deadline = task.own.deadline();
+            let deadline = task.task_state.deadline();
             task.due = deadline;
             if deadline > now && deadline < u64::MAX {
                 self.wheel.set(index, deadline, links(&mut self.tasks));
@@ -340,44 +345,44 @@ fn links(tasks: &mut Slab<Task>) -> impl FnMut(u32, &mut dyn FnMut(&mut Link)) {
 
 impl Drop for Http {
     fn drop(&mut self) {
-        self.hall.drop_runnable();
+        self.context.drop_runnable();
     }
 }
 
 impl Source for Http {
     fn event(&mut self, token: Token, event: Event, turn: &mut Turn) {
-        self.hall.come_to(turn);
+        self.context.come_to(turn);
         if token.kind() == Kind::HttpListener {
             return self.come(token, turn);
         }
         // It is noted in its own turn: see `Ready::note`.
-        if let Some(task) = self.hall.note(token, event) {
+        if let Some(task) = self.context.note(token, event) {
             self.happen(task, turn);
         }
     }
 
     fn command(&mut self, command: &Command, turn: &mut Turn) {
-        self.hall.come_to(turn);
+        self.context.come_to(turn);
         match command {
             Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.is_understood() => {
-                self.hall.doors().open(listener.clone(), socket.clone(), turn);
+                self.context.listening().open(listener.clone(), socket.clone(), turn);
             }
             Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
-            Command::Relinquish => self.hall.doors().leave(turn),
+            Command::Relinquish => self.context.listening().leave(turn),
             Command::StopAccepting(_) => {
-                self.hall.stop();
+                self.context.stop();
                 self.close_doors(turn, |_: &Arc<RunningListener>| true);
             }
             Command::SweepAt(at) => {
-                self.hall.sweeps().at(*at);
-                self.hall.forget_gone();
+                self.context.sweeps().at(*at);
+                self.context.forget_gone();
             }
             Command::Cut => {
                 for index in self.tasks.indexes() {
                     self.end(index);
                 }
                 // Nor does anybody begin.
-                self.hall.drop_runnable();
+                self.context.drop_runnable();
             }
             // The rest is about flows.
             _ => {}
@@ -385,20 +390,20 @@ impl Source for Http {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
-        self.hall.go_on(turn);
+        self.context.go_on(turn);
         self.run_unfinished(turn);
-        if self.hall.memory.evict(turn.now) > 0 {
+        if self.context.memory.evict(turn.now) > 0 {
             self.run_evicted();
         }
         self.expire(turn.now);
         self.sweep(turn.now);
         self.run_runnable(turn);
-        self.hall.tick(turn);
+        self.context.tick(turn);
     }
 
     fn patience(&self, now: u64) -> Option<u64> {
-        let sweep = self.hall.sweeps().patience(now);
-        [self.wheel.patience(now), sweep, self.hall.patience(now)].into_iter().flatten().min()
+        let sweep = self.context.sweeps().patience(now);
+        [self.wheel.patience(now), sweep, self.context.patience(now)].into_iter().flatten().min()
     }
 }
 

@@ -48,13 +48,13 @@
 
 mod access;
 mod descriptors;
-mod doors;
 #[cfg(test)]
 mod failing;
 pub mod fuzz;
 mod health;
 mod hops;
 mod http;
+mod listening_sockets;
 mod memory;
 mod open;
 mod own_sockets;
@@ -76,7 +76,7 @@ pub use health::{HealthChange, HealthChanges};
 pub use memory::MemoryLimits;
 pub use open::{OpenError, SteerError};
 pub use proxy::{Drained, Proxy, Running, Settings, StartError};
-pub use running::{Health, Refusal, Story};
+pub use running::{Health, HealthHistory, Refusal};
 pub use seaway_snapshot::Standing;
 pub use statistics::{
     ListenerStatistics, MemberStatistics, MemoryStatistics, PoolStatistics, Statistics, Traffic,

@@ -34,7 +34,7 @@ pub(crate) use answers::Answers;
 pub use listener::Refusal;
 pub(crate) use listener::{Mirror, RunningListener, Tuned};
 pub(crate) use member::RunningMember;
-pub use member::{Health, Story};
+pub use member::{Health, HealthHistory};
 pub(crate) use pool::RunningPool;
 
 /// Everything by load balancer.

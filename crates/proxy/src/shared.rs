@@ -24,7 +24,7 @@ use crate::{
     own_sockets::{MOST_PASSES, OwnSockets},
     running::Registry,
     sys,
-    takeover::Inheritance,
+    takeover::TransferredState,
     tls::Tickets,
     worker::{Command, Mailbox},
 };
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) workers: Vec<Arc<Mailbox>>,
     /// Sockets of a predecessor that wait to be opened here.
     pub(crate) adopted: Adopted,
-    pub(crate) inheritance: Inheritance,
+    pub(crate) transferred_state: TransferredState,
     /// Sockets of listeners that were closed, as long as a worker has not let go of them.
     pub(crate) closing: Closing,
     pub(crate) wide: Wide,
@@ -81,7 +81,7 @@ impl Shared {
             wide: Wide::default(),
             steering: OnceLock::new(),
             memory: Arc::new(MemoryBudget::new(MemoryLimits::default())),
-            inheritance: Inheritance::default(),
+            transferred_state: TransferredState::default(),
             own_sockets: Arc::default(),
             descriptors: Arc::new(Descriptors::new()),
             // The standard library asks the kernel for the keys of its hash tables: randomness without a crate.

@@ -11,7 +11,7 @@ use seaway_model::{LbKey, Listener, ListenerId, Pool, PoolId, load_balancer::Mem
 use seaway_snapshot::Standing;
 
 use crate::{
-    running::{Health, Refusal, RunningListener, RunningMember, RunningPool, Story},
+    running::{Health, HealthHistory, Refusal, RunningListener, RunningMember, RunningPool},
     shared::Shared,
     sys,
 };
@@ -108,7 +108,7 @@ pub struct MemberStatistics {
     pub resets: u64,
     /// Of HTTP, by hundreds of their status.
     pub answers: [u64; 6],
-    pub story: Story,
+    pub health_history: HealthHistory,
 }
 
 impl ListenerStatistics {
@@ -211,6 +211,6 @@ fn of_member(
         retries: member.retries.load(Relaxed),
         resets: member.resets.load(Relaxed),
         answers: member.answers.told(),
-        story: member.story(),
+        health_history: member.health_history(),
     }
 }

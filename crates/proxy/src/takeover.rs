@@ -4,11 +4,11 @@
 //!   old: hand_over                                  new: take
 //!      ◄── Hello(version) ──────────────────────────────┤
 //!      ├── Sockets + descriptors ──────────────────────►│ opens what it plans, adopting them;
-//!      │   serves on                                    │ TCP serves at once, UDP doors wait
+//!      │   serves on                                    │ TCP serves at once, UDP sockets wait
 //!      ◄── Ready ───────────────────────────────────────┤ confirm
-//!      ├── Flows + descriptors (its UDP doors rest) ───►│
+//!      ├── Flows + descriptors (its UDP sockets rest) ─►│
 //!      ◄── Received ────────────────────────────────────┤
-//!      ├── Yours ──────────────────────────────────────►│ UDP doors open
+//!      ├── Yours ──────────────────────────────────────►│ UDP sockets open
 //!      │   closes its copies, drains TCP, exits         │ serves
 //! ```
 //! Queues of connections and of datagrams live in the sockets, which both have: nothing is refused or lost while
@@ -64,22 +64,22 @@ impl Proxy {
 
 /// What came from a predecessor and waits for the workers.
 #[derive(Default)]
-pub(crate) struct Inheritance {
+pub(crate) struct TransferredState {
     awaited: AtomicBool,
     /// By the cookie of the listening socket that they came in.
-    flows: Mutex<HashMap<u64, Vec<Heirloom>>>,
+    flows: Mutex<HashMap<u64, Vec<TransferredFlow>>>,
 }
 
 /// A flow with its socket to its member.
-pub(crate) type Heirloom = (FlowRecord, OwnedFd);
+pub(crate) type TransferredFlow = (FlowRecord, OwnedFd);
 
-impl Inheritance {
-    /// UDP doors must not open yet: the flows of their clients are still to come.
+impl TransferredState {
+    /// UDP listening sockets must not open yet: the flows of their clients are still to come.
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaited.load(SeqCst)
     }
 
-    pub(crate) fn flows_of(&self, cookie: u64) -> Vec<Heirloom> {
+    pub(crate) fn flows_of(&self, cookie: u64) -> Vec<TransferredFlow> {
         self.flows.lock().unwrap_or_else(PoisonError::into_inner).remove(&cookie).unwrap_or_default()
     }
 
@@ -87,10 +87,10 @@ impl Inheritance {
         self.awaited.store(true, SeqCst);
     }
 
-    fn arrived(&self, flows: Vec<Heirloom>) {
+    fn arrived(&self, flows: Vec<TransferredFlow>) {
         let mut known = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
         for flow in flows {
-            known.entry(flow.0.door).or_default().push(flow);
+            known.entry(flow.0.listening_socket).or_default().push(flow);
         }
         drop(known);
         self.awaited.store(false, SeqCst);

@@ -1,8 +1,8 @@
 //! TCP: everything one worker does for its listeners and connections.
 //!
 //! ```text
-//!   door ──accept──► Header? ──► choose a member ──► Connecting ──► Open ──► gone
-//!   ../doors.rs      header.rs   onward.rs      ◄── another one      relay.rs
+//!   listening socket ──accept──► Header? ──► choose a member ──► Connecting ──► Open ──► gone
+//!   ../listening_sockets.rs     header.rs   onward.rs      ◄── another one      relay.rs
 //! ```
 //!
 //! Sockets are watched for edges, once, and never changed again. What was read goes out at once from the worker's one
@@ -22,7 +22,7 @@ use seaway_model::L4;
 
 use self::connection::{Connection, Phase, Side};
 use crate::{
-    doors::Doors,
+    listening_sockets::ListeningSockets,
     pipes::Pipes,
     reach::Cursors,
     running::{Refusal, RunningListener},
@@ -31,7 +31,7 @@ use crate::{
 };
 
 pub(crate) struct Tcp {
-    doors: Doors,
+    listening: ListeningSockets,
     connections: Slab<Connection>,
     wheel: Wheel,
     /// Had more to move than is fair in one turn.
@@ -48,13 +48,13 @@ enum Waiting {
     Event(Token, Event, usize),
     Unfinished(Token),
     /// Clients wait there.
-    Door(Token),
+    ListeningSocket(Token),
 }
 
 impl Tcp {
     pub(crate) fn new(worker: usize) -> Tcp {
         Tcp {
-            doors: Doors::new(Kind::Listener),
+            listening: ListeningSockets::new(Kind::Listener),
             connections: Slab::default(),
             wheel: Wheel::new(sys::millis()),
             unfinished: Vec::new(),
@@ -83,12 +83,16 @@ impl Tcp {
     }
 
     fn come(&mut self, token: Token, turn: &mut Turn) {
-        let Some(lane) = self.doors.lane(token) else { return };
+        let Some(lane) = self.listening.lane(token) else { return };
         if !turn.must_wait(lane) {
             return self.accept(token, turn);
         }
-        if self.doors.wait(token.index()) {
-            self.waiting.push(lane, usize::MAX.saturating_sub(token.index() as usize), Waiting::Door(token));
+        if self.listening.wait(token.index()) {
+            self.waiting.push(
+                lane,
+                usize::MAX.saturating_sub(token.index() as usize),
+                Waiting::ListeningSocket(token),
+            );
         }
     }
 
@@ -107,7 +111,7 @@ impl Tcp {
                     }
                 }
                 Waiting::Unfinished(token) => self.finish(token, turn),
-                Waiting::Door(token) => self.accept(token, turn),
+                Waiting::ListeningSocket(token) => self.accept(token, turn),
             }
             self.waiting.charge(lane, budget.spend_time());
         }
@@ -222,7 +226,7 @@ impl Tcp {
         connection.tell_bytes(turn.now);
         drop(connection);
         turn.shared.connection_ended();
-        self.doors.somebody_left(turn.now);
+        self.listening.somebody_left(turn.now);
     }
 
     fn token_of(&self, index: u32, side: Side) -> Token {
@@ -262,10 +266,10 @@ impl Source for Tcp {
     fn command(&mut self, command: &Command, turn: &mut Turn) {
         match command {
             Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && !listener.is_understood() => {
-                self.doors.open(listener.clone(), socket.clone(), turn);
+                self.listening.open(listener.clone(), socket.clone(), turn);
             }
             Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
-            Command::Relinquish => self.doors.leave(turn),
+            Command::Relinquish => self.listening.leave(turn),
             Command::StopAccepting(_) => self.close_doors(turn, |_: &Arc<RunningListener>| true),
             Command::SweepAt(at) => {
                 self.sweeps.at(*at);
@@ -299,14 +303,14 @@ impl Source for Tcp {
         }
         self.expire(turn);
         self.sweep(turn);
-        self.doors.tick(turn);
+        self.listening.tick(turn);
     }
 
     fn patience(&self, now: u64) -> Option<u64> {
         if !self.unfinished.is_empty() || self.is_behind() {
             return Some(0);
         }
-        let patiences = [self.wheel.patience(now), self.sweeps.patience(now), self.doors.patience(now)];
+        let patiences = [self.wheel.patience(now), self.sweeps.patience(now), self.listening.patience(now)];
         patiences.into_iter().flatten().min()
     }
 }

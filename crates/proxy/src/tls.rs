@@ -11,8 +11,8 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod keys;
-mod outward;
 mod tickets;
+mod upstream;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,8 +34,8 @@ use seaway_model::{
 
 pub(crate) use keys::Keys;
 pub use keys::{KeyError, look_at};
-pub(crate) use outward::Outward;
 pub(crate) use tickets::Tickets;
+pub(crate) use upstream::UpstreamTls;
 
 /// Where a certificate of that name is, or will be.
 #[derive(Debug, Default)]

@@ -1,14 +1,14 @@
 //! UDP: flows of datagrams, each kept at one member.
 //!
 //! ```text
-//!   clients ──recvmmsg──► door (listening socket) ──► flow (client + door) ──send──► member
+//!   clients ──recvmmsg──► listening socket ──► flow (client + listening socket) ──send──► member
 //!           ◄─sendmmsg─── outbox, once per turn   ◄── the flow's own connected socket ◄──┘
 //! ```
 //! A flow has a connected socket of its own: replies find their client without being looked into, and a dead port
 //! is told by the kernel. Its datagrams cost one `send` and one `recv`; reading clients and answering them is done in
 //! batches, and trains (GRO) stay whole on their way through (GSO).
 //!
-//! Where others have much to do, too, reading a door and reading replies of a flow wait for their turn among them
+//! Where others have much to do, too, reading a listening socket and reading replies of a flow wait for their turn among them
 //! (`worker/fair.rs`); what is not read yet waits in the kernel.
 //!
 //! A closed listener ends its flows at once: a socket kept for them would go on to get datagrams of whoever binds
@@ -16,10 +16,10 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
-mod door;
 mod flows;
 mod forward;
 mod inherit;
+mod listening_socket;
 mod pace;
 
 use std::{collections::HashMap, io, os::fd::AsFd, sync::Arc};
@@ -28,9 +28,9 @@ use seaway_model::L4;
 use seaway_snapshot::Cursor;
 
 use self::{
-    door::Door,
     flows::{FlowId, Flows},
     forward::Flow,
+    listening_socket::ListeningSocket,
     pace::Pace,
 };
 use crate::{
@@ -41,12 +41,12 @@ use crate::{
 
 /// Flows of a process. Each has a descriptor and a few hundred bytes, in the kernel about two thousand.
 pub(crate) const MOST_FLOWS: usize = if cfg!(test) { 500 } else { 65_536 };
-/// An index of a door, not of a flow.
+/// An index of a listening socket, not of a flow.
 const DOOR: u32 = 1 << 31;
 /// A flow that had replies in so many turns without a pause gets them read in batches.
 const BUSY: u8 = 4;
 const READS: usize = 8;
-/// Datagrams of a door that are read at once where others have much to do.
+/// Datagrams of a listening socket that are read at once where others have much to do.
 const BESIDE_OTHERS: usize = 8;
 /// After a drain, in milliseconds.
 const LAST_REPLIES: u64 = 1_000;
@@ -55,9 +55,9 @@ pub(crate) use self::pace::BREATH;
 
 pub(crate) struct Udp {
     worker: usize,
-    /// Made with the first door: a process without UDP has no buffers for it.
+    /// Made with the first listening socket: a process without UDP has no buffers for it.
     buffers: Option<Box<Buffers>>,
-    doors: Slab<Door>,
+    listening: Slab<ListeningSocket>,
     flows: Flows<Flow>,
     waiting: Fair<Token>,
     cursors: HashMap<usize, Cursor>,
@@ -82,7 +82,7 @@ impl Udp {
         Udp {
             worker,
             buffers: None,
-            doors: Slab::default(),
+            listening: Slab::default(),
             flows: Flows::new(now),
             waiting: Fair::default(),
             cursors: HashMap::new(),
@@ -110,7 +110,10 @@ impl Udp {
         let (index, generation) = (token.index(), token.generation());
         match index & DOOR {
             0 => self.flows.of(FlowId { slot: index, generation }).map(|entry| entry.flow.listener.lane),
-            _ => self.doors.of_generation(index & !DOOR, generation).map(|door| door.listener.lane),
+            _ => self
+                .listening
+                .of_generation(index & !DOOR, generation)
+                .map(|listening_socket| listening_socket.listener.lane),
         }
     }
 
@@ -119,7 +122,10 @@ impl Udp {
         let (index, generation) = (token.index(), token.generation());
         let noted = match index & DOOR {
             0 => self.flows.of(FlowId { slot: index, generation }).map(|entry| &mut entry.flow.waits),
-            _ => self.doors.of_generation(index & !DOOR, generation).map(|door| &mut door.waits),
+            _ => self
+                .listening
+                .of_generation(index & !DOOR, generation)
+                .map(|listening_socket| &mut listening_socket.waits),
         };
         noted.is_some_and(|noted| std::mem::replace(noted, waits))
     }
@@ -141,16 +147,20 @@ impl Udp {
             return;
         }
         let index = token.index() & !DOOR;
-        // The event of a door that was put to rest in this very turn is for who reads it next.
-        if self.doors.of_generation(index, token.generation()).is_some_and(|door| !door.rests) {
+        // The event of a listening socket that was put to rest in this very turn is for who reads it next.
+        if self
+            .listening
+            .of_generation(index, token.generation())
+            .is_some_and(|listening_socket| !listening_socket.rests)
+        {
             self.receive(index, turn);
         }
     }
 
     /// A client, or several, have sent something.
-    fn receive(&mut self, door: u32, turn: &mut Turn) {
+    fn receive(&mut self, listening_socket: u32, turn: &mut Turn) {
         let Some(mut buffers) = self.buffers.take() else { return };
-        if let Some(entry) = self.doors.get_mut(door) {
+        if let Some(entry) = self.listening.get_mut(listening_socket) {
             let (listener, socket) = (entry.listener.clone(), entry.socket.clone());
             let tuned = listener.tuned();
             entry.suit(&tuned);
@@ -162,10 +172,16 @@ impl Udp {
                     for index in 0..count {
                         if let Some((peer, datagram, segment)) = buffers.inbox.datagram(index) {
                             bytes = bytes.saturating_add(datagram.len() as u64);
-                            self.forward(door, &listener, &tuned, (peer, datagram, segment), turn);
+                            self.forward(
+                                listening_socket,
+                                &listener,
+                                &tuned,
+                                (peer, datagram, segment),
+                                turn,
+                            );
                         }
                     }
-                    door::count(&listener.bytes_in, bytes);
+                    listening_socket::count(&listener.bytes_in, bytes);
                 }
                 // Level-triggered: whatever it was comes again, or was for nobody.
                 Err(error) if sys::would_block(&error) => {}
@@ -183,7 +199,7 @@ impl Udp {
         let busy = flow.notice(turn.number);
         let reads = if busy { READS } else { 1 };
         if buffers.outbox.is_full(reads) {
-            door::flush(&mut buffers.outbox, &mut self.doors);
+            listening_socket::flush(&mut buffers.outbox, &mut self.listening);
         }
         let received = if busy {
             flow.coalesce();
@@ -200,47 +216,54 @@ impl Udp {
                 entry.last = turn.now;
                 entry.answered = true;
                 flow.member.served();
-                door::count(&flow.member.bytes_out, bytes as u64);
-                door::count(&flow.listener.bytes_out, bytes as u64);
+                listening_socket::count(&flow.member.bytes_out, bytes as u64);
+                listening_socket::count(&flow.listener.bytes_out, bytes as u64);
             }
             Err(error) if sys::would_block(&error) || error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => flow.failed(&error, turn.now),
         }
     }
 
-    /// What was read for clients leaves by the doors that they came in.
+    /// What was read for clients leaves by the listening sockets that they came in.
     fn flush(&mut self) {
         if let Some(buffers) = self.buffers.as_mut()
             && !buffers.outbox.is_empty()
         {
-            door::flush(&mut buffers.outbox, &mut self.doors);
+            listening_socket::flush(&mut buffers.outbox, &mut self.listening);
         }
     }
 
-    fn open(&mut self, mut door: Door, turn: &mut Turn) {
-        let (index, generation) = self.doors.next();
+    fn open(&mut self, mut listening_socket: ListeningSocket, turn: &mut Turn) {
+        let (index, generation) = self.listening.next();
         let token = Token::new(Kind::Datagrams, DOOR | index, generation);
-        door.rests = self.frozen || turn.shared.inheritance.is_awaited();
-        let watched = turn.epoll.watch_readable(door.socket.as_fd(), token.into());
-        let paused = if door.rests { turn.epoll.pause(door.socket.as_fd(), token.into()) } else { Ok(()) };
+        listening_socket.rests = self.frozen || turn.shared.transferred_state.is_awaited();
+        let watched = turn.epoll.watch_readable(listening_socket.socket.as_fd(), token.into());
+        let paused = if listening_socket.rests {
+            turn.epoll.pause(listening_socket.socket.as_fd(), token.into())
+        } else {
+            Ok(())
+        };
         if let Err(error) = watched.and(paused) {
-            tracing::error!(listener = %door.listener.at, %error, "a listening socket cannot be watched");
+            tracing::error!(listener = %listening_socket.listener.at, %error, "a listening socket cannot be watched");
             return;
         }
         self.buffers.get_or_insert_with(|| Box::new(Buffers { inbox: Inbox::new(), outbox: Outbox::new() }));
-        let rests = door.rests;
-        self.doors.insert(door);
+        let rests = listening_socket.rests;
+        self.listening.insert(listening_socket);
         if !rests {
             self.inherit(index, turn);
         }
     }
 
     fn close(&mut self, listener: &Arc<RunningListener>, turn: &mut Turn) {
-        for index in self.doors.indexes() {
-            let is_its = self.doors.get_mut(index).is_some_and(|door| Arc::ptr_eq(&door.listener, listener));
-            if is_its && let Some(door) = self.doors.remove(index) {
+        for index in self.listening.indexes() {
+            let is_its = self
+                .listening
+                .get_mut(index)
+                .is_some_and(|listening_socket| Arc::ptr_eq(&listening_socket.listener, listener));
+            if is_its && let Some(listening_socket) = self.listening.remove(index) {
                 // Others may hold this socket, so closing ours is not enough for epoll to forget it.
-                let _ = turn.epoll.forget(door.socket.as_fd());
+                let _ = turn.epoll.forget(listening_socket.socket.as_fd());
                 self.end_where(turn, |flow, _| Arc::ptr_eq(&flow.listener, listener));
             }
         }
@@ -311,11 +334,11 @@ impl Source for Udp {
     }
 
     fn command(&mut self, command: &Command, turn: &mut Turn) {
-        // Replies of this turn still wait, and a command may close their door, or put another in its place.
+        // Replies of this turn still wait, and a command may close their listening socket, or put another in its place.
         self.flush();
         match command {
             Command::Open(listener, socket) if listener.id.l4 == L4::Udp => {
-                self.open(Door::new(listener.clone(), socket.clone()), turn);
+                self.open(ListeningSocket::new(listener.clone(), socket.clone()), turn);
             }
             Command::Close(listener) if listener.id.l4 == L4::Udp => self.close(listener, turn),
             Command::Open(..) | Command::Close(_) => {}
@@ -330,8 +353,8 @@ impl Source for Udp {
             Command::Thaw => self.thaw(turn),
             Command::Relinquish => self.relinquish(turn),
             Command::Inherit => {
-                for door in self.doors.indexes() {
-                    self.inherit(door, turn);
+                for listening_socket in self.listening.indexes() {
+                    self.inherit(listening_socket, turn);
                 }
                 self.wake_doors(turn);
             }

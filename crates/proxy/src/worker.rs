@@ -38,7 +38,7 @@ use crate::{
     running::RunningListener,
     shared::Shared,
     sys::{self, Alarm, Epoll, Event, Events},
-    takeover::Heirloom,
+    takeover::TransferredFlow,
     tcp::Tcp,
     udp::{self, Udp},
 };
@@ -138,7 +138,7 @@ pub(crate) enum Command {
     /// End everything.
     Cut,
     /// A successor is about to take over: UDP rests, and its flows are told.
-    Freeze(mpsc::Sender<io::Result<Vec<Heirloom>>>),
+    Freeze(mpsc::Sender<io::Result<Vec<TransferredFlow>>>),
     /// It did not: go on.
     Thaw,
     /// It did: what it has now is nothing of ours any more.

@@ -13,7 +13,7 @@ use seaway_model::load_balancer::CheckKind;
 use seaway_wire::http2::{Connection, Heard, Key, Ours};
 
 use super::{
-    check::{Check, Finding},
+    check::{Check, CheckResult},
     probe::Wire,
 };
 use crate::sys;
@@ -63,15 +63,15 @@ impl Call {
         }
     }
 
-    pub(super) fn proceed(&mut self) -> Option<Finding> {
+    pub(super) fn proceed(&mut self) -> Option<CheckResult> {
         match self.go_on() {
-            Ok(finding) => Some(finding),
+            Ok(check_result) => Some(check_result),
             Err(error) if sys::would_block(&error) => None,
-            Err(error) => Some(Finding::Ill(format!("no HTTP/2: {error}"))),
+            Err(error) => Some(CheckResult::Ill(format!("no HTTP/2: {error}"))),
         }
     }
 
-    fn go_on(&mut self) -> io::Result<Finding> {
+    fn go_on(&mut self) -> io::Result<CheckResult> {
         loop {
             while !self.connection.out.is_empty() {
                 let written = self.raw.write(&self.connection.out)?;
@@ -81,19 +81,19 @@ impl Call {
             let mut page = [0; 4 << 10];
             let count = self.raw.read(&mut page)?;
             if count == 0 {
-                return Ok(Finding::Ill("closed before an answer".into()));
+                return Ok(CheckResult::Ill("closed before an answer".into()));
             }
-            if let Some(finding) = self.hear(page.get(..count).unwrap_or_default())? {
-                return Ok(finding);
+            if let Some(check_result) = self.hear(page.get(..count).unwrap_or_default())? {
+                return Ok(check_result);
             }
         }
     }
 
     /// What the member sends, piece by piece.
-    pub(super) fn hear(&mut self, piece: &[u8]) -> io::Result<Option<Finding>> {
+    pub(super) fn hear(&mut self, piece: &[u8]) -> io::Result<Option<CheckResult>> {
         self.heard = self.heard.saturating_add(piece.len());
         if self.heard > MOST_HEARD {
-            return Ok(Some(Finding::Ill("sent frames without end".into())));
+            return Ok(Some(CheckResult::Ill("sent frames without end".into())));
         }
         self.rest.extend_from_slice(piece);
         self.listen()
@@ -104,7 +104,7 @@ impl Call {
         self.rest.len().saturating_add(self.answer.len()).saturating_add(self.connection.out.len())
     }
 
-    fn listen(&mut self) -> io::Result<Option<Finding>> {
+    fn listen(&mut self) -> io::Result<Option<CheckResult>> {
         let rest = std::mem::take(&mut self.rest);
         let mut used = 0;
         loop {
@@ -132,20 +132,20 @@ impl Call {
                     (true, key)
                 }
                 Heard::Reset { reason, .. } => {
-                    return Ok(Some(Finding::Ill(format!(
+                    return Ok(Some(CheckResult::Ill(format!(
                         "no HTTP/2: it has ended the stream: {}",
                         reason.0
                     ))));
                 }
                 Heard::Leaves { last } if self.key.is_none_or(|key| key.id > last) => {
-                    return Ok(Some(Finding::Ill("closed before an answer".into())));
+                    return Ok(Some(CheckResult::Ill("closed before an answer".into())));
                 }
                 _ => continue,
             };
             if Some(key) == self.key
-                && let Some(finding) = self.judge(ends)
+                && let Some(check_result) = self.judge(ends)
             {
-                return Ok(Some(finding));
+                return Ok(Some(check_result));
             }
         }
         self.rest = rest.get(used..).unwrap_or_default().to_vec();
@@ -157,17 +157,17 @@ impl Call {
     }
 
     /// `None`: more has to come.
-    fn judge(&self, ends: bool) -> Option<Finding> {
+    fn judge(&self, ends: bool) -> Option<CheckResult> {
         if !self.is_call() {
             // As the same answer of HTTP/1.1 would be.
-            let finding = self.check.on_answer(&self.answer, ends);
-            return finding.or_else(|| ends.then(|| Finding::Ill("closed before an answer".into())));
+            let check_result = self.check.on_answer(&self.answer, ends);
+            return check_result.or_else(|| ends.then(|| CheckResult::Ill("closed before an answer".into())));
         }
         if self.status != 200 {
-            return Some(Finding::Ill(format!("answered status {}", self.status)));
+            return Some(CheckResult::Ill(format!("answered status {}", self.status)));
         }
         if self.answer.len() > LONGEST {
-            return Some(Finding::Ill("answered more than health".into()));
+            return Some(CheckResult::Ill("answered more than health".into()));
         }
         ends.then(|| judge(self.code, &self.answer))
     }
@@ -217,19 +217,19 @@ fn question(service: &str) -> Vec<u8> {
 }
 
 /// `HealthCheckResponse { status }`: 1 is serving.
-fn judge(status: Option<u32>, message: &[u8]) -> Finding {
+fn judge(status: Option<u32>, message: &[u8]) -> CheckResult {
     match status {
         Some(0) => {}
-        Some(12) => return Finding::Ill("does not know grpc.health.v1".into()),
-        Some(5) => return Finding::Ill("does not know that service".into()),
-        Some(code) => return Finding::Ill(format!("answered gRPC status {code}")),
-        None => return Finding::Ill("answered without a gRPC status".into()),
+        Some(12) => return CheckResult::Ill("does not know grpc.health.v1".into()),
+        Some(5) => return CheckResult::Ill("does not know that service".into()),
+        Some(code) => return CheckResult::Ill(format!("answered gRPC status {code}")),
+        None => return CheckResult::Ill("answered without a gRPC status".into()),
     }
     match message.get(5..) {
-        Some([8, 1, ..]) => Finding::Well,
-        Some([8, 2, ..]) => Finding::Ill("is not serving".into()),
-        Some([8, 3, ..]) => Finding::Ill("does not know that service".into()),
-        _ => Finding::Ill("does not know its health".into()),
+        Some([8, 1, ..]) => CheckResult::Well,
+        Some([8, 2, ..]) => CheckResult::Ill("is not serving".into()),
+        Some([8, 3, ..]) => CheckResult::Ill("does not know that service".into()),
+        _ => CheckResult::Ill("does not know its health".into()),
     }
 }
 
@@ -299,7 +299,7 @@ mod tests {
             (Some(14), &[0, 0, 0, 0, 2, 8, 1], false),
             (None, &[0, 0, 0, 0, 2, 8, 1], false),
         ] {
-            assert_eq!(judge(status, message) == Finding::Well, well, "{status:?} {message:?}");
+            assert_eq!(judge(status, message) == CheckResult::Well, well, "{status:?} {message:?}");
         }
     }
 }

@@ -57,11 +57,11 @@ impl HealthChanges {
     }
 }
 
-type Patients = BTreeMap<(LbKey, PoolId, SocketAddr), HealthChange>;
+type CheckedMembers = BTreeMap<(LbKey, PoolId, SocketAddr), HealthChange>;
 
 #[derive(Default)]
 struct Inbox {
-    pending: Mutex<Patients>,
+    pending: Mutex<CheckedMembers>,
     arrived: Condvar,
 }
 

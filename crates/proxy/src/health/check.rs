@@ -23,14 +23,14 @@ pub(super) struct Check {
     /// A member that expects a PROXY header gets one that says "local", or it would answer nothing else.
     proxy: Option<ProxyVersion>,
     /// It is asked by HTTP/2, as clients ask it.
-    many: bool,
+    h2: bool,
     /// How the question is asked by TLS, and the name that the member was found by.
     pub(super) tls: Option<(Arc<BackendTls>, Option<Name>)>,
 }
 
 /// What one look at a member showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Finding {
+pub(super) enum CheckResult {
     Well,
     Ill(String),
     /// Our own lack of something, which says nothing about the member.
@@ -56,7 +56,7 @@ impl Check {
             fall: health.fall.max(1),
             proxy: pool.proxy,
             // Nobody says what is spoken at another port: HTTP/1.1, as a rule.
-            many: pool.protocol == BackendProtocol::Http2 && health.port.is_none(),
+            h2: pool.protocol == BackendProtocol::Http2 && health.port.is_none(),
             // A connection alone says nothing about TLS.
             tls: (pool.tls.clone())
                 .filter(|_| matches!(health.kind, CheckKind::Http { .. } | CheckKind::Grpc { .. }))
@@ -76,7 +76,7 @@ impl Check {
     pub(super) fn is_call(&self) -> bool {
         match self.kind {
             CheckKind::Grpc { .. } => true,
-            CheckKind::Http { .. } => self.many,
+            CheckKind::Http { .. } => self.h2,
             CheckKind::Tcp | CheckKind::Udp { .. } => false,
         }
     }
@@ -123,44 +123,44 @@ impl Check {
     }
 
     /// The verdict once a connection stands and the question is sent, if that is enough.
-    pub(super) fn on_connected(&self) -> Option<Finding> {
-        matches!(self.kind, CheckKind::Tcp).then_some(Finding::Well)
+    pub(super) fn on_connected(&self) -> Option<CheckResult> {
+        matches!(self.kind, CheckKind::Tcp).then_some(CheckResult::Well)
     }
 
     /// The verdict on the bytes so far; `ended` when no more will come.
-    pub(super) fn on_answer(&self, bytes: &[u8], ended: bool) -> Option<Finding> {
+    pub(super) fn on_answer(&self, bytes: &[u8], ended: bool) -> Option<CheckResult> {
         match &self.kind {
             CheckKind::Tcp | CheckKind::Grpc { .. } | CheckKind::Udp { expect: None, .. } => {
-                Some(Finding::Well)
+                Some(CheckResult::Well)
             }
             CheckKind::Udp { expect: Some(expect), .. } => Some(if contains(bytes, expect.as_bytes()) {
-                Finding::Well
+                CheckResult::Well
             } else {
-                Finding::Ill("answered something else than expected".into())
+                CheckResult::Ill("answered something else than expected".into())
             }),
             CheckKind::Http { status: (low, high), expect, .. } => match status(bytes) {
-                Status::Partial if ended => Some(Finding::Ill("closed before an answer".into())),
+                Status::Partial if ended => Some(CheckResult::Ill("closed before an answer".into())),
                 Status::Partial => None,
-                Status::Invalid => Some(Finding::Ill("answered something that is not HTTP".into())),
+                Status::Invalid => Some(CheckResult::Ill("answered something that is not HTTP".into())),
                 Status::Code(code) if !(*low..=*high).contains(&code) => {
-                    Some(Finding::Ill(format!("answered status {code}")))
+                    Some(CheckResult::Ill(format!("answered status {code}")))
                 }
                 Status::Code(_) => match expect {
                     Some(expect) if !contains(bytes, expect.as_bytes()) => (ended || bytes.len() >= LONGEST)
-                        .then(|| Finding::Ill("answered without the text that is expected".into())),
-                    _ => Some(Finding::Well),
+                        .then(|| CheckResult::Ill("answered without the text that is expected".into())),
+                    _ => Some(CheckResult::Well),
                 },
             },
         }
     }
 
     /// The verdict when the time is up.
-    pub(super) fn on_silence(&self, connected: bool) -> Finding {
+    pub(super) fn on_silence(&self, connected: bool) -> CheckResult {
         match &self.kind {
             // UDP owes nobody an answer; a dead port would have refused by now.
-            CheckKind::Udp { expect: None, .. } => Finding::Well,
-            _ if !connected => Finding::Ill(format!("no connection within {:?}", self.timeout)),
-            _ => Finding::Ill(format!("no answer within {:?}", self.timeout)),
+            CheckKind::Udp { expect: None, .. } => CheckResult::Well,
+            _ if !connected => CheckResult::Ill(format!("no connection within {:?}", self.timeout)),
+            _ => CheckResult::Ill(format!("no answer within {:?}", self.timeout)),
         }
     }
 }
@@ -171,15 +171,15 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 /// Findings in a row, until they change the verdict. A new member counts as well: it rises only after a fall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Course {
+pub(super) struct CheckSequence {
     pub(super) down: bool,
     against: u8,
 }
 
-impl Course {
+impl CheckSequence {
     /// Of a member that other checks judged before.
-    pub(super) fn known(down: bool) -> Course {
-        Course { down, against: 0 }
+    pub(super) fn known(down: bool) -> CheckSequence {
+        CheckSequence { down, against: 0 }
     }
 
     /// Nothing was found lately that more checks have to confirm or to end.
@@ -217,7 +217,7 @@ mod tests {
             rise: 2,
             fall: 3,
             proxy: None,
-            many: false,
+            h2: false,
             tls: None,
         }
     }
@@ -225,23 +225,23 @@ mod tests {
     #[test]
     fn a_member_falls_and_rises_after_so_many_in_a_row() {
         let check = check(CheckKind::Tcp);
-        let mut course = Course::default();
+        let mut sequence = CheckSequence::default();
         let turns: Vec<bool> = [false, false, true, false, false, false, true, false, true, true]
             .iter()
-            .map(|well| course.note(*well, &check))
+            .map(|well| sequence.note(*well, &check))
             .collect();
         assert_eq!(turns, [false, false, false, false, false, true, false, false, false, true]);
-        assert!(!course.down);
+        assert!(!sequence.down);
     }
 
     #[test]
     fn udp_silence_is_health_unless_an_answer_is_expected() {
         let silent = check(CheckKind::Udp { send: "x".into(), expect: None });
-        assert_eq!(silent.on_silence(true), Finding::Well);
+        assert_eq!(silent.on_silence(true), CheckResult::Well);
         let asking = check(CheckKind::Udp { send: "x".into(), expect: Some("pong".into()) });
-        assert!(matches!(asking.on_silence(true), Finding::Ill(_)));
-        assert_eq!(asking.on_answer(b"a pong!", false), Some(Finding::Well));
-        assert!(matches!(asking.on_answer(b"what", false), Some(Finding::Ill(_))));
+        assert!(matches!(asking.on_silence(true), CheckResult::Ill(_)));
+        assert_eq!(asking.on_answer(b"a pong!", false), Some(CheckResult::Well));
+        assert!(matches!(asking.on_answer(b"what", false), Some(CheckResult::Ill(_))));
     }
 
     #[test]
@@ -251,10 +251,10 @@ mod tests {
         let question = String::from_utf8(http.question()).unwrap();
         assert!(question.starts_with("GET /up HTTP/1.1\r\nHost: 192.0.2.1:80\r\n"), "{question}");
         assert!(question.ends_with("Connection: close\r\n\r\n"), "{question}");
-        assert_eq!(http.on_answer(b"HTTP/1.1 302 Found\r\n", false), Some(Finding::Well));
-        assert!(matches!(http.on_answer(b"HTTP/1.1 500 x\r\n", false), Some(Finding::Ill(_))));
+        assert_eq!(http.on_answer(b"HTTP/1.1 302 Found\r\n", false), Some(CheckResult::Well));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 500 x\r\n", false), Some(CheckResult::Ill(_))));
         assert_eq!(http.on_answer(b"HTTP/1.1 5", false), None);
-        assert!(matches!(http.on_answer(b"HTTP/1.1 5", true), Some(Finding::Ill(_))));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 5", true), Some(CheckResult::Ill(_))));
     }
 
     #[test]
@@ -263,11 +263,11 @@ mod tests {
         let http = check(CheckKind::Http { path, host: None, status, expect: Some("ready".into()) });
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nnot ready";
         assert_eq!(http.on_answer(&answer[..answer.len() - 1], false), None, "more is to come");
-        assert_eq!(http.on_answer(answer, false), Some(Finding::Well));
-        assert!(matches!(http.on_answer(b"HTTP/1.1 200 OK\r\n\r\nno", true), Some(Finding::Ill(_))));
-        assert!(matches!(http.on_answer(b"HTTP/1.1 500 ready\r\n", false), Some(Finding::Ill(_))));
+        assert_eq!(http.on_answer(answer, false), Some(CheckResult::Well));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 200 OK\r\n\r\nno", true), Some(CheckResult::Ill(_))));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 500 ready\r\n", false), Some(CheckResult::Ill(_))));
         let endless = [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[b'x'; LONGEST]].concat();
-        assert!(matches!(http.on_answer(&endless, false), Some(Finding::Ill(_))));
+        assert!(matches!(http.on_answer(&endless, false), Some(CheckResult::Ill(_))));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use seaway_model::{
 
 use super::{
     call::Call,
-    check::{Check, Finding},
+    check::{Check, CheckResult},
 };
 use crate::http::fuzz::pool_of_one;
 
@@ -30,18 +30,18 @@ pub fn call(bytes: &[u8]) {
         for size in [1, 13] {
             assert_eq!(found(begin(), &mut bytes.chunks(size)), whole, "cut into pieces of {size} bytes");
         }
-        if matches!(kind, CheckKind::Grpc { .. }) && whole == Ok(Some(Finding::Well)) {
+        if matches!(kind, CheckKind::Grpc { .. }) && whole == Ok(Some(CheckResult::Well)) {
             assert_eq!(data(bytes).get(5..7), Some(&[8, 1][..]), "it does not say that it serves");
         }
     }
 }
 
-fn found(mut call: Call, pieces: &mut dyn Iterator<Item = &[u8]>) -> Result<Option<Finding>, String> {
+fn found(mut call: Call, pieces: &mut dyn Iterator<Item = &[u8]>) -> Result<Option<CheckResult>, String> {
     for piece in pieces {
-        let finding = call.hear(piece).map_err(|error| error.to_string())?;
+        let check_result = call.hear(piece).map_err(|error| error.to_string())?;
         assert!(call.held() <= MOST_HELD, "{} bytes are held", call.held());
-        if finding.is_some() {
-            return Ok(finding);
+        if check_result.is_some() {
+            return Ok(check_result);
         }
     }
     Ok(None)

@@ -11,9 +11,9 @@ use seaway_model::load_balancer::BackendProtocol;
 
 use super::{
     call::Call,
-    check::{Check, Finding},
+    check::{Check, CheckResult},
 };
-use crate::{sys, tls::Outward};
+use crate::{sys, tls::UpstreamTls};
 
 pub(super) struct Probe {
     socket: Rc<OwnedFd>,
@@ -30,7 +30,7 @@ pub(super) struct Probe {
 /// What became of an attempt to begin.
 pub(super) enum Begun {
     Waiting(Probe),
-    Found(Finding),
+    Found(CheckResult),
 }
 
 impl Probe {
@@ -54,7 +54,7 @@ impl Probe {
         sys::connect(socket.as_fd(), &at)?;
         let socket = Rc::new(socket);
         let begin = |protocol| match &check.tls {
-            Some((tls, resolved)) => Outward::of(tls, protocol).begin(resolved.as_ref()).map(Some),
+            Some((tls, resolved)) => UpstreamTls::of(tls, protocol).begin(resolved.as_ref()).map(Some),
             None => Ok(None),
         };
         let mut question = check.introduction();
@@ -79,20 +79,20 @@ impl Probe {
     }
 
     /// The socket is ready for something, or broken.
-    pub(super) fn proceed(&mut self, check: &Check) -> Option<Finding> {
+    pub(super) fn proceed(&mut self, check: &Check) -> Option<CheckResult> {
         match self.step(check) {
-            Ok(finding) => finding,
+            Ok(check_result) => check_result,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
             Err(error) => Some(judge(&error)),
         }
     }
 
-    pub(super) fn on_silence(&self, check: &Check) -> Finding {
+    pub(super) fn on_silence(&self, check: &Check) -> CheckResult {
         check.on_silence(self.connected)
     }
 
-    fn step(&mut self, check: &Check) -> io::Result<Option<Finding>> {
+    fn step(&mut self, check: &Check) -> io::Result<Option<CheckResult>> {
         if !self.connected {
             if let Some(error) = sys::pending_error(self.socket()) {
                 return Err(error);
@@ -104,8 +104,8 @@ impl Probe {
             let said = sys::send(self.socket(), rest)?;
             self.said = self.said.saturating_add(said);
         }
-        if let Some(finding) = check.on_connected() {
-            return Ok(Some(finding));
+        if let Some(check_result) = check.on_connected() {
+            return Ok(Some(check_result));
         }
         if let Some(call) = &mut self.call {
             return Ok(call.proceed());
@@ -119,8 +119,8 @@ impl Probe {
             let room = check.room().saturating_sub(self.answer.len());
             self.answer.extend_from_slice(buffer.get(..count.min(room)).unwrap_or_default());
             let ended = count == 0 || check.is_udp();
-            if let Some(finding) = check.on_answer(&self.answer, ended) {
-                return Ok(Some(finding));
+            if let Some(check_result) = check.on_answer(&self.answer, ended) {
+                return Ok(Some(check_result));
             }
         }
     }
@@ -181,7 +181,7 @@ impl Write for Wire<'_> {
 }
 
 /// Whose fault is it?
-fn judge(error: &io::Error) -> Finding {
+fn judge(error: &io::Error) -> CheckResult {
     let ours = matches!(
         error.raw_os_error(),
         Some(libc::EADDRNOTAVAIL | libc::EAGAIN | libc::EPERM | libc::EACCES | libc::EAFNOSUPPORT)
@@ -193,5 +193,9 @@ fn judge(error: &io::Error) -> Finding {
         io::ErrorKind::NetworkUnreachable => "network is unreachable".into(),
         _ => error.to_string(),
     };
-    if ours || sys::out_of_descriptors(error) { Finding::Unable(reason) } else { Finding::Ill(reason) }
+    if ours || sys::out_of_descriptors(error) {
+        CheckResult::Unable(reason)
+    } else {
+        CheckResult::Ill(reason)
+    }
 }

@@ -14,10 +14,10 @@ use seaway_model::{LbKey, PoolId};
 use seaway_watchdog::Heartbeat;
 
 use super::{
-    Desk, Request,
-    check::{Check, Finding},
+    Request, RequestQueue,
+    check::{Check, CheckResult},
     probe::{Begun, Probe},
-    ward::Ward,
+    registry::CheckRegistry,
 };
 use crate::sys::{Epoll, Events, millis};
 
@@ -25,9 +25,9 @@ use crate::sys::{Epoll, Events, millis};
 const WOKEN: u64 = u64::MAX;
 
 pub(super) struct Rounds {
-    desk: Arc<Desk>,
+    requests: Arc<RequestQueue>,
     epoll: Epoll,
-    ward: Ward,
+    check_registry: CheckRegistry,
     due: BinaryHeap<Reverse<(u64, Due)>>,
     /// Ejected by the data path, which lets them back by itself: only to be told then.
     out: BinaryHeap<Reverse<(u64, LbKey, PoolId, SocketAddr)>>,
@@ -73,13 +73,13 @@ impl Visit {
 }
 
 impl Rounds {
-    pub(super) fn new(desk: Arc<Desk>, most_open: usize) -> io::Result<Rounds> {
+    pub(super) fn new(requests: Arc<RequestQueue>, most_open: usize) -> io::Result<Rounds> {
         let epoll = Epoll::new()?;
-        epoll.watch_readable(desk.bell.fd(), WOKEN)?;
+        epoll.watch_readable(requests.bell.fd(), WOKEN)?;
         Ok(Rounds {
-            desk,
+            requests,
             epoll,
-            ward: Ward::default(),
+            check_registry: CheckRegistry::default(),
             due: BinaryHeap::new(),
             out: BinaryHeap::new(),
             open: HashMap::new(),
@@ -126,20 +126,20 @@ impl Rounds {
 
     /// Does what was asked for meanwhile; false when it is time to go home.
     fn attend(&mut self) -> bool {
-        let requests = self.desk.take();
+        let requests = self.requests.take();
         let now = millis();
         for request in requests {
             match request {
                 Request::Watch(pool) => {
-                    let awake = self.ward.admit(&pool, now);
+                    let awake = self.check_registry.admit(&pool, now);
                     self.take_up(awake, now);
                 }
                 Request::Wanted(key, pool) => {
-                    let awake = self.ward.wake(&(key, pool));
+                    let awake = self.check_registry.wake(&(key, pool));
                     self.take_up(awake, now);
                 }
                 Request::Ejected { key, pool, member, until, reason } => {
-                    self.ward.ejected(key.clone(), pool.clone(), member, reason);
+                    self.check_registry.ejected(key.clone(), pool.clone(), member, reason);
                     self.out.push(Reverse((until, key, pool, member)));
                 }
                 Request::Stop => return false,
@@ -153,7 +153,7 @@ impl Rounds {
     fn take_up(&mut self, targets: Vec<usize>, now: u64) {
         for slot in targets {
             let Some(visit) = self.visit(slot) else { continue };
-            let Some(target) = self.ward.target(slot, visit.generation) else { continue };
+            let Some(target) = self.check_registry.target(slot, visit.generation) else { continue };
             // Spread from the start, or all members of a big pool would be checked in one burst for ever.
             let interval = target.check.interval.as_millis() as u64;
             let first = now.saturating_add(self.random.below(interval.max(1)));
@@ -167,16 +167,16 @@ impl Rounds {
         if self.due.len() < self.compact_at {
             return;
         }
-        let ward = &self.ward;
+        let check_registry = &self.check_registry;
         self.due.retain(|Reverse((_, due))| {
             let (Due::Check(visit) | Due::TimeUp(visit)) = due;
-            ward.target(visit.slot as usize, visit.generation).is_some()
+            check_registry.target(visit.slot as usize, visit.generation).is_some()
         });
         self.compact_at = COMPACT_AT.max(self.due.len().saturating_mul(2));
     }
 
     fn visit(&self, slot: usize) -> Option<Visit> {
-        let generation = self.ward.generation_of(slot)?;
+        let generation = self.check_registry.generation_of(slot)?;
         Some(Visit { slot: u32::try_from(slot).ok()?, generation })
     }
 
@@ -192,15 +192,15 @@ impl Rounds {
                 Due::TimeUp(visit) => {
                     // An entry of an earlier check of the same target may still be on the heap.
                     if let Some(open) = self.open.get(&visit.mark()).filter(|open| open.time_up <= now) {
-                        let finding = open.probe.on_silence(&open.check);
-                        self.finish(visit, &finding);
+                        let check_result = open.probe.on_silence(&open.check);
+                        self.finish(visit, &check_result);
                     }
                 }
             }
         }
         while self.out.peek().is_some_and(|Reverse((until, ..))| *until <= now) {
             let Some(Reverse((_, key, pool, member))) = self.out.pop() else { break };
-            self.ward.released(key, pool, member, now);
+            self.check_registry.released(key, pool, member, now);
         }
         while self.open.len() < self.most_open {
             let Some(visit) = self.queue.pop_front() else { break };
@@ -209,18 +209,18 @@ impl Rounds {
     }
 
     fn begin(&mut self, visit: Visit) {
-        if self.ward.rests(visit.slot as usize, visit.generation, millis()) {
+        if self.check_registry.rests(visit.slot as usize, visit.generation, millis()) {
             return;
         }
-        let Some(target) = self.ward.target(visit.slot as usize, visit.generation) else { return };
+        let Some(target) = self.check_registry.target(visit.slot as usize, visit.generation) else { return };
         let check = target.check.clone();
         let probe = match Probe::begin(&check) {
             Begun::Waiting(probe) => probe,
-            Begun::Found(finding) => return self.conclude(visit, &check, &finding),
+            Begun::Found(check_result) => return self.conclude(visit, &check, &check_result),
         };
         // Edges: told once of the connection and once of the answer, never to be changed in between.
         if let Err(error) = self.epoll.watch_edges(probe.socket(), visit.mark()) {
-            return self.conclude(visit, &check, &Finding::Unable(error.to_string()));
+            return self.conclude(visit, &check, &CheckResult::Unable(error.to_string()));
         }
         let time_up = millis().saturating_add(check.timeout.as_millis() as u64);
         self.due.push(Reverse((time_up, Due::TimeUp(visit))));
@@ -229,32 +229,32 @@ impl Rounds {
 
     fn proceed(&mut self, visit: Visit) {
         let Some(open) = self.open.get_mut(&visit.mark()) else { return };
-        if let Some(finding) = open.probe.proceed(&open.check) {
-            self.finish(visit, &finding);
+        if let Some(check_result) = open.probe.proceed(&open.check) {
+            self.finish(visit, &check_result);
         }
     }
 
-    fn finish(&mut self, visit: Visit, finding: &Finding) {
+    fn finish(&mut self, visit: Visit, check_result: &CheckResult) {
         // Closing the socket takes it out of epoll.
         if let Some(open) = self.open.remove(&visit.mark()) {
-            self.conclude(visit, &open.check, finding);
+            self.conclude(visit, &open.check, check_result);
         }
     }
 
-    fn conclude(&mut self, visit: Visit, check: &Check, finding: &Finding) {
-        match finding {
-            Finding::Unable(lack) if !self.lacking => {
+    fn conclude(&mut self, visit: Visit, check: &Check, check_result: &CheckResult) {
+        match check_result {
+            CheckResult::Unable(lack) if !self.lacking => {
                 self.lacking = true;
                 tracing::warn!(%lack, member = %check.at, "a health check could not be made; members keep their state");
             }
-            Finding::Unable(_) => {}
-            Finding::Well | Finding::Ill(_) => self.lacking = false,
+            CheckResult::Unable(_) => {}
+            CheckResult::Well | CheckResult::Ill(_) => self.lacking = false,
         }
-        if self.ward.target(visit.slot as usize, visit.generation).is_none() {
+        if self.check_registry.target(visit.slot as usize, visit.generation).is_none() {
             return;
         }
         let now = millis();
-        self.ward.note(visit.slot as usize, finding, now);
+        self.check_registry.note(visit.slot as usize, check_result, now);
         let interval = check.interval.as_millis() as u64;
         let spread = self.random.below((interval / 10).max(1));
         let next = now.saturating_add(interval).saturating_sub(interval / 20).saturating_add(spread);
@@ -262,8 +262,8 @@ impl Rounds {
     }
 
     fn publish(&mut self) {
-        if !self.ward.changes.is_empty() {
-            self.desk.publish(mem::take(&mut self.ward.changes));
+        if !self.check_registry.changes.is_empty() {
+            self.requests.publish(mem::take(&mut self.check_registry.changes));
         }
     }
 }
@@ -296,8 +296,8 @@ mod tests {
 
     #[test]
     fn a_pool_that_changes_all_the_time_leaves_a_bounded_number_of_checks_behind() {
-        let desk = Arc::new(Desk::new().unwrap());
-        let mut rounds = Rounds::new(desk, 1).unwrap();
+        let requests = Arc::new(RequestQueue::new().unwrap());
+        let mut rounds = Rounds::new(requests, 1).unwrap();
         let running = Arc::new(RunningPool::empty(LbKey::Whole, balancing::pool_id()));
         for port in 1..20_000 {
             let mut pool = balancing::pool(&[([127, 0, 0, 1], port).into()]);
@@ -311,7 +311,7 @@ mod tests {
                 while_used: false,
             });
             running.put(Some(Arc::new(pool)), u64::from(port));
-            let awake = rounds.ward.admit(&running, u64::from(port));
+            let awake = rounds.check_registry.admit(&running, u64::from(port));
             assert_eq!(awake.len(), 1);
             rounds.take_up(awake, u64::from(port));
             assert!(rounds.due.len() <= COMPACT_AT);

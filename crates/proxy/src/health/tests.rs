@@ -31,14 +31,14 @@ use crate::{
 const FAMILIES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// A prober with one pool.
-struct Ward {
+struct CheckRegistry {
     prober: Prober,
     pool: Pool,
     running: Arc<RunningPool>,
 }
 
-impl Ward {
-    fn new(kind: CheckKind, members: &[SocketAddr], change: impl FnOnce(&mut Pool)) -> Ward {
+impl CheckRegistry {
+    fn new(kind: CheckKind, members: &[SocketAddr], change: impl FnOnce(&mut Pool)) -> CheckRegistry {
         let mut pool = pool(members);
         pool.health = Some(HealthCheck {
             kind,
@@ -51,9 +51,9 @@ impl Ward {
         });
         change(&mut pool);
         let running = Arc::new(RunningPool::empty(LbKey::Whole, pool.id.clone()));
-        let ward = Ward { prober: Prober::start(Vec::new).unwrap(), pool, running };
-        ward.put(ward.pool.clone());
-        ward
+        let check_registry = CheckRegistry { prober: Prober::start(Vec::new).unwrap(), pool, running };
+        check_registry.put(check_registry.pool.clone());
+        check_registry
     }
 
     fn put(&self, pool: Pool) {
@@ -145,15 +145,15 @@ fn dead_tcp(ip: IpAddr) -> (socket2::Socket, SocketAddr) {
 fn a_member_that_stops_listening_falls_and_rises_when_it_is_back() {
     for ip in FAMILIES {
         let (socket, at) = dead_tcp(ip);
-        let ward = Ward::new(CheckKind::Tcp, &[at], |_| {});
-        let changes = ward.prober.changes();
-        ward.becomes(at, Health::Down);
+        let check_registry = CheckRegistry::new(CheckKind::Tcp, &[at], |_| {});
+        let changes = check_registry.prober.changes();
+        check_registry.becomes(at, Health::Down);
         let told = changes.wait(Duration::from_secs(20));
         assert_eq!(told.len(), 1);
         assert_eq!((told[0].member, told[0].to), (at, Standing::Failed));
         assert!(told[0].reason.contains("refused"), "{}", told[0].reason);
         socket.listen(128).unwrap();
-        ward.becomes(at, Health::Up);
+        check_registry.becomes(at, Health::Up);
     }
 }
 
@@ -170,11 +170,11 @@ fn an_http_status_outside_of_the_range_takes_a_member_down() {
             status: (200, 399),
             expect: None,
         };
-        let ward = Ward::new(kind, &[good.at, bad.at, ugly.at], |_| {});
-        ward.becomes(bad.at, Health::Down);
-        ward.becomes(ugly.at, Health::Down);
+        let check_registry = CheckRegistry::new(kind, &[good.at, bad.at, ugly.at], |_| {});
+        check_registry.becomes(bad.at, Health::Down);
+        check_registry.becomes(ugly.at, Health::Down);
         until("the good one was asked a few times", || good.asked.load(SeqCst) > 5);
-        ward.becomes(good.at, Health::Up);
+        check_registry.becomes(good.at, Health::Up);
         let request = String::from_utf8(asked.recv().unwrap()).unwrap();
         assert!(request.starts_with("GET /up HTTP/1.1\r\nHost: shop.example\r\n"), "{request}");
     }
@@ -185,9 +185,9 @@ fn a_backend_that_accepts_and_never_answers_times_out() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = silent.local_addr().unwrap();
     let kind = CheckKind::http();
-    let ward = Ward::new(kind, &[at], |_| {});
-    let changes = ward.prober.changes();
-    ward.becomes(at, Health::Down);
+    let check_registry = CheckRegistry::new(kind, &[at], |_| {});
+    let changes = check_registry.prober.changes();
+    check_registry.becomes(at, Health::Down);
     assert!(changes.wait(Duration::from_secs(20))[0].reason.contains("no answer within"));
 }
 
@@ -210,13 +210,13 @@ fn a_slow_answer_is_in_time_even_if_checks_are_asked_for_more_often() {
         }
     });
     let kind = CheckKind::http();
-    let ward = Ward::new(kind, &[at], |pool| {
+    let check_registry = CheckRegistry::new(kind, &[at], |pool| {
         if let Some(health) = &mut pool.health {
             health.fall = 1;
             health.timeout = Duration::from_secs(1);
         }
     });
-    let changes = ward.prober.changes();
+    let changes = check_registry.prober.changes();
     for _ in 0..3 {
         answered.recv_timeout(Duration::from_secs(20)).unwrap();
     }
@@ -238,14 +238,14 @@ fn a_udp_port_that_refuses_is_down_and_a_silent_one_is_up() {
         };
         let dead_at = dead.local_addr().unwrap();
         let kind = CheckKind::Udp { send: "ping".into(), expect: None };
-        let ward = Ward::new(kind, &[at, dead_at], |_| {});
-        ward.becomes(dead_at, Health::Down);
+        let check_registry = CheckRegistry::new(kind, &[at, dead_at], |_| {});
+        check_registry.becomes(dead_at, Health::Down);
         let mut buffer = [0; 16];
         for _ in 0..3 {
             let count = silent.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..count], b"ping");
         }
-        ward.becomes(at, Health::Up);
+        check_registry.becomes(at, Health::Up);
     }
 }
 
@@ -271,10 +271,10 @@ fn a_udp_member_must_answer_what_is_expected() {
         let answered = Arc::new(AtomicUsize::new(0));
         let threads = [answer(one, b"pong", answered.clone()), answer(other, b"oops", Arc::default())];
         let kind = CheckKind::Udp { send: "ping".into(), expect: Some("pong".into()) };
-        let ward = Ward::new(kind, &[one_at, other_at], |_| {});
-        ward.becomes(other_at, Health::Down);
+        let check_registry = CheckRegistry::new(kind, &[one_at, other_at], |_| {});
+        check_registry.becomes(other_at, Health::Down);
         until("a few answers", || answered.load(SeqCst) > 5);
-        ward.becomes(one_at, Health::Up);
+        check_registry.becomes(one_at, Health::Up);
         stop.store(true, SeqCst);
         for thread in threads {
             thread.join().unwrap();
@@ -286,7 +286,7 @@ fn a_udp_member_must_answer_what_is_expected() {
 fn members_that_expect_a_proxy_header_get_a_local_one() {
     let (heard, asked) = mpsc::channel();
     let backend = Backend::tcp(FAMILIES[0], b"", heard);
-    let _ward = Ward::new(CheckKind::Tcp, &[backend.at], |pool| pool.proxy = Some(ProxyVersion::V2));
+    let _ward = CheckRegistry::new(CheckKind::Tcp, &[backend.at], |pool| pool.proxy = Some(ProxyVersion::V2));
     let header = asked.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_eq!(&header[..13], b"\r\n\r\n\0\r\nQUIT\n\x20");
 }
@@ -295,20 +295,20 @@ fn members_that_expect_a_proxy_header_get_a_local_one() {
 fn an_ejection_and_its_end_are_told() {
     let member = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let other = SocketAddr::new(member.ip(), 1);
-    let ward = Ward::new(CheckKind::Tcp, &[member, other], |pool| {
+    let check_registry = CheckRegistry::new(CheckKind::Tcp, &[member, other], |pool| {
         pool.health = None;
         pool.passive = Some(Passive { failures: 3, eject: Duration::from_millis(100), ..Passive::default() });
     });
-    let changes = ward.prober.changes();
+    let changes = check_registry.prober.changes();
     for _ in 0..3 {
-        ward.running.failed(&ward.member(member), "refused", sys::millis());
+        check_registry.running.failed(&check_registry.member(member), "refused", sys::millis());
     }
     let mut told = Vec::new();
     until("both are told", || {
         told.extend(changes.wait(Duration::from_secs(1)).into_iter().map(|change| change.to));
         told.last() == Some(&Standing::Usable)
     });
-    assert_eq!(ward.member(member).standing(sys::millis()), Standing::Usable);
+    assert_eq!(check_registry.member(member).standing(sys::millis()), Standing::Usable);
 }
 
 #[test]
@@ -322,21 +322,21 @@ fn many_more_members_than_open_sockets_are_all_checked() {
         members
             .extend((1..=10).map(|host| SocketAddr::new(Ipv4Addr::new(127, 77, 0, host).into(), at.port())));
     }
-    let ward = Ward::new(CheckKind::Tcp, &members, |_| {});
-    until("all 2,000 are down", || members.iter().all(|at| ward.health(*at) == Health::Down));
+    let check_registry = CheckRegistry::new(CheckKind::Tcp, &members, |_| {});
+    until("all 2,000 are down", || members.iter().all(|at| check_registry.health(*at) == Health::Down));
 }
 
 #[test]
 fn a_forgotten_pool_is_not_asked_any_more() {
     let (heard, _asked) = mpsc::channel();
     let backend = Backend::tcp(FAMILIES[0], b"", heard);
-    let ward = Ward::new(CheckKind::Tcp, &[backend.at], |_| {});
+    let check_registry = CheckRegistry::new(CheckKind::Tcp, &[backend.at], |_| {});
     until("it is asked", || backend.asked.load(SeqCst) > 1);
-    ward.put(Pool { members: Vec::new(), ..ward.pool.clone() });
+    check_registry.put(Pool { members: Vec::new(), ..check_registry.pool.clone() });
     // The witness is asked only after the removal was heard of, so whatever else comes is one too many.
     let (heard, _later) = mpsc::channel();
     let witness = Backend::tcp(FAMILIES[0], b"", heard);
-    ward.put(Pool { members: pool(&[witness.at]).members, ..ward.pool.clone() });
+    check_registry.put(Pool { members: pool(&[witness.at]).members, ..check_registry.pool.clone() });
     until("the witness is asked", || witness.asked.load(SeqCst) > 0);
     let asked = backend.asked.load(SeqCst);
     until("the witness is asked a few times", || witness.asked.load(SeqCst) > 5);

@@ -20,12 +20,12 @@ use seaway_wire::{
 };
 
 use super::{
-    end::End, exchange, hall::Hall, heads::Told, own::Own, scratch::Scratch, serve::Client, session::Session,
-    stream::Stream, streams,
+    end::End, exchange, heads::ForwardedClient, scratch::Scratch, serve::Client, session::Session,
+    stream::Stream, streams, task_state::TaskState, worker_context::WorkerContext,
 };
 use crate::{
-    doors::Newcomer,
     hops::{self, MOST_HOPS},
+    listening_sockets::Newcomer,
     memory::{ConnectionMemory, Reservation},
     reach,
     running::{Refusal, RunningListener},
@@ -34,14 +34,14 @@ use crate::{
 };
 
 /// Who the client is: the same for all that it asks.
-pub(super) struct Who {
+pub(super) struct ClientIdentity {
     pub(super) peer: SocketAddr,
     /// Where it wanted to go.
     pub(super) destination: Option<SocketAddr>,
     /// What members are told of how many of us it came through.
     pub(super) hops: u8,
     pub(super) listener: Arc<RunningListener>,
-    pub(super) told: Told,
+    pub(super) told: ForwardedClient,
     /// How TLS is spoken with it.
     pub(super) terms: Option<Arc<Terms>>,
     /// What it holds, with all its streams.
@@ -56,7 +56,7 @@ const OF_CONNECTION: usize = 4 << 10;
 const OF_TLS: usize = 12 << 10;
 
 /// As long as it lives, the listener and the process count it.
-impl Drop for Who {
+impl Drop for ClientIdentity {
     fn drop(&mut self) {
         self.memory.leave();
         self.listener.leave();
@@ -64,7 +64,7 @@ impl Drop for Who {
     }
 }
 
-impl Who {
+impl ClientIdentity {
     pub(super) fn timeout(&self, which: impl Fn(&Timeouts) -> Duration) -> u64 {
         which(&self.listener.tuned().listener.timeouts).as_millis() as u64
     }
@@ -90,22 +90,32 @@ impl Who {
     }
 }
 
-pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
+pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>, newcomer: Newcomer) {
     let Newcomer { fd, peer, listener, trusted, .. } = newcomer;
-    let told = Told::new(peer, listener.at.port(), false);
-    let shared = hall.shared.clone();
-    let memory = hall.memory.connection(hall.now());
-    own.hold(memory.clone());
+    let told = ForwardedClient::new(peer, listener.at.port(), false);
+    let shared = context.shared.clone();
+    let memory = context.memory.connection(context.now());
+    task_state.hold(memory.clone());
     let held = memory.reserve(OF_CONNECTION);
-    let mut who = Who { peer, destination: None, hops: 0, listener, told, terms: None, memory, held, shared };
-    let mut stream = match hall.watch(fd, own.index()) {
-        Ok(stream) => stream,
-        Err(error) => return hall.shared.out_of_descriptors(&error),
+    let mut who = ClientIdentity {
+        peer,
+        destination: None,
+        hops: 0,
+        listener,
+        told,
+        terms: None,
+        memory,
+        held,
+        shared,
     };
-    own.set_deadline(hall.now().saturating_add(who.timeout(|it| it.header)));
+    let mut stream = match context.watch(fd, task_state.index()) {
+        Ok(stream) => stream,
+        Err(error) => return context.shared.out_of_descriptors(&error),
+    };
+    task_state.set_deadline(context.now().saturating_add(who.timeout(|it| it.header)));
     let mut begun = None;
     if trusted {
-        let mut scratch = hall.scratch();
+        let mut scratch = context.scratch();
         if let Err(refusal) = introduced(&mut who, &stream, &mut scratch).await {
             who.listener.refuse(refusal);
             return stream.reset();
@@ -115,7 +125,7 @@ pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
     who.destination = who.destination.or_else(|| Some(reach::arrived_at(stream.fd(), who.listener.at)));
     let tuned = who.listener.tuned_now();
     if let (Some(through), Some(tls)) = (&tuned.through, &tuned.listener.tls) {
-        let mut scratch = begun.take().unwrap_or_else(|| hall.scratch());
+        let mut scratch = begun.take().unwrap_or_else(|| context.scratch());
         let name = match asked(&stream, &mut scratch).await {
             Ok(name) => name,
             Err(why) => {
@@ -124,39 +134,40 @@ pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
             }
         };
         if let Some(choice) = name.and_then(|name| through.choice(&name, tls)) {
-            let number = hall.cursors().draw();
+            let number = context.cursors().draw();
             let pool = choice.pool(|| number).cloned();
             let (end, who) = (End::Wire(stream), Rc::new(who));
             let held = who.memory.reserve(0);
-            let client = Client { hall, own, end, who, limit: Cell::new(u64::MAX), held };
+            let client = Client { context, task_state, end, who, limit: Cell::new(u64::MAX), held };
             return exchange::pass_to(&client, pool, Some(scratch)).await;
         }
         begun = Some(scratch);
     }
-    let mut many = false;
+    let mut h2 = false;
     if tuned.listener.tls.is_some() {
         // Without terms nobody is served: what is asked for in TLS is never said in the open.
         let Some(terms) = tuned.terms.clone() else { return who.listener.refuse(Refusal::Tls) };
         let early = begun.take();
         match secured(&mut who, &mut stream, terms, early.as_deref()).await {
-            Ok(is_http_2) => many = is_http_2,
+            Ok(is_http_2) => h2 = is_http_2,
             Err(error) => {
                 tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "no TLS");
                 return who.listener.refuse(Refusal::Tls);
             }
         }
-        early.into_iter().for_each(|scratch| hall.put_back(scratch));
+        early.into_iter().for_each(|scratch| context.put_back(scratch));
     }
     let mut proxies = tuned.listener.http.trusted.iter();
     who.told.believed = proxies.any(|range| range.contains(&who.peer.ip()));
     let protocol = tuned.listener.protocol;
     drop(tuned);
     let who = Rc::new(who);
-    if many {
-        return streams::serve(hall, own, who, stream, None).await;
+    if h2 {
+        return streams::serve(context, task_state, who, stream, None).await;
     }
     let held = who.memory.reserve(0);
-    let client = Client { hall, own, end: End::Wire(stream), who, limit: Cell::new(u64::MAX), held };
+    let client =
+        Client { context, task_state, end: End::Wire(stream), who, limit: Cell::new(u64::MAX), held };
     if protocol == Protocol::Opaque {
         return exchange::pass_through(&client).await;
     }
@@ -164,7 +175,7 @@ pub(super) async fn arrive(hall: Rc<Hall>, own: Rc<Own>, newcomer: Newcomer) {
 }
 
 /// Reads the PROXY header that trusted peers must send first.
-async fn introduced(who: &mut Who, stream: &Stream, scratch: &mut Scratch) -> Result<(), Refusal> {
+async fn introduced(who: &mut ClientIdentity, stream: &Stream, scratch: &mut Scratch) -> Result<(), Refusal> {
     let header = poll_fn(|_| {
         loop {
             match proxy::parse(scratch.asked.filled()) {
@@ -191,7 +202,7 @@ async fn introduced(who: &mut Who, stream: &Stream, scratch: &mut Scratch) -> Re
     if let Some(source) = source {
         who.peer = source;
         who.destination = destination;
-        who.told = Told::new(source, who.listener.at.port(), false);
+        who.told = ForwardedClient::new(source, who.listener.at.port(), false);
     }
     if who.listener.tuned().admits(who.peer.ip()) { Ok(()) } else { Err(Refusal::Source) }
 }
@@ -220,7 +231,7 @@ async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<Option<String>,
 
 /// Tells whether HTTP/2 was agreed on. What came `early` is the beginning of the hello.
 async fn secured(
-    who: &mut Who,
+    who: &mut ClientIdentity,
     stream: &mut Stream,
     terms: Arc<Terms>,
     early: Option<&Scratch>,
@@ -233,14 +244,15 @@ async fn secured(
     stream.secure(session);
     who.hold_more(OF_TLS);
     stream.shaken_hands().await?;
-    who.told = Told::new(who.peer, who.listener.at.port(), true);
-    let mut many = false;
+    who.told = ForwardedClient::new(who.peer, who.listener.at.port(), true);
+    let mut h2 = false;
     if let Some(session) = stream.session() {
         if let Some([certificate, ..]) = session.connection().peer_certificates() {
-            who.told = Told::new(who.peer, who.listener.at.port(), true).with_certificate(certificate);
+            who.told =
+                ForwardedClient::new(who.peer, who.listener.at.port(), true).with_certificate(certificate);
         }
-        many = session.connection().alpn_protocol() == Some(b"h2");
+        h2 = session.connection().alpn_protocol() == Some(b"h2");
     }
     who.terms = Some(terms);
-    Ok(many)
+    Ok(h2)
 }

@@ -5,8 +5,8 @@ use std::{future::poll_fn, io, net::IpAddr, os::fd::AsFd, rc::Rc, sync::Arc, tas
 use seaway_wire::http::{Limits, Reading};
 
 use super::{
-    arrival::Who, end::End, exchange::Short, flow::Broken, hall::Hall, own::Own, reuse::NextUse,
-    scratch::Scratch, serve::Client, session::Session, stream::Stream,
+    arrival::ClientIdentity, end::End, exchange::Short, flow::Broken, reuse::NextUse, scratch::Scratch,
+    serve::Client, session::Session, stream::Stream, task_state::TaskState, worker_context::WorkerContext,
 };
 use crate::{
     reach,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Why a member did not answer.
-pub(super) enum Unanswered {
+pub(super) enum UpstreamError {
     /// The client is gone, or has broken the protocol: there is nobody to answer.
     Client,
     /// What the client sends is not what it said: so many as a status.
@@ -31,23 +31,23 @@ pub(super) enum Unanswered {
     Wrong(&'static str),
 }
 
-impl Unanswered {
+impl UpstreamError {
     /// No connection to it came about.
-    pub(super) fn of_connecting(error: io::Error) -> Unanswered {
+    pub(super) fn of_connecting(error: io::Error) -> UpstreamError {
         if reach::is_own_want(&error) {
-            Unanswered::Ours(error)
+            UpstreamError::Ours(error)
         } else {
-            Unanswered::Again(error.to_string())
+            UpstreamError::Again(error.to_string())
         }
     }
 
     /// What the client sends cannot go on.
-    pub(super) fn of_client(error: &io::Error) -> Unanswered {
+    pub(super) fn of_client(error: &io::Error) -> UpstreamError {
         match error.kind() {
-            io::ErrorKind::InvalidData => Unanswered::Refused(400),
-            io::ErrorKind::TimedOut => Unanswered::Refused(408),
-            io::ErrorKind::FileTooLarge => Unanswered::Refused(413),
-            _ => Unanswered::Client,
+            io::ErrorKind::InvalidData => UpstreamError::Refused(400),
+            io::ErrorKind::TimedOut => UpstreamError::Refused(408),
+            io::ErrorKind::FileTooLarge => UpstreamError::Refused(413),
+            _ => UpstreamError::Client,
         }
     }
 }
@@ -68,31 +68,32 @@ pub(super) async fn ask_alone(
     pool: &RunningPool,
     member: &Arc<RunningMember>,
     fresh_only: bool,
-) -> (Result<MemberAnswer, Unanswered>, bool) {
+) -> (Result<MemberAnswer, UpstreamError>, bool) {
     // A connection of HTTP/1.1 has one session, streams have one each.
-    let is_one_of_many = matches!(client.end, End::Multi(_));
-    if is_one_of_many && pool.live().outward.is_some() && !client.who.memory.admits(Session::HELD) {
+    let is_one_of_many = matches!(client.end, End::H2Stream(_));
+    if is_one_of_many && pool.live().upstream_tls.is_some() && !client.who.memory.admits(Session::HELD) {
         client.who.refuse_for_memory();
-        return (Err(Unanswered::Refused(503)), false);
+        return (Err(UpstreamError::Refused(503)), false);
     }
     let surely = !short.method.is_idempotent();
-    let kept = if fresh_only { None } else { client.hall.kept().take(member, &client.who, surely) };
+    let kept = if fresh_only { None } else { client.context.kept().take(member, &client.who, surely) };
     let reused = kept.is_some();
     let mut next = short.next;
     let end = match kept {
         Some((mut stream, most)) => {
             next = next.min(most);
             stream.charge(&client.who.memory);
-            stream.taken_by(client.own.index());
+            stream.taken_by(client.task_state.index());
             End::Wire(stream)
         }
         None => {
             client.allow(short.connect);
             // A connection of HTTP/1.1 counts as two; streams each need one beside.
-            let connected = connect(&client.hall, &client.own, &client.who, pool, member, is_one_of_many);
+            let connected =
+                connect(&client.context, &client.task_state, &client.who, pool, member, is_one_of_many);
             match connected.await {
                 Ok(end) => end,
-                Err(error) => return (Err(Unanswered::of_connecting(error)), false),
+                Err(error) => return (Err(UpstreamError::of_connecting(error)), false),
             }
         }
     };
@@ -102,27 +103,27 @@ pub(super) async fn ask_alone(
 
 /// Somebody of the pool who has not been tried in vain.
 pub(super) fn choose(
-    hall: &Hall,
+    context: &WorkerContext,
     client: IpAddr,
     pool: &Arc<RunningPool>,
     tried: &[Arc<RunningMember>],
 ) -> Option<Arc<RunningMember>> {
     let live = pool.live();
-    let mut cursors = hall.cursors();
-    pool.choose(&live, client, cursors.of(pool), tried, hall.now()).cloned()
+    let mut cursors = context.cursors();
+    pool.choose(&live, client, cursors.of(pool), tried, context.now()).cloned()
 }
 
-/// Whoever goes on `own` has set a deadline for it. `counts`: its descriptor is none of those that clients count for.
+/// The caller has set a deadline for it. `counts`: its descriptor is none of those that clients count for.
 pub(super) async fn connect(
-    hall: &Rc<Hall>,
-    own: &Own,
-    who: &Who,
+    context: &Rc<WorkerContext>,
+    task_state: &TaskState,
+    who: &ClientIdentity,
     pool: &RunningPool,
     member: &RunningMember,
     counts: bool,
 ) -> io::Result<End> {
-    let taken = if counts { Some(who.listener.take_descriptor(hall.now())?) } else { None };
-    let mut stream = reached(hall, own.index(), member).await?;
+    let taken = if counts { Some(who.listener.take_descriptor(context.now())?) } else { None };
+    let mut stream = reached(context, task_state.index(), member).await?;
     stream.counts(taken);
     if let Some(version) = pool.live().compiled.pool().proxy {
         let header = reach::introduction(version, who.peer, who.destination, who.listener.at, who.hops);
@@ -134,12 +135,16 @@ pub(super) async fn connect(
 }
 
 /// A connection to a member, which carries nothing yet.
-pub(super) async fn reached(hall: &Rc<Hall>, task: u32, member: &RunningMember) -> io::Result<Stream> {
-    let spare = |at: &_| hall.doors().give_up_spare(at);
-    let (fd, own_socket) = reach::connect(&hall.shared, member, None, hall.passes(), spare)?;
+pub(super) async fn reached(
+    context: &Rc<WorkerContext>,
+    task: u32,
+    member: &RunningMember,
+) -> io::Result<Stream> {
+    let spare = |at: &_| context.listening().give_up_spare(at);
+    let (fd, own_socket) = reach::connect(&context.shared, member, None, context.passes(), spare)?;
     // A body may go in a write of its own, behind a head that the member does not confirm before it has seen both.
     sys::set_no_delay(fd.as_fd())?;
-    let mut stream = hall.watch(fd, task)?;
+    let mut stream = context.watch(fd, task)?;
     stream.is_from(own_socket);
     stream.connected().await?;
     Ok(stream)
@@ -153,9 +158,9 @@ pub(super) async fn secured(
 ) -> io::Result<()> {
     let begun = {
         let live = pool.live();
-        let Some(outward) = &live.outward else { return Ok(()) };
+        let Some(upstream_tls) = &live.upstream_tls else { return Ok(()) };
         let planned = live.compiled.position(member.at).and_then(|index| live.compiled.members().get(index));
-        outward.begin(planned.and_then(|it| it.host_name.as_ref()))?
+        upstream_tls.begin(planned.and_then(|it| it.host_name.as_ref()))?
     };
     stream.secure(Session::new(begun));
     stream.shaken_hands().await
@@ -167,15 +172,15 @@ pub(super) fn send_on(
     scratch: &mut Scratch,
     short: Short<'_>,
     to: &End,
-) -> Result<(), Unanswered> {
+) -> Result<(), UpstreamError> {
     let Scratch { upward, asked, .. } = scratch;
     if upward.is_through() {
         return Ok(());
     }
     let before = upward.moved;
     // A member that takes no more may have answered already.
-    if let Poll::Ready(Err(Broken::Source(error))) = upward.poll(&client.hall, &client.end, asked, to) {
-        return Err(Unanswered::of_client(&error));
+    if let Poll::Ready(Err(Broken::Source(error))) = upward.poll(&client.context, &client.end, asked, to) {
+        return Err(UpstreamError::of_client(&error));
     }
     if upward.moved != before {
         client.allow(short.answer);
@@ -190,7 +195,7 @@ async fn ask(
     short: Short<'_>,
     stream: &End,
     reused: bool,
-) -> Result<bool, Unanswered> {
+) -> Result<bool, UpstreamError> {
     let attempt = short.rule.attempt_timeout.map_or(u64::MAX, |time| time.as_millis() as u64);
     client.allow(short.answer.min(attempt));
     let limits = Limits::default();
@@ -198,7 +203,7 @@ async fn ask(
     scratch.answered.clear();
     scratch.response.begin();
     let mut sent = 0;
-    let result = poll_fn(|_| -> Poll<Result<bool, Unanswered>> {
+    let result = poll_fn(|_| -> Poll<Result<bool, UpstreamError>> {
         loop {
             let mut may_go_on = true;
             while sent < scratch.question.len() {
@@ -220,17 +225,21 @@ async fn ask(
                 send_on(client, scratch, short, stream)?;
             }
             if client.is_gone() {
-                return Poll::Ready(Err(Unanswered::Client));
+                return Poll::Ready(Err(UpstreamError::Client));
             }
             let untouched = scratch.answered.is_empty();
             let may_repeat = untouched && all_in_question && (sent == 0 || short.method.is_idempotent());
             let gone = |why: String| {
-                Poll::Ready(Err(if may_repeat { Unanswered::Again(why) } else { Unanswered::Lost(why) }))
+                Poll::Ready(Err(if may_repeat {
+                    UpstreamError::Again(why)
+                } else {
+                    UpstreamError::Lost(why)
+                }))
             };
             match stream.poll_fill(&mut scratch.answered) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut => {
-                    return Poll::Ready(Err(Unanswered::Late));
+                    return Poll::Ready(Err(UpstreamError::Late));
                 }
                 Poll::Ready(Err(error)) => return gone(error.to_string()),
                 Poll::Ready(Ok(0)) => return gone("closed before an answer".to_owned()),
@@ -239,7 +248,7 @@ async fn ask(
             match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
                 Reading::More => {}
                 Reading::Whole => return Poll::Ready(Ok(sent == scratch.question.len())),
-                Reading::Refused(refusal) => return Poll::Ready(Err(Unanswered::Wrong(refusal.why))),
+                Reading::Refused(refusal) => return Poll::Ready(Err(UpstreamError::Wrong(refusal.why))),
             }
         }
     })

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 use seaway_wire::http::{Known, Request};
 
-use super::heads::Told;
+use super::heads::ForwardedClient;
 
 /// The last one of `X-Forwarded-For` that is no proxy of ours: whatever stands before it, anybody may have written.
 pub(super) fn client(peer: IpAddr, head: &[u8], request: &Request, trusted: &[IpNet]) -> IpAddr {
@@ -25,7 +25,7 @@ pub(super) fn client(peer: IpAddr, head: &[u8], request: &Request, trusted: &[Ip
 }
 
 /// Whether the client itself asked over TLS.
-pub(super) fn asks_securely(told: &Told, head: &[u8], request: &Request) -> bool {
+pub(super) fn asks_securely(told: &ForwardedClient, head: &[u8], request: &Request) -> bool {
     let before = request.field(Known::ForwardedProto).filter(|_| told.believed);
     before.map_or(told.scheme() == "https", |it| it.of(head).eq_ignore_ascii_case(b"https"))
 }

@@ -2,11 +2,11 @@
 
 use std::{io, task::Poll};
 
-use super::{multi::Multi, scratch::Buffer, stream::Stream};
+use super::{h2_stream::H2Stream, scratch::Buffer, stream::Stream};
 
 pub(super) enum End {
     Wire(Stream),
-    Multi(Multi),
+    H2Stream(H2Stream),
 }
 
 impl End {
@@ -14,7 +14,7 @@ impl End {
     pub(super) fn poll_fill(&self, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
         match self {
             End::Wire(stream) => buffer.poll_fill(stream),
-            End::Multi(multi) => multi.poll_fill(buffer),
+            End::H2Stream(h2_stream) => h2_stream.poll_fill(buffer),
         }
     }
 
@@ -22,14 +22,14 @@ impl End {
     pub(super) fn poll_write(&self, bytes: &[u8], last: bool) -> Poll<io::Result<usize>> {
         match self {
             End::Wire(stream) => stream.poll_write(bytes),
-            End::Multi(multi) => multi.poll_write(bytes, last),
+            End::H2Stream(h2_stream) => h2_stream.poll_write(bytes, last),
         }
     }
 
     pub(super) fn poll_flush(&self) -> Poll<io::Result<()>> {
         match self {
             End::Wire(stream) => stream.poll_flush(),
-            End::Multi(multi) => multi.poll_flush(),
+            End::H2Stream(h2_stream) => h2_stream.poll_flush(),
         }
     }
 
@@ -37,7 +37,7 @@ impl End {
     pub(super) fn poll_takes(&self) -> Poll<()> {
         match self {
             End::Wire(stream) => stream.poll_takes(),
-            End::Multi(multi) => multi.poll_takes(),
+            End::H2Stream(h2_stream) => h2_stream.poll_takes(),
         }
     }
 
@@ -45,60 +45,60 @@ impl End {
     pub(super) fn poll_takes_head(&self) -> Poll<()> {
         match self {
             End::Wire(_) => Poll::Ready(()),
-            End::Multi(multi) => multi.poll_takes_head(),
+            End::H2Stream(h2_stream) => h2_stream.poll_takes_head(),
         }
     }
 
     /// Something has come that waits in our memory.
     pub(super) fn has_unread(&self) -> bool {
-        matches!(self, End::Multi(multi) if multi.has_unread())
+        matches!(self, End::H2Stream(h2_stream) if h2_stream.has_unread())
     }
 
     /// Where bytes can be moved without looking at them.
     pub(super) fn plain(&self) -> Option<&Stream> {
         match self {
             End::Wire(stream) => Some(stream).filter(|stream| stream.is_plain()),
-            End::Multi(_) => None,
+            End::H2Stream(_) => None,
         }
     }
 
     /// The framing itself says that nothing comes after what was taken.
     pub(super) fn has_ended(&self) -> bool {
-        matches!(self, End::Multi(multi) if multi.has_ended())
+        matches!(self, End::H2Stream(h2_stream) if h2_stream.has_ended())
     }
 
     /// Fields that came after the body, as lines, where the framing itself does not carry them.
     pub(super) fn trailers(&self) -> Vec<u8> {
         match self {
             End::Wire(_) => Vec::new(),
-            End::Multi(multi) => multi.trailers(),
+            End::H2Stream(h2_stream) => h2_stream.trailers(),
         }
     }
 
     /// The body is whole; these lines come after it.
     pub(super) fn close_body(&self, trailers: &[u8]) {
-        if let End::Multi(multi) = self {
-            multi.close_body(trailers);
+        if let End::H2Stream(h2_stream) = self {
+            h2_stream.close_body(trailers);
         }
     }
 
     /// Of a member: tells whether something waits that is not taken, and whether something was.
     pub(super) fn note(&self, waits: bool, moved: bool) {
-        if let End::Multi(multi) = self {
-            multi.note(waits, moved);
+        if let End::H2Stream(h2_stream) = self {
+            h2_stream.note(waits, moved);
         }
     }
 
     /// Of a member: it has to make room for others.
     pub(super) fn is_reclaimed(&self) -> bool {
-        matches!(self, End::Multi(multi) if multi.is_reclaimed())
+        matches!(self, End::H2Stream(h2_stream) if h2_stream.is_reclaimed())
     }
 
     /// Nobody is there any more.
     pub(super) fn is_gone(&self) -> bool {
         match self {
             End::Wire(stream) => stream.has_failed(),
-            End::Multi(multi) => multi.is_gone(),
+            End::H2Stream(h2_stream) => h2_stream.is_gone(),
         }
     }
 
@@ -106,7 +106,7 @@ impl End {
     pub(super) fn finish(&self) {
         match self {
             End::Wire(stream) => stream.finish(),
-            End::Multi(multi) => multi.close_body(&[]),
+            End::H2Stream(h2_stream) => h2_stream.close_body(&[]),
         }
     }
 
@@ -114,7 +114,7 @@ impl End {
     pub(super) fn reset(&self) {
         match self {
             End::Wire(stream) => stream.reset(),
-            End::Multi(multi) => multi.reset(),
+            End::H2Stream(h2_stream) => h2_stream.reset(),
         }
     }
 }

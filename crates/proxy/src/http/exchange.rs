@@ -12,18 +12,17 @@ use seaway_wire::http::{Body, Method, Request, Version};
 
 use super::{
     answer::Answer,
-    ask::{MemberAnswer, Unanswered, ask_alone, choose, connect},
+    ask::{MemberAnswer, UpstreamError, ask_alone, choose, connect},
     believed, cors,
     end::End,
-    mirror,
-    question::{Introduction, version_of},
+    h2_upstream, mirror,
+    question::{AddedHeaders, version_of},
     relay::{relay, tunnel},
     reuse::NextUse,
-    rules::{self, Asking, Seen, redirected, rewritten},
+    rules::{self, RequestChanges, RequestView, redirected, rewritten},
     scratch::Scratch,
     serve::Client,
     sticky::Sticky,
-    trunk,
 };
 use crate::{
     reach::{RETRIES, is_own_want, note_failure},
@@ -79,14 +78,14 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     };
     if tuned.listener.http.request_id {
         let believed = client.who.told.believed;
-        client.hall.identities().name(&mut scratch.id, head, &scratch.request, believed);
+        client.context.identities().name(&mut scratch.id, head, &scratch.request, believed);
     }
-    let seen = Seen { head, request: &scratch.request };
+    let seen = RequestView { head, request: &scratch.request };
     let found = tuned.routes.find(&seen);
     let Some((found, rule)) = found.and_then(|it| Some((it, tuned.rule(it.rule)?))) else {
         return refuse(client, scratch, 404).await;
     };
-    client.own.works_for(&rule.owner);
+    client.task_state.works_for(&rule.owner);
     let peer = client.who.peer.ip();
     let mut short = Short {
         client: match client.who.told.believed {
@@ -138,13 +137,13 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             return client.say(scratch, &answer).await;
         }
     }
-    let mark = &client.hall.shared.mark;
+    let mark = &client.context.shared.mark;
     if mark.is_looped(head, &scratch.request) {
-        client.hall.shared.report_loop(client.who.listener.at);
+        client.context.shared.report_loop(client.who.listener.at);
         client.who.listener.refuse(Refusal::Loop);
         return refuse(client, scratch, 508).await;
     }
-    let number = client.hall.cursors().draw();
+    let number = client.context.cursors().draw();
     let Some(pool) = tuned.pool_of(found.rule, || number) else {
         client.who.listener.refuse(Refusal::NoMember);
         return refuse(client, scratch, 503).await;
@@ -172,16 +171,16 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     short.closes = short.next == NextUse::Closed && !switches && protocol != BackendProtocol::Http2;
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
-    let introduction = Introduction {
+    let introduction = AddedHeaders {
         told: &client.who.told,
         options: short.options,
         id: &scratch.id,
-        version: version_of(&scratch.request, matches!(client.end, End::Multi(_))),
+        version: version_of(&scratch.request, matches!(client.end, End::H2Stream(_))),
         mark,
         closes: short.closes,
     };
-    let asking = Asking { rule, sticky: sticky.as_ref() };
-    let (out, identities) = (&mut scratch.question, client.hall.identities());
+    let asking = RequestChanges { rule, sticky: sticky.as_ref() };
+    let (out, identities) = (&mut scratch.question, client.context.identities());
     introduction.question(out, head, &scratch.request, rewritten, &asking, identities);
     short.connect = terms.connect.map_or(short.connect, millis);
     short.answer = terms.answer.map_or(short.answer, millis);
@@ -221,13 +220,13 @@ async fn forward(
     scratch.upward.clear();
     let coming = match (&client.end, body) {
         // A stream has frames of its own around its body; it is chunked from here on.
-        (End::Multi(_), Body::Chunked) => Body::UntilClose,
+        (End::H2Stream(_), Body::Chunked) => Body::UntilClose,
         // Before the member has agreed, what comes next may as well be another request.
         (_, Body::Tunnel) => Body::None,
         _ => body,
     };
-    let many = pool.live().compiled.pool().protocol == BackendProtocol::Http2;
-    scratch.upward.begin(coming, body == Body::Chunked && !many);
+    let h2 = pool.live().compiled.pool().protocol == BackendProtocol::Http2;
+    scratch.upward.begin(coming, body == Body::Chunked && !h2);
     if body != Body::Tunnel {
         scratch.upward.limit(most);
     }
@@ -244,23 +243,24 @@ async fn forward(
     let retries = short.rule.retries.map_or(RETRIES, usize::from);
     // What a PROXY header says of one client holds for the whole connection.
     let introduces = pool.live().compiled.pool().proxy.is_some();
-    let mut fresh_only = introduces || (short.reuse == Reuse::Never && !many);
+    let mut fresh_only = introduces || (short.reuse == Reuse::Never && !h2);
     if introduces {
         short.next = NextUse::Closed;
     }
     loop {
-        let known = short.sticky.and_then(|(sticky, _)| pool.marked(sticky.mark?, &tried, client.hall.now()));
-        let member = known.or_else(|| match many {
+        let known =
+            short.sticky.and_then(|(sticky, _)| pool.marked(sticky.mark?, &tried, client.context.now()));
+        let member = known.or_else(|| match h2 {
             true => choose_free(client, short.client, pool, &tried),
-            false => choose(&client.hall, short.client, pool, &tried),
+            false => choose(&client.context, short.client, pool, &tried),
         });
         let Some(member) = member.filter(|_| tried.len() <= retries) else {
             client.who.listener.refuse(Refusal::NoMember);
             return refuse(client, scratch, 503).await;
         };
-        client.hall.engage(&client.own, &member);
-        let (result, reused) = if many {
-            let (result, reused) = trunk::ask(client, scratch, short, pool, &member, fresh_only).await;
+        client.context.engage(&client.task_state, &member);
+        let (result, reused) = if h2 {
+            let (result, reused) = h2_upstream::ask(client, scratch, short, pool, &member, fresh_only).await;
             (result.map(|end| MemberAnswer { end, is_whole: true, next: NextUse::Closed }), reused)
         } else {
             ask_alone(client, scratch, short, pool, &member, fresh_only).await
@@ -274,51 +274,51 @@ async fn forward(
                     client.who.refuse_for_memory();
                     asked.end.reset();
                     client.end.reset();
-                    client.own.engage(None);
+                    client.task_state.engage(None);
                     return After::Close;
                 }
                 let after = relay(client, scratch, short, asked, pool, &member).await;
-                client.own.engage(None);
+                client.task_state.engage(None);
                 return after;
             }
             Err(unanswered) => unanswered,
         };
-        client.own.engage(None);
+        client.task_state.engage(None);
         if client.who.memory.is_evicted() {
             // Whatever came of it says nothing about the member.
             client.end.reset();
             return After::Close;
         }
         let status = match unanswered {
-            Unanswered::Client => return After::Close,
-            Unanswered::Refused(status) => status,
-            Unanswered::Ours(error) => {
+            UpstreamError::Client => return After::Close,
+            UpstreamError::Refused(status) => status,
+            UpstreamError::Ours(error) => {
                 client.lacks(&error);
                 503
             }
             // A connection that was kept had been closed meanwhile: that says nothing about the member.
-            Unanswered::Again(_) if reused => {
+            UpstreamError::Again(_) if reused => {
                 fresh_only = true;
                 continue;
             }
-            Unanswered::Again(why) => {
-                note_failure(&client.who.listener, pool, &member, &why, client.hall.now());
+            UpstreamError::Again(why) => {
+                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
                 client.who.listener.retries.fetch_add(1, Relaxed);
                 member.retries.fetch_add(1, Relaxed);
                 tried.push(member);
                 continue;
             }
-            Unanswered::Lost(why) => {
-                note_failure(&client.who.listener, pool, &member, &why, client.hall.now());
+            UpstreamError::Lost(why) => {
+                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
                 502
             }
-            Unanswered::Wrong(why) => {
+            UpstreamError::Wrong(why) => {
                 tracing::debug!(member = %member.at, why, "an answer that is none");
-                note_failure(&client.who.listener, pool, &member, why, client.hall.now());
+                note_failure(&client.who.listener, pool, &member, why, client.context.now());
                 502
             }
-            Unanswered::Late => {
-                pool.kept_waiting(&member, client.hall.now());
+            UpstreamError::Late => {
+                pool.kept_waiting(&member, client.context.now());
                 504
             }
         };
@@ -334,14 +334,14 @@ fn choose_free(
     pool: &Arc<RunningPool>,
     tried: &[Arc<RunningMember>],
 ) -> Option<Arc<RunningMember>> {
-    let first = choose(&client.hall, address, pool, tried)?;
-    if pool.live().compiled.pool().affinity.is_some() || trunk::is_free(client, &first) {
+    let first = choose(&client.context, address, pool, tried)?;
+    if pool.live().compiled.pool().affinity.is_some() || h2_upstream::is_free(client, &first) {
         return Some(first);
     }
     let mut full = [tried, std::slice::from_ref(&first)].concat();
     while full.len() < tried.len().saturating_add(MOST_FULL) {
-        let Some(next) = choose(&client.hall, address, pool, &full) else { break };
-        if trunk::is_free(client, &next) {
+        let Some(next) = choose(&client.context, address, pool, &full) else { break };
+        if h2_upstream::is_free(client, &next) {
             return Some(next);
         }
         full.push(next);
@@ -352,7 +352,7 @@ fn choose_free(
 /// TLS ends here, and what is in it goes on as it is.
 pub(super) async fn pass_through(client: &Client) {
     let tuned = client.who.listener.tuned_now();
-    let number = client.hall.cursors().draw();
+    let number = client.context.cursors().draw();
     let pool = tuned.pool(|| number).cloned();
     pass_to(client, pool, None).await;
 }
@@ -363,25 +363,25 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
     let mut begun = begun;
     let mut tried = Vec::new();
     while tried.len() <= RETRIES {
-        let Some(member) = choose(&client.hall, client.who.peer.ip(), &pool, &tried) else { break };
-        client.hall.engage(&client.own, &member);
+        let Some(member) = choose(&client.context, client.who.peer.ip(), &pool, &tried) else { break };
+        client.context.engage(&client.task_state, &member);
         client.allow(client.timeout(|it| it.connect));
-        match connect(&client.hall, &client.own, &client.who, &pool, &member, false).await {
+        match connect(&client.context, &client.task_state, &client.who, &pool, &member, false).await {
             Ok(stream) => {
-                let mut scratch = begun.take().unwrap_or_else(|| client.hall.scratch());
+                let mut scratch = begun.take().unwrap_or_else(|| client.context.scratch());
                 scratch.upward.begin(Body::Tunnel, false);
                 scratch.downward.begin(Body::Tunnel, false);
                 tunnel(client, &mut scratch, &stream).await;
-                return client.hall.put_back(scratch);
+                return client.context.put_back(scratch);
             }
             Err(error) if is_own_want(&error) => {
-                client.own.engage(None);
+                client.task_state.engage(None);
                 client.lacks(&error);
                 return client.end.reset();
             }
             Err(error) => {
-                client.own.engage(None);
-                note_failure(&client.who.listener, &pool, &member, &error.to_string(), client.hall.now());
+                client.task_state.engage(None);
+                note_failure(&client.who.listener, &pool, &member, &error.to_string(), client.context.now());
                 tried.push(member);
             }
         }

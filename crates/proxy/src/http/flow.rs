@@ -8,10 +8,10 @@ use std::{
 use seaway_wire::http::{Body, Chunks, Limits, Piece, may_trail};
 
 use super::{
+    body_pipe::{self, BodyPipe},
     end::End,
-    hall::Hall,
-    pour::{self, Pour},
     scratch::Buffer,
+    worker_context::WorkerContext,
 };
 
 /// One direction: what comes, how it goes on, and what waits to be written.
@@ -32,7 +32,7 @@ pub(super) struct Flow {
     /// Whom it goes to knows that it is whole.
     closed: bool,
     /// What is left of it goes this way.
-    pour: Option<Pour>,
+    body_pipe: Option<BodyPipe>,
     /// Something has come that whom it goes to does not take; it stays where it is.
     waits: bool,
 }
@@ -81,7 +81,7 @@ impl Flow {
         self.most = u64::MAX;
         self.trailers.clear();
         self.closed = false;
-        self.pour = None;
+        self.body_pipe = None;
         self.waits = false;
     }
 
@@ -94,7 +94,7 @@ impl Flow {
         self.coming = Coming::Over;
         self.out.clear();
         self.sent = 0;
-        self.pour = None;
+        self.body_pipe = None;
     }
 
     /// All of it has come.
@@ -204,7 +204,7 @@ impl Flow {
             }
         }
         self.coming = Coming::Over;
-        self.pour = None;
+        self.body_pipe = None;
     }
 
     /// So many bytes go on just as they come.
@@ -217,12 +217,12 @@ impl Flow {
     }
 
     /// Whether what is left, which is so much, needs not be looked at.
-    fn pours(&mut self, hall: &Hall, left: u64, buffer: &Buffer) -> bool {
-        let worth = left >= pour::WORTH && self.moved.saturating_add(left) <= self.most;
-        if self.pour.is_none() && worth && !self.chunked && buffer.is_empty() {
-            self.pour = Pour::begin(&hall.pipes);
+    fn pours(&mut self, context: &WorkerContext, left: u64, buffer: &Buffer) -> bool {
+        let worth = left >= body_pipe::WORTH && self.moved.saturating_add(left) <= self.most;
+        if self.body_pipe.is_none() && worth && !self.chunked && buffer.is_empty() {
+            self.body_pipe = BodyPipe::begin(&context.pipes);
         }
-        self.pour.is_some()
+        self.body_pipe.is_some()
     }
 
     /// Writes what waits.
@@ -262,18 +262,18 @@ impl Flow {
     /// Goes on until all is through, or until the running task is late.
     pub(super) fn poll(
         &mut self,
-        hall: &Hall,
+        context: &WorkerContext,
         from: &End,
         buffer: &mut Buffer,
         to: &End,
     ) -> Poll<Result<(), Broken>> {
-        if hall.is_evicted() {
+        if context.is_evicted() {
             return Poll::Ready(Err(Broken::Sink));
         }
         let before = (self.moved, self.sent);
-        match self.go_on(hall, from, buffer, to) {
+        match self.go_on(context, from, buffer, to) {
             // A connection says so itself; a stream of HTTP/2 does not know the time.
-            Poll::Pending if hall.is_late() && before == (self.moved, self.sent) => {
+            Poll::Pending if context.is_late() && before == (self.moved, self.sent) => {
                 Poll::Ready(Err(if self.is_stuck(buffer) {
                     Broken::Sink
                 } else {
@@ -284,19 +284,25 @@ impl Flow {
         }
     }
 
-    fn go_on(&mut self, hall: &Hall, from: &End, buffer: &mut Buffer, to: &End) -> Poll<Result<(), Broken>> {
+    fn go_on(
+        &mut self,
+        context: &WorkerContext,
+        from: &End,
+        buffer: &mut Buffer,
+        to: &End,
+    ) -> Poll<Result<(), Broken>> {
         let mut poured = 0_usize;
-        let (rounds, most) = match hall.is_contended() {
+        let (rounds, most) = match context.is_contended() {
             true => (ROUNDS_BESIDE_OTHERS, POURED_BESIDE_OTHERS),
             false => (ROUNDS, POURED),
         };
         for _ in 0..rounds {
             ready!(self.poll_write(to))?;
             if let (Coming::Length(left), Some(from), Some(to)) = (self.coming, from.plain(), to.plain())
-                && self.pours(hall, left, buffer)
-                && let Some(pour) = &mut self.pour
+                && self.pours(context, left, buffer)
+                && let Some(body_pipe) = &mut self.body_pipe
             {
-                let count = ready!(pour.poll(from, to, left.min(most.saturating_sub(poured) as u64)))?;
+                let count = ready!(body_pipe.poll(from, to, left.min(most.saturating_sub(poured) as u64)))?;
                 self.passed(count);
                 poured = poured.saturating_add(count);
                 if poured < most {
@@ -349,7 +355,7 @@ impl Flow {
                 self.coming = Coming::Length(buffer.filled().len() as u64);
             }
         }
-        hall.go_on_next_turn();
+        context.go_on_next_turn();
         Poll::Pending
     }
 }

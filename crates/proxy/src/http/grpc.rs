@@ -10,7 +10,7 @@ use seaway_wire::http::Response;
 pub(super) enum Outcome {
     /// It is no call.
     None,
-    Told(u16),
+    ForwardedClient(u16),
     /// After the messages.
     ToCome,
 }
@@ -22,7 +22,7 @@ impl Outcome {
             found.map(|it| it.value.of(head))
         };
         if let Some(code) = value(b"grpc-status") {
-            return Outcome::Told(status_of(code));
+            return Outcome::ForwardedClient(status_of(code));
         }
         let is_call = value(b"content-type").is_some_and(|it| it.starts_with(b"application/grpc"));
         if is_call { Outcome::ToCome } else { Outcome::None }
@@ -32,7 +32,7 @@ impl Outcome {
     pub(super) fn status(self, status: u16, trailers: &[u8]) -> u16 {
         match self {
             Outcome::None => status,
-            Outcome::Told(told) => told,
+            Outcome::ForwardedClient(told) => told,
             Outcome::ToCome => {
                 let mut lines = trailers.split(|byte| *byte == b'\n');
                 let told = lines.find_map(|line| {

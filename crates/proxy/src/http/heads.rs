@@ -8,7 +8,7 @@ use seaway_wire::http::{Body, Field, Known, Response, Version};
 use super::answer::reason;
 
 /// The client, in the words that members are told.
-pub(super) struct Told {
+pub(super) struct ForwardedClient {
     pub(super) peer: Vec<u8>,
     pub(super) port: Vec<u8>,
     scheme: &'static str,
@@ -18,10 +18,10 @@ pub(super) struct Told {
     pub(super) believed: bool,
 }
 
-impl Told {
-    pub(super) fn new(peer: SocketAddr, port: u16, tls: bool) -> Told {
+impl ForwardedClient {
+    pub(super) fn new(peer: SocketAddr, port: u16, tls: bool) -> ForwardedClient {
         let ip = peer.ip().to_canonical();
-        Told {
+        ForwardedClient {
             peer: ip.to_string().into_bytes(),
             port: port.to_string().into_bytes(),
             scheme: if tls { "https" } else { "http" },
@@ -30,7 +30,7 @@ impl Told {
         }
     }
 
-    pub(super) fn with_certificate(mut self, der: &[u8]) -> Told {
+    pub(super) fn with_certificate(mut self, der: &[u8]) -> ForwardedClient {
         self.certificate = Some([b":", &base64(der)[..], b":"].concat());
         self
     }
@@ -74,7 +74,7 @@ pub(super) trait Changes {
 }
 
 /// How an answer's body goes on to the client.
-pub(super) struct Onward {
+pub(super) struct BodyForwarding {
     pub(super) chunked: bool,
     /// The client's connection may go on after it.
     pub(super) persists: bool,
@@ -88,7 +88,7 @@ pub(super) fn answer(
     version: Version,
     persists: bool,
     changes: &impl Changes,
-) -> Onward {
+) -> BodyForwarding {
     // A Vec takes all that is written to it.
     let _ = write!(out, "HTTP/1.1 {} ", response.status);
     match response.reason.of(head) {
@@ -129,7 +129,7 @@ pub(super) fn answer(
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
     out.extend_from_slice(b"\r\n");
-    Onward { chunked, persists }
+    BodyForwarding { chunked, persists }
 }
 
 #[allow(

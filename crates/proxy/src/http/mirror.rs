@@ -8,20 +8,20 @@ use std::{
 };
 
 use super::{
-    arrival::Who,
+    arrival::ClientIdentity,
     ask::{choose, connect},
     end::End,
-    hall::Hall,
-    own::Own,
     scratch::Scratch,
     serve::Client,
+    task_state::TaskState,
+    worker_context::WorkerContext,
 };
 use crate::running::{Mirror, RunningPool};
 
 /// Sends a copy of the question. What has a body that is still to come is not copied: nobody holds it up, or holds it.
 pub(super) fn reflect(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
     for mirror in mirrors {
-        let draw = client.hall.cursors().draw() % 1000;
+        let draw = client.context.cursors().draw() % 1000;
         if draw >= u64::from(mirror.per_mille) {
             continue;
         }
@@ -32,11 +32,12 @@ pub(super) fn reflect(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
         if !client.who.memory.admits(scratch.question.len().saturating_mul(2)) {
             continue;
         }
-        let own = Own::new(Some(client.who.listener.clone()), client.hall.now());
-        let own = Rc::new(own.passed(client.own.passes()));
+        let task_state = TaskState::new(Some(client.who.listener.clone()), client.context.now());
+        let task_state = Rc::new(task_state.passed(client.task_state.passes()));
         let copy = closing(&scratch.question);
-        let future = send(client.hall.clone(), own.clone(), client.who.clone(), mirror.pool.clone(), copy);
-        client.hall.begin(own, future);
+        let future =
+            send(client.context.clone(), task_state.clone(), client.who.clone(), mirror.pool.clone(), copy);
+        client.context.begin(task_state, future);
     }
 }
 
@@ -47,17 +48,25 @@ fn closing(question: &[u8]) -> Vec<u8> {
     [head, b"Connection: close\r\n", rest].concat()
 }
 
-async fn send(hall: Rc<Hall>, own: Rc<Own>, who: Rc<Who>, pool: Arc<RunningPool>, question: Vec<u8>) {
+async fn send(
+    context: Rc<WorkerContext>,
+    task_state: Rc<TaskState>,
+    who: Rc<ClientIdentity>,
+    pool: Arc<RunningPool>,
+    question: Vec<u8>,
+) {
     let _held = who.memory.reserve(question.capacity());
-    let Some(member) = choose(&hall, who.peer.ip(), &pool, &[]) else { return };
-    hall.engage(&own, &member);
-    own.set_deadline(hall.now().saturating_add(who.timeout(|it| it.connect)));
-    let Ok(End::Wire(stream)) = connect(&hall, &own, &who, &pool, &member, true).await else { return };
-    own.set_deadline(hall.now().saturating_add(who.timeout(|it| it.answer)));
+    let Some(member) = choose(&context, who.peer.ip(), &pool, &[]) else { return };
+    context.engage(&task_state, &member);
+    task_state.set_deadline(context.now().saturating_add(who.timeout(|it| it.connect)));
+    let Ok(End::Wire(stream)) = connect(&context, &task_state, &who, &pool, &member, true).await else {
+        return;
+    };
+    task_state.set_deadline(context.now().saturating_add(who.timeout(|it| it.answer)));
     if stream.write_all(&question).await.is_err() {
         return;
     }
-    let mut scratch = hall.scratch();
+    let mut scratch = context.scratch();
     poll_fn(|_| {
         loop {
             scratch.answered.clear();
@@ -67,5 +76,5 @@ async fn send(hall: Rc<Hall>, own: Rc<Own>, who: Rc<Who>, pool: Arc<RunningPool>
         }
     })
     .await;
-    hall.put_back(scratch);
+    context.put_back(scratch);
 }

@@ -6,14 +6,14 @@ use seaway_model::load_balancer::{HttpOptions, Trace};
 use seaway_wire::http::{Body, Field, Known, Request, Version};
 
 use super::{
-    heads::{Changes, Told},
+    heads::{Changes, ForwardedClient},
     identity::{self, Identities},
     marks::{self, Mark},
 };
 
 /// Where the path begins to be another: so many bytes of it are replaced by these.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Rewritten<'a> {
+pub(super) struct RewrittenPath<'a> {
     pub(super) replaced: usize,
     pub(super) by: &'a [u8],
     /// Instead of the host that the client named.
@@ -21,8 +21,8 @@ pub(super) struct Rewritten<'a> {
 }
 
 /// What is told besides what the client says itself.
-pub(super) struct Introduction<'a> {
-    pub(super) told: &'a Told,
+pub(super) struct AddedHeaders<'a> {
+    pub(super) told: &'a ForwardedClient,
     pub(super) options: &'a HttpOptions,
     /// The name of this request; empty where nobody wants one.
     pub(super) id: &'a [u8],
@@ -35,8 +35,8 @@ pub(super) struct Introduction<'a> {
 }
 
 /// The version that `Via` names.
-pub(super) fn version_of(request: &Request, many: bool) -> &'static str {
-    match (many, request.version) {
+pub(super) fn version_of(request: &Request, h2: bool) -> &'static str {
+    match (h2, request.version) {
         (true, _) => "2",
         (false, Version::Http10) => "1.0",
         (false, Version::Http11) => "1.1",
@@ -47,13 +47,13 @@ pub(super) fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-impl Introduction<'_> {
+impl AddedHeaders<'_> {
     pub(super) fn question(
         &self,
         out: &mut Vec<u8>,
         head: &[u8],
         request: &Request,
-        rewritten: Rewritten<'_>,
+        rewritten: RewrittenPath<'_>,
         changes: &impl Changes,
         mut identities: impl DerefMut<Target = Identities>,
     ) {
@@ -132,7 +132,7 @@ impl Introduction<'_> {
 
     /// Who the client is: what trusted proxies say of it, and ourselves behind them.
     fn forwarded(&self, out: &mut Vec<u8>, head: &[u8], request: &Request, changes: &impl Changes) {
-        let Told { peer, port, believed, .. } = self.told;
+        let ForwardedClient { peer, port, believed, .. } = self.told;
         if !changes.changes_name(b"x-forwarded-for") {
             put(out, &[b"X-Forwarded-For: "]);
             self.put_before(out, head, request, Known::ForwardedFor);
@@ -172,7 +172,7 @@ impl Introduction<'_> {
     }
 }
 
-pub(super) fn target(out: &mut Vec<u8>, head: &[u8], request: &Request, rewritten: Rewritten<'_>) {
+pub(super) fn target(out: &mut Vec<u8>, head: &[u8], request: &Request, rewritten: RewrittenPath<'_>) {
     let whole = request.path_and_query().of(head);
     if whole.is_empty() && request.body == Body::Tunnel {
         return out.extend_from_slice(request.authority.of(head));

@@ -57,14 +57,14 @@ impl Client {
     /// A head has come, `whole` or one that is refused.
     pub(super) fn note(&self, scratch: &mut Scratch, whole: bool) {
         scratch.id.clear();
-        let Some(journal) = self.hall.shared.access.journal() else { return };
+        let Some(journal) = self.context.shared.access.journal() else { return };
         let one_of = u64::from(journal.settings.one_of.max(1));
-        if one_of > 1 && !self.hall.cursors().draw().is_multiple_of(one_of) {
+        if one_of > 1 && !self.context.cursors().draw().is_multiple_of(one_of) {
             return;
         }
         let Scratch { record, request, asked, .. } = scratch;
         record.journal = Some(journal);
-        record.began = self.hall.now();
+        record.began = self.context.now();
         (record.client, record.led, record.status) = (None, None, 0);
         record.moved(0, 0);
         record.text.clear();
@@ -74,7 +74,7 @@ impl Client {
             return;
         }
         let head = asked.filled();
-        record.version = version_of(request, matches!(self.end, End::Multi(_)));
+        record.version = version_of(request, matches!(self.end, End::H2Stream(_)));
         record.secure = believed::asks_securely(&self.who.told, head, request);
         let field = |name: &[u8]| {
             let mut fields = request.fields.iter().filter(|field| field.known == Known::Other);
@@ -116,13 +116,13 @@ impl Client {
             status: record.status,
             sent: record.sent,
             received: record.received,
-            took: self.hall.now().saturating_sub(record.began),
+            took: self.context.now().saturating_sub(record.began),
             scheme: if record.secure { "https" } else { "http" },
             listener: &listener.listener.name,
             pool: record.led.as_ref().map_or("", |(pool, _)| &pool.id.0),
             member: record.led.as_ref().map(|(_, at)| *at),
         };
-        self.hall.write_down(&journal, &line);
+        self.context.write_down(&journal, &line);
         record.led = None;
     }
 }

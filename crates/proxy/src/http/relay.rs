@@ -15,9 +15,9 @@ use super::{
     exchange::{After, Short, refuse},
     flow::{Broken, Flow},
     grpc::Outcome,
-    heads::{self, Onward},
+    heads::{self, BodyForwarding},
     reuse::{self, NextUse},
-    rules::{Answering, Nothing},
+    rules::{Nothing, ResponseChanges},
     scratch::{Buffer, Scratch},
     serve::Client,
 };
@@ -56,8 +56,8 @@ pub(super) async fn relay(
                 }
                 Err(status) => {
                     match status {
-                        504 => pool.kept_waiting(member, client.hall.now()),
-                        _ => pool.failed(member, "no answer after an interim one", client.hall.now()),
+                        504 => pool.kept_waiting(member, client.context.now()),
+                        _ => pool.failed(member, "no answer after an interim one", client.context.now()),
                     }
                     return refuse(client, scratch, status).await;
                 }
@@ -67,7 +67,7 @@ pub(super) async fn relay(
     }
     // Its head waits with those of other streams.
     let takes = poll_fn(|_| match client.end.poll_takes_head() {
-        Poll::Pending if client.hall.is_late() => Poll::Ready(false),
+        Poll::Pending if client.context.is_late() => Poll::Ready(false),
         poll => poll.map(|()| true),
     });
     client.allow(short.answer);
@@ -99,7 +99,7 @@ pub(super) async fn relay(
     };
     next = next.after_answer(short.reuse, head, response);
     let cookies = short.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
-    let answering = Answering {
+    let answering = ResponseChanges {
         rule: short.rule,
         lines: short.lines,
         sticky: short.sticky.map(|(sticky, _)| sticky),
@@ -107,7 +107,7 @@ pub(super) async fn relay(
         via: short.options.via.as_deref().map(|name| match &stream {
             End::Wire(_) if response.version == Version::Http10 => (name, "1.0"),
             End::Wire(_) => (name, "1.1"),
-            End::Multi(_) => (name, "2"),
+            End::H2Stream(_) => (name, "2"),
         }),
     };
     downward.clear();
@@ -115,17 +115,17 @@ pub(super) async fn relay(
         End::Wire(_) => {
             heads::answer(&mut downward.out, head, response, short.version, may_persist, &answering)
         }
-        End::Multi(multi) => multi.answer(head, response, &answering),
+        End::H2Stream(h2_stream) => h2_stream.answer(head, response, &answering),
     };
-    let Onward { chunked, persists } = onward;
+    let BodyForwarding { chunked, persists } = onward;
     let outcome = match &stream {
         End::Wire(_) => Outcome::None,
-        End::Multi(_) => Outcome::of(head, response),
+        End::H2Stream(_) => Outcome::of(head, response),
     };
     answered.consume(response.length);
     downward.begin(response.body, chunked);
     if tunnels {
-        pool.answered(member, status, client.hall.now());
+        pool.answered(member, status, client.context.now());
         upward.begin(Body::Tunnel, false);
         return tunnel(client, scratch, &stream).await;
     }
@@ -141,7 +141,7 @@ pub(super) async fn relay(
     let others = scratch.weight().saturating_sub(scratch.weight_of_bodies());
     let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     // A silent stream of HTTP/2 holds nothing but its place: calls that last are not cut.
-    let quiet = if matches!(stream, End::Multi(_)) { client.timeout(|it| it.idle) } else { timeout };
+    let quiet = if matches!(stream, End::H2Stream(_)) { client.timeout(|it| it.idle) } else { timeout };
     client.allow(timeout);
     let (mut asking, mut was_stuck) = (true, true);
     let result = poll_fn(|_| {
@@ -151,9 +151,10 @@ pub(super) async fn relay(
         let before = downward.moved.wrapping_add(upward.moved);
         // The client may still be sending while it is answered.
         if asking && !upward.is_through() {
-            asking = !matches!(upward.poll(&client.hall, &client.end, asked, &stream), Poll::Ready(Err(_)));
+            asking =
+                !matches!(upward.poll(&client.context, &client.end, asked, &stream), Poll::Ready(Err(_)));
         }
-        let result = downward.poll(&client.hall, &stream, answered, &client.end);
+        let result = downward.poll(&client.context, &stream, answered, &client.end);
         let stuck = downward.is_stuck(answered);
         stream.note(
             stuck || (asking && upward.is_stuck(asked)),
@@ -162,7 +163,7 @@ pub(super) async fn relay(
         if downward.moved.wrapping_add(upward.moved) != before || stuck != was_stuck {
             was_stuck = stuck;
             client.allow(if stuck { timeout } else { quiet });
-            client.who.memory.progressed(client.hall.now());
+            client.who.memory.progressed(client.context.now());
             if client.who.memory.is_filling() {
                 [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
                 [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
@@ -180,12 +181,12 @@ pub(super) async fn relay(
     match result {
         Ok(()) => {
             let status = outcome.status(status, downward.trailers());
-            pool.answered(member, status, client.hall.now());
+            pool.answered(member, status, client.context.now());
         }
         Err(Broken::Source(_)) => {
             // The client must see that something is missing.
             member.resets.fetch_add(1, Relaxed);
-            pool.failed(member, "reset amid an answer", client.hall.now());
+            pool.failed(member, "reset amid an answer", client.context.now());
             client.end.reset();
             return After::Close;
         }
@@ -200,16 +201,16 @@ pub(super) async fn relay(
     // The next request begins behind it, whether or not the member has taken all of this one.
     let asked_all = upward.is_over();
     if let End::Wire(mut stream) = stream {
-        stream.charge(&client.hall.common);
+        stream.charge(&client.context.common);
         let is_done = upward.is_through() && answered.is_empty();
         let switches = short.upgrade || short.method == Method::Connect;
         if !is_done || is_unread || !is_whole || switches {
             // Closed by us, it would hold its port for a minute, and a client can do this as often as it likes.
             stream.reset();
         } else if next == NextUse::Closed && short.closes {
-            client.hall.kept().part(stream, member, client.hall.now());
+            client.context.kept().part(stream, member, client.context.now());
         } else {
-            client.hall.kept().keep(stream, member, (next, &client.who), client.hall.now());
+            client.context.kept().keep(stream, member, (next, &client.who), client.context.now());
         }
     }
     match &client.end {
@@ -236,7 +237,7 @@ pub(super) fn put_interim(
         }
         // HTTP/1.0 knows none.
         End::Wire(_) => {}
-        End::Multi(multi) => multi.inform(head, response),
+        End::H2Stream(h2_stream) => h2_stream.inform(head, response),
     }
 }
 
@@ -258,7 +259,7 @@ async fn next_head(
                 Reading::Refused(_) => return Poll::Ready(Err(502)),
             }
             if !scratch.upward.is_through() {
-                let _ = scratch.upward.poll(&client.hall, &client.end, &mut scratch.asked, stream);
+                let _ = scratch.upward.poll(&client.context, &client.end, &mut scratch.asked, stream);
             }
             match stream.poll_fill(&mut scratch.answered) {
                 Poll::Pending => return Poll::Pending,
@@ -293,7 +294,7 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
             if !*open {
                 continue;
             }
-            match flow.poll(&client.hall, from, buffer, to) {
+            match flow.poll(&client.context, from, buffer, to) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(())) => {
                     *open = false;
@@ -307,7 +308,7 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
         stream.note((up && upward.is_stuck(asked)) || (down && downward.is_stuck(answered)), moved);
         if moved {
             client.allow(if up && down { idle } else { half_closed });
-            client.who.memory.progressed(client.hall.now());
+            client.who.memory.progressed(client.context.now());
         }
         if client.who.memory.is_filling() {
             [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);

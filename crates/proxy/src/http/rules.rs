@@ -6,19 +6,19 @@ use seaway_wire::http::{Field, Known, Request};
 
 use super::{
     believed, cors,
-    heads::{Changes, Told},
-    question::{Rewritten, put},
+    heads::{Changes, ForwardedClient},
+    question::{RewrittenPath, put},
     serve::Client,
     sticky::Sticky,
 };
 
 /// A request as rules look at it.
-pub(super) struct Seen<'a> {
+pub(super) struct RequestView<'a> {
     pub(super) head: &'a [u8],
     pub(super) request: &'a Request,
 }
 
-impl Asked for Seen<'_> {
+impl Asked for RequestView<'_> {
     fn host(&self) -> &[u8] {
         self.request.authority.of(self.head)
     }
@@ -43,13 +43,13 @@ impl Asked for Seen<'_> {
 }
 
 /// What is done to a request's fields.
-pub(super) struct Asking<'r> {
+pub(super) struct RequestChanges<'r> {
     pub(super) rule: &'r Rule,
     pub(super) sticky: Option<&'r Sticky>,
 }
 
 /// What is done to an answer's fields.
-pub(super) struct Answering<'r> {
+pub(super) struct ResponseChanges<'r> {
     pub(super) rule: &'r Rule,
     /// More lines: that this host is to be asked over TLS, what other origins may do.
     pub(super) lines: &'r str,
@@ -76,13 +76,13 @@ pub(super) fn lines(rule: &Rule, asked: &impl Asked, client: &Client) -> String 
 
 pub(super) struct Nothing;
 
-impl Asking<'_> {
+impl RequestChanges<'_> {
     fn sticky(&self) -> Option<&Sticky> {
         self.sticky.filter(|it| it.changes_cookies())
     }
 }
 
-impl Changes for Asking<'_> {
+impl Changes for RequestChanges<'_> {
     fn replaces(&self, head: &[u8], field: &Field) -> bool {
         (field.known == Known::Cookie && self.sticky().is_some()) || self.is_changed(head, field)
     }
@@ -102,7 +102,7 @@ impl Changes for Asking<'_> {
     }
 }
 
-impl Changes for Answering<'_> {
+impl Changes for ResponseChanges<'_> {
     fn put_new(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.lines.as_bytes());
         out.extend_from_slice(self.cookies.as_bytes());
@@ -137,8 +137,8 @@ impl Changes for Nothing {
 }
 
 /// What a rule changes in the target.
-pub(super) fn rewritten<'r>(rule: &'r Rule, found: Found, asked: &impl Asked) -> Rewritten<'r> {
-    let mut rewritten = Rewritten::default();
+pub(super) fn rewritten<'r>(rule: &'r Rule, found: Found, asked: &impl Asked) -> RewrittenPath<'r> {
+    let mut rewritten = RewrittenPath::default();
     for filter in &rule.filters {
         match filter {
             Filter::RewritePrefix(by) => {
@@ -157,7 +157,12 @@ pub(super) fn rewritten<'r>(rule: &'r Rule, found: Found, asked: &impl Asked) ->
 }
 
 /// Where a redirect sends the client: what it does not name stays as it was asked for.
-pub(super) fn redirected(redirect: &Redirect, asked: &Seen<'_>, found: Found, told: &Told) -> String {
+pub(super) fn redirected(
+    redirect: &Redirect,
+    asked: &RequestView<'_>,
+    found: Found,
+    told: &ForwardedClient,
+) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let asked_by = match believed::asks_securely(told, asked.head, asked.request) {
         true => "https",

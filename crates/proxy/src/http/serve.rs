@@ -14,23 +14,23 @@ use seaway_wire::http::{Reading, Refusal};
 
 use super::{
     answer::Answer,
-    arrival::Who,
+    arrival::ClientIdentity,
     end::End,
     exchange::{self, After},
     flow::Flow,
-    hall::Hall,
-    own::Own,
     scratch::{Buffer, Scratch},
     streams,
+    task_state::TaskState,
+    worker_context::WorkerContext,
 };
 use crate::{memory::Reservation, running, sys};
 
 /// Whoever asks: a connection of HTTP/1.1, one request after the other, or one stream of HTTP/2.
 pub(super) struct Client {
-    pub(super) hall: Rc<Hall>,
-    pub(super) own: Rc<Own>,
+    pub(super) context: Rc<WorkerContext>,
+    pub(super) task_state: Rc<TaskState>,
     pub(super) end: End,
-    pub(super) who: Rc<Who>,
+    pub(super) who: Rc<ClientIdentity>,
     /// When a rule's own time is over, whatever goes on.
     pub(super) limit: Cell<u64>,
     /// What the exchange holds.
@@ -54,31 +54,31 @@ impl Client {
             // Nobody holds a buffer while nothing comes.
             let patience =
                 if first { self.timeout(|it| it.header) } else { self.timeout(|it| it.keep_alive) };
-            self.own.set_deadline(self.hall.now().saturating_add(patience));
+            self.task_state.set_deadline(self.context.now().saturating_add(patience));
             if begun.is_none() && !stream.wakes(|| self.is_done(first)).await {
                 return;
             }
-            let mut scratch = begun.take().unwrap_or_else(|| self.hall.scratch());
+            let mut scratch = begun.take().unwrap_or_else(|| self.context.scratch());
             self.weigh(&scratch);
             if first && self.begins_many(&mut scratch).await {
                 let End::Wire(stream) = self.end else { return };
-                return streams::serve(self.hall, self.own, self.who, stream, Some(scratch)).await;
+                return streams::serve(self.context, self.task_state, self.who, stream, Some(scratch)).await;
             }
             for answered in 1.. {
                 match self.one(&mut scratch, &mut first).await {
-                    After::Next if self.who.memory.is_evicted() => return self.hall.put_back(scratch),
+                    After::Next if self.who.memory.is_evicted() => return self.context.put_back(scratch),
                     After::Next if scratch.asked.is_empty() && !stream.is_readable() => break,
                     // What no member is asked is answered at once, and more may always have come meanwhile.
-                    After::Next if answered % ROUNDS == 0 => self.hall.next_turn().await,
+                    After::Next if answered % ROUNDS == 0 => self.context.next_turn().await,
                     After::Next => {}
                     After::Last => {
                         self.linger(&mut scratch).await;
-                        return self.hall.put_back(scratch);
+                        return self.context.put_back(scratch);
                     }
-                    After::Close => return self.hall.put_back(scratch),
+                    After::Close => return self.context.put_back(scratch),
                 }
             }
-            self.hall.put_back(scratch);
+            self.context.put_back(scratch);
             self.held.set(0);
         }
     }
@@ -112,16 +112,16 @@ impl Client {
         } else {
             self.timeout(|it| it.keep_alive)
         };
-        self.own.set_deadline(self.hall.now().saturating_add(patience));
+        self.task_state.set_deadline(self.context.now().saturating_add(patience));
         scratch.request.begin();
         let read = poll_fn(|_| self.poll_head(scratch, *first)).await;
         let is_new = std::mem::replace(first, false);
-        self.who.memory.progressed(self.hall.now());
+        self.who.memory.progressed(self.context.now());
         let whole = matches!(read, Ok(Some(Reading::Whole)));
         if whole || !scratch.asked.is_empty() {
             self.note(scratch, whole);
         }
-        let after = if whole && is_new && self.hall.shared.memory.is_used_up() {
+        let after = if whole && is_new && self.context.shared.memory.is_used_up() {
             // Those who were here before go on.
             self.who.refuse_for_memory();
             exchange::refuse(self, scratch, 503).await
@@ -139,7 +139,7 @@ impl Client {
 
     /// The same, where not all is at hand: what is not, and the rest.
     pub(super) fn weigh_parts(&self, others: usize, buffers: &[&mut Buffer], flows: &[&mut Flow]) {
-        let task = if matches!(self.end, End::Multi(_)) { streams::OF_STREAM } else { 0 };
+        let task = if matches!(self.end, End::H2Stream(_)) { streams::OF_STREAM } else { 0 };
         let buffers: usize = buffers.iter().map(|buffer| buffer.weight()).sum();
         let flows: usize = flows.iter().map(|flow| flow.weight()).sum();
         self.held.set([task, others, buffers, flows].iter().sum());
@@ -191,7 +191,7 @@ impl Client {
             self.weigh(scratch);
             if nothing_yet && !first {
                 // The head has begun: from now on it has its own time.
-                self.own.set_deadline(self.hall.now().saturating_add(self.timeout(|it| it.header)));
+                self.task_state.set_deadline(self.context.now().saturating_add(self.timeout(|it| it.header)));
             }
         }
     }
@@ -199,7 +199,7 @@ impl Client {
     /// It is turned away for want of something that we lack, not the member.
     pub(super) fn lacks(&self, error: &io::Error) {
         if sys::out_of_descriptors(error) {
-            self.hall.shared.out_of_descriptors(error);
+            self.context.shared.out_of_descriptors(error);
         }
         self.who.listener.refuse(running::Refusal::Resources);
     }
@@ -211,14 +211,15 @@ impl Client {
 
     /// No further request is awaited from it.
     pub(super) fn is_over(&self) -> bool {
-        self.hall.is_stopping() || self.who.listener.closed_at().is_some()
+        self.context.is_stopping() || self.who.listener.closed_at().is_some()
     }
 
     /// Nothing is awaited from it any more. Who has only just come may still be about to ask, and is closed unanswered
     /// only if it does not do so soon.
     fn is_done(&self, first: bool) -> bool {
         if first && self.is_over() {
-            self.own.set_deadline(self.own.deadline().min(self.hall.now().saturating_add(LINGER)));
+            self.task_state
+                .set_deadline(self.task_state.deadline().min(self.context.now().saturating_add(LINGER)));
         }
         !first && self.is_over()
     }
@@ -230,12 +231,13 @@ impl Client {
 
     /// Lets what comes next take so long, in milliseconds, within the limit of its rule.
     pub(super) fn allow(&self, patience: u64) {
-        self.own.set_deadline((self.hall.now().saturating_add(patience)).min(self.limit.get()));
+        self.task_state.set_deadline((self.context.now().saturating_add(patience)).min(self.limit.get()));
     }
 
     /// From now on a rule's own time runs, too.
     pub(super) fn limit(&self, time: Option<Duration>) {
-        self.limit.set(time.map_or(u64::MAX, |time| self.hall.now().saturating_add(time.as_millis() as u64)));
+        self.limit
+            .set(time.map_or(u64::MAX, |time| self.context.now().saturating_add(time.as_millis() as u64)));
     }
 
     /// Answers in the place of a member.
@@ -244,10 +246,10 @@ impl Client {
         scratch.record.answered(answer.status, || answer.length());
         self.limit(None);
         self.allow(self.timeout(|it| it.answer));
-        if let End::Multi(multi) = &self.end {
+        if let End::H2Stream(h2_stream) = &self.end {
             let mut said = 0;
-            poll_fn(|_| match multi.poll_say(answer, &mut said) {
-                Poll::Pending if self.hall.is_late() || self.end.is_gone() => Poll::Ready(()),
+            poll_fn(|_| match h2_stream.poll_say(answer, &mut said) {
+                Poll::Pending if self.context.is_late() || self.end.is_gone() => Poll::Ready(()),
                 poll => poll,
             })
             .await;
@@ -268,15 +270,15 @@ impl Client {
     async fn linger(&self, scratch: &mut Scratch) {
         let End::Wire(stream) = &self.end else { return };
         stream.finish();
-        self.own.set_deadline(self.hall.now().saturating_add(LINGER));
+        self.task_state.set_deadline(self.context.now().saturating_add(LINGER));
         poll_fn(|_| {
             for _ in 0..ROUNDS {
                 match ready!(scratch.asked.poll_let_go(stream)) {
-                    Ok(1..) if !self.hall.is_late() => {}
+                    Ok(1..) if !self.context.is_late() => {}
                     _ => return Poll::Ready(()),
                 }
             }
-            self.hall.go_on_next_turn();
+            self.context.go_on_next_turn();
             Poll::Pending
         })
         .await;

@@ -9,7 +9,7 @@ use std::{
     task::Poll,
 };
 
-use super::{hall::Hall, session::Session};
+use super::{session::Session, worker_context::WorkerContext};
 use crate::{
     descriptors::Taken,
     memory::{ConnectionMemory, Reservation},
@@ -24,13 +24,13 @@ pub(super) struct Stream {
     taken: Option<Taken>,
     /// What its session holds; of whoever uses it now.
     held: Option<Reservation>,
-    hall: Rc<Hall>,
+    context: Rc<WorkerContext>,
     fd: OwnedFd,
     ready: Rc<Ready>,
     index: u32,
     tls: Option<Box<RefCell<Session>>>,
     /// The deadline of its task is not about single reads and writes.
-    patient: Cell<bool>,
+    checked_member: Cell<bool>,
 }
 
 /// What edges have told.
@@ -82,17 +82,17 @@ impl Ready {
 }
 
 impl Stream {
-    pub(super) fn new(hall: Rc<Hall>, fd: OwnedFd, ready: Rc<Ready>, index: u32) -> Stream {
+    pub(super) fn new(context: Rc<WorkerContext>, fd: OwnedFd, ready: Rc<Ready>, index: u32) -> Stream {
         Stream {
             own_socket: None,
             taken: None,
             held: None,
-            hall,
+            context,
             fd,
             ready,
             index,
             tls: None,
-            patient: Cell::new(false),
+            checked_member: Cell::new(false),
         }
     }
 
@@ -133,11 +133,11 @@ impl Stream {
     /// Kept until now, and asked again.
     pub(super) fn taken_by(&self, task: u32) {
         self.ready.belong_to(Some(task));
-        self.ready.taken.set(self.hall.turn());
+        self.ready.taken.set(self.context.turn());
     }
 
     pub(super) fn be_patient(&self) {
-        self.patient.set(true);
+        self.checked_member.set(true);
     }
 
     /// Both directions are broken.
@@ -168,11 +168,11 @@ impl Stream {
 
     /// Whose it is goes on although nothing happens.
     pub(super) fn go_on_next_turn(&self) {
-        self.hall.go_on_next_turn();
+        self.context.go_on_next_turn();
     }
 
     fn later<T>(&self) -> Poll<io::Result<T>> {
-        if !self.patient.get() && self.hall.is_late() {
+        if !self.checked_member.get() && self.context.is_late() {
             Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
         } else {
             Poll::Pending
@@ -370,6 +370,6 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.hall.forget(self.index);
+        self.context.forget(self.index);
     }
 }

@@ -8,72 +8,78 @@ use seaway_wire::{
 };
 
 use super::{
-    arrival::Who,
+    arrival::ClientIdentity,
     end::End,
     exchange,
-    hall::Hall,
-    mail::Mail,
-    many::{MOST_STREAMS, Many, for_client},
-    multi::Multi,
-    own::Own,
+    h2_connection::{H2Connection, MOST_STREAMS, for_client},
+    h2_stream::H2Stream,
     scratch::Scratch,
     serve::Client,
     stream::Stream,
+    stream_inbox::StreamInbox,
+    task_state::TaskState,
+    worker_context::WorkerContext,
 };
 
 /// `begun`: what has come already, the preface first.
 pub(super) async fn serve(
-    hall: Rc<Hall>,
-    own: Rc<Own>,
-    who: Rc<Who>,
+    context: Rc<WorkerContext>,
+    task_state: Rc<TaskState>,
+    who: Rc<ClientIdentity>,
     stream: Stream,
     begun: Option<Box<Scratch>>,
 ) {
     let ours = for_client(who.limits().head, who.memory.most());
-    let many = Many::new(hall.clone(), stream, own.clone(), Connection::server(ours, false), &who.memory);
+    let h2 = H2Connection::new(
+        context.clone(),
+        stream,
+        task_state.clone(),
+        Connection::server(ours, false),
+        &who.memory,
+    );
     who.hold_more(OF_HTTP_2);
-    begun.into_iter().for_each(|begun| many.take_begun(begun));
-    let (mut leaving, toll) = (false, Rc::new(Toll::default()));
+    begun.into_iter().for_each(|begun| h2.take_begun(begun));
+    let (mut leaving, abandoned) = (false, Rc::new(AbandonedStreams::default()));
     let (keep_alive, answer) = (who.timeout(|it| it.keep_alive), who.timeout(|it| it.answer));
     // Until the client has said anything in HTTP/2 it is as late as with any head.
-    let idle_until = Cell::new(own.deadline());
+    let idle_until = Cell::new(task_state.deadline());
     let end = poll_fn(|_| {
-        let over = hall.is_stopping() || who.listener.closed_at().is_some();
-        let late = idle_until.get() <= hall.now();
+        let over = context.is_stopping() || who.listener.closed_at().is_some();
+        let late = idle_until.get() <= context.now();
         let (is_idle, heard, begun) = {
-            let connection = many.seen();
-            (connection.held() == 0, connection.has_heard(), toll.begun.get())
+            let connection = h2.seen();
+            (connection.held() == 0, connection.has_heard(), abandoned.begun.get())
         };
-        if many.gives_up(answer) <= hall.now() {
+        if h2.gives_up(answer) <= context.now() {
             return Poll::Ready(Ok(()));
         }
-        if own.is_evicted() {
-            many.connection().break_off(Reason::TOO_MUCH);
+        if task_state.is_evicted() {
+            h2.connection().break_off(Reason::TOO_MUCH);
             return Poll::Ready(Ok(()));
         }
-        if late && is_idle && many.is_written() && (leaving || !heard) {
+        if late && is_idle && h2.is_written() && (leaving || !heard) {
             // The peer does not close its side.
             return Poll::Ready(Ok(()));
         }
         if !leaving && (over || (late && is_idle)) {
             leaving = true;
             // Whoever opens a stream meanwhile is told that it was not looked at.
-            many.connection().leave();
+            h2.connection().leave();
         }
-        let polled = many.poll_turn(
-            |connection, key, ends, asked| begin(&many, &who, &toll, connection, key, ends, asked),
-            || toll.refuse(),
+        let polled = h2.poll_turn(
+            |connection, key, ends, asked| begin(&h2, &who, &abandoned, connection, key, ends, asked),
+            || abandoned.refuse(),
         );
-        if late || heard != many.seen().has_heard() || begun != toll.begun.get() {
-            idle_until.set(hall.now().saturating_add(keep_alive));
+        if late || heard != h2.seen().has_heard() || begun != abandoned.begun.get() {
+            idle_until.set(context.now().saturating_add(keep_alive));
         }
-        own.set_deadline(idle_until.get().min(many.gives_up(answer)));
-        if polled.is_pending() && toll.is_too_much() {
-            many.connection().break_off(Reason::TOO_MUCH);
+        task_state.set_deadline(idle_until.get().min(h2.gives_up(answer)));
+        if polled.is_pending() && abandoned.is_too_much() {
+            h2.connection().break_off(Reason::TOO_MUCH);
             return Poll::Ready(Ok(()));
         }
-        let is_through = many.is_written() && many.seen().held() == 0;
-        if polled.is_pending() && is_through && many.seen().has_left() {
+        let is_through = h2.is_written() && h2.seen().held() == 0;
+        if polled.is_pending() && is_through && h2.seen().has_left() {
             return Poll::Ready(Ok(()));
         }
         polled
@@ -82,50 +88,50 @@ pub(super) async fn serve(
         tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "a connection has ended");
     }
     // What is said last is why.
-    many.part().await;
+    h2.part().await;
 }
 
 /// Begins the task of a stream whose head the connection has just heard.
 fn begin(
-    many: &Rc<Many>,
-    who: &Rc<Who>,
-    toll: &Rc<Toll>,
-    connection: &Connection<Mail>,
+    h2: &Rc<H2Connection>,
+    who: &Rc<ClientIdentity>,
+    abandoned: &Rc<AbandonedStreams>,
+    connection: &Connection<StreamInbox>,
     key: Key,
     ends: bool,
     asked: Asked,
-) -> Option<Mail> {
-    toll.begun.set(toll.begun.get().saturating_add(1));
+) -> Option<StreamInbox> {
+    abandoned.begun.set(abandoned.begun.get().saturating_add(1));
     let head = connection.lines().len();
     if !who.memory.admits(head.saturating_mul(2).saturating_add(OF_STREAM)) {
         who.refuse_for_memory();
         // Whoever asks on and on although most is refused is ended.
-        toll.given_up.set(toll.given_up.get().saturating_add(1));
+        abandoned.given_up.set(abandoned.given_up.get().saturating_add(1));
         return None;
     }
-    let own = Own::new(Some(who.listener.clone()), many.hall.now())
-        .passed(many.driver().passes())
+    let task_state = TaskState::new(Some(who.listener.clone()), h2.context.now())
+        .passed(h2.driver().passes())
         .of_client(&who.memory);
-    let own = Rc::new(own);
+    let task_state = Rc::new(task_state);
     // Room that was used before is larger than what this one may need.
-    let mut scratch = if who.memory.is_filling() { Box::default() } else { many.hall.scratch() };
+    let mut scratch = if who.memory.is_filling() { Box::default() } else { h2.context.scratch() };
     scratch.asked.put(connection.lines());
     if !ends && !asked.is_sized && !asked.switches && !asked.connects {
         scratch.asked.put(b"transfer-encoding: chunked\r\n");
     }
     scratch.asked.put(b"\r\n");
-    let multi = Multi::asked(many.clone(), key, own.clone(), asked.switches);
+    let h2_stream = H2Stream::asked(h2.clone(), key, task_state.clone(), asked.switches);
     let client = Client {
-        hall: many.hall.clone(),
-        own: own.clone(),
-        end: End::Multi(multi),
+        context: h2.context.clone(),
+        task_state: task_state.clone(),
+        end: End::H2Stream(h2_stream),
         who: who.clone(),
         limit: Cell::new(u64::MAX),
         held: who.memory.reserve(0),
     };
     client.weigh(&scratch);
-    many.hall.begin(own.clone(), one(client, scratch, asked.is_too_large, toll.clone()));
-    Some(Mail::to(own, who.memory.reserve(0)))
+    h2.context.begin(task_state.clone(), one(client, scratch, asked.is_too_large, abandoned.clone()));
+    Some(StreamInbox::to(task_state, who.memory.reserve(0)))
 }
 
 /// What a connection of HTTP/2 holds without a stream, and what a stream holds: its task, and its places in both
@@ -135,7 +141,7 @@ pub(super) const OF_STREAM: usize = 3 << 10;
 
 /// Streams of one connection. Giving one up costs a client nothing, and us a request to a member.
 #[derive(Default)]
-struct Toll {
+struct AbandonedStreams {
     begun: Cell<u64>,
     given_up: Cell<u64>,
 }
@@ -143,7 +149,7 @@ struct Toll {
 /// A browser that leaves a page gives up what it has asked for, and not much more.
 const MOST_GIVEN_UP: u64 = 2 * MOST_STREAMS as u64;
 
-impl Toll {
+impl AbandonedStreams {
     fn refuse(&self) {
         self.begun.set(self.begun.get().saturating_add(1));
         self.given_up.set(self.given_up.get().saturating_add(1));
@@ -155,20 +161,20 @@ impl Toll {
 }
 
 /// Answers one stream.
-async fn one(client: Client, mut scratch: Box<Scratch>, is_too_large: bool, toll: Rc<Toll>) {
+async fn one(client: Client, mut scratch: Box<Scratch>, is_too_large: bool, abandoned: Rc<AbandonedStreams>) {
     // Who gives up at once has asked nobody.
     if !client.end.is_gone() {
         client.who.listener.requests.fetch_add(1, Relaxed);
         answer(&client, &mut scratch, is_too_large).await;
     }
-    if let End::Multi(multi) = &client.end
-        && multi.is_unanswered()
+    if let End::H2Stream(h2_stream) = &client.end
+        && h2_stream.is_unanswered()
     {
-        toll.given_up.set(toll.given_up.get().saturating_add(1));
+        abandoned.given_up.set(abandoned.given_up.get().saturating_add(1));
     }
     // Of a client that holds much it is not kept for others: that would be as much again.
     if !client.who.memory.is_filling() {
-        client.hall.put_back(scratch);
+        client.context.put_back(scratch);
     }
 }
 

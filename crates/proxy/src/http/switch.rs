@@ -3,7 +3,7 @@
 use aws_lc_rs::digest;
 use seaway_wire::http::{Known, Method, Request};
 
-use super::{heads::base64, multi::fields_of};
+use super::{h2_stream::fields_of, heads::base64};
 
 /// The protocol that a request means to speak instead of HTTP. `any`: its client speaks HTTP/2, and has asked for nothing
 /// else; by HTTP/1.1 an upgrade is an offer, and one that few have heard of needs not be taken (RFC 9110, section 7.8).

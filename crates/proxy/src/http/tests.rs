@@ -230,7 +230,7 @@ fn whoever_came_before_the_end_is_answered_though_nobody_has_looked_at_them_yet(
     idle.write_all(ASKED).unwrap();
     worker.turn();
     assert_eq!(answers(&heard(&mut idle)), 1);
-    // One is let in and has not asked, one waits at the door, one asks once more.
+    // One is let in and has not asked, one waits at the listening socket, one asks once more.
     let mut silent = worker.client();
     let mut waits = TcpStream::connect(worker.at).unwrap();
     waits.set_nonblocking(true).unwrap();

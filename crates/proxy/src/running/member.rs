@@ -47,12 +47,12 @@ pub(crate) struct RunningMember {
     /// Since it was first connected to.
     target: OnceLock<Target>,
     /// Touched by the prober and by pages, never by a worker.
-    story: Mutex<Story>,
+    health_history: Mutex<HealthHistory>,
 }
 
 /// How it fared: for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Story {
+pub struct HealthHistory {
     /// When it was last found to be usable, or no longer to be.
     pub changed: Option<SystemTime>,
     /// Why it was not usable when it last was not.
@@ -92,7 +92,7 @@ impl RunningMember {
             warm_since: AtomicU64::new(0),
             leaving_since: AtomicU64::new(0),
             target: OnceLock::new(),
-            story: Mutex::default(),
+            health_history: Mutex::default(),
         }
     }
 
@@ -102,16 +102,16 @@ impl RunningMember {
     }
 
     pub(crate) fn remember(&self, standing: Standing, reason: &str) {
-        let mut story = self.story.lock().unwrap_or_else(PoisonError::into_inner);
-        story.changed = Some(SystemTime::now());
+        let mut health_history = self.health_history.lock().unwrap_or_else(PoisonError::into_inner);
+        health_history.changed = Some(SystemTime::now());
         if standing != Standing::Usable {
-            story.reason = reason.into();
-            story.times_down = story.times_down.saturating_add(1);
+            health_history.reason = reason.into();
+            health_history.times_down = health_history.times_down.saturating_add(1);
         }
     }
 
-    pub(crate) fn story(&self) -> Story {
-        self.story.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn health_history(&self) -> HealthHistory {
+        self.health_history.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A connection (or a UDP flow) to this member begins; it ends with [`RunningMember::disengage`].

@@ -17,7 +17,7 @@ use seaway_model::{
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
 
 use super::{Health, RunningMember, affinity::AffinityTable, last_use::LastUse};
-use crate::{health::Desk, tls::Outward};
+use crate::{health::RequestQueue, tls::UpstreamTls};
 
 pub(crate) struct RunningPool {
     pub(crate) key: LbKey,
@@ -30,7 +30,7 @@ pub(crate) struct RunningPool {
     last_use: LastUse,
     affinity: OnceLock<AffinityTable>,
     /// Where ejections are told, and that checks are wanted.
-    desk: OnceLock<Arc<Desk>>,
+    requests: OnceLock<Arc<RequestQueue>>,
 }
 
 /// One generation of a pool. `members[i]` belongs to `compiled.members()[i]`.
@@ -40,7 +40,7 @@ pub(crate) struct Live {
     /// `false`: nobody has put this pool, or it was removed.
     pub(crate) present: bool,
     /// How TLS is spoken with members, where it is.
-    pub(crate) outward: Option<Arc<Outward>>,
+    pub(crate) upstream_tls: Option<Arc<UpstreamTls>>,
     /// How many of the members are down by their checks.
     down: AtomicU32,
 }
@@ -56,7 +56,7 @@ impl RunningPool {
             uneven_until: AtomicU64::new(0),
             last_use: LastUse::never(),
             affinity: OnceLock::new(),
-            desk: OnceLock::new(),
+            requests: OnceLock::new(),
         }
     }
 
@@ -197,18 +197,18 @@ impl RunningPool {
         let until = member.eject(passive, now);
         let warming = live.compiled.pool().slow_start.unwrap_or_default();
         self.uneven_until.fetch_max(until.saturating_add(warming.as_millis() as u64), Relaxed);
-        if let Some(desk) = self.desk.get() {
+        if let Some(requests) = self.requests.get() {
             let seconds = until.saturating_sub(now) as f64 / 1000.0;
-            desk.ejected(self, member.at, until, format!("{reason}, out for {seconds} s"));
+            requests.ejected(self, member.at, until, format!("{reason}, out for {seconds} s"));
         }
     }
 
     /// Somebody wants a member of it, who may have to be asked again how it is.
     fn used(&self, now: u64) {
         if self.last_use.is_now(now)
-            && let Some(desk) = self.desk.get()
+            && let Some(requests) = self.requests.get()
         {
-            desk.wanted(self);
+            requests.wanted(self);
         }
     }
 
@@ -224,8 +224,8 @@ impl RunningPool {
     }
 
     /// Has ejections told to the prober, which logs and publishes them.
-    pub(crate) fn report_to(&self, desk: impl FnOnce() -> Arc<Desk>) {
-        self.desk.get_or_init(desk);
+    pub(crate) fn report_to(&self, requests: impl FnOnce() -> Arc<RequestQueue>) {
+        self.requests.get_or_init(requests);
     }
 
     /// Who has this mark, if it may serve: one without weight gets nobody new, and keeps whom it has.
@@ -283,8 +283,8 @@ impl Live {
 
     fn new_compiled(compiled: CompiledPool, members: Box<[Arc<RunningMember>]>, present: bool) -> Live {
         let pool = compiled.pool();
-        let outward = pool.tls.as_ref().map(|tls| Outward::of(tls, pool.protocol));
-        let live = Live { compiled, members, present, outward, down: AtomicU32::new(0) };
+        let upstream_tls = pool.tls.as_ref().map(|tls| UpstreamTls::of(tls, pool.protocol));
+        let live = Live { compiled, members, present, upstream_tls, down: AtomicU32::new(0) };
         live.count_down();
         live
     }

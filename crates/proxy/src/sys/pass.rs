@@ -215,8 +215,8 @@ mod tests {
         let (uid, pid) = peer_of(server.as_fd()).unwrap();
         assert_eq!((uid, pid as u32), (own_user(), std::process::id()));
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let many = vec![socket.as_fd(); MOST_PASSED];
-        pass(client.as_fd(), b"many", &many).unwrap();
+        let h2 = vec![socket.as_fd(); MOST_PASSED];
+        pass(client.as_fd(), b"many", &h2).unwrap();
         pass(client.as_fd(), b"none", &[]).unwrap();
         let mut room = [0; 64];
         let (count, fds) = take(server.as_fd(), &mut room).unwrap();

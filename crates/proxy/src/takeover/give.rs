@@ -166,7 +166,7 @@ fn sockets(shared: &Shared) -> Vec<(SocketRecord, Arc<OwnedFd>)> {
     each.collect()
 }
 
-/// UDP doors rest from here on; what arrives waits in their sockets.
+/// UDP listening sockets rest from here on; what arrives waits in their sockets.
 fn hand_flows_over(shared: &Shared, line: &mut Line) -> io::Result<()> {
     let (export, exported) = mpsc::channel();
     shared.tell_all(&Command::Freeze(export));

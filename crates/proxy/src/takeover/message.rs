@@ -52,7 +52,8 @@ pub(super) struct SocketRecord {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct FlowRecord {
     /// The cookie of the listening socket.
-    pub(crate) door: u64,
+    #[serde(rename = "door")]
+    pub(crate) listening_socket: u64,
     pub(crate) client: SocketAddr,
     pub(crate) pool: PoolId,
     pub(crate) member: SocketAddr,

@@ -65,7 +65,7 @@ impl TakenOver {
 
     /// Puts the sockets where opening finds them.
     pub(crate) fn adopt(&mut self, shared: &Shared) {
-        shared.inheritance.await_it();
+        shared.transferred_state.await_it();
         shared
             .adopted
             .lock()
@@ -100,7 +100,7 @@ impl TakenOver {
             Some((Message::Refused { reason }, _)) => return Err(TakeOverError::Refused { reason }),
             Some(_) => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
         }
-        shared.inheritance.arrived(flows);
+        shared.transferred_state.arrived(flows);
         shared.tell_all(&Command::Inherit);
         // What is not opened here is not wanted any more.
         let unwanted = std::mem::take(&mut *shared.adopted.lock().unwrap_or_else(PoisonError::into_inner));

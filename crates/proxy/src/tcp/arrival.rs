@@ -1,4 +1,4 @@
-//! Who comes in, and how the last ones do before a door is closed.
+//! Who comes in, and how the last ones do before a listening socket is closed.
 
 use std::{os::fd::AsFd, sync::Arc};
 
@@ -7,14 +7,14 @@ use super::{
     connection::{Connection, Phase, Side},
 };
 use crate::{
-    doors::{Admission, Newcomer},
+    listening_sockets::{Admission, Newcomer},
     running::{Refusal, RunningListener},
     worker::{Token, Turn},
 };
 
 impl Tcp {
     pub(super) fn accept(&mut self, token: Token, turn: &mut Turn) {
-        for _ in 0..self.doors.burst(token, turn) {
+        for _ in 0..self.listening.burst(token, turn) {
             if !self.admit(token.index(), turn) {
                 return;
             }
@@ -23,14 +23,14 @@ impl Tcp {
 
     /// Whoever has connected already is let in, then the sockets are closed.
     pub(super) fn close_doors(&mut self, turn: &mut Turn, which: impl Fn(&Arc<RunningListener>) -> bool) {
-        for index in self.doors.of(which) {
+        for index in self.listening.of(which) {
             while self.admit(index, turn) {}
-            self.doors.close(index, turn);
+            self.listening.close(index, turn);
         }
     }
 
-    fn admit(&mut self, door: u32, turn: &mut Turn) -> bool {
-        match self.doors.admit(door, turn) {
+    fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> bool {
+        match self.listening.admit(listening_socket, turn) {
             Admission::Nobody => return false,
             Admission::TurnedAway => {}
             Admission::Newcomer(newcomer) => self.welcome(newcomer, turn),

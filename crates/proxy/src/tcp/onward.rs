@@ -41,8 +41,9 @@ impl Tcp {
                 connection.listener.retries.fetch_add(1, Relaxed);
             }
             let client = live.compiled.pool().transparent.then(|| connection.peer.ip());
-            match connect(&turn.shared, &member, client, connection.passes, |it| self.doors.give_up_spare(it))
-            {
+            match connect(&turn.shared, &member, client, connection.passes, |it| {
+                self.listening.give_up_spare(it)
+            }) {
                 Ok((fd, own_socket)) => {
                     if let Some(version) = live.compiled.pool().proxy {
                         announce_client(connection, version);

@@ -40,7 +40,7 @@ impl Tcp {
         let was_half_closed = client.told_end || member.told_end;
         let mut more = false;
         let mut broken = None;
-        for (from, Shovelled { bytes, result }) in results {
+        for (from, RelayResult { bytes, result }) in results {
             if bytes > 0 {
                 if from == Side::Member && !connection.answered {
                     connection.answered = true;
@@ -114,7 +114,7 @@ impl Piece {
     const BESIDE_OTHERS: Piece = Piece { reads: READS_BESIDE_OTHERS, most: READ_BESIDE_OTHERS };
 }
 
-struct Shovelled {
+struct RelayResult {
     bytes: u64,
     /// `Ok(true)`: there may be more, but it has been enough for now.
     result: Result<bool, Broken>,
@@ -140,7 +140,7 @@ fn shovel(
     buffer: &mut [u8],
     pipes: &mut Pipes,
     piece: Piece,
-) -> Shovelled {
+) -> RelayResult {
     let mut bytes = 0;
     let result = (|| {
         for _ in 0..piece.reads {
@@ -165,7 +165,7 @@ fn shovel(
         }
         Ok(delivered && from.readable && to.writable && !from.at_end)
     })();
-    Shovelled { bytes, result }
+    RelayResult { bytes, result }
 }
 
 /// Writes what is carried. `false`: not all of it could be.

@@ -26,7 +26,7 @@ struct ByHand {
 
 /// As many as have something to do at once.
 const MANY: usize = 200;
-/// As many as the kernel has wait at a door.
+/// As many as the kernel has wait at a listening socket.
 const NEWCOMERS: usize = 100;
 
 impl ByHand {

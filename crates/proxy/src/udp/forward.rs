@@ -11,8 +11,9 @@ use seaway_model::{LbKey, load_balancer::ProxyVersion};
 use seaway_wire::proxy::{self, Forwarded, Origin, Parsed, Transport, Version};
 
 use super::{
-    BUSY, MOST_FLOWS, Udp, door,
+    BUSY, MOST_FLOWS, Udp,
     flows::{FlowId, FlowKey},
+    listening_socket,
 };
 use crate::{
     hops::{self, MOST_HOPS},
@@ -128,13 +129,13 @@ impl Flow {
 impl Udp {
     pub(super) fn forward(
         &mut self,
-        door: u32,
+        listening_socket: u32,
         listener: &Arc<RunningListener>,
         tuned: &Tuned,
         (peer, bytes, segment): Arrival<'_>,
         turn: &mut Turn,
     ) {
-        let key = FlowKey { peer, socket: door };
+        let key = FlowKey { peer, socket: listening_socket };
         let (slot, bytes) = match self.flows.find(&key) {
             Some(slot) => (slot, bytes),
             None => match self.admit(key, listener, tuned, bytes, turn) {
@@ -152,7 +153,7 @@ impl Udp {
         for _ in 0..2 {
             let Some(entry) = self.flows.at(slot) else { return };
             match entry.flow.send(bytes, segment) {
-                Ok(()) => return door::count(&entry.flow.member.bytes_in, bytes.len() as u64),
+                Ok(()) => return listening_socket::count(&entry.flow.member.bytes_in, bytes.len() as u64),
                 Err(error) => {
                     entry.flow.failed(&error, turn.now);
                     if !entry.flow.moves {
@@ -242,7 +243,7 @@ impl Udp {
         pool: &Arc<RunningPool>,
         (client, passes): (SocketAddr, u8),
         turn: &mut Turn,
-    ) -> Result<(Arc<RunningMember>, Dialled), Refusal> {
+    ) -> Result<(Arc<RunningMember>, MemberSocket), Refusal> {
         let scarce = turn.shared.descriptors.are_scarce();
         if scarce {
             turn.shared.report_scarcity();
@@ -316,7 +317,7 @@ impl Udp {
         client: Option<IpAddr>,
         (id, passes): (FlowId, u8),
         turn: &Turn,
-    ) -> io::Result<Dialled> {
+    ) -> io::Result<MemberSocket> {
         let socket = sys::datagram_socket(&member.address)?;
         if !turn.shared.descriptors.allow(socket.as_fd()) {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
@@ -330,7 +331,7 @@ impl Udp {
         }
         // Before anything is sent: whoever gets it finds it written down.
         let own_socket = turn.shared.own_sockets.flow(socket.as_fd(), (passes, client.is_some()));
-        Ok(Dialled { own_socket, socket })
+        Ok(MemberSocket { own_socket, socket })
     }
 
     /// Ends the flow that is missed least.
@@ -357,7 +358,7 @@ impl Udp {
 }
 
 /// A socket to a member.
-struct Dialled {
+struct MemberSocket {
     own_socket: Option<OwnSocket>,
     socket: OwnedFd,
 }

@@ -1,30 +1,30 @@
-//! Both sides of a take-over: flows leave with their sockets, and arrive where their doors are.
+//! Both sides of a take-over: flows leave with their sockets, and arrive where their listening sockets are.
 
 use std::{io, os::fd::AsFd};
 
 use super::{DOOR, Udp, flows::FlowKey, forward::Flow};
 use crate::{
-    takeover::{FlowRecord, Heirloom},
+    takeover::{FlowRecord, TransferredFlow},
     worker::{Kind, Token, Turn},
 };
 
 impl Udp {
     /// Reads nothing from clients any more, and tells all flows. Replies still go through.
-    pub(super) fn freeze(&mut self, turn: &mut Turn) -> io::Result<Vec<Heirloom>> {
+    pub(super) fn freeze(&mut self, turn: &mut Turn) -> io::Result<Vec<TransferredFlow>> {
         self.frozen = true;
-        for index in self.doors.indexes() {
+        for index in self.listening.indexes() {
             let token = self.token(index);
-            if let Some(door) = self.doors.get_mut(index) {
-                turn.epoll.pause(door.socket.as_fd(), token.into())?;
-                door.rests = true;
+            if let Some(listening_socket) = self.listening.get_mut(index) {
+                turn.epoll.pause(listening_socket.socket.as_fd(), token.into())?;
+                listening_socket.rests = true;
             }
         }
-        let (doors, now) = (&mut self.doors, turn.now);
+        let (listening, now) = (&mut self.listening, turn.now);
         let flows = self.flows.iter_mut().filter_map(|(_, entry)| {
-            let door = doors.get_mut(entry.key.socket)?.cookie;
+            let listening_socket = listening.get_mut(entry.key.socket)?.cookie;
             let flow = &entry.flow;
             let record = FlowRecord {
-                door,
+                listening_socket,
                 client: entry.key.peer.socket_addr(),
                 pool: flow.pool.id.clone(),
                 member: flow.member.at,
@@ -49,26 +49,26 @@ impl Udp {
             let _ = turn.epoll.forget(entry.flow.socket.as_fd());
         }
         self.end_where(turn, |_, _| true);
-        for index in self.doors.indexes() {
-            if let Some(door) = self.doors.remove(index) {
-                let _ = turn.epoll.forget(door.socket.as_fd());
+        for index in self.listening.indexes() {
+            if let Some(listening_socket) = self.listening.remove(index) {
+                let _ = turn.epoll.forget(listening_socket.socket.as_fd());
             }
         }
         self.frozen = false;
     }
 
-    /// Goes on with the flows that a predecessor had at this door.
-    pub(super) fn inherit(&mut self, door: u32, turn: &mut Turn) {
-        let Some(entry) = self.doors.get_mut(door) else { return };
+    /// Goes on with the flows that a predecessor had at this listening socket.
+    pub(super) fn inherit(&mut self, listening_socket: u32, turn: &mut Turn) {
+        let Some(entry) = self.listening.get_mut(listening_socket) else { return };
         let (listener, cookie) = (entry.listener.clone(), entry.cookie);
         let tuned = listener.tuned();
         let idle = tuned.listener.timeouts.udp_idle.as_millis() as u64;
-        for (record, socket) in turn.shared.inheritance.flows_of(cookie) {
+        for (record, socket) in turn.shared.transferred_state.flows_of(cookie) {
             let Some(pool) = tuned.known(&record.pool) else {
                 continue;
             };
             let live = pool.live();
-            let key = FlowKey { peer: record.client.into(), socket: door };
+            let key = FlowKey { peer: record.client.into(), socket: listening_socket };
             // A member that is gone by the new plan: its clients choose anew.
             let place = live.compiled.position(record.member);
             let Some(member) = place.and_then(|it| live.members.get(it)).cloned() else { continue };
@@ -94,17 +94,21 @@ impl Udp {
     }
 
     pub(super) fn wake_doors(&mut self, turn: &mut Turn) {
-        for index in self.doors.indexes() {
+        for index in self.listening.indexes() {
             let token = self.token(index);
-            let Some(door) = self.doors.get_mut(index).filter(|door| door.rests) else { continue };
-            door.rests = false;
-            if let Err(error) = turn.epoll.resume(door.socket.as_fd(), token.into()) {
-                tracing::error!(listener = %door.listener.at, %error, "a listening socket cannot be watched again");
+            let Some(listening_socket) =
+                self.listening.get_mut(index).filter(|listening_socket| listening_socket.rests)
+            else {
+                continue;
+            };
+            listening_socket.rests = false;
+            if let Err(error) = turn.epoll.resume(listening_socket.socket.as_fd(), token.into()) {
+                tracing::error!(listener = %listening_socket.listener.at, %error, "a listening socket cannot be watched again");
             }
         }
     }
 
-    fn token(&self, door: u32) -> Token {
-        Token::new(Kind::Datagrams, DOOR | door, self.doors.generation(door))
+    fn token(&self, listening_socket: u32) -> Token {
+        Token::new(Kind::Datagrams, DOOR | listening_socket, self.listening.generation(listening_socket))
     }
 }

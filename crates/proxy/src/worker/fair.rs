@@ -246,14 +246,14 @@ mod tests {
         assert_ne!(web.load_balancer, api.load_balancer);
         assert_ne!(web.namespace, other.namespace, "of one name, and another's all the same");
         // At the front door a request is its guest's, in the same namespace as what that has elsewhere.
-        let door = Lane::of(&LbKey::Whole);
+        let listening_socket = Lane::of(&LbKey::Whole);
         let [guest, second] =
-            [("evil", "web"), ("evil", "api")].map(|(at, name)| door.of_guest(&owner(at, name)));
+            [("evil", "web"), ("evil", "api")].map(|(at, name)| listening_socket.of_guest(&owner(at, name)));
         assert_eq!((guest.namespace, second.namespace), (other.namespace, other.namespace));
         assert_ne!(guest.load_balancer, second.load_balancer);
-        // At a listener of its own nobody is another's guest, and what nobody owns stays the door's.
+        // At a listener of its own nobody is another's guest, and what has no owner counts as the listener's.
         assert_eq!(web.of_guest(&owner("evil", "web")), web);
-        assert_eq!(door.of_guest(&Owner::Config("mine".into())), door);
+        assert_eq!(listening_socket.of_guest(&Owner::Config("mine".into())), listening_socket);
     }
 
     #[test]

@@ -183,7 +183,7 @@ fn checks_by_grpc_ask_by_tls_too() {
         });
         eventually(&format!("it is judged: {why}"), || {
             let member = stage.member(at);
-            member.health == Health::Down && member.story.reason.contains(why)
+            member.health == Health::Down && member.health_history.reason.contains(why)
         });
     }
 }

@@ -57,17 +57,17 @@ fn a_member_is_asked_by_grpc_how_it_is() {
     let silent_at = silent.local_addr().unwrap();
     let other = Backend::tcp(FAMILIES[0], b"HTTP/1.1 200 OK\r\n\r\n", mpsc::channel().0);
     let kind = CheckKind::Grpc { service: "shop".into() };
-    let ward = Ward::new(kind, &[at, silent_at, other.at], |pool| {
+    let check_registry = CheckRegistry::new(kind, &[at, silent_at, other.at], |pool| {
         pool.health.as_mut().unwrap().timeout = Duration::from_millis(500);
     });
-    ward.becomes(silent_at, Health::Down);
-    ward.becomes(other.at, Health::Down);
-    assert_ne!(ward.health(at), Health::Down);
+    check_registry.becomes(silent_at, Health::Down);
+    check_registry.becomes(other.at, Health::Down);
+    assert_ne!(check_registry.health(at), Health::Down);
     for wrong in [(0, 2), (0, 3), (12, 0), (14, 0)] {
         *answer.lock().unwrap() = wrong;
-        ward.becomes(at, Health::Down);
+        check_registry.becomes(at, Health::Down);
         *answer.lock().unwrap() = (0, 1);
-        ward.becomes(at, Health::Up);
+        check_registry.becomes(at, Health::Up);
     }
 }
 
@@ -81,12 +81,12 @@ fn a_member_that_sends_frames_without_end_is_ill_and_keeps_nobody() {
         stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
         while stream.write_all(&ping).is_ok() {}
     });
-    let ward = Ward::new(CheckKind::Grpc { service: "shop".into() }, &[at], |pool| {
+    let check_registry = CheckRegistry::new(CheckKind::Grpc { service: "shop".into() }, &[at], |pool| {
         // It is not for being late.
         pool.health.as_mut().unwrap().timeout = Duration::from_secs(600);
         pool.health.as_mut().unwrap().fall = 1;
     });
-    ward.becomes(at, Health::Down);
+    check_registry.becomes(at, Health::Down);
     flood.join().unwrap();
 }
 
@@ -99,9 +99,9 @@ fn a_member_that_speaks_http_2_alone_is_asked_by_it() {
     {
         let (path, expect) = (path.into(), expect.map(Into::into));
         let kind = CheckKind::Http { path, host: None, status: (200, 299), expect };
-        let many = |pool: &mut Pool| pool.protocol = seaway_model::load_balancer::BackendProtocol::Http2;
-        let ward = Ward::new(kind, &[at, http_1.at], many);
-        ward.becomes(at, expected);
-        ward.becomes(http_1.at, Health::Down);
+        let h2 = |pool: &mut Pool| pool.protocol = seaway_model::load_balancer::BackendProtocol::Http2;
+        let check_registry = CheckRegistry::new(kind, &[at, http_1.at], h2);
+        check_registry.becomes(at, expected);
+        check_registry.becomes(http_1.at, Health::Down);
     }
 }

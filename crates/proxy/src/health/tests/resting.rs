@@ -10,24 +10,24 @@ fn a_pool_is_asked_nothing_until_its_first_client_whose_coming_finds_out_who_is_
     let (heard, _asked) = mpsc::channel();
     let backend = Backend::tcp(FAMILIES[0], b"", heard.clone());
     let (_socket, dead) = dead_tcp(FAMILIES[0]);
-    let ward = Ward::new(CheckKind::Tcp, &[backend.at, dead], |pool| {
+    let check_registry = CheckRegistry::new(CheckKind::Tcp, &[backend.at, dead], |pool| {
         pool.health.as_mut().unwrap().while_used = true;
     });
     // Whoever is asked always, and was heard of later, tells that there was time to ask the others.
     let witness = Backend::tcp(FAMILIES[0], b"", heard);
     let mut always = Pool { id: PoolId("always".into()), ..pool(&[witness.at]) };
-    always.health = ward.pool.health.clone().map(|it| HealthCheck { while_used: false, ..it });
+    always.health = check_registry.pool.health.clone().map(|it| HealthCheck { while_used: false, ..it });
     let running = Arc::new(RunningPool::empty(LbKey::Whole, always.id.clone()));
     running.put(Some(Arc::new(always)), sys::millis());
-    ward.prober.watch(&running);
+    check_registry.prober.watch(&running);
     until("the witness is asked a few times", || witness.asked.load(SeqCst) > 5);
     assert_eq!(backend.asked.load(SeqCst), 0);
-    assert_eq!(ward.health(dead), Health::Unknown);
-    assert!(ward.running.is_at_rest() && !running.is_at_rest());
+    assert_eq!(check_registry.health(dead), Health::Unknown);
+    assert!(check_registry.running.is_at_rest() && !running.is_at_rest());
 
-    let (live, mut cursor) = (ward.running.live(), Cursor::new(1));
-    assert!(ward.running.choose(&live, FAMILIES[0], &mut cursor, &[], sys::millis()).is_some());
-    assert!(!ward.running.is_at_rest());
-    ward.becomes(dead, Health::Down);
-    ward.becomes(backend.at, Health::Up);
+    let (live, mut cursor) = (check_registry.running.live(), Cursor::new(1));
+    assert!(check_registry.running.choose(&live, FAMILIES[0], &mut cursor, &[], sys::millis()).is_some());
+    assert!(!check_registry.running.is_at_rest());
+    check_registry.becomes(dead, Health::Down);
+    check_registry.becomes(backend.at, Health::Up);
 }

@@ -16,9 +16,9 @@ use seaway_wire::http::{Limits, Method, Reading, Request, Response};
 use super::super::{
     cors as origins,
     grpc::Outcome,
-    heads::{Changes, Told},
+    heads::{Changes, ForwardedClient},
     question,
-    rules::{Asking, Seen, redirected, rewritten},
+    rules::{RequestChanges, RequestView, redirected, rewritten},
 };
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -80,7 +80,7 @@ pub fn cors(bytes: &[u8]) {
     if request.read(&head, &Limits::default()) != Reading::Whole {
         return;
     }
-    let seen = Seen { head: &head, request: &request };
+    let seen = RequestView { head: &head, request: &request };
     for (any, credentials) in [(false, false), (false, true), (true, false), (true, true)] {
         let rule = rule(vec![Filter::Cors(terms(any, credentials))]);
         let Some((terms, origin)) = origins::of(&rule, &seen) else {
@@ -162,7 +162,7 @@ pub fn rules(bytes: &[u8]) {
     if request.read(&head, &Limits::default()) != Reading::Whole {
         return;
     }
-    let seen = Seen { head: &head, request: &request };
+    let seen = RequestView { head: &head, request: &request };
     let prefix = |text: &str| Match { path: Some(PathMatch::Prefix(text.into())), ..Match::default() };
     let matching = Rule { matches: vec![prefix("/a"), prefix("/")], ..rule(Vec::new()) };
     let found = Routes::compile(&[Arc::new(matching)]).find(&seen).expect("everything is below /");
@@ -173,8 +173,8 @@ pub fn rules(bytes: &[u8]) {
     changes(&seen);
 }
 
-fn leads(seen: &Seen<'_>, found: Found) {
-    let told = Told::new(([192, 0, 2, 1], 9).into(), 80, false);
+fn leads(seen: &RequestView<'_>, found: Found) {
+    let told = ForwardedClient::new(([192, 0, 2, 1], 9).into(), 80, false);
     let path = |text: &str| Some(PathMatch::Prefix(text.into()));
     let redirects = [
         Redirect::default(),
@@ -207,12 +207,12 @@ fn leads(seen: &Seen<'_>, found: Found) {
 }
 
 /// As it was written, with zeros.
-fn port_of(seen: &Seen<'_>) -> String {
+fn port_of(seen: &RequestView<'_>) -> String {
     let host = String::from_utf8_lossy(seen.host()).into_owned();
     host.rsplit_once(':').map(|(_, port)| port.to_owned()).unwrap_or_default()
 }
 
-fn rewrites(seen: &Seen<'_>, found: Found, by: &str) {
+fn rewrites(seen: &RequestView<'_>, found: Found, by: &str) {
     let path = String::from_utf8_lossy(seen.path()).into_owned();
     let joined = format!("{}{}", by.trim_end_matches('/'), path.get(found.prefix..).unwrap_or_default());
     for (filter, expected) in [
@@ -238,7 +238,7 @@ fn rewrites(seen: &Seen<'_>, found: Found, by: &str) {
     }
 }
 
-fn changes(seen: &Seen<'_>) {
+fn changes(seen: &RequestView<'_>) {
     let pair = |name: &str, value: &str| (name.into(), value.into());
     let change = HeaderChange {
         set: vec![pair("X-Set", "1")],
@@ -246,7 +246,7 @@ fn changes(seen: &Seen<'_>) {
         remove: vec!["x-gone".into()],
     };
     let rule = rule(vec![Filter::RequestHeaders(change)]);
-    let asking = Asking { rule: &rule, sticky: None };
+    let asking = RequestChanges { rule: &rule, sticky: None };
     for field in &seen.request.fields {
         let name = field.name.of(seen.head).to_ascii_lowercase();
         let named = matches!(&name[..], b"x-set" | b"x-gone");

@@ -101,7 +101,7 @@ fn who_comes_in_the_turn_of_a_freeze_is_left_to_the_successor() {
     assert!(exported.recv().unwrap().unwrap().is_empty(), "its flow has not begun");
     hand.handle(events);
     assert_eq!(hand.rig.shared.flows(), 0, "a flow that the successor was not told of");
-    // Nothing is lost: whoever reads the door next gets it.
+    // Nothing is lost: whoever reads the listening socket next gets it.
     hand.command(Command::Thaw);
     let events = hand.events();
     hand.handle(events);

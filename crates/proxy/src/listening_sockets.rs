@@ -17,10 +17,10 @@ use crate::{
     worker::{Kind, Lane, Slab, Token, Turn},
 };
 
-pub(crate) struct Doors {
-    /// Of the source whose doors these are.
+pub(crate) struct ListeningSockets {
+    /// Of the source whose listening sockets these are.
     kind: Kind,
-    doors: Slab<Door>,
+    listening: Slab<ListeningSocket>,
     /// Not watched at the moment, for want of descriptors.
     shut: Vec<(u32, u32)>,
     reopen_at: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Doors {
     spare_for: Option<KernelAddress>,
 }
 
-struct Door {
+struct ListeningSocket {
     listener: Arc<RunningListener>,
     socket: Arc<OwnedFd>,
     /// How many are let in per event. One, unless more keep waiting: asking in vain is the dearest answer.
@@ -46,7 +46,7 @@ const MOST_BESIDE_OTHERS: u32 = 4;
 /// Milliseconds between attempts to let somebody in while nobody leaves.
 const REOPEN_AFTER: u64 = 100;
 
-/// Whom a look at a door brought.
+/// Whom a look at a listening socket brought.
 pub(crate) enum Admission {
     /// Nobody waits, or nobody can come in now.
     Nobody,
@@ -65,81 +65,99 @@ pub(crate) struct Newcomer {
     pub(crate) passes: u8,
 }
 
-impl Doors {
-    pub(crate) fn new(kind: Kind) -> Doors {
-        Doors { kind, doors: Slab::default(), shut: Vec::new(), reopen_at: 0, spare: None, spare_for: None }
+impl ListeningSockets {
+    pub(crate) fn new(kind: Kind) -> ListeningSockets {
+        ListeningSockets {
+            kind,
+            listening: Slab::default(),
+            shut: Vec::new(),
+            reopen_at: 0,
+            spare: None,
+            spare_for: None,
+        }
     }
 
     pub(crate) fn open(&mut self, listener: Arc<RunningListener>, socket: Arc<OwnedFd>, turn: &mut Turn) {
-        let (index, generation) = self.doors.next();
+        let (index, generation) = self.listening.next();
         let token = Token::new(self.kind, index, generation);
         self.spare_for.get_or_insert_with(|| listener.at.into());
         if let Err(error) = turn.epoll.watch_readable(socket.as_fd(), token.into()) {
             tracing::error!(listener = %listener.at, worker = turn.worker, %error, "a listener cannot be watched");
             return;
         }
-        self.doors.insert(Door { listener, socket, burst: 1, last_turn: 0, waits: false });
+        self.listening.insert(ListeningSocket { listener, socket, burst: 1, last_turn: 0, waits: false });
     }
 
     /// Those of these listeners.
     pub(crate) fn of(&mut self, which: impl Fn(&Arc<RunningListener>) -> bool) -> Vec<u32> {
-        let mut indexes = self.doors.indexes();
-        indexes.retain(|index| self.doors.get_mut(*index).is_some_and(|door| which(&door.listener)));
+        let mut indexes = self.listening.indexes();
+        indexes.retain(|index| {
+            self.listening.get_mut(*index).is_some_and(|listening_socket| which(&listening_socket.listener))
+        });
         indexes
     }
 
     pub(crate) fn close(&mut self, index: u32, turn: &mut Turn) {
-        if let Some(door) = self.doors.remove(index) {
+        if let Some(listening_socket) = self.listening.remove(index) {
             // Others may hold the socket, so that closing ours would not end the watch.
-            let _ = turn.epoll.forget(door.socket.as_fd());
+            let _ = turn.epoll.forget(listening_socket.socket.as_fd());
         }
     }
 
     /// All of them: who waits there from now on is a successor's, which has the same queues.
     pub(crate) fn leave(&mut self, turn: &mut Turn) {
-        for index in self.doors.indexes() {
+        for index in self.listening.indexes() {
             self.close(index, turn);
         }
     }
 
-    /// Whose door it is, if it is still there.
+    /// Whose listening socket it is, if it is still there.
     pub(crate) fn lane(&mut self, token: Token) -> Option<Lane> {
-        self.doors.of_generation(token.index(), token.generation()).map(|door| door.listener.lane)
+        self.listening
+            .of_generation(token.index(), token.generation())
+            .map(|listening_socket| listening_socket.listener.lane)
     }
 
     /// It waits for its turn; `false`: as it did before.
     pub(crate) fn wait(&mut self, index: u32) -> bool {
-        self.doors.get_mut(index).is_some_and(|door| !std::mem::replace(&mut door.waits, true))
+        self.listening
+            .get_mut(index)
+            .is_some_and(|listening_socket| !std::mem::replace(&mut listening_socket.waits, true))
     }
 
     /// How many may come in now.
     pub(crate) fn burst(&mut self, token: Token, turn: &Turn) -> u32 {
-        let Some(door) = self.doors.of_generation(token.index(), token.generation()) else { return 0 };
-        let waited_on = door.last_turn.wrapping_add(1) == turn.number;
-        door.waits = false;
+        let Some(listening_socket) = self.listening.of_generation(token.index(), token.generation()) else {
+            return 0;
+        };
+        let waited_on = listening_socket.last_turn.wrapping_add(1) == turn.number;
+        listening_socket.waits = false;
         let most = if turn.is_contended() { MOST_BESIDE_OTHERS } else { MOST_AT_ONCE };
-        door.burst = if waited_on { door.burst.saturating_mul(2).min(most) } else { 1 };
-        door.last_turn = turn.number;
-        door.burst
+        listening_socket.burst =
+            if waited_on { listening_socket.burst.saturating_mul(2).min(most) } else { 1 };
+        listening_socket.last_turn = turn.number;
+        listening_socket.burst
     }
 
-    pub(crate) fn admit(&mut self, door: u32, turn: &mut Turn) -> Admission {
+    pub(crate) fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> Admission {
         if turn.shared.descriptors.are_scarce() {
             turn.shared.report_scarcity();
-            self.shut(door, turn);
+            self.shut(listening_socket, turn);
             return Admission::Nobody;
         }
         if !self.has_spare(&turn.shared) {
-            self.shut(door, turn);
+            self.shut(listening_socket, turn);
             return Admission::Nobody;
         }
-        let Some(Door { listener, socket, .. }) = self.doors.get_mut(door) else { return Admission::Nobody };
+        let Some(ListeningSocket { listener, socket, .. }) = self.listening.get_mut(listening_socket) else {
+            return Admission::Nobody;
+        };
         let (fd, peer) = match sys::accept(socket.as_fd()) {
             Ok(newcomer) => newcomer,
             Err(error) if sys::would_block(&error) => return Admission::Nobody,
             Err(error) if sys::out_of_descriptors(&error) => {
                 turn.shared.out_of_descriptors(&error);
-                self.shut(door, turn);
+                self.shut(listening_socket, turn);
                 return Admission::Nobody;
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Admission::Nobody,
@@ -185,10 +203,10 @@ impl Doors {
             return;
         }
         for (index, generation) in std::mem::take(&mut self.shut) {
-            if let Some(door) = self.doors.of_generation(index, generation) {
+            if let Some(listening_socket) = self.listening.of_generation(index, generation) {
                 let token = Token::new(self.kind, index, generation);
-                if let Err(error) = turn.epoll.resume(door.socket.as_fd(), token.into()) {
-                    tracing::error!(listener = %door.listener.at, %error, "a listener cannot be watched again");
+                if let Err(error) = turn.epoll.resume(listening_socket.socket.as_fd(), token.into()) {
+                    tracing::error!(listener = %listening_socket.listener.at, %error, "a listener cannot be watched again");
                 }
             }
         }
@@ -199,10 +217,10 @@ impl Doors {
     }
 
     fn shut(&mut self, index: u32, turn: &Turn) {
-        let generation = self.doors.generation(index);
-        let Some(door) = self.doors.get_mut(index) else { return };
+        let generation = self.listening.generation(index);
+        let Some(listening_socket) = self.listening.get_mut(index) else { return };
         let token = Token::new(self.kind, index, generation);
-        if turn.epoll.pause(door.socket.as_fd(), token.into()).is_ok() {
+        if turn.epoll.pause(listening_socket.socket.as_fd(), token.into()).is_ok() {
             self.shut.push((index, generation));
         }
         self.reopen_at = turn.now.saturating_add(REOPEN_AFTER);

@@ -5,15 +5,15 @@ use std::{collections::VecDeque, rc::Rc};
 use seaway_wire::http2::Reason;
 
 use super::{
-    many::{CROWD, PIECE},
-    own::Own,
+    h2_connection::{CROWD, PIECE},
+    task_state::TaskState,
 };
 use crate::memory::Reservation;
 
 /// What has come for one stream.
 #[derive(Default)]
-pub(super) struct Mail {
-    pub(super) own: Option<Rc<Own>>,
+pub(super) struct StreamInbox {
+    pub(super) task_state: Option<Rc<TaskState>>,
     pub(super) bytes: Vec<u8>,
     taken: usize,
     /// Nothing comes after these.
@@ -38,7 +38,7 @@ pub(super) struct Head {
     pub(super) ends: bool,
 }
 
-impl Mail {
+impl StreamInbox {
     pub(super) fn is_read(&self) -> bool {
         self.taken == self.bytes.len()
     }
@@ -101,7 +101,7 @@ impl Mail {
     }
 
     /// For the stream whose task that is.
-    pub(super) fn to(own: Rc<Own>, held: Reservation) -> Mail {
-        Mail { own: Some(own), held: Some(held), ..Mail::default() }
+    pub(super) fn to(task_state: Rc<TaskState>, held: Reservation) -> StreamInbox {
+        StreamInbox { task_state: Some(task_state), held: Some(held), ..StreamInbox::default() }
     }
 }

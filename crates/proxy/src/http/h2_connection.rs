@@ -1,6 +1,6 @@
 //! A connection of HTTP/2, of a client or to a member: its socket, what comes on it for whom, and what goes out.
 //!
-//! One task drives it. The tasks of its streams find what came for them in their [`Mail`], write into one buffer, and
+//! One task drives it. The tasks of its streams find what came for them in their [`StreamInbox`], write into one buffer, and
 //! wake the driver, which sends that in one call when all of them have had their turn.
 
 mod body;
@@ -16,21 +16,21 @@ use std::{
 use seaway_wire::http2::{Asked, Connection, Heard, Key, Ours, Reason};
 
 use super::{
-    hall::Hall,
-    mail::{Head, Mail},
-    own::Own,
     scratch::{Scratch, lost},
     serve::LINGER,
     stream::Stream,
+    stream_inbox::{Head, StreamInbox},
+    task_state::TaskState,
+    worker_context::WorkerContext,
 };
 use crate::memory::{ConnectionMemory, Reservation};
 
-pub(super) struct Many {
-    pub(super) hall: Rc<Hall>,
+pub(super) struct H2Connection {
+    pub(super) context: Rc<WorkerContext>,
     stream: Stream,
-    connection: RefCell<Connection<Mail>>,
+    connection: RefCell<Connection<StreamInbox>>,
     /// The task that drives it.
-    driver: Rc<Own>,
+    driver: Rc<TaskState>,
     /// The beginning of a frame; more, if `is_behind`.
     rest: RefCell<Vec<u8>>,
     is_behind: Cell<bool>,
@@ -44,8 +44,8 @@ pub(super) struct Many {
     /// Nothing comes or goes any more.
     is_over: Cell<bool>,
     /// Who waits for a window, and who for what is to be written to become less.
-    waiting: RefCell<Vec<Rc<Own>>>,
-    crowded: RefCell<Vec<Rc<Own>>>,
+    waiting: RefCell<Vec<Rc<TaskState>>>,
+    crowded: RefCell<Vec<Rc<TaskState>>>,
     /// Since when the peer's window for all streams is shut for one that would say something.
     shut: Cell<u64>,
     /// It has to end, with all that is on it.
@@ -62,7 +62,7 @@ pub(super) const MOST_STREAMS: u32 = 256;
 const LEAST_STREAMS: u32 = 32;
 /// What a waiting stream holds with the fields that browsers send: so many as are announced are not refused.
 const PER_STREAM: usize = 8 << 10;
-/// Of a member: enough for a small message of gRPC. What is larger gets more as its client takes it (`multi.rs`).
+/// Of a member: enough for a small message of gRPC. What is larger gets more as its client takes it (`h2_stream.rs`).
 pub(super) const FIRST_WINDOW: u32 = 2 << 10;
 /// What members of all clients may have under way is no more than a fast line needs.
 const SHARED_WINDOW: u32 = 4 << 20;
@@ -100,18 +100,18 @@ pub(super) fn for_member(head: usize) -> Ours {
     Ours { head, streams: 0, stream_window: FIRST_WINDOW, connection_window: SHARED_WINDOW, is_shared: true }
 }
 
-impl Many {
+impl H2Connection {
     /// Its deadline is about the whole connection, not about each read.
     pub(super) fn new(
-        hall: Rc<Hall>,
+        context: Rc<WorkerContext>,
         stream: Stream,
-        driver: Rc<Own>,
-        connection: Connection<Mail>,
+        driver: Rc<TaskState>,
+        connection: Connection<StreamInbox>,
         memory: &Rc<ConnectionMemory>,
-    ) -> Rc<Many> {
+    ) -> Rc<H2Connection> {
         stream.be_patient();
-        Rc::new(Many {
-            hall,
+        Rc::new(H2Connection {
+            context,
             stream,
             connection: RefCell::new(connection),
             driver,
@@ -132,21 +132,21 @@ impl Many {
     }
 
     /// To be written by: what is said waits until the driver's turn.
-    pub(super) fn connection(&self) -> RefMut<'_, Connection<Mail>> {
+    pub(super) fn connection(&self) -> RefMut<'_, Connection<StreamInbox>> {
         let mut connection = self.connection.borrow_mut();
         if connection.out.capacity() == 0 {
-            connection.out = self.hall.sheet();
+            connection.out = self.context.sheet();
         }
         connection
     }
 
     /// For what came: who takes it says little or nothing, and needs no sheet for it.
-    pub(super) fn taken(&self) -> RefMut<'_, Connection<Mail>> {
+    pub(super) fn taken(&self) -> RefMut<'_, Connection<StreamInbox>> {
         self.connection.borrow_mut()
     }
 
     /// To be looked at: who says nothing needs no room to write.
-    pub(super) fn seen(&self) -> Ref<'_, Connection<Mail>> {
+    pub(super) fn seen(&self) -> Ref<'_, Connection<StreamInbox>> {
         self.connection.borrow()
     }
 
@@ -154,7 +154,7 @@ impl Many {
         &self.stream
     }
 
-    pub(super) fn driver(&self) -> &Rc<Own> {
+    pub(super) fn driver(&self) -> &Rc<TaskState> {
         &self.driver
     }
 
@@ -195,8 +195,8 @@ impl Many {
     /// Which clients send bodies by it: this one, and any other.
     pub(super) fn sends(&self, client: &Rc<ConnectionMemory>) -> (bool, bool) {
         let connection = self.seen();
-        let of = |mail: &Mail| mail.held.as_ref().is_some_and(|held| Rc::ptr_eq(held.of(), client));
-        connection.unsaid().fold((false, false), |(own, others), mail| (own || of(mail), others || !of(mail)))
+        let of = |inbox: &StreamInbox| inbox.held.as_ref().is_some_and(|held| Rc::ptr_eq(held.of(), client));
+        connection.unsaid().fold((false, false), |(own, others), it| (own || of(it), others || !of(it)))
     }
 
     /// For longer than is usual the peer takes nothing of what is to be written, or of bodies.
@@ -215,12 +215,12 @@ impl Many {
 
     /// Something was said.
     pub(super) fn wake(&self) {
-        self.hall.wake(&self.driver);
+        self.context.wake(&self.driver);
     }
 
     /// The running task goes on when there may be room for what it wants, whatever that is.
-    pub(super) fn wait(&self, own: &Rc<Own>) {
-        join(&self.waiting, own);
+    pub(super) fn wait(&self, task_state: &Rc<TaskState>) {
+        join(&self.waiting, task_state);
     }
 
     /// When a peer that takes nothing has had so much time.
@@ -231,7 +231,7 @@ impl Many {
     /// Reads what is fair, hands it out, and writes what waits. `Ok`: the peer has finished.
     pub(super) fn poll_turn(
         &self,
-        mut asked: impl FnMut(&Connection<Mail>, Key, bool, Asked) -> Option<Mail>,
+        mut asked: impl FnMut(&Connection<StreamInbox>, Key, bool, Asked) -> Option<StreamInbox>,
         mut refused: impl FnMut(),
     ) -> Poll<io::Result<()>> {
         let read = self.poll_reads(&mut |heard| self.hand_out(heard, &mut asked, &mut refused));
@@ -247,7 +247,7 @@ impl Many {
     }
 
     fn poll_reads(&self, hand_out: &mut dyn FnMut(Heard<'_>)) -> Poll<io::Result<()>> {
-        let turn = self.hall.turn();
+        let turn = self.context.turn();
         if self.left.get().0 != turn {
             self.left.set((turn, READS));
         }
@@ -263,7 +263,7 @@ impl Many {
             let (_, left) = self.left.get();
             if left == 0 {
                 if self.is_behind.get() || self.stream.is_readable() {
-                    self.hall.go_on_next_turn();
+                    self.context.go_on_next_turn();
                 }
                 return Poll::Pending;
             }
@@ -273,7 +273,7 @@ impl Many {
                 rest.drain(..used);
                 continue;
             }
-            let mut page = self.hall.page();
+            let mut page = self.context.page();
             let count = ready!(self.stream.poll_read(&mut page))?;
             self.left.set((turn, left.saturating_sub(1)));
             if count == 0 {
@@ -326,16 +326,16 @@ impl Many {
     fn hand_out(
         &self,
         heard: Heard<'_>,
-        asked: &mut impl FnMut(&Connection<Mail>, Key, bool, Asked) -> Option<Mail>,
+        asked: &mut impl FnMut(&Connection<StreamInbox>, Key, bool, Asked) -> Option<StreamInbox>,
         refused: &mut impl FnMut(),
     ) {
         let connection = &mut *self.connection.borrow_mut();
         let key = match heard {
             Heard::Asked { key, ends, asked: facts } => {
                 match asked(connection, key, ends, facts) {
-                    Some(mail) => {
+                    Some(inbox) => {
                         let Some(place) = connection.with_mut(key) else { return };
-                        *place = mail;
+                        *place = inbox;
                         place.ended = ends;
                     }
                     None => {
@@ -352,42 +352,42 @@ impl Many {
             }
             Heard::Leaves { last } => {
                 for key in connection.give_up_after(last) {
-                    self.deliver(connection, key, |mail| mail.reset = Some(Reason::REFUSED));
+                    self.deliver(connection, key, |inbox| inbox.reset = Some(Reason::REFUSED));
                 }
                 return self.wake_all(&self.waiting);
             }
             Heard::Answered { key, status, ends } => {
                 let lines = connection.lines().to_vec();
                 let mut too_many = false;
-                self.deliver(connection, key, |mail| {
-                    mail.heads.push_back(Head { status, lines, ends });
-                    mail.ended = ends;
-                    mail.weigh();
-                    too_many = mail.heads.len() > MOST_INTERIM || mail.holds_too_much();
+                self.deliver(connection, key, |inbox| {
+                    inbox.heads.push_back(Head { status, lines, ends });
+                    inbox.ended = ends;
+                    inbox.weigh();
+                    too_many = inbox.heads.len() > MOST_INTERIM || inbox.holds_too_much();
                 });
                 if too_many {
                     connection.reset(key, Reason::TOO_MUCH);
-                    self.deliver(connection, key, Mail::refuse);
+                    self.deliver(connection, key, StreamInbox::refuse);
                 }
                 key
             }
             Heard::Data { key, bytes, ends } => {
-                self.deliver(connection, key, |mail| {
-                    mail.put(bytes);
-                    mail.ended = ends;
+                self.deliver(connection, key, |inbox| {
+                    inbox.put(bytes);
+                    inbox.ended = ends;
                 });
                 key
             }
             Heard::Trailers { key } => {
                 let lines = connection.lines().to_vec();
-                self.deliver(connection, key, |mail| {
-                    (mail.trailers, mail.ended) = (lines, true);
-                    mail.weigh();
+                self.deliver(connection, key, |inbox| {
+                    (inbox.trailers, inbox.ended) = (lines, true);
+                    inbox.weigh();
                 });
                 key
             }
             Heard::Reset { key, reason } => {
-                self.deliver(connection, key, |mail| mail.reset = Some(reason));
+                self.deliver(connection, key, |inbox| inbox.reset = Some(reason));
                 key
             }
             Heard::Room { key: Some(key) } => {
@@ -402,16 +402,16 @@ impl Many {
         }
     }
 
-    fn deliver(&self, connection: &mut Connection<Mail>, key: Key, put: impl FnOnce(&mut Mail)) {
-        let Some(mail) = connection.with_mut(key) else { return };
-        put(mail);
-        if let Some(own) = &mail.own {
-            self.hall.wake(own);
+    fn deliver(&self, streams: &mut Connection<StreamInbox>, key: Key, put: impl FnOnce(&mut StreamInbox)) {
+        let Some(inbox) = streams.with_mut(key) else { return };
+        put(inbox);
+        if let Some(task_state) = &inbox.task_state {
+            self.context.wake(task_state);
         }
     }
 
-    fn wake_all(&self, who: &RefCell<Vec<Rc<Own>>>) {
-        who.take().iter().for_each(|own| self.hall.wake(own));
+    fn wake_all(&self, who: &RefCell<Vec<Rc<TaskState>>>) {
+        who.take().iter().for_each(|task_state| self.context.wake(task_state));
     }
 
     /// Writes what waits; nothing is held while nothing does.
@@ -427,7 +427,7 @@ impl Many {
         }
         self.sent.set(0);
         let sheet = std::mem::take(&mut self.connection.borrow_mut().out);
-        self.hall.put_sheet_back(sheet);
+        self.context.put_sheet_back(sheet);
         self.wake_all(&self.crowded);
         self.note(self.stream.poll_flush())
     }
@@ -435,7 +435,7 @@ impl Many {
     fn note<T>(&self, poll: Poll<T>) -> Poll<T> {
         match &poll {
             Poll::Ready(_) => self.blocked.set(NEVER),
-            Poll::Pending => self.blocked.set(self.blocked.get().min(self.hall.now())),
+            Poll::Pending => self.blocked.set(self.blocked.get().min(self.context.now())),
         }
         poll
     }
@@ -443,9 +443,9 @@ impl Many {
     /// Nothing comes or goes any more: all who are on it are told.
     pub(super) fn end(&self) {
         self.is_over.set(true);
-        for mail in self.connection.borrow_mut().each() {
-            if let Some(own) = &mail.own {
-                self.hall.wake(own);
+        for inbox in self.connection.borrow_mut().each() {
+            if let Some(task_state) = &inbox.task_state {
+                self.context.wake(task_state);
             }
         }
         self.wake_all(&self.waiting);
@@ -456,9 +456,9 @@ impl Many {
     /// way: for a while that is let go by, until the peer has ended, too.
     pub(super) async fn part(&self) {
         self.end();
-        self.driver.set_deadline(self.hall.now().saturating_add(LINGER));
+        self.driver.set_deadline(self.context.now().saturating_add(LINGER));
         let in_time = |poll: Poll<io::Result<usize>>| match poll {
-            Poll::Pending if self.hall.is_late() => Poll::Ready(Ok(0)),
+            Poll::Pending if self.context.is_late() => Poll::Ready(Ok(0)),
             poll => poll,
         };
         let written = poll_fn(|_| in_time(self.poll_flush().map_ok(|()| 1))).await;
@@ -470,7 +470,7 @@ impl Many {
         let mut left = MOST_UNTAKEN;
         poll_fn(|_| {
             loop {
-                let read = self.stream.poll_receive(&mut self.hall.page());
+                let read = self.stream.poll_receive(&mut self.context.page());
                 left = match ready!(in_time(read)) {
                     Ok(count @ 1..) if count < left => left.saturating_sub(count),
                     _ => return Poll::Ready(()),
@@ -484,13 +484,13 @@ impl Many {
     pub(super) fn take_begun(&self, begun: Box<Scratch>) {
         self.rest.borrow_mut().extend_from_slice(begun.asked.filled());
         self.is_behind.set(true);
-        self.hall.put_back(begun);
+        self.context.put_back(begun);
     }
 }
 
-fn join(line: &RefCell<Vec<Rc<Own>>>, own: &Rc<Own>) {
+fn join(line: &RefCell<Vec<Rc<TaskState>>>, task_state: &Rc<TaskState>) {
     let mut line = line.borrow_mut();
-    if !line.iter().any(|it| Rc::ptr_eq(it, own)) {
-        line.push(own.clone());
+    if !line.iter().any(|it| Rc::ptr_eq(it, task_state)) {
+        line.push(task_state.clone());
     }
 }

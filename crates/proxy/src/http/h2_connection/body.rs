@@ -9,11 +9,11 @@ use std::{
 use seaway_wire::http2::{Connection, Key};
 
 use super::{
-    super::{mail::Mail, own::Own},
-    CROWD, Many, PIECE, join,
+    super::{stream_inbox::StreamInbox, task_state::TaskState},
+    CROWD, H2Connection, PIECE, join,
 };
 
-impl Many {
+impl H2Connection {
     /// Takes a piece of what came on a stream. `Ok(0)`: the body is over.
     pub(in super::super) fn poll_take(
         &self,
@@ -21,20 +21,20 @@ impl Many {
         mut take: impl FnMut(&[u8]),
     ) -> Poll<io::Result<usize>> {
         let mut connection = self.taken();
-        let Some(mail) = connection.with_mut(key) else {
+        let Some(inbox) = connection.with_mut(key) else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
-        if mail.is_read() {
-            return match (mail.ended, mail.reset) {
+        if inbox.is_read() {
+            return match (inbox.ended, inbox.reset) {
                 (true, _) => Poll::Ready(Ok(0)),
                 (false, Some(_)) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
                 (false, None) if self.is_over() => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
                 (false, None) => Poll::Pending,
             };
         }
-        let count = mail.take(&mut take);
-        if let Some(held) = &mail.held {
-            held.of().progressed(self.hall.now());
+        let count = inbox.take(&mut take);
+        if let Some(held) = &inbox.held {
+            held.of().progressed(self.context.now());
         }
         drop(connection);
         let mut connection = self.connection();
@@ -46,32 +46,36 @@ impl Many {
     }
 
     /// Waits until what is to be written is little enough for more.
-    pub(in super::super) fn poll_room(&self, connection: &Connection<Mail>, own: &Rc<Own>) -> Poll<()> {
+    pub(in super::super) fn poll_room(
+        &self,
+        connection: &Connection<StreamInbox>,
+        task_state: &Rc<TaskState>,
+    ) -> Poll<()> {
         if connection.out.len() <= CROWD {
             return Poll::Ready(());
         }
-        join(&self.crowded, own);
+        join(&self.crowded, task_state);
         self.wake();
         Poll::Pending
     }
 
     /// Waits until something of a body can be said. A stream that is over takes what it is given, and says so.
-    pub(in super::super) fn poll_takes(&self, own: &Rc<Own>, key: Key) -> Poll<()> {
+    pub(in super::super) fn poll_takes(&self, task_state: &Rc<TaskState>, key: Key) -> Poll<()> {
         let connection = self.seen();
         if self.is_over() || connection.is_closed(key) {
             return Poll::Ready(());
         }
         if connection.sendable(key) == 0 {
-            self.wait_for_window(&connection, own);
+            self.wait_for_window(&connection, task_state);
             return Poll::Pending;
         }
-        self.poll_room(&connection, own)
+        self.poll_room(&connection, task_state)
     }
 
     /// Says a piece of a body. `ends`: it is the last.
     pub(in super::super) fn poll_say(
         &self,
-        own: &Rc<Own>,
+        task_state: &Rc<TaskState>,
         key: Key,
         bytes: &[u8],
         ends: bool,
@@ -80,11 +84,11 @@ impl Many {
         if self.is_over() || connection.is_closed(key) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        ready!(self.poll_room(&connection, own));
+        ready!(self.poll_room(&connection, task_state));
         let most = PIECE.min(connection.sendable(key));
         let piece = bytes.get(..most).unwrap_or(bytes);
         if piece.is_empty() && !bytes.is_empty() {
-            self.wait_for_window(&connection, own);
+            self.wait_for_window(&connection, task_state);
             return Poll::Pending;
         }
         let count = connection.say_data(key, piece, ends && piece.len() == bytes.len());
@@ -93,17 +97,17 @@ impl Many {
     }
 
     /// Something of a body waits for the member to make room.
-    fn wait_for_window(&self, connection: &Connection<Mail>, own: &Rc<Own>) {
+    fn wait_for_window(&self, connection: &Connection<StreamInbox>, task_state: &Rc<TaskState>) {
         if connection.window() <= 0 {
-            self.shut.set(self.shut.get().min(self.hall.now()));
+            self.shut.set(self.shut.get().min(self.context.now()));
         }
-        self.wait(own);
+        self.wait(task_state);
     }
 
     /// The caller needs the stream no more.
     pub(in super::super) fn let_go(&self, key: Key) {
         let mut connection = self.connection();
-        let unread = connection.with(key).map_or(0, Mail::unread);
+        let unread = connection.with(key).map_or(0, StreamInbox::unread);
         connection.let_go(key, unread);
         self.wake_all(&self.waiting);
         self.wake();

@@ -11,7 +11,7 @@ use super::{flow::Broken, stream::Stream};
 use crate::{pipes::Pipes, sys::Pipe};
 
 /// A pipe as long as a body needs it.
-pub(super) struct Pour {
+pub(super) struct BodyPipe {
     pipe: Option<Box<Pipe>>,
     pipes: Rc<RefCell<Pipes>>,
 }
@@ -19,11 +19,11 @@ pub(super) struct Pour {
 /// Less of a body is left than this: two more calls cost more than copying.
 pub(super) const WORTH: u64 = 64 << 10;
 
-impl Pour {
+impl BodyPipe {
     /// `None`: there are too many already.
-    pub(super) fn begin(pipes: &Rc<RefCell<Pipes>>) -> Option<Pour> {
+    pub(super) fn begin(pipes: &Rc<RefCell<Pipes>>) -> Option<BodyPipe> {
         let pipe = pipes.borrow_mut().borrow()?;
-        Some(Pour { pipe: Some(pipe), pipes: pipes.clone() })
+        Some(BodyPipe { pipe: Some(pipe), pipes: pipes.clone() })
     }
 
     /// Moves some of the next `left` bytes and tells how many of them went on.
@@ -42,7 +42,7 @@ impl Pour {
     }
 }
 
-impl Drop for Pour {
+impl Drop for BodyPipe {
     fn drop(&mut self) {
         if let Some(pipe) = self.pipe.take() {
             self.pipes.borrow_mut().give_back(pipe);

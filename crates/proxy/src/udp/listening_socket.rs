@@ -17,7 +17,7 @@ use crate::{
 /// What may wait for a worker that is busy, or for a successor to take over: bytes, as the kernel counts them.
 const QUEUE: i32 = 4 << 20;
 
-pub(super) struct Door {
+pub(super) struct ListeningSocket {
     pub(super) listener: Arc<RunningListener>,
     pub(super) socket: Arc<OwnedFd>,
     /// Datagrams of one client may come as trains.
@@ -30,13 +30,13 @@ pub(super) struct Door {
     pub(super) waits: bool,
 }
 
-impl Door {
-    pub(super) fn new(listener: Arc<RunningListener>, socket: Arc<OwnedFd>) -> Door {
+impl ListeningSocket {
+    pub(super) fn new(listener: Arc<RunningListener>, socket: Arc<OwnedFd>) -> ListeningSocket {
         let alone = listener.tuned().listener.proxy_from.is_empty();
         let coalesces = sys::coalesce(socket.as_fd(), alone);
         sys::widen(socket.as_fd(), QUEUE);
         let cookie = sys::cookie(socket.as_fd()).unwrap_or(0);
-        Door { listener, socket, coalesces, cookie, rests: false, waits: false }
+        ListeningSocket { listener, socket, coalesces, cookie, rests: false, waits: false }
     }
 
     /// A PROXY header makes the first datagram of a train unlike the others, so those must come one by one.
@@ -47,9 +47,11 @@ impl Door {
     }
 }
 
-/// Sends what waits in the outbox, each by the door that its client came in.
-pub(super) fn flush(outbox: &mut Outbox, doors: &mut Slab<Door>) {
-    let lost = outbox.flush(|door| doors.get_mut(door).map(|door| door.socket.clone()));
+/// Sends what waits in the outbox, each by the listening socket that its client came in.
+pub(super) fn flush(outbox: &mut Outbox, listening: &mut Slab<ListeningSocket>) {
+    let lost = outbox.flush(|listening_socket| {
+        listening.get_mut(listening_socket).map(|listening_socket| listening_socket.socket.clone())
+    });
     if lost > 0 {
         tracing::debug!(lost, "replies could not be sent");
     }

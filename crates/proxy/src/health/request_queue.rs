@@ -14,7 +14,7 @@ use seaway_model::{LbKey, PoolId};
 use super::changes::{HealthChange, Subscribers};
 use crate::{running::RunningPool, sys::Waker};
 
-pub(crate) struct Desk {
+pub(crate) struct RequestQueue {
     pub(super) bell: Waker,
     requests: Mutex<Waiting>,
     pub(super) subscribers: Subscribers,
@@ -83,9 +83,9 @@ impl Waiting {
     }
 }
 
-impl Desk {
-    pub(super) fn new() -> io::Result<Desk> {
-        Ok(Desk {
+impl RequestQueue {
+    pub(super) fn new() -> io::Result<RequestQueue> {
+        Ok(RequestQueue {
             bell: Waker::new()?,
             requests: Mutex::default(),
             subscribers: Subscribers::default(),
@@ -134,19 +134,19 @@ mod tests {
 
     #[test]
     fn what_a_prober_that_hangs_is_asked_again_and_again_waits_once_and_the_latest_counts() {
-        let desk = Desk::new().expect("a descriptor");
+        let requests = RequestQueue::new().expect("a descriptor");
         let at = SocketAddr::from(([192, 0, 2, 1], 80));
         let other = SocketAddr::from(([192, 0, 2, 2], 80));
         let pools: Vec<_> =
             (0..2).map(|_| Arc::new(RunningPool::empty(LbKey::Whole, balancing::pool_id()))).collect();
         for round in 0..10_000 {
-            pools.iter().for_each(|pool| desk.ask(Request::Watch(pool.clone())));
-            desk.wanted(&pools[0]);
-            desk.ejected(&pools[0], at, round, round.to_string());
-            desk.ejected(&pools[0], other, 7, String::new());
+            pools.iter().for_each(|pool| requests.ask(Request::Watch(pool.clone())));
+            requests.wanted(&pools[0]);
+            requests.ejected(&pools[0], at, round, round.to_string());
+            requests.ejected(&pools[0], other, 7, String::new());
         }
-        desk.ask(Request::Stop);
-        let taken = desk.take();
+        requests.ask(Request::Stop);
+        let taken = requests.take();
         assert!(
             matches!(
                 &taken[..],
@@ -162,8 +162,8 @@ mod tests {
             "{}",
             taken.len()
         );
-        assert!(desk.take().is_empty());
-        desk.wanted(&pools[0]);
-        assert_eq!(desk.take().len(), 1, "what was taken may be asked for again");
+        assert!(requests.take().is_empty());
+        requests.wanted(&pools[0]);
+        assert_eq!(requests.take().len(), 1, "what was taken may be asked for again");
     }
 }

@@ -22,24 +22,24 @@ use seaway_model::{
 
 /// How the members of one pool are spoken to.
 #[derive(Debug)]
-pub(crate) struct Outward {
+pub(crate) struct UpstreamTls {
     tls: Arc<BackendTls>,
     config: Arc<ClientConfig>,
 }
 
-type Known = HashMap<(Arc<BackendTls>, BackendProtocol), Weak<Outward>>;
+type Known = HashMap<(Arc<BackendTls>, BackendProtocol), Weak<UpstreamTls>>;
 
-impl Outward {
+impl UpstreamTls {
     /// The same for all who want the same: sessions are resumed whoever asks.
-    pub(crate) fn of(tls: &Arc<BackendTls>, protocol: BackendProtocol) -> Arc<Outward> {
+    pub(crate) fn of(tls: &Arc<BackendTls>, protocol: BackendProtocol) -> Arc<UpstreamTls> {
         static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (tls.clone(), protocol);
-        if let Some(outward) = known.get(&key).and_then(Weak::upgrade) {
-            return outward;
+        if let Some(upstream_tls) = known.get(&key).and_then(Weak::upgrade) {
+            return upstream_tls;
         }
         known.retain(|_, it| it.strong_count() > 0);
-        let made = Arc::new(Outward { tls: tls.clone(), config: Arc::new(config(tls, protocol)) });
+        let made = Arc::new(UpstreamTls { tls: tls.clone(), config: Arc::new(config(tls, protocol)) });
         known.insert(key, Arc::downgrade(&made));
         made
     }

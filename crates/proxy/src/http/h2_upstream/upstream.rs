@@ -16,7 +16,9 @@ use std::{
 };
 
 use super::{
-    super::{hall::Hall, many::Many, own::Own, serve::Client},
+    super::{
+        h2_connection::H2Connection, serve::Client, task_state::TaskState, worker_context::WorkerContext,
+    },
     stuck::Stuck,
 };
 use crate::{memory::ConnectionMemory, running::RunningMember, worker::Slab};
@@ -47,12 +49,12 @@ const LOOK_AGAIN: u64 = 1_000;
 /// A connection that somebody may still ask by. Who drives it looks up whenever one of these goes: it ends it with the
 /// last.
 #[derive(Clone)]
-pub(super) struct Held(pub(super) Rc<Many>);
+pub(super) struct Held(pub(super) Rc<H2Connection>);
 
 impl Deref for Held {
-    type Target = Rc<Many>;
+    type Target = Rc<H2Connection>;
 
-    fn deref(&self) -> &Rc<Many> {
+    fn deref(&self) -> &Rc<H2Connection> {
         &self.0
     }
 }
@@ -67,7 +69,7 @@ impl Drop for Held {
 }
 
 pub(in super::super) struct Upstream {
-    hall: Weak<Hall>,
+    context: Weak<WorkerContext>,
     member: Arc<RunningMember>,
     connections: RefCell<Vec<Held>>,
     /// Taken out of those above because they were stuck.
@@ -82,9 +84,9 @@ pub(in super::super) struct Upstream {
     claims: RefCell<Slab<Claim>>,
     reclaims_at: Cell<u64>,
     /// Who waits for a connection and has a place, who has no stream yet, and who has some.
-    placed: RefCell<VecDeque<Rc<Own>>>,
-    newcomers: RefCell<VecDeque<Rc<Own>>>,
-    others: RefCell<VecDeque<Rc<Own>>>,
+    placed: RefCell<VecDeque<Rc<TaskState>>>,
+    newcomers: RefCell<VecDeque<Rc<TaskState>>>,
+    others: RefCell<VecDeque<Rc<TaskState>>>,
 }
 
 /// A stream of a client at a member, from before it is opened until it is over.
@@ -98,7 +100,7 @@ pub(in super::super) struct Place {
 struct Claim {
     client: usize,
     /// Its task.
-    own: Rc<Own>,
+    task_state: Rc<TaskState>,
     /// Since when something waits that is not taken.
     stalled: u64,
     is_reclaimed: bool,
@@ -134,9 +136,9 @@ impl Drop for Standing {
 }
 
 impl Upstream {
-    pub(super) fn new(hall: &Rc<Hall>, member: &Arc<RunningMember>) -> Rc<Upstream> {
+    pub(super) fn new(context: &Rc<WorkerContext>, member: &Arc<RunningMember>) -> Rc<Upstream> {
         Rc::new(Upstream {
-            hall: Rc::downgrade(hall),
+            context: Rc::downgrade(context),
             member: member.clone(),
             connections: RefCell::default(),
             stuck: Stuck::default(),
@@ -162,11 +164,11 @@ impl Upstream {
         drop(all);
     }
 
-    pub(super) fn add(&self, many: &Held) {
+    pub(super) fn add(&self, h2: &Held) {
         let mut all = self.connections.borrow_mut();
         // One that was made although there were enough is for its request alone.
         if all.len() < MOST_CONNECTIONS {
-            all.push(many.clone());
+            all.push(h2.clone());
         }
         drop(all);
         self.wake_some(MOST_CONNECTIONS);
@@ -182,10 +184,10 @@ impl Upstream {
         Standing(self.clone())
     }
 
-    pub(super) fn forget(&self, many: &Rc<Many>) {
+    pub(super) fn forget(&self, h2: &Rc<H2Connection>) {
         let mut gone = None;
         let mut all = self.connections.borrow_mut();
-        if let Some(at) = all.iter().position(|it| Rc::ptr_eq(it, many)) {
+        if let Some(at) = all.iter().position(|it| Rc::ptr_eq(it, h2)) {
             gone = Some(all.remove(at));
         }
         drop(all);
@@ -195,10 +197,10 @@ impl Upstream {
     /// Streams that this member has for all clients, open or not.
     fn capacity(&self, connections: usize) -> usize {
         let all = self.connections.borrow();
-        let heard = all.iter().filter(|many| many.seen().has_heard());
+        let heard = all.iter().filter(|h2| h2.seen().has_heard());
         let (mut streams, mut known) = (0_usize, 0_usize);
-        for many in heard {
-            let most = many.seen().most_streams() as usize;
+        for h2 in heard {
+            let most = h2.seen().most_streams() as usize;
             // None for a moment is not none for ever: by the next connection it may say otherwise.
             self.usual.set(most.max(1));
             (streams, known) = (streams.saturating_add(most), known.saturating_add(1));
@@ -233,22 +235,22 @@ impl Upstream {
     pub(super) async fn place(self: &Rc<Self>, client: &Client, patience: u64) -> Option<Place> {
         let memory = &client.who.memory;
         let key = Rc::as_ptr(memory) as usize;
-        let until = client.hall.now().saturating_add(patience).min(client.limit.get());
+        let until = client.context.now().saturating_add(patience).min(client.limit.get());
         let free = poll_fn(|_| {
             let has = self.streams_of(key);
             if self.admits(has) {
                 return Poll::Ready(true);
             }
-            if client.is_gone() || client.hall.now() >= until {
+            if client.is_gone() || client.context.now() >= until {
                 return Poll::Ready(false);
             }
-            self.reclaim(client.hall.now(), has);
+            self.reclaim(client.context.now(), has);
             let line = if has == 0 { &self.newcomers } else { &self.others };
             self.wait(client, line, until);
             Poll::Pending
         });
         let has_place = free.await;
-        client.own.waits_at(None);
+        client.task_state.waits_at(None);
         if !has_place {
             return None;
         }
@@ -259,7 +261,8 @@ impl Upstream {
         self.streams.set(self.streams.get().saturating_add(1));
         // Where one gets on, the next one may, too.
         self.wake_some(1);
-        let claim = Claim { client: key, own: client.own.clone(), stalled: NEVER, is_reclaimed: false };
+        let claim =
+            Claim { client: key, task_state: client.task_state.clone(), stalled: NEVER, is_reclaimed: false };
         let claim = self.claims.borrow_mut().insert(claim);
         Some(Place { upstream: self.clone(), client: memory.clone(), claim })
     }
@@ -271,7 +274,7 @@ impl Upstream {
             return;
         }
         self.reclaims_at.set(now.saturating_add(RECLAIM_EVERY));
-        let Some(hall) = self.hall.upgrade() else { return };
+        let Some(context) = self.context.upgrade() else { return };
         let mut claims = self.claims.borrow_mut();
         let mut keep = self.by_client.borrow().clone();
         let mut stalled = Vec::new();
@@ -288,7 +291,7 @@ impl Upstream {
         stalled.sort_unstable();
         // Each of those who have none needs one, and who has some gets one at a time.
         let newcomers =
-            self.newcomers.borrow().iter().filter(|own| own.is_waiting_at(self.place_in_memory())).count();
+            self.newcomers.borrow().iter().filter(|it| it.is_waiting_at(self.place_in_memory())).count();
         let has = if newcomers > 0 { 0 } else { has };
         let mut wanted = newcomers.saturating_add(1).min(MOST_RECLAIMED);
         for (.., index) in stalled {
@@ -298,7 +301,7 @@ impl Upstream {
                 *count = count.saturating_sub(1);
                 wanted = wanted.saturating_sub(1);
                 claim.is_reclaimed = true;
-                hall.wake(&claim.own);
+                context.wake(&claim.task_state);
             }
         }
     }
@@ -306,15 +309,15 @@ impl Upstream {
     /// Chooses a connection for a request that has a place, or has one made. `body`: more is to be sent than its head.
     pub(super) async fn way(self: &Rc<Self>, client: &Client, body: bool, patience: u64) -> Way {
         let key = Rc::as_ptr(&client.who.memory) as usize;
-        let until = client.hall.now().saturating_add(patience).min(client.limit.get());
+        let until = client.context.now().saturating_add(patience).min(client.limit.get());
         let way = poll_fn(|_| {
-            self.part_with_stuck(client.hall.now());
+            self.part_with_stuck(client.context.now());
             if client.is_gone() {
                 return Poll::Ready(Way::Gone);
             }
             let memory = &client.who.memory;
-            if let Some(many) = if body { self.own_window(memory) } else { self.best() } {
-                return Poll::Ready(Way::By(many));
+            if let Some(h2) = if body { self.own_window(memory) } else { self.best() } {
+                return Poll::Ready(Way::By(h2));
             }
             let has = self.streams_of(key);
             // What is left are connections with little of a window, or with bodies of others.
@@ -325,22 +328,22 @@ impl Upstream {
                 Some(_) if body && has <= FEW_STREAMS => MOST_CONNECTIONS,
                 Some(_) => 0,
             };
-            if self.may_open(most, client.hall.now()) {
+            if self.may_open(most, client.context.now()) {
                 return Poll::Ready(Way::Open(self.opens()));
             }
             // One that is being made is better than what is left.
             let comes = self.opening.get() > 0 && self.connections.borrow().len() < most;
-            if let Some(many) = any.filter(|_| !comes) {
-                return Poll::Ready(Way::By(many));
+            if let Some(h2) = any.filter(|_| !comes) {
+                return Poll::Ready(Way::By(h2));
             }
-            if client.hall.now() >= until {
+            if client.context.now() >= until {
                 return Poll::Ready(Way::None);
             }
             self.wait(client, &self.placed, until);
             Poll::Pending
         });
         let way = way.await;
-        client.own.waits_at(None);
+        client.task_state.waits_at(None);
         if matches!(way, Way::By(_)) {
             // Where one gets on, the next one may, too.
             self.wake_some(1);
@@ -351,8 +354,8 @@ impl Upstream {
     /// One that takes another request now; those that were made first are asked first, so that few are in use.
     fn best(&self) -> Option<Held> {
         let all = self.connections.borrow();
-        let usable = || all.iter().filter(|many| many.takes_another());
-        let wide = usable().find(|many| many.seen().window() >= LOW_WINDOW);
+        let usable = || all.iter().filter(|h2| h2.takes_another());
+        let wide = usable().find(|h2| h2.seen().window() >= LOW_WINDOW);
         wide.or_else(|| usable().next()).cloned()
     }
 
@@ -360,15 +363,15 @@ impl Upstream {
     /// client's fills the window for all.
     fn own_window(&self, client: &Rc<ConnectionMemory>) -> Option<Held> {
         let all = self.connections.borrow();
-        let mut usable = all.iter().filter(|many| many.takes_another());
-        usable.find(|many| many.seen().window() >= LOW_WINDOW && !many.sends(client).1).cloned()
+        let mut usable = all.iter().filter(|h2| h2.takes_another());
+        usable.find(|h2| h2.seen().window() >= LOW_WINDOW && !h2.sends(client).1).cloned()
     }
 
     /// The same, where that cannot be had: who sends several bodies already waits for its own window.
     fn shared_window(&self, client: &Rc<ConnectionMemory>, has: u32) -> Option<Held> {
         let all = self.connections.borrow();
-        let mut usable = all.iter().filter(|many| many.takes_another());
-        let own = if has > FEW_STREAMS { usable.find(|many| many.sends(client).0).cloned() } else { None };
+        let mut usable = all.iter().filter(|h2| h2.takes_another());
+        let own = if has > FEW_STREAMS { usable.find(|h2| h2.sends(client).0).cloned() } else { None };
         drop(all);
         own.or_else(|| self.widest())
     }
@@ -376,8 +379,8 @@ impl Upstream {
     /// The one with the widest window, however little that is.
     fn widest(&self) -> Option<Held> {
         let all = self.connections.borrow();
-        let usable = all.iter().filter(|many| many.takes_another());
-        usable.max_by_key(|many| many.seen().window()).cloned()
+        let usable = all.iter().filter(|h2| h2.takes_another());
+        usable.max_by_key(|h2| h2.seen().window()).cloned()
     }
 
     fn may_open(&self, most: usize, now: u64) -> bool {
@@ -394,11 +397,11 @@ impl Upstream {
     /// Connections that do not get on take no more requests; those who are on them go on as long as they may.
     fn part_with_stuck(&self, now: u64) {
         let mut all = self.connections.borrow_mut();
-        if !all.iter().any(|many| many.is_over() || many.is_stuck(now)) {
+        if !all.iter().any(|h2| h2.is_over() || h2.is_stuck(now)) {
             return;
         }
         let (gone, rest) =
-            std::mem::take(&mut *all).into_iter().partition(|many| many.is_over() || many.is_stuck(now));
+            std::mem::take(&mut *all).into_iter().partition(|h2| h2.is_over() || h2.is_stuck(now));
         *all = rest;
         drop(all);
         let gone: Vec<Held> = gone;
@@ -407,24 +410,26 @@ impl Upstream {
         self.stuck.cut_oldest(MOST_STUCK, now);
     }
 
-    fn wait(&self, client: &Client, line: &RefCell<VecDeque<Rc<Own>>>, until: u64) {
-        if client.own.waits_at(Some(self.place_in_memory())) {
-            line.borrow_mut().push_back(client.own.clone());
+    fn wait(&self, client: &Client, line: &RefCell<VecDeque<Rc<TaskState>>>, until: u64) {
+        if client.task_state.waits_at(Some(self.place_in_memory())) {
+            line.borrow_mut().push_back(client.task_state.clone());
         }
-        client.own.set_deadline(until.min(client.hall.now().saturating_add(LOOK_AGAIN)));
+        client.task_state.set_deadline(until.min(client.context.now().saturating_add(LOOK_AGAIN)));
     }
 
     /// Lets some of those look again who wait.
     fn wake_some(&self, count: usize) {
-        let Some(hall) = self.hall.upgrade() else { return };
+        let Some(context) = self.context.upgrade() else { return };
         let mut woken = 0_usize;
         while woken < count {
             let lines = [&self.placed, &self.newcomers, &self.others];
-            let Some(own) = lines.iter().find_map(|line| line.borrow_mut().pop_front()) else { return };
+            let Some(task) = lines.iter().find_map(|line| line.borrow_mut().pop_front()) else {
+                return;
+            };
             // Whoever waits no more, or elsewhere, is no reason to let another wait.
-            if own.is_waiting_at(self.place_in_memory()) {
-                own.waits_at(None);
-                hall.wake(&own);
+            if task.is_waiting_at(self.place_in_memory()) {
+                task.waits_at(None);
+                context.wake(&task);
                 woken = woken.saturating_add(1);
             }
         }
@@ -437,7 +442,7 @@ impl Upstream {
     /// One idle connection is enough for what comes next.
     fn part_with_idle(&self) {
         let mut all = self.connections.borrow_mut();
-        let mut idle = all.iter().enumerate().filter(|(_, many)| many.seen().held() == 0);
+        let mut idle = all.iter().enumerate().filter(|(_, h2)| h2.seen().held() == 0);
         if let (Some(_), Some((second, _))) = (idle.next(), idle.next()) {
             let gone = all.remove(second);
             drop(all);

@@ -14,16 +14,16 @@ use std::{
 };
 
 use super::{
+    h2_upstream::H2UpstreamPool,
     identity::Identities,
-    kept::Kept,
-    own::{NOWHERE, Own},
+    idle_connections::IdleConnections,
     scratch::Scratch,
     stream::{Ready, Stream},
-    trunk::Trunks,
+    task_state::{NOWHERE, TaskState},
 };
 use crate::{
     access::{Journal, Line, Pages},
-    doors::Doors,
+    listening_sockets::ListeningSockets,
     memory::{ConnectionMemory, WorkerMemory},
     pipes::Pipes,
     reach::Cursors,
@@ -33,20 +33,20 @@ use crate::{
     worker::{Fair, Kind, Lane, Slab, Sweeps, Token, Turn},
 };
 
-pub(super) struct Hall {
+pub(super) struct WorkerContext {
     now: Cell<u64>,
     epoll: Arc<Epoll>,
     pub(super) memory: Rc<WorkerMemory>,
     /// What is held for no client in particular.
     pub(super) common: Rc<ConnectionMemory>,
     pub(super) shared: Arc<Shared>,
-    doors: RefCell<Doors>,
+    listening: RefCell<ListeningSockets>,
     streams: RefCell<Slab<Rc<Ready>>>,
     cursors: RefCell<Cursors>,
     identities: RefCell<Identities>,
     pages: RefCell<Pages>,
-    kept: RefCell<Kept>,
-    trunks: RefCell<Trunks>,
+    kept: RefCell<IdleConnections>,
+    h2_upstreams: RefCell<H2UpstreamPool>,
     pub(super) pipes: Rc<RefCell<Pipes>>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
     shelf: RefCell<Vec<Box<Scratch>>>,
@@ -57,7 +57,7 @@ pub(super) struct Hall {
     /// Where frames of HTTP/2 wait, empty.
     sheets: RefCell<Vec<Vec<u8>>>,
     /// The task that runs.
-    current: RefCell<Option<Rc<Own>>>,
+    current: RefCell<Option<Rc<TaskState>>>,
     sweeps: RefCell<Sweeps>,
     stopping: Cell<bool>,
     turns: Cell<u64>,
@@ -71,7 +71,7 @@ pub(super) struct Hall {
 }
 
 /// A task that has no place yet.
-pub(super) type Begun = (Rc<Own>, Pin<Box<dyn Future<Output = ()>>>);
+pub(super) type Begun = (Rc<TaskState>, Pin<Box<dyn Future<Output = ()>>>);
 
 pub(super) enum Runnable {
     /// Another task woke it: a stream of a connection of HTTP/2, or the task that drives it.
@@ -79,7 +79,7 @@ pub(super) enum Runnable {
     /// Another task began it.
     Begun(Begun),
     /// Clients wait there.
-    Door(Token),
+    ListeningSocket(Token),
 }
 
 /// Bytes of buffers that wait for a request; more than these are given back.
@@ -91,22 +91,22 @@ const MOST_SHEETS: usize = 16;
 /// What waits in one turn of a connection is seldom more.
 const SHEET: usize = 32 << 10;
 
-impl Hall {
-    pub(super) fn new(turn: &Turn) -> Rc<Hall> {
+impl WorkerContext {
+    pub(super) fn new(turn: &Turn) -> Rc<WorkerContext> {
         let memory = WorkerMemory::new(turn.shared.memory.clone());
-        Rc::new(Hall {
+        Rc::new(WorkerContext {
             now: Cell::new(turn.now),
             epoll: turn.epoll.clone(),
             common: memory.shared(),
             memory,
             shared: turn.shared.clone(),
-            doors: RefCell::new(Doors::new(Kind::HttpListener)),
+            listening: RefCell::new(ListeningSockets::new(Kind::HttpListener)),
             streams: RefCell::default(),
             cursors: RefCell::new(Cursors::new(turn.worker)),
             identities: RefCell::new(Identities::new()),
             pages: RefCell::default(),
             kept: RefCell::default(),
-            trunks: RefCell::default(),
+            h2_upstreams: RefCell::default(),
             pipes: Rc::default(),
             shelf: RefCell::default(),
             shelved: Cell::new(0),
@@ -143,8 +143,8 @@ impl Hall {
         self.contended.get()
     }
 
-    pub(super) fn doors(&self) -> RefMut<'_, Doors> {
-        self.doors.borrow_mut()
+    pub(super) fn listening(&self) -> RefMut<'_, ListeningSockets> {
+        self.listening.borrow_mut()
     }
 
     pub(super) fn cursors(&self) -> RefMut<'_, Cursors> {
@@ -156,32 +156,32 @@ impl Hall {
     }
 
     /// The task is on this member from now on, which may be leaving as all others are.
-    pub(super) fn engage(&self, own: &Own, member: &Arc<RunningMember>) {
-        own.engaged.set(self.now());
-        own.engage(Some(member.clone()));
-        own.drained_at().into_iter().for_each(|at| self.sweeps().at(at));
+    pub(super) fn engage(&self, task_state: &TaskState, member: &Arc<RunningMember>) {
+        task_state.engaged.set(self.now());
+        task_state.engage(Some(member.clone()));
+        task_state.drained_at().into_iter().for_each(|at| self.sweeps().at(at));
     }
 
     pub(super) fn identities(&self) -> RefMut<'_, Identities> {
         self.identities.borrow_mut()
     }
 
-    pub(super) fn kept(&self) -> RefMut<'_, Kept> {
+    pub(super) fn kept(&self) -> RefMut<'_, IdleConnections> {
         self.kept.borrow_mut()
     }
 
-    pub(super) fn trunks(&self) -> RefMut<'_, Trunks> {
-        self.trunks.borrow_mut()
+    pub(super) fn h2_upstreams(&self) -> RefMut<'_, H2UpstreamPool> {
+        self.h2_upstreams.borrow_mut()
     }
 
     /// How often what the running task is about has come through here.
     pub(super) fn passes(&self) -> u8 {
-        self.current.borrow().as_ref().map_or(0, |own| own.passes())
+        self.current.borrow().as_ref().map_or(0, |task_state| task_state.passes())
     }
 
-    pub(super) fn enter(&self, own: &Rc<Own>) {
-        own.is_woken.set(false);
-        *self.current.borrow_mut() = Some(own.clone());
+    pub(super) fn enter(&self, task_state: &Rc<TaskState>) {
+        task_state.is_woken.set(false);
+        *self.current.borrow_mut() = Some(task_state.clone());
     }
 
     /// What nobody runs is nobody's to hold.
@@ -191,25 +191,28 @@ impl Hall {
 
     /// The running task's time for what it is doing is over.
     pub(super) fn is_late(&self) -> bool {
-        self.current.borrow().as_ref().is_some_and(|own| own.deadline() <= self.now() || own.is_evicted())
+        self.current
+            .borrow()
+            .as_ref()
+            .is_some_and(|task_state| task_state.deadline() <= self.now() || task_state.is_evicted())
     }
 
     /// The running task has to end: its client holds too much.
     pub(super) fn is_evicted(&self) -> bool {
-        self.current.borrow().as_ref().is_some_and(|own| own.is_evicted())
+        self.current.borrow().as_ref().is_some_and(|task_state| task_state.is_evicted())
     }
 
     /// The running task has more to do.
     pub(super) fn go_on_next_turn(&self) {
-        if let Some(own) = &*self.current.borrow() {
-            self.unfinished.borrow_mut().push_back(own.index());
+        if let Some(task_state) = &*self.current.borrow() {
+            self.unfinished.borrow_mut().push_back(task_state.index());
         }
     }
 
     /// Lets a task go on after those that are runnable already. One that has not begun does so anyway.
-    pub(super) fn wake(&self, own: &Own) {
-        if own.index() != NOWHERE && !own.is_woken.replace(true) {
-            self.runnable.borrow_mut().push_back(Runnable::Woken(own.index()));
+    pub(super) fn wake(&self, task_state: &TaskState) {
+        if task_state.index() != NOWHERE && !task_state.is_woken.replace(true) {
+            self.runnable.borrow_mut().push_back(Runnable::Woken(task_state.index()));
         }
     }
 
@@ -234,7 +237,7 @@ impl Hall {
         !self.backlog.borrow().is_empty()
     }
 
-    /// Their clients are gone. Tasks hold the hall, and so would never end.
+    /// Their clients are gone. Tasks hold the context, and so would never end.
     pub(super) fn drop_runnable(&self) {
         let runnable = (self.runnable.take(), self.backlog.take());
         drop(runnable);
@@ -258,8 +261,8 @@ impl Hall {
     }
 
     /// Another task goes on beside this one.
-    pub(super) fn begin(&self, own: Rc<Own>, future: impl Future<Output = ()> + 'static) {
-        self.runnable.borrow_mut().push_back(Runnable::Begun((own, Box::pin(future))));
+    pub(super) fn begin(&self, task_state: Rc<TaskState>, future: impl Future<Output = ()> + 'static) {
+        self.runnable.borrow_mut().push_back(Runnable::Begun((task_state, Box::pin(future))));
     }
 
     pub(super) fn unfinished(&self) -> usize {
@@ -274,7 +277,7 @@ impl Hall {
     pub(super) fn stop(&self) {
         self.stopping.set(true);
         self.kept().clear();
-        self.trunks().clear();
+        self.h2_upstreams().clear();
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -344,7 +347,7 @@ impl Hall {
         self.cursors().forget_gone();
         let gone = self.kept().without_those_that_leave();
         drop(gone);
-        self.trunks().forget_those_that_leave();
+        self.h2_upstreams().forget_those_that_leave();
     }
 
     /// Which turn of the worker this is.
@@ -358,7 +361,7 @@ impl Hall {
         drop(old);
         self.pages.borrow_mut().tick(&self.shared.access, turn.now);
         self.shared.memory.settle(turn.now);
-        self.doors().tick(turn);
+        self.listening().tick(turn);
     }
 
     pub(super) fn patience(&self, now: u64) -> Option<u64> {
@@ -371,7 +374,7 @@ impl Hall {
             pages,
             self.memory.patience(now),
             self.kept.borrow().patience(now),
-            self.doors.borrow().patience(now),
+            self.listening.borrow().patience(now),
         ]
         .into_iter()
         .flatten()
@@ -379,7 +382,7 @@ impl Hall {
     }
 }
 
-impl Drop for Hall {
+impl Drop for WorkerContext {
     fn drop(&mut self) {
         self.pages.get_mut().hand_over(&self.shared.access);
     }

@@ -14,7 +14,7 @@ use crate::{
     worker::Lane,
 };
 
-pub(super) struct Own {
+pub(super) struct TaskState {
     pub(super) index: Cell<u32>,
     pub(super) is_woken: Cell<bool>,
     deadline: Cell<u64>,
@@ -37,9 +37,9 @@ pub(super) struct Own {
 
 /// Its task has no place yet.
 pub(super) const NOWHERE: u32 = u32::MAX;
-impl Own {
-    pub(super) fn new(listener: Option<Arc<RunningListener>>, now: u64) -> Own {
-        Own {
+impl TaskState {
+    pub(super) fn new(listener: Option<Arc<RunningListener>>, now: u64) -> TaskState {
+        TaskState {
             index: Cell::new(NOWHERE),
             is_woken: Cell::new(false),
             deadline: Cell::new(u64::MAX),
@@ -54,13 +54,13 @@ impl Own {
         }
     }
 
-    pub(super) fn passed(mut self, passes: u8) -> Own {
+    pub(super) fn passed(mut self, passes: u8) -> TaskState {
         self.passes = passes;
         self
     }
 
     /// A stream of that client.
-    pub(super) fn of_client(mut self, memory: &Rc<ConnectionMemory>) -> Own {
+    pub(super) fn of_client(mut self, memory: &Rc<ConnectionMemory>) -> TaskState {
         self.client = Some(Rc::as_ptr(memory) as usize);
         self
     }
@@ -152,7 +152,7 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for TaskState {
     fn drop(&mut self) {
         self.engage(None);
     }

@@ -1,4 +1,4 @@
-//! Requests to members by HTTP/2. All clients of a worker share a few connections to each member (`trunk/upstream.rs`).
+//! Requests to members by HTTP/2. All clients of a worker share a few connections to each member (`h2_upstream/upstream.rs`).
 
 mod stuck;
 mod upstream;
@@ -13,19 +13,19 @@ use seaway_wire::{
 pub(super) use self::upstream::Place;
 use self::upstream::{Held, Upstream, Way};
 use super::{
-    ask::{Unanswered, reached, secured, send_on},
+    ask::{UpstreamError, reached, secured, send_on},
     end::End,
     exchange::Short,
     flow::Flow,
-    hall::Hall,
-    mail::{Head, Mail},
-    many::{Many, for_member},
-    multi::{Multi, fields_of},
-    own::Own,
+    h2_connection::{H2Connection, for_member},
+    h2_stream::{H2Stream, fields_of},
     relay::put_interim,
     scratch::Scratch,
     serve::Client,
+    stream_inbox::{Head, StreamInbox},
     switch,
+    task_state::TaskState,
+    worker_context::WorkerContext,
 };
 use crate::running::{RunningMember, RunningPool};
 
@@ -36,12 +36,12 @@ const OURS: Limits = Limits { head: 128 << 10, target: 128 << 10, fields: 8 << 1
 const SETTINGS: u64 = 1_000;
 
 #[derive(Default)]
-pub(super) struct Trunks {
+pub(super) struct H2UpstreamPool {
     /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
     by_member: HashMap<usize, Rc<Upstream>>,
 }
 
-impl Trunks {
+impl H2UpstreamPool {
     /// Connections end when nobody asks by them any more.
     pub(super) fn forget_those_that_leave(&mut self) {
         self.by_member.retain(|_, upstream| {
@@ -57,12 +57,12 @@ impl Trunks {
         self.by_member.drain().for_each(|(_, upstream)| upstream.close());
     }
 
-    fn of(&mut self, hall: &Rc<Hall>, member: &Arc<RunningMember>) -> Rc<Upstream> {
+    fn of(&mut self, context: &Rc<WorkerContext>, member: &Arc<RunningMember>) -> Rc<Upstream> {
         let key = Arc::as_ptr(member) as usize;
         if let Some(known) = self.by_member.get(&key) {
             return known.clone();
         }
-        let upstream = Upstream::new(hall, member);
+        let upstream = Upstream::new(context, member);
         if member.leaving_since().is_none() {
             self.by_member.insert(key, upstream.clone());
         }
@@ -72,7 +72,7 @@ impl Trunks {
 
 /// The member takes another request of this client now, without a wait.
 pub(super) fn is_free(client: &Client, member: &Arc<RunningMember>) -> bool {
-    let upstream = client.hall.trunks().of(&client.hall, member);
+    let upstream = client.context.h2_upstreams().of(&client.context, member);
     upstream.is_free(client)
 }
 
@@ -84,10 +84,10 @@ pub(super) async fn ask(
     pool: &RunningPool,
     member: &Arc<RunningMember>,
     fresh_only: bool,
-) -> (Result<End, Unanswered>, bool) {
-    let upstream = client.hall.trunks().of(&client.hall, member);
+) -> (Result<End, UpstreamError>, bool) {
+    let upstream = client.context.h2_upstreams().of(&client.context, member);
     let Some(place) = upstream.place(client, short.answer).await else {
-        let why = if client.is_gone() { Unanswered::Client } else { Unanswered::Refused(503) };
+        let why = if client.is_gone() { UpstreamError::Client } else { UpstreamError::Refused(503) };
         return (Err(why), false);
     };
     let has_body = scratch.request.body != Body::None;
@@ -95,34 +95,34 @@ pub(super) async fn ask(
         true => Way::Open(upstream.opens()),
         false => upstream.way(client, has_body, short.answer).await,
     };
-    let (many, reused) = loop {
+    let (h2, reused) = loop {
         match way {
-            Way::By(many) => break (many, true),
+            Way::By(h2) => break (h2, true),
             Way::Open(opening) => {
                 client.allow(short.connect);
                 let made = connect(client, pool, &upstream, member).await;
-                if let Ok(many) = &made {
-                    has_heard(many, client).await;
+                if let Ok(h2) = &made {
+                    has_heard(h2, client).await;
                 }
                 drop(opening);
                 match made {
                     // Others were faster: its streams may last for long.
-                    Ok(many) if !fresh_only && many.has_all_streams() => {
+                    Ok(h2) if !fresh_only && h2.has_all_streams() => {
                         way = upstream.way(client, has_body, short.answer).await;
                     }
-                    Ok(many) => break (many, false),
-                    Err(error) => return (Err(Unanswered::of_connecting(error)), false),
+                    Ok(h2) => break (h2, false),
+                    Err(error) => return (Err(UpstreamError::of_connecting(error)), false),
                 }
             }
-            Way::None => return (Err(Unanswered::Refused(503)), false),
-            Way::Gone => return (Err(Unanswered::Client), false),
+            Way::None => return (Err(UpstreamError::Refused(503)), false),
+            Way::Gone => return (Err(UpstreamError::Client), false),
         }
     };
-    let is_secure = pool.live().outward.is_some();
-    let result = ask_by(&many, client, scratch, short, (is_secure, member.at), place).await;
-    if !matches!(result, Ok(_) | Err(Unanswered::Refused(_) | Unanswered::Client)) {
+    let is_secure = pool.live().upstream_tls.is_some();
+    let result = ask_by(&h2, client, scratch, short, (is_secure, member.at), place).await;
+    if !matches!(result, Ok(_) | Err(UpstreamError::Refused(_) | UpstreamError::Client)) {
         // It may be the connection's fault; those who are on it go on.
-        upstream.forget(&many);
+        upstream.forget(&h2);
     }
     (result, reused)
 }
@@ -133,24 +133,24 @@ async fn connect(
     upstream: &Rc<Upstream>,
     member: &Arc<RunningMember>,
 ) -> io::Result<Held> {
-    let hall = &client.hall;
-    let taken = client.who.listener.take_descriptor(hall.now())?;
-    let mut stream = reached(hall, client.own.index(), member).await?;
+    let context = &client.context;
+    let taken = client.who.listener.take_descriptor(context.now())?;
+    let mut stream = reached(context, client.task_state.index(), member).await?;
     stream.counts(Some(taken));
     secured(&mut stream, pool, member).await?;
     if stream.session().is_some_and(|it| it.connection().alpn_protocol() != Some(b"h2")) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));
     }
-    stream.charge(&hall.common);
-    let own = Rc::new(Own::new(None, hall.now()));
+    stream.charge(&context.common);
+    let task_state = Rc::new(TaskState::new(None, context.now()));
     let ready = stream.ready();
     let connection = Connection::client(for_member(OURS.head));
-    let many = Many::new(hall.clone(), stream, own.clone(), connection, &hall.common);
-    let (driven, patience, at) = (many.clone(), client.timeout(|it| it.answer), member.at);
+    let h2 = H2Connection::new(context.clone(), stream, task_state.clone(), connection, &context.common);
+    let (driven, patience, at) = (h2.clone(), client.timeout(|it| it.answer), member.at);
     let (stands, of) = (upstream.stands(), upstream.clone());
-    hall.begin(own.clone(), async move {
+    context.begin(task_state.clone(), async move {
         // Until now the stream was that of the task that connected.
-        ready.belong_to(Some(own.index()));
+        ready.belong_to(Some(task_state.index()));
         if let Err(error) = drive(&driven, &of, patience).await {
             tracing::debug!(member = %at, %error, "a connection to a member has ended");
         }
@@ -161,44 +161,44 @@ async fn connect(
         }
         drop(stands);
     });
-    let held = Held(many);
+    let held = Held(h2);
     // Nobody else is to ask by it where all has ended meanwhile: it goes with this one.
-    if !hall.is_stopping() && member.leaving_since().is_none() {
+    if !context.is_stopping() && member.leaving_since().is_none() {
         upstream.add(&held);
     }
     Ok(held)
 }
 
 /// Waits for a moment until a member has said how much it takes.
-async fn has_heard(many: &Many, client: &Client) {
+async fn has_heard(h2: &H2Connection, client: &Client) {
     client.allow(SETTINGS);
     poll_fn(|_| {
-        if many.seen().has_heard() || many.is_over() || client.hall.is_late() || client.is_gone() {
+        if h2.seen().has_heard() || h2.is_over() || client.context.is_late() || client.is_gone() {
             return Poll::Ready(());
         }
-        many.wait(&client.own);
+        h2.wait(&client.task_state);
         Poll::Pending
     })
     .await;
 }
 
-async fn drive(many: &Rc<Many>, upstream: &Upstream, patience: u64) -> io::Result<()> {
-    let (own, mut is_of_use) = (many.driver(), true);
+async fn drive(h2: &Rc<H2Connection>, upstream: &Upstream, patience: u64) -> io::Result<()> {
+    let (task_state, mut is_of_use) = (h2.driver(), true);
     poll_fn(|_| {
         // Nobody is asked by it.
-        let polled = many.poll_turn(|_, _, _, _| None, || {});
-        own.set_deadline(many.gives_up(patience));
+        let polled = h2.poll_turn(|_, _, _, _| None, || {});
+        task_state.set_deadline(h2.gives_up(patience));
         // Who takes nothing any more is given up, with all who ask by it.
-        if polled.is_pending() && (many.is_cut() || own.deadline() <= many.hall.now()) {
+        if polled.is_pending() && (h2.is_cut() || task_state.deadline() <= h2.context.now()) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        if is_of_use && many.seen().is_used_up() {
+        if is_of_use && h2.seen().is_used_up() {
             // A member that has said goodbye may wait for us to go.
             is_of_use = false;
-            upstream.forget(many);
+            upstream.forget(h2);
         }
-        if polled.is_pending() && Rc::strong_count(many) == 1 {
-            many.connection().break_off(Reason::NONE);
+        if polled.is_pending() && Rc::strong_count(h2) == 1 {
+            h2.connection().break_off(Reason::NONE);
             return Poll::Ready(Ok(()));
         }
         polled
@@ -207,42 +207,43 @@ async fn drive(many: &Rc<Many>, upstream: &Upstream, patience: u64) -> io::Resul
 }
 
 async fn ask_by(
-    many: &Rc<Many>,
+    h2: &Rc<H2Connection>,
     client: &Client,
     scratch: &mut Scratch,
     short: Short<'_>,
     (is_secure, at): (bool, SocketAddr),
     place: Place,
-) -> Result<End, Unanswered> {
+) -> Result<End, UpstreamError> {
     let Scratch { question, repeated, upward, .. } = &mut *scratch;
     repeated.begin();
     if repeated.read(question, &OURS) != Reading::Whole {
-        return Err(Unanswered::Refused(400));
+        return Err(UpstreamError::Refused(400));
     }
-    let any_protocol = matches!(client.end, End::Multi(_));
+    let any_protocol = matches!(client.end, End::H2Stream(_));
     let protocol = switch::protocol(question, repeated, any_protocol);
     client.allow(short.answer);
-    takes(many, client, protocol.is_some()).await?;
+    takes(h2, client, protocol.is_some()).await?;
     let tunnels = protocol.is_some() || repeated.body == Body::Tunnel;
     let joined = repeated.length;
     let whole = upward.is_over();
     let ends = !tunnels && whole && joined == question.len() && upward.trailers().is_empty();
-    let mail = Mail::to(client.own.clone(), client.who.memory.reserve(0));
-    let asked = many.connection().ask(ends, mail, |block| {
+    let inbox = StreamInbox::to(client.task_state.clone(), client.who.memory.reserve(0));
+    let asked = h2.connection().ask(ends, inbox, |block| {
         put_question(block, question, repeated, protocol.as_deref(), is_secure, at);
     });
-    many.wake();
-    let asked = asked.ok_or_else(|| Unanswered::Again("it takes no more questions".to_owned()))?;
-    let multi = Multi::asking(many.clone(), asked, client.own.clone(), client.who.memory.clone(), place);
+    h2.wake();
+    let asked = asked.ok_or_else(|| UpstreamError::Again("it takes no more questions".to_owned()))?;
+    let h2_stream =
+        H2Stream::asking(h2.clone(), asked, client.task_state.clone(), client.who.memory.clone(), place);
     if whole && joined == question.len() && !upward.trailers().is_empty() {
-        multi.close_body(upward.trailers());
+        h2_stream.close_body(upward.trailers());
     }
-    let end = End::Multi(multi);
+    let end = End::H2Stream(h2_stream);
     scratch.downward.clear();
     let answer = answered(&end, client, scratch, short, joined).await;
     // What goes before the answer goes whole.
     let informed = poll_fn(|_| scratch.downward.poll_write(&client.end)).await;
-    let answer = answer.and_then(|it| informed.map(|()| it).map_err(|_| Unanswered::Client));
+    let answer = answer.and_then(|it| informed.map(|()| it).map_err(|_| UpstreamError::Client));
     let head = match answer {
         Ok(head) => head,
         Err(unanswered) => {
@@ -252,8 +253,8 @@ async fn ask_by(
     };
     let agreed = protocol.filter(|_| (200..300).contains(&head.status));
     read_head(scratch, short, agreed.as_deref(), head)?;
-    if let End::Multi(multi) = &end {
-        multi.open_window(match scratch.response.body {
+    if let End::H2Stream(h2_stream) = &end {
+        h2_stream.open_window(match scratch.response.body {
             Body::None => Some(0),
             Body::Length(length) => Some(length),
             _ => None,
@@ -266,26 +267,26 @@ async fn ask_by(
 }
 
 /// Waits until another question may be asked; `protocol`: one that means to speak something else.
-async fn takes(many: &Many, client: &Client, protocol: bool) -> Result<(), Unanswered> {
+async fn takes(h2: &H2Connection, client: &Client, protocol: bool) -> Result<(), UpstreamError> {
     poll_fn(|_| {
-        let connection = many.seen();
+        let connection = h2.seen();
         if client.is_gone() {
-            return Poll::Ready(Err(Unanswered::Client));
+            return Poll::Ready(Err(UpstreamError::Client));
         }
-        if many.is_over() || connection.is_used_up() {
-            return Poll::Ready(Err(Unanswered::Again("it has closed the connection".to_owned())));
+        if h2.is_over() || connection.is_used_up() {
+            return Poll::Ready(Err(UpstreamError::Again("it has closed the connection".to_owned())));
         }
         // Its settings are the first thing that it says.
         let knows = !protocol || connection.has_heard();
         if knows && protocol && !connection.takes_protocols() {
-            return Poll::Ready(Err(Unanswered::Refused(501)));
+            return Poll::Ready(Err(UpstreamError::Refused(501)));
         }
         // A member that takes nothing of what was said is asked nothing more.
-        if knows && connection.takes_more() && many.poll_room(&connection, &client.own).is_ready() {
+        if knows && connection.takes_more() && h2.poll_room(&connection, &client.task_state).is_ready() {
             return Poll::Ready(Ok(()));
         }
-        many.wait(&client.own);
-        if client.hall.is_late() { Poll::Ready(Err(Unanswered::Late)) } else { Poll::Pending }
+        h2.wait(&client.task_state);
+        if client.context.is_late() { Poll::Ready(Err(UpstreamError::Late)) } else { Poll::Pending }
     })
     .await
 }
@@ -297,8 +298,8 @@ async fn answered(
     scratch: &mut Scratch,
     short: Short<'_>,
     joined: usize,
-) -> Result<Head, Unanswered> {
-    let End::Multi(multi) = end else { return Err(Unanswered::Client) };
+) -> Result<Head, UpstreamError> {
+    let End::H2Stream(h2_stream) = end else { return Err(UpstreamError::Client) };
     let whole = scratch.upward.is_over();
     let mut sent = joined;
     let head = poll_fn(|_| {
@@ -315,25 +316,25 @@ async fn answered(
                 end.close_body(trailers);
             }
         }
-        if multi.is_reclaimed() {
-            return Poll::Ready(Err(Unanswered::Refused(503)));
+        if h2_stream.is_reclaimed() {
+            return Poll::Ready(Err(UpstreamError::Refused(503)));
         }
         let before = (sent, scratch.upward.moved);
         if sent == scratch.question.len() {
             send_on(client, scratch, short, end)?;
         }
         let waits = sent < scratch.question.len() || scratch.upward.is_stuck(&scratch.asked);
-        multi.note(waits, before != (sent, scratch.upward.moved));
+        h2_stream.note(waits, before != (sent, scratch.upward.moved));
         if client.is_gone() {
-            return Poll::Ready(Err(Unanswered::Client));
+            return Poll::Ready(Err(UpstreamError::Client));
         }
-        let is_late = client.hall.is_late();
+        let is_late = client.context.is_late();
         let head = loop {
             // Who takes nothing of those before is told no more.
             if scratch.downward.poll_write(&client.end).is_pending() {
-                return if is_late { Poll::Ready(Err(Unanswered::Client)) } else { Poll::Pending };
+                return if is_late { Poll::Ready(Err(UpstreamError::Client)) } else { Poll::Pending };
             }
-            match multi.poll_head() {
+            match h2_stream.poll_head() {
                 Poll::Ready(Ok(head)) if head.status < 200 => {
                     inform(client, &mut scratch.downward, short, &head);
                 }
@@ -341,14 +342,18 @@ async fn answered(
             }
         };
         match head {
-            Poll::Pending if is_late => Poll::Ready(Err(Unanswered::Late)),
+            Poll::Pending if is_late => Poll::Ready(Err(UpstreamError::Late)),
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(head)) => Poll::Ready(Ok(head)),
             Poll::Ready(Err(reason)) => {
                 // Refused streams were not looked at (RFC 9113, section 8.7).
                 let may_repeat = whole && (reason == Reason::REFUSED || short.method.is_idempotent());
                 let why = format!("it has ended the stream: {}", reason.0);
-                Poll::Ready(Err(if may_repeat { Unanswered::Again(why) } else { Unanswered::Lost(why) }))
+                Poll::Ready(Err(if may_repeat {
+                    UpstreamError::Again(why)
+                } else {
+                    UpstreamError::Lost(why)
+                }))
             }
         }
     })
@@ -406,7 +411,7 @@ fn read_head(
     short: Short<'_>,
     agreed: Option<&[u8]>,
     head: Head,
-) -> Result<(), Unanswered> {
+) -> Result<(), UpstreamError> {
     let Head { status, lines, ends } = head;
     let has_length = |lines| fields_of(lines).any(|(name, _)| name == b"content-length");
     // Without a body there would be no end of it in HTTP/1.1.
@@ -422,7 +427,7 @@ fn read_head(
     scratch.response.begin();
     match scratch.response.read(scratch.answered.filled(), short.method, &OURS) {
         Reading::Whole => Ok(()),
-        Reading::Refused(refusal) => Err(Unanswered::Wrong(refusal.why)),
-        Reading::More => Err(Unanswered::Wrong("no head")),
+        Reading::Refused(refusal) => Err(UpstreamError::Wrong(refusal.why)),
+        Reading::More => Err(UpstreamError::Wrong("no head")),
     }
 }

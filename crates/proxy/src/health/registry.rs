@@ -1,7 +1,7 @@
 //! Who is watched and what is known of them: bookkeeping without sockets or clock.
 //!
 //! ```text
-//!   pool ─► patients (one per member and pool) ─► target (one per address and check, over all pools)
+//!   pool ─► checked members (one per member and pool) ─► target (one per address and check, over all pools)
 //! ```
 
 use std::{
@@ -16,14 +16,14 @@ use seaway_snapshot::Standing;
 
 use super::{
     HealthChange,
-    check::{Check, Course, Finding},
+    check::{Check, CheckResult, CheckSequence},
 };
 use crate::running::{Health, RunningMember, RunningPool};
 
 #[derive(Default)]
-pub(super) struct Ward {
+pub(super) struct CheckRegistry {
     pools: HashMap<(LbKey, PoolId), HashMap<SocketAddr, usize>>,
-    patients: Slab<Patient>,
+    checked_members: Slab<CheckedMember>,
     targets: Slab<Target>,
     by_check: HashMap<Rc<Check>, usize>,
     generation: u32,
@@ -32,7 +32,7 @@ pub(super) struct Ward {
 }
 
 /// One member of one pool.
-struct Patient {
+struct CheckedMember {
     pool: Arc<RunningPool>,
     member: Arc<RunningMember>,
     target: Option<usize>,
@@ -43,14 +43,14 @@ pub(super) struct Target {
     pub(super) check: Rc<Check>,
     /// Tells it from others that had its place before.
     pub(super) generation: u32,
-    course: Course,
+    sequence: CheckSequence,
     seen_well: bool,
     /// Nobody checks it until one of its pools is used.
     rests: bool,
-    patients: Vec<usize>,
+    checked_members: Vec<usize>,
 }
 
-impl Ward {
+impl CheckRegistry {
     /// A pool is new, changed or gone. Returns targets that have to be checked from now on.
     pub(super) fn admit(&mut self, pool: &Arc<RunningPool>, now: u64) -> Vec<usize> {
         let name = (pool.key.clone(), pool.id.clone());
@@ -61,26 +61,28 @@ impl Ward {
             for (member, running) in live.compiled.members().iter().zip(&live.members) {
                 // A member that left and came back between two looks has a new runtime state.
                 let known = before.remove(&member.at).filter(|id| {
-                    let same =
-                        self.patients.at(*id).is_some_and(|patient| Arc::ptr_eq(&patient.member, running));
+                    let same = self
+                        .checked_members
+                        .at(*id)
+                        .is_some_and(|checked_member| Arc::ptr_eq(&checked_member.member, running));
                     if !same {
-                        self.discharge(*id);
+                        self.remove_checks(*id);
                     }
                     same
                 });
                 let id = known.unwrap_or_else(|| {
                     let (pool, member) = (pool.clone(), running.clone());
-                    self.patients.insert(Patient { pool, member, target: None })
+                    self.checked_members.insert(CheckedMember { pool, member, target: None })
                 });
                 self.aim(id, Check::of(live.compiled.pool(), member), now);
                 here.insert(member.at, id);
             }
             self.pools.insert(name.clone(), here);
         }
-        before.into_values().for_each(|id| self.discharge(id));
+        before.into_values().for_each(|id| self.remove_checks(id));
         let rests = pool.rests(now);
         // Whoever is down would be so for ever if nobody looked.
-        self.rouse(&name, |target| !rests || !target.course.is_settled())
+        self.rouse(&name, |target| !rests || !target.sequence.is_settled())
     }
 
     /// A pool is used again. Returns targets that have to be checked from now on.
@@ -89,8 +91,8 @@ impl Ward {
     }
 
     fn rouse(&mut self, name: &(LbKey, PoolId), which: impl Fn(&Target) -> bool) -> Vec<usize> {
-        let patients = self.pools.get(name).into_iter().flat_map(HashMap::values);
-        let slots = patients.filter_map(|id| self.patients.at(*id)?.target);
+        let checked_members = self.pools.get(name).into_iter().flat_map(HashMap::values);
+        let slots = checked_members.filter_map(|id| self.checked_members.at(*id)?.target);
         let mut awake = Vec::new();
         for slot in slots {
             if let Some(target) = self.targets.at_mut(slot).filter(|it| it.rests && which(it)) {
@@ -107,10 +109,13 @@ impl Ward {
             return false;
         };
         // Each of its pools has to learn that it rests, even if another does not.
-        let pools =
-            target.patients.iter().filter_map(|id| self.patients.at(*id)).map(|it| it.pool.rests(now));
+        let pools = target
+            .checked_members
+            .iter()
+            .filter_map(|id| self.checked_members.at(*id))
+            .map(|it| it.pool.rests(now));
         let unused = pools.fold(true, |all, rests| all & rests);
-        target.rests = unused && target.course.is_settled();
+        target.rests = unused && target.sequence.is_settled();
         target.rests
     }
 
@@ -123,24 +128,25 @@ impl Ward {
     }
 
     /// A check has ended.
-    pub(super) fn note(&mut self, slot: usize, finding: &Finding, now: u64) {
+    pub(super) fn note(&mut self, slot: usize, check_result: &CheckResult, now: u64) {
         let Some(target) = self.targets.at_mut(slot) else { return };
-        let (well, reason) = match finding {
-            Finding::Well => (true, "checks succeeded"),
-            Finding::Ill(reason) => (false, reason.as_str()),
-            Finding::Unable(_) => return,
+        let (well, reason) = match check_result {
+            CheckResult::Well => (true, "checks succeeded"),
+            CheckResult::Ill(reason) => (false, reason.as_str()),
+            CheckResult::Unable(_) => return,
         };
         if !well {
-            for patient in target.patients.iter().filter_map(|id| self.patients.at(*id)) {
-                patient.member.check_failures.fetch_add(1, Relaxed);
+            for checked_member in target.checked_members.iter().filter_map(|id| self.checked_members.at(*id))
+            {
+                checked_member.member.check_failures.fetch_add(1, Relaxed);
             }
         }
-        let turned = target.course.note(well, &target.check);
-        let first = well && !target.course.down && !target.seen_well;
+        let turned = target.sequence.note(well, &target.check);
+        let first = well && !target.sequence.down && !target.seen_well;
         target.seen_well |= first;
         if turned || first {
-            let health = if target.course.down { Health::Down } else { Health::Up };
-            for id in target.patients.clone() {
+            let health = if target.sequence.down { Health::Down } else { Health::Up };
+            for id in target.checked_members.clone() {
                 self.judge(id, health, now, reason);
             }
         }
@@ -150,8 +156,8 @@ impl Ward {
     pub(super) fn ejected(&mut self, key: LbKey, pool: PoolId, member: SocketAddr, reason: String) {
         let name = (key, pool);
         let id = self.pools.get(&name).and_then(|members| members.get(&member));
-        if let Some(patient) = id.and_then(|id| self.patients.at(*id)) {
-            patient.member.remember(Standing::Ejected, &reason);
+        if let Some(checked_member) = id.and_then(|id| self.checked_members.at(*id)) {
+            checked_member.member.remember(Standing::Ejected, &reason);
         }
         let (key, pool) = name;
         self.changes.push(HealthChange {
@@ -168,9 +174,9 @@ impl Ward {
     pub(super) fn released(&mut self, key: LbKey, pool: PoolId, member: SocketAddr, now: u64) {
         let name = (key, pool);
         let id = self.pools.get(&name).and_then(|members| members.get(&member));
-        let Some(patient) = id.and_then(|id| self.patients.at(*id)) else { return };
-        if patient.member.standing(now) == Standing::Usable {
-            patient.member.remember(Standing::Usable, "");
+        let Some(checked_member) = id.and_then(|id| self.checked_members.at(*id)) else { return };
+        if checked_member.member.standing(now) == Standing::Usable {
+            checked_member.member.remember(Standing::Usable, "");
             self.changes.push(HealthChange {
                 key: name.0,
                 pool: name.1,
@@ -183,7 +189,7 @@ impl Ward {
     }
 
     fn judge(&mut self, id: usize, health: Health, now: u64, reason: &str) {
-        let Some(Patient { pool, member, .. }) = self.patients.at(id) else { return };
+        let Some(CheckedMember { pool, member, .. }) = self.checked_members.at(id) else { return };
         let from = member.standing(now);
         pool.set_health(member, health, now);
         let to = member.standing(now);
@@ -194,11 +200,11 @@ impl Ward {
         }
     }
 
-    /// Has this patient watched by the target of `check`, which is made if nobody asked for it before.
+    /// Has this member watched by the target of `check`, which is made if nobody asked for it before.
     fn aim(&mut self, id: usize, check: Option<Check>, now: u64) {
-        let Some(patient) = self.patients.at(id) else { return };
-        let was_down = patient.member.health() == Health::Down;
-        let current = patient.target.and_then(|slot| self.targets.at(slot));
+        let Some(checked_member) = self.checked_members.at(id) else { return };
+        let was_down = checked_member.member.health() == Health::Down;
+        let current = checked_member.target.and_then(|slot| self.targets.at(slot));
         match (current, &check) {
             (Some(target), Some(check)) if *target.check == *check => return,
             (None, None) if !was_down => return,
@@ -216,20 +222,20 @@ impl Ward {
                 let slot = self.targets.insert(Target {
                     check,
                     generation: self.generation,
-                    course: Course::known(was_down),
+                    sequence: CheckSequence::known(was_down),
                     seen_well: false,
                     rests: true,
-                    patients: Vec::new(),
+                    checked_members: Vec::new(),
                 });
                 *vacant.insert(slot)
             }
         };
-        if let Some(patient) = self.patients.at_mut(id) {
-            patient.target = Some(slot);
+        if let Some(checked_member) = self.checked_members.at_mut(id) {
+            checked_member.target = Some(slot);
         }
         let Some(target) = self.targets.at_mut(slot) else { return };
-        target.patients.push(id);
-        let known = match (target.course.down, target.seen_well) {
+        target.checked_members.push(id);
+        let known = match (target.sequence.down, target.seen_well) {
             (true, _) => Health::Down,
             (false, true) => Health::Up,
             (false, false) => Health::Unknown,
@@ -238,18 +244,22 @@ impl Ward {
     }
 
     fn leave(&mut self, id: usize) {
-        let Some(slot) = self.patients.at_mut(id).and_then(|patient| patient.target.take()) else { return };
+        let Some(slot) =
+            self.checked_members.at_mut(id).and_then(|checked_member| checked_member.target.take())
+        else {
+            return;
+        };
         let Some(target) = self.targets.at_mut(slot) else { return };
-        target.patients.retain(|patient| *patient != id);
-        if target.patients.is_empty() {
+        target.checked_members.retain(|checked_member| *checked_member != id);
+        if target.checked_members.is_empty() {
             self.by_check.remove(&target.check);
             self.targets.remove(slot);
         }
     }
 
-    fn discharge(&mut self, id: usize) {
+    fn remove_checks(&mut self, id: usize) {
         self.leave(id);
-        self.patients.remove(id);
+        self.checked_members.remove(id);
     }
 }
 

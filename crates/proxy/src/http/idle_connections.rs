@@ -7,11 +7,11 @@ use std::{
     sync::Arc,
 };
 
-use super::{arrival::Who, reuse::NextUse, stream::Stream};
+use super::{arrival::ClientIdentity, reuse::NextUse, stream::Stream};
 use crate::running::RunningMember;
 
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct IdleConnections {
     /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
     by_member: HashMap<usize, Waiting>,
     count: usize,
@@ -34,7 +34,7 @@ struct One {
     member: Arc<RunningMember>,
     until: u64,
     /// The client that it belongs to.
-    client: Option<Weak<Who>>,
+    client: Option<Weak<ClientIdentity>>,
 }
 
 /// Of either kind, per member and worker.
@@ -49,14 +49,14 @@ fn key(member: &Arc<RunningMember>) -> usize {
     Arc::as_ptr(member) as usize
 }
 
-impl Kept {
+impl IdleConnections {
     /// The client's own connection first. Also which client may use it afterwards: one that belongs to a client stays
     /// with it, for what that client left there may show later. `surely`: for what cannot be asked twice, the kernel is
     /// asked for an end that no event has told of yet.
     pub(super) fn take(
         &mut self,
         member: &Arc<RunningMember>,
-        client: &Rc<Who>,
+        client: &Rc<ClientIdentity>,
         surely: bool,
     ) -> Option<(Stream, NextUse)> {
         let waiting = self.by_member.get_mut(&key(member))?;
@@ -74,7 +74,7 @@ impl Kept {
         &mut self,
         stream: Stream,
         member: &Arc<RunningMember>,
-        (next, client): (NextUse, &Rc<Who>),
+        (next, client): (NextUse, &Rc<ClientIdentity>),
         now: u64,
     ) {
         if next == NextUse::Closed || member.leaving_since().is_some() || !stream.is_untouched() {
@@ -182,7 +182,7 @@ impl Waiting {
     }
 
     /// The one that was used last by this client alone, or else by anyone.
-    fn take(&mut self, client: &Rc<Who>) -> Option<One> {
+    fn take(&mut self, client: &Rc<ClientIdentity>) -> Option<One> {
         let is_own = |one: &One| one.client.as_ref().is_some_and(|it| it.as_ptr() == Rc::as_ptr(client));
         // Most clients have none, and need not search.
         let own = (Rc::weak_count(client) > 0).then(|| self.for_one.iter().rposition(is_own)).flatten();

@@ -14,21 +14,21 @@ use seaway_wire::{
 
 use super::{
     answer::Answer,
-    heads::{Changes, Onward},
-    mail::Head,
-    many::{FIRST_WINDOW, Many},
-    own::Own,
+    h2_connection::{FIRST_WINDOW, H2Connection},
+    h2_upstream::Place,
+    heads::{BodyForwarding, Changes},
     scratch::Buffer,
+    stream_inbox::Head,
     switch::is_of_handshake,
-    trunk::Place,
+    task_state::TaskState,
 };
 use crate::memory::ConnectionMemory;
 
-pub(super) struct Multi {
-    many: Rc<Many>,
+pub(super) struct H2Stream {
+    h2: Rc<H2Connection>,
     key: Key,
     /// Whose task has it.
-    own: Rc<Own>,
+    task_state: Rc<TaskState>,
     /// Of a client: what it waits for is not said yet.
     is_unanswered: Cell<bool>,
     /// An answer to `CONNECT` with a protocol: a tunnel (RFC 8441).
@@ -61,31 +61,37 @@ const ANSWER_WINDOW: u32 = 64 << 10;
 const USUAL_WINDOW: u32 = 16 << 10;
 const MOST_WINDOW: u32 = 256 << 10;
 
-impl Multi {
+impl H2Stream {
     /// Of a client, who waits for an answer.
-    pub(super) fn asked(many: Rc<Many>, key: Key, own: Rc<Own>, switches: bool) -> Multi {
-        Multi { many, key, own, is_unanswered: Cell::new(true), switches, window: None }
+    pub(super) fn asked(
+        h2: Rc<H2Connection>,
+        key: Key,
+        task_state: Rc<TaskState>,
+        switches: bool,
+    ) -> H2Stream {
+        H2Stream { h2, key, task_state, is_unanswered: Cell::new(true), switches, window: None }
     }
 
     /// To a member, who is asked by this.
     pub(super) fn asking(
-        many: Rc<Many>,
+        h2: Rc<H2Connection>,
         key: Key,
-        own: Rc<Own>,
+        task_state: Rc<TaskState>,
         memory: Rc<ConnectionMemory>,
         place: Place,
-    ) -> Multi {
+    ) -> H2Stream {
         let window = Some(Window { memory, lent: Cell::new(0), taken: Cell::new(0), place });
-        let multi = Multi { many, key, own, is_unanswered: Cell::new(false), switches: false, window };
-        if let Some(window) = multi.window.as_ref().filter(|_| multi.many.expects_long_answers()) {
+        let h2_stream =
+            H2Stream { h2, key, task_state, is_unanswered: Cell::new(false), switches: false, window };
+        if let Some(window) = h2_stream.window.as_ref().filter(|_| h2_stream.h2.expects_long_answers()) {
             // Together with the request: later it would cost the answer a way there and back.
-            multi.lend(window, USUAL_WINDOW - FIRST_WINDOW);
+            h2_stream.lend(window, USUAL_WINDOW - FIRST_WINDOW);
         }
-        multi
+        h2_stream
     }
 
     pub(super) fn poll_fill(&self, buffer: &mut Buffer) -> Poll<io::Result<usize>> {
-        let taken = ready!(self.many.poll_take(self.key, |bytes| buffer.put(bytes)))?;
+        let taken = ready!(self.h2.poll_take(self.key, |bytes| buffer.put(bytes)))?;
         if let Some(window) = &self.window {
             let (all, now) = (window.taken.get().saturating_add(taken), window.size());
             window.taken.set(all);
@@ -103,8 +109,8 @@ impl Multi {
         let Some(window) = &self.window else { return };
         let wanted = length.map_or(ANSWER_WINDOW, |it| u32::try_from(it).unwrap_or(u32::MAX));
         let wanted = wanted.min(ANSWER_WINDOW);
-        let is_all_here = self.many.seen().with(self.key).is_none_or(|mail| mail.ended);
-        self.many.note_answer(wanted > FIRST_WINDOW && (!is_all_here || window.lent.get() > 0));
+        let is_all_here = self.h2.seen().with(self.key).is_none_or(|inbox| inbox.ended);
+        self.h2.note_answer(wanted > FIRST_WINDOW && (!is_all_here || window.lent.get() > 0));
         if wanted > window.size() && !is_all_here {
             self.lend(window, wanted.saturating_sub(window.size()));
         }
@@ -114,17 +120,17 @@ impl Multi {
         let lent = window.memory.lend_window(more);
         if lent > 0 {
             window.lent.set(window.lent.get().saturating_add(lent));
-            let mut connection = self.many.connection();
+            let mut connection = self.h2.connection();
             connection.set_stream_window(self.key, window.size());
             drop(connection);
-            self.many.wake();
+            self.h2.wake();
         }
     }
 
     /// Of a member: tells whether something waits on it that is not taken, and whether something was.
     pub(super) fn note(&self, waits: bool, moved: bool) {
         if let Some(window) = &self.window {
-            window.place.note(waits, moved, self.many.hall.now());
+            window.place.note(waits, moved, self.h2.context.now());
         }
     }
 
@@ -134,7 +140,7 @@ impl Multi {
     }
 
     pub(super) fn poll_takes(&self) -> Poll<()> {
-        self.many.poll_takes(&self.own, self.key)
+        self.h2.poll_takes(&self.task_state, self.key)
     }
 
     /// Who takes nothing of what is said has others wait, and gets no more heads either.
@@ -142,36 +148,36 @@ impl Multi {
         if self.is_gone() {
             return Poll::Ready(());
         }
-        self.many.poll_room(&self.many.seen(), &self.own)
+        self.h2.poll_room(&self.h2.seen(), &self.task_state)
     }
 
     pub(super) fn has_unread(&self) -> bool {
-        self.many.seen().with(self.key).is_some_and(|mail| !mail.is_read())
+        self.h2.seen().with(self.key).is_some_and(|inbox| !inbox.is_read())
     }
 
     /// The next head of a member's answer, interim or not. The error tells why there is none.
     pub(super) fn poll_head(&self) -> Poll<Result<Head, Reason>> {
-        let mut connection = self.many.taken();
-        let Some(mail) = connection.with_mut(self.key) else { return Poll::Ready(Err(Reason::CANCEL)) };
-        let head = mail.heads.pop_front();
-        mail.weigh();
-        match (head, mail.reset) {
+        let mut connection = self.h2.taken();
+        let Some(inbox) = connection.with_mut(self.key) else { return Poll::Ready(Err(Reason::CANCEL)) };
+        let head = inbox.heads.pop_front();
+        inbox.weigh();
+        match (head, inbox.reset) {
             (Some(head), _) => Poll::Ready(Ok(head)),
             (None, Some(reason)) => Poll::Ready(Err(reason)),
-            (None, None) if self.many.is_over() => Poll::Ready(Err(Reason::CANCEL)),
+            (None, None) if self.h2.is_over() => Poll::Ready(Err(Reason::CANCEL)),
             (None, None) => Poll::Pending,
         }
     }
 
     /// Nothing comes after what was taken, no trailers either.
     pub(super) fn has_ended(&self) -> bool {
-        self.many.seen().with(self.key).is_some_and(|mail| mail.is_through() && mail.trailers.is_empty())
+        self.h2.seen().with(self.key).is_some_and(|inbox| inbox.is_through() && inbox.trailers.is_empty())
     }
 
     /// As lines.
     pub(super) fn trailers(&self) -> Vec<u8> {
-        let mut connection = self.many.taken();
-        let trailers = connection.with_mut(self.key).map(|mail| std::mem::take(&mut mail.trailers));
+        let mut connection = self.h2.taken();
+        let trailers = connection.with_mut(self.key).map(|inbox| std::mem::take(&mut inbox.trailers));
         let mut all = trailers.unwrap_or_default();
         if fields_of(&all).any(|(name, _)| !may_trail(name)) {
             let may = fields_of(&all).filter(|(name, _)| may_trail(name));
@@ -181,7 +187,7 @@ impl Multi {
     }
 
     pub(super) fn poll_write(&self, bytes: &[u8], last: bool) -> Poll<io::Result<usize>> {
-        self.many.poll_say(&self.own, self.key, bytes, last)
+        self.h2.poll_say(&self.task_state, self.key, bytes, last)
     }
 
     /// What was said is with the peer, but for little.
@@ -189,19 +195,19 @@ impl Multi {
         if self.is_gone() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        match self.many.poll_room(&self.many.seen(), &self.own) {
-            Poll::Pending if self.many.hall.is_late() => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+        match self.h2.poll_room(&self.h2.seen(), &self.task_state) {
+            Poll::Pending if self.h2.context.is_late() => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             poll => poll.map(Ok),
         }
     }
 
     pub(super) fn close_body(&self, trailers: &[u8]) {
-        let mut connection = self.many.connection();
+        let mut connection = self.h2.connection();
         match trailers {
             [] => drop(connection.say_data(self.key, &[], true)),
             lines => connection.say(self.key, true, |block| put_lines(block, lines)),
         }
-        self.many.wake();
+        self.h2.wake();
     }
 
     /// Nobody has answered it.
@@ -211,17 +217,17 @@ impl Multi {
 
     /// The peer has given the stream up, or is gone.
     pub(super) fn is_gone(&self) -> bool {
-        self.many.is_over() || self.many.seen().with(self.key).is_none_or(|mail| mail.reset.is_some())
+        self.h2.is_over() || self.h2.seen().with(self.key).is_none_or(|inbox| inbox.reset.is_some())
     }
 
     pub(super) fn reset(&self) {
-        self.many.connection().reset(self.key, Reason::INTERNAL);
-        self.many.wake();
+        self.h2.connection().reset(self.key, Reason::INTERNAL);
+        self.h2.wake();
     }
 
     /// Sends an answer before the answer. Who has gone is not told.
     pub(super) fn inform(&self, head: &[u8], response: &Response) {
-        self.many.connection().say(self.key, false, |block| {
+        self.h2.connection().say(self.key, false, |block| {
             block.status(response.status);
             for field in &response.fields {
                 if !field.hop && field.known != Known::ContentLength {
@@ -229,11 +235,11 @@ impl Multi {
                 }
             }
         });
-        self.many.wake();
+        self.h2.wake();
     }
 
     /// Sends the head of a member's answer.
-    pub(super) fn answer(&self, head: &[u8], response: &Response, changes: &impl Changes) -> Onward {
+    pub(super) fn answer(&self, head: &[u8], response: &Response, changes: &impl Changes) -> BodyForwarding {
         let switches = self.switches && response.status == 101;
         let mut lines = Vec::new();
         changes.put_new(&mut lines);
@@ -250,13 +256,13 @@ impl Multi {
             }
             put_lines(block, &lines);
         });
-        Onward { chunked: false, persists: true }
+        BodyForwarding { chunked: false, persists: true }
     }
 
     fn say_head(&self, ends: bool, put: impl FnOnce(&mut Block<'_>)) {
         self.is_unanswered.set(false);
-        self.many.connection().say(self.key, ends, put);
-        self.many.wake();
+        self.h2.connection().say(self.key, ends, put);
+        self.h2.wake();
     }
 
     /// An answer of our own, whose end waits for the window of who has gone far with the others.
@@ -280,12 +286,12 @@ impl Multi {
     }
 }
 
-impl Drop for Multi {
+impl Drop for H2Stream {
     fn drop(&mut self) {
         if let Some(window) = &self.window {
             window.memory.return_window(window.lent.get());
         }
-        self.many.let_go(self.key);
+        self.h2.let_go(self.key);
     }
 }
 
