@@ -1,5 +1,5 @@
 //! What befalls the stream of a watch between it and a real API server: its past is forgotten, nothing is said, the connection
-//! is half open. What a scripted server can say of these is in `tests/scripted/watches.rs`.
+//! is half open, bytes come slowly. What a scripted server can say of these is in `tests/scripted/watches.rs`.
 
 use std::{
     pin::pin,
@@ -14,7 +14,7 @@ use kube::{
     core::GroupVersionKind,
 };
 use seaway_cluster::{Pace, crds};
-use seaway_model::{Kind, ObjectRef, fact::FactRef};
+use seaway_model::{Fact, Kind, ObjectRef, Reason, fact::FactRef};
 use seaway_testkit::{
     faults::{Fault, Hold},
     kubernetes::{Gate, client},
@@ -104,23 +104,27 @@ async fn a_watch_of_what_never_changes_lives_on_bookmarks() {
     let mut heard = Heard::of(&connect(gate.kubeconfig(), pace).await);
     heard.until_synced().await;
     let pools = "GET /apis/seaway.dev/v1alpha1/addresspools";
-    // A list, and a watch.
-    heard.during(eventually("it is watched", async || (gate.count(pools) >= 2).then_some(()))).await;
-    // Of a kind that never changed since it is served, an API server sends no bookmarks (its etcd may say how far it is
-    // every 10 min only).
-    scene.cluster.apply(POOL);
-    let pool = FactRef::Object(ObjectRef::new(Kind::AddressPool, "", "quiet"));
-    heard.until("the pool is watched", |it| it.facts.contains_key(&pool)).await;
-    let before = gate.count(pools);
+    // A list, and a watch that the API server has begun.
+    heard.during(eventually("it is watched", async || (gate.done(pools) >= 2).then_some(()))).await;
 
-    // The same is told to another watch: the first of its bookmarks after the time in which the other would have been given up.
+    // Another watch beside it, which hears the same.
     let kind = ApiResource::from_gvk_with_plural(
         &GroupVersionKind::gvk("seaway.dev", "v1alpha1", "AddressPool"),
         "addresspools",
     );
     let beside: Api<DynamicObject> = Api::all_with(client(&scene.kubeconfig).await, &kind);
+    let listed = heard.during(beside.list(&ListParams::default())).await.expect("is listed");
+    let version = listed.metadata.resource_version.expect("a list has one");
+    let stream = heard.during(beside.watch(&WatchParams::default(), &version)).await.expect("is watched");
+    // An API server sends a watch bookmarks only of versions after the one it began at, and etcd may say how far it is every
+    // ten minutes only: both watches begin before the pool, so that both get bookmarks.
+    scene.cluster.apply(POOL);
+    let pool = FactRef::Object(ObjectRef::new(Kind::AddressPool, "", "quiet"));
+    heard.until("the pool is watched", |it| it.facts.contains_key(&pool)).await;
+    let before = gate.count(pools);
+
+    // Until the first bookmark after the time in which the watch of Seaway would have been given up without one.
     let bookmarks = async {
-        let stream = beside.watch(&WatchParams::default(), "0").await.expect("is watched");
         let mut stream = pin!(stream);
         let began = Instant::now();
         while began.elapsed() <= pace.silence {
@@ -163,4 +167,30 @@ async fn connections_that_are_half_open_are_given_up_and_nothing_is_gone_by_that
             .until("it is watched again", |it| it.facts.contains_key(&goes) && !it.facts.contains_key(&comes))
             .await;
     }
+}
+
+#[tokio::test]
+async fn what_comes_slowly_comes_whole() {
+    let Some(scene) = Scene::up("slow") else { return };
+    scene.apply_here(&service("early", 80));
+    let gate = Gate::here(&scene.kubeconfig);
+    gate.slow_down();
+    let mut heard = Heard::of(&connect(gate.kubeconfig(), PACE).await);
+    heard.until_synced().await;
+    let early = reference(&scene, "early");
+    assert!(heard.facts.contains_key(&early), "all of a list comes before it counts");
+    // Faster than they go through.
+    for port in 1..=60 {
+        scene.apply_here(&service("changes", port));
+    }
+    let changes = reference(&scene, "changes");
+    let is_last =
+        |it: &Heard| matches!(it.facts.get(&changes), Some(Fact::Service(it)) if it.ports[0].port == 60);
+    heard.until("the last change arrives", is_last).await;
+    let unreachable = |it: &Heard| {
+        it.problems.get(&kubernetes()).is_some_and(|it| it.iter().any(|it| it.reason == Reason::Unreachable))
+    };
+    assert!(!unreachable(&heard), "{}", heard.told_of(&kubernetes()));
+    scene.here(&["delete", "service", "early"]);
+    heard.until("the deletion arrives", |it| !it.facts.contains_key(&early)).await;
 }
