@@ -43,6 +43,8 @@ fn nodes_are_chosen_by_their_labels_whenever_these_change() {
     for (text, expected) in [
         ("role=worker", &["one", "two"][..]),
         ("role=worker,ssd", &["one"]),
+        // Of any value, as the cloud provider's controller reads it.
+        ("role=", &["one", "two"]),
         ("role=master", &[]),
         ("", &["one", "two", "zero"]),
     ] {
