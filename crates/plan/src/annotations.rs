@@ -196,11 +196,11 @@ impl Wishes {
     /// What follows from a value that is not understood.
     fn not_understood(&mut self, row: &Row, field: &str) -> &'static str {
         match row.names[0] {
-            // Who may connect is not known: nobody, then, rather than everybody.
+            // Who may connect is not known: nobody, then, rather than everybody. What a cloud serves already stays.
             SOURCE_RANGES => {
                 self.sources = nobody();
                 self.written.insert(SOURCE_RANGES, field.into());
-                "no client may connect until this is corrected"
+                "no client may connect until this is corrected; in a cloud nothing is created or changed"
             }
             // It may be meant for nobody outside: no address is published by guess.
             INTERNAL => {

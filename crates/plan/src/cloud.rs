@@ -18,7 +18,7 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{CALLED, CHECK, CONNECTIONS, NAMED, OfPorts},
+    annotations::{CALLED, CHECK, CONNECTIONS, NAMED, OfPorts, nobody},
     demand::{Demand, DemandPort},
 };
 
@@ -200,11 +200,13 @@ impl Demand {
         self.ports.iter().filter_map(of).collect()
     }
 
-    /// Nothing is created or changed for it: load balancers are switched off, or nobody knows where it may be and whether
-    /// the outside may reach it.
+    /// Nothing is created or changed for it: load balancers are switched off, or nobody knows where it may be, whether the
+    /// outside may reach it, and which clients may connect.
     pub(crate) fn is_frozen(&self) -> bool {
         let Some((_, usual)) = &self.cloud else { return false };
-        !usual.enabled || self.wishes.cloud.unclear || self.unknown_class(usual).is_some()
+        let are_clients_unclear = self.service.source_ranges.is_empty() && self.wishes.sources == nobody();
+        let is_unclear = self.wishes.cloud.unclear || are_clients_unclear;
+        !usual.enabled || is_unclear || self.unknown_class(usual).is_some()
     }
 
     fn unknown_class(&self, usual: &CloudDefaults) -> Option<&Name> {
