@@ -84,7 +84,11 @@ use std::{
 };
 
 use seaway_engine::{Conclusion, Driver, Failure, Removal};
-use seaway_model::{Desired, LbKey, ListenerId, Name, Unit, outcome::Serving, unit::Place};
+use seaway_model::{
+    Desired, LbKey, ListenerId, Name, Unit,
+    outcome::{Replaced, Serving},
+    unit::Place,
+};
 use seaway_openstack::{Clock, RealClock, Service, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
@@ -109,6 +113,7 @@ use self::{
     pairs::Part,
     partial::{as_made, with_its_floating},
     poll::SOON,
+    preview::is_paused,
     queued::{Queued, Queues},
     refusals::Refusals,
     room::Quotas,
@@ -482,18 +487,11 @@ impl Driver for Octavia {
         self.pending(unit, desired, observed)
     }
 
+    fn replaced(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Replaced> {
+        named::replaced(unit, desired, observed)
+    }
+
     fn width(&self) -> usize {
         32
-    }
-}
-
-fn another_leads() -> Failure {
-    Failure::Wait { why: "another leads".to_owned(), after: LOOK }
-}
-
-fn is_paused(desired: &Desired) -> bool {
-    match desired {
-        Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.paused || it.off),
-        _ => false,
     }
 }

@@ -6,6 +6,7 @@ use seaway_engine::{Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer as Wish, Reason,
     load_balancer::{HealthCheck, Named},
+    outcome::Replaced,
 };
 use seaway_openstack::{
     neutron::FloatingIp,
@@ -185,8 +186,14 @@ async fn a_stale_annotation_does_not_block_re_creation() {
     let gone = "3f1c9f8e-0a71-4f3b-9d9e-0f2b8f8e6a55";
     let wish = pointing(scene.wish(&[80], &[1]), Some(gone), None);
     let told = scene.reach_telling(&wish).await;
-    assert_eq!(scene.balancers().await.len(), 1, "it has one of its own");
+    let own = scene.balancers().await;
+    assert_eq!(own.len(), 1, "it has one of its own");
     assert_eq!(told, [], "what names nothing says nothing");
+    let desired = |wish: &Wish| Desired::LoadBalancer(Arc::new(wish.clone()));
+    let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
+    let replaced = scene.driver.replaced(&unit(), &desired(&wish), &observed);
+    let by = own[0].id.as_str().into();
+    assert_eq!(replaced, Some(Replaced { gone: gone.into(), by }), "the annotation may be corrected");
     // One that is there and that it is not on is told, as long as it is named.
     let there = scene.reach_telling_of("uid-2", &scene.wish_of("uid-2", &[25], &[1])).await;
     assert_eq!(there, []);
@@ -195,6 +202,8 @@ async fn a_stale_annotation_does_not_block_re_creation() {
     for _ in 0..2 {
         let told = scene.reach_telling(&wish).await;
         assert_eq!(told.len(), 1, "{told:?}");
+        let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
+        assert_eq!(scene.driver.replaced(&unit(), &desired(&wish), &observed), None);
         assert!(told[0].message.contains(other.as_str()) && told[0].fix.contains("Remove"), "{:?}", told[0]);
     }
 }
