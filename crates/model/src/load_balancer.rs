@@ -225,6 +225,8 @@ pub struct Outside {
     pub ports: Vec<ListenerId>,
     /// Of its addresses, the first one's first; a second where the cloud has one.
     pub families: Vec<Family>,
+    /// The second family of its owner, which the configuration takes away: what is there with both keeps both.
+    pub withheld: Option<Family>,
     /// It needs one of each.
     pub both: bool,
     /// Nobody said where it is: it is where these are.

@@ -115,7 +115,8 @@ impl Demand {
         Some(Outside {
             ports: self.ports.iter().map(crate::demand::DemandPort::id).collect(),
             families: self.cloud_families(),
-            both: self.service.families.policy == FamilyPolicy::Require,
+            withheld: self.withheld_family(),
+            both: self.service.families.policy == FamilyPolicy::Require && self.withheld_family().is_none(),
             beside: Vec::new(),
             opened: self.is_opened(),
             by_nodes: self.members_from() == MembersFrom::EveryNode,

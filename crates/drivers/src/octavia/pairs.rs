@@ -32,19 +32,27 @@ pub(super) enum Part {
     One(Family),
     /// Of its first family, and there is none beside it.
     Only(Family),
+    /// It was made with both, and the configuration takes this one away from those that come.
+    Both(Family),
 }
 
 impl Part {
     pub(super) fn of(key: &LbKey, wish: &Wish, observed: &Observed, can: &Abilities) -> Part {
         let usual = Outside::default();
         let outside = wish.options.outside.as_ref().unwrap_or(&usual);
+        let has_both = observed.balancer.as_ref().is_some_and(|it| !it.it.additional_vips.is_empty());
         let first = match (key, &outside.families[..]) {
             (LbKey::Second(_, family), _) => return Part::One(*family),
             (_, [first, _, ..]) => *first,
+            (_, [only]) => match outside.withheld {
+                Some(second) if has_both => return Part::Both(second),
+                Some(_) => return Part::Only(*only),
+                None => return Part::Whole,
+            },
             _ => return Part::Whole,
         };
         let both = match &observed.balancer {
-            Some(it) => !it.it.additional_vips.is_empty(),
+            Some(_) => has_both,
             None => can.has(Ability::AdditionalVips) && observed.placed.second.is_some(),
         };
         match both {
@@ -57,6 +65,10 @@ impl Part {
     /// What it has of the wish.
     pub(super) fn cut(self, key: &LbKey, wish: &Wish) -> Wish {
         let mut wish = wish.clone();
+        if let (Part::Both(second), Some(outside)) = (self, &mut wish.options.outside) {
+            outside.families.push(second);
+            outside.withheld = None;
+        }
         let (Part::One(family) | Part::Only(family), Some(outside)) = (self, &mut wish.options.outside)
         else {
             return wish;

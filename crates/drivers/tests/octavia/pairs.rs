@@ -151,7 +151,7 @@ async fn one_that_was_made_with_one_address_gets_a_second_beside_it() {
     assert_eq!(addresses(&scene, &both).await.len(), 2);
     scene.restarted();
     assert_eq!(reach(&scene, &both).await, [[""; 0]; 2]);
-    // So does one that its Service names, as all do that come from the other controller; also by an id that is gone.
+    // So does one of ours that its Service names; also by an id that is gone.
     let id = scene.balancers().await.into_iter().find(|it| it.name == FIRST).unwrap().id;
     for id in [id.as_str(), "00000000-0000-4000-8000-00000000dead"] {
         let mut named = both.clone();
@@ -162,6 +162,42 @@ async fn one_that_was_made_with_one_address_gets_a_second_beside_it() {
         assert_eq!(names(&scene).await.len(), 2);
         let told = scene.concluded_of(&unit(), &named).await.problems;
         assert!(told.is_empty(), "{told:?}");
+    }
+}
+
+/// `ipv6-support-disabled`, of a Service that prefers two families.
+#[tokio::test]
+async fn a_family_that_the_configuration_takes_away_is_of_no_new_one_and_stays_with_one_that_has_it() {
+    for provider in ["amphora", "ovn"] {
+        let scene = Scene::of_both_with(provider, NEW).await;
+        let mut withheld = scene.wish_of_both(&[80], &[1, 2]);
+        let outside = withheld.options.outside.as_mut().unwrap();
+        outside.provider = Some(provider.into());
+        (outside.families, outside.both, outside.withheld) = (vec![Family::V4], false, Some(Family::V6));
+        let four: BTreeSet<IpAddr> = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap()).into();
+        let mut guarded = withheld.clone();
+        for listener in guarded.listeners.values_mut().filter(|_| provider == "amphora") {
+            let both = ["192.0.2.0/24", "2001:db8::/32"].map(|it| it.parse().unwrap());
+            Arc::make_mut(listener).sources = both.into();
+        }
+        scene.reach(&guarded).await;
+        assert_eq!(members(&scene, FIRST).await, four, "{provider}: its only VIP is of IPv4");
+        let cidrs = scene.listeners().await.remove(0).allowed_cidrs.unwrap_or_default();
+        assert!(cidrs.iter().all(|it| it == "192.0.2.0/24"), "{cidrs:?}");
+
+        let mut scene = Scene::of_both_with(provider, NEW).await;
+        let mut both = scene.wish_of_both(&[80], &[1, 2]);
+        both.options.outside.as_mut().unwrap().provider = Some(provider.into());
+        scene.reach(&both).await;
+        let (before, at) = (members(&scene, FIRST).await, addresses(&scene, &both).await);
+        assert_eq!((before.len(), at.len()), (if provider == "ovn" { 4 } else { 2 }, 2));
+        let mut withheld = withheld.clone();
+        withheld.options.outside.as_mut().unwrap().subnet = Some(scene.subnet.as_str().into());
+        for _ in 0..2 {
+            assert_eq!(scene.reach(&withheld).await, [""; 0], "{provider}: no setting takes its members");
+            assert_eq!(addresses(&scene, &withheld).await, at, "{provider}: nor its address");
+            scene.restarted();
+        }
     }
 }
 
