@@ -9,6 +9,7 @@
 //! Octavia tells of an object whose it is by tags alone; names are another controller's too (names.rs). What has not our
 //! tag is never touched.
 
+mod adopted;
 mod affinity;
 mod asked;
 mod audit;
@@ -233,12 +234,12 @@ impl Octavia {
     fn wanted(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Wanted> {
         let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish)) = (unit, desired) else { return None };
         let owner = owner_of(key, wish)?;
-        let cluster = &self.joined.get()?.cluster;
         let can = self.abilities(wish, observed.balancer.as_ref());
         let asked = wish.options.outside.as_ref().and_then(|it| it.provider.as_deref().map(str::to_owned));
-        let wish = as_made(Part::of(key, wish, observed, &can).cut(key, wish), observed);
-        let wish = local::as_made(wish, observed);
-        let mut wanted = wanted(cluster, key, &owner, &wish, &can);
+        let wish = Part::of(key, wish, observed, &can).cut(key, wish);
+        let wish = local::as_made(as_made(wish, observed), observed);
+        let mut wanted = wanted(&self.joined.get()?.cluster, key, &owner, &wish, &can);
+        adopted::keep(&mut wanted, &wish, observed);
         self.lessen(&mut wanted, &wish, observed, &can);
         wanted.floating.take_if(|_| observed.balancer.as_ref().is_some_and(|it| !place::is_led_to(it)));
         // One that is made again is another's, if that is asked for.

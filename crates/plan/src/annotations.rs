@@ -142,6 +142,12 @@ impl Wishes {
         self.written.get(option).cloned().unwrap_or_else(|| "metadata.annotations".into())
     }
 
+    /// Whether an address is requested by our own annotation, and not by `spec.loadBalancerIP` or another system's word.
+    pub(crate) fn requests_explicitly(&self) -> bool {
+        !self.requested.is_empty()
+            && *self.requested_field == *format!("metadata.annotations[{}]", table::ADDRESS)
+    }
+
     /// Reads an object's annotations. One that is not understood is a Problem and leaves its default.
     pub fn read(&mut self, object: &ObjectRef, annotations: &Labels) -> Vec<Problem> {
         let mut problems = Vec::new();

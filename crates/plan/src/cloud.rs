@@ -12,8 +12,8 @@ use seaway_model::{
     config::{CloudDefaults, CloudPlace, MembersFrom},
     fact::FamilyPolicy,
     load_balancer::{
-        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, CloudVip, Floating,
-        HealthCheck, Limits, Named, Outside, ProbeKind, Protocol,
+        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, CloudVip, Explicit,
+        Floating, HealthCheck, Limits, Named, Outside, ProbeKind, Protocol,
     },
 };
 
@@ -129,6 +129,8 @@ impl Demand {
             member_subnet: one(|it| &it.member_subnet, [own, class, &usual.place])
                 .or_else(|| usual.place.subnet.clone()),
             requested: self.wishes.requested.first().copied(),
+            requested_field: self.wishes.requested_field.clone(),
+            explicit: Explicit { address: self.wishes.requests_explicitly(), ..wishes.explicit },
             floating: Floating {
                 network: one(|it| &it.floating_network, floating),
                 subnet: floating.into_iter().find_map(|it| it.floating_subnet.clone()),

@@ -21,7 +21,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    affinity, clients,
+    adopted, affinity, clients,
     floating::floating,
     member_tls,
     mend::{Mend, Place},
@@ -282,7 +282,8 @@ fn of_balancer(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
     // Names are given once, and what others have marked stays marked.
     (change.name, change.description) = (Edit::Leave, Edit::Leave);
     if let Edit::To(tags) = &wanted.balancer.tags {
-        let both: BTreeSet<String> = balancer.it.tags.union(&tags::own(tags)).cloned().collect();
+        let mut both: BTreeSet<String> = balancer.it.tags.union(&tags::own(tags)).cloned().collect();
+        adopted::mark(&mut both, tags, &balancer.it.tags);
         change.tags = Edit::To(tags::merged(&both, &wanted.balancer.tags)).against(&balancer.it.tags);
     }
     vip::keep(&mut change, &wanted.balancer, &balancer.it);

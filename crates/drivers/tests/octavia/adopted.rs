@@ -9,9 +9,9 @@ use seaway_model::{
     outcome::Replaced,
 };
 use seaway_openstack::{
-    neutron::FloatingIp,
+    neutron::{FloatingIp, Network, NewFloatingIp},
     octavia::{Listener, ListenerChange, LoadBalancer, LoadBalancerChange},
-    resource::Edit,
+    resource::{Edit, Query},
 };
 
 use crate::{occm::Theirs, scene::*};
@@ -221,4 +221,85 @@ async fn duplicate_load_balancer_names_block_neither_creation_nor_deletion() {
     assert_eq!((left.len(), &left[0].id), (1, &twin.id), "and not {}", made.id);
     let floating: Vec<FloatingIp> = scene.floating().await;
     assert_eq!((floating.len(), &floating[0].id), (1, &kept.id));
+}
+
+/// Tags and a description, since requests were forgotten.
+fn was_adopted_alone(scene: &Scene) {
+    let all = |method: &str| scene.fake.count(&format!("{method} */v2*"));
+    let [tags, descriptions] = ["lbaas", "floatingips"].map(|it| scene.fake.count(&format!("PUT */{it}/*")));
+    assert_eq!((tags, descriptions, all("PUT"), all("POST"), all("DELETE")), (1, 1, 2, 0, 0));
+}
+
+/// One that leads nowhere.
+async fn spare_floating(scene: &Scene) -> IpAddr {
+    let query = Query::all().with("router:external", true);
+    let network = scene.cloud.all::<Network>().list::<Network>(query).await.unwrap().remove(0).id;
+    let new = scene.cloud.all::<FloatingIp>().create(&NewFloatingIp::new(network)).await.unwrap();
+    new.floating_ip_address.unwrap()
+}
+
+/// <https://github.com/kubernetes/cloud-provider-openstack/issues/2443>: it keeps what is on the VIP's port.
+#[tokio::test]
+async fn a_floating_ip_stays_though_the_spec_asks_for_another_until_an_annotation_does() {
+    let field = "spec.loadBalancerIP";
+    let asking = |mut wish: Wish, asked: IpAddr| {
+        let outside = wish.options.outside.as_mut().unwrap();
+        (outside.requested, outside.requested_field) = (Some(asked), field.into());
+        wish
+    };
+    let leads = |all: Vec<FloatingIp>| -> Vec<_> {
+        all.into_iter().filter(|it| it.port_id.is_some()).filter_map(|it| it.floating_ip_address).collect()
+    };
+    let mut scene = Scene::set().await;
+    let (made, floating) = theirs().make(&scene.cloud, &scene.subnet).await;
+    let (there, asked) = (floating.floating_ip_address.unwrap(), spare_floating(&scene).await);
+    let wish = asking(pointing(scene.wish(&[80, 443], &[1, 2]), Some(made.id.as_str()), None), asked);
+    // Other ports, which are ours, and what else is asked for change nothing of it.
+    let mut moved = asking(scene.wish(&[8080], &[1, 2]), asked);
+    moved.options.outside.as_mut().unwrap().remake = true;
+    scene.fake.forget_requests();
+    for (round, wish) in [&wish, &wish, &moved].into_iter().enumerate() {
+        let told = scene.reach_telling(wish).await;
+        if round == 0 {
+            was_adopted_alone(&scene);
+        }
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!((told[0].reason, &*told[0].field), (Reason::Unsupported, field));
+        assert!(told[0].message.contains(&there.to_string()), "{:?}", told[0]);
+        assert!(told[0].fix.contains(&format!("seaway.dev/address: \"{asked}\"")), "{:?}", told[0]);
+        let now = scene.floating().await;
+        assert_eq!((now.len(), leads(now)), (2, vec![there]));
+        scene.restarted();
+    }
+    let mut explicit = moved.clone();
+    explicit.options.outside.as_mut().unwrap().explicit.address = true;
+    assert_eq!(scene.reach_telling(&explicit).await, []);
+    let now = scene.floating().await;
+    assert_eq!((now.len(), leads(now)), (1, vec![asked]), "the old one is given up");
+
+    // Of what Seaway made, the field is followed.
+    let scene = Scene::set().await;
+    let own = scene.wish(&[80], &[1]);
+    scene.reach(&own).await;
+    let asked = spare_floating(&scene).await;
+    assert_eq!(scene.reach_telling(&asking(own, asked)).await, []);
+    assert_eq!(leads(scene.floating().await), [asked]);
+}
+
+#[tokio::test]
+async fn who_shares_theirs_and_asks_for_another_address_in_the_spec_shares_it_on() {
+    let scene = Scene::set().await;
+    let (made, floating) = theirs().make(&scene.cloud, &scene.subnet).await;
+    let tags = made.tags.iter().cloned().chain(["kube_service_kubernetes_default_uid-2".to_owned()]);
+    let change = LoadBalancerChange { tags: Edit::To(tags.collect()), ..LoadBalancerChange::default() };
+    scene.cloud.all::<LoadBalancer>().change(&made.id, &change).await.unwrap();
+    scene.pass(std::time::Duration::from_secs(60));
+    let mut wish = pointing(scene.wish_of("uid-2", &[25], &[1]), Some(made.id.as_str()), None);
+    let outside = wish.options.outside.as_mut().unwrap();
+    (outside.requested, outside.most_shared) = (Some("203.0.113.77".parse().unwrap()), 2);
+    let told = scene.reach_telling_of("uid-2", &wish).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].message.contains("203.0.113.77") && told[0].fix.contains("share"), "{:?}", told[0]);
+    let at = floating.floating_ip_address.unwrap();
+    assert_eq!(scene.served("uid-2", &wish).await, [(at, 25)]);
 }

@@ -6,7 +6,7 @@ use seaway_model::{
     Name,
     config::{CloudPlace, FloatingSubnet},
     fact::Labels,
-    load_balancer::{CloudMemberTls, CloudProbe, CloudTags, CloudTimeouts, ProbeKind},
+    load_balancer::{CloudMemberTls, CloudProbe, CloudTags, CloudTimeouts, Explicit, ProbeKind},
 };
 
 use super::{OfPorts, Row, http::yes_or_no, octavia};
@@ -65,6 +65,7 @@ pub struct CloudWishes {
     pub rebuild_pending: Option<bool>,
     pub remake: bool,
     pub paused: bool,
+    pub explicit: Explicit,
 }
 
 /// How a probe differs from the usual one.
