@@ -3,18 +3,27 @@
 //!
 //! ```text
 //!     spec.loadBalancerIP     the floating IP that leads to its VIP stays, until seaway.dev/address asks for another
+//!     spec.sessionAffinity    its pools stay as they are, until seaway.dev/follow-session-affinity says true
 //!     externalTrafficPolicy   local.rs
 //! ```
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use seaway_model::{LoadBalancer as Wish, Owner, Problem, Reason, load_balancer::Outside};
+use seaway_model::{
+    L4, Listener as Wished, ListenerId, LoadBalancer as Wish, Owner, Problem, Reason,
+    load_balancer::{Affinity, Outside},
+};
+use seaway_openstack::{
+    octavia::{Persistence, PersistenceType, Provisioning},
+    resource::Edit,
+};
 
 use super::{
+    affinity::{is_as_wished, is_of_ovn, persistence},
     names::KEY,
     partial::keeps_floating,
     steps::{Balancer, Branch, Observed},
-    wanted::{Wanted, requested_vip},
+    wanted::{Wanted, leads_to, requested_vip},
 };
 
 /// On a load balancer or a listener that another made and that has our key all the same.
@@ -52,6 +61,14 @@ pub(super) fn keep(wanted: &mut Wanted, wish: &Wish, observed: &Observed) {
     if let (Some(floating), Some(_)) = (&mut wanted.floating, other_address(wish, observed)) {
         (floating.requested, floating.moves) = (None, false);
     }
+    for (id, branch) in other_affinities(wish, observed) {
+        // Another listener takes the place of one of another protocol, and is ours.
+        if let (Some(wanted), Some(there)) = (wanted.listeners.get_mut(&id), &branch.pool)
+            && wanted.listener.protocol == branch.listener.protocol
+        {
+            wanted.pool.session_persistence = Edit::To(there.pool.session_persistence.clone());
+        }
+    }
 }
 
 /// What we would do otherwise, and how to ask for it.
@@ -74,6 +91,25 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
         let problem = Problem::new(owner.object(), Reason::Unsupported, message).at(field).fix(fix);
         told.push((owner.clone(), problem));
     }
+    let Some(balancer) = &observed.balancer else { return told };
+    // There, that changes nothing: affinity.rs tells it.
+    let is_ineffective = |it: &Wished| it.l4 == L4::Tcp && is_of_ovn(balancer);
+    for (id, branch) in other_affinities(wish, observed) {
+        let Some(listener) = wish.listeners.get(&id).filter(|it| !is_ineffective(it)) else { continue };
+        let is_kept = branch.pool.as_ref().is_some_and(|it| it.pool.session_persistence.is_some());
+        let now = match is_kept {
+            true => "with the session affinity that it was created with",
+            false => "without session affinity",
+        };
+        let message = format!(
+            "port {id}: the session affinity of the Service changed after another controller made its load balancer: the \
+             port stays {now}"
+        );
+        let fix =
+            "To have the field followed, annotate the Service: seaway.dev/follow-session-affinity: \"true\".";
+        let problem = Problem::new(listener.owner.object(), Reason::Unsupported, message);
+        told.push((listener.owner.clone(), problem.at("spec.sessionAffinity").fix(fix)));
+    }
     told
 }
 
@@ -94,4 +130,30 @@ fn other_address(wish: &Wish, observed: &Observed) -> Option<(IpAddr, IpAddr)> {
 /// It is asked for as the VIP, which cannot be changed: born.rs tells it.
 fn is_called_vip(outside: &Outside, observed: &Observed) -> bool {
     !observed.shared.guest && !outside.internal && requested_vip(outside).is_some()
+}
+
+/// Ports whose pools another made, and where a field alone asks for another session affinity.
+fn other_affinities<'o>(wish: &Wish, observed: &'o Observed) -> Vec<(ListenerId, &'o Branch)> {
+    let is_asked = wish.options.outside.as_ref().is_some_and(|it| it.explicit.affinity);
+    let Some(balancer) = observed.balancer.as_ref().filter(|_| !is_asked) else { return Vec::new() };
+    let is_other = |id: &ListenerId, branch: &Branch| {
+        let listener = wish.listeners.get(id)?;
+        let asked = wish.pools.get(leads_to(listener)?)?;
+        // A cookie is asked for by an annotation, and one that is there was.
+        if matches!(asked.affinity, Some(Affinity::Cookie { .. })) {
+            return None;
+        }
+        let there = &branch.pool.as_ref()?.pool;
+        let is_by_field = |it: &Persistence| it.kind == PersistenceType::SourceIp;
+        let stays = there.session_persistence.as_ref().is_none_or(is_by_field)
+            && there.provisioning_status != Provisioning::Error;
+        let is_other = match (persistence(asked, listener.l4), &there.session_persistence) {
+            (None, None) => false,
+            (Some(asked), Some(there)) => !is_as_wished(&asked, there),
+            _ => true,
+        };
+        (stays && is_other).then_some(())
+    };
+    let theirs = balancer.branches.iter().filter(|(_, it)| is_theirs(it));
+    theirs.filter(|(id, it)| is_other(id, it).is_some()).map(|(id, it)| (*id, it)).collect()
 }

@@ -4,13 +4,16 @@ use std::{net::IpAddr, sync::Arc};
 
 use seaway_engine::{Driver, Failure};
 use seaway_model::{
-    Desired, LoadBalancer as Wish, Reason,
-    load_balancer::{HealthCheck, Named},
+    Desired, L4, LoadBalancer as Wish, Reason,
+    load_balancer::{Affinity, HealthCheck, Named},
     outcome::Replaced,
 };
 use seaway_openstack::{
     neutron::{FloatingIp, Network, NewFloatingIp},
-    octavia::{Listener, ListenerChange, LoadBalancer, LoadBalancerChange},
+    octavia::{
+        Listener, ListenerChange, LoadBalancer, LoadBalancerChange, Persistence, PersistenceType, Pool,
+        PoolChange,
+    },
     resource::{Edit, Query},
 };
 
@@ -302,4 +305,84 @@ async fn who_shares_theirs_and_asks_for_another_address_in_the_spec_shares_it_on
     assert!(told[0].message.contains("203.0.113.77") && told[0].fix.contains("share"), "{:?}", told[0]);
     let at = floating.floating_ip_address.unwrap();
     assert_eq!(scene.served("uid-2", &wish).await, [(at, 25)]);
+}
+
+async fn persistences(scene: &Scene) -> Vec<Option<PersistenceType>> {
+    scene.pools().await.into_iter().map(|it| it.session_persistence.map(|it| it.kind)).collect()
+}
+
+/// It says so to a pool when it makes it, and never after.
+#[tokio::test]
+async fn session_affinity_stays_as_it_was_created_until_an_annotation_asks_for_the_field() {
+    for was_kept in [false, true] {
+        let mut scene = Scene::set().await;
+        let one = Theirs::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
+        let (made, _) = one.make(&scene.cloud, &scene.subnet).await;
+        if was_kept {
+            let by_address = Persistence { kind: PersistenceType::SourceIp, ..Persistence::default() };
+            let change =
+                PoolChange { session_persistence: Edit::To(Some(by_address)), ..PoolChange::default() };
+            let pool = scene.pools().await.remove(0).id;
+            scene.cloud.all::<Pool>().change(&pool, &change).await.unwrap();
+            scene.pass(std::time::Duration::from_secs(60));
+        }
+        let mut wish = pointing(scene.wish(&[80], &[1]), Some(made.id.as_str()), None);
+        let affinity = Affinity::ClientIp(std::time::Duration::from_secs(10_800));
+        for pool in wish.pools.values_mut().filter(|_| !was_kept) {
+            Arc::make_mut(pool).affinity = Some(affinity.clone());
+        }
+        let before = persistences(&scene).await;
+        scene.fake.forget_requests();
+        for round in 0..2 {
+            let told = scene.reach_telling(&wish).await;
+            if round == 0 {
+                was_adopted_alone(&scene);
+            }
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(told[0].fix.contains("follow-session-affinity"), "{:?}", told[0]);
+            assert_eq!(persistences(&scene).await, before);
+            scene.restarted();
+        }
+        // A port that comes later is ours, and as the field says.
+        let mut more = scene.wish(&[80, 81], &[1]);
+        for pool in more.pools.values_mut().filter(|_| !was_kept) {
+            Arc::make_mut(pool).affinity = Some(affinity.clone());
+        }
+        assert_eq!(scene.reach_telling(&more).await.len(), 1);
+        let after: Vec<_> = persistences(&scene).await.into_iter().map(|it| it.is_some()).collect();
+        assert!(after.contains(&true) && after.contains(&false), "{after:?}");
+        let mut explicit = more.clone();
+        explicit.options.outside.as_mut().unwrap().explicit.affinity = true;
+        assert_eq!(scene.reach_telling(&explicit).await, []);
+        assert!(persistences(&scene).await.iter().all(|it| it.is_some() != was_kept));
+    }
+}
+
+/// Octavia takes a time for datagrams, and the other controller gives none.
+#[tokio::test]
+async fn clients_of_datagrams_are_kept_for_as_long_as_they_were() {
+    let scene = Scene::set().await;
+    let mut wish = scene.wish(&[53], &[1]);
+    transport(&mut wish, L4::Udp);
+    for pool in wish.pools.values_mut() {
+        Arc::make_mut(pool).affinity = Some(Affinity::ClientIp(std::time::Duration::from_secs(60)));
+    }
+    scene.reach(&wish).await;
+    // As if another had made it.
+    let listener = scene.listeners().await.remove(0);
+    let tags = listener.tags.iter().filter(|it| !it.starts_with("seaway.dev/")).cloned().collect();
+    let change = ListenerChange { tags: Edit::To(tags), ..ListenerChange::default() };
+    scene.cloud.all::<Listener>().change(&listener.id, &change).await.unwrap();
+    scene.pass(std::time::Duration::from_secs(60));
+    let scene = {
+        let mut scene = scene;
+        scene.restarted();
+        scene
+    };
+    for pool in wish.pools.values_mut() {
+        Arc::make_mut(pool).affinity = Some(Affinity::ClientIp(std::time::Duration::from_secs(10_800)));
+    }
+    let told = scene.reach_telling(&wish).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(scene.fake.count("PUT */lbaas/pools/*"), 0);
 }

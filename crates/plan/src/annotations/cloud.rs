@@ -206,6 +206,11 @@ pub(super) const ROWS: &[Row] = &[
         set: |_, text| yes_or_no(text).map(drop),
     },
     Row {
+        names: &["seaway.dev/follow-session-affinity"],
+        help: "true: a load balancer that another controller made follows spec.sessionAffinity, as those that Seaway made do (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.explicit.affinity = it),
+    },
+    Row {
         names: &["seaway.dev/flavor", theirs!("flavor-id")],
         help: "the id of a flavor of load balancers (clouds; when it is made)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.flavor = Some(it)),
