@@ -412,14 +412,14 @@ impl Driver for Octavia {
     }
 
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
-        let mut told = Conclusion::default();
+        let mut told = Conclusion { problems: pairs::told(unit, desired, observed), ..Conclusion::default() };
         self.away.is_well(&Asker::of(unit));
         let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish), false) =
             (unit, desired, observed.needless)
         else {
             let is_looked_for = observed.their_groups.is_some() || !former::awaits_groups(unit, desired);
             let is_gone = observed.balancer.is_none() && observed.is_alone() && is_looked_for;
-            told.again = (!is_gone).then(|| self.soon(observed));
+            told.again = (!is_gone).then(|| self.soon(observed)).or(observed.unrequested.then_some(AUDIT));
             if is_gone && !observed.needless {
                 self.refusals.gone(unit);
                 self.crowded.gone(unit);

@@ -4,6 +4,7 @@
 //! ```text
 //!     spec.loadBalancerIP     the floating IP that leads to its VIP stays, until seaway.dev/address asks for another
 //!     spec.sessionAffinity    its pools stay as they are, until seaway.dev/follow-session-affinity says true
+//!     spec.ipFamilies         it stays the only one, until seaway.dev/second-family says true         (pairs.rs)
 //!     externalTrafficPolicy   local.rs
 //! ```
 

@@ -75,6 +75,8 @@ pub struct Observed {
     pub place: Option<Place>,
     /// Another has its addresses: there is to be none.
     pub needless: bool,
+    /// There is none for this alone: another controller made its first, and nobody asks for a second.
+    pub unrequested: bool,
     /// What to do about one that is in ERROR.
     pub mend: Option<Mend>,
     /// Why it is not made again, though that is wished.

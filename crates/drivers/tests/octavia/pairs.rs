@@ -8,7 +8,7 @@ use seaway_model::{Desired, LoadBalancer, load_balancer::Family};
 use seaway_openstack::octavia::{Member, Provisioning};
 use seaway_openstack::resource::Query;
 
-use crate::scene::*;
+use crate::{adopted::pointing, occm::Theirs, scene::*};
 
 /// The last without additional VIPs.
 const OLD: usize = 25;
@@ -162,6 +162,43 @@ async fn one_that_was_made_with_one_address_gets_a_second_beside_it() {
         assert_eq!(names(&scene).await.len(), 2);
         let told = scene.concluded_of(&unit(), &named).await.problems;
         assert!(told.is_empty(), "{told:?}");
+    }
+}
+
+/// It knows the first family alone.
+#[tokio::test]
+async fn what_another_controller_made_stays_the_only_one_until_an_annotation_asks_for_a_second() {
+    for (minor, required) in [(OLD, false), (NEW, false), (OLD, true)] {
+        let mut scene = Scene::of_both(minor).await;
+        let theirs = Theirs::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
+        let (made, floating) = theirs.make(&scene.cloud, &scene.subnet).await;
+        let mut wish = pointing(scene.wish_of_both(&[80], &[1]), Some(made.id.as_str()), None);
+        wish.options.outside.as_mut().unwrap().both = required;
+        let waits = scene.driver.observe(&second_unit(), &wanted(&wish)).await;
+        assert!(matches!(waits, Err(Failure::Wait { .. })), "whose its first is, is not known yet");
+        for _ in 0..2 {
+            assert_eq!(scene.reach_telling(&wish).await, [], "once is enough");
+            let told = scene.concluded_of(&second_unit(), &wish).await.problems;
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(told[0].1.fix.contains("seaway.dev/second-family"), "{told:?}");
+            let at = floating.floating_ip_address.into_iter().collect();
+            assert_eq!(addresses(&scene, &wish).await, at, "no other address is published");
+            assert_eq!(names(&scene).await, [FIRST.to_owned()].into());
+            scene.restarted();
+        }
+        let mut asked = wish.clone();
+        asked.options.outside.as_mut().unwrap().explicit.second_family = true;
+        let [first, second] = reach(&scene, &asked).await;
+        assert_eq!((first, second), (vec![], vec![format!("create load balancer {SECOND}")]));
+        assert_eq!(addresses(&scene, &asked).await.len(), 2);
+        // What was made stays, whatever becomes of the annotation.
+        for _ in 0..2 {
+            assert_eq!(reach(&scene, &wish).await, [[""; 0]; 2]);
+            assert_eq!(addresses(&scene, &wish).await.len(), 2);
+            let told = scene.concluded_of(&second_unit(), &wish).await.problems;
+            assert!(told.is_empty(), "{told:?}");
+            scene.restarted();
+        }
     }
 }
 

@@ -211,6 +211,11 @@ pub(super) const ROWS: &[Row] = &[
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.explicit.affinity = it),
     },
     Row {
+        names: &["seaway.dev/second-family"],
+        help: "true: beside a load balancer that another controller made with one address, a second one is made for the second of spec.ipFamilies (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.explicit.second_family = it),
+    },
+    Row {
         names: &["seaway.dev/flavor", theirs!("flavor-id")],
         help: "the id of a flavor of load balancers (clouds; when it is made)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.flavor = Some(it)),
